@@ -1,0 +1,96 @@
+// The floors and containment rules of the architecture. A file imports from its own room and from lower floors.
+const floors = [
+  ["base", "client"],
+  ["store", "config"],
+  ["agent", "deliver"],
+  ["webhook", "cron"],
+  ["http", "rpc", "acp"],
+  ["gateway"],
+  ["cli", "chat", "index\\.ts$", "service\\.ts$"],
+];
+const path = (room) => (room.endsWith("$") ? `^src/${room}` : `^src/${room}/`);
+
+const upward = floors.flatMap((rooms, floor) =>
+  rooms.map((room) => ({
+    name: `floor-${floor}-${room.replace(/\W.*/, "")}`,
+    comment: `src/${room} stands on floor ${floor}: it imports only its own room and lower floors`,
+    severity: "error",
+    from: { path: path(room) },
+    to: {
+      path: "^src/",
+      pathNot: [path(room), ...floors.slice(0, floor).flat().map(path), ...(floor === 6 ? floors[6].map(path) : [])],
+    },
+  })),
+);
+
+/** [name, what is contained, where it may be imported] */
+const contained = [
+  ["h3", "^(node_modules/)?(h3|srvx)(/|$)", "^src/(http|webhook|gateway)/"],
+  ["crossws", "^(node_modules/)?crossws(/|$)", "^src/(rpc|gateway)/"],
+  ["croner", "^(node_modules/)?croner(/|$)", "^src/cron/"],
+  ["citty", "^(node_modules/)?citty(/|$)", "^(src/cli|scripts)/"],
+  ["typebox", "^(node_modules/)?typebox(/|$)", "^src/base/validate\\.ts$"],
+  ["acp-sdk", "^(node_modules/)?@agentclientprotocol/", "^src/acp/"],
+  ["model-sdk", "^(node_modules/)?(ai|@ai-sdk/[^/]+)(/|$)", "^src/agent/(engines/|mcp\\.ts$)"],
+  ["drivers", "^(node_modules/)?(kysely|kysely-postgres-js|postgres|dataloader)(/|$)|^(node:)?sqlite$", "^src/store/"],
+  ["server-tables", "^generated/.*server\\.gen\\.ts$", "^(src/(http|rpc|webhook)|test|scripts)/"],
+];
+const containment = contained.map(([name, what, where]) => ({
+  name: `contain-${name}`,
+  comment: `only ${where} may import ${what}`,
+  severity: "error",
+  from: { path: "^(src|scripts)/", pathNot: [where] },
+  to: { path: what },
+}));
+
+/** The files whose captions say that they touch the machine. */
+const machine = [
+  "^src/base/(runtime|log|ids)\\.ts$",
+  "^src/config/(home|env|secrets)\\.ts$",
+  "^src/store/(sqlite|migrate|owner)\\.ts$",
+  "^src/agent/tools/",
+  "^src/http/(read-body|bind)\\.ts$",
+  "^src/gateway/listen\\.ts$",
+  "^src/cli/",
+  "^src/service\\.ts$",
+];
+
+export default {
+  forbidden: [
+    ...upward,
+    ...containment,
+    { name: "no-cycles", severity: "error", from: { path: "^src/" }, to: { circular: true } },
+    {
+      name: "client-is-alone",
+      comment: "hosts get src/client: it imports only generated code",
+      severity: "error",
+      from: { path: "^src/client/" },
+      to: { pathNot: "^(src/client|generated)/" },
+    },
+    {
+      name: "contain-node",
+      comment: "node: modules only where a file's caption says it touches the machine",
+      severity: "error",
+      from: { path: "^src/", pathNot: machine },
+      to: { dependencyTypes: ["core"] },
+    },
+    {
+      name: "no-test-in-src",
+      severity: "error",
+      from: { path: "^src/" },
+      to: { path: "^(test|scripts)/" },
+    },
+    {
+      name: "no-dev-dependency-in-src",
+      severity: "error",
+      from: { path: "^src/" },
+      to: { dependencyTypes: ["npm-dev"], dependencyTypesNot: ["type-only"] },
+    },
+  ],
+  options: {
+    doNotFollow: { path: "node_modules" },
+    tsPreCompilationDeps: true,
+    tsConfig: { fileName: "tsconfig.json" },
+    enhancedResolveOptions: { exportsFields: ["exports"], conditionNames: ["import", "node", "default"], extensions: [".ts", ".js", ".json"] },
+  },
+};
