@@ -1,0 +1,136 @@
+import type { Message, ToolStatus } from "./message.ts";
+
+/**
+ * What any agent core must offer. An engine turns messages into events by calling a model and, through the ports,
+ * tools. It knows nothing of sessions, storage, approvals or wires.
+ *
+ * An engine
+ * - MUST NOT throw or reject for anything a provider, a tool or the signal does: it reports by the returned {@link TurnEnd}.
+ * - MUST emit events in the order things happened, and MUST pair message.start with message.end, also when cut.
+ * - MUST call `ports.callTool` exactly once for each tool call the model makes, in parallel within a step, and MUST
+ *   wait for all of them before the next step; an unknown tool or bad arguments are handed over all the same.
+ * - MUST call `ports.saveStep` after each step with the messages that the step added, complete: an assistant message
+ *   with tool calls comes together with the answers to all of them, so a transcript never dangles.
+ * - MUST take steering text with `ports.takeSteers` before each model call and add it as user messages.
+ * - MUST stop soon after `signal` aborts: the running model call is cut, the text so far is saved with
+ *   `interrupted: true`, calls without an answer get one with status `aborted`, and the end says `aborted`.
+ * - MUST NOT retry a model call once it emitted anything for that call.
+ */
+export interface Engine {
+  readonly name: string;
+  runTurn(turn: EngineTurn): Promise<TurnEnd>;
+}
+
+export interface EngineTurn {
+  readonly runId: string;
+  readonly model: ModelRef;
+  readonly instructions: string;
+  /** The conversation so far, the new prompt last. */
+  readonly messages: readonly Message[];
+  readonly tools: readonly ToolSpec[];
+  readonly settings: ModelSettings;
+  readonly maxSteps: number;
+  readonly ports: TurnPorts;
+  readonly signal: AbortSignal;
+}
+
+/** `id` is the provider's own model name. */
+export interface ModelRef {
+  readonly provider: string;
+  readonly id: string;
+}
+
+/** What the model sees of a tool. `parameters` is a JSON Schema of type object. */
+export interface ToolSpec {
+  readonly name: string;
+  readonly description: string;
+  readonly parameters: Readonly<Record<string, unknown>>;
+}
+
+/** Sampling settings a request may carry; absent ones are the provider's defaults. */
+export interface ModelSettings {
+  readonly temperature?: number;
+  readonly topP?: number;
+  readonly maxOutputTokens?: number;
+  readonly stop?: readonly string[];
+  readonly seed?: number;
+  readonly reasoningEffort?: string;
+}
+
+export interface TurnPorts {
+  emit(event: EngineEvent): void;
+  /** Decides, asks, runs and reports one call. Never rejects. */
+  callTool(call: ToolCall): Promise<ToolAnswer>;
+  takeSteers(): readonly string[];
+  saveStep(step: { readonly messages: readonly Message[]; readonly usage: Usage }): void;
+}
+
+export interface ToolCall {
+  readonly callId: string;
+  readonly tool: string;
+  readonly input: unknown;
+  /** Set when the model's arguments did not parse or did not fit the schema; the call is answered with it. */
+  readonly invalid?: string;
+}
+
+export interface ToolAnswer {
+  readonly status: ToolStatus;
+  /** What the model reads. */
+  readonly text: string;
+}
+
+export type EngineEvent =
+  | { readonly type: "message.start"; readonly messageId: string }
+  | { readonly type: "message.delta"; readonly messageId: string; readonly text: string }
+  | { readonly type: "message.end"; readonly messageId: string; readonly text: string }
+  | { readonly type: "reasoning.delta"; readonly text: string }
+  | { readonly type: "reasoning.end"; readonly text: string }
+  /** Something a person should know that is no failure: a retry, a fallback. */
+  | { readonly type: "notice"; readonly text: string };
+
+export interface Usage {
+  readonly inputTokens: number;
+  readonly outputTokens: number;
+  readonly cachedInputTokens: number;
+  readonly cacheWriteTokens: number;
+  readonly reasoningTokens: number;
+  readonly modelCalls: number;
+  readonly toolCalls: number;
+}
+
+export type StopReason = "end" | "length" | "max_steps" | "refusal" | "aborted" | "error";
+
+export interface TurnEnd {
+  readonly stop: StopReason;
+  /** Text of the last assistant message. */
+  readonly text: string;
+  readonly usage: Usage;
+  /** Set with stop `error`. `retryAfterSeconds` is what the provider asked for. */
+  readonly error?: {
+    readonly code: "provider_error" | "agent_timeout" | "agent_incomplete" | "model_not_found" | "internal_error";
+    readonly message: string;
+    readonly retryAfterSeconds?: number;
+  };
+}
+
+export const zeroUsage: Usage = {
+  inputTokens: 0,
+  outputTokens: 0,
+  cachedInputTokens: 0,
+  cacheWriteTokens: 0,
+  reasoningTokens: 0,
+  modelCalls: 0,
+  toolCalls: 0,
+};
+
+export function addUsage(a: Usage, b: Usage): Usage {
+  return {
+    inputTokens: a.inputTokens + b.inputTokens,
+    outputTokens: a.outputTokens + b.outputTokens,
+    cachedInputTokens: a.cachedInputTokens + b.cachedInputTokens,
+    cacheWriteTokens: a.cacheWriteTokens + b.cacheWriteTokens,
+    reasoningTokens: a.reasoningTokens + b.reasoningTokens,
+    modelCalls: a.modelCalls + b.modelCalls,
+    toolCalls: a.toolCalls + b.toolCalls,
+  };
+}

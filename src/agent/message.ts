@@ -1,0 +1,52 @@
+/** The transcript's own message form: what is stored, compressed and handed to any engine. JSON throughout. */
+export type Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage;
+
+/** Instructions that came with a request. */
+export interface SystemMessage {
+  readonly role: "system";
+  readonly text: string;
+}
+
+export interface UserMessage {
+  readonly role: "user";
+  readonly text: string;
+  readonly name?: string;
+}
+
+export interface AssistantMessage {
+  readonly role: "assistant";
+  readonly parts: readonly AssistantPart[];
+  /** True when the turn was cut before the message was whole. */
+  readonly interrupted?: boolean;
+}
+
+export type AssistantPart =
+  | { readonly type: "text"; readonly text: string; readonly provider?: ProviderData }
+  | { readonly type: "reasoning"; readonly text: string; readonly provider?: ProviderData }
+  | {
+      readonly type: "tool_call";
+      readonly callId: string;
+      readonly tool: string;
+      readonly input: unknown;
+      readonly provider?: ProviderData;
+    };
+
+/** What a provider wants to see again unchanged with a part: signatures, encrypted reasoning. Opaque to us. */
+export type ProviderData = Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+
+/** The answer to one tool call. Every tool_call part is followed by exactly one of these before the next turn. */
+export interface ToolMessage {
+  readonly role: "tool";
+  readonly callId: string;
+  readonly tool: string;
+  readonly status: ToolStatus;
+  readonly text: string;
+}
+
+export type ToolStatus = "ok" | "error" | "denied" | "aborted";
+
+/** The visible text of a message. */
+export function textOf(message: Message): string {
+  if (message.role !== "assistant") return message.text;
+  return message.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
+}

@@ -1,0 +1,96 @@
+/** Time is injected: every place that waits takes a Clock, so that tests move time by hand. */
+export interface Clock {
+  /** Milliseconds since the epoch. */
+  now(): number;
+  /** Resolves after `ms`. Rejects with the signal's reason when it aborts first. */
+  sleep(ms: number, options?: { readonly signal?: AbortSignal }): Promise<void>;
+  /** Calls `run` once after `ms`; the returned function cancels. Never keeps the process alive by itself. */
+  after(ms: number, run: () => void): () => void;
+}
+
+export const systemClock: Clock = {
+  now: () => Date.now(),
+  sleep: (ms, { signal } = {}) =>
+    new Promise((resolve, reject) => {
+      if (signal?.aborted) return reject(signal.reason);
+      const onAbort = () => {
+        clearTimeout(timer);
+        reject(signal?.reason);
+      };
+      const timer = setTimeout(() => {
+        signal?.removeEventListener("abort", onAbort);
+        resolve();
+      }, ms);
+      signal?.addEventListener("abort", onAbort, { once: true });
+    }),
+  after: (ms, run) => {
+    const timer = setTimeout(run, ms);
+    (timer as { unref?: () => void }).unref?.();
+    return () => clearTimeout(timer);
+  },
+};
+
+/** A signal that aborts with `reason` after `ms`, or with `signal` when that aborts first. `cancel` frees the timer. */
+export function deadline(
+  clock: Clock,
+  ms: number,
+  { reason, signal }: { readonly reason: Error; readonly signal?: AbortSignal },
+): { readonly signal: AbortSignal; cancel(): void } {
+  const timeout = new AbortController();
+  const cancel = clock.after(ms, () => timeout.abort(reason));
+  return { signal: signal ? AbortSignal.any([signal, timeout.signal]) : timeout.signal, cancel };
+}
+
+/** The tests' clock: time stands still until `tick` moves it, and runs everything that came due, in order. */
+export class FakeClock implements Clock {
+  #nowMs: number;
+  #timers: { atMs: number; run: () => void }[] = [];
+
+  constructor(nowMs = Date.UTC(2026, 0, 1)) {
+    this.#nowMs = nowMs;
+  }
+
+  now(): number {
+    return this.#nowMs;
+  }
+
+  after(ms: number, run: () => void): () => void {
+    const timer = { atMs: this.#nowMs + ms, run };
+    this.#timers.push(timer);
+    return () => {
+      this.#timers = this.#timers.filter((other) => other !== timer);
+    };
+  }
+
+  sleep(ms: number, { signal }: { readonly signal?: AbortSignal } = {}): Promise<void> {
+    return new Promise((resolve, reject) => {
+      if (signal?.aborted) return reject(signal.reason);
+      const onAbort = () => {
+        cancel();
+        reject(signal?.reason);
+      };
+      const cancel = this.after(ms, () => {
+        signal?.removeEventListener("abort", onAbort);
+        resolve();
+      });
+      signal?.addEventListener("abort", onAbort, { once: true });
+    });
+  }
+
+  /** Moves time by `ms`, running each timer at its own instant. */
+  tick(ms: number): void {
+    const endMs = this.#nowMs + ms;
+    for (;;) {
+      const next = this.#timers.filter((t) => t.atMs <= endMs).sort((a, b) => a.atMs - b.atMs)[0];
+      if (!next) break;
+      this.#timers = this.#timers.filter((t) => t !== next);
+      this.#nowMs = Math.max(this.#nowMs, next.atMs);
+      next.run();
+    }
+    this.#nowMs = endMs;
+  }
+
+  get pending(): number {
+    return this.#timers.length;
+  }
+}

@@ -1,0 +1,111 @@
+/** How one error code looks on each wire. `rpc` is the JSON-RPC code, `retryable` the hint for clients. */
+export interface ErrorRow {
+  readonly http: number;
+  readonly type: ErrorType;
+  readonly rpc: number;
+  readonly retryable: boolean;
+}
+
+export type ErrorType =
+  | "invalid_request_error"
+  | "authentication_error"
+  | "permission_error"
+  | "not_found_error"
+  | "conflict_error"
+  | "rate_limit_error"
+  | "server_error"
+  | "overloaded_error";
+
+const row = (http: number, type: ErrorType, rpc: number, retryable = false): ErrorRow => ({
+  http,
+  type,
+  rpc,
+  retryable,
+});
+const invalid = (http = 400, rpc = -32602) => row(http, "invalid_request_error", rpc);
+const missing = (rpc: number) => row(404, "not_found_error", rpc);
+const conflict = (rpc: number) => row(409, "conflict_error", rpc);
+
+/** The one table from code to wire. A code that is not here cannot be thrown. */
+export const errorTable = {
+  invalid_json: invalid(400, -32700),
+  invalid_request: invalid(),
+  missing_required_parameter: invalid(),
+  unsupported_parameter: invalid(),
+  invalid_content_part: invalid(),
+  string_above_max_length: invalid(),
+  model_not_found: invalid(),
+  invalid_session_id: invalid(),
+  invalid_session_key: invalid(),
+  invalid_cursor: invalid(),
+  invalid_config: invalid(),
+  request_timeout: row(408, "invalid_request_error", -32602, true),
+  missing_api_key: row(401, "authentication_error", -32001),
+  invalid_api_key: row(401, "authentication_error", -32001),
+  insufficient_scope: row(403, "permission_error", -32003),
+  auth_required_for_session: row(403, "permission_error", -32003),
+  host_not_allowed: row(403, "permission_error", -32003),
+  not_found: missing(-32601),
+  run_not_found: missing(4007),
+  session_not_found: missing(4001),
+  unknown_model: missing(4002),
+  ask_not_found: missing(4009),
+  method_not_allowed: invalid(405),
+  unsupported_media_type: invalid(415),
+  body_too_large: invalid(413),
+  session_busy: conflict(4009),
+  run_not_active: conflict(4009),
+  ask_not_pending: conflict(4009),
+  run_events_expired: row(410, "not_found_error", 4007),
+  too_many_concurrent_runs: row(429, "rate_limit_error", 4090, true),
+  too_many_subscribers: row(429, "rate_limit_error", 4090, true),
+  queue_full: row(429, "rate_limit_error", 4027, true),
+  internal_error: row(500, "server_error", -32603),
+  provider_error: row(502, "server_error", 5030, true),
+  agent_incomplete: row(502, "server_error", 5031),
+  server_draining: row(503, "overloaded_error", -32001, true),
+  state_store_unavailable: row(503, "overloaded_error", -32001, true),
+  agent_timeout: row(504, "server_error", 5032, true),
+} as const satisfies Record<string, ErrorRow>;
+
+export type ErrorCode = keyof typeof errorTable;
+
+export interface ErrorOptions {
+  /** Path of the offending input, such as `messages[0].content`. */
+  readonly param?: string;
+  readonly retryAfterSeconds?: number;
+  /** Extra facts for the client. Must not hold secrets. */
+  readonly details?: Readonly<Record<string, unknown>>;
+  readonly cause?: unknown;
+}
+
+/**
+ * The one error that crosses rooms. `message` is for people and says what to do next; `code` is stable.
+ * Surfaces turn it into their wire's error by way of {@link errorTable}.
+ */
+export class ServiceError extends Error {
+  override readonly name = "ServiceError";
+  readonly code: ErrorCode;
+  readonly param: string | undefined;
+  readonly retryAfterSeconds: number | undefined;
+  readonly details: Readonly<Record<string, unknown>> | undefined;
+
+  constructor(code: ErrorCode, message: string, options: ErrorOptions = {}) {
+    super(message, options.cause === undefined ? undefined : { cause: options.cause });
+    this.code = code;
+    this.param = options.param;
+    this.retryAfterSeconds = options.retryAfterSeconds;
+    this.details = options.details;
+  }
+
+  get row(): ErrorRow {
+    return errorTable[this.code];
+  }
+}
+
+/** Whatever was thrown, as a ServiceError. Unknown errors keep their text only in `cause`, never in `message`. */
+export function toServiceError(error: unknown): ServiceError {
+  return error instanceof ServiceError
+    ? error
+    : new ServiceError("internal_error", "Internal error. The server log has the details.", { cause: error });
+}

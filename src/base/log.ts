@@ -1,0 +1,46 @@
+/** One structured line per fact, on stderr: stdout belongs to protocols and data. */
+import process from "node:process";
+import { redact } from "./redact.ts";
+
+export type LogLevel = "debug" | "info" | "warn" | "error";
+export type LogFields = Readonly<Record<string, unknown>>;
+
+export interface Log {
+  debug(message: string, fields?: LogFields): void;
+  info(message: string, fields?: LogFields): void;
+  warn(message: string, fields?: LogFields): void;
+  error(message: string, fields?: LogFields): void;
+  /** A log whose lines all carry `fields`. */
+  with(fields: LogFields): Log;
+}
+
+const RANK: Record<LogLevel, number> = { debug: 0, info: 1, warn: 2, error: 3 };
+
+/** JSON lines at or above `level`. Errors among the fields are written as their name, message, stack and cause. */
+export function createLog(
+  level: LogLevel,
+  write: (line: string) => void = (line) => void process.stderr.write(line),
+  base: LogFields = {},
+): Log {
+  const emit = (at: LogLevel) => (message: string, fields: LogFields = {}) => {
+    if (RANK[at] < RANK[level]) return;
+    const entry = { time: new Date().toISOString(), level: at, message, ...base, ...fields };
+    write(`${redact(JSON.stringify(entry, plain))}\n`);
+  };
+  return {
+    debug: emit("debug"),
+    info: emit("info"),
+    warn: emit("warn"),
+    error: emit("error"),
+    with: (fields) => createLog(level, write, { ...base, ...fields }),
+  };
+}
+
+export const silentLog: Log = createLog("error", () => {});
+
+function plain(_key: string, value: unknown): unknown {
+  if (value instanceof Error) {
+    return { name: value.name, message: value.message, stack: value.stack, cause: value.cause };
+  }
+  return typeof value === "bigint" ? value.toString() : value;
+}

@@ -1,0 +1,45 @@
+import type { Tx } from "./store.ts";
+
+/** An event before it has a number. `data` is a JSON object; its form stands in specs/schemas/event.yaml. */
+export interface NewEvent {
+  readonly type: string;
+  readonly runId: string | null;
+  readonly data: Readonly<Record<string, unknown>>;
+}
+
+/** An event of the journal. `seq` counts within the session, `runSeq` within the run (null without a run). */
+export interface JournalEvent extends NewEvent {
+  readonly sessionId: string;
+  readonly seq: number;
+  readonly runSeq: number | null;
+  /** Milliseconds since the epoch. */
+  readonly atMs: number;
+}
+
+/** What is read or followed: all of a session by `seq`, or one run by `runSeq`. */
+export type Scope = { readonly sessionId: string } | { readonly runId: string };
+
+/**
+ * Append-only events. Append is publish: whoever follows learns of an event when it is committed, in order, once,
+ * with the number it keeps for ever.
+ */
+export interface Journal {
+  /** Numbers and writes events inside `tx`. The session (and runs) MUST exist. Resolves to them numbered. */
+  append(tx: Tx, sessionId: string, events: readonly NewEvent[]): Promise<readonly JournalEvent[]>;
+
+  /** Committed events with a number above `after`, in order; at most `limit` (default 512). */
+  read(
+    scope: Scope,
+    options?: { readonly after?: number; readonly limit?: number },
+  ): Promise<readonly JournalEvent[]>;
+
+  /**
+   * Committed events above `after`, in order, then every later one as it is committed, by this process or another;
+   * no gap and no repeat between the two. Yields non-empty groups. Ends when `signal` aborts or the store closes.
+   * A follower that does not pull holds at most a bounded number of events: what it missed it reads again.
+   */
+  follow(
+    scope: Scope,
+    options?: { readonly after?: number; readonly signal?: AbortSignal },
+  ): AsyncIterable<readonly JournalEvent[]>;
+}

@@ -1,0 +1,166 @@
+/**
+ * The tables, as both databases give them back: text ids, epoch-millisecond integers, JSON as text, 0/1 flags.
+ * One set of types serves SQLite and PostgreSQL because nothing here is a database's own type.
+ */
+export interface Tables {
+  /** Facts about the store itself: its epoch. */
+  facts: { key: string; value: string };
+  sessions: SessionRow;
+  runs: RunRow;
+  messages: MessageRow;
+  events: EventRow;
+  asks: AskRow;
+  ledger: LedgerRow;
+  outbox: OutboxRow;
+  jobs: JobRow;
+}
+
+export interface SessionRow {
+  id: string;
+  /** Name of the API key that made the session; others do not see it. */
+  owner: string;
+  /** The client's own stable name for the conversation; the newest session of an owner with this key answers to it. */
+  session_key: string | null;
+  /** Which surface made it: http, rpc, acp, webhook, cron, embed. */
+  source: string;
+  title: string | null;
+  /** `provider:model` chosen for the session; null follows the configuration. */
+  model: string | null;
+  cwd: string | null;
+  /** JSON object. */
+  meta: string;
+  /** 1: made for one stateless request, swept with its run. */
+  transient: number;
+  /** Last journal number given out; events are numbered 1.. without gaps. */
+  last_seq: number;
+  /** Last message number given out. */
+  last_message: number;
+  /** The process that may run a turn; null when nobody does. */
+  lease_owner: string | null;
+  lease_until: number;
+  created_at: number;
+  updated_at: number;
+}
+
+export interface RunRow {
+  id: string;
+  session_id: string;
+  owner: string;
+  /** run, chat or response. */
+  kind: string;
+  /** The run that started this one as its sub-agent. */
+  parent_id: string | null;
+  status: string;
+  /** Effective `provider:model`. */
+  model: string;
+  /** JSON: the messages this run was asked with, and its options. */
+  input: string;
+  output: string | null;
+  /** JSON usage. */
+  usage: string | null;
+  /** JSON `{code, message}`. */
+  error: string | null;
+  /** JSON object given by the client. */
+  metadata: string;
+  last_seq: number;
+  last_event: string | null;
+  stop_requested: number;
+  created_at: number;
+  started_at: number | null;
+  updated_at: number;
+  ended_at: number | null;
+}
+
+export interface MessageRow {
+  session_id: string;
+  seq: number;
+  run_id: string | null;
+  role: string;
+  /** JSON: a transcript message as in src/agent/message.ts. */
+  content: string;
+  created_at: number;
+}
+
+/** The journal. `seq` numbers a session's events, `run_seq` those of one run; both start at 1 and have no gaps. */
+export interface EventRow {
+  session_id: string;
+  seq: number;
+  run_id: string | null;
+  run_seq: number | null;
+  type: string;
+  /** JSON object. */
+  data: string;
+  created_at: number;
+}
+
+export interface AskRow {
+  id: string;
+  session_id: string;
+  run_id: string;
+  owner: string;
+  /** approval, clarify, sudo or secret. */
+  kind: string;
+  /** open, answered, expired or cancelled. */
+  status: string;
+  /** JSON: what is asked. */
+  question: string;
+  /** JSON: what was answered. Always null for sudo and secret. */
+  answer: string | null;
+  answered_by: string | null;
+  created_at: number;
+  expires_at: number | null;
+  answered_at: number | null;
+}
+
+/** Once-only work: a row is a claim on (scope, key). */
+export interface LedgerRow {
+  scope: string;
+  key: string;
+  /** Hash of what the key was first used with; another fingerprint under the same key is a conflict. */
+  fingerprint: string;
+  /** claimed or done. */
+  status: string;
+  owner: string;
+  /** JSON: what the work came to. */
+  result: string | null;
+  created_at: number;
+  /** While claimed: when the claim may be taken over. When done: when the row may be forgotten. */
+  expires_at: number;
+}
+
+/** Messages owed to targets. `available_at` doubles as the end of the lease. */
+export interface OutboxRow {
+  id: string;
+  target: string;
+  /** JSON. */
+  payload: string;
+  /** What owes it: a run or a delivery id. */
+  ref: string | null;
+  /** due, leased, delivered or dead. */
+  status: string;
+  attempts: number;
+  max_attempts: number;
+  available_at: number;
+  lease_owner: string | null;
+  last_error: string | null;
+  created_at: number;
+  done_at: number | null;
+}
+
+/** Leased work. `available_at` doubles as the end of the lease, so an expired lease is simply due again. */
+export interface JobRow {
+  id: string;
+  kind: string;
+  ref: string;
+  /** JSON. */
+  payload: string;
+  /** queued, leased, done or dead. */
+  status: string;
+  attempts: number;
+  max_attempts: number;
+  available_at: number;
+  lease_owner: string | null;
+  last_error: string | null;
+  created_at: number;
+  done_at: number | null;
+}
