@@ -1,0 +1,139 @@
+/** Reads the operations of a bundled OpenAPI document into the model that rules and emitters share. */
+import {
+  dereference,
+  isObject,
+  listAt,
+  objectAt,
+  stringAt,
+  type BundledDocument,
+  type JsonObject,
+  type Schema,
+} from "./document.ts";
+
+export interface Operation {
+  readonly id: string;
+  readonly method: string;
+  readonly route: string;
+  readonly summary: string | undefined;
+  readonly tags: readonly unknown[];
+  readonly security: readonly unknown[];
+  readonly scope: string | undefined;
+  readonly sse: JsonObject | undefined;
+  readonly groups: readonly ParameterGroup[];
+  readonly body: Body | undefined;
+  readonly responses: readonly Response[];
+}
+
+export interface ParameterGroup {
+  readonly field: "path" | "query" | "headers";
+  readonly parameters: readonly Parameter[];
+}
+
+export interface Parameter {
+  /** Lower-cased for headers. */
+  readonly name: string;
+  readonly required: boolean;
+  readonly schema: Schema;
+  /** The schema with its reference followed: what coercion and defaults are read from. */
+  readonly resolved: Schema;
+}
+
+export interface Body {
+  readonly required: boolean;
+  /** `x-raw-body`: the handler gets bytes. */
+  readonly raw: boolean;
+  readonly json: Schema | undefined;
+}
+
+export interface Response {
+  /** Three digits, `default`, or whatever else the spec says. */
+  readonly status: string;
+  readonly headers: readonly { readonly name: string; readonly required: boolean }[];
+  readonly media: readonly Media[];
+}
+
+export interface Media {
+  readonly type: string;
+  readonly schema: Schema;
+}
+
+const METHODS = ["get", "put", "post", "delete", "options", "head", "patch"] as const;
+const PLACES = { path: "path", query: "query", header: "headers" } as const;
+
+/** In the order of the document. An operation without an id has the id "". */
+export function readOperations(document: BundledDocument): readonly Operation[] {
+  return Object.entries(objectAt(document, "paths")).flatMap(([route, item]) =>
+    METHODS.flatMap((method) => {
+      const operation = objectAt(item, method);
+      if (Object.keys(operation).length === 0) return [];
+      return [readOperation(document, operation, { route, method, shared: listAt(item, "parameters") })];
+    }),
+  );
+}
+
+interface Place {
+  readonly route: string;
+  readonly method: string;
+  readonly shared: readonly unknown[];
+}
+
+function readOperation(document: BundledDocument, operation: JsonObject, place: Place): Operation {
+  const parameters = [...place.shared, ...listAt(operation, "parameters")].map((each) => dereference(document, each));
+  return {
+    id: stringAt(operation, "operationId") ?? "",
+    method: place.method.toUpperCase(),
+    route: place.route,
+    summary: stringAt(operation, "summary"),
+    tags: listAt(operation, "tags"),
+    security: listAt("security" in operation ? operation : document, "security"),
+    scope: stringAt(operation, "x-required-scope"),
+    sse: isObject(operation["x-sse"]) ? operation["x-sse"] : undefined,
+    groups: Object.keys(PLACES).flatMap((place) => readGroup(document, parameters, place as keyof typeof PLACES)),
+    body: readBody(document, operation),
+    responses: Object.entries(objectAt(operation, "responses")).map(([status, response]) =>
+      readResponse(status, dereference(document, response)),
+    ),
+  };
+}
+
+function readGroup(
+  document: BundledDocument,
+  parameters: readonly JsonObject[],
+  place: keyof typeof PLACES,
+): readonly ParameterGroup[] {
+  // The operation's own parameter comes later and replaces the path item's of the same name.
+  const byName = new Map<string, Parameter>();
+  for (const parameter of parameters.filter((each) => each["in"] === place)) {
+    const written = stringAt(parameter, "name") ?? "";
+    const name = place === "header" ? written.toLowerCase() : written;
+    const schema = objectAt(parameter, "schema");
+    byName.set(name, { name, required: parameter["required"] === true, schema, resolved: dereference(document, schema) });
+  }
+  return byName.size === 0 ? [] : [{ field: PLACES[place], parameters: [...byName.values()] }];
+}
+
+function readBody(document: BundledDocument, operation: JsonObject): Body | undefined {
+  const raw = operation["x-raw-body"] === true;
+  if (operation["requestBody"] === undefined) return raw ? { required: false, raw, json: undefined } : undefined;
+  const body = dereference(document, operation["requestBody"]);
+  const json = objectAt(body, "content")["application/json"];
+  return {
+    required: body["required"] === true,
+    raw,
+    json: isObject(json) ? objectAt(json, "schema") : undefined,
+  };
+}
+
+function readResponse(status: string, response: JsonObject): Response {
+  return {
+    status,
+    headers: Object.entries(objectAt(response, "headers")).map(([name, header]) => ({
+      name: name.toLowerCase(),
+      required: isObject(header) && header["required"] === true,
+    })),
+    media: Object.entries(objectAt(response, "content")).map(([type, media]) => ({
+      type,
+      schema: objectAt(media, "schema"),
+    })),
+  };
+}
