@@ -13,7 +13,11 @@ export interface HttpImports {
 /** The helper types of the contract that only some documents use. */
 const HELPERS = ["ErrorStatus", "LowercaseKeys", "SseMessage", "WithDefaults"];
 
-export function emitHttp(document: BundledDocument, operations: readonly Operation[], imports: HttpImports): string {
+export function emitHttp(
+  document: BundledDocument,
+  operations: readonly Operation[],
+  imports: HttpImports,
+): string {
   const { title, version } = document.info;
   const members = operations.map(printOperation).join("");
   const helpers = HELPERS.filter((name) => members.includes(name));
@@ -65,7 +69,9 @@ function printBody({ id, body }: Operation): readonly string[] {
 
 function printResponse(operation: Operation, response: Response): readonly string[] {
   const { headers, media } = response;
-  const names = headers.map(({ name, required }) => `readonly ${printKey(name)}${required ? "" : "?"}: string`);
+  const names = headers.map(
+    ({ name, required }) => `readonly ${printKey(name)}${required ? "" : "?"}: string`,
+  );
   const optional = headers.every(({ required }) => !required);
   const start = [
     `readonly status: ${printStatus(operation, response)}`,
@@ -102,7 +108,9 @@ function describe(operation: Operation): object {
     security,
     scope,
     ...Object.fromEntries(groups.map((group) => [group.field, describeGroup(group)])),
-    body: body && (body.raw ? { required: body.required, raw: true } : describeBody(body.required, body.json ?? {})),
+    body:
+      body &&
+      (body.raw ? { required: body.required, raw: true } : describeBody(body.required, body.json ?? {})),
     sse,
     responses: Object.fromEntries(responses.map((response) => [response.status, describeResponse(response)])),
   };

@@ -38,8 +38,11 @@ export const info = ${printLiteral({ title, version })} as const;
 }
 
 function printRequest({ name, summary, params, paramsName, result, errors }: Request): string {
-  const filled = params.filter((param) => param.default !== undefined).map((param) => JSON.stringify(param.name));
-  const type = filled.length === 0 ? `T.${paramsName}` : `WithDefaults<T.${paramsName}, ${filled.join(" | ")}>`;
+  const filled = params
+    .filter((param) => param.default !== undefined)
+    .map((param) => JSON.stringify(param.name));
+  const type =
+    filled.length === 0 ? `T.${paramsName}` : `WithDefaults<T.${paramsName}, ${filled.join(" | ")}>`;
   return [
     printDoc(summary, "  "),
     `  ${printKey(name)}: {\n`,

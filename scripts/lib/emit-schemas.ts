@@ -4,7 +4,10 @@ import { HEADER, printLiteral, printRows } from "./print.ts";
 import { stripAnnotations } from "./schema.ts";
 
 /** Only what validators need: annotations are dropped. */
-export function emitSchemas(schemas: Schemas, imports: { readonly types: string; readonly contract: string }): string {
+export function emitSchemas(
+  schemas: Schemas,
+  imports: { readonly types: string; readonly contract: string },
+): string {
   const rows = Object.entries(schemas);
   return `${HEADER}
 import type { SchemaMap } from "${imports.contract}";

@@ -41,7 +41,12 @@ export async function hashTree(folder: string): Promise<ReadonlyMap<string, stri
   const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
   const hashes = files.toSorted().map(async (file) => {
     const name = relative(folder, file).split(sep).join("/");
-    return [name, createHash("sha256").update(await readFile(file)).digest("hex")] as const;
+    return [
+      name,
+      createHash("sha256")
+        .update(await readFile(file))
+        .digest("hex"),
+    ] as const;
   });
   return new Map(await Promise.all(hashes));
 }

@@ -4,7 +4,14 @@ import { access, readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { createClient, type UserConfig } from "@hey-api/openapi-ts";
 import { BUNDLE_EXTENSION } from "../openrpc-component.ts";
-import { emitConfigSchema, requireDefaults, toJsonSchema, unwrapConfig, wrapConfig, wrapSchemas } from "./config-document.ts";
+import {
+  emitConfigSchema,
+  requireDefaults,
+  toJsonSchema,
+  unwrapConfig,
+  wrapConfig,
+  wrapSchemas,
+} from "./config-document.ts";
 import { componentSchemas, SpecError, type BundledDocument } from "./document.ts";
 import { emitHttp } from "./emit-http.ts";
 import { emitSchemas } from "./emit-schemas.ts";
@@ -88,7 +95,8 @@ async function bundle(source: string, target: string): Promise<BundledDocument> 
 }
 
 function checkRules({ http, gateway, config, host, webhook }: Bundles): void {
-  const label = (file: string, problems: readonly string[]) => problems.map((problem) => `${file}: ${problem}`);
+  const label = (file: string, problems: readonly string[]) =>
+    problems.map((problem) => `${file}: ${problem}`);
   const openApi = (file: string, document: BundledDocument | undefined) =>
     document === undefined ? [] : label(file, checkHttpRules(document, readOperations(document)));
   const openRpc = (file: string, document: BundledDocument | undefined) =>
@@ -106,7 +114,11 @@ function checkRules({ http, gateway, config, host, webhook }: Bundles): void {
 /** All TypeScript types come from one printer; what is not OpenAPI is wrapped in an empty OpenAPI document. */
 async function printTypes(out: string, bundles: Bundles, rpc: BundledDocument): Promise<void> {
   const types = { name: "@hey-api/typescript", definitions: { case: "preserve", name: "{{name}}" } } as const;
-  const job = (document: BundledDocument, folder: string, plugins: UserConfig["plugins"] = [types]): UserConfig => ({
+  const job = (
+    document: BundledDocument,
+    folder: string,
+    plugins: UserConfig["plugins"] = [types],
+  ): UserConfig => ({
     input: document as Record<string, unknown>,
     logs: { level: "silent", file: false },
     output: {
@@ -153,11 +165,16 @@ function checkPrinted(types: string, source: string): void {
   const used = new Set([...source.matchAll(/\bT\.(\w+)/g)].map(([, name]) => name));
   const missing = [...used].filter((name) => !printed.has(name));
   if (missing.length === 0) return;
-  throw new SpecError(missing.map((name) => `no type ${name} was printed: choose a plainer operationId or schema name`));
+  throw new SpecError(
+    missing.map((name) => `no type ${name} was printed: choose a plainer operationId or schema name`),
+  );
 }
 
 async function copyContract(name: "http" | "rpc", target: string): Promise<void> {
-  await writeText(target, `${HEADER}\n${await readFile(join(repository, `scripts/contract/${name}.ts`), "utf8")}`);
+  await writeText(
+    target,
+    `${HEADER}\n${await readFile(join(repository, `scripts/contract/${name}.ts`), "utf8")}`,
+  );
 }
 
 interface OpenRpcRun {
@@ -168,9 +185,14 @@ interface OpenRpcRun {
 
 /** Runs our component; the generator itself only validates the document. */
 async function runOpenRpcGenerator(out: string, gateway: BundledDocument): Promise<void> {
-  const run = createRequire(import.meta.url)("@open-rpc/generator").default as (options: OpenRpcRun) => Promise<void>;
+  const run = createRequire(import.meta.url)("@open-rpc/generator").default as (
+    options: OpenRpcRun,
+  ) => Promise<void>;
   await run({
-    openrpcDocument: { ...structuredClone(gateway), [BUNDLE_EXTENSION]: join(out, "specs/gateway.openrpc.json") },
+    openrpcDocument: {
+      ...structuredClone(gateway),
+      [BUNDLE_EXTENSION]: join(out, "specs/gateway.openrpc.json"),
+    },
     outDir: out,
     components: [
       {

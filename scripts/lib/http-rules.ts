@@ -4,7 +4,10 @@ import type { Operation, Response } from "./operation.ts";
 import { findKeyword } from "./schema.ts";
 
 /** Every broken rule, with the place and what to write instead; empty when the document is fine. */
-export function checkHttpRules(document: BundledDocument, operations: readonly Operation[]): readonly string[] {
+export function checkHttpRules(
+  document: BundledDocument,
+  operations: readonly Operation[],
+): readonly string[] {
   return [
     ...operations.flatMap(checkId),
     ...findRepeated(operations),
@@ -21,10 +24,17 @@ export function checkSchemaRules(document: BundledDocument): readonly string[] {
     .map(
       (name) =>
         `schema ${name}: names are PascalCase letters and digits` +
-        (/-\d+$/.test(name) ? "; this one was made because two different schemas share a name: rename one" : ""),
+        (/-\d+$/.test(name)
+          ? "; this one was made because two different schemas share a name: rename one"
+          : ""),
     );
-  const unions = ["paths", "methods", "components"].flatMap((part) => findKeyword(document[part], "anyOf", part));
-  return [...names, ...unions.map((place) => `${place}: write the union as oneOf, with a const tag in each branch`)];
+  const unions = ["paths", "methods", "components"].flatMap((part) =>
+    findKeyword(document[part], "anyOf", part),
+  );
+  return [
+    ...names,
+    ...unions.map((place) => `${place}: write the union as oneOf, with a const tag in each branch`),
+  ];
 }
 
 function checkId({ id, method, route }: Operation): readonly string[] {
@@ -39,7 +49,9 @@ function findRepeated(operations: readonly Operation[]): readonly string[] {
     const first = operations.findIndex((other) => other.id === id);
     const { method: firstMethod, route: firstRoute } = operations[first] ?? { method, route };
     if (id === "" || first === index) return [];
-    return [`${method} ${route}: operationId "${id}" is taken by ${firstMethod} ${firstRoute}; it must be unique`];
+    return [
+      `${method} ${route}: operationId "${id}" is taken by ${firstMethod} ${firstRoute}; it must be unique`,
+    ];
   });
 }
 

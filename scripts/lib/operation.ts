@@ -78,7 +78,9 @@ interface Place {
 }
 
 function readOperation(document: BundledDocument, operation: JsonObject, place: Place): Operation {
-  const parameters = [...place.shared, ...listAt(operation, "parameters")].map((each) => dereference(document, each));
+  const parameters = [...place.shared, ...listAt(operation, "parameters")].map((each) =>
+    dereference(document, each),
+  );
   return {
     id: stringAt(operation, "operationId") ?? "",
     method: place.method.toUpperCase(),
@@ -88,7 +90,9 @@ function readOperation(document: BundledDocument, operation: JsonObject, place: 
     security: listAt("security" in operation ? operation : document, "security"),
     scope: stringAt(operation, "x-required-scope"),
     sse: isObject(operation["x-sse"]) ? operation["x-sse"] : undefined,
-    groups: Object.keys(PLACES).flatMap((place) => readGroup(document, parameters, place as keyof typeof PLACES)),
+    groups: Object.keys(PLACES).flatMap((place) =>
+      readGroup(document, parameters, place as keyof typeof PLACES),
+    ),
     body: readBody(document, operation),
     responses: Object.entries(objectAt(operation, "responses")).map(([status, response]) =>
       readResponse(status, dereference(document, response)),
@@ -107,14 +111,20 @@ function readGroup(
     const written = stringAt(parameter, "name") ?? "";
     const name = place === "header" ? written.toLowerCase() : written;
     const schema = objectAt(parameter, "schema");
-    byName.set(name, { name, required: parameter["required"] === true, schema, resolved: dereference(document, schema) });
+    byName.set(name, {
+      name,
+      required: parameter["required"] === true,
+      schema,
+      resolved: dereference(document, schema),
+    });
   }
   return byName.size === 0 ? [] : [{ field: PLACES[place], parameters: [...byName.values()] }];
 }
 
 function readBody(document: BundledDocument, operation: JsonObject): Body | undefined {
   const raw = operation["x-raw-body"] === true;
-  if (operation["requestBody"] === undefined) return raw ? { required: false, raw, json: undefined } : undefined;
+  if (operation["requestBody"] === undefined)
+    return raw ? { required: false, raw, json: undefined } : undefined;
   const body = dereference(document, operation["requestBody"]);
   const json = objectAt(body, "content")["application/json"];
   return {

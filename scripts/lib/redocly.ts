@@ -28,4 +28,3 @@ export function runRedocly(args: readonly string[]): Promise<Finished> {
     child.on("close", (status) => done({ status: status ?? 1, output: `${text.out}${text.err}`.trim() }));
   });
 }
-

@@ -53,7 +53,8 @@ export function readMethods(document: BundledDocument): readonly RpcMethod[] {
       paramStructure: stringAt(method, "paramStructure"),
       params: listAt(method, "params").map((param) => readParam(document, param)),
       paramsName: `${pascalCase(name)}Params`,
-      result: method["result"] === undefined ? undefined : readResult(dereference(document, method["result"])),
+      result:
+        method["result"] === undefined ? undefined : readResult(dereference(document, method["result"])),
       errors: listAt(method, "errors").flatMap((error) => {
         const code = dereference(document, error)["code"];
         return typeof code === "number" ? [code] : [];
@@ -82,7 +83,9 @@ export function collectRpcSchemas(documents: readonly BundledDocument[]): Schema
 export function checkRpcRules(document: BundledDocument): readonly string[] {
   const methods = readMethods(document);
   return methods.flatMap((method, index) => [
-    ...(methods.findIndex(({ name }) => name === method.name) === index ? [] : [`${method.name}: the name is taken`]),
+    ...(methods.findIndex(({ name }) => name === method.name) === index
+      ? []
+      : [`${method.name}: the name is taken`]),
     ...checkMethod(method),
   ]);
 }
@@ -108,7 +111,8 @@ function readParam(document: BundledDocument, node: unknown): RpcParam {
   const param = dereference(document, node);
   const schema = objectAt(param, "schema");
   const summary = stringAt(param, "description") ?? stringAt(param, "summary");
-  const described = summary === undefined || "description" in schema ? schema : { ...schema, description: summary };
+  const described =
+    summary === undefined || "description" in schema ? schema : { ...schema, description: summary };
   return {
     name: stringAt(param, "name") ?? "",
     required: param["required"] === true,
@@ -120,7 +124,8 @@ function readParam(document: BundledDocument, node: unknown): RpcParam {
 function readResult(result: Schema): RpcResult {
   const schema = objectAt(result, "schema");
   const component = componentName(schema["$ref"]);
-  if (component !== undefined) return { name: component, schema: componentReference(component), inline: false };
+  if (component !== undefined)
+    return { name: component, schema: componentReference(component), inline: false };
   return { name: stringAt(schema, "title") ?? "", schema, inline: true };
 }
 
@@ -136,6 +141,8 @@ function checkMethod({ name, paramStructure, params, result, errors }: RpcMethod
   const reserved = errors.filter((code) => code >= -32768 && code <= -32000);
   return [
     ...problems,
-    ...reserved.map((code) => `${name}: error code ${code} is reserved by JSON-RPC; use one outside -32768..-32000`),
+    ...reserved.map(
+      (code) => `${name}: error code ${code} is reserved by JSON-RPC; use one outside -32768..-32000`,
+    ),
   ];
 }

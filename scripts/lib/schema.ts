@@ -19,13 +19,25 @@ const ANNOTATIONS = new Set([
 /** Keywords whose members are named by the author, not by the standard. */
 const NAME_MAPS = new Set(["properties", "patternProperties", "$defs", "dependentSchemas", "schemas"]);
 /** Keywords whose value is data, even where it looks like a schema. */
-const DATA = new Set(["const", "enum", "default", "examples", "example", "required", "dependentRequired", "mapping"]);
+const DATA = new Set([
+  "const",
+  "enum",
+  "default",
+  "examples",
+  "example",
+  "required",
+  "dependentRequired",
+  "mapping",
+]);
 
 /** A copy of `schema` in which `visit` rewrote every schema, the inner ones first. */
 export function mapSchema(schema: unknown, visit: (schema: Schema) => Schema): unknown {
   if (Array.isArray(schema)) return schema.map((item) => mapSchema(item, visit));
   if (!isObject(schema)) return schema;
-  const keywords = Object.entries(schema).map(([keyword, value]) => [keyword, mapKeyword(keyword, value, visit)]);
+  const keywords = Object.entries(schema).map(([keyword, value]) => [
+    keyword,
+    mapKeyword(keyword, value, visit),
+  ]);
   return visit(Object.fromEntries(keywords));
 }
 
@@ -53,13 +65,18 @@ export function mapReferences(schema: Schema, rewrite: (reference: string) => st
 
 /** Every place that uses `keyword`, as a path below `at`. */
 export function findKeyword(schema: unknown, keyword: string, at: string): readonly string[] {
-  if (Array.isArray(schema)) return schema.flatMap((item, index) => findKeyword(item, keyword, `${at}/${index}`));
+  if (Array.isArray(schema))
+    return schema.flatMap((item, index) => findKeyword(item, keyword, `${at}/${index}`));
   if (!isObject(schema)) return [];
   return Object.entries(schema).flatMap(([key, value]) => {
     if (DATA.has(key)) return [];
     const here = key === keyword ? [`${at}/${key}`] : [];
-    if (!NAME_MAPS.has(key) || !isObject(value)) return [...here, ...findKeyword(value, keyword, `${at}/${key}`)];
-    return [...here, ...Object.entries(value).flatMap(([name, item]) => findKeyword(item, keyword, `${at}/${key}/${name}`))];
+    if (!NAME_MAPS.has(key) || !isObject(value))
+      return [...here, ...findKeyword(value, keyword, `${at}/${key}`)];
+    return [
+      ...here,
+      ...Object.entries(value).flatMap(([name, item]) => findKeyword(item, keyword, `${at}/${key}/${name}`)),
+    ];
   });
 }
 
