@@ -30,17 +30,6 @@ export const systemClock: Clock = {
   },
 };
 
-/** A signal that aborts with `reason` after `ms`, or with `signal` when that aborts first. `cancel` frees the timer. */
-export function deadline(
-  clock: Clock,
-  ms: number,
-  { reason, signal }: { readonly reason: Error; readonly signal?: AbortSignal },
-): { readonly signal: AbortSignal; cancel(): void } {
-  const timeout = new AbortController();
-  const cancel = clock.after(ms, () => timeout.abort(reason));
-  return { signal: signal ? AbortSignal.any([signal, timeout.signal]) : timeout.signal, cancel };
-}
-
 /** The tests' clock: time stands still until `tick` moves it, and runs everything that came due, in order. */
 export class FakeClock implements Clock {
   #nowMs: number;

@@ -37,9 +37,12 @@ export interface Journal {
    * Committed events above `after`, in order, then every later one as it is committed, by this process or another;
    * no gap and no repeat between the two. Yields non-empty groups. Ends when `signal` aborts or the store closes.
    * A follower that does not pull holds at most a bounded number of events: what it missed it reads again.
+   *
+   * The follower listens from the call on, not from the first pull. `fresh` says that nothing above `after` was
+   * committed yet, which saves the first read.
    */
   follow(
     scope: Scope,
-    options?: { readonly after?: number; readonly signal?: AbortSignal },
+    options?: { readonly after?: number; readonly fresh?: boolean; readonly signal?: AbortSignal },
   ): AsyncIterable<readonly JournalEvent[]>;
 }

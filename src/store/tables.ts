@@ -35,6 +35,8 @@ export interface SessionRow {
   last_seq: number;
   /** Last message number given out. */
   last_message: number;
+  /** Runs of the session that wait for their turn. */
+  queued: number;
   /** The process that may run a turn; null when nobody does. */
   lease_owner: string | null;
   lease_until: number;

@@ -1,0 +1,65 @@
+import type { NewEvent } from "../store/journal.ts";
+import type { RunRow } from "../store/tables.ts";
+import type { TurnEnd } from "./engine.ts";
+import { runEvent } from "./event.ts";
+import { toRunUsage, type FinalStatus } from "./run.ts";
+import { RunStop } from "./stop.ts";
+
+/** How a run ends: its status, its columns and its final event. */
+export interface Outcome {
+  readonly status: FinalStatus;
+  readonly set: Partial<RunRow>;
+  readonly event: NewEvent;
+}
+
+/** What an engine's end and the reason of a stop, if there was one, make of a run. */
+export function outcomeOf(
+  runId: string,
+  end: TurnEnd,
+  context: { readonly stop: RunStop | undefined; readonly pendingSteer: readonly string[] },
+): Outcome {
+  const usage = toRunUsage(end.usage);
+  const stored = { usage: JSON.stringify(usage) };
+  if (end.stop === "aborted") return stopped(runId, context.stop, { usage, stored });
+  if (end.stop === "error") {
+    const error = {
+      code: end.error?.code ?? "internal_error",
+      message: end.error?.message ?? "The agent failed.",
+    };
+    const set = { ...stored, error: JSON.stringify(error) };
+    return { status: "failed", set, event: runEvent(runId, "run.failed", { error, usage }) };
+  }
+  const pending = context.pendingSteer.length > 0 ? { pending_steer: [...context.pendingSteer] } : {};
+  return {
+    status: "completed",
+    set: { ...stored, output: end.text },
+    event: runEvent(runId, "run.completed", { output: end.text, usage, stop: end.stop, ...pending }),
+  };
+}
+
+/** The end of a run whose process is gone or going. */
+export function interruptedOutcome(runId: string, message: string): Outcome {
+  const error = { code: "interrupted", message };
+  return {
+    status: "interrupted",
+    set: { error: JSON.stringify(error) },
+    event: runEvent(runId, "run.interrupted", { error }),
+  };
+}
+
+type Figures = { readonly usage: ReturnType<typeof toRunUsage>; readonly stored: Partial<RunRow> };
+
+function stopped(runId: string, stop: RunStop | undefined, { usage, stored }: Figures): Outcome {
+  if (stop?.kind === "shutdown") {
+    const outcome = interruptedOutcome(runId, stop.message);
+    return { ...outcome, set: { ...stored, ...outcome.set } };
+  }
+  if (stop?.kind === "timeout" || stop?.kind === "failure") {
+    const code = stop.kind === "timeout" ? "agent_timeout" : "internal_error";
+    const error = { code, message: stop.message };
+    const set = { ...stored, error: JSON.stringify(error) };
+    return { status: "failed", set, event: runEvent(runId, "run.failed", { error, usage }) };
+  }
+  const data = { ...(stop ? { reason: stop.message } : {}), usage };
+  return { status: "cancelled", set: stored, event: runEvent(runId, "run.cancelled", data) };
+}

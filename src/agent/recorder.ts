@@ -1,0 +1,142 @@
+import type { Clock } from "../base/clock.ts";
+import type { NewEvent } from "../store/journal.ts";
+import type { Store, Tx } from "../store/store.ts";
+import { addMessages } from "./history.ts";
+import type { Message } from "./message.ts";
+
+/** Later deltas wait this long to be merged; the first goes at once. One display frame at 40 Hz. */
+export const MERGE_MS = 25;
+
+/** Events whose adjacent pieces may become one, and the field that holds the text. */
+const MERGED: Readonly<Record<string, string>> = {
+  "message.delta": "delta",
+  "reasoning.delta": "delta",
+  "tool.progress": "delta",
+};
+
+interface Batch {
+  readonly events: readonly NewEvent[];
+  readonly messages: readonly Message[];
+}
+
+interface RecorderOptions {
+  readonly store: Store;
+  readonly clock: Clock;
+  readonly sessionId: string;
+  readonly runId: string;
+  /** Called when the journal cannot be written; the run cannot go on then. */
+  readonly onFailure: (error: unknown) => void;
+}
+
+/**
+ * Carries what one run does into the journal and the transcript, in order, merging deltas on a short tick before they
+ * are appended, so that the live stream and its replay are the same events. At most one write is under way.
+ */
+export class Recorder {
+  readonly #options: RecorderOptions;
+  #events: NewEvent[] = [];
+  #messages: Message[] = [];
+  #lastWriteMs = Number.NEGATIVE_INFINITY;
+  #cancelTimer: (() => void) | undefined;
+  #write: Promise<void> | undefined;
+  /** True once the write under way has taken its batch. */
+  #taken = false;
+  #finishing = false;
+
+  constructor(options: RecorderOptions) {
+    this.#options = options;
+  }
+
+  /** Takes an event. Deltas may wait for {@link MERGE_MS}; everything else goes at once. */
+  event(event: NewEvent): void {
+    if (this.#finishing) return;
+    const isDelta = event.type in MERGED;
+    if (!isDelta || !this.#merge(event)) this.#events.push(event);
+    const waitMs = isDelta ? this.#lastWriteMs + MERGE_MS - this.#options.clock.now() : 0;
+    if (waitMs <= 0) return this.#begin();
+    this.#cancelTimer ??= this.#options.clock.after(waitMs, () => {
+      this.#cancelTimer = undefined;
+      this.#begin();
+    });
+  }
+
+  /** Takes the messages of a finished step; they are committed together. */
+  messages(messages: readonly Message[]): void {
+    this.#messages.push(...messages);
+    this.#begin();
+  }
+
+  /**
+   * Writes what is left together with `work`, in one durable transaction, and takes nothing more.
+   * Resolves with what `work` made; `work` may be called twice, as any store work.
+   */
+  async finish<T>(work: (tx: Tx) => Promise<T>): Promise<T> {
+    this.#finishing = true;
+    this.#cancelTimer?.();
+    if (this.#taken) await this.#write;
+    let batch: Batch | undefined;
+    return this.#options.store.write(async (tx) => {
+      batch ??= this.#take();
+      await this.#put(tx, batch);
+      return work(tx);
+    });
+  }
+
+  #begin(): void {
+    if (this.#write || this.#finishing) return;
+    this.#cancelTimer?.();
+    this.#cancelTimer = undefined;
+    let batch: Batch | undefined;
+    const durable = this.#messages.length > 0;
+    this.#write = this.#options.store
+      .write(
+        async (tx) => {
+          if (this.#finishing && !batch) return;
+          this.#taken = true;
+          batch ??= this.#take();
+          await this.#put(tx, batch);
+        },
+        { durable },
+      )
+      .catch((error: unknown) => this.#options.onFailure(error))
+      .then(() => this.#settled());
+  }
+
+  #settled(): void {
+    this.#write = undefined;
+    this.#taken = false;
+    this.#lastWriteMs = this.#options.clock.now();
+    if (this.#finishing || (this.#events.length === 0 && this.#messages.length === 0)) return;
+    if (this.#messages.length > 0 || this.#events.some((event) => !(event.type in MERGED))) return this.#begin();
+    this.#cancelTimer ??= this.#options.clock.after(MERGE_MS, () => {
+      this.#cancelTimer = undefined;
+      this.#begin();
+    });
+  }
+
+  #take(): Batch {
+    const batch = { events: this.#events, messages: this.#messages };
+    this.#events = [];
+    this.#messages = [];
+    return batch;
+  }
+
+  async #put(tx: Tx, { events, messages }: Batch): Promise<void> {
+    const { store, sessionId, runId } = this.#options;
+    if (messages.length > 0) await addMessages(tx, { sessionId, runId }, messages);
+    if (events.length > 0) await store.journal.append(tx, sessionId, events);
+  }
+
+  /** Adds a delta to the newest pending event when that is an earlier piece of the same text. */
+  #merge(event: NewEvent): boolean {
+    const last = this.#events.at(-1);
+    const field = MERGED[event.type];
+    if (!last || field === undefined || last.type !== event.type) return false;
+    for (const [key, value] of Object.entries(event.data)) {
+      if (key !== field && last.data[key] !== value) return false;
+    }
+    const text = `${String(last.data[field])}${String(event.data[field])}`;
+    this.#events[this.#events.length - 1] = { ...last, data: { ...last.data, [field]: text } };
+    return true;
+  }
+}

@@ -1,0 +1,105 @@
+import type { Tx } from "../store/store.ts";
+import type { SessionRow } from "../store/tables.ts";
+import { cancelOpenAsks } from "./ask.ts";
+import { interruptedOutcome } from "./outcome.ts";
+import type { AgentParts } from "./parts.ts";
+import { endRun } from "./run.ts";
+import { LEASE_MS, type Turns } from "./turn.ts";
+
+/** Sessions looked at in one round; more are found in the next. */
+const BATCH = 200;
+
+/**
+ * Keeps this process's leases alive, and takes over the sessions of processes that are gone: what they were running
+ * ends as interrupted, what they had queued goes on. Runs at start and then at a third of the lease.
+ */
+export class Recovery {
+  readonly #parts: AgentParts;
+  readonly #turns: Turns;
+  #cancel: (() => void) | undefined;
+  #round: Promise<void> = Promise.resolve();
+  #stopped = false;
+
+  constructor(parts: AgentParts, turns: Turns) {
+    this.#parts = parts;
+    this.#turns = turns;
+  }
+
+  /** Resolves after the first round: nothing that a dead process left open is open any more. */
+  async start(): Promise<void> {
+    await this.recover();
+    this.#schedule();
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    this.#cancel?.();
+    await this.#round;
+  }
+
+  /** One round. Resolves to how many sessions were taken over. */
+  async recover(): Promise<number> {
+    const { store, log } = this.#parts;
+    let count = 0;
+    for (const session of await this.#abandoned()) {
+      const taken = await store.write((tx) => this.#takeOver(tx, session));
+      if (!taken) continue;
+      count++;
+      log.info("took over a session whose process is gone", { session: session.id, owner: session.lease_owner });
+      await this.#turns.continueSession(session.id);
+    }
+    return count;
+  }
+
+  #schedule(): void {
+    if (this.#stopped) return;
+    this.#cancel = this.#parts.clock.after(LEASE_MS / 3, () => {
+      this.#round = this.#tick().finally(() => this.#schedule());
+    });
+  }
+
+  async #tick(): Promise<void> {
+    const { store, log } = this.#parts;
+    try {
+      await store.write(async (tx) => {
+        await tx.update("sessions", { lease_owner: store.owner }, { lease_until: tx.nowMs + LEASE_MS });
+      });
+      await this.recover();
+    } catch (error) {
+      log.warn("leases could not be renewed; trying again", { error });
+    }
+  }
+
+  /** Sessions leased by a process that is gone, and sessions whose queue nobody works on since a shutdown. */
+  async #abandoned(): Promise<readonly SessionRow[]> {
+    const { store, clock } = this.#parts;
+    const sessions = store.read.selectFrom("sessions").selectAll().orderBy("lease_until").limit(BATCH);
+    const leased = await sessions.where("lease_owner", "!=", store.owner).execute();
+    const waiting = await sessions.where("lease_owner", "is", null).where("queued", ">", 0).execute();
+    const isOver = (session: SessionRow) =>
+      session.lease_until < clock.now() || store.ownerIsDead(session.lease_owner ?? "");
+    return [...leased.filter(isOver), ...waiting];
+  }
+
+  /** False when another process was faster. */
+  async #takeOver(tx: Tx, session: SessionRow): Promise<boolean> {
+    const { store } = this.#parts;
+    const old = { id: session.id, lease_owner: session.lease_owner, lease_until: session.lease_until };
+    const mine = { lease_owner: store.owner, lease_until: tx.nowMs + LEASE_MS };
+    if ((await tx.update("sessions", old, mine)) === 0) return false;
+    const open = await tx.db
+      .selectFrom("runs")
+      .select("id")
+      .where("session_id", "=", session.id)
+      .where("ended_at", "is", null)
+      .where("status", "!=", "queued")
+      .execute();
+    for (const { id } of open) {
+      await cancelOpenAsks(tx, store, id);
+      const outcome = interruptedOutcome(id, "The server process that ran this ended before the run did.");
+      await endRun(tx, id, outcome.status, outcome.set);
+      await store.journal.append(tx, session.id, [outcome.event]);
+    }
+    return true;
+  }
+}

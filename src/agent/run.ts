@@ -1,0 +1,143 @@
+import type { Run, RunUsage } from "../../generated/http/client/types.gen.ts";
+import { ServiceError } from "../base/errors.ts";
+import type { Store, Tx } from "../store/store.ts";
+import type { AskRow, RunRow } from "../store/tables.ts";
+import type { ModelSettings, Usage } from "./engine.ts";
+import type { Message } from "./message.ts";
+import { textOf } from "./message.ts";
+import { toApprovalRequest } from "./question.ts";
+
+export type RunStatus = Run["status"];
+export type FinalStatus = Extract<RunStatus, "completed" | "failed" | "cancelled" | "interrupted">;
+export type RunKind = Run["kind"];
+
+/** What a run was asked with. Stored whole, so that any process can take it up. */
+export interface RunInput {
+  /** Messages to add to the transcript when the run starts, the prompt last. */
+  readonly prompt: readonly Message[];
+  /** Instructions of the request, after the configured ones. */
+  readonly instructions?: string;
+  readonly settings: ModelSettings;
+  /** Narrows the configured toolsets; undefined leaves them. */
+  readonly toolsets?: readonly string[];
+  /** Whether anybody can answer a question of this run; if not, what needs leave is denied at once. */
+  readonly answerable: boolean;
+}
+
+/** Where each status may go. Final ones go nowhere: a final status never changes again. */
+const NEXT: Readonly<Record<RunStatus, readonly RunStatus[]>> = {
+  queued: ["running", "cancelled", "interrupted", "failed"],
+  running: ["waiting_for_approval", "stopping", "completed", "failed", "cancelled", "interrupted"],
+  waiting_for_approval: ["running", "stopping", "failed", "cancelled", "interrupted"],
+  stopping: ["cancelled", "completed", "failed", "interrupted"],
+  completed: [],
+  failed: [],
+  cancelled: [],
+  interrupted: [],
+};
+
+export function isFinalStatus(status: string): boolean {
+  return NEXT[status as RunStatus]?.length === 0;
+}
+
+/**
+ * Moves a run from one status to another, with further columns, inside `tx`.
+ * False when the run is no longer in `from`: somebody else moved it first.
+ */
+export async function moveRun(
+  tx: Tx,
+  runId: string,
+  step: { readonly from: RunStatus; readonly to: RunStatus },
+  set: Partial<RunRow> = {},
+): Promise<boolean> {
+  if (!NEXT[step.from].includes(step.to) || isFinalStatus(step.to)) {
+    throw new Error(`run ${runId} cannot move from ${step.from} to ${step.to}`);
+  }
+  const columns = { status: step.to, updated_at: tx.nowMs, ...set };
+  return (await tx.update("runs", { id: runId, status: step.from }, columns)) === 1;
+}
+
+/**
+ * Ends a run that has not ended, whatever it was doing, inside `tx`.
+ * False when it has: a final status never changes again.
+ */
+export async function endRun(
+  tx: Tx,
+  runId: string,
+  status: FinalStatus,
+  set: Partial<RunRow> = {},
+): Promise<boolean> {
+  const columns = { status, ended_at: tx.nowMs, updated_at: tx.nowMs, ...set };
+  return (await tx.update("runs", { id: runId, ended_at: null }, columns)) === 1;
+}
+
+/** A run of `owner`. ServiceError `run_not_found` for others' runs too. */
+export async function findRun(store: Store, runId: string, owner: string): Promise<RunRow> {
+  const row = await store.read.selectFrom("runs").selectAll().where("id", "=", runId).executeTakeFirst();
+  if (!row || row.owner !== owner) {
+    throw new ServiceError(
+      "run_not_found",
+      `There is no run ${JSON.stringify(runId)}. Runs are kept for a limited time after they end.`,
+    );
+  }
+  return row;
+}
+
+/** The run as every surface shows it. */
+export function describeRun(row: RunRow, sessionKey: string | null, asks: readonly AskRow[]): Run {
+  const approvals = asks.filter((ask) => ask.kind === "approval" && ask.status === "open").map(toApprovalRequest);
+  return {
+    object: "agent.run",
+    run_id: row.id,
+    id: row.id,
+    kind: row.kind as RunKind,
+    status: row.status as RunStatus,
+    session_id: row.session_id,
+    session_key: sessionKey,
+    model: row.model,
+    created_at: row.created_at / 1000,
+    started_at: seconds(row.started_at),
+    updated_at: row.updated_at / 1000,
+    ended_at: seconds(row.ended_at),
+    last_event: row.last_event,
+    last_seq: row.last_seq,
+    input_preview: preview(parseInput(row)),
+    output: row.output,
+    usage: row.usage === null ? null : (JSON.parse(row.usage) as RunUsage),
+    error: row.error === null ? null : (JSON.parse(row.error) as Run["error"]),
+    approvals,
+    approval: approvals[0] ?? null,
+    metadata: JSON.parse(row.metadata) as Record<string, unknown>,
+    stop_requested: row.stop_requested === 1,
+  };
+}
+
+export function parseInput(row: RunRow): RunInput {
+  return JSON.parse(row.input) as RunInput;
+}
+
+/** Our usage in the wire's names. The cost is null: prices are not known yet. */
+export function toRunUsage(usage: Usage): RunUsage {
+  return {
+    input_tokens: usage.inputTokens,
+    output_tokens: usage.outputTokens,
+    total_tokens: usage.inputTokens + usage.outputTokens,
+    cached_input_tokens: usage.cachedInputTokens,
+    cache_write_tokens: usage.cacheWriteTokens,
+    reasoning_tokens: usage.reasoningTokens,
+    cost_usd: null,
+    model_calls: usage.modelCalls,
+    tool_calls: usage.toolCalls,
+  };
+}
+
+const PREVIEW_CHARACTERS = 200;
+
+function preview(input: RunInput): string {
+  const last = input.prompt.at(-1);
+  return last ? [...textOf(last).slice(0, PREVIEW_CHARACTERS * 2)].slice(0, PREVIEW_CHARACTERS).join("") : "";
+}
+
+function seconds(ms: number | null): number | null {
+  return ms === null ? null : ms / 1000;
+}

@@ -1,0 +1,107 @@
+import { ServiceError } from "../base/errors.ts";
+import { createSessionId } from "../base/ids.ts";
+import type { Store, Tx } from "../store/store.ts";
+import type { SessionRow } from "../store/tables.ts";
+
+/** Whose session, and how the caller names it. Without id and key a new one is made for this prompt alone. */
+export interface SessionAddress {
+  readonly owner: string;
+  readonly id?: string;
+  readonly key?: string;
+}
+
+/** What a session is made with; see the columns of the same names. */
+export interface SessionSeed {
+  readonly source: string;
+  readonly cwd?: string;
+  readonly model?: string;
+  readonly title?: string;
+}
+
+export const MAX_SESSION_NAME_LENGTH = 256;
+
+/**
+ * The session an address speaks of, undefined when it does not exist yet.
+ * An id that belongs to another owner answers like one that does not exist for reading: ServiceError
+ * `session_not_found`, so that nobody learns which ids are taken by whom.
+ */
+export async function findSession(store: Store, address: SessionAddress): Promise<SessionRow | undefined> {
+  const { owner, id, key } = address;
+  if (id !== undefined) {
+    const row = await store.read.selectFrom("sessions").selectAll().where("id", "=", id).executeTakeFirst();
+    if (row && row.owner !== owner) throw sessionNotFound(id);
+    return row;
+  }
+  if (key === undefined) return undefined;
+  return store.read
+    .selectFrom("sessions")
+    .selectAll()
+    .where("owner", "=", owner)
+    .where("session_key", "=", key)
+    .orderBy("created_at", "desc")
+    .orderBy("id", "desc")
+    .limit(1)
+    .executeTakeFirst();
+}
+
+/** The row of a session that does not exist yet. */
+export function newSession(address: SessionAddress, seed: SessionSeed, nowMs: number): SessionRow {
+  return {
+    id: address.id ?? createSessionId(nowMs),
+    owner: address.owner,
+    session_key: address.key ?? null,
+    source: seed.source,
+    title: seed.title ?? null,
+    model: seed.model ?? null,
+    cwd: seed.cwd ?? null,
+    meta: "{}",
+    transient: address.id === undefined && address.key === undefined ? 1 : 0,
+    last_seq: 0,
+    last_message: 0,
+    queued: 0,
+    lease_owner: null,
+    lease_until: 0,
+    created_at: nowMs,
+    updated_at: nowMs,
+  };
+}
+
+/**
+ * Takes the right to run turns in a session: one process at a time. False when somebody has it.
+ * A lease that ran out is not taken here: recovery first closes what its owner left open.
+ */
+export async function takeLease(tx: Tx, sessionId: string, lease: Lease): Promise<boolean> {
+  const set = { lease_owner: lease.owner, lease_until: tx.nowMs + lease.ms };
+  return (await tx.update("sessions", { id: sessionId, lease_owner: null }, set)) === 1;
+}
+
+/** Gives the right back. False when prompts are waiting: the caller then goes on with the next one. */
+export async function releaseLease(tx: Tx, sessionId: string, owner: string): Promise<boolean> {
+  const set = { lease_owner: null, lease_until: 0, updated_at: tx.nowMs };
+  return (await tx.update("sessions", { id: sessionId, lease_owner: owner, queued: 0 }, set)) === 1;
+}
+
+export interface Lease {
+  readonly owner: string;
+  readonly ms: number;
+}
+
+/** Refuses ids and keys that could not be a header, a file name or a path segment. */
+export function checkSessionName(kind: "id" | "key", value: string, param: string): void {
+  const code = kind === "id" ? "invalid_session_id" : "invalid_session_key";
+  const fail = (what: string): never => {
+    throw new ServiceError(code, `${param} ${what}.`, { param });
+  };
+  if (value.length === 0) fail("must not be empty");
+  if (value.length > MAX_SESSION_NAME_LENGTH) fail(`must be at most ${MAX_SESSION_NAME_LENGTH} characters`);
+  if (CONTROL.test(value)) fail("must not contain control characters");
+  if (kind === "id" && PATH.test(value)) fail("must not contain `/`, `\\` or `..`");
+}
+
+export function sessionNotFound(id: string): ServiceError {
+  return new ServiceError("session_not_found", `There is no session ${JSON.stringify(id)}.`);
+}
+
+// oxlint-disable-next-line no-control-regex -- control characters are what it looks for
+const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
+const PATH = /[/\\]|\.\./;

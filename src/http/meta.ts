@@ -1,0 +1,28 @@
+import { ServiceError } from "../base/errors.ts";
+import type { HttpResponse } from "./contract.ts";
+import type { HttpRoom } from "./room.ts";
+
+/** Unix seconds that the model list reports; the format wants one, and the agent has no release date to give. */
+const CREATED = 1_735_689_600;
+
+/** GET /v1/models: a list of one, the agent itself. */
+export function listModels({ settings }: HttpRoom): HttpResponse<"listModels"> {
+  return { status: 200, body: { object: "list", data: [model(settings.modelName)] } };
+}
+
+/** GET /v1/models/{model} */
+export function getModel(name: string, { settings }: HttpRoom): HttpResponse<"getModel"> {
+  if (name === settings.modelName) return { status: 200, body: model(name) };
+  throw new ServiceError(
+    "unknown_model",
+    `There is no model ${JSON.stringify(name)} here; the agent is ${JSON.stringify(settings.modelName)}.`,
+    { param: "model" },
+  );
+}
+
+/** GET /health */
+export function getHealth({ version }: HttpRoom): HttpResponse<"getHealth"> {
+  return { status: 200, body: { status: "ok", platform: "agent", version } };
+}
+
+const model = (id: string) => ({ id, object: "model" as const, created: CREATED, owned_by: "agent" as const });

@@ -1,0 +1,81 @@
+/** Reads request bodies; touches Node's own request where there is one, because that is four times cheaper there. */
+import { Buffer } from "node:buffer";
+import type { IncomingMessage } from "node:http";
+import type { H3Event } from "h3";
+import type { Clock } from "../base/clock.ts";
+import { ServiceError } from "../base/errors.ts";
+
+export interface BodyLimits {
+  readonly maxBytes: number;
+  readonly timeoutMs: number;
+  readonly clock: Clock;
+}
+
+/**
+ * The bytes of the body. ServiceError `body_too_large` before reading when the length is declared, else as soon as the
+ * limit is passed; `request_timeout` when the client does not finish in time (Deno and Bun have no such timer).
+ */
+export async function readBody(event: H3Event, limits: BodyLimits): Promise<Uint8Array> {
+  const declared = event.req.headers.get("content-length");
+  if (declared !== null && !(Number(declared) <= limits.maxBytes)) throw tooLarge(limits);
+  const late = Promise.withResolvers<never>();
+  const cancel = limits.clock.after(limits.timeoutMs, () => late.reject(tooSlow(limits)));
+  const incoming = event.runtime?.node?.req as IncomingMessage | undefined;
+  const body = incoming ? readIncoming(incoming, limits) : readStream(event.req.body, limits);
+  body.catch(() => {}); // the loser of the race below must not count as unhandled
+  try {
+    return await Promise.race([body, late.promise]);
+  } finally {
+    cancel();
+  }
+}
+
+function readIncoming(request: IncomingMessage, limits: BodyLimits): Promise<Uint8Array> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    let size = 0;
+    const settle = (act: () => void) => {
+      request.off("data", onData).off("end", onEnd).off("error", onError).off("close", onClose);
+      act();
+    };
+    const onData = (chunk: Buffer) => {
+      size += chunk.length;
+      chunks.push(chunk);
+      if (size <= limits.maxBytes) return;
+      settle(() => {
+        request.pause();
+        reject(tooLarge(limits));
+      });
+    };
+    const onEnd = () => settle(() => resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks)));
+    const onError = (error: Error) => settle(() => reject(error));
+    const onClose = () => settle(() => reject(clientLeft()));
+    request.on("data", onData).on("end", onEnd).on("error", onError).on("close", onClose);
+  });
+}
+
+async function readStream(body: ReadableStream<Uint8Array> | null, limits: BodyLimits): Promise<Uint8Array> {
+  const chunks: Uint8Array[] = [];
+  let size = 0;
+  for await (const chunk of body ?? []) {
+    size += chunk.byteLength;
+    if (size > limits.maxBytes) throw tooLarge(limits);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+function tooLarge({ maxBytes }: BodyLimits): ServiceError {
+  return new ServiceError("body_too_large", `The body must be at most ${maxBytes} bytes (limits.max_body_bytes).`);
+}
+
+function tooSlow({ timeoutMs }: BodyLimits): ServiceError {
+  return new ServiceError(
+    "request_timeout",
+    `The body did not arrive within ${timeoutMs / 1000} seconds (limits.body_timeout_seconds).`,
+  );
+}
+
+function clientLeft(): ServiceError {
+  return new ServiceError("invalid_request", "The client left before the body was whole.");
+}

@@ -1,0 +1,56 @@
+import type { Asks } from "../agent/ask.ts";
+import type { ModelCatalog } from "../agent/model.ts";
+import type { Turns } from "../agent/turn.ts";
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { Store } from "../store/store.ts";
+import type { KeyRing } from "./auth.ts";
+
+/** What the HTTP surface is built from. */
+export interface HttpRoom {
+  readonly store: Store;
+  readonly turns: Turns;
+  readonly asks: Asks;
+  readonly models: ModelCatalog;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly keys: KeyRing;
+  readonly settings: HttpSettings;
+  /** The bundled OpenAPI document. */
+  readonly openApi: Readonly<Record<string, unknown>>;
+  readonly version: string;
+  /** Told of every answer; status 0 stands for one that the spec does not list. For tests and figures. */
+  readonly observe?: (operation: string, status: number) => void;
+}
+
+export interface HttpSettings {
+  /** Name of the agent in the list of models. */
+  readonly modelName: string;
+  /** What a model in a chat body does that nothing resolves: the default model answers, or 400. */
+  readonly unknownModel: "default" | "reject";
+  /** Host names that requests may name when no key is asked for; undefined: any. */
+  readonly allowedHosts: readonly string[] | undefined;
+  readonly toolsets: readonly string[];
+  readonly maxBodyBytes: number;
+  readonly bodyTimeoutMs: number;
+  readonly maxMessages: number;
+  readonly maxTextBytes: number;
+  readonly keepaliveMs: number;
+  readonly maxSubscribersPerRun: number;
+  /** Checks every answer and event against the spec and fails loudly; for tests. */
+  readonly validateResponses: boolean;
+}
+
+/** What a handler knows of the request beyond its declared input. */
+export interface HttpContext {
+  readonly identity: Identity;
+  readonly requestId: string;
+}
+
+/** Who is asking. Runs and sessions belong to the name of the key that made them. */
+export interface Identity {
+  readonly name: string;
+  readonly scopes: ReadonlySet<string>;
+  /** False when the server asks for no key at all. */
+  readonly authenticated: boolean;
+}

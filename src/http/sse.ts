@@ -1,0 +1,82 @@
+import type { SseMessage, SseMeta } from "../../generated/http/contract.gen.ts";
+
+export interface SseOptions {
+  /** How the spec says that the stream ends. */
+  readonly meta: SseMeta | undefined;
+  readonly keepaliveMs: number;
+  /** Called when the client leaves before the end. */
+  readonly onClientGone: () => void;
+  /** Looks at each event before it is sent; throws to end the stream. */
+  readonly inspect?: (data: unknown) => void;
+  /** Told when the source fails: the stream can then only be cut. */
+  readonly onFailure: (error: unknown) => void;
+}
+
+const encoder = new TextEncoder();
+
+/**
+ * Server-sent events (WHATWG HTML, 9.2) from a source that is pulled: the next event is asked for when the client has
+ * room, so a slow reader slows only its own source, which reads on from the journal, and nothing piles up here.
+ * Each event is one chunk: some clients lose an event that is split over two.
+ */
+export function sseStream(
+  source: AsyncIterable<SseMessage<unknown>>,
+  options: SseOptions,
+): ReadableStream<Uint8Array> {
+  const iterator = source[Symbol.asyncIterator]();
+  let keepalive: ReturnType<typeof setInterval> | undefined;
+  let over = false;
+  const end = () => {
+    over = true;
+    clearInterval(keepalive);
+  };
+  return new ReadableStream<Uint8Array>(
+    {
+      start(controller) {
+        // The headers leave with the first bytes, so that the client knows at once that it is connected.
+        controller.enqueue(encoder.encode(": connected\n\n"));
+        keepalive = setInterval(() => {
+          if ((controller.desiredSize ?? 0) > 0) controller.enqueue(encoder.encode(": keepalive\n\n"));
+        }, options.keepaliveMs);
+      },
+      async pull(controller) {
+        try {
+          const { done, value } = await iterator.next();
+          if (over) return;
+          if (!done) {
+            options.inspect?.(value.data);
+            return controller.enqueue(encoder.encode(encodeSse(value)));
+          }
+          end();
+          controller.enqueue(encoder.encode(closing(options.meta)));
+          controller.close();
+        } catch (error) {
+          if (over) return;
+          end();
+          options.onFailure(error);
+          controller.error(error);
+        }
+      },
+      cancel() {
+        end();
+        options.onClientGone();
+      },
+    },
+    { highWaterMark: HIGH_WATER_FRAMES },
+  );
+}
+
+/** Frames that may wait in the stream itself, ahead of the socket's own buffer. */
+const HIGH_WATER_FRAMES = 16;
+
+/** One event as text. Line breaks cannot occur in JSON text, so one data line is enough. */
+export function encodeSse({ data, event, id }: SseMessage<unknown>): string {
+  let text = "";
+  if (event !== undefined) text += `event: ${event}\n`;
+  if (id !== undefined) text += `id: ${id}\n`;
+  return `${text}data: ${JSON.stringify(data)}\n\n`;
+}
+
+function closing(meta: SseMeta | undefined): string {
+  return meta === undefined || meta.terminator === "close" ? ": stream closed\n\n" : `data: ${meta.terminator}\n\n`;
+}
