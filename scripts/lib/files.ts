@@ -1,6 +1,6 @@
 /** Files the scripts read and write. Touches the machine. */
 import { createHash } from "node:crypto";
-import { mkdir, readFile, readdir, rename, rm, writeFile } from "node:fs/promises";
+import { access, mkdir, readFile, readdir, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join, relative, sep } from "node:path";
 
 export async function readJson(file: string): Promise<unknown> {
@@ -49,6 +49,16 @@ export async function hashTree(folder: string): Promise<ReadonlyMap<string, stri
     ] as const;
   });
   return new Map(await Promise.all(hashes));
+}
+
+export async function exists(path: string): Promise<boolean> {
+  return access(path).then(
+    () => true,
+    (error: unknown) => {
+      if (isMissing(error)) return false;
+      throw error;
+    },
+  );
 }
 
 export function isMissing(error: unknown): boolean {

@@ -1,27 +1,21 @@
 /** The pipeline: specs -> bundles -> types, client, tables. Touches the machine. */
 import { createRequire } from "node:module";
-import { access, readFile } from "node:fs/promises";
+import { readFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { createClient, type UserConfig } from "@hey-api/openapi-ts";
 import { BUNDLE_EXTENSION } from "../openrpc-component.ts";
-import {
-  emitConfigSchema,
-  requireDefaults,
-  toJsonSchema,
-  unwrapConfig,
-  wrapConfig,
-  wrapSchemas,
-} from "./config-document.ts";
+import { bundleSpecs, type Bundles } from "./bundle.ts";
+import { emitConfigSchema, requireDefaults, toJsonSchema, wrapSchemas } from "./config-document.ts";
 import { componentSchemas, SpecError, type BundledDocument } from "./document.ts";
 import { emitHttp } from "./emit-http.ts";
 import { emitSchemas } from "./emit-schemas.ts";
-import { isMissing, readJson, removeFolder, writeJson, writeText } from "./files.ts";
+import { removeFolder, writeText } from "./files.ts";
 import { checkHttpRules, checkSchemaRules } from "./http-rules.ts";
 import { readOperations } from "./operation.ts";
 import { HEADER } from "./print.ts";
-import { repository, runRedocly } from "./redocly.ts";
+import { repository } from "./redocly.ts";
 import { checkRpcRules, collectRpcSchemas } from "./rpc-method.ts";
-import { dropDiscriminators } from "./schema.ts";
+import { specs } from "./specs.ts";
 
 export interface GenerateOptions {
   readonly specsFolder: string;
@@ -29,21 +23,11 @@ export interface GenerateOptions {
   readonly outFolder: string;
 }
 
-interface Bundles {
-  readonly http: BundledDocument;
-  readonly gateway: BundledDocument;
-  readonly config: BundledDocument;
-  readonly host: BundledDocument | undefined;
-  readonly webhook: BundledDocument | undefined;
-}
-
 /** Writes all of generated/ into `outFolder`. The same specs always give the same bytes. Throws SpecError. */
 export async function generate({ specsFolder, outFolder }: GenerateOptions): Promise<void> {
-  const specs = resolve(specsFolder);
   const out = resolve(outFolder);
-  await requireSpecs(specs);
   await removeFolder(out);
-  const bundles = await bundleAll(specs, out);
+  const bundles = await bundleSpecs(resolve(specsFolder), join(out, "specs"));
   checkRules(bundles);
   const rpcSchemas = collectRpcSchemas([bundles.gateway]);
   await printTypes(out, bundles, wrapSchemas(rpcSchemas));
@@ -59,41 +43,7 @@ export async function generate({ specsFolder, outFolder }: GenerateOptions): Pro
   ]);
 }
 
-async function requireSpecs(specs: string): Promise<void> {
-  const required = ["http.openapi.yaml", "gateway.openrpc.yaml", "config.schema.yaml"];
-  const there = await Promise.all(required.map((name) => exists(join(specs, name))));
-  const missing = required.filter((_, index) => !there[index]);
-  if (missing.length > 0) throw new SpecError(missing.map((name) => `${join(specs, name)} is missing`));
-}
-
-async function bundleAll(specs: string, out: string): Promise<Bundles> {
-  const wrapper = join(out, "config.openapi.json");
-  await writeJson(wrapper, wrapConfig(join(specs, "config.schema.yaml")));
-  const target = (name: string) => join(out, "specs", name);
-  const optional = async (source: string, name: string) =>
-    (await exists(join(specs, source))) ? bundle(join(specs, source), target(name)) : undefined;
-  const [http, gateway, config, host, webhook] = await Promise.all([
-    bundle(join(specs, "http.openapi.yaml"), target("http.openapi.json")),
-    bundle(join(specs, "gateway.openrpc.yaml"), target("gateway.openrpc.json")),
-    bundle(wrapper, wrapper).then(unwrapConfig),
-    optional("host.openrpc.yaml", "host.openrpc.json"),
-    optional("webhook.openapi.yaml", "webhook.openapi.json"),
-  ]);
-  await removeFolder(wrapper);
-  await writeJson(target("config.schema.json"), toJsonSchema(config));
-  return { http, gateway, config, host, webhook };
-}
-
-/** Bundles `source` into `target`, with every shared schema hoisted into the components under its own name. */
-async function bundle(source: string, target: string): Promise<BundledDocument> {
-  const { status, output } = await runRedocly(["bundle", source, "--lint-config=off", "-o", target]);
-  if (status !== 0) throw new SpecError([`${source} cannot be bundled:`, output]);
-  const document = (await readJson(target)) as BundledDocument;
-  const clean = "openrpc" in document ? dropDiscriminators(document) : document;
-  await writeJson(target, clean);
-  return clean;
-}
-
+/** All broken rules of all specs at once: one run shows everything there is to mend. */
 function checkRules({ http, gateway, config, host, webhook }: Bundles): void {
   const label = (file: string, problems: readonly string[]) =>
     problems.map((problem) => `${file}: ${problem}`);
@@ -102,11 +52,11 @@ function checkRules({ http, gateway, config, host, webhook }: Bundles): void {
   const openRpc = (file: string, document: BundledDocument | undefined) =>
     document === undefined ? [] : label(file, [...checkRpcRules(document), ...checkSchemaRules(document)]);
   const problems = [
-    ...openApi("http.openapi.yaml", http),
-    ...openApi("webhook.openapi.yaml", webhook),
-    ...openRpc("gateway.openrpc.yaml", gateway),
-    ...openRpc("host.openrpc.yaml", host),
-    ...label("config.schema.yaml", checkSchemaRules(config)),
+    ...openApi(specs.http.source, http),
+    ...openApi(specs.webhook.source, webhook),
+    ...openRpc(specs.gateway.source, gateway),
+    ...openRpc(specs.host.source, host),
+    ...label(specs.config.source, checkSchemaRules(config)),
   ];
   if (problems.length > 0) throw new SpecError(problems);
 }
@@ -191,7 +141,7 @@ async function runOpenRpcGenerator(out: string, gateway: BundledDocument): Promi
   await run({
     openrpcDocument: {
       ...structuredClone(gateway),
-      [BUNDLE_EXTENSION]: join(out, "specs/gateway.openrpc.json"),
+      [BUNDLE_EXTENSION]: join(out, "specs", specs.gateway.bundle),
     },
     outDir: out,
     components: [
@@ -206,14 +156,4 @@ async function runOpenRpcGenerator(out: string, gateway: BundledDocument): Promi
       },
     ],
   });
-}
-
-async function exists(file: string): Promise<boolean> {
-  return access(file).then(
-    () => true,
-    (error: unknown) => {
-      if (isMissing(error)) return false;
-      throw error;
-    },
-  );
 }

@@ -1,0 +1,106 @@
+/** Finds changes between two sets of bundles that break a client. Touches the machine. */
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, stat, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { SpecError, type BundledDocument } from "./document.ts";
+import { exists, isMissing, readJson, removeFolder, writeJson } from "./files.ts";
+import { repository, runRedocly } from "./redocly.ts";
+import { projectRpc } from "./rpc-projection.ts";
+import { apiSpecs, type SpecFile } from "./specs.ts";
+
+export interface Comparison {
+  /** Name of the bundle. */
+  readonly file: string;
+  readonly verdict: "new" | "absent" | "removed" | "compatible" | "breaking";
+  /** What to show. */
+  readonly report: string;
+}
+
+export interface CompareOptions {
+  /** A folder of bundles, or a git revision whose generated/specs/ is meant. */
+  readonly base: string;
+  /** A folder of bundles. */
+  readonly revisionFolder: string;
+}
+
+const run = promisify(execFile);
+
+/** One comparison for every API. Throws SpecError when `base` is neither a folder nor a revision. */
+export async function compareSpecs({ base, revisionFolder }: CompareOptions): Promise<readonly Comparison[]> {
+  const work = await mkdtemp(join(tmpdir(), "breaking-"));
+  try {
+    const baseFolder = (await isFolder(base)) ? base : await checkOut(base, join(work, "base"));
+    return await Promise.all(
+      apiSpecs.map((spec) => compareSpec(spec, { base, baseFolder, revisionFolder, work })),
+    );
+  } finally {
+    await removeFolder(work);
+  }
+}
+
+interface Places {
+  readonly base: string;
+  readonly baseFolder: string;
+  readonly revisionFolder: string;
+  readonly work: string;
+}
+
+async function compareSpec({ bundle }: SpecFile, places: Places): Promise<Comparison> {
+  const [older, newer] = [join(places.baseFolder, bundle), join(places.revisionFolder, bundle)];
+  const [inBase, inRevision] = await Promise.all([exists(older), exists(newer)]);
+  if (!inBase && !inRevision)
+    return { file: bundle, verdict: "absent", report: `${bundle}: on neither side` };
+  if (!inBase) {
+    return {
+      file: bundle,
+      verdict: "new",
+      report: `${bundle}: ${places.base} has none yet, nothing to compare with`,
+    };
+  }
+  if (!inRevision)
+    return { file: bundle, verdict: "removed", report: `${bundle}: it is gone; every client breaks` };
+  const [a, b] = bundle.endsWith(".openrpc.json")
+    ? await Promise.all([
+        project(older, join(places.work, `base-${bundle}`)),
+        project(newer, join(places.work, bundle)),
+      ])
+    : [older, newer];
+  const { status, output } = await runRedocly(["diff", a, b, "--fail-on=major"]);
+  return { file: bundle, verdict: status === 0 ? "compatible" : "breaking", report: `${bundle}:\n${output}` };
+}
+
+/** The differ has no rules for OpenRPC, so it is shown the same contract as OpenAPI. */
+async function project(source: string, target: string): Promise<string> {
+  const document = (await readJson(source)) as BundledDocument;
+  await writeJson(target, projectRpc(document, source.endsWith("host.openrpc.json") ? "host" : "gateway"));
+  return target;
+}
+
+async function checkOut(revision: string, folder: string): Promise<string> {
+  const git = (...args: string[]) => run("git", args, { cwd: repository, maxBuffer: 64 * 2 ** 20 });
+  await git("rev-parse", "--verify", "--quiet", "--end-of-options", `${revision}^{commit}`).catch(() => {
+    throw new SpecError([`${revision} is neither a folder nor a git revision`]);
+  });
+  await mkdir(folder, { recursive: true });
+  const files = (await git("ls-tree", "--name-only", revision, "generated/specs/")).stdout.split("\n");
+  const wanted = apiSpecs.filter(({ bundle }) => files.includes(`generated/specs/${bundle}`));
+  await Promise.all(
+    wanted.map(async ({ bundle }) => {
+      const { stdout } = await git("show", `${revision}:generated/specs/${bundle}`);
+      await writeFile(join(folder, bundle), stdout);
+    }),
+  );
+  return folder;
+}
+
+async function isFolder(path: string): Promise<boolean> {
+  return stat(path).then(
+    (found) => found.isDirectory(),
+    (error: unknown) => {
+      if (isMissing(error)) return false;
+      throw error;
+    },
+  );
+}
