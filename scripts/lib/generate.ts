@@ -138,9 +138,12 @@ async function runOpenRpcGenerator(out: string, gateway: BundledDocument): Promi
   const run = createRequire(import.meta.url)("@open-rpc/generator").default as (
     options: OpenRpcRun,
   ) => Promise<void>;
+  // The generator dereferences, and a schema that contains itself never ends: it gets the names alone.
+  const names = Object.keys(componentSchemas(gateway)).map((name) => [name, { title: name }]);
+  const outline = { ...gateway, components: { ...gateway.components, schemas: Object.fromEntries(names) } };
   await run({
     openrpcDocument: {
-      ...structuredClone(gateway),
+      ...structuredClone(outline),
       [BUNDLE_EXTENSION]: join(out, "specs", specs.gateway.bundle),
     },
     outDir: out,

@@ -1,7 +1,7 @@
 /** What a spec must keep to beyond OpenAPI, because a generator or the binding relies on it. */
 import { componentName, componentSchemas, type BundledDocument } from "./document.ts";
 import type { Operation, Response } from "./operation.ts";
-import { findKeyword } from "./schema.ts";
+import { listSchemas } from "./schema.ts";
 
 /** Every broken rule, with the place and what to write instead; empty when the document is fine. */
 export function checkHttpRules(
@@ -28,12 +28,12 @@ export function checkSchemaRules(document: BundledDocument): readonly string[] {
           ? "; this one was made because two different schemas share a name: rename one"
           : ""),
     );
-  const unions = ["paths", "methods", "components"].flatMap((part) =>
-    findKeyword(document[part], "anyOf", part),
-  );
+  const unions = ["paths", "methods", "components"]
+    .flatMap((part) => listSchemas(document[part], part))
+    .filter(({ schema }) => "anyOf" in schema);
   return [
     ...names,
-    ...unions.map((place) => `${place}: write the union as oneOf, with a const tag in each branch`),
+    ...unions.map(({ at }) => `${at}: write anyOf as oneOf, with a const tag in each branch`),
   ];
 }
 

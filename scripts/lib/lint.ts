@@ -5,9 +5,10 @@ import { join } from "node:path";
 import { applyDefaults } from "../../src/base/schema.ts";
 import { formatIssue, SchemaSet } from "../../src/base/validate.ts";
 import { toJsonSchema, unwrapConfig, wrapConfig } from "./config-document.ts";
-import { isObject, type BundledDocument, type JsonObject, type Schema } from "./document.ts";
+import type { BundledDocument, JsonObject, Schema } from "./document.ts";
 import { exists, readJson, removeFolder, writeJson, writeText } from "./files.ts";
 import { runRedocly } from "./redocly.ts";
+import { listSchemas } from "./schema.ts";
 import { apiSpecs, specs } from "./specs.ts";
 
 export interface LintResult {
@@ -60,7 +61,8 @@ async function lintConfig(file: string): Promise<LintResult> {
 export function checkConfigSchema(schema: Schema): readonly string[] {
   const set = new SchemaSet({});
   set.check(schema, {});
-  return findDefaults(schema, "").flatMap(({ at, owner }) => {
+  const owners = listSchemas(schema, "").filter((place) => "default" in place.schema);
+  return owners.flatMap(({ at, schema: owner }) => {
     const rooted = { ...owner, $defs: schema["$defs"] } as JsonObject;
     const filled = applyDefaults(rooted, owner["default"], schema);
     const issues = set.check(rooted, filled) ?? [];
@@ -68,17 +70,4 @@ export function checkConfigSchema(schema: Schema): readonly string[] {
       (issue) => `${specs.config.source} ${at}: its own schema refuses the default: ${formatIssue(issue)}`,
     );
   });
-}
-
-function findDefaults(
-  node: unknown,
-  at: string,
-): readonly { readonly at: string; readonly owner: JsonObject }[] {
-  if (Array.isArray(node)) return node.flatMap((item, index) => findDefaults(item, `${at}/${index}`));
-  if (!isObject(node)) return [];
-  const inner = Object.entries(node).flatMap(([key, value]) =>
-    key === "default" || key === "const" || key === "enum" ? [] : findDefaults(value, `${at}/${key}`),
-  );
-  // A property may itself be called "default"; then it holds a schema, below `properties`.
-  return "default" in node && !at.endsWith("/properties") ? [{ at, owner: node }, ...inner] : inner;
 }

@@ -63,21 +63,22 @@ export function mapReferences(schema: Schema, rewrite: (reference: string) => st
   }) as Schema;
 }
 
-/** Every place that uses `keyword`, as a path below `at`. */
-export function findKeyword(schema: unknown, keyword: string, at: string): readonly string[] {
-  if (Array.isArray(schema))
-    return schema.flatMap((item, index) => findKeyword(item, keyword, `${at}/${index}`));
+export interface Place {
+  /** Keywords and names from the start, with `/` before each. */
+  readonly at: string;
+  readonly schema: Schema;
+}
+
+/** `schema` and every schema inside it. */
+export function listSchemas(schema: unknown, at: string): readonly Place[] {
+  if (Array.isArray(schema)) return schema.flatMap((item, index) => listSchemas(item, `${at}/${index}`));
   if (!isObject(schema)) return [];
-  return Object.entries(schema).flatMap(([key, value]) => {
-    if (DATA.has(key)) return [];
-    const here = key === keyword ? [`${at}/${key}`] : [];
-    if (!NAME_MAPS.has(key) || !isObject(value))
-      return [...here, ...findKeyword(value, keyword, `${at}/${key}`)];
-    return [
-      ...here,
-      ...Object.entries(value).flatMap(([name, item]) => findKeyword(item, keyword, `${at}/${key}/${name}`)),
-    ];
+  const inner = Object.entries(schema).flatMap(([keyword, value]) => {
+    if (DATA.has(keyword)) return [];
+    if (!NAME_MAPS.has(keyword) || !isObject(value)) return listSchemas(value, `${at}/${keyword}`);
+    return Object.entries(value).flatMap(([name, item]) => listSchemas(item, `${at}/${keyword}/${name}`));
   });
+  return [{ at, schema }, ...inner];
 }
 
 function mapKeyword(keyword: string, value: unknown, visit: (schema: Schema) => Schema): unknown {

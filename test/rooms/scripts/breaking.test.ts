@@ -1,0 +1,175 @@
+import assert from "node:assert/strict";
+import { cp, mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, test, type TestContext } from "node:test";
+import { compareSpecs, type Comparison } from "../../../scripts/lib/breaking.ts";
+import { bundleSpecs } from "../../../scripts/lib/bundle.ts";
+import { readJson, writeJson } from "../../../scripts/lib/files.ts";
+import { fixtureSpecs, makeFolder, run } from "./fixtures.ts";
+
+let base = "";
+
+before(async () => {
+  base = await mkdtemp(join(tmpdir(), "agentd-breaking-"));
+  await bundleSpecs(fixtureSpecs, base);
+});
+after(() => rm(base, { recursive: true, force: true }));
+
+type Json = Record<string, unknown>;
+
+/** Compares the fixture's bundles with a copy in which `change` edited one. */
+async function compare(
+  context: TestContext,
+  bundle: string,
+  change: (document: Json) => void,
+): Promise<Comparison> {
+  const revisionFolder = await makeFolder(context);
+  await cp(base, revisionFolder, { recursive: true });
+  const document = (await readJson(join(base, bundle))) as Json;
+  change(document);
+  await writeJson(join(revisionFolder, bundle), document);
+  const comparisons = await compareSpecs({ base, revisionFolder });
+  assert.deepEqual(
+    comparisons.filter(({ file, verdict }) => file !== bundle && verdict !== "compatible"),
+    [],
+  );
+  return comparisons.find(({ file }) => file === bundle)!;
+}
+
+function at(document: Json, ...path: string[]): Json {
+  return path.reduce((parent, key) => parent[key] as Json, document);
+}
+
+const schemaOf = (document: Json, name: string) => at(document, "components", "schemas", name);
+const CREATE = ["paths", "/things", "post", "requestBody", "content", "application/json", "schema"];
+
+const BREAKS: readonly (readonly [string, string, (document: Json) => void])[] = [
+  ["a removed path", "http.openapi.json", (http) => delete at(http, "paths")["/things"]],
+  [
+    "a removed operation",
+    "http.openapi.json",
+    (http) => delete at(http, "paths", "/things/{thing_id}")["get"],
+  ],
+  [
+    "a property newly required of a request",
+    "http.openapi.json",
+    (http) => {
+      const body = at(http, ...CREATE);
+      body["required"] = ["name", "size"];
+      at(body, "properties")["size"] = { type: "integer" };
+    },
+  ],
+  [
+    "a tighter limit on a request",
+    "http.openapi.json",
+    (http) => (at(http, ...CREATE, "properties", "name")["maxLength"] = 4),
+  ],
+  [
+    "a property removed from a response",
+    "http.openapi.json",
+    (http) => {
+      schemaOf(http, "Thing")["required"] = ["id"];
+      delete at(schemaOf(http, "Thing"), "properties")["name"];
+    },
+  ],
+  ["a removed method", "gateway.openrpc.json", (rpc) => (rpc["methods"] as unknown[]).shift()],
+  [
+    "a newly required parameter",
+    "gateway.openrpc.json",
+    (rpc) => {
+      (at(rpc, "methods", "0")["params"] as unknown[]).unshift({
+        name: "who",
+        required: true,
+        schema: { type: "string" },
+      });
+    },
+  ],
+  [
+    "a field removed from a result",
+    "gateway.openrpc.json",
+    (rpc) => {
+      schemaOf(rpc, "Thing")["required"] = ["id"];
+      delete at(schemaOf(rpc, "Thing"), "properties")["name"];
+    },
+  ],
+  [
+    "a field removed from an event",
+    "host.openrpc.json",
+    (host) => {
+      schemaOf(host, "Thing")["required"] = ["id"];
+      delete at(schemaOf(host, "Thing"), "properties")["name"];
+    },
+  ],
+];
+for (const [title, bundle, change] of BREAKS) {
+  test(`${title} breaks clients (${bundle})`, async (context) => {
+    const { verdict, report } = await compare(context, bundle, change);
+    assert.equal(verdict, "breaking", report);
+    assert.match(report, /[1-9]\d* major/);
+  });
+}
+
+const GROWTH: readonly (readonly [string, string, (document: Json) => void])[] = [
+  [
+    "a new property in a response",
+    "http.openapi.json",
+    (http) => {
+      at(schemaOf(http, "Thing"), "properties")["note"] = { type: "string" };
+    },
+  ],
+  [
+    "a new optional parameter",
+    "gateway.openrpc.json",
+    (rpc) => {
+      (at(rpc, "methods", "0")["params"] as unknown[]).push({ name: "after", schema: { type: "string" } });
+    },
+  ],
+];
+for (const [title, bundle, change] of GROWTH) {
+  test(`${title} breaks nobody (${bundle})`, async (context) => {
+    const { verdict, report } = await compare(context, bundle, change);
+    assert.equal(verdict, "compatible", report);
+  });
+}
+
+test("a base that has no such file yet is said plainly and breaks nothing", async (context) => {
+  const older = await makeFolder(context);
+  await cp(join(base, "http.openapi.json"), join(older, "http.openapi.json"));
+  const comparisons = await compareSpecs({ base: older, revisionFolder: base });
+  assert.deepEqual(
+    comparisons.map(({ file, verdict }) => `${file} ${verdict}`),
+    [
+      "http.openapi.json compatible",
+      "gateway.openrpc.json new",
+      "host.openrpc.json new",
+      "webhook.openapi.json new",
+    ],
+  );
+  assert.equal(
+    comparisons[1]!.report,
+    `gateway.openrpc.json: ${older} has none yet, nothing to compare with`,
+  );
+});
+
+test("an API that is gone breaks every client, and the command fails", async (context) => {
+  const revision = await makeFolder(context);
+  await cp(base, revision, { recursive: true });
+  await rm(join(revision, "webhook.openapi.json"));
+  const { status, output } = await run("scripts/breaking.ts", [base, revision]);
+  assert.equal(status, 1);
+  assert.match(output, /webhook\.openapi\.json: it is gone; every client breaks/);
+  assert.match(output, /breaking changes in webhook\.openapi\.json\n$/);
+});
+
+test("a base that is neither folder nor revision is refused, options included", async () => {
+  for (const wrong of ["no-such-revision", "--help"]) {
+    await assert.rejects(compareSpecs({ base: wrong, revisionFolder: base }), {
+      name: "SpecError",
+      message: `${wrong} is neither a folder nor a git revision`,
+    });
+  }
+  const { status, output } = await run("scripts/breaking.ts", []);
+  assert.equal(status, 1);
+  assert.match(output, /^usage: npm run breaking/);
+});
