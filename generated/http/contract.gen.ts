@@ -7,7 +7,26 @@ export type SchemaMap = Readonly<Record<string, JsonSchema>>;
 
 /** The statuses that a `default` response stands for. */
 export type ErrorStatus =
-  | (400 | 401 | 402 | 403 | 404 | 405 | 406 | 407 | 408 | 409 | 410 | 411 | 412 | 413 | 414 | 415 | 416 | 417)
+  | (
+      | 400
+      | 401
+      | 402
+      | 403
+      | 404
+      | 405
+      | 406
+      | 407
+      | 408
+      | 409
+      | 410
+      | 411
+      | 412
+      | 413
+      | 414
+      | 415
+      | 416
+      | 417
+    )
   | (421 | 422 | 423 | 424 | 425 | 426 | 428 | 429 | 431 | 451)
   | (500 | 501 | 502 | 503 | 504 | 505 | 507 | 508 | 511);
 
@@ -25,7 +44,12 @@ export interface SseMessage<T> {
 }
 
 /** How the text of a parameter becomes JSON before it is validated; `[]` marks a list. */
-export type Coercion = "string" | "integer" | "number" | "boolean" | `${"string" | "integer" | "number" | "boolean"}[]`;
+export type Coercion =
+  | "string"
+  | "integer"
+  | "number"
+  | "boolean"
+  | `${"string" | "integer" | "number" | "boolean"}[]`;
 
 /** The parameters that travel together: path, query or headers (with lower-case names). */
 export interface ParameterGroup {
