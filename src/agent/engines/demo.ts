@@ -1,0 +1,60 @@
+import type { Script, ScriptState, ScriptStep } from "./scripted.ts";
+
+const LABEL = "[demo model]";
+const MAX_QUOTED_CHARACTERS = 500;
+const MAX_RESULT_CHARACTERS = 4_000;
+const CHUNK_CHARACTERS = 16;
+
+/** What the demo model understands: a line that calls a tool. The first that fits and whose tool exists is taken. */
+const WISHES: readonly {
+  readonly pattern: RegExp;
+  readonly tool: string;
+  readonly input: (match: RegExpMatchArray) => Readonly<Record<string, string>>;
+}[] = [
+  { pattern: /^\s*run:\s*(.+)$/im, tool: "terminal", input: ([, command = ""]) => ({ command: command.trim() }) },
+  { pattern: /^\s*read:?\s+(\S+)\s*$/im, tool: "read_file", input: ([, path = ""]) => ({ path }) },
+  {
+    pattern: /^\s*write:?\s+(\S+?):\s*([\s\S]*)$/im,
+    tool: "write_file",
+    input: ([, path = "", content = ""]) => ({ path, content }),
+  },
+  { pattern: /^\s*search:?\s+(.+)$/im, tool: "search_files", input: ([, pattern = ""]) => ({ pattern: pattern.trim() }) },
+  { pattern: /\blist (?:the |all |my )*files\b/i, tool: "terminal", input: () => ({ command: "ls -la" }) },
+];
+
+/**
+ * The built-in model: no key, no network, no intelligence. It says what it is in every answer, and calls tools when
+ * told to in so many words, so that everything around a model can be tried and tested.
+ */
+export const demoScript: Script = (state) => {
+  if (state.toolResults.length > 0) return say(report(state));
+  for (const { pattern, tool, input } of WISHES) {
+    const match = state.user.match(pattern);
+    if (match && state.tools.includes(tool)) {
+      return { ...say(`${LABEL} Calling ${tool}.`), calls: [{ tool, input: input(match) }] };
+    }
+  }
+  return say(introduction(state.user));
+};
+
+function say(text: string): ScriptStep {
+  return { text, chunkSize: CHUNK_CHARACTERS };
+}
+
+function report({ toolResults }: ScriptState): string {
+  const texts = toolResults.map(({ tool, status, text }) => {
+    const cut = text.length > MAX_RESULT_CHARACTERS ? `${text.slice(0, MAX_RESULT_CHARACTERS)}\n(cut)` : text;
+    return `${tool} answered (${status}):\n${cut}`;
+  });
+  return `${LABEL} ${texts.join("\n\n")}`;
+}
+
+function introduction(user: string): string {
+  const quoted = user.length > MAX_QUOTED_CHARACTERS ? `${user.slice(0, MAX_QUOTED_CHARACTERS)}...` : user;
+  return [
+    `${LABEL} No model provider is configured, so the built-in demo model answers. You said: ${JSON.stringify(quoted)}.`,
+    'It can call tools: try "run: echo hello", "write notes.txt: hi", "read notes.txt" or "search hi".',
+    "For a real model put a key such as OPENAI_API_KEY=... into the .env file of agentd's home, run " +
+      "`agentd config set model.default openai:<model>`, and start agentd again.",
+  ].join("\n");
+}

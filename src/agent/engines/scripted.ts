@@ -1,0 +1,211 @@
+import type { Clock } from "../../base/clock.ts";
+import { createId } from "../../base/ids.ts";
+import {
+  addUsage,
+  zeroUsage,
+  type Engine,
+  type EngineTurn,
+  type StopReason,
+  type ToolAnswer,
+  type TurnEnd,
+  type Usage,
+} from "../engine.ts";
+import type { AssistantPart, Message, ToolMessage } from "../message.ts";
+
+/** What a script sees when it is asked for the next step of a turn. */
+export interface ScriptState {
+  /** Text of the newest user message. */
+  readonly user: string;
+  /** What the tools of this turn answered so far. */
+  readonly toolResults: readonly ToolMessage[];
+  /** 0 for the first model call of the turn. */
+  readonly step: number;
+  readonly messages: readonly Message[];
+  readonly tools: readonly string[];
+  readonly instructions: string;
+  readonly model: string;
+  readonly signal: AbortSignal;
+}
+
+/** One step: what the model would say and call. Everything is optional; an empty step ends the turn. */
+export interface ScriptStep {
+  readonly reasoning?: string;
+  /** Whole, or as the deltas it comes in; an async source lets a test hold the stream at any point. */
+  readonly text?: string | readonly string[] | AsyncIterable<string>;
+  /** Characters a delta, for a whole text. The default sends it as one. */
+  readonly chunkSize?: number;
+  /** Wait before each delta. */
+  readonly delayMs?: number;
+  readonly calls?: readonly { readonly tool: string; readonly input: unknown; readonly invalid?: string }[];
+  readonly stop?: Extract<StopReason, "length" | "refusal">;
+  readonly error?: NonNullable<TurnEnd["error"]>;
+}
+
+export type Script = (state: ScriptState) => ScriptStep | Promise<ScriptStep>;
+
+/**
+ * An engine whose model is a function. It keeps every MUST of the port, needs no network and costs next to nothing,
+ * so it serves the demo model, the tests and the benchmarks.
+ */
+export function createScriptedEngine(script: Script, options: { readonly clock: Clock }): Engine {
+  return {
+    name: "scripted",
+    runTurn: (turn) => new ScriptedTurn(turn, script, options.clock).run(),
+  };
+}
+
+class ScriptedTurn {
+  readonly #turn: EngineTurn;
+  readonly #script: Script;
+  readonly #clock: Clock;
+  readonly #messages: Message[];
+  readonly #toolResults: ToolMessage[] = [];
+  #usage: Usage = zeroUsage;
+  #text = "";
+
+  constructor(turn: EngineTurn, script: Script, clock: Clock) {
+    this.#turn = turn;
+    this.#script = script;
+    this.#clock = clock;
+    this.#messages = [...turn.messages];
+  }
+
+  async run(): Promise<TurnEnd> {
+    for (let step = 0; step < this.#turn.maxSteps; step++) {
+      const end = await this.#step(step);
+      if (end) return end;
+    }
+    return this.#end("max_steps");
+  }
+
+  /** One model call and its tools; undefined when the turn goes on. */
+  async #step(step: number): Promise<TurnEnd | undefined> {
+    const { ports, signal } = this.#turn;
+    if (signal.aborted) return this.#end("aborted");
+    const steered: Message[] = ports.takeSteers().map((text) => ({ role: "user", text }));
+    this.#messages.push(...steered);
+    let plan: ScriptStep;
+    try {
+      plan = await this.#script(this.#state(step));
+    } catch (error) {
+      if (signal.aborted) return this.#save(steered, zeroUsage, "aborted");
+      const message = error instanceof Error ? error.message : String(error);
+      return this.#fail(steered, { code: "internal_error", message });
+    }
+    const said = await this.#speak(plan);
+    const calls = said.cut ? [] : (plan.calls ?? []).map((call) => ({ ...call, callId: createId("call") }));
+    const parts: AssistantPart[] = [
+      ...said.parts,
+      ...calls.map(({ callId, tool, input }) => ({ type: "tool_call" as const, callId, tool, input })),
+    ];
+    const answers = await Promise.all(calls.map((call) => this.#answer(call)));
+    const isEmpty = parts.length === 0;
+    const assistant: Message = { role: "assistant", parts, ...(said.cut ? { interrupted: true } : {}) };
+    const messages = [...steered, ...(isEmpty ? [] : [assistant]), ...answers];
+    const usage = this.#cost(plan, said.text, calls.length);
+    this.#toolResults.push(...answers);
+    if (said.text !== "") this.#text = said.text;
+    if (said.cut || signal.aborted) return this.#save(messages, usage, "aborted");
+    if (plan.error) return this.#fail(messages, plan.error, usage);
+    if (plan.stop) return this.#save(messages, usage, plan.stop);
+    this.#keep(messages, usage, steered.length);
+    return calls.length > 0 ? undefined : this.#settle();
+  }
+
+  /** The model is done; text that was steered in meanwhile makes it go on. */
+  #settle(): TurnEnd | undefined {
+    const late = this.#turn.ports.takeSteers();
+    if (late.length === 0) return this.#end("end");
+    const messages: Message[] = late.map((text) => ({ role: "user", text }));
+    this.#keep(messages, zeroUsage, 0);
+    return undefined;
+  }
+
+  async #speak(plan: ScriptStep): Promise<{ parts: AssistantPart[]; text: string; cut: boolean }> {
+    const { ports, signal } = this.#turn;
+    const parts: AssistantPart[] = [];
+    if (plan.reasoning !== undefined) {
+      ports.emit({ type: "reasoning.delta", text: plan.reasoning });
+      ports.emit({ type: "reasoning.end", text: plan.reasoning });
+      parts.push({ type: "reasoning", text: plan.reasoning });
+    }
+    if (plan.text === undefined || plan.text === "") return { parts, text: "", cut: signal.aborted };
+    const messageId = createId("msg");
+    let text = "";
+    ports.emit({ type: "message.start", messageId });
+    try {
+      for await (const delta of deltas(plan)) {
+        if (plan.delayMs) await this.#clock.sleep(plan.delayMs, { signal });
+        if (signal.aborted) break;
+        text += delta;
+        ports.emit({ type: "message.delta", messageId, text: delta });
+      }
+    } catch (error) {
+      if (!signal.aborted) throw error;
+    }
+    ports.emit({ type: "message.end", messageId, text });
+    if (text !== "") parts.push({ type: "text", text });
+    return { parts, text, cut: signal.aborted };
+  }
+
+  async #answer(call: { callId: string; tool: string; input: unknown; invalid?: string }): Promise<ToolMessage> {
+    const answer: ToolAnswer = this.#turn.signal.aborted
+      ? { status: "aborted", text: "The run was stopped before the call began." }
+      : await this.#turn.ports.callTool(call);
+    return { role: "tool", callId: call.callId, tool: call.tool, status: answer.status, text: answer.text };
+  }
+
+  #state(step: number): ScriptState {
+    const last = this.#messages.findLast((message) => message.role === "user");
+    return {
+      user: last?.role === "user" ? last.text : "",
+      toolResults: this.#toolResults,
+      step,
+      messages: this.#messages,
+      tools: this.#turn.tools.map((tool) => tool.name),
+      instructions: this.#turn.instructions,
+      model: this.#turn.model.id,
+      signal: this.#turn.signal,
+    };
+  }
+
+  /** Four characters a token: deterministic, and near enough for a model that has no tokens. */
+  #cost(plan: ScriptStep, text: string, calls: number): Usage {
+    const last = this.#messages.at(-1);
+    const heard = last && last.role !== "assistant" ? last.text.length : 0;
+    return {
+      ...zeroUsage,
+      inputTokens: Math.ceil(heard / 4),
+      outputTokens: Math.ceil(text.length / 4),
+      reasoningTokens: Math.ceil((plan.reasoning?.length ?? 0) / 4),
+      modelCalls: 1,
+      toolCalls: calls,
+    };
+  }
+
+  /** `already` messages at the start are in the conversation; the rest is added. */
+  #keep(messages: readonly Message[], usage: Usage, already: number): void {
+    this.#usage = addUsage(this.#usage, usage);
+    this.#messages.push(...messages.slice(already));
+    if (messages.length > 0) this.#turn.ports.saveStep({ messages, usage });
+  }
+
+  #save(messages: readonly Message[], usage: Usage, stop: StopReason): TurnEnd {
+    this.#keep(messages, usage, messages.length);
+    return this.#end(stop);
+  }
+
+  #fail(messages: readonly Message[], error: NonNullable<TurnEnd["error"]>, usage = zeroUsage): TurnEnd {
+    return { ...this.#save(messages, usage, "error"), error };
+  }
+
+  #end(stop: StopReason): TurnEnd {
+    return { stop, text: this.#text, usage: this.#usage };
+  }
+}
+
+async function* deltas({ text = "", chunkSize }: ScriptStep): AsyncGenerator<string> {
+  if (typeof text !== "string") return yield* text;
+  const size = chunkSize ?? text.length;
+  for (let start = 0; start < text.length; start += size) yield text.slice(start, start + size);
+}

@@ -1,0 +1,72 @@
+/** The one secret redactor: everything that leaves the process as text or JSON passes through here. */
+
+const MASK = "[redacted]";
+/** Shorter values would blank out ordinary words. */
+const MIN_SECRET_LENGTH = 8;
+const MAX_SECRETS = 1000;
+
+/**
+ * Shapes of well-known credentials. Each alternative has a fixed prefix and one bounded run of characters, so a search
+ * is linear whatever the text.
+ */
+const SHAPES = new RegExp(
+  [
+    String.raw`\bsk-[A-Za-z0-9_-]{16,256}`, // OpenAI, Anthropic, OpenRouter
+    String.raw`\bgh[pousr]_[A-Za-z0-9]{20,255}`, // GitHub
+    String.raw`\bgithub_pat_[A-Za-z0-9_]{20,255}`,
+    String.raw`\bglpat-[A-Za-z0-9_-]{16,255}`, // GitLab
+    String.raw`\bxox[abeoprs]-[A-Za-z0-9-]{10,255}`, // Slack
+    String.raw`\bAKIA[A-Z0-9]{16}\b`, // AWS
+    String.raw`\bAIza[A-Za-z0-9_-]{30,60}`, // Google
+    String.raw`\bnpm_[A-Za-z0-9]{30,60}`,
+    String.raw`\beyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,4000}\.[A-Za-z0-9_-]{10,1000}`, // JSON Web Token
+  ].join("|"),
+  "g",
+);
+const BEARER = /\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{12,4096}/gi;
+const URL_PASSWORD = /\b([a-z][a-z0-9+.-]{1,20}:\/\/[^\s/:@"']{0,256}):[^\s/@"']{1,256}@/gi;
+const PRIVATE_KEY = /-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]{0,20000}?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|$)/g;
+/** What any of the shapes needs; text without it, the usual case, is passed on after one scan. */
+const MAYBE = /sk-|gh[pousr]_|github_pat_|glpat-|xox|AKIA|AIza|npm_|eyJ|bearer|basic|:\/\/|PRIVATE KEY/i;
+
+const secrets = new Set<string>();
+let known: RegExp | undefined;
+
+/**
+ * From now on `value` is replaced wherever it appears, also in its JSON form. Values under 8 characters are not taken:
+ * they would blank out ordinary words.
+ */
+export function registerSecret(value: string): void {
+  if (value.length < MIN_SECRET_LENGTH || secrets.has(value) || secrets.size >= MAX_SECRETS) return;
+  secrets.add(value);
+  const forms = [...secrets].flatMap((secret) => [secret, JSON.stringify(secret).slice(1, -1)]);
+  // Longest first: a secret that contains another must go as a whole.
+  const sorted = [...new Set(forms)].sort((a, b) => b.length - a.length);
+  known = new RegExp(sorted.map((form) => RegExp.escape(form)).join("|"), "g");
+}
+
+/** `text` with every known secret and everything that looks like a credential replaced by `[redacted]`. */
+export function redact(text: string): string {
+  const clean = known ? text.replace(known, MASK) : text;
+  if (!MAYBE.test(clean)) return clean;
+  return clean
+    .replace(PRIVATE_KEY, MASK)
+    .replace(SHAPES, MASK)
+    .replace(BEARER, `$1 ${MASK}`)
+    .replace(URL_PASSWORD, `$1:${MASK}@`);
+}
+
+/** A copy of a JSON value with every string in it redacted; strings under telling names go as a whole. */
+export function redactValue(value: unknown): unknown {
+  if (typeof value === "string") return redact(value);
+  if (Array.isArray(value)) return value.map(redactValue);
+  if (typeof value !== "object" || value === null) return value;
+  return Object.fromEntries(
+    Object.entries(value).map(([key, item]) => [
+      key,
+      typeof item === "string" && SECRET_NAME.test(key) ? MASK : redactValue(item),
+    ]),
+  );
+}
+
+const SECRET_NAME = /^(?:.*[_-])?(?:password|passwd|secret|api[_-]?key|access[_-]?token|auth[_-]?token|private[_-]?key)$/i;

@@ -1,0 +1,156 @@
+import type { Config } from "../generated/config/types.gen.ts";
+import { Asks } from "./agent/ask.ts";
+import type { Engine } from "./agent/engine.ts";
+import type { ModelCatalog } from "./agent/model.ts";
+import type { AgentParts } from "./agent/parts.ts";
+import { Recovery } from "./agent/recovery.ts";
+import type { Tool } from "./agent/tool.ts";
+import { createTools } from "./agent/tools/catalog.ts";
+import { Turns } from "./agent/turn.ts";
+import { systemClock, type Clock } from "./base/clock.ts";
+import type { Log } from "./base/log.ts";
+import { SchemaSet } from "./base/validate.ts";
+import { listen, type Listener } from "./gateway/listen.ts";
+import { createHttpApp } from "./http/app.ts";
+import type { KeyRing } from "./http/auth.ts";
+import type { HttpRoom } from "./http/room.ts";
+import { agentSettings, httpSettings, toolOptions, type Places } from "./settings.ts";
+import { openStore } from "./store/open.ts";
+import { Retention } from "./store/retention.ts";
+import type { Store } from "./store/store.ts";
+
+export interface ServiceOptions {
+  /** Complete and valid, as `loadConfig` returns it. */
+  readonly config: Config;
+  readonly places: Places;
+  readonly keys: KeyRing;
+  readonly models: ModelCatalog;
+  readonly engine: Engine;
+  /** Tools besides the built-in ones; one of the same name replaces a built-in one. */
+  readonly tools?: readonly Tool[];
+  /** The bundled OpenAPI document. */
+  readonly openApi: Readonly<Record<string, unknown>>;
+  readonly version: string;
+  readonly log: Log;
+  readonly clock?: Clock;
+  /** For tests: check every answer against the spec, and tell of every answer. */
+  readonly validateResponses?: boolean;
+  readonly observe?: HttpRoom["observe"];
+}
+
+/** A running agent: its rooms, and how to stop it. */
+export interface Service {
+  readonly url: string;
+  readonly store: Store;
+  readonly turns: Turns;
+  readonly asks: Asks;
+  /**
+   * Refuses new work, lets what runs end for `graceMs` (default: api_server.drain_seconds), cuts the rest, and closes.
+   * Calling it again waits for the same stop.
+   */
+  stop(options?: { readonly graceMs?: number }): Promise<void>;
+}
+
+/**
+ * Builds every room and starts listening. When anything on the way fails, what was opened is closed again.
+ * ServiceError `invalid_config` (address taken, unknown toolset) or `state_store_unavailable`.
+ */
+export async function startService(options: ServiceOptions): Promise<Service> {
+  const { config, log, clock = systemClock } = options;
+  const store = await openStore({
+    url: options.places.databaseUrl,
+    now: () => clock.now(),
+    onProblem: (message, error) => log.warn(message, { error }),
+  });
+  const closers: (() => Promise<void>)[] = [() => store.close()];
+  try {
+    const parts = agentParts(options, store, clock);
+    const turns = new Turns(parts);
+    const recovery = new Recovery(parts, turns);
+    await recovery.start();
+    closers.unshift(() => recovery.stop());
+    const retention = new Retention(store, { ...retentionOptions(config), clock, log });
+    retention.start();
+    closers.unshift(() => retention.stop());
+    const room = httpRoom(options, { parts, turns });
+    const listener = await listen(createHttpApp(room), {
+      host: config.api_server.host,
+      port: config.api_server.port,
+      maxBodyBytes: config.limits.max_body_bytes + LISTENER_SLACK_BYTES,
+      clock,
+    });
+    return { url: listener.url, store, turns, asks: parts.asks, stop: stopper({ turns, listener, closers, config }) };
+  } catch (error) {
+    for (const close of closers) await close();
+    throw error;
+  }
+}
+
+/** The listener's own limit stands above ours, so that an oversize body is refused by us, with our envelope. */
+const LISTENER_SLACK_BYTES = 1_048_576;
+/** What answers get to leave the sockets once every run has ended. */
+const CLOSE_GRACE_MS = 2_000;
+
+function agentParts(options: ServiceOptions, store: Store, clock: Clock): AgentParts {
+  const { config, places, tools: extra = [] } = options;
+  const builtIn = createTools(toolOptions(config));
+  const tools = [...builtIn.filter((tool) => !extra.some((other) => other.name === tool.name)), ...extra];
+  const schemas = new SchemaSet({});
+  return {
+    store,
+    clock,
+    log: options.log,
+    engine: options.engine,
+    models: options.models,
+    tools,
+    asks: new Asks(store, clock),
+    checkInput: (tool, input) => {
+      const issue = schemas.check(tool.parameters, input)?.[0];
+      return issue && `The arguments of ${tool.name} are not valid: ${issue.path || "they"} ${issue.message}.`;
+    },
+    settings: agentSettings(config, places),
+  };
+}
+
+function httpRoom(
+  options: ServiceOptions,
+  { parts, turns }: { readonly parts: AgentParts; readonly turns: Turns },
+): HttpRoom {
+  const { config, keys, openApi, version, observe } = options;
+  const toolsets = [...new Set(parts.tools.map((tool) => tool.toolset))];
+  return {
+    store: parts.store,
+    turns,
+    asks: parts.asks,
+    models: parts.models,
+    clock: parts.clock,
+    log: parts.log,
+    keys,
+    openApi,
+    version,
+    settings: httpSettings(config, { toolsets, validateResponses: options.validateResponses === true }),
+    ...(observe ? { observe } : {}),
+  };
+}
+
+function retentionOptions(config: Config) {
+  return {
+    keepMs: config.retention.runs_hours * 3_600_000,
+    everyMs: config.retention.sweep_minutes * 60_000,
+  };
+}
+
+function stopper(from: {
+  readonly turns: Turns;
+  readonly listener: Listener;
+  readonly closers: readonly (() => Promise<void>)[];
+  readonly config: Config;
+}): Service["stop"] {
+  let stopping: Promise<void> | undefined;
+  const stop = async (graceMs: number): Promise<void> => {
+    await from.turns.drain(graceMs);
+    await from.listener.close(CLOSE_GRACE_MS);
+    for (const close of from.closers) await close();
+  };
+  return ({ graceMs = from.config.api_server.drain_seconds * 1000 } = {}) => (stopping ??= stop(graceMs));
+}

@@ -1,0 +1,63 @@
+import type { Config } from "../generated/config/types.gen.ts";
+import type { AgentSettings } from "./agent/parts.ts";
+import type { ToolOptions } from "./agent/tools/catalog.ts";
+import type { HttpSettings } from "./http/room.ts";
+
+/** Where this service keeps and finds things; absolute paths. */
+export interface Places {
+  readonly agentHome: string;
+  readonly userHome: string;
+  readonly workspace: string;
+  readonly databaseUrl: string;
+}
+
+/** The configuration in the terms of each room: plain numbers with their units in the name. */
+export function agentSettings(config: Config, places: Places): AgentSettings {
+  return {
+    instructions: config.agent.instructions,
+    workspace: places.workspace,
+    userHome: places.userHome,
+    agentHome: places.agentHome,
+    maxSteps: config.agent.max_steps,
+    runTimeoutMs: config.agent.timeout_seconds * 1000,
+    policyMode: config.approvals.mode,
+    approvalTimeoutMs: config.approvals.timeout_seconds * 1000,
+    onApprovalTimeout: config.approvals.on_timeout,
+    whenBusy: config.sessions.when_busy,
+    maxQueuePerSession: config.sessions.max_queue,
+    maxConcurrentRuns: config.limits.max_concurrent_runs,
+  };
+}
+
+/** As {@link agentSettings}, for the HTTP surface. */
+export function httpSettings(
+  config: Config,
+  more: { readonly toolsets: readonly string[]; readonly validateResponses: boolean },
+): HttpSettings {
+  const { api_server: server, limits } = config;
+  const loopback = ["127.0.0.1", "localhost", "[::1]"];
+  return {
+    modelName: server.model_name,
+    unknownModel: server.unknown_model,
+    allowedHosts: [...loopback, server.host, ...server.allowed_hosts].map((host) => host.toLowerCase()),
+    toolsets: more.toolsets,
+    maxBodyBytes: limits.max_body_bytes,
+    bodyTimeoutMs: limits.body_timeout_seconds * 1000,
+    maxMessages: limits.max_messages,
+    maxTextBytes: limits.max_text_bytes,
+    keepaliveMs: limits.sse_keepalive_seconds * 1000,
+    maxSubscribersPerRun: limits.max_subscribers_per_run,
+    validateResponses: more.validateResponses,
+  };
+}
+
+export function toolOptions(config: Config): ToolOptions {
+  return {
+    toolsets: config.agent.toolsets,
+    terminal: {
+      timeoutMs: config.terminal.timeout_seconds * 1000,
+      maxOutputBytes: config.terminal.max_output_bytes,
+      envPassthrough: config.terminal.env_passthrough,
+    },
+  };
+}
