@@ -6,6 +6,9 @@ export type SchemaMap = Readonly<Record<string, JsonSchema>>;
 /** Deeper values are taken as they are: recursion over what a client sends must end. */
 const MAX_DEPTH = 64;
 
+/** Keywords that say nothing about validity: beside a reference they replace what they find. */
+const OVERRIDING = new Set(["title", "description", "default", "examples", "deprecated"]);
+
 /**
  * The schema that `reference` (`#`, `#/$defs/X`, `#/components/schemas/X`) names within `root`.
  * A reference that leads nowhere is a bug of the specs: it throws.
@@ -120,7 +123,7 @@ function expectation(branches: readonly JsonSchema[], value: unknown, walk: Walk
 
 /** The branches of a union and of the unions in it. */
 function leavesOf(branch: JsonSchema, { root, depth }: Walk): readonly JsonSchema[] {
-  const flat = follow(branch, { root, depth });
+  const flat = follow(branch, { root });
   const inner = asList(flat["oneOf"]);
   if (inner.length === 0 || depth > MAX_DEPTH) return [flat];
   return inner.flatMap((each) => leavesOf(each, { root, depth: depth + 1 }));
@@ -180,12 +183,14 @@ function propertyOf(schema: JsonSchema, name: string): JsonSchema | undefined {
   return isRecord(additionalProperties) ? additionalProperties : undefined;
 }
 
-/** The schema behind `$ref`, with the keywords beside the reference laid over it. */
-function follow(schema: JsonSchema, { root }: Walk): JsonSchema {
+/** The schema behind `$ref`, with the keywords beside the reference added: both hold. */
+function follow(schema: JsonSchema, { root }: Pick<Walk, "root">): JsonSchema {
   let current = schema;
   for (let hops = 0; typeof current["$ref"] === "string" && hops < MAX_DEPTH; hops += 1) {
     const { $ref, ...beside } = current;
-    current = { ...resolveReference(root, String($ref)), ...beside };
+    const target = resolveReference(root, String($ref));
+    const clash = Object.keys(beside).some((keyword) => keyword in target && !OVERRIDING.has(keyword));
+    current = clash ? { ...target, allOf: [...asList(target["allOf"]), beside] } : { ...target, ...beside };
   }
   return current;
 }

@@ -97,6 +97,15 @@ test("narrowing follows references and keeps the branch that the tag names", () 
   });
 });
 
+test("a keyword beside a reference adds to what is behind it", () => {
+  const root = { $defs: { Base: { type: "object", required: ["a"], properties: { a: {} } } } };
+  const narrowed = narrowSchema({ $ref: "#/$defs/Base", required: ["b"], description: "x" }, { b: 1 }, root);
+  assert.deepEqual(
+    [narrowed["required"], narrowed["allOf"]],
+    [["a"], [{ required: ["b"], description: "x" }]],
+  );
+});
+
 test("a reference that leads nowhere throws with its name", () => {
   assert.throws(() => resolveReference(schema, "#/$defs/Gone"), /#\/\$defs\/Gone leads nowhere/);
   assert.throws(() => resolveReference(schema, "#/$defs/constructor"), /leads nowhere/);

@@ -193,6 +193,14 @@ test("a schema may carry its own definitions and refer to itself", () => {
   );
 });
 
+test("constraints beside a reference hold and are explained", () => {
+  const issues = set.check({ $ref: "#/components/schemas/Tool", required: ["extra"] }, { role: "tool" });
+  assert.deepEqual(issues!.map((each) => formatIssue(each)).toSorted(), [
+    "call is required",
+    "extra is required",
+  ]);
+});
+
 test("asking for a schema that is not in the set throws", () => {
   assert.throws(() => set.checkNamed("Nobody", 1), /no schema is named Nobody/);
   assert.throws(() => set.checkNamed("toString", 1), /no schema is named toString/);
