@@ -1,0 +1,32 @@
+import { ServiceError } from "../../base/errors.ts";
+import type { Tool } from "../tool.ts";
+import { createTerminal, type TerminalOptions } from "./terminal.ts";
+
+export interface ToolOptions {
+  /** Names of the sets to offer, such as `terminal`. */
+  readonly toolsets: readonly string[];
+  readonly terminal: TerminalOptions;
+}
+
+const toolsets: Readonly<Record<string, (options: ToolOptions) => readonly Tool[]>> = {
+  terminal: (options) => [createTerminal(options.terminal)],
+};
+
+/**
+ * The built-in tools of the named sets, each once, in the order of the sets.
+ * Throws `invalid_config` for a set that does not exist.
+ */
+export function createTools(options: ToolOptions): readonly Tool[] {
+  return [...new Set(options.toolsets)].flatMap((name) => {
+    const create = Object.hasOwn(toolsets, name) ? toolsets[name] : undefined;
+    if (create) return create(options);
+    const known = Object.keys(toolsets).join(", ");
+    throw new ServiceError(
+      "invalid_config",
+      `There is no toolset ${JSON.stringify(name)}. Known: ${known}.`,
+      {
+        param: "agent.toolsets",
+      },
+    );
+  });
+}

@@ -1,0 +1,57 @@
+/**
+ * The beginning and the end of a stream of bytes, in memory that does not grow: a quarter of the limit is kept from
+ * the start, the rest from the end, where commands say what went wrong.
+ */
+export class OutputExcerpt {
+  readonly #head: Buffer;
+  readonly #tail: Buffer;
+  #seenBytes = 0;
+
+  /** `maxBytes` is at least 4. */
+  constructor(maxBytes: number) {
+    const headBytes = Math.floor(maxBytes / 4);
+    this.#head = Buffer.alloc(headBytes);
+    this.#tail = Buffer.alloc(maxBytes - headBytes);
+  }
+
+  get seenBytes(): number {
+    return this.#seenBytes;
+  }
+
+  push(bytes: Uint8Array): void {
+    const toHead = Math.min(bytes.length, Math.max(0, this.#head.length - this.#seenBytes));
+    this.#head.set(bytes.subarray(0, toHead), Math.min(this.#seenBytes, this.#head.length));
+    const rest = bytes.subarray(toHead);
+    const last = rest.subarray(Math.max(0, rest.length - this.#tail.length));
+    const start = (this.#seenBytes + bytes.length - last.length - this.#head.length) % this.#tail.length;
+    this.#seenBytes += bytes.length;
+    if (last.length === 0) return;
+    const untilWrap = Math.min(last.length, this.#tail.length - start);
+    this.#tail.set(last.subarray(0, untilWrap), start);
+    this.#tail.set(last.subarray(untilWrap), 0);
+  }
+
+  /** The text kept, as UTF-8; where something was cut, a line between the two parts says how many bytes. */
+  text(): string {
+    const inTail = Math.max(0, this.#seenBytes - this.#head.length);
+    const cut = Math.max(0, inTail - this.#tail.length);
+    const end = inTail % this.#tail.length;
+    const tail = cut === 0 ? this.#tail.subarray(0, inTail) : rotated(this.#tail, end);
+    const head = this.#head.subarray(0, Math.min(this.#seenBytes, this.#head.length));
+    if (cut === 0) return new TextDecoder().decode(Buffer.concat([head, tail]));
+    const from = firstCharacter(tail);
+    // A streaming decoder keeps the broken character at the end of the head to itself.
+    const start = new TextDecoder().decode(head, { stream: true });
+    return `${start}\n[... ${cut + from} bytes cut here ...]\n${new TextDecoder().decode(tail.subarray(from))}`;
+  }
+}
+
+const rotated = (ring: Buffer, at: number): Buffer =>
+  Buffer.concat([ring.subarray(at), ring.subarray(0, at)]);
+
+/** Index of the first byte that is not the middle of a UTF-8 character. */
+function firstCharacter(bytes: Uint8Array): number {
+  let index = 0;
+  while (index < 4 && ((bytes[index] ?? 0) & 0xc0) === 0x80) index += 1;
+  return index === 4 ? 0 : index;
+}

@@ -1,0 +1,120 @@
+import { spawn, type ChildProcess } from "node:child_process";
+import { existsSync } from "node:fs";
+import process from "node:process";
+import { systemClock } from "../../base/clock.ts";
+
+export interface CommandOptions {
+  /** Absolute path of an existing directory. */
+  readonly cwd: string;
+  readonly env: Readonly<Record<string, string>>;
+  readonly timeoutMs: number;
+  /** Standard output and standard error, as they come, in order. */
+  readonly onOutput: (bytes: Uint8Array) => void;
+  readonly signal: AbortSignal;
+}
+
+export interface CommandEnd {
+  /** Undefined when a signal ended the shell. */
+  readonly exitCode: number | undefined;
+  readonly signalName: string | undefined;
+  readonly stoppedBy: "timeout" | "abort" | undefined;
+  /** Processes the command left running, which were ended with it. */
+  readonly leftovers: boolean;
+}
+
+/** Between SIGTERM and SIGKILL when a command is stopped. */
+const STOP_GRACE_MS = 2_000;
+/** The same for what a finished command left behind. */
+const LEFTOVER_GRACE_MS = 500;
+/** How long an ended shell's output may still be read; a process that left the group can hold the pipe for ever. */
+const DRAIN_MS = 1_000;
+const POLL_MS = 20;
+
+const shell = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"].find((path) => existsSync(path)) ?? "sh";
+
+/**
+ * Runs one shell command in a process group of its own, with standard input closed, and resolves when the shell has
+ * ended and the whole group is gone. Rejects only when no shell can be started.
+ */
+export async function runCommand(command: string, options: CommandOptions): Promise<CommandEnd> {
+  // One pipe for both streams keeps their order; `exec` keeps the shell the leader of the group.
+  const child = spawn("/bin/sh", ["-c", 'exec "$0" -c "$1" 2>&1', shell, command], {
+    cwd: options.cwd,
+    env: options.env,
+    detached: true,
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  child.stdout.on("data", options.onOutput);
+  const closed = new Promise<void>((resolve) => child.once("close", () => resolve()));
+  const exit = exited(child);
+  const stop = stopper(child, options);
+  try {
+    const end = await exit;
+    const leftovers = await endGroup(
+      child.pid,
+      stop.reason() === undefined ? LEFTOVER_GRACE_MS : STOP_GRACE_MS,
+    );
+    await Promise.race([closed, systemClock.sleep(DRAIN_MS)]);
+    return { ...end, stoppedBy: stop.reason(), leftovers };
+  } finally {
+    stop.release();
+    child.stdout.destroy();
+  }
+}
+
+function exited(child: ChildProcess): Promise<Pick<CommandEnd, "exitCode" | "signalName">> {
+  return new Promise((resolve, reject) => {
+    child.once("error", reject);
+    child.once("exit", (code, signal) =>
+      resolve({ exitCode: code ?? undefined, signalName: signal ?? undefined }),
+    );
+  });
+}
+
+/** Ends the group on abort or when the time is up, first kindly. */
+function stopper(child: ChildProcess, { timeoutMs, signal }: CommandOptions) {
+  let reason: CommandEnd["stoppedBy"];
+  let cancelKill = (): void => {};
+  const stop = (why: "timeout" | "abort") => {
+    if (reason !== undefined) return;
+    reason = why;
+    signalGroup(child.pid, "SIGTERM");
+    cancelKill = systemClock.after(STOP_GRACE_MS, () => signalGroup(child.pid, "SIGKILL"));
+  };
+  const onAbort = () => stop("abort");
+  const cancelTimeout = systemClock.after(timeoutMs, () => stop("timeout"));
+  signal.addEventListener("abort", onAbort, { once: true });
+  if (signal.aborted) onAbort();
+  return {
+    reason: () => reason,
+    release: () => {
+      cancelTimeout();
+      cancelKill();
+      signal.removeEventListener("abort", onAbort);
+    },
+  };
+}
+
+/** Ends what is left of the group after its leader; whether there was anything. */
+async function endGroup(pid: number | undefined, graceMs: number): Promise<boolean> {
+  if (!signalGroup(pid, "SIGTERM")) return false;
+  for (let waitedMs = 0; waitedMs < graceMs; waitedMs += POLL_MS) {
+    await systemClock.sleep(POLL_MS);
+    // Where nobody reaps orphans, ended processes stay in the group as zombies and the whole grace passes.
+    if (!signalGroup(pid, 0)) return true;
+  }
+  signalGroup(pid, "SIGKILL");
+  return true;
+}
+
+/** False when nothing is left in the group. */
+function signalGroup(pid: number | undefined, signal: NodeJS.Signals | 0): boolean {
+  if (pid === undefined) return false;
+  try {
+    process.kill(-pid, signal);
+    return true;
+  } catch {
+    // ESRCH: all gone; EPERM: what is left changed its user, and is not ours to signal.
+    return false;
+  }
+}

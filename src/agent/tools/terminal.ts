@@ -1,0 +1,135 @@
+import process from "node:process";
+import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
+import { OutputExcerpt } from "./output-excerpt.ts";
+import { directoryOf } from "./paths.ts";
+import { runCommand, type CommandEnd } from "./process-group.ts";
+
+export interface TerminalOptions {
+  /** For commands whose call names no timeout of its own. */
+  readonly timeoutMs: number;
+  readonly maxOutputBytes: number;
+  /** Names of environment variables that commands see besides the harmless ones. */
+  readonly envPassthrough: readonly string[];
+}
+
+interface TerminalInput {
+  readonly command: string;
+  readonly timeout_seconds?: number;
+  readonly workdir?: string;
+}
+
+const MAX_TIMEOUT_SECONDS = 600;
+const MAX_COMMAND_CHARACTERS = 100_000;
+/** Live output of one call; all of it counts only in the result. */
+const MAX_LIVE_CHARACTERS = 262_144;
+const TITLE_CHARACTERS = 160;
+const inherited = new Set(["PATH", "HOME", "LANG", "TMPDIR", "USER", "SHELL", "TZ"]);
+
+/** The tool that runs one shell command to its end. */
+export function createTerminal(options: TerminalOptions): Tool {
+  const defaultSeconds = Math.ceil(options.timeoutMs / 1000);
+  return defineTool<TerminalInput>({
+    name: "terminal",
+    toolset: "terminal",
+    description:
+      "Runs a shell command and returns its exit code and output (stdout and stderr together). It runs in the " +
+      "foreground without input: nothing can be typed, and processes left in the background are ended with it. " +
+      `Output above ${options.maxOutputBytes} bytes is cut in the middle.`,
+    parameters: {
+      type: "object",
+      additionalProperties: false,
+      required: ["command"],
+      properties: {
+        command: {
+          type: "string",
+          minLength: 1,
+          maxLength: MAX_COMMAND_CHARACTERS,
+          description: "What bash runs with -c.",
+        },
+        timeout_seconds: {
+          type: "number",
+          exclusiveMinimum: 0,
+          maximum: MAX_TIMEOUT_SECONDS,
+          description: `After this long the command is stopped. Default ${defaultSeconds}, at most ${MAX_TIMEOUT_SECONDS}.`,
+        },
+        workdir: {
+          type: "string",
+          minLength: 1,
+          maxLength: 4096,
+          description: "Directory to run in, relative to the workspace. Default: the workspace.",
+        },
+      },
+    },
+    inspect: (input) => {
+      const command =
+        input.workdir === undefined ? input.command : `cd ${quote(input.workdir)} && ${input.command}`;
+      const line = command.replace(/\s+/g, " ").trim();
+      const title = line.length > TITLE_CHARACTERS ? `${line.slice(0, TITLE_CHARACTERS)}...` : line;
+      return { kind: "command", title: `Run: ${title}`, command };
+    },
+    run: (input, context) => run(input, context, options),
+  });
+}
+
+async function run(input: TerminalInput, context: ToolContext, options: TerminalOptions): Promise<string> {
+  context.signal.throwIfAborted();
+  if (input.command.includes("\0")) throw new ToolError("The command holds a NUL character; remove it.");
+  const cwd = await directoryOf(input.workdir ?? ".", context.cwd);
+  const timeoutMs = input.timeout_seconds === undefined ? options.timeoutMs : input.timeout_seconds * 1000;
+  const excerpt = new OutputExcerpt(options.maxOutputBytes);
+  const startedMs = performance.now();
+  const end = await runCommand(input.command, {
+    cwd,
+    env: { ...environment(options.envPassthrough), PWD: cwd },
+    timeoutMs,
+    onOutput: tee(excerpt, context),
+    signal: context.signal,
+  });
+  if (end.stoppedBy === "abort") throw context.signal.reason;
+  return report(end, excerpt.text(), { timeoutMs, durationMs: performance.now() - startedMs });
+}
+
+function tee(excerpt: OutputExcerpt, context: ToolContext): (bytes: Uint8Array) => void {
+  const decoder = new TextDecoder();
+  let left = MAX_LIVE_CHARACTERS;
+  return (bytes) => {
+    excerpt.push(bytes);
+    if (left <= 0) return;
+    const text = decoder.decode(bytes, { stream: true });
+    context.progress(text.slice(0, left));
+    left -= text.length;
+  };
+}
+
+function report(
+  end: CommandEnd,
+  output: string,
+  { timeoutMs, durationMs }: { readonly timeoutMs: number; readonly durationMs: number },
+): string {
+  const seconds = (durationMs / 1000).toFixed(2);
+  const how =
+    end.exitCode === undefined ? `Ended by ${end.signalName ?? "a signal"}` : `Exit code ${end.exitCode}`;
+  const lines = [`${how} after ${seconds} s.`];
+  if (end.stoppedBy === "timeout") {
+    lines.push(
+      `Timed out: stopped after ${timeoutMs / 1000} s. Give timeout_seconds (at most ${MAX_TIMEOUT_SECONDS}) for ` +
+        "more time, or split the work.",
+    );
+  }
+  if (end.leftovers && end.stoppedBy === undefined)
+    lines.push("Processes it left in the background were ended.");
+  lines.push(output === "" ? "No output." : `Output:\n${output}`);
+  return lines.join("\n");
+}
+
+/** The server's own environment holds its keys, so commands get a short list by name, never the whole. */
+function environment(passthrough: readonly string[]): Record<string, string> {
+  const extra = new Set(passthrough);
+  const kept = Object.entries(process.env).filter(
+    ([name, value]) =>
+      value !== undefined && (inherited.has(name) || name.startsWith("LC_") || extra.has(name)),
+  );
+  return { ...(Object.fromEntries(kept) as Record<string, string>), TERM: "dumb" };
+}
+
+const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`;
