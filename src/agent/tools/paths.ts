@@ -1,8 +1,11 @@
-import { realpathSync, type Stats } from "node:fs";
+import { readlinkSync, realpathSync, type Stats } from "node:fs";
 import { stat } from "node:fs/promises";
 import { homedir } from "node:os";
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
 import { ToolError } from "../tool.ts";
+
+/** What Linux allows as well. */
+const MAX_LINK_HOPS = 40;
 
 /** The absolute path that `path` means in `cwd`; `~` and `~/...` are the user's home. Nothing is looked up. */
 export function resolvePath(path: string, cwd: string): string {
@@ -70,13 +73,27 @@ function codeOf(error: unknown): string | undefined {
 }
 
 /** Synchronous because a tool's inspect is; a path has few segments, and each is one call to the system. */
-function followLinks(path: string): string {
+function followLinks(path: string, hops = 0): string {
   try {
     return realpathSync(path);
   } catch (error) {
     const parent = dirname(path);
     if (parent === path) return path;
     if (!isMissing(error)) throw toToolError(error, path);
-    return join(followLinks(parent), basename(path));
+    const here = join(followLinks(parent, hops), basename(path));
+    const target = linkTarget(here);
+    if (target === undefined) return here;
+    if (hops >= MAX_LINK_HOPS) throw new ToolError(`${path}: ${reasons["ELOOP"]}.`);
+    // A link to what does not exist yet: writing through it would create the file over there.
+    return followLinks(resolve(dirname(here), target), hops + 1);
+  }
+}
+
+function linkTarget(path: string): string | undefined {
+  try {
+    return readlinkSync(path);
+  } catch {
+    // EINVAL or ENOENT: not a link.
+    return undefined;
   }
 }

@@ -1,5 +1,5 @@
 import { spawn, type ChildProcess } from "node:child_process";
-import { existsSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import process from "node:process";
 import { systemClock } from "../../base/clock.ts";
 
@@ -97,11 +97,11 @@ function stopper(child: ChildProcess, { timeoutMs, signal }: CommandOptions) {
 
 /** Ends what is left of the group after its leader; whether there was anything. */
 async function endGroup(pid: number | undefined, graceMs: number): Promise<boolean> {
-  if (!signalGroup(pid, "SIGTERM")) return false;
+  if (pid === undefined || !isAlive(pid)) return false;
+  signalGroup(pid, "SIGTERM");
   for (let waitedMs = 0; waitedMs < graceMs; waitedMs += POLL_MS) {
     await systemClock.sleep(POLL_MS);
-    // Where nobody reaps orphans, ended processes stay in the group as zombies and the whole grace passes.
-    if (!signalGroup(pid, 0)) return true;
+    if (!isAlive(pid)) return true;
   }
   signalGroup(pid, "SIGKILL");
   return true;
@@ -115,6 +115,26 @@ function signalGroup(pid: number | undefined, signal: NodeJS.Signals | 0): boole
     return true;
   } catch {
     // ESRCH: all gone; EPERM: what is left changed its user, and is not ours to signal.
+    return false;
+  }
+}
+
+/** Whether the group of `pid` has a member that still runs. */
+function isAlive(pid: number): boolean {
+  if (!signalGroup(pid, 0)) return false;
+  if (process.platform !== "linux") return true;
+  // In containers nobody reaps orphans: the dead stay in the group as zombies, and a signal cannot tell.
+  return readdirSync("/proc").some((entry) => /^\d+$/.test(entry) && isLiveMember(entry, pid));
+}
+
+function isLiveMember(entry: string, group: number): boolean {
+  try {
+    const stat = readFileSync(`/proc/${entry}/stat`, "utf8");
+    // The command's name stands in parentheses and may hold any character.
+    const [state, , groupId] = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
+    return Number(groupId) === group && state !== "Z" && state !== "X";
+  } catch {
+    // It ended while we looked.
     return false;
   }
 }
