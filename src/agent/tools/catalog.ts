@@ -1,6 +1,9 @@
 import { ServiceError } from "../../base/errors.ts";
 import type { Tool } from "../tool.ts";
+import { createPatch } from "./patch.ts";
+import { createReadFile } from "./read-file.ts";
 import { createTerminal, type TerminalOptions } from "./terminal.ts";
+import { createWriteFile } from "./write-file.ts";
 
 export interface ToolOptions {
   /** Names of the sets to offer, such as `terminal`. */
@@ -10,6 +13,7 @@ export interface ToolOptions {
 
 const toolsets: Readonly<Record<string, (options: ToolOptions) => readonly Tool[]>> = {
   terminal: (options) => [createTerminal(options.terminal)],
+  files: () => [createReadFile(), createWriteFile(), createPatch()],
 };
 
 /**

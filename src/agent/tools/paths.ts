@@ -26,6 +26,14 @@ export function realPath(path: string, cwd: string): string {
   return leaves ? real : join(cwd, inside);
 }
 
+/**
+ * The path as the model gave it and where it really leads, each once, for the policy: a harmless name may lead to a
+ * sensitive file, and a sensitive name to a file elsewhere.
+ */
+export function readsOf(path: string, cwd: string): readonly string[] {
+  return [...new Set([realPath(path, cwd), resolvePath(path, cwd)])];
+}
+
 /** The directory that `path` means, as an absolute path. Throws ToolError when it is not one. */
 export async function directoryOf(path: string, cwd: string): Promise<string> {
   const directory = resolvePath(path, cwd);
