@@ -1,0 +1,58 @@
+// node scripts/build.ts: dist/ with split bundles, type declarations, and the specs beside them.
+import { spawnSync } from "node:child_process";
+import { chmod, cp, readFile, rm, writeFile } from "node:fs/promises";
+import { join, resolve } from "node:path";
+import { build } from "esbuild";
+
+const root = resolve(import.meta.dirname, "..");
+const dist = join(root, "dist");
+
+/** Bundled CommonJS packages ask for `require`, which modules do not have. */
+const banner = "import{createRequire as __createRequire}from'node:module';const require=__createRequire(import.meta.url);";
+
+await rm(dist, { recursive: true, force: true });
+await build({
+  absWorkingDir: root,
+  entryPoints: { agentd: "src/cli/main.ts", index: "src/index.ts" },
+  outdir: dist,
+  bundle: true,
+  splitting: true,
+  minify: true,
+  platform: "node",
+  format: "esm",
+  target: "node24",
+  outExtension: { ".js": ".mjs" },
+  chunkNames: "chunks/[name]-[hash]",
+  banner: { js: banner },
+  logLevel: "warning",
+});
+// Hosts get the client: it must run anywhere, so it is built apart, without the banner.
+await build({
+  absWorkingDir: root,
+  entryPoints: { client: "src/client/http.ts" },
+  outdir: dist,
+  bundle: true,
+  minify: true,
+  platform: "neutral",
+  format: "esm",
+  target: "es2024",
+  outExtension: { ".js": ".mjs" },
+  logLevel: "warning",
+});
+await cp(join(root, "generated/specs"), join(dist, "specs"), { recursive: true });
+declarations();
+await markExecutable(join(dist, "agentd.mjs"));
+
+function declarations(): void {
+  const args = ["-p", "tsconfig.build.json"];
+  const result = spawnSync(join(root, "node_modules/.bin/tsc"), args, { cwd: root, stdio: "inherit" });
+  if (result.status !== 0) throw new Error("the type declarations could not be made");
+}
+
+/** The source starts with a line for `node` on the path, which esbuild keeps in front. */
+async function markExecutable(file: string): Promise<void> {
+  const text = await readFile(file, "utf8");
+  const line = "#!/usr/bin/env node\n";
+  if (!text.startsWith("#!")) await writeFile(file, line + text);
+  await chmod(file, 0o755);
+}

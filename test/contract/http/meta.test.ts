@@ -1,0 +1,106 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import openApi from "../../../generated/specs/http.openapi.json" with { type: "json" };
+import { assertError, assertHealthy, scenario } from "../../harness/scenario.ts";
+import { KEY, startTestService } from "../../harness/service.ts";
+
+const chatOnly = [{ key: KEY, name: "chat only", scopes: ["chat"] }];
+
+scenario("listModels", 200, { title: "a list of one, the agent", config: { api_server: { model_name: "my-agent" } } }, async (service) => {
+  const body = await (await service.request("/v1/models")).json();
+  assert.deepEqual(body.data.map((model: { id: string }) => model.id), ["my-agent"]);
+});
+
+scenario("listModels", 401, { title: "asks for a key" }, async (service) => {
+  await assertError(await service.request("/v1/models", { headers: { authorization: "" } }), 401, "missing_api_key");
+});
+
+scenario("listModels", 403, { title: "asks for the scope read", keys: chatOnly }, async (service) => {
+  await assertError(await service.request("/v1/models"), 403, "insufficient_scope");
+});
+
+scenario("getModel", 200, { title: "the agent by name" }, async (service) => {
+  assert.equal((await (await service.request("/v1/models/agentd")).json()).id, "agentd");
+});
+
+scenario("getModel", 401, { title: "asks for a key" }, async (service) => {
+  const headers = { authorization: "Bearer x" };
+  await assertError(await service.request("/v1/models/agentd", { headers }), 401, "invalid_api_key");
+});
+
+scenario("getModel", 403, { title: "asks for the scope read", keys: chatOnly }, async (service) => {
+  await assertError(await service.request("/v1/models/agentd"), 403, "insufficient_scope");
+});
+
+scenario("getModel", 404, { title: "any other name" }, async (service) => {
+  await assertError(await service.request("/v1/models/gpt-none"), 404, "unknown_model");
+});
+
+scenario("getHealth", 200, { title: "is open to all, also as HEAD" }, async (service) => {
+  assert.equal((await fetch(`${service.url}/health`)).status, 200);
+  const head = await fetch(`${service.url}/health`, { method: "HEAD" });
+  assert.equal(head.status, 200);
+  assert.equal(await head.text(), "");
+});
+
+scenario("getHealthV1", 200, { title: "is the same under the versioned prefix" }, async (service) => {
+  const body = await (await fetch(`${service.url}/v1/health`)).json();
+  assert.deepEqual(body, { status: "ok", platform: "agent", version: "0.0.0-test" });
+});
+
+scenario("getOpenApi", 200, { title: "serves the bundled document to all" }, async (service) => {
+  assert.deepEqual(await (await fetch(`${service.url}/openapi.json`)).json(), openApi);
+});
+
+test("http 404: a path that does not exist answers not_found, with the envelope", async () => {
+  await using service = await startTestService();
+  for (const path of ["/", "/v1", "/v1/nope", "/v1/chat/completions/x"]) {
+    await assertError(await service.request(path), 404, "not_found");
+  }
+});
+
+test("http 405: a method that a path does not have answers with Allow", async () => {
+  await using service = await startTestService();
+  for (const [path, method, allow] of [
+    ["/v1/chat/completions", "GET", "POST"],
+    ["/v1/models", "POST", "GET, HEAD"],
+    ["/v1/runs/x", "DELETE", "GET, HEAD"],
+    ["/v1/runs/x/events", "PUT", "GET"],
+    ["/health", "POST", "GET, HEAD"],
+  ] as const) {
+    const response = await service.request(path, { method });
+    assert.equal(response.headers.get("allow"), allow, path);
+    await assertError(response, 405, "method_not_allowed");
+  }
+});
+
+test("http X-Request-Id: a good one is repeated, any other replaced", async () => {
+  await using service = await startTestService();
+  const given = await service.request("/health", { headers: { "x-request-id": "abc-123" } });
+  assert.equal(given.headers.get("x-request-id"), "abc-123");
+  for (const bad of ["x".repeat(129), "has space"]) {
+    const replaced = await service.request("/health", { headers: { "x-request-id": bad } });
+    assert.match(replaced.headers.get("x-request-id") ?? "", /^req_/);
+  }
+});
+
+test("http headers: control characters and oversize headers are refused, and the service lives on", async () => {
+  await using service = await startTestService();
+  const { hostname, port } = new URL(service.url);
+  const { connect } = await import("node:net");
+  const send = (lines: string): Promise<string> =>
+    new Promise((resolve) => {
+      let text = "";
+      const socket = connect(Number(port), hostname, () => socket.write(lines));
+      socket.on("data", (bytes) => (text += bytes.toString()));
+      socket.on("error", () => resolve(text));
+      socket.on("close", () => resolve(text));
+    });
+  const control = await send("GET /health HTTP/1.1\r\nhost: x\r\nx-a: a\u0001b\r\nconnection: close\r\n\r\n");
+  assert.match(control, /^HTTP\/1\.1 (?:400|200)|^$/);
+  const smuggled = await send(
+    "POST /v1/models HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ntransfer-encoding: chunked\r\nconnection: close\r\n\r\n0\r\n\r\n",
+  );
+  assert.match(smuggled, /^HTTP\/1\.1 400|^$/);
+  await assertHealthy(service);
+});
