@@ -2,6 +2,7 @@ import { ServiceError } from "../../base/errors.ts";
 import type { Tool } from "../tool.ts";
 import { createPatch } from "./patch.ts";
 import { createReadFile } from "./read-file.ts";
+import { createSearchFiles } from "./search-files.ts";
 import { createTerminal, type TerminalOptions } from "./terminal.ts";
 import { createWriteFile } from "./write-file.ts";
 
@@ -13,7 +14,7 @@ export interface ToolOptions {
 
 const toolsets: Readonly<Record<string, (options: ToolOptions) => readonly Tool[]>> = {
   terminal: (options) => [createTerminal(options.terminal)],
-  files: () => [createReadFile(), createWriteFile(), createPatch()],
+  files: () => [createReadFile(), createWriteFile(), createPatch(), createSearchFiles()],
 };
 
 /**
