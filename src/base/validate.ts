@@ -82,6 +82,9 @@ export function formatIssue({ path, message }: Issue, whole = "the value"): stri
   return `${path === "" ? whole : path} ${message}`;
 }
 
+/** Keywords whose findings repeat or sum up others that stand beside them. */
+const SUMMARIES = new Set(["boolean", "oneOf", "propertyNames"]);
+
 const tooLargeToExplain: Issue = {
   path: "",
   message: "does not match the schema; no details are given above 64 kB",
@@ -92,8 +95,7 @@ const tooDeep: Issue = { path: "", message: "is nested too deeply", keyword: "de
 function explain(root: JsonSchema, value: unknown): readonly Issue[] {
   const narrowed = { ...narrowSchema(root, value), components: root["components"] };
   const findings = (Errors(narrowed, value) as [boolean, Finding[]])[1];
-  // `boolean` repeats additionalProperties; `oneOf` sums up findings that stand beside it.
-  const telling = findings.filter(({ keyword }) => keyword !== "boolean" && keyword !== "oneOf");
+  const telling = findings.filter(({ keyword }) => !SUMMARIES.has(keyword));
   const kept = telling.length > 0 ? telling : findings;
   const union = findings.some(({ keyword }) => keyword === "oneOf");
   // Of a union's branches, the one that got furthest is the one that was meant.
@@ -117,7 +119,8 @@ function toIssues(finding: Finding, schema: JsonSchema, value: unknown): readonl
   if (keyword === "additionalProperties") {
     return each(params["additionalProperties"], `is not known here${listKnown(finding, schema)}`);
   }
-  return [{ path, message: describe(finding), keyword }];
+  const named = /(?<!\/properties)\/propertyNames/.test(finding.schemaPath);
+  return [{ path, message: `${named ? "is not an allowed name: it " : ""}${describe(finding)}`, keyword }];
 }
 
 function describe({ keyword, params, message }: Finding): string {
@@ -146,7 +149,6 @@ function describe({ keyword, params, message }: Finding): string {
         ? "matches more than one of the allowed forms"
         : "matches none of the allowed forms",
     not: () => "is not allowed",
-    propertyNames: () => `has property names that are not allowed: ${listValues(params["propertyNames"])}`,
   };
   return texts[keyword]?.() ?? message;
 }

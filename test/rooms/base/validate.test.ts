@@ -78,6 +78,14 @@ test("a member whose name is no word is quoted, and slashes and tildes survive",
   ]);
 });
 
+test("a name that is not allowed is told from a value that is not", () => {
+  const schema = { type: "object", propertyNames: { pattern: "^[a-z]+$" } };
+  assert.deepEqual(
+    set.check(schema, { ok: 1, Bad: 1 })!.map((each) => formatIssue(each)),
+    ["Bad is not an allowed name: it must match ^[a-z]+$"],
+  );
+});
+
 test("of a tagged union only the branch that was meant is spoken of", () => {
   const part = { type: "image", url: "https://example.org/a", size: 4, alt: "x" };
   assert.deepEqual(lines("Request", { messages: [{ role: "user", content: [part] }] }), [
