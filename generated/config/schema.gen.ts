@@ -9,41 +9,32 @@ export const configSchema: Readonly<Record<string, unknown>> = {
   additionalProperties: false,
   properties: {
     version: {
+      type: "integer",
       const: 1,
       default: 1,
       description: "Version of this format. Older files are brought up to date when read.",
     },
-    model: { $ref: "#/$defs/ModelConfig", default: {} },
-    agent: { $ref: "#/$defs/AgentConfig", default: {} },
-    approvals: { $ref: "#/$defs/ApprovalsConfig", default: {} },
-    terminal: { $ref: "#/$defs/TerminalConfig", default: {} },
-    sessions: { $ref: "#/$defs/SessionsConfig", default: {} },
-    api_server: { $ref: "#/$defs/ApiServerConfig", default: {} },
-    limits: { $ref: "#/$defs/LimitsConfig", default: {} },
-    database: { $ref: "#/$defs/DatabaseConfig", default: {} },
-    retention: { $ref: "#/$defs/RetentionConfig", default: {} },
-    log: { $ref: "#/$defs/LogConfig", default: {} },
+    model: {
+      $ref: "#/$defs/ModelConfig",
+      default: {},
+      description: "Which model answers, and where models come from.",
+    },
+    agent: { $ref: "#/$defs/AgentConfig", default: {}, description: "The agent itself." },
+    approvals: { $ref: "#/$defs/ApprovalsConfig", default: {}, description: "What the agent may do without asking." },
+    terminal: { $ref: "#/$defs/TerminalConfig", default: {}, description: "The terminal tool." },
+    sessions: { $ref: "#/$defs/SessionsConfig", default: {}, description: "Conversations." },
+    api_server: { $ref: "#/$defs/ApiServerConfig", default: {}, description: "The HTTP API." },
+    limits: { $ref: "#/$defs/LimitsConfig", default: {}, description: "Bounds of the HTTP API." },
+    database: { $ref: "#/$defs/DatabaseConfig", default: {}, description: "Where everything is kept." },
+    retention: { $ref: "#/$defs/RetentionConfig", default: {}, description: "How long things are kept." },
+    log: { $ref: "#/$defs/LogConfig", default: {}, description: "The log, on stderr." },
   },
-  required: [
-    "version",
-    "model",
-    "agent",
-    "approvals",
-    "terminal",
-    "sessions",
-    "api_server",
-    "limits",
-    "database",
-    "retention",
-    "log",
-  ],
   $defs: {
     AgentConfig: {
       title: "AgentConfig",
       description: "The agent itself.",
       type: "object",
       additionalProperties: false,
-      required: ["instructions", "max_steps", "timeout_seconds", "toolsets"],
       properties: {
         instructions: {
           type: "string",
@@ -87,7 +78,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       required: ["name", "scopes"],
       properties: {
         name: { type: "string", minLength: 1, maxLength: 64, description: "Owner of what the key makes." },
-        key: { type: "string", minLength: 16, description: "The key, or `env:NAME`." },
+        key: { type: "string", minLength: 1, description: "The key, at least 16 characters, or `env:NAME`." },
         key_sha256: { type: "string", pattern: "^[0-9a-f]{64}$", description: "SHA-256 of the key in hex." },
         scopes: {
           type: "array",
@@ -102,7 +93,6 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       description: "The HTTP API.",
       type: "object",
       additionalProperties: false,
-      required: ["host", "port", "keys", "allowed_hosts", "model_name", "unknown_model", "drain_seconds"],
       properties: {
         host: { type: "string", minLength: 1, default: "127.0.0.1", description: "Address to listen on." },
         port: {
@@ -114,8 +104,8 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         },
         key: {
           type: "string",
-          minLength: 16,
-          description: "The key of the API, or `env:NAME`. Absent: one is made at first start, in `<home>/.env`. INSECURE_NO_AUTH switches keys off, on loopback addresses only.",
+          minLength: 1,
+          description: "The key of the API, at least 16 characters, or `env:NAME`. Absent: one is made at first start, in `<home>/.env`. INSECURE_NO_AUTH switches keys off, on loopback addresses only.",
         },
         keys: {
           type: "array",
@@ -158,7 +148,6 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       description: "What the agent may do without asking.",
       type: "object",
       additionalProperties: false,
-      required: ["mode", "timeout_seconds", "on_timeout"],
       properties: {
         mode: {
           type: "string",
@@ -190,7 +179,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         url: {
           type: "string",
           minLength: 1,
-          description: "`postgres://...`, or the path of an SQLite file. Absent: `<home>/state.db`.",
+          description: "`postgres://...`, or the path of an SQLite file; or `env:NAME`. Absent: `<home>/state.db`.",
         },
       },
     },
@@ -199,15 +188,6 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       description: "Bounds of the HTTP API.",
       type: "object",
       additionalProperties: false,
-      required: [
-        "max_body_bytes",
-        "max_messages",
-        "max_text_bytes",
-        "max_concurrent_runs",
-        "sse_keepalive_seconds",
-        "max_subscribers_per_run",
-        "body_timeout_seconds",
-      ],
       properties: {
         max_body_bytes: {
           type: "integer",
@@ -247,7 +227,6 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       description: "The log, on stderr.",
       type: "object",
       additionalProperties: false,
-      required: ["level"],
       properties: {
         level: {
           type: "string",
@@ -262,7 +241,6 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       description: "Which model answers, and where models come from.",
       type: "object",
       additionalProperties: false,
-      required: ["detect_local", "providers"],
       properties: {
         default: {
           type: "string",
@@ -290,7 +268,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       description: "Where models are asked.",
       type: "object",
       additionalProperties: false,
-      required: ["type", "timeout_seconds"],
+      required: ["type"],
       properties: {
         type: {
           type: "string",
@@ -311,7 +289,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "object",
           maxProperties: 32,
           additionalProperties: { type: "string" },
-          description: "Sent with every request.",
+          description: "Sent with every request; a value may be `env:NAME`.",
         },
         models: {
           type: "array",
@@ -333,7 +311,6 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       description: "How long things are kept.",
       type: "object",
       additionalProperties: false,
-      required: ["runs_hours", "sweep_minutes"],
       properties: {
         runs_hours: {
           type: "number",
@@ -356,7 +333,6 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       description: "Conversations.",
       type: "object",
       additionalProperties: false,
-      required: ["when_busy", "max_queue"],
       properties: {
         when_busy: {
           type: "string",
@@ -378,7 +354,6 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       description: "The terminal tool.",
       type: "object",
       additionalProperties: false,
-      required: ["timeout_seconds", "max_output_bytes", "env_passthrough"],
       properties: {
         timeout_seconds: { type: "number", minimum: 1, maximum: 600, default: 120, description: "Longest command." },
         max_output_bytes: {

@@ -14,15 +14,45 @@ export type Config = {
      * Version of this format. Older files are brought up to date when read.
      */
     version: 1;
+    /**
+     * Which model answers, and where models come from.
+     */
     model: ModelConfig;
+    /**
+     * The agent itself.
+     */
     agent: AgentConfig;
+    /**
+     * What the agent may do without asking.
+     */
     approvals: ApprovalsConfig;
+    /**
+     * The terminal tool.
+     */
     terminal: TerminalConfig;
+    /**
+     * Conversations.
+     */
     sessions: SessionsConfig;
+    /**
+     * The HTTP API.
+     */
     api_server: ApiServerConfig;
+    /**
+     * Bounds of the HTTP API.
+     */
     limits: LimitsConfig;
+    /**
+     * Where everything is kept.
+     */
     database: DatabaseConfig;
+    /**
+     * How long things are kept.
+     */
     retention: RetentionConfig;
+    /**
+     * The log, on stderr.
+     */
     log: LogConfig;
 };
 
@@ -65,7 +95,7 @@ export type ApiKeyConfig = {
      */
     name: string;
     /**
-     * The key, or `env:NAME`.
+     * The key, at least 16 characters, or `env:NAME`.
      */
     key?: string;
     /**
@@ -93,7 +123,7 @@ export type ApiServerConfig = {
      */
     port: number;
     /**
-     * The key of the API, or `env:NAME`. Absent: one is made at first start, in `<home>/.env`. INSECURE_NO_AUTH switches keys off, on loopback addresses only.
+     * The key of the API, at least 16 characters, or `env:NAME`. Absent: one is made at first start, in `<home>/.env`. INSECURE_NO_AUTH switches keys off, on loopback addresses only.
      */
     key?: string;
     /**
@@ -145,7 +175,7 @@ export type ApprovalsConfig = {
  */
 export type DatabaseConfig = {
     /**
-     * `postgres://...`, or the path of an SQLite file. Absent: `<home>/state.db`.
+     * `postgres://...`, or the path of an SQLite file; or `env:NAME`. Absent: `<home>/state.db`.
      */
     url?: string;
 };
@@ -239,7 +269,7 @@ export type ProviderConfig = {
      */
     api_key?: string;
     /**
-     * Sent with every request.
+     * Sent with every request; a value may be `env:NAME`.
      */
     headers?: {
         [key: string]: string;
