@@ -11,7 +11,8 @@ try {
   if (base === undefined)
     throw new SpecError(["usage: npm run breaking -- <folder of bundles | git revision>"]);
   const comparisons = await compareSpecs({ base, revisionFolder });
-  for (const { report } of comparisons) console.log(`${report}\n`);
+  for (const { report } of comparisons.filter(({ verdict }) => verdict !== "absent"))
+    console.log(`${report}\n`);
   const broken = comparisons.filter(({ verdict }) => verdict === "breaking" || verdict === "removed");
   if (broken.length > 0) {
     console.error(`breaking changes in ${broken.map(({ file }) => file).join(", ")}`);
