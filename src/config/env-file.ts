@@ -1,0 +1,81 @@
+/** The `.env` file of the home folder: secrets that shall not stand in the configuration. Touches the machine. */
+import { parseEnv } from "node:util";
+import { ServiceError } from "../base/errors.ts";
+import { readPrivateFile, withFileLock, writePrivateFile, type Environment } from "./home.ts";
+
+const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
+
+/** The variables of the file at `path`; none when there is no file. */
+export async function readEnvFile(path: string): Promise<Environment> {
+  return parse((await readPrivateFile(path)) ?? "");
+}
+
+/** Writes one variable, keeping every other line as it is. Mode 0600, atomic, one process at a time. */
+export async function setEnvVariable(path: string, name: string, value: string): Promise<void> {
+  await withFileLock(path, () => write(path, name, value));
+}
+
+/**
+ * The value of `name`, which `make` supplies when the file has none (or an empty one). Processes that ask at the same
+ * time get the same value, and `created` is true for one of them.
+ */
+export async function ensureEnvVariable(
+  path: string,
+  name: string,
+  make: () => string,
+): Promise<{ readonly value: string; readonly created: boolean }> {
+  return withFileLock(path, async () => {
+    const known = (await readEnvFile(path))[name];
+    if (known) return { value: known, created: false };
+    const value = make();
+    await write(path, name, value);
+    return { value, created: true };
+  });
+}
+
+async function write(path: string, name: string, value: string): Promise<void> {
+  if (!NAME.test(name)) {
+    throw new ServiceError(
+      "invalid_config",
+      `${JSON.stringify(name)} is no name of an environment variable.`,
+    );
+  }
+  const text = (await readPrivateFile(path)) ?? "";
+  const line = `${name}=${quote(name, value)}`;
+  const next = replaceLine(text, name, line);
+  // The parser is the judge of what a line means: a quote that opens above may swallow ours.
+  if (parse(next)[name] !== value) {
+    throw new ServiceError(
+      "invalid_config",
+      `${path} has a quote that is never closed. Close it and try again.`,
+    );
+  }
+  await writePrivateFile(path, next);
+}
+
+/** The last line that sets `name` is the one that counts, so that one changes. */
+function replaceLine(text: string, name: string, line: string): string {
+  const lines = text.split(/\r?\n/);
+  const own = new RegExp(`^\\s*(?:export\\s+)?${name}\\s*=`);
+  const at = lines.findLastIndex((each) => own.test(each));
+  if (at >= 0) return lines.with(at, line).join("\n");
+  const head = text === "" || text.endsWith("\n") ? text : `${text}\n`;
+  return `${head}${line}\n`;
+}
+
+/** Node reads a bare `#` as the start of a comment, and knows no escape for the quote that encloses a value. */
+function quote(name: string, value: string): string {
+  if (/^[\w./:@+=,-]*$/.test(value)) return value;
+  const mark = ["'", '"', "`"].find((each) => !value.includes(each));
+  if (mark === undefined || /[\r\n\\]/.test(value)) {
+    throw new ServiceError(
+      "invalid_config",
+      `The value for ${name} has a line break, a backslash or all kinds of quotes, which .env files cannot hold.`,
+    );
+  }
+  return `${mark}${value}${mark}`;
+}
+
+function parse(text: string): Environment {
+  return { ...parseEnv(text) };
+}

@@ -1,0 +1,154 @@
+/** Where things live, and how they are kept private: folders 0700, files 0600, atomic writes. Touches the machine. */
+import { chmod, lstat, mkdir, readFile, stat } from "node:fs/promises";
+import { dirname, join, resolve } from "node:path";
+import lockfile from "proper-lockfile";
+import writeFileAtomic from "write-file-atomic";
+import { ServiceError } from "../base/errors.ts";
+
+export type Environment = Readonly<Record<string, string | undefined>>;
+
+const FOLDER_MODE = 0o700;
+const FILE_MODE = 0o600;
+const MAX_TEXT_BYTES = 1_048_576;
+const PROFILE_NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
+
+export interface HomeOptions {
+  readonly env: Environment;
+  /** The user's own home folder, absolute. */
+  readonly userHome: string;
+  /** Default: AGENTD_PROFILE; without either, the home itself. */
+  readonly profile?: string | undefined;
+}
+
+/** The home folder, absolute: AGENTD_HOME, else `~/.agentd`; of a profile, the folder `profiles/<name>` in it. */
+export function resolveHome({ env, userHome, profile = env["AGENTD_PROFILE"] }: HomeOptions): string {
+  const home = env["AGENTD_HOME"]
+    ? resolve(expandTilde(env["AGENTD_HOME"], userHome))
+    : join(userHome, ".agentd");
+  if (profile === undefined || profile === "") return home;
+  if (!PROFILE_NAME.test(profile)) {
+    throw new ServiceError(
+      "invalid_config",
+      `The profile name ${JSON.stringify(profile)} is not allowed. Use at most 64 of a-z, 0-9, - and _, beginning with a letter or digit.`,
+      { param: "profile" },
+    );
+  }
+  return join(home, "profiles", profile);
+}
+
+export function configPath(home: string): string {
+  return join(home, "config.yaml");
+}
+
+export function envPath(home: string): string {
+  return join(home, ".env");
+}
+
+/**
+ * Makes the home folder, and takes from it and from its files what others may read or write there.
+ * Returns a sentence for each repair, and for each that the system refused. ServiceError `invalid_config` when the home
+ * cannot be made or is a folder shared with other users.
+ */
+export async function prepareHome(home: string): Promise<readonly string[]> {
+  await makePrivateFolder(home);
+  const { mode } = await stat(home);
+  if ((mode & 0o1000) !== 0) {
+    throw new ServiceError(
+      "invalid_config",
+      `${home} is a folder that all users share. Set AGENTD_HOME to a folder of its own.`,
+      { param: "AGENTD_HOME" },
+    );
+  }
+  const notices = [
+    await repairMode(home, FOLDER_MODE),
+    await repairMode(envPath(home), FILE_MODE),
+    await repairMode(configPath(home), FILE_MODE),
+  ];
+  return notices.filter((notice) => notice !== undefined);
+}
+
+/** Undefined when there is no such file. ServiceError `invalid_config` when it is no text of at most 1 MiB. */
+export async function readPrivateFile(path: string): Promise<string | undefined> {
+  try {
+    const bytes = await readFile(path);
+    if (bytes.length > MAX_TEXT_BYTES) throw unusable(path, `is larger than ${MAX_TEXT_BYTES} bytes`);
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch (error) {
+    if (isCode(error, "ENOENT")) return undefined;
+    if (error instanceof ServiceError) throw error;
+    if (error instanceof TypeError) throw unusable(path, "is not UTF-8 text", error);
+    throw unusable(path, `cannot be read (${reasonOf(error)})`, error);
+  }
+}
+
+/** Replaces the file at once with `text`, mode 0600. A reader sees the old text or the new one, never a part. */
+export async function writePrivateFile(path: string, text: string): Promise<void> {
+  await makePrivateFolder(dirname(path));
+  try {
+    await writeFileAtomic(path, text, { mode: FILE_MODE });
+  } catch (error) {
+    throw unusable(path, `cannot be written (${reasonOf(error)})`, error);
+  }
+}
+
+/** Runs `work` while no other process runs its own for the same file. Waits at most about ten seconds. */
+export async function withFileLock<T>(path: string, work: () => Promise<T>): Promise<T> {
+  await makePrivateFolder(dirname(path));
+  const release = await lockfile
+    .lock(path, { realpath: false, retries: { retries: 100, factor: 1.2, minTimeout: 10, maxTimeout: 100 } })
+    .catch((error: unknown) => {
+      throw unusable(path, `is in use by another process (${reasonOf(error)}); try again`, error);
+    });
+  try {
+    return await work();
+  } finally {
+    await release();
+  }
+}
+
+async function makePrivateFolder(path: string): Promise<void> {
+  try {
+    await mkdir(path, { recursive: true, mode: FOLDER_MODE });
+  } catch (error) {
+    throw unusable(
+      path,
+      `cannot be made (${reasonOf(error)}). Set AGENTD_HOME to a folder you may write to`,
+      error,
+    );
+  }
+}
+
+async function repairMode(path: string, wanted: number): Promise<string | undefined> {
+  try {
+    // A link's own mode means nothing, and what it leads to may be meant for others.
+    const found = await lstat(path);
+    const mode = found.mode & 0o777;
+    if (found.isSymbolicLink() || (mode & ~wanted) === 0) return undefined;
+    await chmod(path, mode & wanted);
+    return `${path} was open to other users (mode ${octal(mode)}); its mode is now ${octal(mode & wanted)}.`;
+  } catch (error) {
+    if (isCode(error, "ENOENT")) return undefined;
+    return `${path} is open to other users, and its mode cannot be changed (${reasonOf(error)}).`;
+  }
+}
+
+function expandTilde(path: string, userHome: string): string {
+  return path === "~" || path.startsWith("~/") ? join(userHome, path.slice(1)) : path;
+}
+
+function octal(mode: number): string {
+  return `0${mode.toString(8)}`;
+}
+
+function unusable(path: string, what: string, cause?: unknown): ServiceError {
+  return new ServiceError("invalid_config", `${path} ${what}.`, { cause });
+}
+
+function isCode(error: unknown, code: string): boolean {
+  return error instanceof Error && "code" in error && error.code === code;
+}
+
+/** The system's code says enough; its message repeats the path. */
+function reasonOf(error: unknown): string {
+  return error instanceof Error && "code" in error ? String(error.code) : String(error);
+}
