@@ -1,6 +1,9 @@
-import type { Tx } from "./store.ts";
+import type { Tx } from "./tx.ts";
 
-/** An event before it has a number. `data` is a JSON object; its form stands in specs/schemas/event.yaml. */
+/**
+ * An event before it has a number. `data` is a JSON object; its form stands in specs/schemas/event.yaml. Followers of
+ * this process get the very object: it MUST be plain JSON, and nobody changes it after it was appended.
+ */
 export interface NewEvent {
   readonly type: string;
   readonly runId: string | null;
@@ -24,7 +27,11 @@ export type Scope = { readonly sessionId: string } | { readonly runId: string };
  * with the number it keeps for ever.
  */
 export interface Journal {
-  /** Numbers and writes events inside `tx`. The session (and runs) MUST exist. Resolves to them numbered. */
+  /**
+   * Numbers and writes events inside `tx`, and notes each run's last event. Resolves to them numbered.
+   * The session, and the runs in it, MUST exist: ServiceError `session_not_found`, `run_not_found`.
+   * Numbers come from counters of the session and the run, so a swept event's number is never given out again.
+   */
   append(tx: Tx, sessionId: string, events: readonly NewEvent[]): Promise<readonly JournalEvent[]>;
 
   /** Committed events with a number above `after`, in order; at most `limit` (default 512). */

@@ -4,13 +4,16 @@ import type { Ledger } from "./ledger.ts";
 import type { Outbox } from "./outbox.ts";
 import type { Queue } from "./queue.ts";
 import type { Tables } from "./tables.ts";
+import type { Dialect, Tx } from "./tx.ts";
+
+export type { Tx } from "./tx.ts";
 
 /**
  * The store port: transactions over typed tables, and the four things built on them. Two drivers keep it,
  * SQLite and PostgreSQL; one suite (test/rooms/store) holds both to the words below.
  */
 export interface Store {
-  readonly dialect: "sqlite" | "postgres";
+  readonly dialect: Dialect;
   /** Names this database: survives restarts, differs for another database. Cursors are good within one epoch. */
   readonly epoch: string;
   /** This process's name on leases, `host:pid:nonce`. See {@link Store.ownerIsDead}. */
@@ -44,38 +47,16 @@ export interface Store {
   close(): Promise<void>;
 }
 
-/** One open transaction. Only valid inside the `work` it was given to. */
-export interface Tx {
-  /** Typed queries inside the transaction. */
-  readonly db: Kysely<Tables>;
-  /** Milliseconds since the epoch; the same for the whole transaction. */
-  readonly nowMs: number;
-  /** Inserts rows by a prepared statement: the hot path. Rejects on a key that exists. */
-  insert<K extends keyof Tables>(table: K, rows: readonly Tables[K][]): Promise<void>;
-  /**
-   * Sets columns of the rows that equal `where` in every named column, by a prepared statement; null compares as
-   * IS NULL. Resolves to the number of rows changed.
-   */
-  update<K extends keyof Tables>(
-    table: K,
-    where: Partial<Tables[K]>,
-    set: Partial<Tables[K]>,
-  ): Promise<number>;
-  /** Adds `by` to an integer column of the row that equals `where`; resolves to the new value, undefined without a row. */
-  increment<K extends keyof Tables>(
-    table: K,
-    where: Partial<Tables[K]>,
-    column: keyof Tables[K] & string,
-    by: number,
-  ): Promise<number | undefined>;
-  /** Runs after the commit, in order; dropped when the work fails. MUST NOT throw. */
-  afterCommit(run: () => void): void;
-}
-
 export interface StoreOptions {
   /** `postgres://...`, a file path, or `:memory:`. */
   readonly url: string;
+  /** Default: the process's clock on SQLite, the database's on PostgreSQL. */
   readonly now?: () => number;
+  /**
+   * Names this machine on leases; default its host name. Replicas that share a host name but not a process table
+   * (pods on the host's network) MUST each have their own, or one may take the other for dead.
+   */
+  readonly host?: string;
   /** Where facts about background failures go (a lost notification connection, a sweep that failed). */
   readonly onProblem?: (message: string, error: unknown) => void;
 }

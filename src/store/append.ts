@@ -1,0 +1,99 @@
+import { ServiceError } from "../base/errors.ts";
+import type { JournalEvent, NewEvent } from "./journal.ts";
+import { stepTexts } from "./statement.ts";
+import type { EventRow } from "./tables.ts";
+import { rawTx } from "./tx.ts";
+import type { RawTx, Row, Tx } from "./tx.ts";
+
+const SESSION_STEP = stepTexts("sessions", { id: "" }, { column: "last_seq" });
+const RUN_STEP = stepTexts(
+  "runs",
+  { id: "", session_id: "" },
+  {
+    column: "last_seq",
+    set: ["last_event", "updated_at"],
+  },
+);
+
+/** Numbers and writes events, see {@link Journal.append}. */
+export async function appendEvents(
+  tx: Tx,
+  sessionId: string,
+  events: readonly NewEvent[],
+): Promise<readonly JournalEvent[]> {
+  if (events.length === 0) return [];
+  const raw = rawTx(tx);
+  // The session first, always: its row lock orders the appends of all processes, so numbers commit in order.
+  const taking = raw.step(SESSION_STEP, events.length, { where: [sessionId] });
+  const takingRuns = takeRuns(raw, sessionId, events);
+  const last = await taking;
+  const runSeqs = await takingRuns;
+  if (last === undefined) {
+    throw new ServiceError("session_not_found", `There is no session ${JSON.stringify(sessionId)}.`);
+  }
+  let seq = last - events.length;
+  const numbered = events.map(({ type, runId, data }): JournalEvent => {
+    const runSeq = runId === null ? null : next(runSeqs, runId);
+    return { sessionId, seq: ++seq, runId, runSeq, type, data, atMs: tx.nowMs };
+  });
+  await tx.insert("events", numbered.map(toRow));
+  return numbered;
+}
+
+/** What a row says. The other direction is {@link toRow}. */
+export function toEvent(row: Row): JournalEvent {
+  const event = row as unknown as EventRow;
+  return {
+    sessionId: event.session_id,
+    seq: event.seq,
+    runId: event.run_id,
+    runSeq: event.run_seq,
+    type: event.type,
+    data: JSON.parse(event.data) as Record<string, unknown>,
+    atMs: event.created_at,
+  };
+}
+
+function toRow(event: JournalEvent): EventRow {
+  return {
+    session_id: event.sessionId,
+    seq: event.seq,
+    run_id: event.runId,
+    run_seq: event.runSeq,
+    type: event.type,
+    data: JSON.stringify(event.data),
+    created_at: event.atMs,
+  };
+}
+
+/** The number before each run's first new event; undefined for a run that is not in the session. */
+async function takeRuns(
+  tx: RawTx,
+  sessionId: string,
+  events: readonly NewEvent[],
+): Promise<Map<string, number | undefined>> {
+  const counts = new Map<string, { by: number; type: string }>();
+  for (const { runId, type } of events) {
+    if (runId !== null) counts.set(runId, { by: (counts.get(runId)?.by ?? 0) + 1, type });
+  }
+  const taking: Promise<number | undefined>[] = [];
+  for (const [runId, { by, type }] of counts) {
+    taking.push(tx.step(RUN_STEP, by, { where: [runId, sessionId], set: [type, tx.nowMs] }));
+  }
+  const taken = new Map<string, number | undefined>();
+  let index = 0;
+  for (const [runId, { by }] of counts) {
+    const last = await taking[index++];
+    taken.set(runId, last === undefined ? undefined : last - by);
+  }
+  return taken;
+}
+
+function next(seqs: Map<string, number | undefined>, runId: string): number {
+  const before = seqs.get(runId);
+  if (before === undefined) {
+    throw new ServiceError("run_not_found", `There is no run ${JSON.stringify(runId)} in the session.`);
+  }
+  seqs.set(runId, before + 1);
+  return before + 1;
+}

@@ -1,0 +1,131 @@
+import type { Driver, OpenTransaction } from "./driver.ts";
+import { isRetryable, isUnavailable, unavailable } from "./failure.ts";
+import type { Tx } from "./tx.ts";
+
+export type Work<T> = (tx: Tx) => Promise<T> | T;
+
+interface Entry {
+  readonly work: Work<unknown>;
+  readonly durable: boolean;
+  readonly resolve: (value: never) => void;
+  readonly reject: (error: unknown) => void;
+  value: unknown;
+  retries: number;
+}
+
+const MAX_GROUP = 256;
+const MAX_RETRIES = 3;
+
+/**
+ * Group commit: works that are queued in one turn of the event loop run one after the other in one transaction,
+ * so they share one fsync. Works run, commit and settle in the order in which they were queued.
+ */
+export class GroupCommitter {
+  readonly #driver: Driver;
+  readonly #onProblem: (message: string, error: unknown) => void;
+  #queue: Entry[] = [];
+  #running: Promise<void> | undefined;
+  #closed = false;
+
+  constructor(driver: Driver, onProblem: (message: string, error: unknown) => void) {
+    this.#driver = driver;
+    this.#onProblem = onProblem;
+  }
+
+  /** See {@link Store.write}. */
+  write<T>(work: Work<T>, { durable = true }: { readonly durable?: boolean } = {}): Promise<T> {
+    if (this.#closed) return Promise.reject(unavailable("The store is closed."));
+    return new Promise<T>((resolve, reject) => {
+      this.#queue.push({ work, durable, resolve, reject, value: undefined, retries: 0 });
+      this.#running ??= this.#drain();
+    });
+  }
+
+  /** Refuses new works and resolves when the queued ones are settled. */
+  async close(): Promise<void> {
+    this.#closed = true;
+    await this.#running;
+  }
+
+  async #drain(): Promise<void> {
+    while (this.#queue.length > 0) {
+      await new Promise((resolve) => setImmediate(resolve));
+      await this.#settle(this.#queue.splice(0, MAX_GROUP));
+    }
+    this.#running = undefined;
+  }
+
+  /**
+   * Settles every entry. A work that throws spoils the transaction for the works before it: those are run again
+   * as a group of their own, and the thrower again as the first of the rest. Failing as the first, with nothing
+   * before it, is its final word. So a failure costs two more transactions, not one a work.
+   */
+  async #settle(group: readonly Entry[]): Promise<void> {
+    const segments: (readonly Entry[])[] = [group];
+    for (let segment = segments.shift(); segment; segment = segments.shift()) {
+      try {
+        const failed = await this.#attempt(segment);
+        if (failed !== undefined) segments.unshift(...cut(segment, failed));
+      } catch (error) {
+        for (const entry of [segment, ...segments].flat()) entry.reject(error);
+        return;
+      }
+    }
+  }
+
+  /** Commits the segment, or rolls it back and resolves to the work that failed. Rejects when the database fails. */
+  async #attempt(segment: readonly Entry[]): Promise<Failure | undefined> {
+    const transaction = await this.#driver.begin(segment.some((entry) => entry.durable));
+    for (const [index, entry] of segment.entries()) {
+      try {
+        await runWork(entry, transaction);
+      } catch (error) {
+        await transaction.rollback();
+        if (isUnavailable(error)) throw error;
+        return { index, error };
+      }
+    }
+    await transaction.commit();
+    this.#runAfterCommit(transaction);
+    for (const entry of segment) entry.resolve(entry.value as never);
+    return undefined;
+  }
+
+  #runAfterCommit({ afterCommit }: OpenTransaction): void {
+    for (const run of afterCommit) {
+      try {
+        run();
+      } catch (error) {
+        this.#onProblem("A callback after a commit threw; the commit stands.", error);
+      }
+    }
+  }
+}
+
+interface Failure {
+  readonly index: number;
+  readonly error: unknown;
+}
+
+async function runWork(entry: Entry, transaction: OpenTransaction): Promise<void> {
+  const tx = transaction.enter();
+  try {
+    entry.value = await entry.work(tx);
+  } catch (error) {
+    // The work's own error speaks, it may have translated the statement's.
+    await tx.leave().catch(() => undefined);
+    throw error;
+  }
+  await tx.leave();
+}
+
+/** What is left to do after a failure, as groups. */
+function cut(segment: readonly Entry[], { index, error }: Failure): readonly (readonly Entry[])[] {
+  const rest = segment.slice(index);
+  if (index > 0) return [segment.slice(0, index), rest];
+  const [first] = rest;
+  if (!first) return [];
+  if (isRetryable(error) && first.retries++ < MAX_RETRIES) return [rest];
+  first.reject(error);
+  return rest.length > 1 ? [rest.slice(1)] : [];
+}

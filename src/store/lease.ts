@@ -1,0 +1,118 @@
+import { rawTx } from "./tx.ts";
+import type { Row, Tx, Value } from "./tx.ts";
+
+/** Who leases, and how the process table is asked about others. */
+export interface Leaseholder {
+  readonly owner: string;
+  ownerIsDead(owner: string): boolean;
+}
+
+/** A table of leased work: its name, and what its rows are called while they wait and once they are done. */
+export interface LeaseTable {
+  readonly table: "jobs" | "outbox";
+  readonly ready: "queued" | "due";
+  readonly done: "done" | "delivered";
+}
+
+export interface LeaseRequest {
+  /** Most rows to take. */
+  readonly limit: number;
+  /** After this the row is due again, unless it is renewed. */
+  readonly leaseMs: number;
+  /** Rows whose `column` is one of `values` only. */
+  readonly among?: { readonly column: "kind" | "target"; readonly values: readonly string[] };
+}
+
+/** Why a row goes back: with an instant it is tried again then, without one it is given up. */
+export interface LeaseFailure {
+  readonly error: string;
+  readonly retryAtMs: number | null;
+}
+
+const MAX_ERROR_LENGTH = 2_000;
+
+/**
+ * Work in rows, taken by lease. `available_at` is when a row is due and, while it is leased, when the lease ends: a
+ * lease that ran out is simply due again, so a crash needs no clearing up. Whoever ends a lease names itself: a
+ * worker that lost its lease changes nothing.
+ */
+export class Leases {
+  readonly #holder: Leaseholder;
+  readonly #names: LeaseTable;
+  readonly #mine: string;
+
+  constructor(holder: Leaseholder, names: LeaseTable) {
+    this.#holder = holder;
+    this.#names = names;
+    this.#mine = "where id = ? and lease_owner = ? and status = 'leased'";
+  }
+
+  /** Takes due rows, longest due first. Rows that used up their attempts without an answer are given up here. */
+  async claim(tx: Tx, { limit, leaseMs, among }: LeaseRequest): Promise<readonly Row[]> {
+    const raw = rawTx(tx);
+    const { table, ready } = this.#names;
+    const { nowMs } = tx;
+    const only = among ? ` and ${among.column} in (${among.values.map(() => "?").join(", ")})` : "";
+    if (among?.values.length === 0 || limit < 1) return [];
+    await raw.run(
+      `update ${table} set status = 'dead', lease_owner = null, done_at = ?, ` +
+        `last_error = coalesce(last_error, 'The worker was lost during the last attempt.') ` +
+        `where status = 'leased' and status in ('${ready}', 'leased') and available_at <= ? and attempts >= max_attempts`,
+      [nowMs, nowMs],
+    );
+    // A common table expression, since PostgreSQL may run a subquery with a limit more than once and take too many.
+    const skip = raw.dialect === "postgres" ? " for update skip locked" : "";
+    const values: Value[] = [nowMs, ...(among?.values ?? []), limit, this.#holder.owner, nowMs + leaseMs];
+    const rows = await raw.all(
+      `with picked as (select id from ${table} where status in ('${ready}', 'leased') and available_at <= ?${only} ` +
+        `order by available_at, id limit ?${skip}) ` +
+        `update ${table} set status = 'leased', lease_owner = ?, available_at = ?, attempts = attempts + 1 ` +
+        `where id in (select id from picked) returning *`,
+      values,
+    );
+    // RETURNING promises no order; ids are time-ordered.
+    return rows.map((row) => ({ ...row })).sort((a, b) => (String(a["id"]) < String(b["id"]) ? -1 : 1));
+  }
+
+  /** Moves the lease's end to `leaseMs` from now. False when the lease is lost: the worker MUST stop. */
+  async renew(tx: Tx, id: string, leaseMs: number): Promise<boolean> {
+    const sql = `update ${this.#names.table} set available_at = ? ${this.#mine}`;
+    return (await rawTx(tx).run(sql, [tx.nowMs + leaseMs, id, this.#holder.owner])) === 1;
+  }
+
+  /** The work is done. False when the lease was lost. */
+  async done(tx: Tx, id: string): Promise<boolean> {
+    const { table, done } = this.#names;
+    const sql = `update ${table} set status = '${done}', lease_owner = null, done_at = ? ${this.#mine}`;
+    return (await rawTx(tx).run(sql, [tx.nowMs, id, this.#holder.owner])) === 1;
+  }
+
+  /** The attempt failed. A retry that the row has no attempts left for gives it up. False when the lease was lost. */
+  async fail(tx: Tx, id: string, { error, retryAtMs }: LeaseFailure): Promise<boolean> {
+    const { table, ready } = this.#names;
+    const text = error.slice(0, MAX_ERROR_LENGTH);
+    if (retryAtMs !== null) {
+      const again = `update ${table} set status = '${ready}', lease_owner = null, last_error = ?, available_at = ? `;
+      const values = [text, retryAtMs, id, this.#holder.owner];
+      if ((await rawTx(tx).run(`${again}${this.#mine} and attempts < max_attempts`, values)) === 1)
+        return true;
+    }
+    const sql = `update ${table} set status = 'dead', lease_owner = null, last_error = ?, done_at = ? ${this.#mine}`;
+    return (await rawTx(tx).run(sql, [text, tx.nowMs, id, this.#holder.owner])) === 1;
+  }
+
+  /** Ends the leases of processes that are known to be gone, without waiting for them. Resolves to their number. */
+  async reclaim(tx: Tx): Promise<number> {
+    const raw = rawTx(tx);
+    const { table, ready } = this.#names;
+    const leased = `status = 'leased' and status in ('${ready}', 'leased')`;
+    const owners = await raw.all(`select distinct lease_owner from ${table} where ${leased}`, []);
+    let freed = 0;
+    for (const { lease_owner: owner } of owners) {
+      if (typeof owner !== "string" || !this.#holder.ownerIsDead(owner)) continue;
+      const sql = `update ${table} set available_at = ? where ${leased} and lease_owner = ? and available_at > ?`;
+      freed += await raw.run(sql, [tx.nowMs, owner, tx.nowMs]);
+    }
+    return freed;
+  }
+}

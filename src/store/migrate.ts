@@ -1,0 +1,90 @@
+/** Touches the machine: brings a database to the current schema, with one process at a time doing so. */
+import { sql } from "kysely";
+import type { Kysely } from "kysely";
+import { Migrator } from "kysely/migration";
+import lockfile from "proper-lockfile";
+import { unavailable } from "./failure.ts";
+import { migrations } from "./schema.ts";
+import type { SqliteFile } from "./sqlite.ts";
+import type { Tables } from "./tables.ts";
+import type { Dialect } from "./tx.ts";
+
+const LOCK_STALE_MS = 10_000;
+const LOCK_RETRIES = { retries: 300, factor: 1.2, minTimeout: 10, maxTimeout: 200 };
+
+/**
+ * Brings a SQLite file to the current schema. The steps run in one transaction, so a crash leaves the old schema;
+ * a lock beside the file makes processes that start together wait without holding up their event loops.
+ * Rejects with ServiceError `state_store_unavailable` when the file is of a newer schema.
+ */
+export async function migrateSqlite(db: Kysely<Tables>, file: SqliteFile): Promise<void> {
+  if (await isCurrent(db)) return;
+  const unlock = await lockfile.lock(file.path, {
+    realpath: false,
+    stale: LOCK_STALE_MS,
+    retries: LOCK_RETRIES,
+  });
+  try {
+    if (await isCurrent(db)) return;
+    file.exec("begin immediate");
+    try {
+      await migrateToLatest(new Migrator({ db, provider: provider("sqlite") }));
+      file.exec("commit");
+    } catch (error) {
+      file.exec("rollback");
+      throw error;
+    }
+  } finally {
+    await unlock();
+  }
+}
+
+/**
+ * Brings the first schema of the search path to the current tables, making it when it does not exist.
+ * `db` MUST have one connection alone: the lock between processes belongs to it.
+ */
+export async function migratePostgres(db: Kysely<Tables>, schema: string): Promise<void> {
+  if (await isCurrent(db, schema)) return;
+  const place = { migrationTableSchema: schema };
+  await migrateToLatest(new Migrator({ db, provider: provider("postgres"), ...place }));
+}
+
+/** Names the database, see {@link Store.epoch}. */
+export async function readEpoch(db: Kysely<Tables>): Promise<string> {
+  const fact = db.selectFrom("facts").select("value").where("key", "=", "epoch");
+  return (await fact.executeTakeFirstOrThrow()).value;
+}
+
+function provider(dialect: Dialect) {
+  return { getMigrations: async () => ({ ...migrations(dialect) }) };
+}
+
+async function migrateToLatest(migrator: Migrator): Promise<void> {
+  const { error } = await migrator.migrateToLatest();
+  if (error) throw error;
+}
+
+/** Throws when a newer version of the program has been here: its tables may mean something else. */
+async function isCurrent(db: Kysely<Tables>, schema?: string): Promise<boolean> {
+  const done = await appliedSteps(db, schema);
+  const known = Object.keys(migrations("sqlite"));
+  const stranger = done.find((name) => !known.includes(name));
+  if (stranger !== undefined) {
+    throw unavailable(
+      `The database has the schema step ${stranger}, this version knows only up to ${known.at(-1)}. ` +
+        "It belongs to a newer agentd: start that version, or name another database.",
+    );
+  }
+  return known.every((name) => done.includes(name));
+}
+
+async function appliedSteps(db: Kysely<Tables>, schema: string | undefined): Promise<readonly string[]> {
+  const table = schema === undefined ? sql.id("kysely_migration") : sql.id(schema, "kysely_migration");
+  const exists =
+    schema === undefined
+      ? sql`select 1 from sqlite_schema where name = 'kysely_migration'`
+      : sql`select 1 from pg_tables where schemaname = ${schema} and tablename = 'kysely_migration'`;
+  if ((await exists.execute(db)).rows.length === 0) return [];
+  const { rows } = await sql<{ name: string }>`select name from ${table} order by name`.execute(db);
+  return rows.map((row) => row.name);
+}

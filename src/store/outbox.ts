@@ -1,0 +1,75 @@
+import { createId } from "../base/ids.ts";
+import { Leases } from "./lease.ts";
+import type { Leaseholder } from "./lease.ts";
+import type { OutboxRow } from "./tables.ts";
+import type { Tx } from "./tx.ts";
+
+export interface NewMessage {
+  /** Address of the target, such as `matrix:!room:thread`. */
+  readonly target: string;
+  /** JSON: what to send. */
+  readonly payload: unknown;
+  /** What owes it: a run or a delivery id. */
+  readonly ref?: string;
+  /** When the first attempt is due; default now. */
+  readonly availableAtMs?: number;
+  /** Default 5. */
+  readonly maxAttempts?: number;
+}
+
+/**
+ * Messages owed to targets. What is owed is written with the fact that owes it, in one transaction, and sent later:
+ * at least once, since a sender may die between sending and saying so.
+ */
+export interface Outbox {
+  /** Resolves to the message's id, by which a target may recognise a repeat. */
+  owe(tx: Tx, message: NewMessage): Promise<string>;
+  /** Takes at most `limit` due messages for `leaseMs`; no other sender gets them meanwhile. */
+  claim(tx: Tx, request: { readonly limit: number; readonly leaseMs: number }): Promise<readonly OutboxRow[]>;
+  /** Moves the lease's end to `leaseMs` from now. False when the lease is lost: the sender MUST stop. */
+  renew(tx: Tx, id: string, leaseMs: number): Promise<boolean>;
+  /** The target has it. False when the lease was lost. */
+  delivered(tx: Tx, id: string): Promise<boolean>;
+  /** Tries again at that instant, or gives up when no attempt is left. False when the lease was lost. */
+  retryAt(tx: Tx, id: string, retry: { readonly error: string; readonly atMs: number }): Promise<boolean>;
+  /** Gives up: the message stays as a dead letter. False when the lease was lost. */
+  dead(tx: Tx, id: string, error: string): Promise<boolean>;
+  /** Ends leases of processes that are known to be gone; for start-up. Resolves to their number. */
+  reclaim(tx: Tx): Promise<number>;
+}
+
+const MAX_ATTEMPTS = 5;
+
+export function createOutbox(holder: Leaseholder): Outbox {
+  const leases = new Leases(holder, { table: "outbox", ready: "due", done: "delivered" });
+  return {
+    async owe(tx, message) {
+      const id = createId("out", tx.nowMs);
+      await tx.insert("outbox", [
+        {
+          id,
+          target: message.target,
+          payload: JSON.stringify(message.payload),
+          ref: message.ref ?? null,
+          status: "due",
+          attempts: 0,
+          max_attempts: message.maxAttempts ?? MAX_ATTEMPTS,
+          available_at: message.availableAtMs ?? tx.nowMs,
+          lease_owner: null,
+          last_error: null,
+          created_at: tx.nowMs,
+          done_at: null,
+        },
+      ]);
+      return id;
+    },
+    async claim(tx, request) {
+      return (await leases.claim(tx, request)) as unknown as readonly OutboxRow[];
+    },
+    renew: (tx, id, leaseMs) => leases.renew(tx, id, leaseMs),
+    delivered: (tx, id) => leases.done(tx, id),
+    retryAt: (tx, id, { error, atMs }) => leases.fail(tx, id, { error, retryAtMs: atMs }),
+    dead: (tx, id, error) => leases.fail(tx, id, { error, retryAtMs: null }),
+    reclaim: (tx) => leases.reclaim(tx),
+  };
+}

@@ -1,0 +1,5 @@
+export class Retention {
+  constructor(..._: unknown[]) {}
+  start(): void {}
+  async stop(): Promise<void> {}
+}
