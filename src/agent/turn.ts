@@ -175,7 +175,7 @@ export class Turns {
   async #record(prompt: Prompt, found: SessionRow | undefined): Promise<Submitted> {
     const { store, clock } = this.#parts;
     const runId = createId("run", clock.now());
-    const made = found ?? newSession(prompt.address, prompt.seed, clock.now());
+    const made = newSession(prompt.address, prompt.seed, clock.now());
     prompt.beforeStart?.(runId);
     const recorded = await store.write(async (tx) => {
       const session = found ?? (await this.#insertSession(tx, made));

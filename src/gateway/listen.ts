@@ -1,5 +1,6 @@
 /** The listener: one h3 app on one address, with graceful drain. Sockets live here. */
-import type { AddressInfo, Server as NodeServer } from "node:net";
+import type { Server as NodeServer, ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
 import { serve, type H3 } from "h3";
 import type { Clock } from "../base/clock.ts";
 import { ServiceError } from "../base/errors.ts";
@@ -49,21 +50,43 @@ export async function listen(app: H3, options: ListenOptions): Promise<Listener>
   } catch (cause) {
     throw cannotListen(cause, hostname, port);
   }
-  const node = server.node?.server as (NodeServer & { closeIdleConnections?(): void }) | undefined;
+  const node = server.node?.server as NodeServer | undefined;
+  const answering = node && openAnswers(node);
   const close = async (graceMs: number): Promise<void> => {
-    const sweep = setInterval(() => node?.closeIdleConnections?.(), 25);
     const patience = new AbortController();
+    const late = clock.sleep(graceMs, { signal: patience.signal }).catch(() => {});
     const closed = server.close();
-    const late = clock.sleep(graceMs, { signal: patience.signal }).then(
-      () => true,
-      () => false,
-    );
-    const forced = await Promise.race([closed.then(() => false), late]);
+    await Promise.race([answering ? answering.none() : closed, late]);
     patience.abort();
-    if (forced) await Promise.race([server.close(true), clock.sleep(FORCE_MS)]);
-    clearInterval(sweep);
+    const force = new AbortController();
+    const enough = clock.sleep(FORCE_MS, { signal: force.signal }).catch(() => {});
+    await Promise.race([server.close(true), enough]);
+    force.abort();
   };
   return { url: addressOf(server.url, node, hostname), close };
+}
+
+/**
+ * Answers under way. Node's own close also waits for connections that never sent a request, such as a browser opens in
+ * advance, and calls them busy; so the answers are counted, and once there are none every connection may go.
+ */
+function openAnswers(node: NodeServer): { none(): Promise<void> } {
+  const open = new Set<ServerResponse>();
+  let whenNone: (() => void) | undefined;
+  node.on("request", (_request, response: ServerResponse) => {
+    open.add(response);
+    response.once("close", () => {
+      open.delete(response);
+      if (open.size === 0) whenNone?.();
+    });
+  });
+  return {
+    none: () =>
+      new Promise((resolve) => {
+        if (open.size === 0) return resolve();
+        whenNone = resolve;
+      }),
+  };
 }
 
 function addressOf(url: string | undefined, node: NodeServer | undefined, hostname: string): string {

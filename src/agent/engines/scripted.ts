@@ -45,7 +45,7 @@ export type Script = (state: ScriptState) => ScriptStep | Promise<ScriptStep>;
 
 /**
  * An engine whose model is a function. It keeps every MUST of the port, needs no network and costs next to nothing,
- * so it serves the demo model, the tests and the benchmarks.
+ * so it serves the demo model, the tests and the benchmarks. A script that throws is a bug, and is let through as one.
  */
 export function createScriptedEngine(script: Script, options: { readonly clock: Clock }): Engine {
   return {
@@ -84,14 +84,7 @@ class ScriptedTurn {
     if (signal.aborted) return this.#end("aborted");
     const steered: Message[] = ports.takeSteers().map((text) => ({ role: "user", text }));
     this.#messages.push(...steered);
-    let plan: ScriptStep;
-    try {
-      plan = await this.#script(this.#state(step));
-    } catch (error) {
-      if (signal.aborted) return this.#save(steered, zeroUsage, "aborted");
-      const message = error instanceof Error ? error.message : String(error);
-      return this.#fail(steered, { code: "internal_error", message });
-    }
+    const plan = await this.#script(this.#state(step));
     const said = await this.#speak(plan);
     const calls = said.cut ? [] : (plan.calls ?? []).map((call) => ({ ...call, callId: createId("call") }));
     const parts: AssistantPart[] = [
