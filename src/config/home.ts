@@ -10,6 +10,8 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 const FOLDER_MODE = 0o700;
 const FILE_MODE = 0o600;
 const MAX_TEXT_BYTES = 1_048_576;
+/** A lock whose owner died is taken over after this long: within the time that others wait for it. */
+const LOCK_STALE_MS = 5_000;
 const PROFILE_NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 
 export interface HomeOptions {
@@ -95,7 +97,11 @@ export async function writePrivateFile(path: string, text: string): Promise<void
 export async function withFileLock<T>(path: string, work: () => Promise<T>): Promise<T> {
   await makePrivateFolder(dirname(path));
   const release = await lockfile
-    .lock(path, { realpath: false, retries: { retries: 100, factor: 1.2, minTimeout: 10, maxTimeout: 100 } })
+    .lock(path, {
+      realpath: false,
+      stale: LOCK_STALE_MS,
+      retries: { retries: 100, factor: 1.2, minTimeout: 10, maxTimeout: 100 },
+    })
     .catch((error: unknown) => {
       throw unusable(path, `is in use by another process (${reasonOf(error)}); try again`, error);
     });

@@ -1,0 +1,103 @@
+/** Reads the configuration: tolerant on read, so that one wrong line never hides the rest. */
+import type { Config } from "../../generated/config/types.gen.ts";
+import { configSchema } from "../../generated/config/schema.gen.ts";
+import { formatDotPath } from "../base/dotpath.ts";
+import { ServiceError } from "../base/errors.ts";
+import { applyDefaults } from "../base/schema.ts";
+import { checkConfig } from "./check.ts";
+import { locate, parseConfig, toPlain, type ConfigDocument } from "./document.ts";
+import { readEnvFile } from "./env-file.ts";
+import { configPath, envPath, readPrivateFile, type Environment } from "./home.ts";
+import { formatConfigIssue, type ConfigIssue, type Flaw } from "./issue.ts";
+import { checkMeaning } from "./meaning.ts";
+import { migrateDocument } from "./migrate.ts";
+import { overlay, overlayAt } from "./overlay.ts";
+
+export interface LoadedConfig {
+  /** Complete and frozen: defaults stand where the file says nothing or something wrong. */
+  readonly config: Config;
+  readonly home: string;
+  /** Of the file, whether there is one or not. */
+  readonly path: string;
+  readonly exists: boolean;
+  /** The process's environment over the variables of `<home>/.env`. */
+  readonly env: Environment;
+  readonly issues: readonly ConfigIssue[];
+}
+
+/**
+ * The configuration of `home` (absolute): the file, over it `<home>/.env`, over it `env`, the process's environment.
+ * What is wrong becomes an issue. Only a file that cannot be read at all is a ServiceError `invalid_config`.
+ */
+export async function loadConfig(from: {
+  readonly home: string;
+  readonly env: Environment;
+}): Promise<LoadedConfig> {
+  const path = configPath(from.home);
+  const [text, dotenv] = await Promise.all([readPrivateFile(path), readEnvFile(envPath(from.home))]);
+  const env = mergeEnvironment(dotenv, from.env);
+  const read = readConfig(text ?? "", env);
+  return { ...read, home: from.home, path, exists: text !== undefined, env };
+}
+
+/** The configuration when nothing is wrong with it. ServiceError `invalid_config` that lists everything that is. */
+export function requireValid(loaded: LoadedConfig): Config {
+  const errors = loaded.issues.filter(({ severity }) => severity === "error");
+  if (errors.length === 0) return loaded.config;
+  const list = errors.map((issue) => `  ${formatConfigIssue(issue, loaded.path)}`).join("\n");
+  throw new ServiceError(
+    "invalid_config",
+    `The configuration is not valid:\n${list}\nCorrect it, then run \`agentd config check\`.`,
+    { details: { issues: errors } },
+  );
+}
+
+/** What `text` and `env` say together. Pure. */
+export function readConfig(text: string, env: Environment = {}): Pick<LoadedConfig, "config" | "issues"> {
+  const document = parseConfig(text);
+  const file = readDocument(document);
+  const { value, flaws } = checkConfig(overlay(file.value, env));
+  const config = applyDefaults(configSchema, value) as Config;
+  const issues = [
+    ...file.issues,
+    ...file.flaws.map((flaw) => locate(flaw, document)),
+    ...[...flaws, ...checkMeaning(config)].map((flaw) => blame(flaw, document, env)),
+  ];
+  return { config: freeze(config), issues };
+}
+
+interface FileContent {
+  /** What the file says, without what is wrong in it. */
+  readonly value: unknown;
+  readonly flaws: readonly Flaw[];
+  readonly issues: readonly ConfigIssue[];
+}
+
+function readDocument(document: ConfigDocument): FileContent {
+  if (document.issues.some(({ severity }) => severity === "error")) {
+    return { value: {}, flaws: [], issues: document.issues };
+  }
+  const { flaw } = migrateDocument(document.yaml);
+  if (flaw) return { value: {}, flaws: [flaw], issues: document.issues };
+  const plain = toPlain(document);
+  if ("issue" in plain) return { value: {}, flaws: [], issues: [...document.issues, plain.issue] };
+  return { ...checkConfig(plain.value), issues: document.issues };
+}
+
+/** A flaw that a variable brought in is told under the variable's name. */
+function blame(flaw: Flaw, document: ConfigDocument, env: Environment): ConfigIssue {
+  const variable = overlayAt(formatDotPath(flaw.path), env);
+  if (variable === undefined) return locate(flaw, document);
+  return { path: variable, message: flaw.message, line: undefined, column: undefined, severity: "error" };
+}
+
+/** An empty variable counts as unset, as a line `NAME=` in a unit file means. */
+function mergeEnvironment(dotenv: Environment, env: Environment): Environment {
+  const set = Object.entries(env).filter(([, value]) => value !== undefined && value !== "");
+  return Object.freeze({ ...dotenv, ...Object.fromEntries(set) });
+}
+
+function freeze<T>(value: T): T {
+  if (typeof value === "object" && value !== null) Object.values(value).forEach(freeze);
+  return Object.freeze(value);
+}

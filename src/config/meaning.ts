@@ -1,0 +1,60 @@
+/** What a schema cannot say about a configuration. Pure. */
+import type { Config } from "../../generated/config/types.gen.ts";
+import type { Flaw } from "./issue.ts";
+
+export const MIN_KEY_LENGTH = 16;
+/** In place of a key: no key is asked for. */
+export const NO_AUTH = "INSECURE_NO_AUTH";
+
+/** Flaws of a configuration that fits the schema and has its defaults. */
+export function checkMeaning(config: Config): readonly Flaw[] {
+  return [...providerFlaws(config), ...keyFlaws(config)];
+}
+
+function providerFlaws({ model }: Config): readonly Flaw[] {
+  return Object.entries(model.providers).flatMap(([name, provider]) => {
+    const path = ["model", "providers", name];
+    const flaws: Flaw[] = [];
+    if (name === "demo") {
+      flaws.push({
+        path,
+        message: "is the name of the built-in model; choose another name",
+        kind: "invalid",
+      });
+    }
+    if (provider.type === "openai_compatible" && provider.base_url === undefined) {
+      const message = "is required for the type openai_compatible";
+      flaws.push({ path: [...path, "base_url"], message, kind: "missing" });
+    }
+    return flaws;
+  });
+}
+
+function keyFlaws({ api_server: { key, keys } }: Config): readonly Flaw[] {
+  const flaws: Flaw[] = [];
+  if (isShort(key)) flaws.push(short(["api_server", "key"]));
+  for (const [index, each] of keys.entries()) {
+    const path = ["api_server", "keys", index];
+    if ((each.key === undefined) === (each.key_sha256 === undefined)) {
+      flaws.push({ path, message: "must have either key or key_sha256", kind: "invalid" });
+    }
+    if (each.key === NO_AUTH) {
+      const message = `${NO_AUTH} belongs in api_server.key, without other keys`;
+      flaws.push({ path: [...path, "key"], message, kind: "invalid" });
+    }
+    if (isShort(each.key)) flaws.push(short([...path, "key"]));
+  }
+  if (key === NO_AUTH && keys.length > 0) {
+    const message = `must be empty while api_server.key is ${NO_AUTH}, which lets everybody in`;
+    flaws.push({ path: ["api_server", "keys"], message, kind: "invalid" });
+  }
+  return flaws;
+}
+
+function isShort(key: string | undefined): boolean {
+  return key !== undefined && !key.startsWith("env:") && key.length < MIN_KEY_LENGTH;
+}
+
+function short(path: Flaw["path"]): Flaw {
+  return { path, message: `must have at least ${MIN_KEY_LENGTH} characters`, kind: "invalid" };
+}

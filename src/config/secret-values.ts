@@ -1,0 +1,62 @@
+/** Which values are secret: for the redactor, and for printing a configuration. Pure. */
+import type { Config } from "../../generated/config/types.gen.ts";
+import { isRecord } from "../base/schema.ts";
+import type { Environment } from "./home.ts";
+import { NO_AUTH } from "./meaning.ts";
+import { conventionalVariables } from "./providers.ts";
+
+const MASK = "[redacted]";
+/** Of a map such as headers, every value counts. */
+const SECRET_KEYS = new Set(["key", "api_key", "key_sha256", "headers"]);
+
+/** Every secret that the process knows: keys, headers, and the password of the database; references resolved. */
+export function secretValues(config: Config, env: Environment): string[] {
+  const { api_server: server, model, database } = config;
+  const written = [
+    server.key,
+    ...server.keys.map(({ key }) => key),
+    ...Object.values(model.providers).flatMap(({ api_key, headers }) => [
+      api_key,
+      ...Object.values(headers ?? {}),
+    ]),
+  ];
+  const resolved = written.map((value) =>
+    value?.startsWith("env:") ? env[value.slice("env:".length)] : value,
+  );
+  const usual = ["API_SERVER_KEY", ...Object.values(conventionalVariables).flat()].map((name) => env[name]);
+  const url = database.url?.startsWith("env:") ? env[database.url.slice("env:".length)] : database.url;
+  const all = [...resolved, ...usual, ...passwordsOf(url)];
+  return [
+    ...new Set(all.filter((value) => value !== undefined && value !== "" && value !== NO_AUTH)),
+  ] as string[];
+}
+
+/** A copy of `value` (a configuration, or what stands at `path` in one) for people to see: secrets are masked. */
+export function maskSecrets(value: unknown, path: readonly (string | number)[] = []): unknown {
+  if (Array.isArray(value)) return value.map((item, index) => maskSecrets(item, [...path, index]));
+  if (isRecord(value)) {
+    return Object.fromEntries(
+      Object.entries(value).map(([name, item]) => [name, maskSecrets(item, [...path, name])]),
+    );
+  }
+  if (typeof value !== "string" || value === NO_AUTH || value.startsWith("env:")) return value;
+  if (path.some((segment) => SECRET_KEYS.has(String(segment)))) return MASK;
+  return value.replace(/^([a-z][a-z0-9+.-]*:\/\/[^/@\s:]*):[^/@\s]*@/i, `$1:${MASK}@`);
+}
+
+/** As written and as meant: the driver sees the decoded form, an error message may show either. */
+function passwordsOf(url: string | undefined): readonly string[] {
+  const written = url?.match(/^[a-z][a-z0-9+.-]*:\/\/[^/@\s:]*:([^/@\s]+)@/i)?.[1];
+  if (written === undefined) return [];
+  const parsed = URL.parse(url ?? "");
+  return parsed ? [written, safeDecode(parsed.password)] : [written];
+}
+
+function safeDecode(text: string): string {
+  try {
+    return decodeURIComponent(text);
+  } catch (error) {
+    if (error instanceof URIError) return text;
+    throw error;
+  }
+}

@@ -1,0 +1,138 @@
+/** Keys of the API: references, the first key, comparison in constant time. Touches the machine (random numbers, hashes). */
+import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import type { Config, KeyScope } from "../../generated/config/types.gen.ts";
+import { ServiceError } from "../base/errors.ts";
+import type { LoadedConfig } from "./config.ts";
+import { ensureEnvVariable } from "./env-file.ts";
+import { envPath, type Environment } from "./home.ts";
+import { MIN_KEY_LENGTH, NO_AUTH } from "./meaning.ts";
+
+export interface KeyIdentity {
+  readonly name: string;
+  readonly scopes: readonly KeyScope[];
+}
+
+/** The keys that are accepted. */
+export interface KeyRing {
+  /** The key that was presented, compared in constant time. */
+  find(presented: string): KeyIdentity | undefined;
+  /** False: keys are switched off, on a loopback address only. */
+  readonly required: boolean;
+}
+
+/** Name of the owner behind `api_server.key`. */
+const MAIN_KEY_NAME = "default";
+const KEY_BYTES = 32;
+const KEY_VARIABLE = "API_SERVER_KEY";
+
+/**
+ * What `value` stands for: of `env:NAME` the variable, else itself. ServiceError `invalid_config` when the variable is
+ * not set; `path` is the key that holds the reference.
+ */
+export function resolveSecret(value: string, env: Environment, path: string): string {
+  if (!value.startsWith("env:")) return value;
+  const name = value.slice("env:".length);
+  const found = env[name];
+  if (found) return found;
+  throw invalid(
+    path,
+    `${path} refers to the variable ${name}, which is not set. Set it in the environment or in .env.`,
+  );
+}
+
+/**
+ * The key ring of a valid configuration that has a key (see {@link ensureApiKey}). ServiceError `invalid_config` for keys
+ * under 16 characters, for a key given twice, and for INSECURE_NO_AUTH on an address that others can reach.
+ */
+export function createKeyRing(config: Config, { env }: { readonly env: Environment }): KeyRing {
+  const { host, key, keys } = config.api_server;
+  const main = key === undefined ? undefined : resolveSecret(key, env, "api_server.key");
+  if (main === NO_AUTH) return openRing(host);
+  const entries = keys.map((each, index) => toEntry(each, env, `api_server.keys[${index}]`));
+  if (main !== undefined)
+    entries.unshift(entry(main, { name: MAIN_KEY_NAME, scopes: ["admin"] }, "api_server.key"));
+  if (entries.length === 0) throw invalid("api_server.key", "No API key is configured. Set api_server.key.");
+  refuseTwins(entries);
+  return { required: true, find: (presented) => findEntry(entries, presented)?.identity };
+}
+
+/**
+ * The configuration with a key in it. When nobody configured one, it is made: 32 random bytes as base64url, as
+ * API_SERVER_KEY in `<home>/.env` (mode 0600). Services that start at the same time agree on one. `created` says that
+ * this call made it; `path` is where it is kept.
+ */
+export async function ensureApiKey(
+  loaded: Pick<LoadedConfig, "config" | "home">,
+): Promise<{ readonly config: Config; readonly created: boolean; readonly path: string }> {
+  const { config, home } = loaded;
+  const path = envPath(home);
+  const { key, keys } = config.api_server;
+  if (key !== undefined || keys.length > 0) return { config, created: false, path };
+  const { value, created } = await ensureEnvVariable(path, KEY_VARIABLE, () =>
+    randomBytes(KEY_BYTES).toString("base64url"),
+  );
+  const server = Object.freeze({ ...config.api_server, key: value });
+  return { config: Object.freeze({ ...config, api_server: server }), created, path };
+}
+
+/** Whether only this machine can reach `host`. */
+export function isLoopback(host: string): boolean {
+  return /^(?:localhost|127\.\d{1,3}\.\d{1,3}\.\d{1,3}|\[?::1\]?)$/i.test(host);
+}
+
+interface Entry {
+  readonly digest: Uint8Array;
+  readonly identity: KeyIdentity;
+  readonly path: string;
+}
+
+function openRing(host: string): KeyRing {
+  if (isLoopback(host)) return { required: false, find: () => undefined };
+  throw invalid(
+    "api_server.key",
+    `${NO_AUTH} would let everybody who reaches ${host} run commands here. Set a real api_server.key, or api_server.host to 127.0.0.1.`,
+  );
+}
+
+function toEntry(from: Config["api_server"]["keys"][number], env: Environment, path: string): Entry {
+  const identity = { name: from.name, scopes: from.scopes };
+  if (from.key_sha256 !== undefined && from.key === undefined) {
+    return { digest: Buffer.from(from.key_sha256, "hex"), identity, path };
+  }
+  if (from.key === undefined) throw invalid(path, `${path} must have either key or key_sha256.`);
+  return entry(resolveSecret(from.key, env, `${path}.key`), identity, `${path}.key`);
+}
+
+function entry(key: string, identity: KeyIdentity, path: string): Entry {
+  if (key.length < MIN_KEY_LENGTH || key === NO_AUTH) {
+    throw invalid(path, `${path} must be a key of at least ${MIN_KEY_LENGTH} characters.`);
+  }
+  return { digest: sha256(key), identity: Object.freeze({ ...identity }), path };
+}
+
+/** All keys are compared, and only digests of one length: the time tells neither which key nor how much of it fits. */
+function findEntry(entries: readonly Entry[], presented: string): Entry | undefined {
+  const digest = sha256(presented);
+  return entries.reduce<Entry | undefined>(
+    (found, each) => (timingSafeEqual(each.digest, digest) ? each : found),
+    undefined,
+  );
+}
+
+function refuseTwins(entries: readonly Entry[]): void {
+  const seen = new Map<string, string>();
+  for (const { digest, path } of entries) {
+    const hex = Buffer.from(digest).toString("hex");
+    const other = seen.get(hex);
+    if (other !== undefined) throw invalid(path, `${path} is the same key as ${other}. Make a key for each.`);
+    seen.set(hex, path);
+  }
+}
+
+function sha256(text: string): Uint8Array {
+  return createHash("sha256").update(text).digest();
+}
+
+function invalid(path: string, message: string): ServiceError {
+  return new ServiceError("invalid_config", message, { param: path });
+}
