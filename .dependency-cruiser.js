@@ -6,7 +6,7 @@ const floors = [
   ["webhook", "cron"],
   ["http", "rpc", "acp"],
   ["gateway"],
-  ["cli", "chat", "index\\.ts$", "service\\.ts$"],
+  ["cli", "chat", "index\\.ts$", "service\\.ts$", "settings\\.ts$"],
 ];
 const path = (room) => (room.endsWith("$") ? `^src/${room}` : `^src/${room}/`);
 
@@ -46,7 +46,7 @@ const containment = contained.map(([name, what, where]) => ({
 /** The files whose captions say that they touch the machine. */
 const machine = [
   "^src/base/(runtime|log|ids)\\.ts$",
-  "^src/config/(home|env|secrets)\\.ts$",
+  "^src/config/(home|env-file|secrets)\\.ts$",
   "^src/store/(sqlite|migrate|owner)\\.ts$",
   "^src/agent/tools/",
   "^src/http/(read-body|bind)\\.ts$",

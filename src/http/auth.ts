@@ -1,6 +1,5 @@
 import { ServiceError } from "../base/errors.ts";
 import type { OperationMeta } from "../../generated/http/contract.gen.ts";
-import type { Identity } from "./room.ts";
 
 /** The keys of the configuration. */
 export interface KeyRing {
@@ -8,6 +7,14 @@ export interface KeyRing {
   find(presented: string): { readonly name: string; readonly scopes: readonly string[] } | undefined;
   /** False: keys are switched off, on a loopback address only. */
   readonly required: boolean;
+}
+
+/** Who is asking. Runs and sessions belong to the name of the key that made them. */
+export interface Identity {
+  readonly name: string;
+  readonly scopes: ReadonlySet<string>;
+  /** False when the server asks for no key at all. */
+  readonly authenticated: boolean;
 }
 
 const ANYBODY: Identity = { name: "anonymous", scopes: new Set(["admin"]), authenticated: false };

@@ -4,7 +4,7 @@ import type { Turns } from "../agent/turn.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Store } from "../store/store.ts";
-import type { KeyRing } from "./auth.ts";
+import type { Identity, KeyRing } from "./auth.ts";
 
 /** What the HTTP surface is built from. */
 export interface HttpRoom {
@@ -45,12 +45,4 @@ export interface HttpSettings {
 export interface HttpContext {
   readonly identity: Identity;
   readonly requestId: string;
-}
-
-/** Who is asking. Runs and sessions belong to the name of the key that made them. */
-export interface Identity {
-  readonly name: string;
-  readonly scopes: ReadonlySet<string>;
-  /** False when the server asks for no key at all. */
-  readonly authenticated: boolean;
 }

@@ -1,6 +1,6 @@
 import { checkSessionName, type SessionAddress } from "../agent/session.ts";
 import { ServiceError } from "../base/errors.ts";
-import type { Identity } from "./room.ts";
+import type { Identity } from "./auth.ts";
 
 export interface SessionHeaders {
   readonly "x-agent-session-id"?: string;
