@@ -76,14 +76,11 @@ export class GroupCommitter {
   /** Commits the segment, or rolls it back and resolves to the work that failed. Rejects when the database fails. */
   async #attempt(segment: readonly Entry[]): Promise<Failure | undefined> {
     const transaction = await this.#driver.begin(segment.some((entry) => entry.durable));
-    for (const [index, entry] of segment.entries()) {
-      try {
-        await runWork(entry, transaction);
-      } catch (error) {
-        await transaction.rollback();
-        if (isUnavailable(error)) throw error;
-        return { index, error };
-      }
+    const failure = await runWorks(segment, transaction);
+    if (failure) {
+      await transaction.rollback();
+      if (isUnavailable(failure.error)) throw failure.error;
+      return failure;
     }
     await transaction.commit();
     this.#runAfterCommit(transaction);
@@ -107,16 +104,34 @@ interface Failure {
   readonly error: unknown;
 }
 
-async function runWork(entry: Entry, transaction: OpenTransaction): Promise<void> {
-  const tx = transaction.enter();
-  try {
-    entry.value = await entry.work(tx);
-  } catch (error) {
-    // The work's own error speaks, it may have translated the statement's.
-    await tx.leave().catch(() => undefined);
-    throw error;
+/** Runs the works in order up to the first that throws. Resolves to the first that failed. */
+async function runWorks(
+  segment: readonly Entry[],
+  transaction: OpenTransaction,
+): Promise<Failure | undefined> {
+  const leaves: Promise<void>[] = [];
+  let thrown: Failure | undefined;
+  for (const [index, entry] of segment.entries()) {
+    const tx = transaction.enter();
+    try {
+      entry.value = await entry.work(tx);
+    } catch (error) {
+      thrown = { index, error };
+    }
+    leaves.push(tx.leave());
+    if (thrown) break;
   }
-  await tx.leave();
+  const failed = await firstRejection(leaves);
+  // A work may have thrown only because an earlier one spoilt the transaction, with a statement answered late.
+  // Of one work, what it threw speaks: it may have put the statement's failure into its own words.
+  return thrown && (!failed || failed.index === thrown.index) ? thrown : failed;
+}
+
+async function firstRejection(promises: readonly Promise<void>[]): Promise<Failure | undefined> {
+  const outcomes = await Promise.allSettled(promises);
+  const index = outcomes.findIndex((outcome) => outcome.status === "rejected");
+  const outcome = outcomes[index];
+  return outcome?.status === "rejected" ? { index, error: outcome.reason } : undefined;
 }
 
 /** What is left to do after a failure, as groups. */

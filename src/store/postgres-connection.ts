@@ -76,11 +76,11 @@ export class PinnedConnection {
 
   static async open(settings: Settings): Promise<PinnedConnection> {
     const life = { isLost: false };
-    const pool = connect({ ...settings }, { max: 1, onclose: () => (life.isLost = true) });
+    const pool = connect(settings, { max: 1, onclose: () => (life.isLost = true) });
     try {
+      // Connects first: without the look-up of types, `reserve` on a connection that is not open never answers.
+      await pool.unsafe("select 1");
       const reserved = await pool.reserve();
-      // Only attempts to connect were counted as losses so far.
-      life.isLost = false;
       return new PinnedConnection(pool, reserved, life);
     } catch (error) {
       await pool.end({ timeout: 0 });

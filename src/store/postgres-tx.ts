@@ -37,9 +37,16 @@ export class PostgresTx implements WorkTx {
     return this.#share.kysely;
   }
 
-  async insert<K extends keyof Tables>(table: K, rows: readonly Tables[K][]): Promise<void> {
-    const sent = insertStatements(table, rows).map(({ sql, values }) => this.#ask(sql, values));
-    await Promise.all(sent);
+  // Not waited for: the answer to a statement behind it, or the work's end, tells of a failure.
+  insert<K extends keyof Tables>(table: K, rows: readonly Tables[K][]): Promise<void> {
+    try {
+      this.#assertOpen();
+      for (const { sql, values } of insertStatements(table, rows))
+        this.#ask(sql, values).catch(() => undefined);
+      return Promise.resolve();
+    } catch (error) {
+      return Promise.reject((this.#failure ??= error));
+    }
   }
 
   async update<K extends keyof Tables>(

@@ -1,5 +1,196 @@
-export class Retention {
-  constructor(..._: unknown[]) {}
-  start(): void {}
-  async stop(): Promise<void> {}
+import type { Clock } from "../base/clock.ts";
+import type { Store } from "./store.ts";
+import { rawTx } from "./tx.ts";
+import type { Row, Tx, Value } from "./tx.ts";
+
+/** How long what is over is kept, in milliseconds. Absent: for ever. */
+export interface Retention {
+  /** Ended runs, with their events and questions; a session made for one request goes with its runs. */
+  readonly runsMs?: number;
+  /** Finished and given-up jobs. */
+  readonly jobsMs?: number;
+  /** Delivered and dead messages. */
+  readonly outboxMs?: number;
+}
+
+/** How many rows a sweep took away. */
+export interface Swept {
+  readonly runs: number;
+  readonly sessions: number;
+  readonly ledger: number;
+  readonly jobs: number;
+  readonly outbox: number;
+}
+
+export interface SweepOptions {
+  readonly retention: Retention;
+  /** Most rows a transaction deletes, so that no writer waits long; default 500. */
+  readonly batchSize?: number;
+  readonly signal?: AbortSignal;
+}
+
+const BATCH_SIZE = 500;
+
+/**
+ * Deletes what is older than its retention, in small transactions between those of the others. Ledger rows carry
+ * their own end. Transcripts of saved sessions stay; only their runs and events go. A sweep that is cut, by the
+ * signal or a crash, may leave a run without its first events; the next one goes on.
+ */
+export async function sweep(store: Store, options: SweepOptions): Promise<Swept> {
+  const { retention } = options;
+  const sweeper = new Sweeper(store, options);
+  const none = { runs: 0, sessions: 0 };
+  return {
+    ...(retention.runsMs === undefined ? none : await sweeper.runs(retention.runsMs)),
+    ledger: await sweeper.ledger(),
+    jobs: retention.jobsMs === undefined ? 0 : await sweeper.done("jobs", retention.jobsMs),
+    outbox: retention.outboxMs === undefined ? 0 : await sweeper.done("outbox", retention.outboxMs),
+  };
+}
+
+export interface SweepScheduleOptions {
+  readonly retention: Retention;
+  readonly everyMs: number;
+  readonly clock: Clock;
+  readonly onProblem: (message: string, error: unknown) => void;
+}
+
+/** Sweeps every `everyMs`, until the returned function is called; that one resolves when a sweep under way has ended. */
+export function scheduleSweeps(store: Store, options: SweepScheduleOptions): () => Promise<void> {
+  const { retention, everyMs, clock, onProblem } = options;
+  const stop = new AbortController();
+  let running: Promise<void> = Promise.resolve();
+  let cancel = () => {};
+  const run = async () => {
+    try {
+      await sweep(store, { retention, signal: stop.signal });
+    } catch (error) {
+      onProblem("A sweep of old rows failed; the next one goes on.", error);
+    }
+    schedule();
+  };
+  const schedule = () => {
+    if (!stop.signal.aborted) cancel = clock.after(everyMs, () => (running = run()));
+  };
+  schedule();
+  return async () => {
+    stop.abort();
+    cancel();
+    await running;
+  };
+}
+
+class Sweeper {
+  readonly #store: Store;
+  readonly #batch: number;
+  readonly #signal: AbortSignal | undefined;
+
+  constructor(store: Store, { batchSize = BATCH_SIZE, signal }: SweepOptions) {
+    this.#store = store;
+    this.#batch = Math.max(1, batchSize);
+    this.#signal = signal;
+  }
+
+  /** Events first: once a run is gone, nobody would know of them. */
+  async runs(ageMs: number): Promise<{ readonly runs: number; readonly sessions: number }> {
+    const swept = { runs: 0, sessions: 0 };
+    for (;;) {
+      const old = await this.#oldRuns(ageMs);
+      for (const { id, session_id: sessionId, expendable } of old) {
+        await this.#all(DELETE_OF_RUN.events, id ?? null);
+        await this.#all(DELETE_OF_RUN.asks, id ?? null);
+        if (expendable === 1) await this.#all(DELETE_OF_SESSION.events, sessionId ?? null);
+        if (expendable === 1) await this.#all(DELETE_OF_SESSION.messages, sessionId ?? null);
+        if (this.#isStopped) return swept;
+      }
+      if (old.length === 0) return swept;
+      const gone = await this.#write((tx) => deleteRuns(tx, old));
+      swept.runs += gone.runs;
+      swept.sessions += gone.sessions;
+      if (this.#isStopped) return swept;
+    }
+  }
+
+  ledger(): Promise<number> {
+    return this.#all(
+      "delete from ledger where (scope, key) in (select scope, key from ledger where expires_at <= ? limit ?)",
+      (tx) => tx.nowMs,
+    );
+  }
+
+  done(table: "jobs" | "outbox", ageMs: number): Promise<number> {
+    return this.#all(
+      `delete from ${table} where id in (select id from ${table} where done_at is not null and done_at <= ? limit ?)`,
+      (tx) => tx.nowMs - ageMs,
+    );
+  }
+
+  get #isStopped(): boolean {
+    return this.#signal?.aborted ?? false;
+  }
+
+  /** Repeats a delete of at most so many rows until nothing is left. */
+  async #all(sql: string, value: Value | ((tx: Tx) => Value)): Promise<number> {
+    let swept = 0;
+    for (;;) {
+      const gone = await this.#write((tx) =>
+        rawTx(tx).run(sql, [typeof value === "function" ? value(tx) : value, this.#batch]),
+      );
+      swept += gone;
+      if (gone < this.#batch || this.#isStopped) return swept;
+    }
+  }
+
+  #oldRuns(ageMs: number): Promise<readonly Row[]> {
+    return this.#write((tx) => {
+      const endedBefore = tx.nowMs - ageMs;
+      return rawTx(tx).all(OLD_RUNS, [endedBefore, endedBefore, Math.min(this.#batch, MAX_RUNS)]);
+    });
+  }
+
+  // Not durable: a deletion that a crash undoes is made again.
+  #write<T>(work: (tx: Tx) => Promise<T> | T): Promise<T> {
+    return this.#store.write(work, { durable: false });
+  }
+}
+
+const MAX_RUNS = 100;
+
+// Expendable: the run's session was made for one request, and nothing in it is kept.
+const OLD_RUNS = `
+  select runs.id, runs.session_id,
+    case when sessions.transient = 1 and not exists (
+      select 1 from runs as other
+      where other.session_id = runs.session_id and (other.ended_at is null or other.ended_at > ?)
+    ) then 1 else 0 end as expendable
+  from runs left join sessions on sessions.id = runs.session_id
+  where runs.ended_at is not null and runs.ended_at <= ?
+  order by runs.ended_at limit ?`;
+
+const numberedRows = (table: "events" | "messages", column: "run_id" | "session_id"): string =>
+  `delete from ${table} where (session_id, seq) in ` +
+  `(select session_id, seq from ${table} where ${column} = ? limit ?)`;
+
+const DELETE_OF_RUN = {
+  events: numberedRows("events", "run_id"),
+  asks: "delete from asks where id in (select id from asks where run_id = ? limit ?)",
+};
+const DELETE_OF_SESSION = {
+  events: numberedRows("events", "session_id"),
+  messages: numberedRows("messages", "session_id"),
+};
+
+async function deleteRuns(tx: Tx, old: readonly Row[]): Promise<{ runs: number; sessions: number }> {
+  const raw = rawTx(tx);
+  const ids = old.map((row) => row["id"] ?? null);
+  const sessionIds = old.map((row) => row["session_id"] ?? null);
+  const marks = old.map(() => "?").join(", ");
+  const runs = await raw.run(`delete from runs where id in (${marks})`, ids);
+  // A session that got a run meanwhile stays.
+  const unused = "not exists (select 1 from runs where runs.session_id = sessions.id)";
+  const sessions = await raw.run(
+    `delete from sessions where id in (${marks}) and transient = 1 and queued = 0 and ${unused}`,
+    sessionIds,
+  );
+  return { runs, sessions };
 }

@@ -1,13 +1,19 @@
 import type { Kysely } from "kysely";
 import type { Tables } from "./tables.ts";
 
-/** One open transaction. Only valid inside the `work` it was given to; used later, it rejects. */
+/**
+ * One open transaction. Only valid inside the `work` it was given to; used later, it rejects.
+ * A statement that fails spoils it, also when the work catches that: the work fails.
+ */
 export interface Tx {
   /** Typed queries inside the transaction. Compiling one costs tens of microseconds: not for the hot path. */
   readonly db: Kysely<Tables>;
   /** Milliseconds since the epoch; the same for the whole transaction. On PostgreSQL the database's own clock. */
   readonly nowMs: number;
-  /** Inserts rows by a prepared statement: the hot path. Rejects on a key that exists, see `isDuplicateKey`. */
+  /**
+   * Inserts rows by a prepared statement: the hot path. A key that exists fails the work: `write` rejects with an error
+   * that `isDuplicateKey` knows. This promise may resolve before the database has answered.
+   */
   insert<K extends keyof Tables>(table: K, rows: readonly Tables[K][]): Promise<void>;
   /**
    * Sets columns of the rows that equal `where` in every named column, by a prepared statement; null compares as
