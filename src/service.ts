@@ -9,7 +9,7 @@ import { createTools } from "./agent/tools/catalog.ts";
 import { Turns } from "./agent/turn.ts";
 import { systemClock, type Clock } from "./base/clock.ts";
 import type { Log } from "./base/log.ts";
-import { SchemaSet } from "./base/validate.ts";
+import { formatIssue, SchemaSet } from "./base/validate.ts";
 import { listen, type Listener } from "./gateway/listen.ts";
 import { createHttpApp } from "./http/app.ts";
 import type { KeyRing } from "./http/auth.ts";
@@ -106,7 +106,7 @@ function agentParts(options: ServiceOptions, store: Store, clock: Clock): AgentP
     asks: new Asks(store, clock),
     checkInput: (tool, input) => {
       const issue = schemas.check(tool.parameters, input)?.[0];
-      return issue && `The arguments of ${tool.name} are not valid: ${issue.path || "they"} ${issue.message}.`;
+      return issue && `The arguments of ${tool.name} are not valid: ${formatIssue(issue, "the whole")}.`;
     },
     settings: agentSettings(config, places),
   };

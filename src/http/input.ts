@@ -1,6 +1,7 @@
 import type { H3Event } from "h3";
 import type { Coercion, OperationMeta, ParameterGroup } from "../../generated/http/contract.gen.ts";
 import { ServiceError } from "../base/errors.ts";
+import { formatIssue } from "../base/validate.ts";
 import { readBody } from "./read-body.ts";
 import type { HttpRoom } from "./room.ts";
 import { specSchemas } from "./schemas.ts";
@@ -100,8 +101,7 @@ function refuse(issues: ReturnType<typeof specSchemas.check>): void {
   const [first] = issues ?? [];
   if (!issues || !first) return;
   const code = first.keyword === "required" ? "missing_required_parameter" : "invalid_request";
-  const where = first.path === "" ? "The request" : first.path;
-  throw new ServiceError(code, `${where} ${first.message}.`, {
+  throw new ServiceError(code, `${formatIssue(first, "The request")}.`, {
     ...(first.path === "" ? {} : { param: first.path }),
     ...(issues.length > 1 ? { details: { issues: issues.slice(0, 8) } } : {}),
   });

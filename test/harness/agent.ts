@@ -1,0 +1,166 @@
+/** The agent room over a fresh database, with a scripted engine and tools that the test holds in its hand. */
+import { Asks } from "../../src/agent/ask.ts";
+import type { Engine } from "../../src/agent/engine.ts";
+import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
+import { createModelCatalog } from "../../src/agent/model.ts";
+import type { AgentParts, AgentSettings } from "../../src/agent/parts.ts";
+import { Recovery } from "../../src/agent/recovery.ts";
+import type { Tool } from "../../src/agent/tool.ts";
+import { defineTool } from "../../src/agent/tool.ts";
+import { Turns, type Prompt, type Submitted } from "../../src/agent/turn.ts";
+import { systemClock, type Clock } from "../../src/base/clock.ts";
+import { createLog } from "../../src/base/log.ts";
+import { formatIssue, SchemaSet } from "../../src/base/validate.ts";
+import type { JournalEvent } from "../../src/store/journal.ts";
+import { openStore } from "../../src/store/open.ts";
+import type { Store } from "../../src/store/store.ts";
+import { createTestDatabase } from "./store.ts";
+
+export interface TestAgentOptions {
+  readonly script?: Script;
+  readonly engine?: Engine;
+  readonly tools?: readonly Tool[];
+  readonly settings?: Partial<AgentSettings>;
+  readonly clock?: Clock;
+  /** Another process's view of the same database. */
+  readonly database?: string;
+}
+
+export class TestAgent implements AsyncDisposable {
+  readonly parts: AgentParts;
+  readonly turns: Turns;
+  readonly recovery: Recovery;
+  readonly databaseUrl: string;
+  readonly logLines: string[];
+  readonly #drop: () => Promise<void>;
+
+  constructor(parts: AgentParts, database: { url: string; drop: () => Promise<void> }, logLines: string[]) {
+    this.parts = parts;
+    this.turns = new Turns(parts);
+    this.recovery = new Recovery(parts, this.turns);
+    this.databaseUrl = database.url;
+    this.#drop = database.drop;
+    this.logLines = logLines;
+  }
+
+  get store(): Store {
+    return this.parts.store;
+  }
+
+  submit(text: string, more: Partial<Prompt> & { id?: string; answerable?: boolean } = {}): Promise<Submitted> {
+    const { id, answerable = false, ...rest } = more;
+    return this.turns.submit({
+      address: { owner: "tester", ...(id === undefined ? {} : { id }) },
+      seed: { source: "test" },
+      kind: "run",
+      input: { prompt: [{ role: "user", text }], settings: {}, answerable },
+      ...rest,
+    });
+  }
+
+  /** Every event of a run up to its final one. */
+  async events(runId: string): Promise<JournalEvent[]> {
+    const all: JournalEvent[] = [];
+    for await (const event of this.follow(runId)) all.push(event);
+    return all;
+  }
+
+  /** The events of a run as they come; ends after the final one. */
+  async *follow(runId: string): AsyncGenerator<JournalEvent> {
+    for await (const group of this.store.journal.follow({ runId })) {
+      for (const event of group) {
+        yield event;
+        if (/^run\.(completed|failed|cancelled|interrupted)$/.test(event.type)) return;
+      }
+    }
+  }
+
+  /** Waits for the first event of a type. */
+  async event(runId: string, type: string): Promise<JournalEvent> {
+    for await (const event of this.follow(runId)) if (event.type === type) return event;
+    throw new Error(`the run ended without ${type}`);
+  }
+
+  async run(runId: string) {
+    return this.store.read.selectFrom("runs").selectAll().where("id", "=", runId).executeTakeFirstOrThrow();
+  }
+
+  async session(id: string) {
+    return this.store.read.selectFrom("sessions").selectAll().where("id", "=", id).executeTakeFirstOrThrow();
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.turns.drain(0);
+    await this.recovery.stop();
+    await this.store.close();
+    await this.#drop();
+  }
+}
+
+export async function createTestAgent(options: TestAgentOptions = {}): Promise<TestAgent> {
+  const { clock = systemClock, tools = [] } = options;
+  const database = options.database
+    ? { url: options.database, drop: async () => {} }
+    : await createTestDatabase();
+  const store = await openStore({ url: database.url, now: () => clock.now() });
+  const logLines: string[] = [];
+  const schemas = new SchemaSet({});
+  const parts: AgentParts = {
+    store,
+    clock,
+    log: createLog("info", (line) => void logLines.push(line)),
+    engine: options.engine ?? createScriptedEngine(options.script ?? (() => ({ text: "done" })), { clock }),
+    models: createModelCatalog({ providers: [] }),
+    tools,
+    asks: new Asks(store, clock),
+    checkInput: (tool, input) => {
+      const issue = schemas.check(tool.parameters, input)?.[0];
+      return issue && formatIssue(issue, "the arguments");
+    },
+    settings: { ...defaults, ...options.settings },
+  };
+  return new TestAgent(parts, database, logLines);
+}
+
+const defaults: AgentSettings = {
+  instructions: "Be good.",
+  workspace: "/workspace",
+  userHome: "/home/tester",
+  agentHome: "/home/tester/.agentd",
+  maxSteps: 10,
+  runTimeoutMs: 0,
+  policyMode: "ask",
+  approvalTimeoutMs: 0,
+  onApprovalTimeout: "deny",
+  whenBusy: "queue",
+  maxQueuePerSession: 32,
+  maxConcurrentRuns: 0,
+};
+
+/** A tool that does what the test says; its intent is a command, so that the policy judges it by that. */
+export function testTool(
+  run: (input: { command: string }, context: Parameters<Tool["run"]>[1]) => Promise<string>,
+  name = "terminal",
+): Tool {
+  return defineTool<{ command: string }>({
+    name,
+    toolset: "terminal",
+    description: "For tests.",
+    parameters: {
+      type: "object",
+      additionalProperties: false,
+      required: ["command"],
+      properties: { command: { type: "string" } },
+    },
+    inspect: ({ command }) => ({ kind: "command", title: `Run: ${command}`, command }),
+    run,
+  });
+}
+
+/** Calls `command` in the first step, and says what came back in the second. */
+export function callsOnce(...commands: string[]): Script {
+  return ({ step, toolResults }) =>
+    step === 0
+      ? { calls: commands.map((command) => ({ tool: "terminal", input: { command } })) }
+      : { text: toolResults.map(({ status, text }) => `${status}: ${text}`).join("\n") };
+}

@@ -1,0 +1,217 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { registerSecret } from "../../../src/base/redact.ts";
+import { ToolError } from "../../../src/agent/tool.ts";
+import { FakeClock } from "../../../src/base/clock.ts";
+import { ServiceError } from "../../../src/base/errors.ts";
+import { callsOnce, createTestAgent, testTool } from "../../harness/agent.ts";
+
+const DANGEROUS = "rm -rf build";
+const ok = testTool(async ({ command }) => `ran ${command}`);
+
+test("an allowed call runs, and its start, progress and end are events", async () => {
+  const tool = testTool(async ({ command }, { progress }) => {
+    progress("half ");
+    progress("way");
+    return `ran ${command}`;
+  });
+  await using agent = await createTestAgent({ tools: [tool], script: callsOnce("ls") });
+  const { runId } = await agent.submit("go");
+  const events = await agent.events(runId);
+  const tools = events.filter(({ type }) => type.startsWith("tool."));
+  assert.deepEqual(tools.map(({ type }) => type), ["tool.started", "tool.progress", "tool.completed"]);
+  assert.equal(tools[0]?.data["preview"], "Run: ls");
+  assert.deepEqual(tools[0]?.data["arguments"], { command: "ls" });
+  assert.equal(tools[1]?.data["delta"], "half way");
+  assert.equal(tools[2]?.data["status"], "ok");
+  assert.equal(events.at(-1)?.data["output"], "ok: ran ls");
+});
+
+for (const [title, script, expected] of [
+  ["an unknown tool", () => ({ calls: [{ tool: "nope", input: {} }] }), /There is no tool "nope"\. Tools: terminal\./],
+  ["arguments that do not fit the schema", () => ({ calls: [{ tool: "terminal", input: { cmd: 1 } }] }), /command/],
+  ["arguments that were no JSON", () => ({ calls: [{ tool: "terminal", input: {}, invalid: "not JSON" }] }), /not JSON/],
+] as const) {
+  test(`${title}: the model reads what is wrong`, async () => {
+    await using agent = await createTestAgent({
+      tools: [ok],
+      script: (state) =>
+        state.step === 0 ? script() : { text: `${state.toolResults[0]?.status} ${state.toolResults[0]?.text}` },
+    });
+    const { runId } = await agent.submit("go");
+    const output = (await agent.events(runId)).at(-1)?.data["output"] as string;
+    assert.match(output, /^error /);
+    assert.match(output, expected);
+  });
+}
+
+test("a tool's own error is read by the model; an unexpected one is logged and stays inside", async () => {
+  const tool = testTool(async ({ command }) => {
+    if (command === "mend") throw new ToolError("no such file, did you mean x?");
+    throw new Error("stack with /internal/path");
+  });
+  await using agent = await createTestAgent({ tools: [tool], script: callsOnce("mend", "bug") });
+  const { runId } = await agent.submit("go");
+  const output = (await agent.events(runId)).at(-1)?.data["output"] as string;
+  assert.match(output, /error: no such file, did you mean x\?/);
+  assert.match(output, /failed inside the server/);
+  assert.ok(!output.includes("/internal/path"));
+  assert.ok(agent.logLines.some((line) => line.includes("/internal/path")));
+});
+
+test("what needs leave is denied with the reason when nobody can answer, and never left hanging", async () => {
+  const ran: string[] = [];
+  const tool = testTool(async ({ command }) => (ran.push(command), "done"));
+  await using agent = await createTestAgent({ tools: [tool], script: callsOnce(DANGEROUS) });
+  const { runId } = await agent.submit("go");
+  const output = (await agent.events(runId)).at(-1)?.data["output"] as string;
+  assert.match(output, /denied: Denied: this needs approval .* nobody can give it/);
+  assert.deepEqual(ran, []);
+});
+
+test("an approval waits as a stored question; once lets the call through", async () => {
+  await using agent = await createTestAgent({ tools: [ok], script: callsOnce(DANGEROUS) });
+  const { runId } = await agent.submit("go", { answerable: true });
+  const request = await agent.event(runId, "approval.request");
+  const askId = request.data["request_id"] as string;
+  assert.equal((await agent.run(runId)).status, "waiting_for_approval");
+  assert.deepEqual((await agent.parts.asks.open(runId)).map(({ id }) => id), [askId]);
+  assert.equal(request.data["command"], DANGEROUS);
+  await agent.parts.asks.answer(askId, { owner: "tester", choice: "once", by: "test" });
+  const events = await agent.events(runId);
+  assert.equal(events.at(-1)?.data["output"], `ok: ran ${DANGEROUS}`);
+  assert.deepEqual(events.find(({ type }) => type === "approval.responded")?.data, {
+    request_id: askId,
+    choice: "once",
+    by: "test",
+  });
+});
+
+test("deny is told to the model; an answer is taken once, by its owner, from the offered choices", async () => {
+  await using agent = await createTestAgent({ tools: [ok], script: callsOnce(DANGEROUS) });
+  const { runId } = await agent.submit("go", { answerable: true });
+  const askId = (await agent.event(runId, "approval.request")).data["request_id"] as string;
+  const answer = (owner: string, choice: "once" | "always" | "deny") =>
+    agent.parts.asks.answer(askId, { owner, choice, by: "test" });
+  const isCode = (code: string) => (error: unknown) => error instanceof ServiceError && error.code === code;
+  await assert.rejects(answer("stranger", "once"), isCode("ask_not_found"));
+  await assert.rejects(answer("tester", "always"), isCode("invalid_request"));
+  const all = await Promise.allSettled([answer("tester", "deny"), answer("tester", "once"), answer("tester", "once")]);
+  assert.equal(all.filter(({ status }) => status === "fulfilled").length, 1);
+  for (const result of all) if (result.status === "rejected") assert.ok(isCode("ask_not_pending")(result.reason));
+  const final = (await agent.events(runId)).at(-1);
+  assert.equal(final?.type, "run.completed");
+});
+
+test("session leave holds for the same kind of call in the session, and not in another", async () => {
+  await using agent = await createTestAgent({ tools: [ok], script: callsOnce(DANGEROUS) });
+  const first = await agent.submit("go", { id: "s", answerable: true });
+  const askId = (await agent.event(first.runId, "approval.request")).data["request_id"] as string;
+  await agent.parts.asks.answer(askId, { owner: "tester", choice: "session", by: "test" });
+  await agent.events(first.runId);
+  const second = await agent.submit("again", { id: "s" });
+  assert.match((await agent.events(second.runId)).at(-1)?.data["output"] as string, /^ok: /);
+  const other = await agent.submit("again", { id: "t" });
+  assert.match((await agent.events(other.runId)).at(-1)?.data["output"] as string, /^denied: /);
+});
+
+test("two approvals are open at once and are answered out of order", async () => {
+  await using agent = await createTestAgent({ tools: [ok], script: callsOnce("rm -rf a", "rm -rf b") });
+  const { runId } = await agent.submit("go", { answerable: true });
+  const ids = new Map<string, string>();
+  for await (const event of agent.follow(runId)) {
+    if (event.type === "approval.request") ids.set(event.data["command"] as string, event.data["request_id"] as string);
+    if (ids.size === 2) break;
+  }
+  const answer = (command: string, choice: "once" | "deny") =>
+    agent.parts.asks.answer(ids.get(command)!, { owner: "tester", choice, by: "test" });
+  await answer("rm -rf b", "once");
+  assert.equal((await agent.run(runId)).status, "waiting_for_approval");
+  await answer("rm -rf a", "deny");
+  const output = (await agent.events(runId)).at(-1)?.data["output"];
+  assert.equal(output, "denied: Denied by the user.\nok: ran rm -rf b");
+});
+
+test("an approval that nobody answers in time expires as denied, and the run goes on", async () => {
+  const clock = new FakeClock();
+  await using agent = await createTestAgent({
+    clock,
+    tools: [ok],
+    script: callsOnce(DANGEROUS),
+    settings: { approvalTimeoutMs: 5_000 },
+  });
+  const { runId } = await agent.submit("go", { answerable: true });
+  const request = await agent.event(runId, "approval.request");
+  assert.equal(request.data["expires_at"], (clock.now() + 5_000) / 1000);
+  clock.tick(5_000);
+  const events = await agent.events(runId);
+  assert.equal(events.find(({ type }) => type === "approval.expired")?.data["reason"], "timeout");
+  assert.match(events.at(-1)?.data["output"] as string, /nobody answered in time/);
+});
+
+test("stopping a run closes its open question and ends the run", async () => {
+  await using agent = await createTestAgent({ tools: [ok], script: callsOnce(DANGEROUS) });
+  const { runId } = await agent.submit("go", { answerable: true });
+  await agent.event(runId, "approval.request");
+  await agent.turns.stop(runId, "enough");
+  const events = await agent.events(runId);
+  assert.equal(events.find(({ type }) => type === "approval.expired")?.data["reason"], "cancelled");
+  assert.equal(events.at(-1)?.type, "run.cancelled");
+  assert.deepEqual(await agent.parts.asks.open(runId), []);
+});
+
+test("an answer from another process reaches the waiting run", async () => {
+  await using agent = await createTestAgent({ tools: [ok], script: callsOnce(DANGEROUS) });
+  await using other = await createTestAgent({ database: agent.databaseUrl });
+  const { runId } = await agent.submit("go", { answerable: true });
+  const askId = (await other.event(runId, "approval.request")).data["request_id"] as string;
+  await other.parts.asks.answer(askId, { owner: "tester", choice: "once", by: "elsewhere" });
+  assert.equal((await agent.events(runId)).at(-1)?.type, "run.completed");
+});
+
+test("stopping a run stops its tool", async () => {
+  const tool = testTool(
+    (_input, { signal }) =>
+      new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true })),
+  );
+  await using agent = await createTestAgent({ tools: [tool], script: callsOnce("sleep") });
+  const { runId } = await agent.submit("go");
+  await agent.event(runId, "tool.started");
+  await agent.turns.stop(runId, "enough");
+  const events = await agent.events(runId);
+  assert.equal(events.find(({ type }) => type === "tool.completed")?.data["status"], "aborted");
+  assert.equal(events.at(-1)?.type, "run.cancelled");
+});
+
+test("a known secret in a tool's output, progress, arguments or question reaches nobody", async () => {
+  const canary = "canary-4f9b2c7d1e";
+  registerSecret(canary);
+  const tool = testTool(async (_input, { progress }) => {
+    progress(`live ${canary}`);
+    return `result ${canary}`;
+  });
+  await using agent = await createTestAgent({ tools: [tool], script: callsOnce(`echo ${canary}`, `rm -rf ${canary}`) });
+  const { runId } = await agent.submit("go", { answerable: true });
+  const askId = (await agent.event(runId, "approval.request")).data["request_id"] as string;
+  await agent.parts.asks.answer(askId, { owner: "tester", choice: "once", by: "test" });
+  await agent.events(runId);
+  for (const table of ["events", "asks", "runs"] as const) {
+    const rows = JSON.stringify(await agent.store.read.selectFrom(table).selectAll().execute());
+    assert.ok(!rows.includes(canary), `${table} holds the secret`);
+  }
+  const tools = await agent.store.read.selectFrom("messages").select("content").where("role", "=", "tool").execute();
+  assert.ok(!JSON.stringify(tools).includes(canary));
+});
+
+test("live output beyond its cap is dropped; the result still comes", async () => {
+  const tool = testTool(async (_input, { progress }) => {
+    for (let i = 0; i < 100; i++) progress("x".repeat(10_000));
+    return "the result";
+  });
+  await using agent = await createTestAgent({ tools: [tool], script: callsOnce("flood") });
+  const { runId } = await agent.submit("go");
+  const events = await agent.events(runId);
+  const live = events.filter(({ type }) => type === "tool.progress").map(({ data }) => data["delta"] as string);
+  assert.equal(live.join("").length, 262_144);
+  assert.equal(events.at(-1)?.data["output"], "ok: the result");
+});
