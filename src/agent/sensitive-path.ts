@@ -3,14 +3,16 @@
 export interface SensitivePlaces {
   readonly home: string;
   readonly agentHome: string;
+  /** May lie in the agent's home, and is then no secret. */
+  readonly workspace?: string;
 }
 
 const secretNames: readonly RegExp[] = [
   /^\.env(\.(?!example$|sample$|template$|dist$).*)?$/,
   /^\.envrc$/,
   /^id_(rsa|dsa|ecdsa|ed25519)(_sk)?$/,
-  /\.(pem|key|p12|pfx|jks|keystore|kdbx|ppk)$/,
-  /^\.?(credentials|secrets?)(\.(json|ya?ml|toml|ini|txt))?$/,
+  /.\.(pem|key|p12|pfx|jks|keystore|kdbx|ppk)$/,
+  /^(\.(credentials|secrets?)|(credentials|secrets?)\.(json|ya?ml|toml|ini|txt))$/,
   /^(service[-_]?account|client[-_]secret|application_default_credentials).*\.json$/,
   /^\.(netrc|_netrc|npmrc|pypirc|pgpass|my\.cnf|git-credentials|htpasswd|vault-token|boto|s3cfg)$/,
   /^(shadow-?|gshadow-?|sudoers|master\.passwd)$/,
@@ -41,7 +43,7 @@ const processSecrets = /^\/proc\/[^/]+\/(environ|mem|maps|fd|root|cwd|task)(\/|$
 
 /** Why reading `path` needs a question; undefined when it does not. */
 export function secretReason(path: string, places: SensitivePlaces): string | undefined {
-  if (isWithin(path, places.agentHome)) return `${path} belongs to the agent's own home`;
+  if (isOfAgent(path, places)) return `${path} belongs to the agent's own home`;
   const lower = path.toLowerCase();
   const segments = lower.split("/");
   const name = segments.at(-1) ?? "";
@@ -66,4 +68,20 @@ export function startUpReason(path: string, places: SensitivePlaces): string | u
 export function isWithin(path: string, folder: string): boolean {
   if (folder === "/") return path.startsWith("/");
   return path === folder || path.startsWith(`${folder}/`);
+}
+
+/** `path` as seen from `folder`, absolute and without `.` and `..`; a trailing slash is dropped. */
+export function joinPath(folder: string, path: string): string {
+  const parts: string[] = [];
+  for (const part of (path.startsWith("/") ? path : `${folder}/${path}`).split("/")) {
+    if (part === "..") parts.pop();
+    else if (part !== "" && part !== ".") parts.push(part);
+  }
+  return `/${parts.join("/")}`;
+}
+
+function isOfAgent(path: string, { agentHome, workspace }: SensitivePlaces): boolean {
+  if (!isWithin(path, agentHome)) return false;
+  const worksInside = workspace !== undefined && workspace !== agentHome && isWithin(workspace, agentHome);
+  return !(worksInside && isWithin(path, workspace));
 }

@@ -1,0 +1,156 @@
+/** What is known of commands by their names. Names that stand nowhere here are ordinary programs. */
+
+/** Commands that always need a question, and why. */
+export const riskyCommands: ReadonlyMap<string, string> = new Map(
+  Object.entries({
+    "runs as another user":
+      "sudo su doas pkexec runuser gosu sudoedit run0 chroot nsenter unshare newgrp sg setpriv capsh",
+    "changes disks or file systems":
+      "dd fdisk sfdisk gdisk sgdisk cfdisk parted wipefs mkswap swapon swapoff mount umount losetup cryptsetup blkdiscard hdparm lvremove vgremove pvremove zpool zfs",
+    "destroys files": "shred truncate srm wipe rimraf trash",
+    "ends processes": "kill pkill killall xkill skill fuser",
+    "stops the machine": "shutdown reboot halt poweroff init telinit",
+    "changes services":
+      "systemctl service launchctl rc-service update-rc.d initctl sv supervisorctl pm2 loginctl",
+    "changes users or rights":
+      "useradd userdel usermod adduser deluser groupadd groupdel passwd chpasswd visudo chown chgrp setfacl setcap chattr chsh",
+    "changes the network or the kernel":
+      "iptables ip6tables nft ufw firewall-cmd ifconfig route insmod rmmod modprobe sysctl kexec tc",
+    "runs something later or out of sight":
+      "crontab at batch setsid disown screen tmux systemd-run daemonize dtach",
+    "reaches another machine": "ssh scp sftp ftp tftp nc ncat netcat socat telnet rclone sshpass mosh",
+    "changes cloud resources":
+      "aws gcloud az gsutil doctl heroku fly flyctl vercel netlify terraform tofu pulumi ansible ansible-playbook helm",
+    "installs software for the whole machine":
+      "apt apt-get dpkg yum dnf rpm pacman zypper apk brew snap flatpak port",
+    "changes what commands mean": "alias unalias enable hash bind complete",
+    "shows or changes secrets":
+      "gpg ssh-add ssh-keygen ssh-agent security pass secret-tool keyctl vault op bw",
+    "runs what cannot be seen here":
+      "osascript expect script debugfs gdb lldb strace ltrace vim vi nvim emacs ed ex nano parallel entr watch",
+  }).flatMap(([reason, names]) => names.split(" ").map((name) => [name, reason] as const)),
+);
+
+/** Commands that run the rest of their words; the options listed take a value. */
+export const wrappers: ReadonlyMap<string, ReadonlySet<string>> = new Map(
+  Object.entries({
+    command: "",
+    builtin: "",
+    exec: "-a",
+    nohup: "",
+    time: "-f -o --format --output",
+    nice: "-n --adjustment",
+    ionice: "-c -n -p",
+    env: "-u -C --unset --chdir",
+    xargs:
+      "-I -i -n -P -L -l -d -s -a -E --max-args --max-procs --max-lines --delimiter --arg-file --replace",
+    timeout: "-k -s --kill-after --signal",
+    stdbuf: "-i -o -e",
+    chrt: "-p",
+    taskset: "-c -p",
+    busybox: "",
+    toybox: "",
+    unbuffer: "",
+    caffeinate: "-t -w",
+    faketime: "",
+    npx: "-p --package",
+    bunx: "-p --package",
+    pnpx: "-p --package",
+    uvx: "--from --with -p --python",
+    "dbus-run-session": "",
+  }).map(([name, options]) => [name, new Set(options.split(" "))] as const),
+);
+
+export const shells = new Set("sh bash dash zsh ksh mksh fish ash csh tcsh rbash pwsh".split(" "));
+
+/** Interpreters and the options by which they take code as an argument. */
+export const interpreters: ReadonlyMap<string, RegExp> = new Map(
+  Object.entries({
+    python: /^-[A-Za-z]*c/,
+    perl: /^-[A-Za-z0-9]*[eE]/,
+    ruby: /^-[A-Za-z]*e/,
+    node: /^(-[a-z]*[ep]|--eval|--print)/,
+    bun: /^(-[ep]|--eval|--print)/,
+    deno: /^eval$/,
+    php: /^-[rRBEF]/,
+    lua: /^-e/,
+    luajit: /^-e/,
+    Rscript: /^-e/,
+    tclsh: /^-c/,
+    julia: /^-[eE]/,
+    sqlite3: /^\.(shell|system)/,
+  }),
+);
+
+/** Which words of a command name files that it writes. */
+export type WriteRule = "all" | "last";
+export const writers: ReadonlyMap<string, WriteRule> = new Map(
+  Object.entries({
+    all: "rm mv rmdir mkdir touch tee unlink mkfifo mknod chmod",
+    last: "cp ln install rsync ditto",
+  }).flatMap(([rule, names]) =>
+    names
+      .split(" ")
+      .filter(Boolean)
+      .map((name) => [name, rule as WriteRule] as const),
+  ),
+);
+
+/** Options of any command that are followed by, or hold, the name of a file to write. */
+export const outputOptions = new Set([
+  "-o",
+  "-O",
+  "--output",
+  "--output-document",
+  "--target-directory",
+  "--outfile",
+]);
+
+/** Commands that only look, whatever their words (options that write are checked apart). */
+export const readers = new Set(
+  (
+    "ls cat head tail grep egrep fgrep rg ag wc pwd echo printf stat file which type whoami id date du df ps tree sort uniq cut " +
+    "diff cmp true false test [ [[ basename dirname realpath readlink nl od xxd hexdump strings md5sum sha1sum sha256sum " +
+    "cksum uname hostname tr rev fold column comm join paste seq less more jq yq find cd : sleep uptime free nproc arch tac"
+  ).split(" "),
+);
+
+/** Subcommands that only look; every other one of these programs needs a question. */
+export const onlyLooking: ReadonlyMap<string, ReadonlySet<string>> = new Map(
+  Object.entries({
+    docker: "ps images logs inspect version info top stats port history",
+    podman: "ps images logs inspect version info top stats port history",
+    nerdctl: "ps images logs inspect version info top stats port history",
+    "docker-compose": "ps logs config version images",
+    kubectl: "get describe logs version explain top api-resources cluster-info",
+    gh: "status version",
+  }).map(([name, words]) => [name, new Set(words.split(" "))] as const),
+);
+
+/** Subcommands of package managers that publish or that touch accounts. */
+export const publishers: ReadonlyMap<string, ReadonlySet<string>> = new Map(
+  Object.entries({
+    npm: "publish unpublish deprecate owner token login logout adduser access dist-tag profile team hook",
+    pnpm: "publish unpublish deprecate owner token login adduser access",
+    yarn: "publish unpublish npm login owner tag",
+    bun: "publish",
+    deno: "publish deploy",
+    cargo: "publish yank login owner",
+    gem: "push yank owner signin",
+    twine: "upload register",
+    poetry: "publish",
+    uv: "publish",
+    flit: "publish",
+    hatch: "publish",
+    mvn: "deploy release:perform",
+    gradle: "publish",
+    dotnet: "nuget",
+    jsr: "publish",
+    vsce: "publish",
+    lerna: "publish",
+  }).map(([name, words]) => [name, new Set(words.split(" "))] as const),
+);
+
+/** Variables that make an ordinary command run something else. */
+export const riskyVariables =
+  /^(LD_\w+|DYLD_\w+|PATH|BASH_ENV|ENV|IFS|SHELLOPTS|BASHOPTS|PROMPT_COMMAND|PS[0-4]|HOME|PWD|CDPATH|GIT_(SSH\w*|EXTERNAL_DIFF|EDITOR|PAGER|ASKPASS|CONFIG\w*|DIR|EXEC_PATH|PROXY_COMMAND|SEQUENCE_EDITOR)|PAGER|EDITOR|VISUAL|BROWSER|NODE_OPTIONS|PYTHON(PATH|STARTUP|HOME)|PERL5(OPT|LIB|DB)|RUBY(OPT|LIB)|JAVA_TOOL_OPTIONS|LESSOPEN|LESSCLOSE|MAKEFLAGS)$/;
