@@ -42,6 +42,15 @@ export function configPath(home: string): string {
   return join(home, "config.yaml");
 }
 
+export function databasePath(home: string): string {
+  return join(home, "state.db");
+}
+
+/** `path` as seen from `base`, with `~` as the user's home. */
+export function resolveWithin(base: string, path: string, userHome: string): string {
+  return resolve(base, expandTilde(path, userHome));
+}
+
 export function envPath(home: string): string {
   return join(home, ".env");
 }

@@ -1,7 +1,6 @@
-/** Where a service of this configuration keeps and finds things; absolute paths. */
-import { join, resolve } from "node:path";
+/** Where a service of this configuration keeps and finds things; absolute paths. Pure. */
 import type { Config } from "../../generated/config/types.gen.ts";
-import type { Environment } from "./home.ts";
+import { databasePath, resolveWithin, type Environment } from "./home.ts";
 import { resolveSecret } from "./secrets.ts";
 
 export interface ConfigPlaces {
@@ -11,8 +10,6 @@ export interface ConfigPlaces {
   /** `postgres://...`, or the path of an SQLite file. */
   readonly databaseUrl: string;
 }
-
-const DATABASE_FILE = "state.db";
 
 /** Relative paths of the configuration are relative to `home`. ServiceError `invalid_config` as of resolveSecret. */
 export function resolvePlaces(from: {
@@ -26,14 +23,7 @@ export function resolvePlaces(from: {
   return {
     agentHome: home,
     userHome,
-    workspace: absolute(workspace, from),
-    databaseUrl: resolveSecret(config.database.url ?? join(home, DATABASE_FILE), env, "database.url"),
+    workspace: resolveWithin(home, workspace, userHome),
+    databaseUrl: resolveSecret(config.database.url ?? databasePath(home), env, "database.url"),
   };
-}
-
-function absolute(
-  path: string,
-  { home, userHome }: { readonly home: string; readonly userHome: string },
-): string {
-  return path === "~" || path.startsWith("~/") ? join(userHome, path.slice(1)) : resolve(home, path);
 }

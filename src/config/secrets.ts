@@ -1,11 +1,14 @@
 /** Keys of the API: references, the first key, comparison in constant time. Touches the machine (random numbers, hashes). */
 import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
-import type { Config, KeyScope } from "../../generated/config/types.gen.ts";
+import type { Config } from "../../generated/config/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { LoadedConfig } from "./config.ts";
 import { ensureEnvVariable } from "./env-file.ts";
 import { envPath, type Environment } from "./home.ts";
 import { MIN_KEY_LENGTH, NO_AUTH } from "./meaning.ts";
+
+/** What a key may do. */
+export type KeyScope = Config["api_server"]["keys"][number]["scopes"][number];
 
 export interface KeyIdentity {
   readonly name: string;

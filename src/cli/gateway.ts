@@ -1,0 +1,81 @@
+/** `agentd gateway`: runs the service until it is told to stop. */
+import process from "node:process";
+import { defineCommand } from "citty";
+import type { Booted } from "../boot.ts";
+import { currentContext } from "./context.ts";
+import { print } from "./output.ts";
+import { UsageError } from "./arguments.ts";
+
+const run = defineCommand({
+  meta: { name: "run", description: "Start the service and serve until it is stopped (the default)" },
+  args: {
+    host: {
+      type: "string",
+      valueHint: "address",
+      description: "Address to listen on, instead of api_server.host",
+    },
+    port: {
+      type: "string",
+      valueHint: "number",
+      description: "Port to listen on, instead of api_server.port; 0 takes a free one",
+    },
+  },
+  async run({ args }) {
+    const { env, home } = currentContext();
+    const { boot } = await import("../boot.ts");
+    const booted = await boot({
+      env,
+      home,
+      ...(args.host === undefined ? {} : { host: args.host }),
+      ...(args.port === undefined ? {} : { port: toPort(args.port) }),
+    });
+    print(banner(booted));
+    await untilStopped(booted);
+  },
+});
+
+export const gatewayCommand = defineCommand({
+  meta: { name: "gateway", description: "Run the service: the HTTP API and the agent behind it" },
+  subCommands: { run },
+  default: "run",
+});
+
+function toPort(text: string): number {
+  const port = /^\d{1,5}$/.test(text) ? Number(text) : Number.NaN;
+  if (port <= 65_535) return port;
+  throw new UsageError(`--port must be a number from 0 to 65535, not ${JSON.stringify(text)}.`);
+}
+
+/** What a newcomer needs: where it is, how to get in, who answers, and one request to try. */
+function banner({ service, version, model, keyFile, keyCreated }: Booted): string {
+  const demo = "the built-in demo model, because no provider is configured";
+  const key =
+    keyFile === undefined
+      ? "as configured"
+      : `${keyCreated ? "made now and kept" : "kept"} in ${keyFile}, as API_SERVER_KEY`;
+  const bearer = keyFile === undefined ? "$API_SERVER_KEY" : `$(sed -n 's/^API_SERVER_KEY=//p' ${keyFile})`;
+  return [
+    `agentd ${version} listens on ${service.url}`,
+    `  key    ${key}`,
+    `  model  ${model}${model === "demo:demo" ? ` (${demo})` : ""}`,
+    "  try    curl -N " + `${service.url}/v1/chat/completions \\`,
+    `           -H "authorization: Bearer ${bearer}" -H "content-type: application/json" \\`,
+    `           -d '{"stream": true, "messages": [{"role": "user", "content": "run: echo hello"}]}'`,
+  ].join("\n");
+}
+
+/** The first signal stops in good order, the second at once. */
+async function untilStopped({ service, log }: Booted): Promise<void> {
+  process.on("unhandledRejection", (error) =>
+    log.error("a promise was rejected and nobody looked", { error }),
+  );
+  const signals = ["SIGINT", "SIGTERM"] as const;
+  const signal = await new Promise<string>((resolve) => {
+    for (const name of signals) process.once(name, () => resolve(name));
+  });
+  for (const name of signals) process.once(name, () => process.exit(1));
+  log.info("stopping", { signal });
+  await service.stop();
+  log.info("stopped");
+  for (const name of signals) process.removeAllListeners(name);
+}

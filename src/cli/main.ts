@@ -1,0 +1,29 @@
+#!/usr/bin/env node
+import process from "node:process";
+import { defineCommand } from "citty";
+import { lazyCommand } from "./command.ts";
+import { runCli } from "./run.ts";
+
+// Commands are loaded when they are called: `agentd version` must not wait for the service.
+const agentd = defineCommand({
+  meta: {
+    name: "agentd",
+    description:
+      "One AI agent, driven by any program: HTTP, JSON-RPC, ACP, webhooks and the clock over one core.",
+  },
+  subCommands: {
+    gateway: lazyCommand("Run the service", async () => (await import("./gateway.ts")).gatewayCommand),
+    config: lazyCommand(
+      "Read, change and check the configuration",
+      async () => (await import("./config.ts")).configCommand,
+    ),
+    spec: lazyCommand(
+      "Print a machine-readable description of an interface",
+      async () => (await import("./spec.ts")).specCommand,
+    ),
+    version: lazyCommand("Print the version", async () => (await import("./version.ts")).versionCommand),
+  },
+});
+
+const words = process.argv.slice(2);
+await runCli(agentd, words.length === 1 && words[0] === "--version" ? ["version"] : words);
