@@ -1,0 +1,27 @@
+import { spawn } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
+import process from "node:process";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+
+/** Another process on the same runtime, that runs one of the scripts beside this file and talks in lines of JSON. */
+export interface Child {
+  readonly process: ChildProcess;
+  /** The lines it writes, parsed. */
+  readonly lines: AsyncIterable<unknown>;
+  /** Resolves to its exit code, null when a signal ended it. */
+  readonly exit: Promise<number | null>;
+}
+
+export function startChild(script: string, args: readonly string[]): Child {
+  const path = fileURLToPath(new URL(script, import.meta.url));
+  const run = "Deno" in globalThis ? ["run", "-A", "--no-check", path] : [path];
+  const child = spawn(process.execPath, [...run, ...args], { stdio: ["pipe", "pipe", "inherit"] });
+  const exit = new Promise<number | null>((resolve) => child.once("exit", (code) => resolve(code)));
+  return { process: child, lines: parsed(child), exit };
+}
+
+async function* parsed(child: ChildProcess): AsyncGenerator<unknown> {
+  if (!child.stdout) return;
+  for await (const line of createInterface({ input: child.stdout })) yield JSON.parse(line);
+}

@@ -1,0 +1,79 @@
+import { createId, createSessionId } from "../../../src/base/ids.ts";
+import type { NewEvent } from "../../../src/store/journal.ts";
+import type { Store } from "../../../src/store/store.ts";
+import type { RunRow, SessionRow } from "../../../src/store/tables.ts";
+
+export function sessionRow(set: Partial<SessionRow> = {}): SessionRow {
+  return {
+    id: createSessionId(),
+    owner: "tests",
+    session_key: null,
+    source: "embed",
+    title: null,
+    model: null,
+    cwd: null,
+    meta: "{}",
+    transient: 0,
+    last_seq: 0,
+    last_message: 0,
+    queued: 0,
+    lease_owner: null,
+    lease_until: 0,
+    created_at: 1,
+    updated_at: 1,
+    ...set,
+  };
+}
+
+export function runRow(sessionId: string, set: Partial<RunRow> = {}): RunRow {
+  return {
+    id: createId("run"),
+    session_id: sessionId,
+    owner: "tests",
+    kind: "run",
+    parent_id: null,
+    status: "running",
+    model: "test:one",
+    input: "{}",
+    output: null,
+    usage: null,
+    error: null,
+    metadata: "{}",
+    last_seq: 0,
+    last_event: null,
+    stop_requested: 0,
+    created_at: 1,
+    started_at: 1,
+    updated_at: 1,
+    ended_at: null,
+    ...set,
+  };
+}
+
+export interface Seed {
+  readonly sessionId: string;
+  readonly runId: string;
+}
+
+/** A session with one running run. */
+export async function seed(
+  store: Store,
+  set: { session?: Partial<SessionRow>; run?: Partial<RunRow> } = {},
+): Promise<Seed> {
+  const session = sessionRow(set.session);
+  const run = runRow(session.id, set.run);
+  await store.write(async (tx) => {
+    await tx.insert("sessions", [session]);
+    await tx.insert("runs", [run]);
+  });
+  return { sessionId: session.id, runId: run.id };
+}
+
+/** `count` events whose text tells them apart. */
+export function deltas(runId: string | null, count: number, text = "d"): NewEvent[] {
+  return Array.from({ length: count }, (_, i) => ({
+    type: "message.delta",
+    runId,
+    data: { text: `${text}${i}` },
+  }));
+}
