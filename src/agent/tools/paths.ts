@@ -69,6 +69,7 @@ const reasons: Readonly<Record<string, string>> = {
   EPERM: "no permission",
   ENOENT: "there is no such file",
   ENOTDIR: "a part of the path is a file, not a directory",
+  EEXIST: "a part of the path is a file, not a directory",
   EISDIR: "it is a directory",
   ELOOP: "its symbolic links form a loop",
   ENAMETOOLONG: "the name is too long",

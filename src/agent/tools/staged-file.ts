@@ -1,8 +1,8 @@
 import { randomUUID } from "node:crypto";
 import { chmod, mkdir, open, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { statOf, toToolError } from "./paths.ts";
 import { ToolError } from "../tool.ts";
+import { statOf, toToolError } from "./paths.ts";
 
 /** New content that waits beside its target; `commit` puts it there in one step, `discard` forgets it. */
 export interface StagedFile {
@@ -25,8 +25,10 @@ export async function stageFile(path: string, content: string | Uint8Array): Pro
   if (found && !found.isFile()) throw new ToolError(`${path} is not a regular file and cannot be replaced.`);
   const temporary = join(dirname(path), `.agentd-${randomUUID()}.tmp`);
   const discard = () => rm(temporary, { force: true });
+  await mkdir(dirname(path), { recursive: true }).catch((error: unknown) => {
+    throw toToolError(error, path);
+  });
   try {
-    await mkdir(dirname(path), { recursive: true });
     await write(temporary, content);
     // The umask applies to a new file only: what exists keeps its rights to the bit.
     if (found) await chmod(temporary, found.mode & 0o7777);
