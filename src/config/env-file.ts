@@ -42,9 +42,12 @@ async function write(path: string, name: string, value: string): Promise<void> {
   }
   const text = (await readPrivateFile(path)) ?? "";
   const line = `${name}=${quote(name, value)}`;
-  const next = replaceLine(text, name, line);
-  // The parser is the judge of what a line means: a quote that opens above may swallow ours.
-  if (parse(next)[name] !== value) {
+  const wanted = { ...parse(text), [name]: value };
+  // The parser is the judge of what a line means: one that looks like ours may be a part of a quoted value.
+  const next = [replaceLine(text, name, line), appendLine(text, line)].find((each) =>
+    isSame(parse(each), wanted),
+  );
+  if (next === undefined) {
     throw new ServiceError(
       "invalid_config",
       `${path} has a quote that is never closed. Close it and try again.`,
@@ -59,8 +62,17 @@ function replaceLine(text: string, name: string, line: string): string {
   const own = new RegExp(`^\\s*(?:export\\s+)?${name}\\s*=`);
   const at = lines.findLastIndex((each) => own.test(each));
   if (at >= 0) return lines.with(at, line).join("\n");
+  return appendLine(text, line);
+}
+
+function appendLine(text: string, line: string): string {
   const head = text === "" || text.endsWith("\n") ? text : `${text}\n`;
   return `${head}${line}\n`;
+}
+
+function isSame(a: Environment, b: Environment): boolean {
+  const names = new Set([...Object.keys(a), ...Object.keys(b)]);
+  return [...names].every((name) => a[name] === b[name]);
 }
 
 /** Node reads a bare `#` as the start of a comment, and knows no escape for the quote that encloses a value. */

@@ -1,0 +1,114 @@
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { ServiceError } from "../../../src/base/errors.ts";
+import { ensureEnvVariable, readEnvFile, setEnvVariable } from "../../../src/config/env-file.ts";
+import { createHome, modeOf } from "./home-folder.ts";
+
+describe("readEnvFile", () => {
+  it("is empty when there is no file", async () => {
+    await using made = await createHome();
+    assert.deepEqual(await readEnvFile(join(made.home, ".env")), {});
+  });
+
+  it("reads quotes, comments and export", async () => {
+    await using made = await createHome({ ".env": "# top\nA=1 # one\nexport B='x # y'\nC=\"l1\\nl2\"\n" });
+    assert.deepEqual(await readEnvFile(join(made.home, ".env")), { A: "1", B: "x # y", C: "l1\nl2" });
+  });
+});
+
+describe("setEnvVariable", () => {
+  it("makes the file, private", async () => {
+    await using made = await createHome();
+    const path = join(made.home, "deep", ".env");
+    await setEnvVariable(path, "A", "1");
+    assert.equal(await readFile(path, "utf8"), "A=1\n");
+    assert.equal(await modeOf(path), "600");
+  });
+
+  it("changes its own line and keeps every other, comments too", async () => {
+    await using made = await createHome({ ".env": "# keys\nA=1\n\nexport B=2 # two\nAB=3" });
+    const path = join(made.home, ".env");
+    await setEnvVariable(path, "B", "x");
+    assert.equal(await readFile(path, "utf8"), "# keys\nA=1\n\nB=x\nAB=3");
+    await setEnvVariable(path, "C", "y");
+    assert.equal(await readFile(path, "utf8"), "# keys\nA=1\n\nB=x\nAB=3\nC=y\n");
+  });
+
+  it("changes the last of two lines, which is the one that counts", async () => {
+    await using made = await createHome({ ".env": "A=1\nA=2\n" });
+    await setEnvVariable(join(made.home, ".env"), "A", "3");
+    assert.equal((await readEnvFile(join(made.home, ".env")))["A"], "3");
+  });
+
+  for (const value of ["", "a b", "a#b", "it's", 'say "hi"', "`x`", "$HOME", "a=b", "ünï", " edge "]) {
+    it(`writes ${JSON.stringify(value)} so that it is read back`, async () => {
+      await using made = await createHome();
+      const path = join(made.home, ".env");
+      await setEnvVariable(path, "A", value);
+      assert.equal((await readEnvFile(path))["A"], value);
+    });
+  }
+
+  for (const value of ["two\nlines", "back\\slash", "'\"`"]) {
+    it(`refuses ${JSON.stringify(value)}, which the format cannot hold`, async () => {
+      await using made = await createHome();
+      await assert.rejects(setEnvVariable(join(made.home, ".env"), "A", value), ServiceError);
+    });
+  }
+
+  it("refuses a name that is none", async () => {
+    await using made = await createHome();
+    for (const name of ["", "1A", "A B", "A=B", "A\nB"]) {
+      await assert.rejects(setEnvVariable(join(made.home, ".env"), name, "1"), /no name/);
+    }
+  });
+
+  it("leaves a line alone that looks like its own but is part of a quoted value", async () => {
+    await using made = await createHome();
+    const path = join(made.home, ".env");
+    await writeFile(path, 'A="open\nB=1"\n');
+    await setEnvVariable(path, "B", "2");
+    assert.deepEqual(await readEnvFile(path), { A: "open\nB=1", B: "2" });
+  });
+
+  it("changes no other variable, whatever the quotes: rather it refuses", async () => {
+    await using made = await createHome();
+    const path = join(made.home, ".env");
+    const text = 'C=1\nA="open\n';
+    await writeFile(path, text);
+    const before = await readEnvFile(path);
+    const outcome = await setEnvVariable(path, "B", 'say "hi"').catch((error: unknown) => error);
+    const { B: written, ...others } = await readEnvFile(path);
+    assert.deepEqual(others, before);
+    if (outcome === undefined) assert.equal(written, 'say "hi"');
+    else assert.equal(await readFile(path, "utf8"), text);
+  });
+
+  it("loses nothing when many set at once", async () => {
+    await using made = await createHome();
+    const path = join(made.home, ".env");
+    const names = ["A", "B", "C", "D", "E"];
+    await Promise.all(names.map((name) => setEnvVariable(path, name, name.toLowerCase())));
+    assert.deepEqual(await readEnvFile(path), { A: "a", B: "b", C: "c", D: "d", E: "e" });
+  });
+});
+
+describe("ensureEnvVariable", () => {
+  it("makes one value for all who ask at once", async () => {
+    await using made = await createHome();
+    let count = 0;
+    const ask = () => ensureEnvVariable(join(made.home, ".env"), "KEY", () => `value-${(count += 1)}`);
+    const answers = await Promise.all([ask(), ask(), ask()]);
+    assert.deepEqual(new Set(answers.map(({ value }) => value)), new Set(["value-1"]));
+    assert.equal(answers.filter(({ created }) => created).length, 1);
+  });
+
+  it("takes an empty line for none, and replaces it", async () => {
+    await using made = await createHome({ ".env": "KEY=\nB=1\n" });
+    const path = join(made.home, ".env");
+    assert.deepEqual(await ensureEnvVariable(path, "KEY", () => "new"), { value: "new", created: true });
+    assert.equal(await readFile(path, "utf8"), "KEY=new\nB=1\n");
+  });
+});
