@@ -1,0 +1,78 @@
+import type { TurnEnd } from "../engine.ts";
+import type { ProviderConfig } from "./providers.ts";
+
+export type TurnError = NonNullable<TurnEnd["error"]>;
+
+/** The model SDK's error for an HTTP answer that was none; told by its form, so that the SDK need not be loaded. */
+interface ApiCallError extends Error {
+  readonly statusCode?: number;
+  readonly isRetryable?: boolean;
+  readonly responseHeaders?: Readonly<Record<string, string>>;
+}
+
+/** Nothing came from the provider for too long. */
+export class StallError extends Error {
+  override readonly name = "StallError";
+}
+
+/** The answer ended in the middle. */
+export class CutError extends Error {
+  override readonly name = "CutError";
+}
+
+/**
+ * What went wrong, in words that say what to do. Never holds what the provider wrote: error bodies may repeat keys and
+ * prompts; those who need them find them in the provider's own log.
+ */
+export function toTurnError(error: unknown, provider: ProviderConfig, nowMs: number): TurnError {
+  const who = `The provider ${provider.name}`;
+  if (error instanceof StallError) return { code: "agent_timeout", message: `${who} ${error.message}` };
+  if (error instanceof CutError) return { code: "agent_incomplete", message: `${who} ${error.message}` };
+  const status = (error as ApiCallError).statusCode;
+  if (status === undefined) {
+    return { code: "provider_error", message: `${who} could not be reached${place(provider)}: ${reason(error)}.` };
+  }
+  if (status === 401 || status === 403) {
+    const message = `${who} does not accept the API key (${status}). Check model.providers.${provider.name}.api_key or the key in .env.`;
+    return { code: "provider_error", message };
+  }
+  if (status === 404) return { code: "model_not_found", message: `${who} does not have this model (404).` };
+  if (status === 429) {
+    const wait = retryAfterMs(error, nowMs);
+    const message = `${who} limits the rate of requests (429). Try again later.`;
+    return { code: "provider_error", message, ...(wait === undefined ? {} : { retryAfterSeconds: Math.ceil(wait / 1000) }) };
+  }
+  const kind = status >= 500 ? "failed" : "refused the request";
+  return { code: "provider_error", message: `${who} ${kind} (${status}).` };
+}
+
+/** Whether the same call may succeed a little later. */
+export function isRetryable(error: unknown): boolean {
+  if (error instanceof StallError) return false;
+  const { isRetryable: hint, statusCode } = error as ApiCallError;
+  return hint ?? (statusCode === undefined || statusCode === 429 || statusCode >= 500);
+}
+
+/** What the provider asks to wait: seconds, milliseconds or a date (RFC 9110, 10.2.3). Undefined when it does not say. */
+export function retryAfterMs(error: unknown, nowMs: number): number | undefined {
+  const headers = (error as ApiCallError).responseHeaders ?? {};
+  const ms = Number(headers["retry-after-ms"]);
+  if (headers["retry-after-ms"] !== undefined && Number.isFinite(ms)) return Math.max(0, ms);
+  const text = headers["retry-after"];
+  if (text === undefined) return undefined;
+  const waitMs = /^\d+(\.\d+)?$/.test(text.trim()) ? Number(text) * 1000 : Date.parse(text) - nowMs;
+  return Number.isFinite(waitMs) ? Math.max(0, waitMs) : undefined;
+}
+
+function place({ baseUrl }: ProviderConfig): string {
+  return baseUrl !== undefined && URL.canParse(baseUrl) ? ` at ${new URL(baseUrl).host}` : "";
+}
+
+/** The system's short code, such as ECONNREFUSED, from wherever it hides. */
+function reason(error: unknown): string {
+  for (let at = error; at instanceof Error; at = at.cause) {
+    const { code } = at as { code?: unknown };
+    if (typeof code === "string" && /^[A-Z_]{3,40}$/.test(code)) return code;
+  }
+  return "the connection failed";
+}

@@ -1,0 +1,146 @@
+import type { experimental_streamLanguageModelCall } from "ai";
+import { createId } from "../../base/ids.ts";
+import { zeroUsage, type EngineEvent, type ToolCall, type Usage } from "../engine.ts";
+import type { AssistantPart, ProviderData } from "../message.ts";
+
+type CallStream = Awaited<ReturnType<typeof experimental_streamLanguageModelCall>>["stream"];
+export type CallPart = CallStream extends AsyncIterable<infer P> ? P : never;
+
+/** What one model call came to. */
+export interface StepResult {
+  readonly parts: readonly AssistantPart[];
+  readonly calls: readonly ToolCall[];
+  readonly text: string;
+  readonly usage: Usage;
+  /** Undefined: the stream ended without saying how. */
+  readonly finish: string | undefined;
+}
+
+/** Takes one model call's stream apart into events for people and parts for the transcript. */
+export class StepReader {
+  readonly #emit: (event: EngineEvent) => void;
+  readonly #parts: AssistantPart[] = [];
+  readonly #calls: ToolCall[] = [];
+  #usage: Usage = { ...zeroUsage, modelCalls: 1 };
+  #finish: string | undefined;
+  #message: { id: string; text: string } | undefined;
+  #reasoning: string | undefined;
+  #emitted = false;
+
+  constructor(emit: (event: EngineEvent) => void) {
+    this.#emit = emit;
+  }
+
+  /** True once anything of this call was shown: it must not be made again. */
+  get emitted(): boolean {
+    return this.#emitted;
+  }
+
+  take(part: CallPart): void {
+    switch (part.type) {
+      case "text-start":
+        return this.#closeMessage();
+      case "text-delta":
+        return this.#text(part.text);
+      case "text-end":
+        return this.#closeMessage(part.providerMetadata);
+      case "reasoning-delta":
+        return this.#reason(part.text);
+      case "reasoning-end":
+        return this.#closeReasoning(part.providerMetadata);
+      case "tool-call":
+        return this.#call(part);
+      case "model-call-end":
+        this.#finish = part.finishReason === "other" && part.rawFinishReason === undefined ? undefined : part.finishReason;
+        this.#usage = toUsage(part.usage, this.#calls.length);
+        return;
+      case "error":
+        throw part.error;
+      default:
+        return; // sources, files and metadata have no place in a transcript yet
+    }
+  }
+
+  /** Closes what is open and hands over what there is; also for a call that was cut. */
+  result(): StepResult {
+    this.#closeReasoning();
+    this.#closeMessage();
+    const text = this.#parts.map((part) => (part.type === "text" ? part.text : "")).join("");
+    return { parts: this.#parts, calls: this.#calls, text, usage: this.#usage, finish: this.#finish };
+  }
+
+  #text(delta: string): void {
+    if (delta === "") return;
+    if (!this.#message) {
+      this.#closeReasoning();
+      this.#message = { id: createId("msg"), text: "" };
+      this.#show({ type: "message.start", messageId: this.#message.id });
+    }
+    this.#message.text += delta;
+    this.#show({ type: "message.delta", messageId: this.#message.id, text: delta });
+  }
+
+  #closeMessage(provider?: ProviderMetadata): void {
+    const message = this.#message;
+    this.#message = undefined;
+    if (!message) return;
+    this.#show({ type: "message.end", messageId: message.id, text: message.text });
+    this.#parts.push({ type: "text", text: message.text, ...providerData(provider) });
+  }
+
+  #reason(delta: string): void {
+    this.#reasoning = (this.#reasoning ?? "") + delta;
+    if (delta !== "") this.#show({ type: "reasoning.delta", text: delta });
+  }
+
+  /** Reasoning without text may still carry what the provider wants back: signatures, encrypted content. */
+  #closeReasoning(provider?: ProviderMetadata): void {
+    const text = this.#reasoning ?? (provider ? "" : undefined);
+    this.#reasoning = undefined;
+    if (text === undefined) return;
+    if (text !== "") this.#show({ type: "reasoning.end", text });
+    this.#parts.push({ type: "reasoning", text, ...providerData(provider) });
+  }
+
+  #call(part: Extract<CallPart, { type: "tool-call" }>): void {
+    if (part.providerExecuted) return;
+    const call = { callId: part.toolCallId, tool: part.toolName, input: part.input as unknown };
+    const problem = part.invalid === true ? { invalid: invalidText(part.error, part.toolName) } : {};
+    this.#emitted = true;
+    this.#parts.push({ type: "tool_call", ...call, ...providerData(part.providerMetadata) });
+    this.#calls.push({ ...call, ...problem });
+  }
+
+  #show(event: EngineEvent): void {
+    this.#emitted = true;
+    this.#emit(event);
+  }
+}
+
+type ProviderMetadata = Readonly<Record<string, unknown>> | undefined;
+
+function providerData(metadata: ProviderMetadata): { provider?: ProviderData } {
+  return metadata === undefined ? {} : { provider: metadata as ProviderData };
+}
+
+/** The SDK wraps the schema's own complaint; the innermost message is the one that helps the model. */
+function invalidText(error: unknown, tool: string): string {
+  let at = error;
+  while (at instanceof Error && at.cause instanceof Error) at = at.cause;
+  if (at instanceof SyntaxError) return `The arguments of ${tool} are not valid JSON.`;
+  return at instanceof Error ? at.message.slice(0, 1000) : `The arguments of ${tool} are not valid.`;
+}
+
+type SdkUsage = Extract<CallPart, { type: "model-call-end" }>["usage"];
+
+function toUsage(usage: SdkUsage, toolCalls: number): Usage {
+  return {
+    inputTokens: usage.inputTokens ?? 0,
+    outputTokens: usage.outputTokens ?? 0,
+    cachedInputTokens: usage.inputTokenDetails.cacheReadTokens ?? 0,
+    cacheWriteTokens: usage.inputTokenDetails.cacheWriteTokens ?? 0,
+    reasoningTokens: usage.outputTokenDetails.reasoningTokens ?? 0,
+    modelCalls: 1,
+    toolCalls,
+  };
+}
