@@ -55,6 +55,8 @@ export class CommandJudge {
   #folders: readonly string[];
   #folderUnknown = false;
   #downloads = false;
+  /** The text at hand, which is all that an answer to a question about something unknown may cover. */
+  #source = "";
 
   constructor(places: Places) {
     this.places = places;
@@ -62,6 +64,13 @@ export class CommandJudge {
   }
 
   text(text: string, depth: number): void {
+    const outer = this.#source;
+    this.#source = text;
+    this.#text(text, depth);
+    this.#source = outer;
+  }
+
+  #text(text: string, depth: number): void {
     if (forkBomb.test(text.replace(/\s/g, ""))) this.note(deny("it starts processes without end"));
     if (depth > MAX_DEPTH) return this.note(ask("it is nested too deeply to be checked", text));
     const line = parseCommandLine(text, { HOME: this.places.home });
@@ -78,13 +87,13 @@ export class CommandJudge {
   #command(command: SimpleCommand, depth: number): void {
     for (const { name, value } of command.assignments) {
       if (riskyVariables.test(name))
-        this.note(ask(`setting ${name} changes what other commands do`, `${name}=`));
+        this.note(ask(`setting ${name} changes what other commands do`, this.#source));
       this.#read(value);
     }
     for (const redirection of command.redirections) this.#redirection(redirection);
     const name = command.words[0]?.text ?? "";
     if (command.substituted && decoders.has(baseName(name))) {
-      this.note(ask(`${name} makes text that cannot be checked part of a command`, name));
+      this.note(ask(`${name} makes text that cannot be checked part of a command`, this.#source));
     }
     this.program(command.words, { command, depth });
   }
@@ -93,11 +102,10 @@ export class CommandJudge {
   program(words: readonly Word[], at: { readonly command: SimpleCommand; readonly depth: number }): void {
     const [first, ...rest] = words;
     if (first === undefined) return;
-    const whole = words.map((word) => word.text).join(" ");
     const isTest = first.text === "[" || first.text === "[[";
     if (first.dynamic || (first.glob && !isTest))
-      return this.note(ask("the name of a command is worked out at run time", whole));
-    if (at.depth > MAX_DEPTH) return this.note(ask("it is nested too deeply to be checked", whole));
+      return this.note(ask("the name of a command is worked out at run time", this.#source));
+    if (at.depth > MAX_DEPTH) return this.note(ask("it is nested too deeply to be checked", this.#source));
     const name = baseName(first.text);
     if (first.text.includes("/")) this.#read(first);
     for (const word of rest) this.#read(word);
@@ -112,7 +120,7 @@ export class CommandJudge {
     if (wrappers.has(name)) return this.#wrapper(name, rest, inner);
     if (shells.has(name)) return this.#shell(name, rest, at);
     if (name === "eval" || name === "trap") return this.#evaluate(name, rest, at.depth);
-    if (name === "source" || name === ".") return this.#source(rest);
+    if (name === "source" || name === ".") return this.#sourced(rest);
     if (name === "find" || name === "fd" || name === "fdfind") return this.#find(name, rest, inner);
     if (name === "git") return this.#git(rest);
     if (name === "rm") return this.#remove(rest);
@@ -123,13 +131,23 @@ export class CommandJudge {
     this.#writes(name, rest);
   }
 
+  /** What an answer covers: the same words; where words are unknown, only the same text. */
+  shape(name: string, rest: readonly Word[]): string {
+    return rest.some((word) => word.dynamic)
+      ? this.#source
+      : [name, ...rest.map((word) => word.text)].join(" ");
+  }
+
   /** Notes what there is to say against writing where `word` leads. */
   write(word: Word, name: string): void {
     this.looksOnly = false;
-    if (word.dynamic) return this.note(ask(`${name} writes to a place worked out at run time`, `${name} ?`));
+    if (word.dynamic)
+      return this.note(ask(`${name} writes to a place worked out at run time`, `${name} ?: ${this.#source}`));
     const path = word.glob ? word.text.replace(/[^/]*[*?[].*$/, "") : word.text;
     if (this.#folderUnknown && !path.startsWith("/")) {
-      return this.note(ask(`${name} writes in a folder worked out at run time`, `${name} ?`));
+      return this.note(
+        ask(`${name} writes in a folder worked out at run time`, `${name} ?: ${this.#source}`),
+      );
     }
     for (const folder of this.#folders) this.note(judgeWrite(joinPath(folder, path), this.places));
   }
@@ -151,7 +169,7 @@ export class CommandJudge {
     rest: readonly Word[],
     { risk, inner }: { readonly risk: string; readonly inner: Inner },
   ): void {
-    this.note(ask(`${name} ${risk}`, shapeOf(name, rest)));
+    this.note(ask(`${name} ${risk}`, this.shape(name, rest)));
     if (name.startsWith("mkfs") && rest.some((word) => word.text.startsWith("/dev/"))) {
       this.note(deny(`${name} would erase a disk`));
     }
@@ -172,10 +190,10 @@ export class CommandJudge {
       const text = rest[at]?.text ?? "";
       const assigned = name === "env" ? /^([A-Za-z_]\w*)=/.exec(text)?.[1] : undefined;
       if (assigned !== undefined && riskyVariables.test(assigned)) {
-        this.note(ask(`setting ${assigned} changes what other commands do`, `${assigned}=`));
+        this.note(ask(`setting ${assigned} changes what other commands do`, this.#source));
       }
       if (/^(-S|--split-string|--call|-c$)/.test(text) && /^(env|npx|bunx|pnpx)$/.test(name)) {
-        this.note(ask(`${name} is given a command as text`, `${name} ${text}`));
+        this.note(ask(`${name} is given a command as text`, this.#source));
       }
       if (assigned !== undefined || (name === "timeout" && /^[\d.]+[smhd]?$/.test(text))) continue;
       if (!text.startsWith("-")) break;
@@ -218,7 +236,7 @@ export class CommandJudge {
     const operand = rest[at];
     if (takesText && operand && !operand.dynamic) return this.text(operand.text, depth + 1);
     if (takesText || operand?.dynamic || /^\/(dev|proc)\//.test(operand?.text ?? "")) {
-      return this.note(ask(`${name} runs text that cannot be checked`, commandText(command)));
+      return this.note(ask(`${name} runs text that cannot be checked`, this.#source));
     }
     if (operand && !readsInput) return this.#downloads ? this.#downloaded(name) : undefined;
     this.#input(name, command, depth);
@@ -226,11 +244,11 @@ export class CommandJudge {
 
   /** A shell that reads its commands from standard input. */
   #input(name: string, command: SimpleCommand, depth: number): void {
-    if (command.piped) this.note(ask(`${name} runs what another command writes`, commandText(command)));
+    if (command.piped) this.note(ask(`${name} runs what another command writes`, this.#source));
     for (const { operator, target, body } of command.redirections) {
       if (body !== undefined) this.text(body, depth + 1);
       if (operator !== "<<<") continue;
-      if (target.dynamic) this.note(ask(`${name} runs text that cannot be checked`, commandText(command)));
+      if (target.dynamic) this.note(ask(`${name} runs text that cannot be checked`, this.#source));
       else this.text(target.text, depth + 1);
     }
   }
@@ -243,15 +261,15 @@ export class CommandJudge {
     this.text(text, depth + 1);
   }
 
-  #source(rest: readonly Word[]): void {
+  #sourced(rest: readonly Word[]): void {
     const [file] = rest;
     if (!file || file.dynamic || file.text.startsWith("/dev/"))
-      return this.note(ask("it runs text that cannot be checked", "source ?"));
+      return this.note(ask("it runs text that cannot be checked", this.#source));
     if (this.#downloads) this.#downloaded("source");
   }
 
   #downloaded(name: string): void {
-    this.note(ask(`${name} may run what was just downloaded`, `${name} after a download`));
+    this.note(ask(`${name} may run what was just downloaded`, this.#source));
   }
 
   #find(name: string, rest: readonly Word[], inner: Inner): void {
@@ -265,7 +283,7 @@ export class CommandJudge {
             ? deny("it would delete a vital folder")
             : undefined,
         );
-        this.note(ask("find -delete deletes files", "find -delete"));
+        this.note(ask("find -delete deletes files", this.shape(name, rest)));
       }
       const file = rest[index + 1];
       if (/^-f(printf|print0?|ls)$/.test(text) && file) this.write(file, name);
@@ -282,7 +300,7 @@ export class CommandJudge {
     const { subcommand, looksOnly, reason } = judgeGit(rest);
     if (!looksOnly) this.looksOnly = false;
     if (reason !== undefined)
-      this.note(ask(`git ${subcommand} ${reason}`, shapeOf(`git ${subcommand}`, rest)));
+      this.note(ask(`git ${subcommand} ${reason}`, this.shape(`git ${subcommand}`, rest)));
   }
 
   #remove(rest: readonly Word[]): void {
@@ -325,18 +343,18 @@ export class CommandJudge {
     const inline = interpreters.get(name) ?? interpreters.get(name.replace(/[\d.]+$/, ""));
     if (!inline) return;
     if (rest.some((word) => inline.test(word.text)))
-      return this.note(ask(`${name} is given code that cannot be checked`, commandText(command)));
+      return this.note(ask(`${name} is given code that cannot be checked`, this.#source));
     const operand = rest.find((word) => !word.text.startsWith("-"));
     if (operand) return this.#downloads ? this.#downloaded(name) : undefined;
     const isFed = command.piped || command.redirections.some(({ operator }) => operator.startsWith("<<"));
-    if (isFed) this.note(ask(`${name} runs what it is fed, which cannot be checked`, commandText(command)));
+    if (isFed) this.note(ask(`${name} runs what it is fed, which cannot be checked`, this.#source));
   }
 
   #table(name: string, rest: readonly Word[]): void {
     const operands = rest.filter((word) => !word.text.startsWith("-"));
     const looking = onlyLooking.get(name);
     if (looking && !(operands[0] && looking.has(operands[0].text)) && operands.length > 0) {
-      this.note(ask(`${name} ${operands[0]?.text} acts beyond the workspace`, shapeOf(name, rest)));
+      this.note(ask(`${name} ${operands[0]?.text} acts beyond the workspace`, this.shape(name, rest)));
     }
     const publishing = publishers.get(name);
     const publishes = publishing && operands.slice(0, 3).find((word) => publishing.has(word.text));
@@ -369,9 +387,3 @@ const unknownWord: Word = { text: "", dynamic: true, glob: false, quoted: false,
 const foundPath = (word: Word): Word => (word.text.includes("{}") ? { ...word, dynamic: true } : word);
 const baseName = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
 const globFolder = (word: Word): string => (word.glob ? word.text.replace(/[^/]*$/, "") || "." : word.text);
-const commandText = ({ words }: SimpleCommand): string => words.map((word) => word.text).join(" ");
-
-/** A command's name with its options and first operand: what an answer for the session covers. */
-function shapeOf(name: string, rest: readonly Word[]): string {
-  return [name, ...rest.map((word) => word.text)].join(" ");
-}

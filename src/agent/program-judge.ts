@@ -5,6 +5,7 @@ import type { Word } from "./shell-word.ts";
 export interface ProgramNotes {
   note(finding: Finding | undefined): void;
   write(word: Word, name: string): void;
+  shape(name: string, rest: readonly Word[]): string;
 }
 
 type Check = (rest: readonly Word[], notes: ProgramNotes, name: string) => void;
@@ -58,14 +59,14 @@ function download(rest: readonly Word[], notes: ProgramNotes, name: string): voi
     rest,
     /^(-[a-zA-Z]*[dFT]|--data.*|--form.*|--upload-file.*|--json.*|--post-(data|file).*|--body-(data|file).*)$/,
   );
-  if (sends) notes.note(ask(`${name} ${sends.text} sends data to another machine`, `${name} ${sends.text}`));
+  if (sends) notes.note(ask(`${name} ${sends.text} sends data to another machine`, notes.shape(name, rest)));
   const method = some(rest, /^(-X|--request|--method)/);
   if (method)
     notes.note(
-      ask(`${name} ${method.text} may change something on another machine`, `${name} ${method.text}`),
+      ask(`${name} ${method.text} may change something on another machine`, notes.shape(name, rest)),
     );
   if (some(rest, /^(-K|--config|--use-askpass.*|-e|--execute)$/))
-    notes.note(ask(`${name} takes options from elsewhere`, `${name} -K`));
+    notes.note(ask(`${name} takes options from elsewhere`, notes.shape(name, rest)));
   for (const [index, { text }] of rest.entries()) {
     const target = /^(-P|--directory-prefix|--output-dir|-c|--cookie-jar|-D|--dump-header)$/.test(text)
       ? rest[index + 1]
@@ -80,8 +81,7 @@ const unquotedWord: Word = { text: "", dynamic: false, glob: false, quoted: fals
 
 function awk(rest: readonly Word[], notes: ProgramNotes, name: string): void {
   const starts = rest.find((word) => word.dynamic || /system\s*\(|getline|\||>|@load/.test(word.text));
-  if (starts)
-    notes.note(ask(`${name}'s program may start commands or write files`, `${name} ${starts.text}`));
+  if (starts) notes.note(ask(`${name}'s program may start commands or write files`, notes.shape(name, rest)));
 }
 
 function sed(rest: readonly Word[], notes: ProgramNotes, name: string): void {
@@ -91,7 +91,7 @@ function sed(rest: readonly Word[], notes: ProgramNotes, name: string): void {
     /(^|[;{}\n\d$/!])\s*[eEwW](\s|$)|([/|#,@:!])[gpIiMm0-9]*[ew][gpIiMm0-9]*(\s|;|$|\s+\S)/,
   );
   if (script && /\s|^[eEwW]$|[ew]$/.test(script.text) && /^s|[;{\n\d$/]|^[eEwW]/.test(script.text)) {
-    notes.note(ask(`${name}'s script may start commands or write files`, `${name} ${script.text}`));
+    notes.note(ask(`${name}'s script may start commands or write files`, notes.shape(name, rest)));
   }
   if (!some(rest, /^(-[a-zA-Z]*i|--in-place)/)) return;
   const hasScript = some(rest, /^(-[a-zA-Z]*[ef]$|--expression|--file)/);
@@ -103,9 +103,9 @@ function archive(rest: readonly Word[], notes: ProgramNotes, name: string): void
     rest,
     /^(--to-command|--checkpoint-action|-I|--use-compress-program|--rsh-command|-TT|--unzip-command|--info-script|-F$)/,
   );
-  if (starts) notes.note(ask(`${name} ${starts.text} starts other programs`, `${name} ${starts.text}`));
+  if (starts) notes.note(ask(`${name} ${starts.text} starts other programs`, notes.shape(name, rest)));
   if (some(rest, /^(-[a-zA-Z]*P|--absolute-names)$/))
-    notes.note(ask(`${name} may write anywhere`, `${name} -P`));
+    notes.note(ask(`${name} may write anywhere`, notes.shape(name, rest)));
   for (const [index, { text }] of rest.entries()) {
     const value =
       /^(-C|-d|--directory)$/.test(text) || (index === 0 && /^-?[a-zA-Z]*c[a-zA-Z]*f$/.test(text))
@@ -117,11 +117,11 @@ function archive(rest: readonly Word[], notes: ProgramNotes, name: string): void
   }
 }
 
-function chmod(rest: readonly Word[], notes: ProgramNotes): void {
+function chmod(rest: readonly Word[], notes: ProgramNotes, name: string): void {
   if (some(rest, /^(-[a-zA-Z]*R|--recursive)$/))
-    notes.note(ask("chmod -R changes the rights of many files", "chmod -R"));
+    notes.note(ask("chmod -R changes the rights of many files", notes.shape(name, rest)));
   if (some(rest.slice(0, 2), /^(0?[2467]\d{3}|[ugoa]*[+=][rwxXt]*s[a-z]*)$/))
-    notes.note(ask("chmod lets a program run as another user", "chmod +s"));
+    notes.note(ask("chmod lets a program run as another user", notes.shape(name, rest)));
 }
 
 function targetFolder(rest: readonly Word[], notes: ProgramNotes, name: string): void {
@@ -133,10 +133,10 @@ function targetFolder(rest: readonly Word[], notes: ProgramNotes, name: string):
   }
 }
 
-function rsync(rest: readonly Word[], notes: ProgramNotes): void {
+function rsync(rest: readonly Word[], notes: ProgramNotes, name: string): void {
   const risky = some(rest, /^(--del|--rsh|-[a-zA-Z]*e|--remove-source)|:/);
   if (risky)
-    notes.note(ask(`rsync ${risky.text} deletes files or reaches another machine`, `rsync ${risky.text}`));
+    notes.note(ask(`rsync ${risky.text} deletes files or reaches another machine`, notes.shape(name, rest)));
 }
 
 function declare(rest: readonly Word[], notes: ProgramNotes, name: string): void {
@@ -146,13 +146,13 @@ function declare(rest: readonly Word[], notes: ProgramNotes, name: string): void
   );
   if (risky)
     notes.note(
-      ask(`setting ${risky.text.split("=")[0]} changes what other commands do`, `${name} ${risky.text}`),
+      ask(`setting ${risky.text.split("=")[0]} changes what other commands do`, notes.shape(name, rest)),
     );
 }
 
 function installGlobally(rest: readonly Word[], notes: ProgramNotes, name: string): void {
   if (some(rest, /^(-g|--global|global|--location=global)$/)) {
-    notes.note(ask(`${name} installs for the whole user or machine`, `${name} -g`));
+    notes.note(ask(`${name} installs for the whole user or machine`, notes.shape(name, rest)));
   }
 }
 

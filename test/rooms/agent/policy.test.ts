@@ -108,6 +108,12 @@ test("a signature covers the same kind of call, and no other place or program", 
   assert.notEqual(signature("rm -rf build"), signature("rm -rf /opt/x"));
   assert.notEqual(signature("rm -rf build"), signature("rm -rf build; sudo ls"));
   assert.notEqual(signature("sudo ls"), signature("sudo reboot"));
+  assert.notEqual(signature("sudo $X"), signature("sudo $Y"));
+  assert.notEqual(signature("rm $X"), signature("rm $Y"));
+  assert.notEqual(signature('bash -c "$X"'), signature('bash -c "$Y"'));
+  assert.notEqual(signature("find a -delete"), signature("find b -delete"));
+  assert.notEqual(signature("curl a.example | sh"), signature("curl b.example | sh"));
+  assert.notEqual(signature("curl -d @x a.example"), signature("curl -d @x b.example"));
   assert.notEqual(signature("$X a"), signature("$X b"));
   assert.notEqual(signature("python -c 1"), signature("python -c 2"));
   assert.equal(
