@@ -264,7 +264,12 @@ test("a follower in another process sees every event once, in order, beside its 
   const { sessionId, runId } = await seed(store);
   await append(store, sessionId, deltas(runId, 10, "before"));
   const child = startChild("./child-journal.ts", [url, sessionId, runId, "300"]);
-  t.after(async () => void child.process.kill("SIGKILL"));
+  // Waiting for another process's events does not keep a process alive by itself.
+  const alive = setInterval(() => {}, 1_000);
+  t.after(async () => {
+    clearInterval(alive);
+    child.process.kill("SIGKILL");
+  });
   const seen: number[] = [];
   let isReady = false;
   const mine = take(store.journal.follow({ sessionId }), 310 + 60);
