@@ -6,7 +6,7 @@ const floors = [
   ["webhook", "cron"],
   ["http", "rpc", "acp"],
   ["gateway"],
-  ["cli", "chat", "index\\.ts$", "service\\.ts$", "settings\\.ts$"],
+  ["cli", "chat", "index\\.ts$", "service\\.ts$", "settings\\.ts$", "boot\\.ts$", "check-input\\.ts$"],
 ];
 const path = (room) => (room.endsWith("$") ? `^src/${room}` : `^src/${room}/`);
 
@@ -52,7 +52,7 @@ const machine = [
   "^src/http/(read-body|bind)\\.ts$",
   "^src/gateway/listen\\.ts$",
   "^src/cli/",
-  "^src/service\\.ts$",
+  "^src/boot\\.ts$",
 ];
 
 export default {

@@ -9,14 +9,14 @@ import { createTools } from "./agent/tools/catalog.ts";
 import { Turns } from "./agent/turn.ts";
 import { systemClock, type Clock } from "./base/clock.ts";
 import type { Log } from "./base/log.ts";
-import { formatIssue, SchemaSet } from "./base/validate.ts";
+import { checkToolInput } from "./check-input.ts";
 import { listen, type Listener } from "./gateway/listen.ts";
 import { createHttpApp } from "./http/app.ts";
 import type { KeyRing } from "./http/auth.ts";
 import type { HttpRoom } from "./http/room.ts";
 import { agentSettings, httpSettings, toolOptions, type Places } from "./settings.ts";
 import { openStore } from "./store/open.ts";
-import { Retention } from "./store/retention.ts";
+import { scheduleSweeps } from "./store/retention.ts";
 import type { Store } from "./store/store.ts";
 
 export interface ServiceOptions {
@@ -69,9 +69,13 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const recovery = new Recovery(parts, turns);
     await recovery.start();
     closers.unshift(() => recovery.stop());
-    const retention = new Retention(store, { ...retentionOptions(config), clock, log });
-    retention.start();
-    closers.unshift(() => retention.stop());
+    closers.unshift(
+      scheduleSweeps(store, {
+        ...retentionOptions(config),
+        clock,
+        onProblem: (message, error) => log.warn(message, { error }),
+      }),
+    );
     const room = httpRoom(options, { parts, turns });
     const listener = await listen(createHttpApp(room), {
       host: config.api_server.host,
@@ -95,7 +99,6 @@ function agentParts(options: ServiceOptions, store: Store, clock: Clock): AgentP
   const { config, places, tools: extra = [] } = options;
   const builtIn = createTools(toolOptions(config));
   const tools = [...builtIn.filter((tool) => !extra.some((other) => other.name === tool.name)), ...extra];
-  const schemas = new SchemaSet({});
   return {
     store,
     clock,
@@ -104,10 +107,7 @@ function agentParts(options: ServiceOptions, store: Store, clock: Clock): AgentP
     models: options.models,
     tools,
     asks: new Asks(store, clock),
-    checkInput: (tool, input) => {
-      const issue = schemas.check(tool.parameters, input)?.[0];
-      return issue && `The arguments of ${tool.name} are not valid: ${formatIssue(issue, "the whole")}.`;
-    },
+    checkInput: checkToolInput,
     settings: agentSettings(config, places),
   };
 }
@@ -134,8 +134,9 @@ function httpRoom(
 }
 
 function retentionOptions(config: Config) {
+  const keepMs = config.retention.runs_hours * 3_600_000;
   return {
-    keepMs: config.retention.runs_hours * 3_600_000,
+    retention: { runsMs: keepMs, jobsMs: keepMs, outboxMs: keepMs },
     everyMs: config.retention.sweep_minutes * 60_000,
   };
 }

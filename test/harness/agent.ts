@@ -33,6 +33,8 @@ export class TestAgent implements AsyncDisposable {
   readonly databaseUrl: string;
   readonly logLines: string[];
   readonly #drop: () => Promise<void>;
+  /** A service has its listener to stay alive; a room alone has only timers that do not count. */
+  readonly #alive = setInterval(() => {}, 60_000);
 
   constructor(parts: AgentParts, database: { url: string; drop: () => Promise<void> }, logLines: string[]) {
     this.parts = parts;
@@ -94,6 +96,7 @@ export class TestAgent implements AsyncDisposable {
     await this.recovery.stop();
     await this.store.close();
     await this.#drop();
+    clearInterval(this.#alive);
   }
 }
 

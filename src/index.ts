@@ -1,0 +1,20 @@
+/** agentd, embedded: the same service that the command line starts, in your own process. */
+
+// Start
+export { boot as createService, type BootOptions, type Booted } from "./boot.ts";
+export type { Service } from "./service.ts";
+
+// Extend
+export type { Engine, EngineEvent, EngineTurn, ModelRef, TurnEnd, TurnPorts, Usage } from "./agent/engine.ts";
+export { createScriptedEngine, type Script, type ScriptState, type ScriptStep } from "./agent/engines/scripted.ts";
+export { defineTool, ToolError, type Tool, type ToolContext, type ToolIntent } from "./agent/tool.ts";
+
+// Use
+export type { Message } from "./agent/message.ts";
+export type { Prompt, Submitted } from "./agent/turn.ts";
+export type { JournalEvent } from "./store/journal.ts";
+
+// Errors
+export { ServiceError, type ErrorCode } from "./base/errors.ts";
+export { createLog, type Log } from "./base/log.ts";
+export { systemClock } from "./base/clock.ts";
