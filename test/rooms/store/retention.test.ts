@@ -1,0 +1,150 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { FakeClock } from "../../../src/base/clock.ts";
+import { scheduleSweeps, sweep } from "../../../src/store/retention.ts";
+import type { Store } from "../../../src/store/store.ts";
+import { openTestStore } from "../../harness/store.ts";
+import { deltas, runRow, seed } from "./rows.ts";
+
+const DAY_MS = 86_400_000;
+const NOW_MS = 100 * DAY_MS;
+const old = { status: "completed", ended_at: NOW_MS - 10 * DAY_MS };
+const fresh = { status: "completed", ended_at: NOW_MS - DAY_MS };
+const retention = { runsMs: 7 * DAY_MS, jobsMs: 7 * DAY_MS, outboxMs: 7 * DAY_MS };
+
+const ids = async (store: Store, table: "runs" | "sessions" | "jobs" | "outbox") =>
+  (await store.read.selectFrom(table).select("id").orderBy("id").execute()).map((row) => row.id);
+
+async function message(store: Store, sessionId: string, runId: string) {
+  const row = { session_id: sessionId, seq: 1, run_id: runId, role: "user", content: "{}", created_at: 1 };
+  await store.write((tx) => tx.insert("messages", [row]));
+}
+
+test("old ended runs go with their events; open and fresh ones stay", async (t) => {
+  const { store } = await openTestStore(t, { now: () => NOW_MS });
+  const open = await seed(store);
+  const kept = await seed(store, { run: fresh });
+  const gone = await seed(store, { run: old });
+  for (const { sessionId, runId } of [open, kept, gone]) {
+    await store.write((tx) => store.journal.append(tx, sessionId, deltas(runId, 1201)));
+    await message(store, sessionId, runId);
+  }
+  const swept = await sweep(store, { retention });
+  assert.deepEqual([swept.runs, swept.sessions], [1, 0]);
+  assert.deepEqual(await ids(store, "runs"), [open.runId, kept.runId].sort());
+  assert.equal((await store.journal.read({ runId: gone.runId })).length, 0);
+  assert.equal((await store.journal.read({ runId: kept.runId }, { limit: 9_999 })).length, 1201);
+  const messages = await store.read.selectFrom("messages").selectAll().execute();
+  assert.equal(messages.length, 3, "the transcript of a saved session stays");
+  const [next] = await store.write((tx) => store.journal.append(tx, gone.sessionId, deltas(null, 1)));
+  assert.equal(next!.seq, 1202, "and its numbers go on");
+});
+
+test("a session that was made for one request goes with its last run", async (t) => {
+  const { store } = await openTestStore(t, { now: () => NOW_MS });
+  const gone = await seed(store, { session: { transient: 1 }, run: old });
+  await store.write((tx) =>
+    store.journal.append(tx, gone.sessionId, [...deltas(gone.runId, 2), ...deltas(null, 2)]),
+  );
+  await message(store, gone.sessionId, gone.runId);
+  const halfOld = await seed(store, { session: { transient: 1 }, run: old });
+  await store.write((tx) => tx.insert("runs", [runRow(halfOld.sessionId, fresh)]));
+  await message(store, halfOld.sessionId, halfOld.runId);
+  const swept = await sweep(store, { retention });
+  assert.deepEqual([swept.runs, swept.sessions], [2, 1]);
+  assert.deepEqual(await ids(store, "sessions"), [halfOld.sessionId]);
+  assert.deepEqual(await store.journal.read({ sessionId: gone.sessionId }), []);
+  const messages = await store.read.selectFrom("messages").select("session_id").execute();
+  assert.deepEqual(messages, [{ session_id: halfOld.sessionId }]);
+});
+
+test("without a retention nothing but ledger rows that ran out is swept", async (t) => {
+  const clock = { nowMs: NOW_MS };
+  const { store } = await openTestStore(t, { now: () => clock.nowMs });
+  const { runId } = await seed(store, { run: old });
+  const claim = (key: string, leaseMs: number) =>
+    store.write((tx) => store.ledger.claim(tx, { scope: "s", key, fingerprint: "f", leaseMs }));
+  await claim("short", 1_000);
+  await claim("long", 2_000);
+  clock.nowMs += 1_000;
+  const swept = await sweep(store, { retention: {} });
+  assert.deepEqual(swept, { runs: 0, sessions: 0, ledger: 1, jobs: 0, outbox: 0 });
+  assert.deepEqual(await ids(store, "runs"), [runId]);
+  assert.deepEqual(await store.read.selectFrom("ledger").select("key").execute(), [{ key: "long" }]);
+});
+
+test("finished jobs and delivered messages go when they are old, waiting ones never", async (t) => {
+  const clock = { nowMs: NOW_MS };
+  const { store } = await openTestStore(t, { now: () => clock.nowMs });
+  const [job, message] = await store.write(async (tx) => {
+    for (let i = 0; i < 5; i++) await store.queue.put(tx, { kind: "done", ref: "" });
+    for (let i = 0; i < 5; i++) await store.outbox.owe(tx, { target: "log", payload: {} });
+    const later = { availableAtMs: NOW_MS + 1 };
+    return [
+      await store.queue.put(tx, { kind: "waits", ref: "", ...later }),
+      await store.outbox.owe(tx, { target: "log", payload: {}, ...later }),
+    ];
+  });
+  await store.write(async (tx) => {
+    const jobs = await store.queue.claim(tx, { kinds: ["done"], limit: 9, leaseMs: 1 });
+    for (const { id } of jobs) await store.queue.done(tx, id);
+    const messages = await store.outbox.claim(tx, { limit: 5, leaseMs: 1 });
+    for (const { id } of messages) await store.outbox.delivered(tx, id);
+  });
+  clock.nowMs += 7 * DAY_MS - 1;
+  assert.equal((await sweep(store, { retention })).jobs, 0);
+  clock.nowMs += 1;
+  const swept = await sweep(store, { retention, batchSize: 2 });
+  assert.deepEqual([swept.jobs, swept.outbox], [5, 5]);
+  assert.deepEqual([await ids(store, "jobs"), await ids(store, "outbox")], [[job], [message]]);
+});
+
+test("a sweep takes small steps and lets writers in between", async (t) => {
+  const { store } = await openTestStore(t, { now: () => NOW_MS });
+  const gone = await seed(store, { run: old });
+  const busy = await seed(store);
+  await store.write((tx) => store.journal.append(tx, gone.sessionId, deltas(gone.runId, 2_000)));
+  let isSwept = false;
+  let writes = 0;
+  const sweeping = sweep(store, { retention, batchSize: 20 }).then(() => (isSwept = true));
+  while (!isSwept) {
+    await store.write((tx) => store.journal.append(tx, busy.sessionId, deltas(busy.runId, 1)));
+    writes++;
+  }
+  await sweeping;
+  assert.ok(writes >= 50, `${writes} writes went in beside 100 steps`);
+  assert.deepEqual(await store.journal.read({ runId: gone.runId }), []);
+});
+
+test("a sweep that is aborted stops, and the next one ends the work", async (t) => {
+  const { store } = await openTestStore(t, { now: () => NOW_MS });
+  for (let i = 0; i < 10; i++) {
+    const { sessionId, runId } = await seed(store, { run: old });
+    await store.write((tx) => store.journal.append(tx, sessionId, deltas(runId, 10)));
+  }
+  await sweep(store, { retention, signal: AbortSignal.abort() });
+  assert.ok((await ids(store, "runs")).length > 0);
+  await sweep(store, { retention });
+  assert.deepEqual(await ids(store, "runs"), []);
+  assert.deepEqual(await store.read.selectFrom("events").selectAll().execute(), []);
+});
+
+test("scheduled sweeps come again and again, tell of failures, and stop", async (t) => {
+  const { store } = await openTestStore(t, { now: () => NOW_MS });
+  const clock = new FakeClock(NOW_MS);
+  const problems: unknown[] = [];
+  const onProblem = (_message: string, error: unknown) => void problems.push(error);
+  const stop = scheduleSweeps(store, { retention, everyMs: 1_000, clock, onProblem });
+  for (let round = 0; round < 3; round++) {
+    await seed(store, { run: old });
+    clock.tick(1_000);
+    while (clock.pending === 0) await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(await ids(store, "runs"), [], `round ${round}`);
+  }
+  await store.close();
+  clock.tick(1_000);
+  while (clock.pending === 0) await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(problems.length, 1);
+  await stop();
+  assert.equal(clock.pending, 0);
+});
