@@ -1,5 +1,5 @@
 /** The configuration file as a YAML document that keeps its comments and knows its lines. Pure. */
-import { isMap, isPair, isScalar, LineCounter, parseDocument, type Document, type Node } from "yaml";
+import { isMap, isPair, isScalar, LineCounter, parseDocument, visit, type Document, type Node } from "yaml";
 import type { DotPath } from "../base/dotpath.ts";
 import type { ConfigIssue, Flaw } from "./issue.ts";
 import { formatDotPath } from "../base/dotpath.ts";
@@ -27,17 +27,27 @@ export function parseConfig(text: string): ConfigDocument {
   };
 }
 
-/** The document as plain data; an issue when aliases make it grow without bound. */
-export function toPlain({
-  yaml,
-}: ConfigDocument): { readonly value: unknown } | { readonly issue: ConfigIssue } {
+/** The document as plain data; an issue when an alias stands for nothing, or aliases make it grow without bound. */
+export function toPlain(
+  document: ConfigDocument,
+): { readonly value: unknown } | { readonly issue: ConfigIssue } {
   try {
-    return { value: yaml.toJS() as unknown };
+    return { value: document.yaml.toJS() as unknown };
   } catch (error) {
     if (!(error instanceof ReferenceError)) throw error;
+    const place = document.lines.linePos(firstAlias(document.yaml));
     const message = `cannot be read: ${error.message}`;
-    return { issue: { path: "", message, line: undefined, column: undefined, severity: "error" } };
+    return { issue: { path: "", message, line: place.line, column: place.col, severity: "error" } };
   }
+}
+
+/** The first that stands for nothing, else the first. */
+function firstAlias(yaml: Document.Parsed): number {
+  const offsets: { readonly isBad: boolean; readonly at: number }[] = [];
+  visit(yaml, {
+    Alias: (_, alias) => void offsets.push({ isBad: !alias.resolve(yaml), at: alias.range?.[0] ?? 0 }),
+  });
+  return (offsets.find(({ isBad }) => isBad) ?? offsets[0])?.at ?? 0;
 }
 
 /** The flaw with its place in the file: of an unknown key its name, of a missing one what should hold it. */

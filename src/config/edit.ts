@@ -46,7 +46,7 @@ export async function unsetConfigValue(edit: Edit): Promise<Edited> {
   return change(edit.home, key, (yaml, before) => {
     const isThere = yaml.hasIn(key);
     if (!isThere && !schemaAt(key)) throw unknownKey(key, before);
-    if (isThere) yaml.deleteIn(key);
+    if (isThere) remove(yaml, key);
     for (let length = key.length - 1; isThere && length > 0; length--)
       dropIfEmpty(yaml, key.slice(0, length));
     return undefined;
@@ -167,9 +167,25 @@ function makeParents(yaml: Document.Parsed, key: DotPath): void {
   }
 }
 
+/** The comment above a key may be about more than the key (the head of the file is one): it goes to the next one. */
+function remove(yaml: Document.Parsed, path: DotPath): void {
+  const parent = path.length > 1 ? yaml.getIn(path.slice(0, -1), true) : yaml.contents;
+  const at = isMap(parent)
+    ? parent.items.findIndex(({ key }) => isScalar(key) && key.value === path.at(-1))
+    : -1;
+  const { key: removed } = (isMap(parent) && parent.items[at]) || {};
+  const { key: next } = (isMap(parent) && parent.items[at + 1]) || {};
+  yaml.deleteIn(path);
+  if (!isMap(parent) || !isScalar(removed) || !removed.commentBefore) return;
+  const joined = (rest: string | null | undefined) =>
+    [removed.commentBefore, rest].filter(Boolean).join("\n");
+  if (isScalar(next)) next.commentBefore = joined(next.commentBefore);
+  else parent.comment = [parent.comment, removed.commentBefore].filter(Boolean).join("\n");
+}
+
 function dropIfEmpty(yaml: Document.Parsed, path: DotPath): void {
   const node = yaml.getIn(path, true);
-  if (isMap(node) && isEmptyMap(node) && !node.comment && !node.commentBefore) yaml.deleteIn(path);
+  if (isMap(node) && isEmptyMap(node) && !node.comment && !node.commentBefore) remove(yaml, path);
 }
 
 function isEmptyMap(node: unknown): boolean {

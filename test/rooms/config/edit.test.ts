@@ -1,0 +1,269 @@
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { configSchema } from "../../../generated/config/schema.gen.ts";
+import { getAtPath, parseDotPath } from "../../../src/base/dotpath.ts";
+import { ServiceError } from "../../../src/base/errors.ts";
+import { isRecord, type JsonSchema } from "../../../src/base/schema.ts";
+import { loadConfig, readConfig } from "../../../src/config/config.ts";
+import { setConfigValue, unsetConfigValue } from "../../../src/config/edit.ts";
+import { schemaAt } from "../../../src/config/schema-path.ts";
+import { createHome, modeOf } from "./home-folder.ts";
+
+const FILE = "config.yaml";
+
+/** The file after each `key=value` (or `-key`) was applied to `text`. */
+async function edited(text: string | undefined, ...edits: readonly string[]): Promise<string> {
+  await using made = await createHome(text === undefined ? {} : { [FILE]: text });
+  for (const edit of edits) {
+    const [key = "", ...value] = edit.split("=");
+    if (key.startsWith("-")) await unsetConfigValue({ home: made.home, key: key.slice(1) });
+    else await setConfigValue({ home: made.home, key, value: value.join("=") });
+  }
+  return readFile(join(made.home, FILE), "utf8");
+}
+
+async function assertRefused(text: string, edit: string, pattern: RegExp): Promise<void> {
+  await using made = await createHome({ [FILE]: text });
+  const [key = "", ...value] = edit.split("=");
+  const change = key.startsWith("-")
+    ? unsetConfigValue({ home: made.home, key: key.slice(1) })
+    : setConfigValue({ home: made.home, key, value: value.join("=") });
+  await assert.rejects(
+    change,
+    (error) =>
+      error instanceof ServiceError && error.code === "invalid_config" && pattern.test(error.message),
+  );
+  assert.equal(await readFile(join(made.home, FILE), "utf8"), text);
+}
+
+describe("setConfigValue", () => {
+  it("makes the file, private and with its version", async () => {
+    await using made = await createHome();
+    const edit = { home: join(made.home, "new"), key: "api_server.port", value: "9000" };
+    assert.deepEqual(await setConfigValue(edit), { path: join(made.home, "new", FILE), changed: true });
+    assert.equal(
+      await readFile(join(made.home, "new", FILE), "utf8"),
+      "version: 1\napi_server:\n  port: 9000\n",
+    );
+    assert.equal(await modeOf(join(made.home, "new", FILE)), "600");
+  });
+
+  it("keeps comments, blank lines, order and quotes", async () => {
+    const text = `# top
+
+# where
+api_server:
+  # the port
+  port: 8642 # default
+  host: "0.0.0.0"
+
+log: { level: info } # short
+# end
+`;
+    const after = await edited(text, "api_server.port=9000", "log.level=debug", "agent.max_steps=7");
+    assert.equal(
+      after,
+      text
+        .replace("8642", "9000")
+        .replace("level: info", "level: debug")
+        .replace("# end\n", "agent:\n  max_steps: 7\n\n# end\n"),
+    );
+  });
+
+  it("fills a section that is written but empty, and a file of comments only", async () => {
+    assert.match(
+      await edited("# a\nmodel:\n  # none\nlog:\n", "log.level=warn"),
+      /^# a\nmodel: # none\nlog:\n {2}level: warn\n$/,
+    );
+    assert.match(await edited("# only\n", "log.level=warn"), /# only\n[\s\S]*log:\n {2}level: warn\n$/);
+  });
+
+  it("makes no change when the value is there already", async () => {
+    await using made = await createHome({ [FILE]: "log:    {level:    info}\n" });
+    const outcome = await setConfigValue({ home: made.home, key: "log.level", value: "info" });
+    assert.equal(outcome.changed, false);
+    assert.equal(await readFile(join(made.home, FILE), "utf8"), "log:    {level:    info}\n");
+  });
+
+  it("takes YAML scalars and JSON, and plain text for keys that hold text", async () => {
+    const after = await edited(
+      undefined,
+      "agent.toolsets=[files]",
+      'terminal.env_passthrough=["A", "B"]',
+      "model.detect_local=false",
+      "agent.timeout_seconds=1.5",
+      "agent.instructions=true: [not] {yaml",
+      'model.default="quoted: x"',
+      "api_server.model_name=123",
+      'model.providers.mine={"type":"openai_compatible","base_url":"http://x/v1","headers":{"x-a":"b"}}',
+    );
+    const { config, issues } = readConfig(after);
+    assert.deepEqual(issues, []);
+    assert.deepEqual(config.agent.toolsets, ["files"]);
+    assert.deepEqual(config.terminal.env_passthrough, ["A", "B"]);
+    assert.deepEqual([config.model.detect_local, config.agent.timeout_seconds], [false, 1.5]);
+    assert.equal(config.agent.instructions, "true: [not] {yaml");
+    assert.deepEqual([config.model.default, config.api_server.model_name], ["quoted: x", "123"]);
+    assert.deepEqual(config.model.providers["mine"]?.headers, { "x-a": "b" });
+  });
+
+  it("reaches into lists, and adds the next item only", async () => {
+    const text = "api_server:\n  keys:\n    - { name: a, key: 0123456789abcdef, scopes: [chat] } # first\n";
+    const after = await edited(text, "api_server.keys[0].name=b", "api_server.keys[0].scopes[1]=runs");
+    assert.match(after, /- \{ name: b, key: 0123456789abcdef, scopes: \[ ?chat, runs ?\] \} # first/);
+    await assertRefused(text, "api_server.keys[3].name=x", /has 1 item\(s\); the next one is \[1\]/);
+    await assertRefused(text, "api_server.keys.name=x", /not a known key/);
+  });
+
+  const refused: readonly (readonly [string, RegExp])[] = [
+    ["api_server.prot=1", /^api_server\.prot is not a known key; did you mean "port"\?$/],
+    ["api_srver.port=1", /^api_srver is not a known key; did you mean "api_server"\?$/],
+    ["zzz=1", /known are: version, model/],
+    ["api_server.port=abc", /^api_server\.port must be an integer\.$/],
+    ["api_server.port=70000", /at most 65535/],
+    ["approvals.mode=never", /must be one of "ask", "always_ask", "yolo"/],
+    ["agent.toolsets=files", /must be an array/],
+    ["agent.toolsets=[files", /neither a YAML scalar nor JSON.*\[a, b\]/],
+    ["log=info", /must be an object/],
+    ["log.level.x=1", /not a known key/],
+    ["log.level=", /must be one of/],
+    ["api_server.port=null", /unset it/],
+    ["version=2", /version must be 1/],
+    ["model.providers.Bad=", /.+/],
+    ["model.providers.mine.base_url=http://x", /model\.providers\.mine\.type is required/],
+    ["__proto__.x=1", /not a known key/],
+    ["constructor=1", /not a known key/],
+    ["a..b=1", /is not a key\. Write keys like/],
+  ];
+  for (const [edit, pattern] of refused) {
+    it(`refuses ${edit} with what is allowed, and leaves the file alone`, () =>
+      assertRefused("# mine\nlog: { level: warn }\n", edit, pattern));
+  }
+
+  it("refuses a file that is not YAML with line and column", async () => {
+    await assertRefused(
+      "log:\n  level: [\n",
+      "log.level=info",
+      /config\.yaml:\d+:\d+: .*\nCorrect the file by hand/,
+    );
+    await assertRefused("- a\n", "log.level=info", /must hold keys and values/);
+    await assertRefused("version: 9\n", "log.level=info", /9 is newer than this agentd/);
+  });
+
+  it("does not touch what an alias stands for", () =>
+    assertRefused("log: &a { level: info }\nagent: *a\n", "agent.max_steps=5", /is an alias in the file/));
+
+  it("works although something else in the file is wrong, and repairs what is", async () => {
+    const text = "log: { level: loud }\nfoo: 1\n";
+    assert.match(await edited(text, "api_server.port=1"), /foo: 1\napi_server:\n {2}port: 1/);
+    assert.deepEqual(readConfig(await edited(text, "log.level=info", "-foo")).issues, []);
+    assert.match(await edited("log: 5\n", "log={level: warn}"), /level: warn/);
+    await assertRefused("log: 5\n", "log.level=warn", /log is no section in the file/);
+  });
+
+  it("loses no change when many are made at once", async () => {
+    await using made = await createHome();
+    const changes = {
+      "api_server.port": "1",
+      "log.level": "warn",
+      "agent.max_steps": "3",
+      "model.default": "a:b",
+    };
+    await Promise.all(
+      Object.entries(changes).map(([key, value]) => setConfigValue({ home: made.home, key, value })),
+    );
+    const { config } = await loadConfig({ home: made.home, env: {} });
+    assert.deepEqual(
+      [config.api_server.port, config.log.level, config.agent.max_steps, config.model.default],
+      [1, "warn", 3, "a:b"],
+    );
+  });
+});
+
+describe("unsetConfigValue", () => {
+  it("takes out the key and the sections that become empty, but no comment of others", async () => {
+    assert.equal(
+      await edited("# top\nlog:\n  level: warn\nagent: { max_steps: 3 } # x\n", "-log.level"),
+      "# top\nagent: { max_steps: 3 } # x\n",
+    );
+  });
+
+  it("leaves a file of comments, not of braces", async () => {
+    const after = await edited("# top\n\nversion: 1\n# end\n", "-version");
+    assert.doesNotMatch(after, /[{}]/);
+    assert.match(after, /# end/);
+    assert.deepEqual(readConfig(after).issues, []);
+  });
+
+  it("changes nothing when the key is not there", async () => {
+    assert.equal(await edited("log:   {}\n", "-agent.max_steps"), "log:   {}\n");
+  });
+
+  it("takes out items and keys that are not known", async () => {
+    assert.equal(await edited("foo: { a: 1 }\nlog: {}\n", "-foo"), "log: {}\n");
+    assert.equal(
+      await edited("agent: { toolsets: [a, b, c] }\n", "-agent.toolsets[1]"),
+      "agent: { toolsets: [ a, c ] }\n",
+    );
+  });
+
+  it("refuses to take out what something else needs", () =>
+    assertRefused(
+      "model: { providers: { m: { type: openai, models: [x] } } }\n",
+      "-model.providers.m.type",
+      /type is required/,
+    ));
+
+  it("suggests the nearest key, of the file's own, too", () =>
+    assertRefused("foobar: 1\n", "-foobra", /did you mean "foobar"\?/));
+});
+
+describe("every key of the schema", () => {
+  for (const [key, text] of leaves()) {
+    it(`${key} round-trips through set and load`, async () => {
+      await using made = await createHome();
+      const provider = '{"type": "openai", "base_url": "http://localhost"}';
+      if (key.startsWith("model.providers."))
+        await setConfigValue({ home: made.home, key: "model.providers.mine", value: provider });
+      if (key.startsWith("api_server.keys")) {
+        await setConfigValue({
+          home: made.home,
+          key: "api_server.keys[0]",
+          value: '{"name": "n", "scopes": ["read"]}',
+        });
+      }
+      await setConfigValue({ home: made.home, key, value: text });
+      const { config } = await loadConfig({ home: made.home, env: {} });
+      const value = getAtPath(config, parseDotPath(key) ?? []);
+      assert.equal(typeof value === "string" ? value : JSON.stringify(value), text);
+      assert.ok(await readFile(join(made.home, FILE), "utf8").then((written) => !written.includes("{}")));
+      await writeFile(join(made.home, FILE), "");
+    });
+  }
+});
+
+/** Every key that holds no section, with a value that fits it. */
+function leaves(schema: JsonSchema = configSchema, path = ""): readonly (readonly [string, string])[] {
+  const { properties } = schema;
+  return Object.keys(isRecord(properties) ? properties : {}).flatMap((name) => {
+    const key = path === "" ? name : `${path}.${name}`;
+    const at = schemaAt(parseDotPath(key) ?? []) ?? {};
+    if (isRecord(at["properties"])) return leaves(at, key);
+    if (name === "providers") return leaves(schemaAt(["model", "providers", "mine"]) ?? {}, `${key}.mine`);
+    if (name === "keys") return leaves(schemaAt(["api_server", "keys", 0]) ?? {}, `${key}[0]`);
+    return [[key, fittingValue(name, at)] as const];
+  });
+}
+
+function fittingValue(name: string, schema: JsonSchema): string {
+  const { type, enum: choices, const: only, minimum } = schema;
+  if (only !== undefined) return String(only);
+  if (Array.isArray(choices)) return String(choices.at(-1));
+  if (type === "boolean") return "false";
+  if (type === "integer" || type === "number") return String(Number(minimum ?? 0) + 1);
+  if (type === "array") return name === "scopes" ? '["chat"]' : '["one","two"]';
+  if (type === "object") return '{"x-a":"b"}';
+  return name === "base_url" ? "https://example.com/v1" : "a".repeat(64);
+}

@@ -1,0 +1,209 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { describe, it } from "node:test";
+import { ServiceError } from "../../../src/base/errors.ts";
+import { loadConfig, readConfig } from "../../../src/config/config.ts";
+import { createKeyRing, ensureApiKey, isLoopback, resolveSecret } from "../../../src/config/secrets.ts";
+import { maskSecrets, secretValues } from "../../../src/config/secret-values.ts";
+import { createHome, modeOf } from "./home-folder.ts";
+
+const KEY = "0123456789abcdef0123";
+const OTHER = "fedcba9876543210fedc";
+const sha256 = (text: string) => createHash("sha256").update(text).digest("hex");
+
+function ringOf(server: object, env = {}) {
+  return createKeyRing(readConfig(JSON.stringify({ api_server: server })).config, { env });
+}
+
+const invalid = (pattern: RegExp) => (error: unknown) =>
+  error instanceof ServiceError && error.code === "invalid_config" && pattern.test(error.message);
+
+describe("createKeyRing", () => {
+  it("finds the key with all rights, named keys, and keys known by their digest", () => {
+    const ring = ringOf({
+      key: KEY,
+      keys: [
+        { name: "ci", key: OTHER, scopes: ["chat", "read"] },
+        { name: "ops", key_sha256: sha256("a key that is nowhere"), scopes: ["admin"] },
+      ],
+    });
+    assert.equal(ring.required, true);
+    assert.deepEqual(ring.find(KEY), { name: "default", scopes: ["admin"] });
+    assert.deepEqual(ring.find(OTHER), { name: "ci", scopes: ["chat", "read"] });
+    assert.deepEqual(ring.find("a key that is nowhere"), { name: "ops", scopes: ["admin"] });
+  });
+
+  it("finds nothing else", () => {
+    const ring = ringOf({ key: KEY, keys: [{ name: "ops", key_sha256: sha256(OTHER), scopes: ["admin"] }] });
+    for (const wrong of [
+      "",
+      KEY.slice(0, -1),
+      `${KEY}x`,
+      KEY.toUpperCase(),
+      sha256(OTHER),
+      "INSECURE_NO_AUTH",
+      "x".repeat(1e5),
+    ]) {
+      assert.equal(ring.find(wrong), undefined);
+    }
+  });
+
+  it("reads references from the environment, and names the variable that is not set", () => {
+    assert.equal(ringOf({ key: "env:MY_KEY" }, { MY_KEY: KEY }).find(KEY)?.name, "default");
+    assert.throws(
+      () => ringOf({ key: "env:MY_KEY" }),
+      invalid(/api_server\.key refers to the variable MY_KEY, which is not set/),
+    );
+    assert.throws(
+      () => ringOf({ keys: [{ name: "a", key: "env:B", scopes: ["chat"] }] }),
+      invalid(/api_server\.keys\[0\]\.key refers to the variable B/),
+    );
+  });
+
+  it("refuses keys under 16 characters, behind references, too, and never shows them", () => {
+    const refusal = (error: unknown) =>
+      invalid(/at least 16 characters/)(error) && !String(error).includes("hunter2");
+    assert.throws(() => ringOf({ key: "env:K" }, { K: "hunter2hunter2x" }), refusal);
+    assert.throws(
+      () => ringOf({ keys: [{ name: "a", key: "env:K", scopes: ["chat"] }] }, { K: "hunter2" }),
+      refusal,
+    );
+  });
+
+  it("refuses a key that is given twice", () => {
+    const twin = { name: "b", key_sha256: sha256(KEY), scopes: ["chat"] };
+    assert.throws(
+      () => ringOf({ key: KEY, keys: [twin] }),
+      invalid(/keys\[0\] is the same key as api_server\.key/),
+    );
+  });
+
+  it("allows one name for two keys, so that keys can be changed without a gap", () => {
+    const keys = [KEY, OTHER].map((key) => ({ name: "ci", key, scopes: ["chat"] }));
+    const ring = ringOf({ keys });
+    assert.deepEqual([ring.find(KEY)?.name, ring.find(OTHER)?.name], ["ci", "ci"]);
+  });
+
+  for (const host of ["127.0.0.1", "localhost", "::1", "[::1]", "127.9.9.9", "LOCALHOST"]) {
+    it(`asks for no key on ${host} with INSECURE_NO_AUTH`, () => {
+      assert.equal(ringOf({ key: "INSECURE_NO_AUTH", host }).required, false);
+    });
+  }
+
+  for (const host of [
+    "0.0.0.0",
+    "::",
+    "192.168.1.2",
+    "example.com",
+    "127.0.0.1.example.com",
+    "localhost.evil",
+    "",
+  ]) {
+    it(`refuses INSECURE_NO_AUTH on ${JSON.stringify(host)}`, () => {
+      if (host === "") return assert.equal(isLoopback(host), false);
+      assert.throws(() => ringOf({ key: "INSECURE_NO_AUTH", host }), invalid(/would let everybody/));
+      assert.throws(
+        () => ringOf({ key: "env:K", host }, { K: "INSECURE_NO_AUTH" }),
+        invalid(/would let everybody/),
+      );
+    });
+  }
+
+  it("refuses INSECURE_NO_AUTH as a named key", () => {
+    const keys = [{ name: "a", key: "env:K", scopes: ["chat"] }];
+    assert.throws(() => ringOf({ keys }, { K: "INSECURE_NO_AUTH" }), invalid(/must be a key/));
+  });
+
+  it("refuses to be made without any key", () =>
+    assert.throws(() => ringOf({}), invalid(/No API key is configured/)));
+});
+
+describe("resolveSecret", () => {
+  it("takes an empty variable for one that is not set", () => {
+    assert.equal(resolveSecret("plain", {}, "p"), "plain");
+    assert.throws(() => resolveSecret("env:A", { A: "" }, "p"), invalid(/A, which is not set/));
+  });
+});
+
+describe("ensureApiKey", () => {
+  it("makes a key of 32 random bytes in .env, private, and keeps it", async () => {
+    await using made = await createHome({ ".env": "# mine\nOTHER=1\n" });
+    const first = await ensureApiKey(await loadConfig({ home: made.home, env: {} }));
+    assert.deepEqual([first.created, first.path], [true, join(made.home, ".env")]);
+    assert.match(first.config.api_server.key ?? "", /^[\w-]{43}$/);
+    assert.equal(
+      await readFile(first.path, "utf8"),
+      `# mine\nOTHER=1\nAPI_SERVER_KEY=${first.config.api_server.key}\n`,
+    );
+    assert.equal(await modeOf(first.path), "600");
+    const second = await ensureApiKey(await loadConfig({ home: made.home, env: {} }));
+    assert.deepEqual([second.created, second.config.api_server.key], [false, first.config.api_server.key]);
+    assert.ok(createKeyRing(second.config, { env: {} }).find(first.config.api_server.key ?? ""));
+  });
+
+  it("makes none when there is one, of whatever kind", async () => {
+    for (const [text, env] of [
+      [`api_server: { key: ${KEY} }`, {}],
+      [`api_server: { keys: [{ name: a, key: ${KEY}, scopes: [chat] }] }`, {}],
+      ["api_server: { key: INSECURE_NO_AUTH }", {}],
+      ["", { API_SERVER_KEY: KEY }],
+    ] as const) {
+      await using made = await createHome({ "config.yaml": text });
+      const loaded = await loadConfig({ home: made.home, env });
+      const ensured = await ensureApiKey(loaded);
+      assert.deepEqual([ensured.created, ensured.config], [false, loaded.config]);
+      await assert.rejects(readFile(join(made.home, ".env")), { code: "ENOENT" });
+    }
+  });
+});
+
+describe("secrets in the open", () => {
+  const { config } = readConfig(`
+api_server: { key: env:MAIN, keys: [{ name: ci, key: ${OTHER}, scopes: [chat] }] }
+model: { providers: { p: { type: openai, api_key: sk-provider-key, headers: { x-token: header-token, x-ref: env:REF } } } }
+database: { url: "postgres://me:p%40ss@db/agentd" }
+`);
+  const env = {
+    MAIN: KEY,
+    REF: "referred-value",
+    ANTHROPIC_API_KEY: "anthropic-key",
+    UNRELATED: "unrelated",
+  };
+
+  it("are all known to the redactor, references resolved, in every form they appear in", () => {
+    assert.deepEqual(
+      new Set(secretValues(config, env)),
+      new Set([
+        KEY,
+        OTHER,
+        "sk-provider-key",
+        "header-token",
+        "referred-value",
+        "anthropic-key",
+        "p%40ss",
+        "p@ss",
+      ]),
+    );
+  });
+
+  it("are none when INSECURE_NO_AUTH is written, or nothing", () => {
+    assert.deepEqual(secretValues(readConfig("api_server: { key: INSECURE_NO_AUTH }").config, {}), []);
+  });
+
+  it("are masked for people, references are not", () => {
+    const text = JSON.stringify(maskSecrets(config));
+    for (const secret of [OTHER, "sk-provider-key", "header-token", "p%40ss"])
+      assert.ok(!text.includes(secret), secret);
+    for (const open of ["env:MAIN", "env:REF", "postgres://me:[redacted]@db/agentd", '"name":"ci"']) {
+      assert.ok(text.includes(open), open);
+    }
+  });
+
+  it("are masked when they are asked for one by one", () => {
+    assert.equal(maskSecrets(OTHER, ["api_server", "keys", 0, "key"]), "[redacted]");
+    assert.equal(maskSecrets("v", ["model", "providers", "p", "headers", "x"]), "[redacted]");
+    assert.equal(maskSecrets("openai", ["model", "providers", "p", "type"]), "openai");
+  });
+});
