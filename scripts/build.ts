@@ -7,8 +7,14 @@ import { build } from "esbuild";
 const root = resolve(import.meta.dirname, "..");
 const dist = join(root, "dist");
 
-/** Bundled CommonJS packages ask for `require`, which modules do not have. */
-const banner = "import{createRequire as __createRequire}from'node:module';const require=__createRequire(import.meta.url);";
+/** Bundled CommonJS packages ask for what modules do not have. */
+const banner = [
+  "import{createRequire as __createRequire}from'node:module';",
+  "import{fileURLToPath as __fileURLToPath}from'node:url';",
+  "const require=__createRequire(import.meta.url);",
+  "const __filename=__fileURLToPath(import.meta.url);",
+  "const __dirname=__fileURLToPath(new URL('.',import.meta.url));",
+].join("");
 
 await rm(dist, { recursive: true, force: true });
 await build({

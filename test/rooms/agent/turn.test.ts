@@ -179,7 +179,7 @@ test("deltas that come quickly are merged before they are appended; the first go
   const deltas = (await agent.events(runId)).filter(({ type }) => type === "message.delta");
   assert.equal(deltas.map(({ data }) => data["delta"]).join(""), many.join(""));
   assert.ok(deltas.length < many.length / 2, `${deltas.length} deltas were appended`);
-  assert.equal(deltas[0]?.data["delta"], "0 ");
+  assert.match(deltas[0]?.data["delta"] as string, /^0 /);
 });
 
 test("draining refuses prompts, waits for the running turn, and leaves queued runs for the next start", async () => {
