@@ -24,7 +24,7 @@ import {
 } from "./path-judge.ts";
 import { judgeProgram } from "./program-judge.ts";
 import { joinPath } from "./sensitive-path.ts";
-import type { Word } from "./shell-word.ts";
+import { folderOfGlob, unknownWord, type Word } from "./shell-word.ts";
 
 export interface CommandVerdict {
   readonly findings: readonly Finding[];
@@ -34,8 +34,12 @@ export interface CommandVerdict {
 
 const MAX_DEPTH = 6;
 const MAX_FOLDERS = 8;
+const MAX_WORDS = 5_000;
+/** Programs that others start. */
+const MAX_PROGRAMS = 60;
+const MAX_SCANNED = 500;
 const MAX_FINDINGS = 50;
-const forkBomb = /([\w:.]+)\(\)\{[^}]*\1\|\1&[^}]*\}|([\w:.]+)\(\)\{\2&\2/;
+const forkBomb = /([\w:.]{1,32})\(\)\{[^}]{0,99}?\1\|\1&/;
 const downloaders = new Set(["curl", "wget", "aria2c", "http", "https", "xh", "fetch", "lynx"]);
 const decoders = new Set(["base64", "base32", "xxd", "openssl", "rev", "uudecode", "gunzip", "zcat"]);
 
@@ -55,6 +59,8 @@ export class CommandJudge {
   #folders: readonly string[];
   #folderUnknown = false;
   #downloads = false;
+  #wordsLeft = MAX_WORDS;
+  #programsLeft = MAX_PROGRAMS;
   /** The text at hand, which is all that an answer to a question about something unknown may cover. */
   #source = "";
 
@@ -95,11 +101,11 @@ export class CommandJudge {
     if (command.substituted && decoders.has(baseName(name))) {
       this.note(ask(`${name} makes text that cannot be checked part of a command`, this.#source));
     }
-    this.program(command.words, { command, depth });
+    this.program(command.words, { command, depth, seen: false });
   }
 
   /** One program with its arguments; wrappers hand the rest of their words back to this. */
-  program(words: readonly Word[], at: { readonly command: SimpleCommand; readonly depth: number }): void {
+  program(words: readonly Word[], at: Inner): void {
     const [first, ...rest] = words;
     if (first === undefined) return;
     const isTest = first.text === "[" || first.text === "[[";
@@ -107,13 +113,14 @@ export class CommandJudge {
       return this.note(ask("the name of a command is worked out at run time", this.#source));
     if (at.depth > MAX_DEPTH) return this.note(ask("it is nested too deeply to be checked", this.#source));
     const name = baseName(first.text);
-    if (first.text.includes("/")) this.#read(first);
-    for (const word of rest) this.#read(word);
+    if ((this.#programsLeft -= 1) < 0)
+      return this.note(ask("it starts too much to be checked", this.#source));
+    if (!at.seen) for (const word of first.text.includes("/") ? words : rest) this.#read(word);
     if (downloaders.has(name)) this.#downloads = true;
     if (!readers.has(name) && name !== "git") this.looksOnly = false;
     if (this.#downloads && first.text.includes("/") && !/^\/(usr\/|s?bin\/)/.test(first.text))
       this.#downloaded(name);
-    const inner = { command: at.command, depth: at.depth + 1 };
+    const inner = { command: at.command, depth: at.depth + 1, seen: true };
     const risk =
       riskyCommands.get(name) ?? (name.startsWith("mkfs") ? "changes disks or file systems" : undefined);
     if (risk !== undefined) return this.#risky(name, rest, { risk, inner });
@@ -153,6 +160,10 @@ export class CommandJudge {
   }
 
   #read(word: Word): void {
+    // Checked one by one, words cost time on the loop that serves everybody.
+    this.#wordsLeft -= 1;
+    if (this.#wordsLeft === 0) this.note(ask("it has too many words to be checked", this.#source));
+    if (this.#wordsLeft <= 0) return;
     this.note(judgeWord(word, this.#folders, this.places));
   }
 
@@ -209,8 +220,9 @@ export class CommandJudge {
 
   /** Words of a command that starts others: the first few that are commands to mind are judged as such. */
   #scan(words: readonly Word[], inner: Inner): void {
+    if (words.length > MAX_SCANNED) this.note(ask("it has too many words to be checked", this.#source));
     let left = 3;
-    for (const [index, word] of words.entries()) {
+    for (const [index, word] of words.slice(0, MAX_SCANNED).entries()) {
       const name = baseName(word.text);
       const minds =
         riskyCommands.has(name) || shells.has(name) || /^(rm|mv|find|git|eval|tee|mkfs.*)$/.test(name);
@@ -291,7 +303,15 @@ export class CommandJudge {
         /^(-exec|-execdir|-ok|-okdir)$/.test(text) ||
         (name !== "find" && /^(-x|-X|--exec|--exec-batch)$/.test(text))
       ) {
-        this.program([...rest.slice(index + 1).map(foundPath), unknownWord], inner);
+        this.program(
+          [
+            ...rest
+              .slice(index + 1)
+              .map((part) => (part.text.includes("{}") ? { ...part, dynamic: true } : part)),
+            unknownWord,
+          ],
+          inner,
+        );
       }
     }
   }
@@ -319,7 +339,7 @@ export class CommandJudge {
     const vital = targets.some(
       (word) =>
         isWhole(word) &&
-        this.#folders.some((folder) => isVital(joinPath(folder, globFolder(word)), this.places)),
+        this.#folders.some((folder) => isVital(joinPath(folder, folderOfGlob(word)), this.places)),
     );
     if (recursive && vital) this.note(deny("it would delete a vital folder"));
     const places = [...new Set(paths.map((path) => placeOf(path, this.places)))].join(", ");
@@ -381,9 +401,8 @@ export class CommandJudge {
 interface Inner {
   readonly command: SimpleCommand;
   readonly depth: number;
+  /** The words were read already, as arguments of what starts this. */
+  readonly seen: boolean;
 }
 
-const unknownWord: Word = { text: "", dynamic: true, glob: false, quoted: false, substitutions: [] };
-const foundPath = (word: Word): Word => (word.text.includes("{}") ? { ...word, dynamic: true } : word);
 const baseName = (path: string): string => path.slice(path.lastIndexOf("/") + 1);
-const globFolder = (word: Word): string => (word.glob ? word.text.replace(/[^/]*$/, "") || "." : word.text);

@@ -1,4 +1,4 @@
-import { readSubstitutions, readWord, type Cursor, type Word } from "./shell-word.ts";
+import { readSubstitutions, readWord, unknownWord, type Cursor, type Word } from "./shell-word.ts";
 
 /** One command with its words; the first is its name. */
 export interface SimpleCommand {
@@ -54,6 +54,7 @@ const MAX_DEPTH = 8;
 const MAX_COMMANDS = 500;
 const redirectionOperator = /^(?:\d*|\{\w+\})(?:&>>|&>|<<<|<<-|<<|<>|<&|>>|>&|>\||<|>)/;
 const separator = /^(?:;;&|;;|;&|;|&&|&|\|\||\|&|\||\n|\(|\))/;
+const blanks = /(?:[ \t\r]|\\\n)+/y;
 /** Words that only group: what follows them is a command again. */
 const groupWords = new Set([
   "if",
@@ -154,13 +155,7 @@ function readRedirection(parse: Parse, draft: Draft): boolean {
   cursor.at += match.length;
   skipBlanks(cursor);
   const start = cursor.at;
-  const target = readWord(cursor) ?? {
-    text: "",
-    dynamic: true,
-    glob: false,
-    quoted: false,
-    substitutions: [],
-  };
+  const target = readWord(cursor) ?? unknownWord;
   parseSubstitutions(parse, target.substitutions);
   const redirection: { operator: string; target: Word; body?: string } = {
     operator: match.replace(/^(\d+|\{\w+\})/, ""),
@@ -210,8 +205,9 @@ function parseSubstitutions(parse: Parse, texts: readonly string[]): void {
 
 /** Blanks, continued lines and comments. */
 function skipBlanks(cursor: Cursor): void {
-  const blank = /^(?:[ \t\r]|\\\n)+/.exec(cursor.text.slice(cursor.at));
-  cursor.at += blank?.[0].length ?? 0;
+  // Sticky, not sliced: a slice for each word would make long text cost the square of its length.
+  blanks.lastIndex = cursor.at;
+  cursor.at += blanks.exec(cursor.text)?.[0].length ?? 0;
   if (cursor.text[cursor.at] !== "#") return;
   const feed = cursor.text.indexOf("\n", cursor.at);
   cursor.at = feed === -1 ? cursor.text.length : feed;

@@ -14,6 +14,7 @@ export interface Finding {
   readonly shape: string;
 }
 
+const MAX_PIECES = 32;
 const harmlessDevices = new Set(["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/zero"]);
 const blockDevice =
   /^\/dev\/(sd|hd|vd|xvd|nvme|mmcblk|disk|r?disk\d|mapper\/|dm-|md|loop|sr|zram|mem$|kmem$|port$)/;
@@ -79,6 +80,7 @@ export function judgeWord(word: Word, folders: readonly string[], places: Places
     ? [word.text]
     : [word.text, ...word.text.split(/[=:@,]/), word.text.replace(/^-\w/, "")];
   const candidates = [...new Set(pieces)].filter((piece) => piece !== "");
+  if (candidates.length > MAX_PIECES) return ask("a word has too many parts to be checked", word.text);
   const found = candidates.flatMap((piece) =>
     folders.flatMap((folder) => judgeRead(joinPath(folder, tilde(piece, places)), places) ?? []),
   );

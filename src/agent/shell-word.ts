@@ -13,6 +13,14 @@ export interface Word {
   readonly substitutions: readonly string[];
 }
 
+/** A word of which nothing is known. */
+export const unknownWord: Word = { text: "", dynamic: true, glob: false, quoted: false, substitutions: [] };
+
+/** The folder in which a pattern's last part looks; other words as they are. */
+export function folderOfGlob({ glob, text }: Word): string {
+  return glob ? text.slice(0, text.lastIndexOf("/") + 1) || "." : text;
+}
+
 /** A place in the text, moved by whoever reads. `unclear` collects what could not be understood. */
 export interface Cursor {
   readonly text: string;
@@ -162,8 +170,11 @@ const ansiLetters: Readonly<Record<string, string>> = {
   v: "\v",
 };
 
+const ansiQuotes = /\$'([^'\\]*(?:\\[\s\S][^'\\]*)*)'/y;
+
 function readAnsiQuotes(cursor: Cursor, draft: Draft): void {
-  const body = /^\$'((?:[^'\\]|\\[\s\S])*)'/.exec(cursor.text.slice(cursor.at));
+  ansiQuotes.lastIndex = cursor.at;
+  const body = ansiQuotes.exec(cursor.text);
   if (!body) return giveUp(cursor, "a quote is not closed");
   draft.quoted = true;
   const escape = /\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|([\s\S]))/g;

@@ -143,5 +143,7 @@ test("hostile text ends in an answer, soon", () => {
     assert.match(decideCommand(text).verdict, /^(ask|deny|allow)$/);
   }
   assert.equal(decideCommand(deep).verdict, "ask");
-  assert.equal(decideCommand("a;".repeat(50_000)).verdict, "ask");
+  for (const text of ["a;", "a ", "sudo ", "env ", "xargs rm ", "a:b/c,d "]) {
+    assert.equal(decideCommand(text.repeat(50_000 / text.length)).verdict, "ask", text);
+  }
 });
