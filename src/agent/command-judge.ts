@@ -2,9 +2,7 @@ import { judgeGit } from "./command-git.ts";
 import { parseCommandLine, type Redirection, type SimpleCommand } from "./command-line.ts";
 import {
   interpreters,
-  onlyLooking,
   outputOptions,
-  publishers,
   readers,
   riskyCommands,
   riskyVariables,
@@ -133,7 +131,6 @@ export class CommandJudge {
     if (name === "rm") return this.#remove(rest);
     if (name === "cd" || name === "pushd") return this.#changeFolder(rest);
     this.#interpreter(name, rest, at.command);
-    this.#table(name, rest);
     judgeProgram(name, rest, this);
     this.#writes(name, rest);
   }
@@ -368,20 +365,6 @@ export class CommandJudge {
     if (operand) return this.#downloads ? this.#downloaded(name) : undefined;
     const isFed = command.piped || command.redirections.some(({ operator }) => operator.startsWith("<<"));
     if (isFed) this.note(ask(`${name} runs what it is fed, which cannot be checked`, this.#source));
-  }
-
-  #table(name: string, rest: readonly Word[]): void {
-    const operands = rest.filter((word) => !word.text.startsWith("-"));
-    const looking = onlyLooking.get(name);
-    if (looking && !(operands[0] && looking.has(operands[0].text)) && operands.length > 0) {
-      this.note(ask(`${name} ${operands[0]?.text} acts beyond the workspace`, this.shape(name, rest)));
-    }
-    const publishing = publishers.get(name);
-    const publishes = publishing && operands.slice(0, 3).find((word) => publishing.has(word.text));
-    if (publishes)
-      this.note(
-        ask(`${name} ${publishes.text} publishes or changes an account`, `${name} ${publishes.text}`),
-      );
   }
 
   #writes(name: string, rest: readonly Word[]): void {

@@ -1,3 +1,4 @@
+import { onlyLooking, publishers } from "./command-table.ts";
 import { ask, type Finding } from "./path-judge.ts";
 import type { Word } from "./shell-word.ts";
 
@@ -46,7 +47,20 @@ const checks: Readonly<Record<string, Check>> = {
 };
 
 export function judgeProgram(name: string, rest: readonly Word[], notes: ProgramNotes): void {
+  subcommand(name, rest, notes);
   if (Object.hasOwn(checks, name)) checks[name]?.(rest, notes, name);
+}
+
+function subcommand(name: string, rest: readonly Word[], notes: ProgramNotes): void {
+  const operands = rest.filter((word) => !word.text.startsWith("-"));
+  const looking = onlyLooking.get(name);
+  if (looking && !(operands[0] && looking.has(operands[0].text)) && operands.length > 0) {
+    notes.note(ask(`${name} ${operands[0]?.text} acts beyond the workspace`, notes.shape(name, rest)));
+  }
+  const publishing = publishers.get(name);
+  const publishes = publishing && operands.slice(0, 3).find((word) => publishing.has(word.text));
+  if (publishes)
+    notes.note(ask(`${name} ${publishes.text} publishes or changes an account`, `${name} ${publishes.text}`));
 }
 
 const operandsOf = (rest: readonly Word[]): readonly Word[] =>
