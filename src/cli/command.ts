@@ -40,8 +40,15 @@ export async function subCommandOf(command: CommandDef, name: string): Promise<C
 }
 
 /** The command that runs when none below is named. */
-export async function defaultOf(command: CommandDef): Promise<string | undefined> {
-  return resolved(command.default);
+export async function defaultOf(command: CommandDef): Promise<CommandDef | undefined> {
+  const name = await resolved(command.default);
+  return name === undefined ? undefined : subCommandOf(command, name);
+}
+
+/** What may stand behind the command: its own arguments, and those of the command that runs by default. */
+export async function argsHere(command: CommandDef): Promise<ArgsDef> {
+  const first = await defaultOf(command);
+  return { ...(first ? await argsOf(first) : {}), ...(await argsOf(command)) };
 }
 
 function below(command: CommandDef): Promise<SubCommandsDef> {

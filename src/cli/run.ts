@@ -4,7 +4,7 @@ import { runCommand, type CommandDef } from "citty";
 import { ServiceError } from "../base/errors.ts";
 import { suggest } from "../config/nearest.ts";
 import { normalizeArguments, findFirstArgument, UsageError } from "./arguments.ts";
-import { argsOf, defaultOf, subCommandNames, subCommandOf } from "./command.ts";
+import { argsHere, argsOf, defaultOf, subCommandNames, subCommandOf } from "./command.ts";
 import { renderUsage } from "./usage.ts";
 
 export const EXIT_OK = 0;
@@ -39,9 +39,8 @@ async function start(found: Found): Promise<void> {
   const { command, words } = found;
   if ((await subCommandNames(command)).length > 0) {
     const first = await defaultOf(command);
-    const chosen = first === undefined ? undefined : await subCommandOf(command, first);
-    if (!chosen) throw new UsageError("Name a command.");
-    return start({ command: chosen, names: found.names, words });
+    if (!first) throw new UsageError("Name a command.");
+    return start({ command: first, names: found.names, words });
   }
   await runCommand(command, { rawArgs: normalizeArguments(words, await argsOf(command)) });
 }
@@ -50,15 +49,14 @@ async function start(found: Found): Promise<void> {
 async function descend({ command, names, words }: Found): Promise<Found | undefined> {
   const known = await subCommandNames(command);
   if (known.length === 0) return undefined;
-  // Options of the command that runs by default may stand here, and their values are no commands.
-  const first = await defaultOf(command);
-  const chosen = first === undefined ? undefined : await subCommandOf(command, first);
-  const args = { ...(chosen ? await argsOf(chosen) : {}), ...(await argsOf(command)) };
+  const args = await argsHere(command);
   const at = findFirstArgument(words, args);
   const name = words[at];
   if (name === undefined) return undefined;
   const next = await subCommandOf(command, name);
   if (next) return { command: next, names: [...names, name], words: words.toSpliced(at, 1) };
+  // Behind an option that is not known, the word may be its value: then the option is what is wrong.
+  if (at > 0 && (await defaultOf(command))) normalizeArguments(words.slice(0, at), args);
   throw new UsageError(`Unknown command ${JSON.stringify(name)}${suggest(name, known)}`);
 }
 

@@ -1,6 +1,6 @@
 /** The usage of a command, for `--help` and beside usage errors. Pure. */
 import type { ArgDef, CommandDef } from "citty";
-import { argsOf, metaOf, summariesOf } from "./command.ts";
+import { argsHere, defaultOf, metaOf, summariesOf } from "./command.ts";
 
 const INDENT = "  ";
 
@@ -12,12 +12,17 @@ const GLOBAL_OPTIONS: readonly (readonly [string, string])[] = [
 
 /** `names` is how the command was reached, such as `["agentd", "config", "set"]`. */
 export async function renderUsage(command: CommandDef, names: readonly string[]): Promise<string> {
-  const [meta, args, commands] = await Promise.all([metaOf(command), argsOf(command), summariesOf(command)]);
+  const [meta, args, commands] = await Promise.all([
+    metaOf(command),
+    argsHere(command),
+    summariesOf(command),
+  ]);
   const positionals = Object.entries(args).filter(([, arg]) => arg.type === "positional");
   const options = Object.entries(args).filter(([, arg]) => arg.type !== "positional");
+  const hasDefault = (await defaultOf(command)) !== undefined;
   const line = [
     ...names,
-    ...(commands.length > 0 ? ["<command>"] : []),
+    ...(commands.length > 0 ? [hasDefault ? "[command]" : "<command>"] : []),
     ...positionals.map(([name, arg]) => (isRequired(arg) ? `<${name}>` : `[${name}]`)),
     "[options]",
   ].join(" ");

@@ -71,6 +71,38 @@ describe("agentd", () => {
   });
 });
 
+describe("agentd gateway", () => {
+  it("shows the options of the command that runs by default", async () => {
+    const { code, stdout } = await agentd(["gateway", "--help"]);
+    assert.equal(code, 0);
+    for (const text of ["Usage: agentd gateway [command] [options]", "--port <number>", "--host <address>"]) {
+      assert.ok(stdout.includes(text), stdout);
+    }
+  });
+
+  it("refuses options that it does not know, before anything starts", async () => {
+    await using made = await createHome({ "config.yaml": "log: { level: loud }\n" });
+    const env = { AGENTD_HOME: made.home };
+    const wrong = await agentd(["gateway", "--prot", "1"], env);
+    assert.equal(wrong.code, 2);
+    assert.match(wrong.stderr, /^Unknown option --prot; did you mean --port\?/);
+    const command = await agentd(["gateway", "--port", "1", "rnu"], env);
+    assert.equal(command.code, 2);
+    assert.match(command.stderr, /^Unknown command "rnu"; did you mean "run"\?/);
+  });
+
+  it("does not start on a configuration that is wrong, and says where", async () => {
+    await using made = await createHome({ "config.yaml": "log: { level: loud }\n" });
+    const { code, stdout, stderr } = await agentd(["gateway", "--port", "0"], { AGENTD_HOME: made.home });
+    assert.deepEqual([code, stdout], [1, ""]);
+    assert.match(
+      stderr,
+      /^The configuration is not valid:\n {2}[^\n]*config\.yaml:1:15: log\.level must be one of/,
+    );
+    assert.doesNotMatch(stderr, /\n\s+at /);
+  });
+});
+
 describe("agentd version", () => {
   it("tells the version and the runtime", async () => {
     const { version } = JSON.parse(
