@@ -18,7 +18,11 @@ const upward = floors.flatMap((rooms, floor) =>
     from: { path: path(room) },
     to: {
       path: "^src/",
-      pathNot: [path(room), ...floors.slice(0, floor).flat().map(path), ...(floor === 6 ? floors[6].map(path) : [])],
+      pathNot: [
+        path(room),
+        ...floors.slice(0, floor).flat().map(path),
+        ...(floor === 6 ? floors[6].map(path) : []),
+      ],
     },
   })),
 );
@@ -32,7 +36,11 @@ const contained = [
   ["typebox", "^(node_modules/)?typebox(/|$)", "^src/base/validate\\.ts$"],
   ["acp-sdk", "^(node_modules/)?@agentclientprotocol/", "^src/acp/"],
   ["model-sdk", "^(node_modules/)?(ai|@ai-sdk/[^/]+)(/|$)", "^src/agent/(engines/|mcp\\.ts$)"],
-  ["drivers", "^(node_modules/)?(kysely|kysely-postgres-js|postgres|dataloader)(/|$)|^(node:)?sqlite$", "^src/store/"],
+  [
+    "drivers",
+    "^(node_modules/)?(kysely|kysely-postgres-js|postgres|dataloader)(/|$)|^(node:)?sqlite$",
+    "^src/store/",
+  ],
   ["server-tables", "^generated/.*server\\.gen\\.ts$", "^(src/(http|rpc|webhook)|test|scripts)/"],
 ];
 const containment = contained.map(([name, what, where]) => ({
@@ -91,6 +99,10 @@ export default {
     doNotFollow: { path: "node_modules" },
     tsPreCompilationDeps: true,
     tsConfig: { fileName: "tsconfig.json" },
-    enhancedResolveOptions: { exportsFields: ["exports"], conditionNames: ["import", "node", "default"], extensions: [".ts", ".js", ".json"] },
+    enhancedResolveOptions: {
+      exportsFields: ["exports"],
+      conditionNames: ["import", "node", "default"],
+      extensions: [".ts", ".js", ".json"],
+    },
   },
 };

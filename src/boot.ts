@@ -1,5 +1,5 @@
 /** From a home folder and an environment to a running service. Reads the user's home from the system. */
-import { mkdir } from "node:fs/promises";
+import { mkdir, realpath } from "node:fs/promises";
 import { homedir } from "node:os";
 import openApi from "../generated/specs/http.openapi.json" with { type: "json" };
 import packageFile from "../package.json" with { type: "json" };
@@ -20,6 +20,7 @@ import { resolveProviders, type ResolvedProvider } from "./config/providers.ts";
 import { secretValues } from "./config/secret-values.ts";
 import { createKeyRing, ensureApiKey } from "./config/secrets.ts";
 import { startService, type Service } from "./service.ts";
+import type { Places } from "./settings.ts";
 
 export interface BootOptions {
   /** Default: the environment of this process. */
@@ -63,8 +64,7 @@ export async function boot(options: BootOptions): Promise<Booted> {
   const log = options.log ?? createLog(config.log.level);
   for (const notice of notices) log.warn(notice);
   warn(loaded, log);
-  const places = resolvePlaces({ config, env: loaded.env, home, userHome });
-  await mkdir(places.workspace, { recursive: true, mode: 0o700 });
+  const places = await realPlaces(resolvePlaces({ config, env: loaded.env, home, userHome }));
   const providers = await findProviders(config, loaded.env, log);
   const models = catalog(config, providers);
   const engine =
@@ -85,6 +85,15 @@ export async function boot(options: BootOptions): Promise<Booted> {
   const isKept = keyed.created || loaded.env["API_SERVER_KEY"] !== undefined;
   const keyFile = isKept && options.env["API_SERVER_KEY"] === undefined ? keyed.path : undefined;
   return { service, version: packageFile.version, model, keyFile, keyCreated: keyed.created, log };
+}
+
+/** Makes the workspace. The policy compares paths as they really are, without links, so its places must be so too. */
+async function realPlaces(places: Places): Promise<Places> {
+  await mkdir(places.workspace, { recursive: true, mode: 0o700 });
+  const agentHome = await realpath(places.agentHome);
+  const userHome = await realpath(places.userHome);
+  const workspace = await realpath(places.workspace);
+  return { ...places, agentHome, userHome, workspace };
 }
 
 function withAddress(config: Config, { host, port }: BootOptions): Config {
@@ -126,6 +135,8 @@ function catalog(config: Config, providers: readonly ResolvedProvider[]): ModelC
     return createModelCatalog({ providers: named, ...defaultModel });
   } catch (cause) {
     if (!(cause instanceof RangeError)) throw cause;
-    throw new ServiceError("invalid_config", `${cause.message}. Correct it with \`agentd config set\`.`, { cause });
+    throw new ServiceError("invalid_config", `${cause.message}. Correct it with \`agentd config set\`.`, {
+      cause,
+    });
   }
 }

@@ -6,7 +6,12 @@ export type { Service } from "./service.ts";
 
 // Extend
 export type { Engine, EngineEvent, EngineTurn, ModelRef, TurnEnd, TurnPorts, Usage } from "./agent/engine.ts";
-export { createScriptedEngine, type Script, type ScriptState, type ScriptStep } from "./agent/engines/scripted.ts";
+export {
+  createScriptedEngine,
+  type Script,
+  type ScriptState,
+  type ScriptStep,
+} from "./agent/engines/scripted.ts";
 export { defineTool, ToolError, type Tool, type ToolContext, type ToolIntent } from "./agent/tool.ts";
 
 // Use

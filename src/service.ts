@@ -83,7 +83,13 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       maxBodyBytes: config.limits.max_body_bytes + LISTENER_SLACK_BYTES,
       clock,
     });
-    return { url: listener.url, store, turns, asks: parts.asks, stop: stopper({ turns, listener, closers, config }) };
+    return {
+      url: listener.url,
+      store,
+      turns,
+      asks: parts.asks,
+      stop: stopper({ turns, listener, closers, config }),
+    };
   } catch (error) {
     for (const close of closers) await close();
     throw error;

@@ -78,13 +78,19 @@ export class Asks {
    * `invalid_request` for a choice that was not offered.
    */
   async answer(askId: string, answer: { owner: string; choice: AskChoice; by: string }): Promise<void> {
-    const row = await this.#store.read.selectFrom("asks").selectAll().where("id", "=", askId).executeTakeFirst();
+    const row = await this.#store.read
+      .selectFrom("asks")
+      .selectAll()
+      .where("id", "=", askId)
+      .executeTakeFirst();
     if (!row || row.owner !== answer.owner) {
       throw new ServiceError("ask_not_found", `There is no question ${JSON.stringify(askId)}.`);
     }
     const offered = toApprovalRequest(row).choices;
     if (!offered.includes(answer.choice)) {
-      throw new ServiceError("invalid_request", `choice must be one of: ${offered.join(", ")}.`, { param: "choice" });
+      throw new ServiceError("invalid_request", `choice must be one of: ${offered.join(", ")}.`, {
+        param: "choice",
+      });
     }
     const won = await this.#store.write(async (tx) => {
       const set = {

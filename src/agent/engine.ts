@@ -107,7 +107,12 @@ export interface TurnEnd {
   readonly usage: Usage;
   /** Set with stop `error`. `retryAfterSeconds` is what the provider asked for. */
   readonly error?: {
-    readonly code: "provider_error" | "agent_timeout" | "agent_incomplete" | "model_not_found" | "internal_error";
+    readonly code:
+      | "provider_error"
+      | "agent_timeout"
+      | "agent_incomplete"
+      | "model_not_found"
+      | "internal_error";
     readonly message: string;
     readonly retryAfterSeconds?: number;
   };

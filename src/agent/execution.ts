@@ -1,6 +1,13 @@
 import type { Tx } from "../store/store.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
-import { addUsage, zeroUsage, type EngineEvent, type EngineTurn, type TurnEnd, type Usage } from "./engine.ts";
+import {
+  addUsage,
+  zeroUsage,
+  type EngineEvent,
+  type EngineTurn,
+  type TurnEnd,
+  type Usage,
+} from "./engine.ts";
 import { runEvent } from "./event.ts";
 import { loadHistory } from "./history.ts";
 import type { Message } from "./message.ts";
@@ -89,7 +96,8 @@ export class Execution {
   async #turn(): Promise<TurnEnd> {
     const { engine, clock, log, settings } = this.#options.parts;
     const seconds = settings.runTimeoutMs / 1000;
-    const expire = () => this.#abort.abort(new RunStop("timeout", `The run took longer than ${seconds} seconds.`));
+    const expire = () =>
+      this.#abort.abort(new RunStop("timeout", `The run took longer than ${seconds} seconds.`));
     const cancelTimer = seconds > 0 ? clock.after(settings.runTimeoutMs, expire) : undefined;
     try {
       return await engine.runTurn(await this.#engineTurn());
@@ -113,7 +121,11 @@ export class Execution {
     return {
       runId: this.runId,
       model: { provider, id: id.join(":") },
-      instructions: instructionsFor({ configured: settings.instructions, asked: this.#input.instructions, cwd }),
+      instructions: instructionsFor({
+        configured: settings.instructions,
+        asked: this.#input.instructions,
+        cwd,
+      }),
       messages,
       tools,
       settings: this.#input.settings,
@@ -203,5 +215,7 @@ export class Execution {
 
 function instructionsFor(from: { configured: string; asked: string | undefined; cwd: string }): string {
   const place = `Your tools work in ${from.cwd}.`;
-  return [from.configured, place, from.asked].filter((text) => text !== undefined && text !== "").join("\n\n");
+  return [from.configured, place, from.asked]
+    .filter((text) => text !== undefined && text !== "")
+    .join("\n\n");
 }

@@ -50,7 +50,9 @@ export function createModelCatalog(from: {
   const chosen = from.defaultModel === undefined ? first : find(from.defaultModel, first);
   if (!chosen) {
     const names = providers.map((provider) => provider.name).join(", ");
-    throw new RangeError(`model.default ${JSON.stringify(from.defaultModel)} is of no configured provider (${names})`);
+    throw new RangeError(
+      `model.default ${JSON.stringify(from.defaultModel)} is of no configured provider (${names})`,
+    );
   }
   return { default: chosen, providers, resolve: (name) => find(name.trim(), chosen) };
 }

@@ -3,7 +3,7 @@ import type { RunRow } from "../store/tables.ts";
 import type { TurnEnd } from "./engine.ts";
 import { runEvent } from "./event.ts";
 import { toRunUsage, type FinalStatus } from "./run.ts";
-import { RunStop } from "./stop.ts";
+import type { RunStop } from "./stop.ts";
 
 /** How a run ends: its status, its columns and its final event. */
 export interface Outcome {

@@ -107,7 +107,8 @@ export class Recorder {
     this.#taken = false;
     this.#lastWriteMs = this.#options.clock.now();
     if (this.#finishing || (this.#events.length === 0 && this.#messages.length === 0)) return;
-    if (this.#messages.length > 0 || this.#events.some((event) => !(event.type in MERGED))) return this.#begin();
+    if (this.#messages.length > 0 || this.#events.some((event) => !(event.type in MERGED)))
+      return this.#begin();
     this.#cancelTimer ??= this.#options.clock.after(MERGE_MS, () => {
       this.#cancelTimer = undefined;
       this.#begin();

@@ -4,7 +4,8 @@ import { cancelOpenAsks } from "./ask.ts";
 import { interruptedOutcome } from "./outcome.ts";
 import type { AgentParts } from "./parts.ts";
 import { endRun } from "./run.ts";
-import { LEASE_MS, type Turns } from "./turn.ts";
+import { LEASE_MS } from "./lane.ts";
+import type { Turns } from "./turn.ts";
 
 /** Sessions looked at in one round; more are found in the next. */
 const BATCH = 200;
@@ -45,7 +46,10 @@ export class Recovery {
       const taken = await store.write((tx) => this.#takeOver(tx, session));
       if (!taken) continue;
       count++;
-      log.info("took over a session whose process is gone", { session: session.id, owner: session.lease_owner });
+      log.info("took over a session whose process is gone", {
+        session: session.id,
+        owner: session.lease_owner,
+      });
       await this.#turns.continueSession(session.id);
     }
     return count;

@@ -85,7 +85,9 @@ export async function findRun(store: Store, runId: string, owner: string): Promi
 
 /** The run as every surface shows it. */
 export function describeRun(row: RunRow, sessionKey: string | null, asks: readonly AskRow[]): Run {
-  const approvals = asks.filter((ask) => ask.kind === "approval" && ask.status === "open").map(toApprovalRequest);
+  const approvals = asks
+    .filter((ask) => ask.kind === "approval" && ask.status === "open")
+    .map(toApprovalRequest);
   return {
     object: "agent.run",
     run_id: row.id,
@@ -135,7 +137,10 @@ const PREVIEW_CHARACTERS = 200;
 
 function preview(input: RunInput): string {
   const last = input.prompt.at(-1);
-  return last ? [...textOf(last).slice(0, PREVIEW_CHARACTERS * 2)].slice(0, PREVIEW_CHARACTERS).join("") : "";
+  if (!last) return "";
+  // Cut between characters, not inside one.
+  const characters = Array.from(textOf(last).slice(0, PREVIEW_CHARACTERS * 2));
+  return characters.slice(0, PREVIEW_CHARACTERS).join("");
 }
 
 function seconds(ms: number | null): number | null {

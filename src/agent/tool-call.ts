@@ -65,14 +65,25 @@ async function attempt(call: ToolCall, scope: ToolCallScope): Promise<ToolAnswer
     return { status: "error", text: problem ?? unknownTool(call.tool, scope) };
   }
   try {
-    const intent = tool.inspect(call.input as never, { cwd: scope.cwd });
-    started(call, scope, intent);
+    const intent = inspect(tool, call, scope);
     const refusal = await permission(call, intent, scope);
     if (refusal) return refusal;
     scope.signal.throwIfAborted();
     return { status: "ok", text: await run(tool, call, scope) };
   } catch (error) {
     return failure(error, call, scope);
+  }
+}
+
+/** What the call is about to do; people see that it began also when that cannot be told. */
+function inspect(tool: Tool, call: ToolCall, scope: ToolCallScope): ToolIntent {
+  try {
+    const intent = tool.inspect(call.input as never, { cwd: scope.cwd });
+    started(call, scope, intent);
+    return intent;
+  } catch (error) {
+    started(call, scope, undefined);
+    throw error;
   }
 }
 
@@ -111,7 +122,8 @@ async function ask(
   };
   const options = { timeoutMs: scope.approvalTimeoutMs, signal: scope.signal };
   const outcome = await scope.asks.approval(scope.subject, question, options);
-  if (outcome.status === "cancelled") return { status: "aborted", text: "The run was stopped before an answer came." };
+  if (outcome.status === "cancelled")
+    return { status: "aborted", text: "The run was stopped before an answer came." };
   if (outcome.status === "expired") {
     if (scope.onTimeout === "cancel") scope.stopRun("an approval was not answered in time");
     return denied("Denied: nobody answered in time.");
@@ -155,7 +167,10 @@ function failure(error: unknown, call: ToolCall, scope: ToolCallScope): ToolAnsw
   if (scope.signal.aborted) return { status: "aborted", text: "The call was stopped before it finished." };
   if (error instanceof ToolError) return { status: "error", text: error.message };
   scope.log.error("a tool failed unexpectedly", { run: scope.subject.runId, tool: call.tool, error });
-  return { status: "error", text: `The tool ${call.tool} failed inside the server; its log has the details.` };
+  return {
+    status: "error",
+    text: `The tool ${call.tool} failed inside the server; its log has the details.`,
+  };
 }
 
 function unknownTool(name: string, scope: ToolCallScope): string {

@@ -1,20 +1,15 @@
 import { ServiceError } from "../base/errors.ts";
 import { createId } from "../base/ids.ts";
-import type { Tx } from "../store/store.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
-import { runEvent } from "./event.ts";
-import { Execution } from "./execution.ts";
-import { addMessages } from "./history.ts";
 import type { ModelRef } from "./engine.ts";
+import { Execution } from "./execution.ts";
+import { Grants } from "./grants.ts";
+import { Lane } from "./lane.ts";
 import { formatModel } from "./model.ts";
-import type { Outcome } from "./outcome.ts";
 import type { AgentParts, BusyMode } from "./parts.ts";
-import { endRun, parseInput, type RunInput, type RunKind } from "./run.ts";
-import { findSession, newSession, releaseLease, takeLease, type SessionAddress, type SessionSeed } from "./session.ts";
+import type { RunInput, RunKind } from "./run.ts";
+import { findSession, newSession, type SessionAddress, type SessionSeed } from "./session.ts";
 import { RunStop } from "./stop.ts";
-
-/** How long a process may be silent before others take its sessions over. Renewed at a third of it. */
-export const LEASE_MS = 30_000;
 
 export interface Prompt {
   readonly address: SessionAddress;
@@ -29,7 +24,7 @@ export interface Prompt {
   readonly model?: ModelRef;
   readonly metadata?: Readonly<Record<string, string>>;
   readonly whenBusy?: BusyMode;
-  /** Called with the run's id before anything is committed: follow the run from its first event. */
+  /** Called with the id of a new run before anything of it is committed: follow it from its first event. */
   readonly beforeStart?: (runId: string) => void;
 }
 
@@ -39,6 +34,7 @@ export interface Submitted {
   readonly sessionKey: string | null;
   /** Effective `provider:model`. */
   readonly model: string;
+  /** steered: the text went into the run that is at work, `runId`. */
   readonly status: "running" | "queued" | "steered";
 }
 
@@ -48,21 +44,26 @@ export interface Submitted {
  */
 export class Turns {
   readonly #parts: AgentParts;
+  readonly #lane: Lane;
+  readonly #grants = new Grants();
   readonly #running = new Map<string, Execution>();
   /** Prompts being recorded and turns at work. */
   readonly #open = new Set<Promise<unknown>>();
-  /** Allowed for the rest of the session; kept while this process has worked in it lately. */
-  readonly #grants = new Map<string, Set<string>>();
   #starting = 0;
   #draining = false;
 
   constructor(parts: AgentParts) {
     this.#parts = parts;
+    this.#lane = new Lane(parts.store);
   }
 
   /** Runs at work in this process. */
   get running(): number {
     return this.#running.size;
+  }
+
+  get draining(): boolean {
+    return this.#draining;
   }
 
   /**
@@ -88,11 +89,9 @@ export class Turns {
    */
   async stop(runId: string, reason: string): Promise<boolean> {
     const execution = this.#running.get(runId);
-    if (execution) {
-      await execution.stop(new RunStop("cancelled", reason));
-      return true;
-    }
-    return this.#parts.store.write((tx) => this.#cancelQueued(tx, runId, reason));
+    if (!execution) return this.#parts.store.write((tx) => this.#lane.cancelQueued(tx, runId, reason));
+    await execution.stop(new RunStop("cancelled", reason));
+    return true;
   }
 
   /**
@@ -103,22 +102,20 @@ export class Turns {
     this.#draining = true;
     const grace = new AbortController();
     const patience = this.#parts.clock.sleep(graceMs, { signal: grace.signal }).catch(() => {});
-    const finished = this.#settled();
-    await Promise.race([finished, patience]);
+    const settled = this.#settled();
+    await Promise.race([settled, patience]);
     for (const execution of this.#running.values()) {
       await execution.stop(new RunStop("shutdown", "The server was shut down while the run was at work."));
     }
-    await finished;
+    await settled;
     grace.abort();
-  }
-
-  get draining(): boolean {
-    return this.#draining;
   }
 
   /** Starts the next queued run of a session whose lease this process holds, or gives the lease back. */
   async continueSession(sessionId: string): Promise<void> {
-    const next = await this.#parts.store.write((tx) => this.#next(tx, sessionId));
+    const next = await this.#parts.store.write((tx) =>
+      this.#lane.next(tx, sessionId, { hold: this.#draining }),
+    );
     if (next) this.#execute(next.run, next.session, false);
   }
 
@@ -131,11 +128,6 @@ export class Turns {
     const tracked = work.finally(() => this.#open.delete(tracked));
     this.#open.add(tracked);
     return tracked;
-  }
-
-  async #take(prompt: Prompt): Promise<Submitted> {
-    const found = await findSession(this.#parts.store, prompt.address);
-    return (found && this.#steerInstead(found, prompt)) ?? (await this.#record(prompt, found));
   }
 
   #admit(): void {
@@ -154,22 +146,20 @@ export class Turns {
     }
   }
 
-  #steerInstead(session: SessionRow, prompt: Prompt): Submitted | undefined {
+  async #take(prompt: Prompt): Promise<Submitted> {
+    const found = await findSession(this.#parts.store, prompt.address);
+    return (found && this.#steerInto(found, prompt)) ?? (await this.#record(prompt, found));
+  }
+
+  /** Undefined when steering is not asked for, or no turn of this process can take it: then it is a prompt like any. */
+  #steerInto(session: SessionRow, prompt: Prompt): Submitted | undefined {
     if ((prompt.whenBusy ?? this.#parts.settings.whenBusy) !== "steer") return undefined;
     const execution = [...this.#running.values()].find((running) => running.sessionId === session.id);
-    const text = prompt.input.prompt
-      .map((message) => (message.role === "user" ? message.text : ""))
-      .filter((part) => part !== "")
-      .join("\n\n");
+    const texts = prompt.input.prompt.map((message) => (message.role === "user" ? message.text : ""));
+    const text = texts.filter((part) => part !== "").join("\n\n");
     if (!execution?.steer(text)) return undefined;
-    prompt.beforeStart?.(execution.runId);
-    return {
-      runId: execution.runId,
-      sessionId: session.id,
-      sessionKey: session.session_key,
-      model: execution.model,
-      status: "steered",
-    };
+    const { runId, model } = execution;
+    return { runId, sessionId: session.id, sessionKey: session.session_key, model, status: "steered" };
   }
 
   async #record(prompt: Prompt, found: SessionRow | undefined): Promise<Submitted> {
@@ -177,16 +167,15 @@ export class Turns {
     const runId = createId("run", clock.now());
     const made = newSession(prompt.address, prompt.seed, clock.now());
     prompt.beforeStart?.(runId);
-    const recorded = await store.write(async (tx) => {
-      const session = found ?? (await this.#insertSession(tx, made));
+    const { run, session, isNew, leased } = await store.write(async (tx) => {
+      const session = found ?? (await this.#lane.open(tx, made));
       const isNew = session === made;
       const run = this.#runRow(runId, session, { prompt, isNew, nowMs: tx.nowMs });
-      const leased = isNew || (await takeLease(tx, session.id, { owner: store.owner, ms: LEASE_MS }));
-      if (!leased) await this.#enqueue(tx, session, run, prompt);
-      else await this.#insertRunning(tx, run);
+      const leased = isNew || (await this.#lane.lease(tx, session.id));
+      if (leased) await this.#lane.begin(tx, run);
+      else await this.#lane.enqueue(tx, run, this.#queueLimit(prompt));
       return { run, session, isNew, leased };
     });
-    const { run, session, isNew, leased } = recorded;
     if (leased) this.#execute(run, session, isNew);
     return {
       runId,
@@ -197,16 +186,15 @@ export class Turns {
     };
   }
 
-  /** Inserts the session with the lease taken. When another process made the same id first, that one is used. */
-  async #insertSession(tx: Tx, session: SessionRow): Promise<SessionRow> {
-    if (session.transient === 0) {
-      const existing = await tx.db.selectFrom("sessions").selectAll().where("id", "=", session.id).executeTakeFirst();
-      if (existing?.owner === session.owner) return existing;
-      if (existing) throw new ServiceError("session_not_found", `There is no session ${JSON.stringify(session.id)}.`);
-    }
-    const leased = { lease_owner: this.#parts.store.owner, lease_until: tx.nowMs + LEASE_MS };
-    await tx.insert("sessions", [{ ...session, ...leased }]);
-    return session;
+  /** ServiceError `session_busy` where prompts to a busy session are to be refused. */
+  #queueLimit(prompt: Prompt): number {
+    const { settings } = this.#parts;
+    if ((prompt.whenBusy ?? settings.whenBusy) !== "reject") return settings.maxQueuePerSession;
+    throw new ServiceError(
+      "session_busy",
+      "The session is at work (session busy). Wait for its run to end.",
+      { retryAfterSeconds: 1 },
+    );
   }
 
   #runRow(
@@ -241,129 +229,26 @@ export class Turns {
     };
   }
 
-  /** The usual case, in as few statements as it takes: a run that starts as it is recorded. */
-  async #insertRunning(tx: Tx, run: RunRow): Promise<void> {
-    const { store } = this.#parts;
-    const { session_id: sessionId, id: runId } = run;
-    await tx.insert("runs", [{ ...run, status: "running", started_at: tx.nowMs }]);
-    await addMessages(tx, { sessionId, runId }, parseInput(run).prompt);
-    await store.journal.append(tx, sessionId, [queuedEvent(run), startedEvent(run)]);
-  }
-
-  async #enqueue(tx: Tx, session: SessionRow, run: RunRow, prompt: Prompt): Promise<void> {
-    const { store, settings } = this.#parts;
-    if ((prompt.whenBusy ?? settings.whenBusy) === "reject") {
-      throw new ServiceError("session_busy", "The session is at work (session busy). Wait for its run to end.", {
-        retryAfterSeconds: 1,
-      });
-    }
-    const waiting = await tx.increment("sessions", { id: session.id }, "queued", 1);
-    if ((waiting ?? 1) > settings.maxQueuePerSession) {
-      throw new ServiceError(
-        "queue_full",
-        `${settings.maxQueuePerSession} prompts wait in this session, which is the limit (sessions.max_queue).`,
-        { retryAfterSeconds: 1 },
-      );
-    }
-    await tx.insert("runs", [run]);
-    await store.journal.append(tx, session.id, [queuedEvent(run)]);
-  }
-
-  async #cancelQueued(tx: Tx, runId: string, reason: string): Promise<boolean> {
-    const row = await tx.db
-      .selectFrom("runs")
-      .selectAll()
-      .where("id", "=", runId)
-      .where("status", "=", "queued")
-      .executeTakeFirst();
-    if (!row || !(await endRun(tx, runId, "cancelled", { stop_requested: 1 }))) return false;
-    await tx.increment("sessions", { id: row.session_id }, "queued", -1);
-    await this.#parts.store.journal.append(tx, row.session_id, [runEvent(runId, "run.cancelled", { reason })]);
-    return true;
-  }
-
   #execute(run: RunRow, session: SessionRow, fresh: boolean): void {
-    const grants = this.#grantsOf(session.id);
+    const grants = this.#grants.of(session.id);
     const execution = new Execution({ parts: this.#parts, run, session, grants, fresh });
     this.#running.set(run.id, execution);
     void this.#track(this.#conclude(execution, run));
   }
 
   async #conclude(execution: Execution, run: RunRow): Promise<void> {
-    const { log } = this.#parts;
     try {
-      const next = await execution.run((tx, outcome) => this.#finish(tx, run, outcome));
+      const next = await execution.run(async (tx, outcome) =>
+        (await this.#lane.end(tx, run, outcome))
+          ? this.#lane.next(tx, run.session_id, { hold: this.#draining })
+          : undefined,
+      );
       this.#running.delete(run.id);
       if (next) this.#execute(next.run, next.session, false);
     } catch (error) {
       // The end could not be written. The lease runs out and recovery closes the run as interrupted.
-      log.error("the end of a run could not be recorded", { run: run.id, error });
+      this.#parts.log.error("the end of a run could not be recorded", { run: run.id, error });
       this.#running.delete(run.id);
     }
   }
-
-  /** Writes a run's end and what follows it: the session's next run, or its lease given back. */
-  async #finish(tx: Tx, run: RunRow, outcome: Outcome): Promise<Started | undefined> {
-    const { store } = this.#parts;
-    if (!(await endRun(tx, run.id, outcome.status, outcome.set))) return undefined; // recovered by another process
-    await store.journal.append(tx, run.session_id, [outcome.event]);
-    return this.#next(tx, run.session_id);
-  }
-
-  async #next(tx: Tx, sessionId: string): Promise<Started | undefined> {
-    const { store } = this.#parts;
-    if (await releaseLease(tx, sessionId, store.owner)) return undefined;
-    const session = await tx.db.selectFrom("sessions").selectAll().where("id", "=", sessionId).executeTakeFirst();
-    if (session?.lease_owner !== store.owner) return undefined;
-    const run = this.#draining ? undefined : await oldestQueued(tx, sessionId);
-    if (!run) {
-      await tx.update("sessions", { id: sessionId }, { lease_owner: null, lease_until: 0 });
-      return undefined;
-    }
-    await tx.increment("sessions", { id: sessionId }, "queued", -1);
-    const started = { status: "running", started_at: tx.nowMs, updated_at: tx.nowMs };
-    await tx.update("runs", { id: run.id, status: "queued" }, started);
-    await addMessages(tx, { sessionId, runId: run.id }, parseInput(run).prompt);
-    await store.journal.append(tx, sessionId, [startedEvent(run)]);
-    return { run, session };
-  }
-
-  #grantsOf(sessionId: string): Set<string> {
-    const grants = this.#grants.get(sessionId) ?? new Set<string>();
-    this.#grants.delete(sessionId);
-    this.#grants.set(sessionId, grants);
-    if (this.#grants.size > MAX_GRANT_SESSIONS) {
-      const [oldest] = this.#grants.keys();
-      if (oldest !== undefined) this.#grants.delete(oldest);
-    }
-    return grants;
-  }
 }
-
-/** Sessions whose grants are remembered; the longest unused go first, and ask again. */
-const MAX_GRANT_SESSIONS = 1000;
-
-interface Started {
-  readonly run: RunRow;
-  readonly session: SessionRow;
-}
-
-function oldestQueued(tx: Tx, sessionId: string): Promise<RunRow | undefined> {
-  return tx.db
-    .selectFrom("runs")
-    .selectAll()
-    .where("session_id", "=", sessionId)
-    .where("status", "=", "queued")
-    .orderBy("created_at")
-    .orderBy("id")
-    .limit(1)
-    .executeTakeFirst();
-}
-
-const about = (run: RunRow) => ({
-  session_id: run.session_id,
-  model: run.model,
-  kind: run.kind as RunKind,
-});
-const queuedEvent = (run: RunRow) => runEvent(run.id, "run.queued", about(run));
-const startedEvent = (run: RunRow) => runEvent(run.id, "run.started", about(run));

@@ -1,7 +1,18 @@
 /** Sortable ids. Ids made later sort later, which keeps the tables' indexes append-only (random keys halve the insert rate). */
 import { randomBytes } from "node:crypto";
 
-export type IdPrefix = "run" | "ask" | "msg" | "evt" | "dlv" | "job" | "out" | "turn" | "req" | "call" | "prc";
+export type IdPrefix =
+  | "run"
+  | "ask"
+  | "msg"
+  | "evt"
+  | "dlv"
+  | "job"
+  | "out"
+  | "turn"
+  | "req"
+  | "call"
+  | "prc";
 
 const ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"; // Crockford base 32, lower case
 

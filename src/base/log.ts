@@ -22,11 +22,13 @@ export function createLog(
   write: (line: string) => void = (line) => void process.stderr.write(line),
   base: LogFields = {},
 ): Log {
-  const emit = (at: LogLevel) => (message: string, fields: LogFields = {}) => {
-    if (RANK[at] < RANK[level]) return;
-    const entry = { time: new Date().toISOString(), level: at, message, ...base, ...fields };
-    write(`${redact(JSON.stringify(entry, plain))}\n`);
-  };
+  const emit =
+    (at: LogLevel) =>
+    (message: string, fields: LogFields = {}) => {
+      if (RANK[at] < RANK[level]) return;
+      const entry = { time: new Date().toISOString(), level: at, message, ...base, ...fields };
+      write(`${redact(JSON.stringify(entry, plain))}\n`);
+    };
   return {
     debug: emit("debug"),
     info: emit("info"),

@@ -35,7 +35,9 @@ export class AgentApiError extends Error {
 export function createAgentClient(options: ClientOptions): AgentClient {
   const auth = options.apiKey === undefined ? {} : { auth: () => options.apiKey };
   const fetcher = options.fetch === undefined ? {} : { fetch: options.fetch };
-  return new AgentClient({ client: createClient(createConfig({ baseUrl: options.baseUrl, ...auth, ...fetcher })) });
+  return new AgentClient({
+    client: createClient(createConfig({ baseUrl: options.baseUrl, ...auth, ...fetcher })),
+  });
 }
 
 /**
@@ -59,7 +61,12 @@ export async function* streamChatCompletion(
     if ("error" in frame) throw new AgentApiError(0, frame.error);
     yield frame;
   }
-  throw new AgentApiError(0, { message: "The stream was cut.", type: "server_error", param: null, code: "stream_cut" });
+  throw new AgentApiError(0, {
+    message: "The stream was cut.",
+    type: "server_error",
+    param: null,
+    code: "stream_cut",
+  });
 }
 
 /**

@@ -28,7 +28,8 @@ export function streamAnswer(status: number, stream: ReadableStream<Uint8Array>,
 /** Any error as its answer: the envelope, and the headers that tell clients whether and when to try again. */
 export function errorAnswer(thrown: unknown, headers: Headers): Response {
   const error = toServiceError(thrown);
-  const retryAfter = error.retryAfterSeconds === undefined ? undefined : String(Math.ceil(error.retryAfterSeconds));
+  const retryAfter =
+    error.retryAfterSeconds === undefined ? undefined : String(Math.ceil(error.retryAfterSeconds));
   return jsonAnswer(error.row.http, errorEnvelope(error), {
     ...headers,
     "retry-after": retryAfter,
@@ -41,7 +42,9 @@ export function errorAnswer(thrown: unknown, headers: Headers): Response {
 
 export function errorEnvelope(error: ServiceError): ErrorEnvelope {
   const { message, code, param = null, details } = error;
-  return { error: { message, type: error.row.type, param, code, ...(details ? { details: { ...details } } : {}) } };
+  return {
+    error: { message, type: error.row.type, param, code, ...(details ? { details: { ...details } } : {}) },
+  };
 }
 
 function present(headers: Headers): Record<string, string> {

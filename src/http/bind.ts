@@ -68,7 +68,11 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
 function failed(thrown: unknown, { id, operation, room }: Bound, base: Headers): Response {
   const error = toServiceError(thrown);
   if (error.row.http >= 500 && error.code !== "server_draining") {
-    room.log.error("a request failed", { operation: id, request: base["x-request-id"], error: error.cause ?? error });
+    room.log.error("a request failed", {
+      operation: id,
+      request: base["x-request-id"],
+      error: error.cause ?? error,
+    });
   }
   room.observe?.(id, error.row.http);
   if (room.settings.validateResponses && !operation.responses[String(error.row.http)]) {
@@ -112,11 +116,17 @@ function requestIdOf(event: H3Event): string {
 
 function refuseMethod(event: H3Event, methods: readonly string[]): Response {
   const allow = methods.join(", ");
-  const error = new ServiceError("method_not_allowed", `This path answers ${allow}, not ${event.req.method}.`);
+  const error = new ServiceError(
+    "method_not_allowed",
+    `This path answers ${allow}, not ${event.req.method}.`,
+  );
   return errorAnswer(error, { "x-request-id": requestIdOf(event), allow });
 }
 
 function refusePath(event: H3Event): Response {
-  const error = new ServiceError("not_found", "There is nothing at this path. GET /openapi.json lists all paths.");
+  const error = new ServiceError(
+    "not_found",
+    "There is nothing at this path. GET /openapi.json lists all paths.",
+  );
   return errorAnswer(error, { "x-request-id": requestIdOf(event) });
 }

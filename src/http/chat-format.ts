@@ -36,7 +36,11 @@ export function completion(head: ChatHead, end: ChatEnd): ChatCompletion {
   };
 }
 
-export function chunk(head: ChatHead, delta: ChatDelta, finish: FinishReason | null = null): ChatCompletionChunk {
+export function chunk(
+  head: ChatHead,
+  delta: ChatDelta,
+  finish: FinishReason | null = null,
+): ChatCompletionChunk {
   return {
     id: head.id,
     object: "chat.completion.chunk",

@@ -1,4 +1,8 @@
-import type { ChatCompletionRequest, ChatMessage, MessageContent } from "../../generated/http/client/types.gen.ts";
+import type {
+  ChatCompletionRequest,
+  ChatMessage,
+  MessageContent,
+} from "../../generated/http/client/types.gen.ts";
 import type { ModelRef, ModelSettings } from "../agent/engine.ts";
 import type { AssistantPart, Message } from "../agent/message.ts";
 import type { Prompt } from "../agent/turn.ts";
@@ -113,7 +117,10 @@ function modelNotFound(name: string, param: string): ServiceError {
   );
 }
 
-function checkToolsets(asked: readonly string[] | undefined, { settings }: HttpRoom): readonly string[] | undefined {
+function checkToolsets(
+  asked: readonly string[] | undefined,
+  { settings }: HttpRoom,
+): readonly string[] | undefined {
   for (const [index, name] of (asked ?? []).entries()) {
     if (settings.toolsets.includes(name)) continue;
     const what = `${JSON.stringify(name)} is not a toolset of this server: ${settings.toolsets.join(", ")}.`;
@@ -176,7 +183,8 @@ function toMessage(message: Spoken, text: string, before: readonly Message[]): M
 function calledTool(before: readonly Message[], callId: string): string {
   for (const message of before) {
     if (message.role !== "assistant") continue;
-    for (const part of message.parts) if (part.type === "tool_call" && part.callId === callId) return part.tool;
+    for (const part of message.parts)
+      if (part.type === "tool_call" && part.callId === callId) return part.tool;
   }
   return "unknown";
 }
@@ -192,7 +200,8 @@ function parseArguments(json: string): unknown {
 function textOfContent(content: MessageContent, path: string): string {
   if (typeof content === "string") return content;
   const texts = content.map((part, index) => {
-    if ((part.type === "text" || part.type === "input_text") && typeof part.text === "string") return part.text;
+    if ((part.type === "text" || part.type === "input_text") && typeof part.text === "string")
+      return part.text;
     const param = `${path}[${index}]`;
     const what = `${param} has the type ${JSON.stringify(part.type)}; only text parts are supported.`;
     throw new ServiceError("invalid_content_part", what, { param });

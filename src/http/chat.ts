@@ -140,7 +140,12 @@ async function* runEvents(groups: EventGroups): AsyncGenerator<RunEvent> {
   }
 }
 
-const FINAL: ReadonlySet<string> = new Set(["run.completed", "run.failed", "run.cancelled", "run.interrupted"]);
+const FINAL: ReadonlySet<string> = new Set([
+  "run.completed",
+  "run.failed",
+  "run.cancelled",
+  "run.interrupted",
+]);
 
 type ToolEvent = Extract<RunEvent, { event: "tool.started" | "tool.completed" }>;
 

@@ -5,12 +5,18 @@ import { specSchemas } from "./schemas.ts";
 export function checkAnswer(
   id: string,
   operation: OperationMeta,
-  result: { readonly status: number; readonly headers?: object; readonly body?: unknown; readonly stream?: object },
+  result: {
+    readonly status: number;
+    readonly headers?: object;
+    readonly body?: unknown;
+    readonly stream?: object;
+  },
 ): void {
   const declared = operation.responses[String(result.status)];
   if (!declared) throw new Error(`${id} answered ${result.status}, which the spec does not list`);
   for (const name of Object.keys(result.headers ?? {})) {
-    if (!declared.headers.includes(name)) throw new Error(`${id} ${result.status} sent the undeclared header ${name}`);
+    if (!declared.headers.includes(name))
+      throw new Error(`${id} ${result.status} sent the undeclared header ${name}`);
   }
   if (result.stream) {
     if (!declared.sse) throw new Error(`${id} ${result.status} streams, which the spec does not list`);

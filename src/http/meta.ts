@@ -25,4 +25,9 @@ export function getHealth({ version }: HttpRoom): HttpResponse<"getHealth"> {
   return { status: 200, body: { status: "ok", platform: "agent", version } };
 }
 
-const model = (id: string) => ({ id, object: "model" as const, created: CREATED, owned_by: "agent" as const });
+const model = (id: string) => ({
+  id,
+  object: "model" as const,
+  created: CREATED,
+  owned_by: "agent" as const,
+});

@@ -47,7 +47,8 @@ function readIncoming(request: IncomingMessage, limits: BodyLimits): Promise<Uin
         reject(tooLarge(limits));
       });
     };
-    const onEnd = () => settle(() => resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks)));
+    const onEnd = () =>
+      settle(() => resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks)));
     const onError = (error: Error) => settle(() => reject(error));
     const onClose = () => settle(() => reject(clientLeft()));
     request.on("data", onData).on("end", onEnd).on("error", onError).on("close", onClose);
@@ -66,7 +67,10 @@ async function readStream(body: ReadableStream<Uint8Array> | null, limits: BodyL
 }
 
 function tooLarge({ maxBytes }: BodyLimits): ServiceError {
-  return new ServiceError("body_too_large", `The body must be at most ${maxBytes} bytes (limits.max_body_bytes).`);
+  return new ServiceError(
+    "body_too_large",
+    `The body must be at most ${maxBytes} bytes (limits.max_body_bytes).`,
+  );
 }
 
 function tooSlow({ timeoutMs }: BodyLimits): ServiceError {

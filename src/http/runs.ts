@@ -31,9 +31,7 @@ export class RunStreams {
     this.#room = room;
   }
 
-  async open(
-    request: HttpRequest<"streamRunEvents", HttpContext>,
-  ): Promise<HttpResponse<"streamRunEvents">> {
+  async open(request: HttpRequest<"streamRunEvents", HttpContext>): Promise<HttpResponse<"streamRunEvents">> {
     const { path, headers, query, ctx, signal } = request;
     const row = await findRun(this.#room.store, path.run_id, ctx.identity.name);
     const after = cursor(headers["last-event-id"] ?? query.after, row);

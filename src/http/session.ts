@@ -26,7 +26,8 @@ export function sessionAddress(
       "Sessions need an API key. Configure api_server.key, or leave the session headers out.",
     );
   }
-  if (id !== undefined) checkSessionName("id", id, headerId === undefined ? "agent.session_id" : "X-Agent-Session-Id");
+  if (id !== undefined)
+    checkSessionName("id", id, headerId === undefined ? "agent.session_id" : "X-Agent-Session-Id");
   if (key !== undefined) checkSessionName("key", key, "X-Agent-Session-Key");
   return { owner: identity.name, ...(id === undefined ? {} : { id }), ...(key === undefined ? {} : { key }) };
 }

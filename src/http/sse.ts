@@ -78,5 +78,7 @@ export function encodeSse({ data, event, id }: SseMessage<unknown>): string {
 }
 
 function closing(meta: SseMeta | undefined): string {
-  return meta === undefined || meta.terminator === "close" ? ": stream closed\n\n" : `data: ${meta.terminator}\n\n`;
+  return meta === undefined || meta.terminator === "close"
+    ? ": stream closed\n\n"
+    : `data: ${meta.terminator}\n\n`;
 }

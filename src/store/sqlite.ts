@@ -188,7 +188,7 @@ class Connection implements SyncConnection {
   >();
 
   constructor(path: string) {
-    this.#database = new DatabaseSync(path);
+    this.#database = openFile(path);
     // The busy timeout comes first: the switch to WAL takes a lock. fullfsync matters on macOS alone.
     this.exec(`pragma busy_timeout = ${BUSY_TIMEOUT_MS}`);
     this.exec("pragma journal_mode = wal");
@@ -204,8 +204,9 @@ class Connection implements SyncConnection {
     return this.#database.isTransaction;
   }
 
+  // Prepared, not `exec`: Deno's errors of `exec` do not say which of SQLite's codes they are.
   exec(sql: string): void {
-    this.#database.exec(sql);
+    this.#prepare(sql).statement.all();
   }
 
   all(sql: string, values: readonly Value[]): Row[] {
@@ -239,6 +240,17 @@ class Connection implements SyncConnection {
       this.#statements.set(sql, prepared);
     }
     return prepared;
+  }
+}
+
+function openFile(path: string): DatabaseSync {
+  try {
+    return new DatabaseSync(path);
+  } catch (error) {
+    throw unavailable(
+      `The database file ${path} cannot be opened. Check the path and its permissions.`,
+      error,
+    );
   }
 }
 

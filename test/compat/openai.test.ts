@@ -18,7 +18,10 @@ test("openai: chat.completions.create", async () => {
 });
 
 test("openai: a stream with a tool call of the agent in it, and its usage", async () => {
-  await using service = await startTestService({ script: demoScript, tools: createTools(toolOptions(testConfig())) });
+  await using service = await startTestService({
+    script: demoScript,
+    tools: createTools(toolOptions(testConfig())),
+  });
   const stream = await connect(service).chat.completions.create({
     ...ask("run: echo from-$((20 + 3))"),
     stream: true,

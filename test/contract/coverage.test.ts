@@ -10,7 +10,9 @@ const folder = join(import.meta.dirname, "http");
 function scenariosIn(sources: readonly string[]): ReadonlySet<string> {
   const found = new Set<string>();
   for (const source of sources) {
-    const constants = new Map([...source.matchAll(/const (\w+) = "(\w+)";/g)].map(([, name, value]) => [name, value]));
+    const constants = new Map(
+      [...source.matchAll(/const (\w+) = "(\w+)";/g)].map(([, name, value]) => [name, value]),
+    );
     for (const [, quoted, name, status] of source.matchAll(/scenario\(\s*(?:"(\w+)"|(\w+)),\s*(\d{3}),/g)) {
       found.add(`${quoted ?? constants.get(name)} ${status}`);
     }

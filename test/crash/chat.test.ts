@@ -1,6 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { streamChatCompletion, streamRunEvents, createAgentClient, type RunEvent } from "../../src/client/http.ts";
+import {
+  streamChatCompletion,
+  streamRunEvents,
+  createAgentClient,
+  type RunEvent,
+} from "../../src/client/http.ts";
 import { createGatewayPlace } from "../harness/gateway.ts";
 
 test("SIGKILL in the middle of a streamed chat: the run reads interrupted, its events replay, the session goes on", async () => {
@@ -29,7 +34,10 @@ test("SIGKILL in the middle of a streamed chat: the run reads interrupted, its e
   assert.equal(run?.error?.code, "interrupted");
   const events: RunEvent[] = [];
   for await (const event of streamRunEvents(options, runId)) events.push(event);
-  assert.deepEqual(events.map(({ seq }) => seq), events.map((_, index) => index + 1));
+  assert.deepEqual(
+    events.map(({ seq }) => seq),
+    events.map((_, index) => index + 1),
+  );
   assert.equal(events.at(-1)?.event, "run.interrupted");
   const replayed = events.map((event) => (event.event === "message.delta" ? event.delta : "")).join("");
   assert.ok(replayed.startsWith(seen.join("")), "what was streamed is replayed");
@@ -46,12 +54,20 @@ test("prompts that were queued when the process was killed run after the next st
   await using place = await createGatewayPlace();
   const first = await place.start();
   const apiKey = await place.key();
-  const headers = { authorization: `Bearer ${apiKey}`, "content-type": "application/json", "x-agent-session-id": "s" };
+  const headers = {
+    authorization: `Bearer ${apiKey}`,
+    "content-type": "application/json",
+    "x-agent-session-id": "s",
+  };
   const post = (url: string, content: string) =>
     fetch(`${url}/v1/chat/completions`, {
       method: "POST",
       headers,
-      body: JSON.stringify({ stream: true, agent: { on_disconnect: "continue" }, messages: [{ role: "user", content }] }),
+      body: JSON.stringify({
+        stream: true,
+        agent: { on_disconnect: "continue" },
+        messages: [{ role: "user", content }],
+      }),
     });
   const busy = await post(first.url, "run: sleep 5");
   const queued = await post(first.url, "run: echo queued");
@@ -71,7 +87,9 @@ test("a second process on the same database leaves the running sessions of the f
   const first = await place.start();
   const apiKey = await place.key();
   const options = { baseUrl: first.url, apiKey };
-  const stream = streamChatCompletion(options, { messages: [{ role: "user", content: "run: sleep 1; echo done" }] });
+  const stream = streamChatCompletion(options, {
+    messages: [{ role: "user", content: "run: sleep 1; echo done" }],
+  });
   const answer: string[] = [];
   for await (const chunk of stream) {
     answer.push(chunk.choices[0]?.delta.content ?? "");

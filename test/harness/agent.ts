@@ -49,7 +49,10 @@ export class TestAgent implements AsyncDisposable {
     return this.parts.store;
   }
 
-  submit(text: string, more: Partial<Prompt> & { id?: string; answerable?: boolean } = {}): Promise<Submitted> {
+  submit(
+    text: string,
+    more: Partial<Prompt> & { id?: string; answerable?: boolean } = {},
+  ): Promise<Submitted> {
     const { id, answerable = false, ...rest } = more;
     return this.turns.submit({
       address: { owner: "tester", ...(id === undefined ? {} : { id }) },

@@ -76,7 +76,8 @@ function end(child: ChildProcess, signal: NodeJS.Signals): Promise<number | null
   if (child.exitCode !== null || child.signalCode !== null) return Promise.resolve(child.exitCode);
   return new Promise((resolve) => {
     child.once("exit", (code) => resolve(code));
-    child.kill(signal);
+    // Deno calls a child that child.kill() was used on killed, however it ended; so the signal is sent by hand.
+    process.kill(child.pid!, signal);
   });
 }
 

@@ -23,7 +23,11 @@ export interface TestServiceOptions {
   readonly tools?: readonly Tool[];
   /** Deep partial of the configuration. */
   readonly config?: Readonly<Record<string, unknown>>;
-  readonly keys?: readonly { readonly key: string; readonly name: string; readonly scopes: readonly string[] }[];
+  readonly keys?: readonly {
+    readonly key: string;
+    readonly name: string;
+    readonly scopes: readonly string[];
+  }[];
   /** False: no key is asked for. */
   readonly requireKey?: boolean;
   readonly providers?: readonly ModelProvider[];
@@ -31,6 +35,10 @@ export interface TestServiceOptions {
   /** Take over the database and home of a service that was stopped. */
   readonly like?: TestService;
 }
+
+export type TestRequest = Omit<RequestInit, "headers"> & {
+  readonly headers?: Readonly<Record<string, string>>;
+};
 
 export class TestService implements AsyncDisposable {
   readonly url: string;
@@ -54,13 +62,16 @@ export class TestService implements AsyncDisposable {
   }
 
   /** A request with the test key, unless the headers say otherwise (an empty authorization sends none). */
-  request(path: string, init: RequestInit & { headers?: Record<string, string> } = {}): Promise<Response> {
+  request(path: string, init: TestRequest = {}): Promise<Response> {
     const headers: Record<string, string> = { authorization: `Bearer ${KEY}`, ...init.headers };
     if (headers["authorization"] === "") delete headers["authorization"];
     return fetch(`${this.url}${path}`, { ...init, headers });
   }
 
-  chat(body: unknown, init: { headers?: Record<string, string>; signal?: AbortSignal } = {}): Promise<Response> {
+  chat(
+    body: unknown,
+    init: { headers?: Record<string, string>; signal?: AbortSignal } = {},
+  ): Promise<Response> {
     return this.request("/v1/chat/completions", {
       method: "POST",
       body: typeof body === "string" ? body : JSON.stringify(body),

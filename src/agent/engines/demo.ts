@@ -11,14 +11,22 @@ const WISHES: readonly {
   readonly tool: string;
   readonly input: (match: RegExpMatchArray) => Readonly<Record<string, string>>;
 }[] = [
-  { pattern: /^\s*run:\s*(.+)$/im, tool: "terminal", input: ([, command = ""]) => ({ command: command.trim() }) },
+  {
+    pattern: /^\s*run:\s*(.+)$/im,
+    tool: "terminal",
+    input: ([, command = ""]) => ({ command: command.trim() }),
+  },
   { pattern: /^\s*read:?\s+(\S+)\s*$/im, tool: "read_file", input: ([, path = ""]) => ({ path }) },
   {
     pattern: /^\s*write:?\s+(\S+?):\s*([\s\S]*)$/im,
     tool: "write_file",
     input: ([, path = "", content = ""]) => ({ path, content }),
   },
-  { pattern: /^\s*search:?\s+(.+)$/im, tool: "search_files", input: ([, pattern = ""]) => ({ pattern: pattern.trim() }) },
+  {
+    pattern: /^\s*search:?\s+(.+)$/im,
+    tool: "search_files",
+    input: ([, pattern = ""]) => ({ pattern: pattern.trim() }),
+  },
   { pattern: /\blist (?:the |all |my )*files\b/i, tool: "terminal", input: () => ({ command: "ls -la" }) },
 ];
 

@@ -1,3 +1,4 @@
+import type * as Sdk from "ai";
 import type { ModelMessage, ToolSet } from "ai";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
@@ -37,7 +38,7 @@ export function createModelEngine(options: ModelEngineOptions): Engine {
   return { name: "model", runTurn: (turn) => new ModelTurn(turn, options).run() };
 }
 
-type ModelSdk = typeof import("ai");
+type ModelSdk = typeof Sdk;
 type LoadedModel = Awaited<ReturnType<typeof loadModel>>;
 
 class ModelTurn {
@@ -53,7 +54,9 @@ class ModelTurn {
     this.#options = options;
     const prompt = toPrompt(turn.messages);
     this.#messages = prompt.messages;
-    this.#instructions = [turn.instructions, ...prompt.instructions].filter((text) => text !== "").join("\n\n");
+    this.#instructions = [turn.instructions, ...prompt.instructions]
+      .filter((text) => text !== "")
+      .join("\n\n");
   }
 
   async run(): Promise<TurnEnd> {
@@ -205,7 +208,11 @@ class ModelTurn {
 
   #translate(error: unknown, provider: ProviderConfig): TurnError {
     const { log, clock } = this.#options;
-    log.warn("a model call failed", { run: this.#turn.runId, provider: provider.name, error: withoutBody(error) });
+    log.warn("a model call failed", {
+      run: this.#turn.runId,
+      provider: provider.name,
+      error: withoutBody(error),
+    });
     return toTurnError(error, provider, clock.now());
   }
 
@@ -240,5 +247,9 @@ function retryText(provider: ProviderConfig, waitMs: number): string {
 function withoutBody(error: unknown): unknown {
   if (!(error instanceof Error)) return String(error);
   const { statusCode } = error as { statusCode?: number };
-  return { name: error.name, message: error.message.slice(0, 200), ...(statusCode === undefined ? {} : { statusCode }) };
+  return {
+    name: error.name,
+    message: error.message.slice(0, 200),
+    ...(statusCode === undefined ? {} : { statusCode }),
+  };
 }

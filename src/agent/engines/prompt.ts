@@ -46,8 +46,17 @@ function answersTo(message: AssistantMessage, later: readonly Message[]): ToolCo
   const near = next < 0 ? later : later.slice(0, next);
   return message.parts.flatMap((part) => {
     if (part.type !== "tool_call") return [];
-    const answer = near.find((other): other is ToolMessage => other.role === "tool" && other.callId === part.callId);
-    return [{ type: "tool-result" as const, toolCallId: part.callId, toolName: part.tool, output: toOutput(answer) }];
+    const answer = near.find(
+      (other): other is ToolMessage => other.role === "tool" && other.callId === part.callId,
+    );
+    return [
+      {
+        type: "tool-result" as const,
+        toolCallId: part.callId,
+        toolName: part.tool,
+        output: toOutput(answer),
+      },
+    ];
   });
 }
 

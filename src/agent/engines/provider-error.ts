@@ -30,7 +30,10 @@ export function toTurnError(error: unknown, provider: ProviderConfig, nowMs: num
   if (error instanceof CutError) return { code: "agent_incomplete", message: `${who} ${error.message}` };
   const status = (error as ApiCallError).statusCode;
   if (status === undefined) {
-    return { code: "provider_error", message: `${who} could not be reached${place(provider)}: ${reason(error)}.` };
+    return {
+      code: "provider_error",
+      message: `${who} could not be reached${place(provider)}: ${reason(error)}.`,
+    };
   }
   if (status === 401 || status === 403) {
     const message = `${who} does not accept the API key (${status}). Check model.providers.${provider.name}.api_key or the key in .env.`;
@@ -40,7 +43,11 @@ export function toTurnError(error: unknown, provider: ProviderConfig, nowMs: num
   if (status === 429) {
     const wait = retryAfterMs(error, nowMs);
     const message = `${who} limits the rate of requests (429). Try again later.`;
-    return { code: "provider_error", message, ...(wait === undefined ? {} : { retryAfterSeconds: Math.ceil(wait / 1000) }) };
+    return {
+      code: "provider_error",
+      message,
+      ...(wait === undefined ? {} : { retryAfterSeconds: Math.ceil(wait / 1000) }),
+    };
   }
   const kind = status >= 500 ? "failed" : "refused the request";
   return { code: "provider_error", message: `${who} ${kind} (${status}).` };

@@ -23,7 +23,8 @@ export async function withRetries<T>(attempt: () => Promise<T>, options: RetryOp
     try {
       return await attempt();
     } catch (error) {
-      if (options.signal.aborted || !options.mayRetry() || retries === MAX_RETRIES || !isRetryable(error)) throw error;
+      if (options.signal.aborted || !options.mayRetry() || retries === MAX_RETRIES || !isRetryable(error))
+        throw error;
       const waitMs = retryAfterMs(error, options.clock.now()) ?? FIRST_WAIT_MS * 2 ** retries;
       if (waitMs > MAX_WAIT_MS) throw error;
       options.onRetry(waitMs);

@@ -141,7 +141,12 @@ class ScriptedTurn {
     return { parts, text, cut: signal.aborted };
   }
 
-  async #answer(call: { callId: string; tool: string; input: unknown; invalid?: string }): Promise<ToolMessage> {
+  async #answer(call: {
+    callId: string;
+    tool: string;
+    input: unknown;
+    invalid?: string;
+  }): Promise<ToolMessage> {
     const answer: ToolAnswer = this.#turn.signal.aborted
       ? { status: "aborted", text: "The run was stopped before the call began." }
       : await this.#turn.ports.callTool(call);

@@ -18,9 +18,11 @@ export function createEngine(options: {
 }): Engine {
   const demo = createScriptedEngine(demoScript, options);
   let model: Promise<Engine> | undefined;
-  const load = () => (model ??= import("./model-engine.ts").then((module) => module.createModelEngine(options)));
+  const load = () =>
+    (model ??= import("./model-engine.ts").then((module) => module.createModelEngine(options)));
   return {
     name: "agent",
-    runTurn: async (turn) => (turn.model.provider === DEMO_MODEL.provider ? demo : await load()).runTurn(turn),
+    runTurn: async (turn) =>
+      (turn.model.provider === DEMO_MODEL.provider ? demo : await load()).runTurn(turn),
   };
 }

@@ -51,7 +51,8 @@ export class StepReader {
       case "tool-call":
         return this.#call(part);
       case "model-call-end":
-        this.#finish = part.finishReason === "other" && part.rawFinishReason === undefined ? undefined : part.finishReason;
+        this.#finish =
+          part.finishReason === "other" && part.rawFinishReason === undefined ? undefined : part.finishReason;
         this.#usage = toUsage(part.usage, this.#calls.length);
         return;
       case "error":

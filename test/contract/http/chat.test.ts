@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import { assertError, assertHealthy, scenario } from "../../harness/scenario.ts";
-import { KEY } from "../../harness/service.ts";
+import { scenario } from "../../harness/scenario.ts";
 import { readData, readFrames } from "../../harness/sse.ts";
 
 const CHAT = "createChatCompletion";
@@ -29,334 +28,196 @@ scenario(CHAT, 200, { title: "answers in the chat completions format", script: e
   assert.match(response.headers.get("x-request-id") ?? "", /^req_/);
 });
 
-scenario(CHAT, 200, { title: "streams role, content, finish, usage and [DONE]", script: echo }, async (service) => {
-  const response = await service.chat({ ...hi, stream: true, stream_options: { include_usage: true } });
-  assert.equal(response.headers.get("content-type"), "text/event-stream; charset=utf-8");
-  assert.equal(response.headers.get("cache-control"), "no-cache, no-transform");
-  assert.equal(response.headers.get("x-accel-buffering"), "no");
-  const frames = [];
-  for await (const frame of readFrames(response)) frames.push(frame);
-  assert.equal(frames[0]?.comment, "connected");
-  assert.equal(frames.at(-1)?.data, "[DONE]");
-  const chunks = frames.slice(1, -1).map((frame) => JSON.parse(frame.data!));
-  assert.deepEqual(chunks[0].choices[0].delta, { role: "assistant", content: "" });
-  const text = chunks.map((chunk) => chunk.choices[0]?.delta.content ?? "").join("");
-  assert.equal(text, "you said hi");
-  assert.equal(chunks.at(-2).choices[0].finish_reason, "stop");
-  assert.deepEqual(chunks.at(-1).choices, []);
-  assert.equal(chunks.at(-1).usage.completion_tokens, 3);
-  assert.ok(chunks.slice(0, -1).every((chunk) => chunk.usage === undefined));
-});
+scenario(
+  CHAT,
+  200,
+  { title: "streams role, content, finish, usage and [DONE]", script: echo },
+  async (service) => {
+    const response = await service.chat({ ...hi, stream: true, stream_options: { include_usage: true } });
+    assert.equal(response.headers.get("content-type"), "text/event-stream; charset=utf-8");
+    assert.equal(response.headers.get("cache-control"), "no-cache, no-transform");
+    assert.equal(response.headers.get("x-accel-buffering"), "no");
+    const frames = [];
+    for await (const frame of readFrames(response)) frames.push(frame);
+    assert.equal(frames[0]?.comment, "connected");
+    assert.equal(frames.at(-1)?.data, "[DONE]");
+    const chunks = frames.slice(1, -1).map((frame) => JSON.parse(frame.data!));
+    assert.deepEqual(chunks[0].choices[0].delta, { role: "assistant", content: "" });
+    const text = chunks.map((chunk) => chunk.choices[0]?.delta.content ?? "").join("");
+    assert.equal(text, "you said hi");
+    assert.equal(chunks.at(-2).choices[0].finish_reason, "stop");
+    assert.deepEqual(chunks.at(-1).choices, []);
+    assert.equal(chunks.at(-1).usage.completion_tokens, 3);
+    assert.ok(chunks.slice(0, -1).every((chunk) => chunk.usage === undefined));
+  },
+);
 
 const twoTexts: Script = ({ step }) =>
   step === 0 ? { text: "First.", calls: [{ tool: "nope", input: {} }] } : { text: "Second." };
 
-scenario(CHAT, 200, { title: "the whole answer equals the streamed one, over several messages", script: twoTexts }, async (service) => {
-  const whole = await (await service.chat(hi)).json();
-  const chunks = (await readData(await service.chat({ ...hi, stream: true }))) as {
-    choices?: { delta: { content?: string } }[];
-  }[];
-  const streamed = chunks.map((chunk) => chunk.choices?.[0]?.delta.content ?? "").join("");
-  assert.equal(whole.choices[0].message.content, "First.\n\nSecond.");
-  assert.equal(streamed, whole.choices[0].message.content);
-});
+scenario(
+  CHAT,
+  200,
+  { title: "the whole answer equals the streamed one, over several messages", script: twoTexts },
+  async (service) => {
+    const whole = await (await service.chat(hi)).json();
+    const chunks = (await readData(await service.chat({ ...hi, stream: true }))) as {
+      choices?: { delta: { content?: string } }[];
+    }[];
+    const streamed = chunks.map((chunk) => chunk.choices?.[0]?.delta.content ?? "").join("");
+    assert.equal(whole.choices[0].message.content, "First.\n\nSecond.");
+    assert.equal(streamed, whole.choices[0].message.content);
+  },
+);
 
-scenario(CHAT, 200, { title: "tool progress is sent to those who ask for it", script: twoTexts }, async (service) => {
-  type Progress = { choices: unknown[]; agent?: { tool?: { type: string; status: string } } };
-  const plain = (await readData(await service.chat({ ...hi, stream: true }))) as Progress[];
-  assert.ok(plain.every((chunk) => chunk.agent?.tool === undefined));
-  const headers = { "x-agent-progress": "1" };
-  const full = (await readData(await service.chat({ ...hi, stream: true }, { headers }))) as Progress[];
-  const tools = full.flatMap((chunk) => (chunk.agent?.tool ? [chunk.agent.tool] : []));
-  assert.deepEqual(
-    tools.map(({ type, status }) => [type, status]),
-    [
-      ["tool.started", "running"],
-      ["tool.completed", "failed"],
-    ],
-  );
-});
+scenario(
+  CHAT,
+  200,
+  { title: "tool progress is sent to those who ask for it", script: twoTexts },
+  async (service) => {
+    type Progress = { choices: unknown[]; agent?: { tool?: { type: string; status: string } } };
+    const plain = (await readData(await service.chat({ ...hi, stream: true }))) as Progress[];
+    assert.ok(plain.every((chunk) => chunk.agent?.tool === undefined));
+    const headers = { "x-agent-progress": "1" };
+    const full = (await readData(await service.chat({ ...hi, stream: true }, { headers }))) as Progress[];
+    const tools = full.flatMap((chunk) => (chunk.agent?.tool ? [chunk.agent.tool] : []));
+    assert.deepEqual(
+      tools.map(({ type, status }) => [type, status]),
+      [
+        ["tool.started", "running"],
+        ["tool.completed", "failed"],
+      ],
+    );
+  },
+);
 
-scenario(CHAT, 200, {
-  title: "a session remembers, by id and by key; the messages before the last answer are not taken again",
-  script: ({ messages }) => ({ text: messages.map((m) => (m.role === "user" ? m.text : "-")).join("|") }),
-}, async (service) => {
-  const ask = async (content: string, headers: Record<string, string>, before: object[] = []) => {
-    const response = await service.chat({ messages: [...before, { role: "user", content }] }, { headers });
-    return { text: (await response.json()).choices[0].message.content, headers: response.headers };
-  };
-  const id = { "x-agent-session-id": "my session" };
-  assert.equal((await ask("one", id)).text, "one");
-  const second = await ask("two", id, [
-    { role: "user", content: "one" },
-    { role: "assistant", content: "one" },
-  ]);
-  assert.equal(second.text, "one|-|two");
-  assert.equal(second.headers.get("x-agent-session-id"), "my session");
-  const key = { "x-agent-session-key": "channel-7" };
-  const opened = await ask("a", key, [
-    { role: "user", content: "before" },
-    { role: "assistant", content: "answer" },
-  ]);
-  assert.equal(opened.text, "before|-|a");
-  assert.equal(opened.headers.get("x-agent-session-key"), "channel-7");
-  assert.equal((await ask("b", key)).text, "before|-|a|-|b");
-  assert.equal((await ask("alone", {})).text, "alone");
-});
+scenario(
+  CHAT,
+  200,
+  {
+    title: "a session remembers, by id and by key; the messages before the last answer are not taken again",
+    script: ({ messages }) => ({ text: messages.map((m) => (m.role === "user" ? m.text : "-")).join("|") }),
+  },
+  async (service) => {
+    const ask = async (content: string, headers: Record<string, string>, before: object[] = []) => {
+      const response = await service.chat({ messages: [...before, { role: "user", content }] }, { headers });
+      return { text: (await response.json()).choices[0].message.content, headers: response.headers };
+    };
+    const id = { "x-agent-session-id": "my session" };
+    assert.equal((await ask("one", id)).text, "one");
+    const second = await ask("two", id, [
+      { role: "user", content: "one" },
+      { role: "assistant", content: "one" },
+    ]);
+    assert.equal(second.text, "one|-|two");
+    assert.equal(second.headers.get("x-agent-session-id"), "my session");
+    const key = { "x-agent-session-key": "channel-7" };
+    const opened = await ask("a", key, [
+      { role: "user", content: "before" },
+      { role: "assistant", content: "answer" },
+    ]);
+    assert.equal(opened.text, "before|-|a");
+    assert.equal(opened.headers.get("x-agent-session-key"), "channel-7");
+    assert.equal((await ask("b", key)).text, "before|-|a|-|b");
+    assert.equal((await ask("alone", {})).text, "alone");
+  },
+);
 
-scenario(CHAT, 200, {
-  title: "a prompt to a busy session waits for its turn",
-  script: async ({ user }) => ({ text: user }),
-}, async (service) => {
-  const headers = { "x-agent-session-id": "busy" };
-  const answers = await Promise.all(
-    ["1", "2", "3", "4"].map(async (content) => {
-      const body = await (await service.chat({ messages: [{ role: "user", content }] }, { headers })).json();
-      return body.choices[0].message.content;
-    }),
-  );
-  assert.deepEqual(answers, ["1", "2", "3", "4"]);
-});
+scenario(
+  CHAT,
+  200,
+  {
+    title: "a prompt to a busy session waits for its turn",
+    script: async ({ user }) => ({ text: user }),
+  },
+  async (service) => {
+    const headers = { "x-agent-session-id": "busy" };
+    const answers = await Promise.all(
+      ["1", "2", "3", "4"].map(async (content) => {
+        const body = await (
+          await service.chat({ messages: [{ role: "user", content }] }, { headers })
+        ).json();
+        return body.choices[0].message.content;
+      }),
+    );
+    assert.deepEqual(answers, ["1", "2", "3", "4"]);
+  },
+);
 
-scenario(CHAT, 200, {
-  title: "the model is named by header before body; a name nobody knows in the body means the default",
-  providers: [{ name: "openai", type: "openai", models: ["gpt-small"] }],
-  config: { api_server: { unknown_model: "default" } },
-}, async (service) => {
-  const modelOf = async (model: string, header?: string) => {
-    const headers = header === undefined ? {} : { "x-agent-model": header };
-    const response = await service.chat({ ...hi, model }, { headers });
-    const body = await response.json();
-    assert.equal(body.model, model);
-    return response.headers.get("x-agent-model");
-  };
-  assert.equal(await modelOf("agentd"), "openai:gpt-small");
-  assert.equal(await modelOf("demo:demo"), "demo:demo");
-  assert.equal(await modelOf("demo:demo", "gpt-other"), "openai:gpt-other");
-  assert.equal(await modelOf("nobody knows"), "openai:gpt-small");
-});
+scenario(
+  CHAT,
+  200,
+  {
+    title: "the model is named by header before body; a name nobody knows in the body means the default",
+    providers: [{ name: "openai", type: "openai", models: ["gpt-small"] }],
+    config: { api_server: { unknown_model: "default" } },
+  },
+  async (service) => {
+    const modelOf = async (model: string, header?: string) => {
+      const headers: Record<string, string> = header === undefined ? {} : { "x-agent-model": header };
+      const response = await service.chat({ ...hi, model }, { headers });
+      const body = await response.json();
+      assert.equal(body.model, model);
+      return response.headers.get("x-agent-model");
+    };
+    assert.equal(await modelOf("agentd"), "openai:gpt-small");
+    assert.equal(await modelOf("demo:demo"), "demo:demo");
+    assert.equal(await modelOf("demo:demo", "gpt-other"), "openai:gpt-other");
+    assert.equal(await modelOf("nobody knows"), "openai:gpt-small");
+  },
+);
 
-scenario(CHAT, 200, {
-  title: "instructions, roles and text parts reach the engine",
-  script: ({ instructions, user }) => ({ text: JSON.stringify([instructions.includes("be brief"), user]) }),
-}, async (service) => {
-  const response = await service.chat({
-    messages: [
-      { role: "system", content: "be brief" },
-      { role: "user", content: [{ type: "text", text: "a" }, { type: "input_text", text: "b" }] },
-    ],
-  });
-  assert.equal((await response.json()).choices[0].message.content, '[true,"ab"]');
-});
-
-scenario(CHAT, 200, {
-  title: "a reader that asks for reasoning-capable deltas gets them apart from the content",
-  script: () => ({ reasoning: "hm", text: "ok" }),
-}, async (service) => {
-  const chunks = (await readData(await service.chat({ ...hi, stream: true }))) as {
-    choices?: { delta: { content?: string; reasoning_content?: string } }[];
-  }[];
-  assert.ok(chunks.some((chunk) => chunk.choices?.[0]?.delta.reasoning_content === "hm"));
-});
-
-scenario(CHAT, 200, {
-  title: "a failure after the stream began is a frame with the error, then [DONE]",
-  script: () => ({ text: "partial", error: { code: "provider_error", message: "the provider hung up" } }),
-}, async (service) => {
-  const frames = (await readData(await service.chat({ ...hi, stream: true }))) as {
-    error?: { code: string; message: string };
-  }[];
-  assert.equal(frames.at(-1), "[DONE]");
-  assert.equal(frames.at(-2)?.error?.code, "provider_error");
-});
-
-for (const [title, body, code, param] of [
-  ["malformed JSON", '{"messages": [', "invalid_json", null],
-  ["an empty body", "", "invalid_json", null],
-  ["bytes that are not UTF-8", "\u0000\ud800", "invalid_json", null],
-  ["a missing field", {}, "missing_required_parameter", "messages"],
-  ["a wrong type", { messages: "hi" }, "invalid_request", "messages"],
-  ["no messages", { messages: [] }, "invalid_request", "messages"],
-  ["an unknown role", { messages: [{ role: "robot", content: "x" }] }, "invalid_request", "messages[0].role"],
-  ["an unknown field where closed", { ...hi, agent: { nope: 1 } }, "invalid_request", undefined],
-  ["a prompt that is not the user's", { messages: [{ role: "assistant", content: "x" }] }, "invalid_request", "messages"],
-  ["an image part", { messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "x" } }] }] }, "invalid_content_part", "messages[0].content[0]"],
-  ["client tools", { ...hi, tools: [{ type: "function" }] }, "unsupported_parameter", "tools"],
-  ["several choices", { ...hi, n: 2 }, "unsupported_parameter", "n"],
-  ["a JSON response format", { ...hi, response_format: { type: "json_object" } }, "unsupported_parameter", "response_format"],
-  ["an unknown toolset", { ...hi, agent: { toolsets: ["root"] } }, "invalid_request", "agent.toolsets[0]"],
-  ["too many messages", { messages: Array.from({ length: 6 }, () => hi.messages[0]) }, "invalid_request", "messages"],
-  ["too much text", { messages: [{ role: "user", content: "x".repeat(300) }] }, "string_above_max_length", "messages[0].content"],
-] as const) {
-  const config = { limits: { max_messages: 5, max_text_bytes: 200 } };
-  scenario(CHAT, 400, { title: `${title} is refused with its name`, config }, async (service) => {
-    const error = await assertError(await service.chat(body), 400, code);
-    if (param !== undefined) assert.equal(error.param, param);
-    await assertHealthy(service);
-  });
-}
-
-scenario(CHAT, 400, { title: "a model that nothing resolves, where that is asked for", config: { api_server: { unknown_model: "reject" } } }, async (service) => {
-  const inBody = await assertError(await service.chat({ ...hi, model: "gpt-none" }), 400, "model_not_found");
-  assert.equal(inBody.param, "model");
-  const headers = { "x-agent-model": "nobody:none" };
-  const inHeader = await assertError(await service.chat(hi, { headers }), 400, "model_not_found");
-  assert.equal(inHeader.param, "X-Agent-Model");
-});
-
-scenario(CHAT, 400, { title: "session names that could not be a file or a header are refused" }, async (service) => {
-  for (const id of ["a/b", "..", "a\\b", "x".repeat(257)]) {
-    await assertError(await service.chat(hi, { headers: { "x-agent-session-id": id } }), 400, "invalid_session_id");
-  }
-  const key = { "x-agent-session-key": "k".repeat(257) };
-  await assertError(await service.chat(hi, { headers: key }), 400, "invalid_session_key");
-  const inBody = { ...hi, agent: { session_id: "bell\u0007" } };
-  await assertError(await service.chat(inBody), 400, "invalid_session_id");
-});
-
-scenario(CHAT, 401, { title: "no key, or a wrong one, is told so" }, async (service) => {
-  const none = await service.chat(hi, { headers: { authorization: "" } });
-  assert.equal(none.headers.get("www-authenticate"), "Bearer");
-  await assertError(none, 401, "missing_api_key");
-  const basic = await service.chat(hi, { headers: { authorization: "Basic abc" } });
-  await assertError(basic, 401, "missing_api_key");
-  const wrong = await service.chat(hi, { headers: { authorization: "Bearer wrong" } });
-  assert.ok(!(await wrong.clone().text()).includes("wrong"), "the presented key is not repeated");
-  await assertError(wrong, 401, "invalid_api_key");
-});
-
-const readOnly = [{ key: KEY, name: "reader", scopes: ["read"] }];
-scenario(CHAT, 403, { title: "a key without the scope chat", keys: readOnly }, async (service) => {
-  await assertError(await service.chat(hi), 403, "insufficient_scope");
-});
-
-scenario(CHAT, 403, { title: "sessions and foreign host names where no key is asked for", requireKey: false }, async (service) => {
-  assert.equal((await service.chat(hi)).status, 200);
-  const headers = { "x-agent-session-id": "s" };
-  await assertError(await service.chat(hi, { headers }), 403, "auth_required_for_session");
-});
-
-const twoKeys = [
-  { key: KEY, name: "a", scopes: ["chat"] },
-  { key: "another-key-0123456789", name: "b", scopes: ["chat"] },
-];
-scenario(CHAT, 404, { title: "another owner's session does not exist", keys: twoKeys }, async (service) => {
-  const headers = { "x-agent-session-id": "mine" };
-  assert.equal((await service.chat(hi, { headers })).status, 200);
-  const other = { ...headers, authorization: "Bearer another-key-0123456789" };
-  await assertError(await service.chat(hi, { headers: other }), 404, "session_not_found");
-});
-
-scenario(CHAT, 408, { title: "a body that does not arrive in time", config: { limits: { body_timeout_seconds: 1 } } }, async (service) => {
-  const { hostname, port } = new URL(service.url);
-  const { connect } = await import("node:net");
-  const socket = connect(Number(port), hostname);
-  let text = "";
-  const ended = new Promise<void>((resolve) => {
-    socket.on("data", (bytes) => {
-      text += bytes.toString();
-      if (text.includes('"request_timeout"')) resolve();
+scenario(
+  CHAT,
+  200,
+  {
+    title: "instructions, roles and text parts reach the engine",
+    script: ({ instructions, user }) => ({ text: JSON.stringify([instructions.includes("be brief"), user]) }),
+  },
+  async (service) => {
+    const response = await service.chat({
+      messages: [
+        { role: "system", content: "be brief" },
+        {
+          role: "user",
+          content: [
+            { type: "text", text: "a" },
+            { type: "input_text", text: "b" },
+          ],
+        },
+      ],
     });
-    socket.on("close", () => resolve());
-  });
-  socket.write(
-    `POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer ${KEY}\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{"mess`,
-  );
-  await ended;
-  socket.destroy();
-  assert.match(text, /^HTTP\/1\.1 408/);
-  assert.match(text, /body_timeout_seconds/);
-  await assertHealthy(service);
-});
+    assert.equal((await response.json()).choices[0].message.content, '[true,"ab"]');
+  },
+);
 
-scenario(CHAT, 409, {
-  title: "a busy session where that is configured",
-  config: { sessions: { when_busy: "reject" } },
-  script: ({ signal }) => ({ text: until(signal) }),
-}, async (service) => {
-  const headers = { "x-agent-session-id": "one" };
-  const first = await service.chat({ ...hi, stream: true }, { headers });
-  const second = await service.chat(hi, { headers });
-  assert.equal(second.headers.get("x-should-retry"), "false");
-  await assertError(second, 409, "session_busy");
-  await first.body?.cancel();
-});
+scenario(
+  CHAT,
+  200,
+  {
+    title: "a reader that asks for reasoning-capable deltas gets them apart from the content",
+    script: () => ({ reasoning: "hm", text: "ok" }),
+  },
+  async (service) => {
+    const chunks = (await readData(await service.chat({ ...hi, stream: true }))) as {
+      choices?: { delta: { content?: string; reasoning_content?: string } }[];
+    }[];
+    assert.ok(chunks.some((chunk) => chunk.choices?.[0]?.delta.reasoning_content === "hm"));
+  },
+);
 
-/** A text that says one word and then waits until the run is stopped. */
-async function* until(signal: AbortSignal): AsyncGenerator<string> {
-  yield "working";
-  await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
-}
-
-scenario(CHAT, 413, { title: "a body over the limit, declared or chunked, is refused and nothing is lost", config: { limits: { max_body_bytes: 1024 } } }, async (service) => {
-  const big = JSON.stringify({ messages: [{ role: "user", content: "x".repeat(5000) }] });
-  const declared = await service.chat(big);
-  const error = await assertError(declared, 413, "body_too_large");
-  assert.match(error.message, /1024 bytes/);
-  const chunks = new ReadableStream({
-    start(controller) {
-      for (let i = 0; i < 50; i++) controller.enqueue(new TextEncoder().encode(" ".repeat(100)));
-      controller.close();
-    },
-  });
-  const chunked = await service.request("/v1/chat/completions", {
-    method: "POST",
-    body: chunks,
-    headers: { "content-type": "application/json" },
-    duplex: "half",
-  } as RequestInit & { headers: Record<string, string> });
-  await assertError(chunked, 413, "body_too_large");
-  await assertHealthy(service);
-});
-
-scenario(CHAT, 415, { title: "another content type; +json and none at all are taken" }, async (service) => {
-  const headers = { "content-type": "text/plain" };
-  await assertError(await service.chat(hi, { headers }), 415, "unsupported_media_type");
-  assert.equal((await service.chat(hi, { headers: { "content-type": "application/vnd.x+json; charset=utf-8" } })).status, 200);
-});
-
-scenario(CHAT, 429, {
-  title: "more runs at once than the limit",
-  config: { limits: { max_concurrent_runs: 1 } },
-  script: ({ signal }) => ({ text: until(signal) }),
-}, async (service) => {
-  const first = await service.chat({ ...hi, stream: true });
-  const second = await service.chat(hi);
-  assert.equal(second.headers.get("retry-after"), "1");
-  await assertError(second, 429, "too_many_concurrent_runs");
-  await first.body?.cancel();
-});
-
-scenario(CHAT, 500, { title: "a bug in the engine is an internal error, and its text stays inside", script: () => { throw new Error("boom at /etc/secret"); } }, async (service) => {
-  const response = await service.chat(hi);
-  const error = await assertError(response, 500, "internal_error");
-  assert.ok(response.headers.get("x-agent-run-id"));
-  assert.ok(!error.message.includes("/etc/secret"), error.message);
-  await assertHealthy(service);
-});
-
-scenario(CHAT, 502, { title: "a provider that fails; not to be repeated once a tool ran", script: ({ user, step }) =>
-  user === "tool" && step === 0
-    ? { calls: [{ tool: "read_file", input: { path: "x" } }] }
-    : { error: { code: "provider_error", message: "the provider is down" } } }, async (service) => {
-  const first = await service.chat(hi);
-  assert.equal(first.headers.get("x-should-retry"), null);
-  await assertError(first, 502, "provider_error");
-  const second = await service.chat({ messages: [{ role: "user", content: "tool" }] });
-  assert.equal(second.headers.get("x-should-retry"), "false");
-  await assertError(second, 502, "provider_error");
-});
-
-scenario(CHAT, 503, { title: "a server that shuts down, or whose store is gone, says so and when to come back" }, async (service) => {
-  await service.service.store.close();
-  await assertError(await service.chat(hi), 503, "state_store_unavailable");
-  const stopping = service.service.turns.drain(0);
-  const response = await service.chat(hi);
-  assert.equal(response.headers.get("retry-after"), "1");
-  await assertError(response, 503, "server_draining");
-  await stopping;
-});
-
-scenario(CHAT, 504, { title: "a run that takes longer than it may", config: { agent: { timeout_seconds: 1 } }, script: ({ signal }) => ({ text: until(signal) }) }, async (service) => {
-  await assertError(await service.chat(hi), 504, "agent_timeout");
-});
+scenario(
+  CHAT,
+  200,
+  {
+    title: "a failure after the stream began is a frame with the error, then [DONE]",
+    script: () => ({ text: "partial", error: { code: "provider_error", message: "the provider hung up" } }),
+  },
+  async (service) => {
+    const frames = (await readData(await service.chat({ ...hi, stream: true }))) as {
+      error?: { code: string; message: string };
+    }[];
+    assert.equal(frames.at(-1), "[DONE]");
+    assert.equal(frames.at(-2)?.error?.code, "provider_error");
+  },
+);

@@ -6,13 +6,25 @@ import { KEY, startTestService } from "../../harness/service.ts";
 
 const chatOnly = [{ key: KEY, name: "chat only", scopes: ["chat"] }];
 
-scenario("listModels", 200, { title: "a list of one, the agent", config: { api_server: { model_name: "my-agent" } } }, async (service) => {
-  const body = await (await service.request("/v1/models")).json();
-  assert.deepEqual(body.data.map((model: { id: string }) => model.id), ["my-agent"]);
-});
+scenario(
+  "listModels",
+  200,
+  { title: "a list of one, the agent", config: { api_server: { model_name: "my-agent" } } },
+  async (service) => {
+    const body = await (await service.request("/v1/models")).json();
+    assert.deepEqual(
+      body.data.map((model: { id: string }) => model.id),
+      ["my-agent"],
+    );
+  },
+);
 
 scenario("listModels", 401, { title: "asks for a key" }, async (service) => {
-  await assertError(await service.request("/v1/models", { headers: { authorization: "" } }), 401, "missing_api_key");
+  await assertError(
+    await service.request("/v1/models", { headers: { authorization: "" } }),
+    401,
+    "missing_api_key",
+  );
 });
 
 scenario("listModels", 403, { title: "asks for the scope read", keys: chatOnly }, async (service) => {

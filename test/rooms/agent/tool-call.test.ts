@@ -19,7 +19,10 @@ test("an allowed call runs, and its start, progress and end are events", async (
   const { runId } = await agent.submit("go");
   const events = await agent.events(runId);
   const tools = events.filter(({ type }) => type.startsWith("tool."));
-  assert.deepEqual(tools.map(({ type }) => type), ["tool.started", "tool.progress", "tool.completed"]);
+  assert.deepEqual(
+    tools.map(({ type }) => type),
+    ["tool.started", "tool.progress", "tool.completed"],
+  );
   assert.equal(tools[0]?.data["preview"], "Run: ls");
   assert.deepEqual(tools[0]?.data["arguments"], { command: "ls" });
   assert.equal(tools[1]?.data["delta"], "half way");
@@ -28,15 +31,29 @@ test("an allowed call runs, and its start, progress and end are events", async (
 });
 
 for (const [title, script, expected] of [
-  ["an unknown tool", () => ({ calls: [{ tool: "nope", input: {} }] }), /There is no tool "nope"\. Tools: terminal\./],
-  ["arguments that do not fit the schema", () => ({ calls: [{ tool: "terminal", input: { cmd: 1 } }] }), /command/],
-  ["arguments that were no JSON", () => ({ calls: [{ tool: "terminal", input: {}, invalid: "not JSON" }] }), /not JSON/],
+  [
+    "an unknown tool",
+    () => ({ calls: [{ tool: "nope", input: {} }] }),
+    /There is no tool "nope"\. Tools: terminal\./,
+  ],
+  [
+    "arguments that do not fit the schema",
+    () => ({ calls: [{ tool: "terminal", input: { cmd: 1 } }] }),
+    /command/,
+  ],
+  [
+    "arguments that were no JSON",
+    () => ({ calls: [{ tool: "terminal", input: {}, invalid: "not JSON" }] }),
+    /not JSON/,
+  ],
 ] as const) {
   test(`${title}: the model reads what is wrong`, async () => {
     await using agent = await createTestAgent({
       tools: [ok],
       script: (state) =>
-        state.step === 0 ? script() : { text: `${state.toolResults[0]?.status} ${state.toolResults[0]?.text}` },
+        state.step === 0
+          ? script()
+          : { text: `${state.toolResults[0]?.status} ${state.toolResults[0]?.text}` },
     });
     const { runId } = await agent.submit("go");
     const output = (await agent.events(runId)).at(-1)?.data["output"] as string;
@@ -75,7 +92,10 @@ test("an approval waits as a stored question; once lets the call through", async
   const request = await agent.event(runId, "approval.request");
   const askId = request.data["request_id"] as string;
   assert.equal((await agent.run(runId)).status, "waiting_for_approval");
-  assert.deepEqual((await agent.parts.asks.open(runId)).map(({ id }) => id), [askId]);
+  assert.deepEqual(
+    (await agent.parts.asks.open(runId)).map(({ id }) => id),
+    [askId],
+  );
   assert.equal(request.data["command"], DANGEROUS);
   await agent.parts.asks.answer(askId, { owner: "tester", choice: "once", by: "test" });
   const events = await agent.events(runId);
@@ -96,9 +116,14 @@ test("deny is told to the model; an answer is taken once, by its owner, from the
   const isCode = (code: string) => (error: unknown) => error instanceof ServiceError && error.code === code;
   await assert.rejects(answer("stranger", "once"), isCode("ask_not_found"));
   await assert.rejects(answer("tester", "always"), isCode("invalid_request"));
-  const all = await Promise.allSettled([answer("tester", "deny"), answer("tester", "once"), answer("tester", "once")]);
+  const all = await Promise.allSettled([
+    answer("tester", "deny"),
+    answer("tester", "once"),
+    answer("tester", "once"),
+  ]);
   assert.equal(all.filter(({ status }) => status === "fulfilled").length, 1);
-  for (const result of all) if (result.status === "rejected") assert.ok(isCode("ask_not_pending")(result.reason));
+  for (const result of all)
+    if (result.status === "rejected") assert.ok(isCode("ask_not_pending")(result.reason));
   const final = (await agent.events(runId)).at(-1);
   assert.equal(final?.type, "run.completed");
 });
@@ -120,7 +145,8 @@ test("two approvals are open at once and are answered out of order", async () =>
   const { runId } = await agent.submit("go", { answerable: true });
   const ids = new Map<string, string>();
   for await (const event of agent.follow(runId)) {
-    if (event.type === "approval.request") ids.set(event.data["command"] as string, event.data["request_id"] as string);
+    if (event.type === "approval.request")
+      ids.set(event.data["command"] as string, event.data["request_id"] as string);
     if (ids.size === 2) break;
   }
   const answer = (command: string, choice: "once" | "deny") =>
@@ -172,7 +198,9 @@ test("an answer from another process reaches the waiting run", async () => {
 test("stopping a run stops its tool", async () => {
   const tool = testTool(
     (_input, { signal }) =>
-      new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason), { once: true })),
+      new Promise((_resolve, reject) =>
+        signal.addEventListener("abort", () => reject(signal.reason), { once: true }),
+      ),
   );
   await using agent = await createTestAgent({ tools: [tool], script: callsOnce("sleep") });
   const { runId } = await agent.submit("go");
@@ -190,7 +218,10 @@ test("a known secret in a tool's output, progress, arguments or question reaches
     progress(`live ${canary}`);
     return `result ${canary}`;
   });
-  await using agent = await createTestAgent({ tools: [tool], script: callsOnce(`echo ${canary}`, `rm -rf ${canary}`) });
+  await using agent = await createTestAgent({
+    tools: [tool],
+    script: callsOnce(`echo ${canary}`, `rm -rf ${canary}`),
+  });
   const { runId } = await agent.submit("go", { answerable: true });
   const askId = (await agent.event(runId, "approval.request")).data["request_id"] as string;
   await agent.parts.asks.answer(askId, { owner: "tester", choice: "once", by: "test" });
@@ -199,7 +230,11 @@ test("a known secret in a tool's output, progress, arguments or question reaches
     const rows = JSON.stringify(await agent.store.read.selectFrom(table).selectAll().execute());
     assert.ok(!rows.includes(canary), `${table} holds the secret`);
   }
-  const tools = await agent.store.read.selectFrom("messages").select("content").where("role", "=", "tool").execute();
+  const tools = await agent.store.read
+    .selectFrom("messages")
+    .select("content")
+    .where("role", "=", "tool")
+    .execute();
   assert.ok(!JSON.stringify(tools).includes(canary));
 });
 
@@ -211,7 +246,24 @@ test("live output beyond its cap is dropped; the result still comes", async () =
   await using agent = await createTestAgent({ tools: [tool], script: callsOnce("flood") });
   const { runId } = await agent.submit("go");
   const events = await agent.events(runId);
-  const live = events.filter(({ type }) => type === "tool.progress").map(({ data }) => data["delta"] as string);
+  const live = events
+    .filter(({ type }) => type === "tool.progress")
+    .map(({ data }) => data["delta"] as string);
   assert.equal(live.join("").length, 262_144);
   assert.equal(events.at(-1)?.data["output"], "ok: the result");
+});
+
+test("a call whose intent cannot be told is still begun and ended, and the model reads why", async () => {
+  const tool = {
+    ...ok,
+    inspect: () => {
+      throw new ToolError("the path holds a NUL");
+    },
+  };
+  await using agent = await createTestAgent({ tools: [tool], script: callsOnce("ls") });
+  const { runId } = await agent.submit("go");
+  const events = await agent.events(runId);
+  const tools = events.map(({ type }) => type).filter((type) => type.startsWith("tool."));
+  assert.deepEqual(tools, ["tool.started", "tool.completed"]);
+  assert.equal(events.at(-1)?.data["output"], "error: the path holds a NUL");
 });

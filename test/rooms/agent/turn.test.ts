@@ -18,7 +18,10 @@ test("a prompt is recorded with its run, session and messages before submit reso
   assert.equal((await agent.run(runId)).status, "running");
   assert.equal((await agent.session(sessionId)).lease_owner, agent.store.owner);
   const messages = await agent.store.read.selectFrom("messages").selectAll().execute();
-  assert.deepEqual(messages.map(({ role, seq }) => [role, seq]), [["user", 1]]);
+  assert.deepEqual(
+    messages.map(({ role, seq }) => [role, seq]),
+    [["user", 1]],
+  );
   const events = await agent.store.journal.read({ runId });
   assert.deepEqual(events.map(({ type }) => type).slice(0, 2), ["run.queued", "run.started"]);
 });
@@ -35,10 +38,13 @@ test("a finished run leaves its transcript, its usage and the session free", asy
   assert.equal(session.lease_owner, null);
   assert.equal(session.last_seq, 6);
   const messages = await agent.store.read.selectFrom("messages").select("content").orderBy("seq").execute();
-  assert.deepEqual(messages.map(({ content }) => JSON.parse(content)), [
-    { role: "user", text: "hi" },
-    { role: "assistant", parts: [{ type: "text", text: "hello there" }] },
-  ]);
+  assert.deepEqual(
+    messages.map(({ content }) => JSON.parse(content)),
+    [
+      { role: "user", text: "hi" },
+      { role: "assistant", parts: [{ type: "text", text: "hello there" }] },
+    ],
+  );
 });
 
 test("prompts to one session run one after the other, in the order they came", async () => {
@@ -78,7 +84,9 @@ test("prompts to different sessions run at the same time", async () => {
 
 test("the first prompts to a session that does not exist yet make one session", async () => {
   await using agent = await createTestAgent();
-  const all = await Promise.all(Array.from({ length: 20 }, (_, i) => agent.submit(String(i), { id: "same" })));
+  const all = await Promise.all(
+    Array.from({ length: 20 }, (_, i) => agent.submit(String(i), { id: "same" })),
+  );
   for (const { runId } of all) await agent.events(runId);
   const sessions = await agent.store.read.selectFrom("sessions").select("id").execute();
   assert.deepEqual(sessions, [{ id: "same" }]);
@@ -136,21 +144,34 @@ test("a running run stops through stopping to cancelled, and keeps what it said"
   assert.ok(types.includes("message.completed"), "a message that began is closed");
   const run = await agent.run(runId);
   assert.deepEqual([run.status, run.stop_requested], ["cancelled", 1]);
-  const last = await agent.store.read.selectFrom("messages").select("content").orderBy("seq", "desc").executeTakeFirst();
+  const last = await agent.store.read
+    .selectFrom("messages")
+    .select("content")
+    .orderBy("seq", "desc")
+    .executeTakeFirst();
   assert.equal(JSON.parse(last!.content).interrupted, true);
   assert.equal(await agent.turns.stop(runId, "again"), false, "an ended run stays as it is");
 });
 
 test("a queued run is cancelled at once, and the queue goes on without it", async () => {
   const gate = Promise.withResolvers<void>();
-  await using agent = await createTestAgent({ script: async ({ user }) => (await gate.promise, { text: user }) });
-  const [a, b, c] = [await agent.submit("a", { id: "s" }), await agent.submit("b", { id: "s" }), await agent.submit("c", { id: "s" })];
+  await using agent = await createTestAgent({
+    script: async ({ user }) => (await gate.promise, { text: user }),
+  });
+  const [a, b, c] = [
+    await agent.submit("a", { id: "s" }),
+    await agent.submit("b", { id: "s" }),
+    await agent.submit("c", { id: "s" }),
+  ];
   assert.equal(await agent.turns.stop(b.runId, "no longer needed"), true);
   assert.equal((await agent.run(b.runId)).status, "cancelled");
   gate.resolve();
   assert.equal((await agent.events(a.runId)).at(-1)?.type, "run.completed");
   assert.equal((await agent.events(c.runId)).at(-1)?.type, "run.completed");
-  assert.deepEqual((await agent.events(b.runId)).map(({ type }) => type), ["run.queued", "run.cancelled"]);
+  assert.deepEqual(
+    (await agent.events(b.runId)).map(({ type }) => type),
+    ["run.queued", "run.cancelled"],
+  );
 });
 
 test("an engine that rejects ends its run as failed, logged, and the session goes on", async () => {
@@ -160,13 +181,17 @@ test("an engine that rejects ends its run as failed, logged, and the session goe
       name: "broken",
       runTurn: async (turn) => {
         if (calls++ === 0) throw new Error("bug");
-        return { stop: "end", text: turn.runId, usage: (await import("../../../src/agent/engine.ts")).zeroUsage };
+        return {
+          stop: "end",
+          text: turn.runId,
+          usage: (await import("../../../src/agent/engine.ts")).zeroUsage,
+        };
       },
     },
   });
   const first = await agent.submit("a", { id: "s" });
   const final = (await agent.events(first.runId)).at(-1);
-  assert.equal((final?.data["error"] as { code: string }).code, "internal_error");
+  assert.equal((final!.data["error"] as { code: string }).code, "internal_error");
   assert.ok(agent.logLines.some((line) => line.includes("bug") && line.includes(first.runId)));
   const second = await agent.submit("b", { id: "s" });
   assert.equal((await agent.events(second.runId)).at(-1)?.type, "run.completed");

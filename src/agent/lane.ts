@@ -1,0 +1,131 @@
+import { ServiceError } from "../base/errors.ts";
+import type { Store, Tx } from "../store/store.ts";
+import type { RunRow, SessionRow } from "../store/tables.ts";
+import { runEvent } from "./event.ts";
+import { addMessages } from "./history.ts";
+import type { Outcome } from "./outcome.ts";
+import { endRun, parseInput, type RunKind } from "./run.ts";
+import { releaseLease, sessionNotFound, takeLease } from "./session.ts";
+
+/** How long a process may be silent before others take its sessions over. Renewed at a third of it. */
+export const LEASE_MS = 30_000;
+
+/** A run that starts, and the session it starts in. */
+export interface Started {
+  readonly run: RunRow;
+  readonly session: SessionRow;
+}
+
+/**
+ * What a session's turn queue is in the database: one run at work under the lease, the others queued behind it. Each
+ * method is one move, inside the caller's transaction, so that the run, its events and the lease change together.
+ */
+export class Lane {
+  readonly #store: Store;
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  /** Makes the session with the lease taken. When somebody made the same id first, that session is returned. */
+  async open(tx: Tx, session: SessionRow): Promise<SessionRow> {
+    if (session.transient === 0) {
+      const existing = await sessionRow(tx, session.id);
+      if (existing?.owner === session.owner) return existing;
+      if (existing) throw sessionNotFound(session.id);
+    }
+    const leased = { lease_owner: this.#store.owner, lease_until: tx.nowMs + LEASE_MS };
+    await tx.insert("sessions", [{ ...session, ...leased }]);
+    return session;
+  }
+
+  /** Takes the lease. False when a turn is at work in the session. */
+  lease(tx: Tx, sessionId: string): Promise<boolean> {
+    return takeLease(tx, sessionId, { owner: this.#store.owner, ms: LEASE_MS });
+  }
+
+  /** The usual case, in as few statements as it takes: a run that starts as it is recorded. The lease is ours. */
+  async begin(tx: Tx, run: RunRow): Promise<void> {
+    const { session_id: sessionId, id: runId } = run;
+    await tx.insert("runs", [{ ...run, status: "running", started_at: tx.nowMs }]);
+    await addMessages(tx, { sessionId, runId }, parseInput(run).prompt);
+    await this.#store.journal.append(tx, sessionId, [queuedEvent(run), startedEvent(run)]);
+  }
+
+  /** Records a run behind the one at work. ServiceError `queue_full`. */
+  async enqueue(tx: Tx, run: RunRow, limit: number): Promise<void> {
+    const waiting = await tx.increment("sessions", { id: run.session_id }, "queued", 1);
+    if ((waiting ?? 1) > limit) {
+      throw new ServiceError(
+        "queue_full",
+        `${limit} prompts wait in this session, which is the limit (sessions.max_queue).`,
+        { retryAfterSeconds: 1 },
+      );
+    }
+    await tx.insert("runs", [run]);
+    await this.#store.journal.append(tx, run.session_id, [queuedEvent(run)]);
+  }
+
+  /** Takes a run out of the queue. False when it is not queued. */
+  async cancelQueued(tx: Tx, runId: string, reason: string): Promise<boolean> {
+    const row = await tx.db
+      .selectFrom("runs")
+      .selectAll()
+      .where("id", "=", runId)
+      .where("status", "=", "queued")
+      .executeTakeFirst();
+    if (!row || !(await endRun(tx, runId, "cancelled", { stop_requested: 1 }))) return false;
+    await tx.increment("sessions", { id: row.session_id }, "queued", -1);
+    await this.#store.journal.append(tx, row.session_id, [runEvent(runId, "run.cancelled", { reason })]);
+    return true;
+  }
+
+  /** Writes a run's end. False when another process has ended it: this one was taken for dead, and the lease is gone. */
+  async end(tx: Tx, run: RunRow, outcome: Outcome): Promise<boolean> {
+    if (!(await endRun(tx, run.id, outcome.status, outcome.set))) return false;
+    await this.#store.journal.append(tx, run.session_id, [outcome.event]);
+    return true;
+  }
+
+  /** Starts the next queued run, or gives the lease back. With `hold` nothing starts: what is queued stays queued. */
+  async next(tx: Tx, sessionId: string, { hold = false } = {}): Promise<Started | undefined> {
+    if (await releaseLease(tx, sessionId, this.#store.owner)) return undefined;
+    const session = await sessionRow(tx, sessionId);
+    if (session?.lease_owner !== this.#store.owner) return undefined;
+    const run = hold ? undefined : await oldestQueued(tx, sessionId);
+    if (!run) {
+      await tx.update("sessions", { id: sessionId }, { lease_owner: null, lease_until: 0 });
+      return undefined;
+    }
+    await tx.increment("sessions", { id: sessionId }, "queued", -1);
+    const started = { status: "running", started_at: tx.nowMs, updated_at: tx.nowMs };
+    await tx.update("runs", { id: run.id, status: "queued" }, started);
+    await addMessages(tx, { sessionId, runId: run.id }, parseInput(run).prompt);
+    await this.#store.journal.append(tx, sessionId, [startedEvent(run)]);
+    return { run, session };
+  }
+}
+
+function sessionRow(tx: Tx, id: string): Promise<SessionRow | undefined> {
+  return tx.db.selectFrom("sessions").selectAll().where("id", "=", id).executeTakeFirst();
+}
+
+function oldestQueued(tx: Tx, sessionId: string): Promise<RunRow | undefined> {
+  return tx.db
+    .selectFrom("runs")
+    .selectAll()
+    .where("session_id", "=", sessionId)
+    .where("status", "=", "queued")
+    .orderBy("created_at")
+    .orderBy("id")
+    .limit(1)
+    .executeTakeFirst();
+}
+
+const about = (run: RunRow) => ({
+  session_id: run.session_id,
+  model: run.model,
+  kind: run.kind as RunKind,
+});
+const queuedEvent = (run: RunRow) => runEvent(run.id, "run.queued", about(run));
+const startedEvent = (run: RunRow) => runEvent(run.id, "run.started", about(run));
