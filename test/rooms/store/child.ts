@@ -18,10 +18,11 @@ export function startChild(script: string, args: readonly string[]): Child {
   const run = "Deno" in globalThis ? ["run", "-A", "--no-check", path] : [path];
   const child = spawn(process.execPath, [...run, ...args], { stdio: ["pipe", "pipe", "inherit"] });
   const exit = new Promise<number | null>((resolve) => child.once("exit", (code) => resolve(code)));
-  return { process: child, lines: parsed(child), exit };
+  // Read from the start: what nobody reads is thrown away when the child exits.
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  return { process: child, lines: parsed(lines), exit };
 }
 
-async function* parsed(child: ChildProcess): AsyncGenerator<unknown> {
-  if (!child.stdout) return;
-  for await (const line of createInterface({ input: child.stdout })) yield JSON.parse(line);
+async function* parsed(lines: AsyncIterator<string>): AsyncGenerator<unknown> {
+  for (let line = await lines.next(); !line.done; line = await lines.next()) yield JSON.parse(line.value);
 }

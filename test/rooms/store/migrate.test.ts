@@ -1,0 +1,66 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { sql } from "kysely";
+import { columnsOf } from "../../../src/store/columns.ts";
+import { openStore } from "../../../src/store/open.ts";
+import type { Tables } from "../../../src/store/tables.ts";
+import { createTestDatabase, openTestStore } from "../../harness/store.ts";
+import { startChild } from "./child.ts";
+import { seed } from "./rows.ts";
+
+test("processes that start together on an empty database all come up, on one schema and one epoch", async (t) => {
+  const database = await createTestDatabase();
+  t.after(() => database.drop());
+  const children = Array.from({ length: 5 }, () => startChild("./child-open.ts", [database.url]));
+  const here = Promise.all(Array.from({ length: 3 }, () => openStore({ url: database.url })));
+  const epochs = new Set<unknown>();
+  for (const child of children) {
+    for await (const epoch of child.lines) epochs.add(epoch);
+    assert.equal(await child.exit, 0);
+  }
+  for (const store of await here) {
+    epochs.add(store.epoch);
+    await store.close();
+  }
+  assert.equal(epochs.size, 1);
+});
+
+test("opening a database again keeps its rows", async (t) => {
+  const { store, openAnother } = await openTestStore(t);
+  const { sessionId } = await seed(store);
+  const again = await openAnother();
+  const rows = await again.read.selectFrom("sessions").select("id").execute();
+  assert.deepEqual(rows, [{ id: sessionId }]);
+});
+
+test("a database with a step that this version does not know is refused, and left as it is", async (t) => {
+  const { store, url } = await openTestStore(t);
+  await seed(store);
+  await store.write((tx) =>
+    sql`insert into kysely_migration (name, timestamp) values ('0999_future', '2999-01-01')`.execute(tx.db),
+  );
+  await assert.rejects(openStore({ url }), (error: Error & { code?: string }) => {
+    assert.equal(error.code, "state_store_unavailable");
+    assert.match(error.message, /0999_future/);
+    assert.match(error.message, /newer agentd/);
+    return true;
+  });
+  assert.equal((await store.read.selectFrom("sessions").select("id").execute()).length, 1);
+});
+
+test("the columns that statements name are the columns of the tables", async (t) => {
+  const { store } = await openTestStore(t);
+  const tables = await store.read.introspection.getTables();
+  const ours = "facts sessions runs messages events asks ledger outbox jobs".split(" ") as (keyof Tables)[];
+  for (const table of ours) {
+    const found = tables.find(
+      ({ name, schema }) => name === table && (schema === undefined || isOwn(schema)),
+    );
+    const columns = found?.columns.map((column) => column.name);
+    assert.deepEqual(columns?.sort(), [...columnsOf(table)].sort(), table);
+  }
+  const { rows } = await sql<{ name: string }>`select 1 as name`.execute(store.read);
+  assert.equal(rows.length, 1);
+});
+
+const isOwn = (schema: string) => schema.startsWith("test_");

@@ -1,0 +1,163 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import postgres from "postgres";
+import type { JournalEvent } from "../../../src/store/journal.ts";
+import { openStore } from "../../../src/store/open.ts";
+import type { Store } from "../../../src/store/store.ts";
+import { createTestDatabase, openTestStore, testDialect } from "../../harness/store.ts";
+import { deltas, seed, sessionRow } from "./rows.ts";
+
+const only = { skip: testDialect === "postgres" ? false : "PostgreSQL only" };
+
+/** Cuts every connection of this database's users that matches, as a restarting server does. */
+async function cutConnections(url: string, like = "%"): Promise<number> {
+  const [server = ""] = url.split("?");
+  const schema = new URLSearchParams(url.split("?")[1]).get("schema");
+  const admin = postgres(server, { max: 1, connection: { application_name: "admin" } });
+  // Other suites share the server: only backends that touched this schema, by their last statement or its search path.
+  const cut = await admin`
+    select pg_terminate_backend(pid) from pg_stat_activity
+    where application_name = ${`agentd-${schema}`} and query like ${like}`;
+  await admin.end();
+  return cut.length;
+}
+
+/** A URL whose connections can be told apart from those of other suites. */
+async function openNamed(t: Parameters<typeof openTestStore>[0]) {
+  const database = await createTestDatabase();
+  const schema = new URLSearchParams(database.url.split("?")[1]).get("schema");
+  const url = `${database.url}&application_name=agentd-${schema}`;
+  const problems: string[] = [];
+  const stores: Store[] = [];
+  t.after(async () => {
+    for (const store of stores) await store.close();
+    await database.drop();
+  });
+  const open = async () => {
+    const store = await openStore({ url, onProblem: (message) => problems.push(message) });
+    stores.push(store);
+    return store;
+  };
+  return { store: await open(), other: await open(), url, problems };
+}
+
+test("reads and writes go on after the server cut all connections while they were idle", only, async (t) => {
+  const { store, url } = await openNamed(t);
+  const { sessionId, runId } = await seed(store);
+  for (let round = 1; round <= 3; round++) {
+    await Promise.all(Array.from({ length: 20 }, () => store.journal.read({ sessionId })));
+    assert.ok((await cutConnections(url)) > 0);
+    const [event] = await store.write((tx) => store.journal.append(tx, sessionId, deltas(runId, 1)));
+    assert.equal(event!.seq, round);
+    assert.equal((await store.journal.read({ sessionId })).length, round);
+    const runs = await store.read.selectFrom("runs").select("id").execute();
+    assert.deepEqual(runs, [{ id: runId }]);
+  }
+});
+
+test(
+  "a connection that is cut inside a transaction fails its works, and the next ones succeed",
+  only,
+  async (t) => {
+    const { store, url } = await openNamed(t);
+    const cut = store.write(async (tx) => {
+      await tx.insert("sessions", [sessionRow({ title: "lost" })]);
+      await tx.find("sessions", { id: "nobody" });
+      await cutConnections(url);
+      await tx.find("sessions", { id: "nobody" });
+      await tx.find("sessions", { id: "nobody" });
+    });
+    await assert.rejects(cut, { code: "state_store_unavailable" });
+    await store.write((tx) => tx.insert("sessions", [sessionRow({ title: "kept" })]));
+    assert.deepEqual(await store.read.selectFrom("sessions").select("title").execute(), [{ title: "kept" }]);
+  },
+);
+
+test("a query that is cut while it runs is read again", only, async (t) => {
+  const { store, url } = await openNamed(t);
+  const { sql } = await import("kysely");
+  const slow = sql<{ one: number }>`select 1 as one from pg_sleep(0.5)`.execute(store.read);
+  while ((await cutConnections(url, "%pg_sleep%")) === 0) await Promise.resolve();
+  assert.deepEqual((await slow).rows, [{ one: 1 }]);
+});
+
+test("followers miss nothing when the connection that listens is cut", only, async (t) => {
+  const { store, other, url } = await openNamed(t);
+  const { sessionId, runId } = await seed(store);
+  const seen: JournalEvent[] = [];
+  const following = (async () => {
+    for await (const events of other.journal.follow({ sessionId })) {
+      seen.push(...events);
+      if (seen.length >= 60) return;
+    }
+  })();
+  for (let i = 0; i < 60; i++) {
+    if (i % 20 === 10) await cutConnections(url, "listen%");
+    await store.write((tx) => store.journal.append(tx, sessionId, deltas(runId, 1)));
+  }
+  await following;
+  assert.deepEqual(
+    seen.map((event) => event.seq),
+    Array.from({ length: 60 }, (_, i) => i + 1),
+  );
+});
+
+test(
+  "a commit that touches very many sessions still wakes the followers of other processes",
+  only,
+  async (t) => {
+    const { store, openAnother } = await openTestStore(t);
+    const other = await openAnother();
+    const seeds = await Promise.all(Array.from({ length: 300 }, () => seed(store)));
+    const last = seeds.at(-1)!;
+    const following = other.journal.follow({ sessionId: last.sessionId })[Symbol.asyncIterator]();
+    const next = following.next();
+    await store.write(async (tx) => {
+      for (const { sessionId, runId } of seeds) await store.journal.append(tx, sessionId, deltas(runId, 1));
+    });
+    assert.equal((await next).value?.length, 1);
+  },
+);
+
+test("two replicas that lock the same rows in opposite order both succeed", only, async (t) => {
+  const { store, openAnother } = await openTestStore(t);
+  const other = await openAnother();
+  const [a, b] = [await seed(store), await seed(store)];
+  const both = (first: string, second: string) => async (one: Store) =>
+    one.write(async (tx) => {
+      await tx.increment("sessions", { id: first }, "queued", 1);
+      await tx.db.selectNoFrom((e) => e.fn("pg_sleep", [e.val(0.05)]).as("slept")).execute();
+      await tx.increment("sessions", { id: second }, "queued", 1);
+    });
+  for (let i = 0; i < 3; i++) {
+    await Promise.all([both(a.sessionId, b.sessionId)(store), both(b.sessionId, a.sessionId)(other)]);
+  }
+  const rows = await store.read.selectFrom("sessions").select("queued").execute();
+  assert.deepEqual(rows, [{ queued: 6 }, { queued: 6 }]);
+});
+
+test(
+  "a schema of any name keeps its tables apart, whether named by schema or by search_path",
+  only,
+  async (t) => {
+    const [server = ""] = (await createTestDatabase()).url.split("?");
+    const names = ['test_A b"c', "test_plain_path"];
+    const admin = postgres(server, { max: 1, onnotice: () => {} });
+    t.after(async () => {
+      for (const name of names) await admin`drop schema if exists ${admin(name)} cascade`;
+      await admin.end();
+    });
+    const urls = [`${server}?schema=${encodeURIComponent(names[0]!)}`, `${server}?search_path=${names[1]}`];
+    const epochs = new Set<string>();
+    for (const [i, url] of urls.entries()) {
+      const store = await openStore({ url });
+      await seed(store);
+      const found =
+        await admin`select tablename from pg_tables where schemaname = ${names[i]!} and tablename = 'sessions'`;
+      assert.equal(found.length, 1);
+      epochs.add(store.epoch);
+      await store.close();
+    }
+    assert.equal(epochs.size, 2);
+  },
+);

@@ -1,0 +1,135 @@
+import assert from "node:assert/strict";
+import { existsSync, mkdtempSync, readdirSync, rmSync, statSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { test } from "node:test";
+import { openStore } from "../../../src/store/open.ts";
+import { openTestStore, testDialect } from "../../harness/store.ts";
+import { deltas, seed, sessionRow } from "./rows.ts";
+
+const only = { skip: testDialect === "sqlite" ? false : "SQLite only" };
+
+test("the file, its folder and the files beside it are private", only, async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "agentd-test-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const path = join(folder, "made", "state.db");
+  const store = await openStore({ url: path });
+  await seed(store);
+  assert.equal(statSync(join(folder, "made")).mode & 0o777, 0o700);
+  for (const file of readdirSync(join(folder, "made"))) {
+    assert.equal(statSync(join(folder, "made", file)).mode & 0o077, 0, file);
+  }
+  await store.close();
+  assert.deepEqual(readdirSync(join(folder, "made")), ["state.db"], "nothing is left beside it");
+});
+
+test(":memory: is a database of its own that goes when it is closed", only, async () => {
+  const before = memoryFolders();
+  const [one, two] = [await openStore({ url: ":memory:" }), await openStore({ url: ":memory:" })];
+  await seed(one);
+  assert.equal((await two.read.selectFrom("sessions").selectAll().execute()).length, 0);
+  const outside = await one.write(async (tx) => {
+    await tx.insert("sessions", [sessionRow()]);
+    return (await one.read.selectFrom("sessions").selectAll().execute()).length;
+  });
+  assert.equal(outside, 1, "a read does not see the open transaction");
+  await one.close();
+  await two.close();
+  assert.deepEqual(
+    memoryFolders().filter((name) => !before.includes(name)),
+    [],
+  );
+});
+
+test("a file that is no database is refused and left alone", only, async (t) => {
+  const folder = mkdtempSync(join(tmpdir(), "agentd-test-"));
+  t.after(() => rmSync(folder, { recursive: true }));
+  const path = join(folder, "notes.txt");
+  writeFileSync(path, "these are my notes, please keep them. ".repeat(200));
+  await assert.rejects(openStore({ url: path }), { code: "state_store_unavailable" });
+  assert.equal(statSync(path).size, "these are my notes, please keep them. ".length * 200);
+});
+
+test(
+  "a migration that a crash cut leaves nothing behind, and the next start makes it whole",
+  only,
+  async (t) => {
+    const folder = mkdtempSync(join(tmpdir(), "agentd-test-"));
+    t.after(() => rmSync(folder, { recursive: true }));
+    const path = join(folder, "state.db");
+    const crashed = new DatabaseSync(path);
+    crashed.exec("pragma journal_mode = wal; begin immediate; create table sessions (id text)");
+    crashed.close();
+    const store = await openStore({ url: path });
+    await seed(store);
+    await store.close();
+  },
+);
+
+test("a writer waits for another process's transaction, up to the busy timeout", only, async (t) => {
+  const { store, url } = await openTestStore(t);
+  const { sessionId } = await seed(store);
+  const rival = new DatabaseSync(url);
+  rival.exec("begin immediate; update sessions set queued = 7");
+  await assert.rejects(
+    store.write((tx) => tx.increment("sessions", { id: sessionId }, "queued", 1)),
+    {
+      code: "state_store_unavailable",
+    },
+  );
+  rival.exec("commit");
+  rival.close();
+  assert.equal(await store.write((tx) => tx.increment("sessions", { id: sessionId }, "queued", 1)), 8);
+});
+
+test("groups of streaming deltas skip the sync to disk, all others have it", only, async (t) => {
+  const { store, url } = await openTestStore(t);
+  const levels: unknown[] = [];
+  const level = () =>
+    store.write(
+      async (tx) => {
+        const { sql } = await import("kysely");
+        const { rows } = await sql<{ synchronous: number }>`pragma synchronous`.execute(tx.db);
+        levels.push(rows[0]?.synchronous);
+      },
+      { durable: false },
+    );
+  await level();
+  await Promise.all([level(), store.write(() => undefined)]);
+  await level();
+  assert.deepEqual(levels, [1, 2, 1]);
+  assert.ok(existsSync(`${url}-wal`));
+});
+
+test("the queries of the hot paths and of the sweeps use an index", only, async (t) => {
+  const { store, url } = await openTestStore(t);
+  const { sessionId, runId } = await seed(store);
+  await store.write((tx) => store.journal.append(tx, sessionId, deltas(runId, 3)));
+  const database = new DatabaseSync(url);
+  t.after(() => database.close());
+  const queries = [
+    "select * from events where session_id = ? and seq > ? order by seq limit ?",
+    "select * from events where run_id = ? and run_seq > ? order by run_seq limit ?",
+    "select * from messages where session_id = ? order by seq",
+    "select * from runs where session_id = ? order by created_at",
+    "select id from runs where ended_at is not null and ended_at <= ? order by ended_at limit ?",
+    "select * from runs where status = ? and ended_at is null",
+    "select * from sessions where owner = ? and session_key = ? order by created_at desc limit 1",
+    "select * from sessions where lease_owner = ?",
+    "select * from sessions order by updated_at desc limit 20",
+    "select * from asks where session_id = ? and status = 'open'",
+    "select * from asks where run_id = ?",
+    "select * from ledger where expires_at <= ? limit ?",
+    "select id from jobs where status in ('queued', 'leased') and available_at <= ? order by available_at, id limit ?",
+    "select id from outbox where status in ('due', 'leased') and available_at <= ? order by available_at, id limit ?",
+    "select id from jobs where done_at is not null and done_at <= ? limit ?",
+  ];
+  for (const query of queries) {
+    const plan = database.prepare(`explain query plan ${query}`).all() as { detail: string }[];
+    const details = plan.map((step) => step.detail).join("; ");
+    assert.match(details, /USING (COVERING )?INDEX/, `${query}: ${details}`);
+  }
+});
+
+const memoryFolders = () => readdirSync(tmpdir()).filter((name) => name.startsWith("agentd-memory-"));
