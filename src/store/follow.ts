@@ -16,6 +16,12 @@ export interface FollowersOptions {
   watch(wake: (scopes: readonly string[] | undefined) => void): () => void;
 }
 
+export interface FollowOptions {
+  readonly after?: number;
+  readonly fresh?: boolean;
+  readonly signal?: AbortSignal;
+}
+
 /** Everyone who follows the journal in this process, by scope: a commit touches its own followers only. */
 export class Followers {
   readonly #options: FollowersOptions;
@@ -27,22 +33,21 @@ export class Followers {
     this.#options = options;
   }
 
-  /** See {@link Journal.follow}. */
-  async *follow(
-    scope: Scope,
-    { after = 0, signal }: { readonly after?: number; readonly signal?: AbortSignal } = {},
-  ): AsyncGenerator<readonly JournalEvent[], void> {
-    if (this.#isClosed || signal?.aborted) return;
-    const follower = new Follower(scope, after);
-    const end = () => follower.end();
-    signal?.addEventListener("abort", end, { once: true });
-    this.#add(follower);
-    try {
-      for (let events = await this.#next(follower); events; events = await this.#next(follower)) yield events;
-    } finally {
-      signal?.removeEventListener("abort", end);
+  /** See {@link Journal.follow}. Not a generator: those begin with the first pull, and a follower with the call. */
+  follow(scope: Scope, options: FollowOptions = {}): AsyncIterableIterator<readonly JournalEvent[]> {
+    const { after = 0, fresh = false, signal } = options;
+    const follower = new Follower(scope, after, !fresh);
+    const leave = () => {
+      follower.end();
       this.#remove(follower);
+      signal?.removeEventListener("abort", leave);
+    };
+    if (this.#isClosed || signal?.aborted) follower.end();
+    else {
+      this.#add(follower);
+      signal?.addEventListener("abort", leave, { once: true });
     }
+    return this.#iterator(follower, leave);
   }
 
   /** Hands on events of one session that were just committed, in order. */
@@ -62,6 +67,30 @@ export class Followers {
   close(): void {
     this.#isClosed = true;
     for (const followers of this.#byScope.values()) followers.forEach((follower) => follower.end());
+  }
+
+  #iterator(follower: Follower, leave: () => void): AsyncIterableIterator<readonly JournalEvent[]> {
+    const done = { done: true, value: undefined } as const;
+    return {
+      [Symbol.asyncIterator]() {
+        return this;
+      },
+      next: async () => {
+        try {
+          const events = await this.#next(follower);
+          if (events) return { done: false, value: events };
+        } catch (error) {
+          leave();
+          throw error;
+        }
+        leave();
+        return done;
+      },
+      return: async () => {
+        leave();
+        return done;
+      },
+    };
   }
 
   async #next(follower: Follower): Promise<readonly JournalEvent[] | undefined> {
@@ -124,14 +153,15 @@ class Follower {
   /** Number of the last event that was given to the reader. */
   cursor: number;
   /** Rows may hold more than `held`. */
-  isBehind = true;
+  isBehind: boolean;
   isEnded = false;
   #held: JournalEvent[] = [];
   #tail: number;
   #changed: (() => void) | undefined;
 
-  constructor(scope: Scope, after: number) {
+  constructor(scope: Scope, after: number, isBehind: boolean) {
     this.scope = scope;
+    this.isBehind = isBehind;
     this.cursor = after;
     this.#tail = after;
   }
