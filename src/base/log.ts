@@ -27,7 +27,7 @@ export function createLog(
     (message: string, fields: LogFields = {}) => {
       if (RANK[at] < RANK[level]) return;
       const entry = { time: new Date().toISOString(), level: at, message, ...base, ...fields };
-      write(`${redact(JSON.stringify(entry, plain))}\n`);
+      write(`${toLine(entry)}\n`);
     };
   return {
     debug: emit("debug"),
@@ -40,7 +40,20 @@ export function createLog(
 
 export const silentLog: Log = createLog("error", () => {});
 
+/** A log never fails its caller: fields that cannot be written as JSON, such as circular ones, are left out. */
+function toLine(entry: LogFields): string {
+  try {
+    return JSON.stringify(entry, plain);
+  } catch (error) {
+    const { time, level, message } = entry;
+    const flaw = error instanceof RangeError ? "nested without end" : "no JSON";
+    return JSON.stringify({ time, level, message, flaw: `the fields are left out: ${flaw}` }, plain);
+  }
+}
+
+/** Strings are redacted one by one: in the finished line a replacement could eat the quotes around it. */
 function plain(_key: string, value: unknown): unknown {
+  if (typeof value === "string") return redact(value);
   if (value instanceof Error) {
     return { name: value.name, message: value.message, stack: value.stack, cause: value.cause };
   }

@@ -6,8 +6,9 @@ const MIN_SECRET_LENGTH = 8;
 const MAX_SECRETS = 1000;
 
 /**
- * Shapes of well-known credentials. Each alternative has a fixed prefix and one bounded run of characters, so a search
- * is linear whatever the text.
+ * Shapes of well-known credentials. Each alternative has a fixed prefix and one bounded run of characters, and what
+ * could begin anew within its own run and then fail must not be preceded by that run's characters; so a search is
+ * linear whatever the text.
  */
 const SHAPES = new RegExp(
   [
@@ -19,14 +20,17 @@ const SHAPES = new RegExp(
     String.raw`\bAKIA[A-Z0-9]{16}\b`, // AWS
     String.raw`\bAIza[A-Za-z0-9_-]{30,60}`, // Google
     String.raw`\bnpm_[A-Za-z0-9]{30,60}`,
-    String.raw`\beyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,4000}\.[A-Za-z0-9_-]{10,1000}`, // JSON Web Token
+    String.raw`(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{10,2000}\.[A-Za-z0-9_-]{10,4000}\.[A-Za-z0-9_-]{10,1000}`, // JSON Web Token
   ].join("|"),
   "g",
 );
-const BEARER = /\b(bearer|basic)\s+[A-Za-z0-9._~+/=-]{12,4096}/gi;
+const AUTHORIZATION = /\b(bearer|basic)(\s+)([A-Za-z0-9._~+/=-]{12,4096})/gi;
+/** "Basic authentication" and "bearer tokens/cookies." are no credentials. */
+const PROSE = /^(?:[A-Z]?[a-z]+|[A-Z]+)(?:[-./](?:[A-Z]?[a-z]+|[A-Z]+)?)*$/;
 const URL_PASSWORD = /\b([a-z][a-z0-9+.-]{1,20}:\/\/[^\s/:@"']{0,256}):[^\s/@"']{1,256}@/gi;
+/** The body is all that a PEM body may hold, also as JSON text, so that the mere mention of a header costs nothing else. */
 const PRIVATE_KEY =
-  /-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[\s\S]{0,20000}?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|$)/g;
+  /-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:(?!-----)[\sA-Za-z0-9+/=\\:,.-]){0,20000}(?:-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?/g;
 /** What any of the shapes needs; text without it, the usual case, is passed on after one scan. */
 const MAYBE = /sk-|gh[pousr]_|github_pat_|glpat-|xox|AKIA|AIza|npm_|eyJ|bearer|basic|:\/\/|PRIVATE KEY/i;
 
@@ -53,7 +57,9 @@ export function redact(text: string): string {
   return clean
     .replace(PRIVATE_KEY, MASK)
     .replace(SHAPES, MASK)
-    .replace(BEARER, `$1 ${MASK}`)
+    .replace(AUTHORIZATION, (whole, scheme: string, gap: string, token: string) =>
+      PROSE.test(token) ? whole : `${scheme}${gap}${MASK}`,
+    )
     .replace(URL_PASSWORD, `$1:${MASK}@`);
 }
 
