@@ -60,13 +60,19 @@ export class Execution {
     });
   }
 
-  /** Runs the turn to its end. `finish` is called inside the transaction that also writes the run's last events. */
-  async run<T>(finish: (tx: Tx, outcome: Outcome) => Promise<T>): Promise<T> {
+  /**
+   * Runs the turn to its end, which is one transaction: `end` closes the run in it, false when somebody else has, and
+   * `next` does what follows.
+   */
+  async run<T>(close: {
+    readonly end: (tx: Tx, outcome: Outcome) => Promise<boolean>;
+    readonly next: (tx: Tx) => Promise<T>;
+  }): Promise<T | undefined> {
     const end = await this.#turn();
     this.#over = true;
     const stop = this.#abort.signal.reason instanceof RunStop ? this.#abort.signal.reason : undefined;
     const outcome = outcomeOf(this.runId, end, { stop, pendingSteer: this.#steers });
-    return this.#recorder.finish((tx) => finish(tx, outcome));
+    return this.#recorder.finish(outcome.event, (tx) => close.end(tx, outcome), close.next);
   }
 
   /** Adds text to the turn at its next step. False when the turn is over: it was not taken. */

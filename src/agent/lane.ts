@@ -3,7 +3,6 @@ import type { Store, Tx } from "../store/store.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
 import { runEvent } from "./event.ts";
 import { addMessages } from "./history.ts";
-import type { Outcome } from "./outcome.ts";
 import { endRun, parseInput, type RunKind } from "./run.ts";
 import { releaseLease, sessionNotFound, takeLease } from "./session.ts";
 
@@ -77,13 +76,6 @@ export class Lane {
     if (!row || !(await endRun(tx, runId, "cancelled", { stop_requested: 1 }))) return false;
     await tx.increment("sessions", { id: row.session_id }, "queued", -1);
     await this.#store.journal.append(tx, row.session_id, [runEvent(runId, "run.cancelled", { reason })]);
-    return true;
-  }
-
-  /** Writes a run's end. False when another process has ended it: this one was taken for dead, and the lease is gone. */
-  async end(tx: Tx, run: RunRow, outcome: Outcome): Promise<boolean> {
-    if (!(await endRun(tx, run.id, outcome.status, outcome.set))) return false;
-    await this.#store.journal.append(tx, run.session_id, [outcome.event]);
     return true;
   }
 

@@ -67,18 +67,24 @@ export class Recorder {
   }
 
   /**
-   * Writes what is left together with `work`, in one durable transaction, and takes nothing more.
-   * Resolves with what `work` made; `work` may be called twice, as any store work.
+   * Writes what is left and the final event `last`, in one durable transaction, and takes nothing more. `fence` comes
+   * first in it: when that says no, the run is no longer ours and nothing is written. `then` goes with it, and its
+   * value is what this resolves to. Both may be called twice, as any store work.
    */
-  async finish<T>(work: (tx: Tx) => Promise<T>): Promise<T> {
+  async finish<T>(
+    last: NewEvent,
+    fence: (tx: Tx) => Promise<boolean>,
+    then: (tx: Tx) => Promise<T>,
+  ): Promise<T | undefined> {
     this.#finishing = true;
     this.#cancelTimer?.();
     if (this.#taken) await this.#write;
     let batch: Batch | undefined;
     return this.#options.store.write(async (tx) => {
+      if (!(await fence(tx))) return undefined;
       batch ??= this.#take();
-      await this.#put(tx, batch);
-      return work(tx);
+      await this.#put(tx, { ...batch, events: [...batch.events, last] });
+      return then(tx);
     });
   }
 

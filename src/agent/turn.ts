@@ -7,7 +7,7 @@ import { Grants } from "./grants.ts";
 import { Lane } from "./lane.ts";
 import { formatModel } from "./model.ts";
 import type { AgentParts, BusyMode } from "./parts.ts";
-import type { RunInput, RunKind } from "./run.ts";
+import { endRun, type RunInput, type RunKind } from "./run.ts";
 import { findSession, newSession, type SessionAddress, type SessionSeed } from "./session.ts";
 import { RunStop } from "./stop.ts";
 
@@ -238,11 +238,10 @@ export class Turns {
 
   async #conclude(execution: Execution, run: RunRow): Promise<void> {
     try {
-      const next = await execution.run(async (tx, outcome) =>
-        (await this.#lane.end(tx, run, outcome))
-          ? this.#lane.next(tx, run.session_id, { hold: this.#draining })
-          : undefined,
-      );
+      const next = await execution.run({
+        end: (tx, { status, set }) => endRun(tx, run.id, status, set),
+        next: (tx) => this.#lane.next(tx, run.session_id, { hold: this.#draining }),
+      });
       this.#running.delete(run.id);
       if (next) this.#execute(next.run, next.session, false);
     } catch (error) {

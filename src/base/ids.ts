@@ -18,16 +18,38 @@ const ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"; // Crockford base 32, lower
 
 /** `<prefix>_` and 26 characters: 48 bits of milliseconds, 80 random bits, the ULID layout. */
 export function createId(prefix: IdPrefix, nowMs: number = Date.now()): string {
-  return `${prefix}_${base32(nowMs, 10)}${randomBase32(16)}`;
+  return `${prefix}_${stamp.of(nowMs)}${randomBase32(16)}`;
 }
 
 /** Session ids read `YYYYMMDD_HHMMSS_` and 12 hex digits: milliseconds of the second, then 36 random bits. */
 export function createSessionId(nowMs: number = Date.now()): string {
-  const [day = "", time = ""] = new Date(nowMs).toISOString().split("T");
-  const clock = time.slice(0, 8).replaceAll(":", "");
-  const tail = (nowMs % 1000).toString(16).padStart(3, "0") + randomHex(9);
-  return `${day.replaceAll("-", "")}_${clock}_${tail}`;
+  return dayAndTime.of(nowMs) + randomHex(9);
 }
+
+/** The part of an id that only time decides, made once a millisecond: many ids are made in one. */
+class Stamp {
+  readonly #make: (nowMs: number) => string;
+  #ms = Number.NaN;
+  #text = "";
+
+  constructor(make: (nowMs: number) => string) {
+    this.#make = make;
+  }
+
+  of(nowMs: number): string {
+    if (nowMs !== this.#ms) {
+      this.#text = this.#make(nowMs);
+      this.#ms = nowMs;
+    }
+    return this.#text;
+  }
+}
+
+const stamp = new Stamp((nowMs) => base32(nowMs, 10));
+const dayAndTime = new Stamp((nowMs) => {
+  const digits = new Date(nowMs).toISOString().replace(/[-:]/g, "");
+  return `${digits.slice(0, 8)}_${digits.slice(9, 15)}_${(nowMs % 1000).toString(16).padStart(3, "0")}`;
+});
 
 function base32(value: number, length: number): string {
   let rest = value;

@@ -46,17 +46,15 @@ async function start(
   signal: AbortSignal,
 ): Promise<{ submitted: Submitted; events: EventGroups }> {
   const { journal } = room.store;
-  const follower = new AbortController();
-  const either = AbortSignal.any([signal, follower.signal]);
   let events: EventGroups | undefined;
   const beforeStart = (runId: string) => {
-    events = journal.follow({ runId }, { fresh: true, signal: either });
+    events = journal.follow({ runId }, { fresh: true, signal });
   };
   try {
     const submitted = await room.turns.submit({ ...chat.prompt, beforeStart });
-    return { submitted, events: events ?? journal.follow({ runId: submitted.runId }, { signal: either }) };
+    return { submitted, events: events ?? journal.follow({ runId: submitted.runId }, { signal }) };
   } catch (error) {
-    follower.abort();
+    await events?.[Symbol.asyncIterator]().return?.();
     throw error;
   }
 }

@@ -96,7 +96,10 @@ class Init {
       columns: ["owner", "session_key"],
       where: sql<boolean>`session_key is not null`,
     });
-    await this.#index("sessions", "by_update", { columns: ["updated_at"] });
+    await this.#index("sessions", "by_update", {
+      columns: ["updated_at"],
+      where: sql<boolean>`transient = 0`,
+    });
     await this.#index("sessions", "leased", {
       columns: ["lease_owner", "lease_until"],
       where: sql<boolean>`lease_owner is not null`,
@@ -107,7 +110,6 @@ class Init {
       columns: ["parent_id"],
       where: sql<boolean>`parent_id is not null`,
     });
-    await this.#index("runs", "open", { columns: ["status"], where: sql<boolean>`ended_at is null` });
     await this.#index("runs", "ended", { columns: ["ended_at"], where: sql<boolean>`ended_at is not null` });
   }
 
@@ -205,8 +207,9 @@ class Init {
       builder = builder.addColumn(name, type, (column) => (isNullable ? column : column.notNull()));
     }
     builder = builder.addPrimaryKeyConstraint(`${table}_pk`, [...key]);
-    // Strict: a wrong type is refused, as PostgreSQL refuses it.
-    await (this.#isSqlite ? builder.modifyEnd(sql`strict`) : builder).execute();
+    // Strict: a wrong type is refused, as PostgreSQL refuses it. Without rowid: rows lie in the order of their key, which
+    // here is the order in which they come, so an insert writes one tree and not two.
+    await (this.#isSqlite ? builder.modifyEnd(sql`strict, without rowid`) : builder).execute();
   }
 
   async #index(table: keyof Tables, name: string, { columns, where, isUnique }: Index): Promise<void> {
