@@ -8,7 +8,7 @@ import { openStore } from "../../src/store/open.ts";
 import type { Store, StoreOptions } from "../../src/store/store.ts";
 
 /** Where PostgreSQL is for the tests; without it they run on SQLite files. */
-const serverUrl = process.env["AGENTD_DATABASE_URL"];
+const serverUrl = process.env["AGENTD_DATABASE_URL"] || undefined;
 
 export const testDialect = serverUrl === undefined ? "sqlite" : "postgres";
 
