@@ -30,6 +30,11 @@ export function sseStream(
     over = true;
     clearInterval(keepalive);
   };
+  /** Ends before the source did: a generator that rests at a yield would keep what it holds for ever. */
+  const cut = () => {
+    end();
+    void Promise.resolve(iterator.return?.()).catch(options.onFailure);
+  };
   return new ReadableStream<Uint8Array>(
     {
       start(controller) {
@@ -52,13 +57,13 @@ export function sseStream(
           controller.close();
         } catch (error) {
           if (over) return;
-          end();
+          cut();
           options.onFailure(error);
           controller.error(error);
         }
       },
       cancel() {
-        end();
+        cut();
         options.onClientGone();
       },
     },

@@ -1,0 +1,191 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { encodeSse, sseStream, type SseOptions } from "../../../src/http/sse.ts";
+import { watchUnhandled } from "../../harness/unhandled.ts";
+
+const decoder = new TextDecoder();
+
+interface Told {
+  gone: number;
+  failures: unknown[];
+}
+
+function open(source: AsyncIterable<{ data: unknown }>, more: Partial<SseOptions> = {}) {
+  const told: Told = { gone: 0, failures: [] };
+  const stream = sseStream(source, {
+    meta: undefined,
+    keepaliveMs: 1_000_000,
+    onClientGone: () => void told.gone++,
+    onFailure: (error) => void told.failures.push(error),
+    ...more,
+  });
+  const reader = stream.getReader();
+  const next = async () => {
+    const { done, value } = await reader.read();
+    return done ? undefined : decoder.decode(value);
+  };
+  const rest = async () => {
+    const chunks: string[] = [];
+    for (let chunk = await next(); chunk !== undefined; chunk = await next()) chunks.push(chunk);
+    return chunks;
+  };
+  return { stream, reader, told, next, rest };
+}
+
+async function* items(...data: readonly unknown[]) {
+  for (const item of data) yield { data: item };
+}
+
+/** A source that gives what it is told to give, and counts what was asked of it. */
+function held() {
+  const state = { asked: 0, returned: 0 };
+  type Slot = PromiseWithResolvers<IteratorResult<{ data: unknown }>>;
+  // The n-th answer belongs to the n-th question, whichever comes first.
+  const slots: Slot[] = [];
+  const slot = (index: number) => (slots[index] ??= Promise.withResolvers());
+  let answered = 0;
+  const source: AsyncIterable<{ data: unknown }> = {
+    [Symbol.asyncIterator]: () => ({
+      next() {
+        return slot(state.asked++).promise;
+      },
+      async return() {
+        state.returned++;
+        return { done: true, value: undefined };
+      },
+    }),
+  };
+  const give = (data: unknown) => slot(answered++).resolve({ done: false, value: { data } });
+  const fail = (error: unknown) => slot(answered++).reject(error);
+  return { source, state, give, fail };
+}
+
+test("the first bytes are there before the source has said anything", async () => {
+  const { source } = held();
+  const { next, reader } = open(source);
+  assert.equal(await next(), ": connected\n\n");
+  await reader.cancel();
+});
+
+test("each event is one chunk, whatever its size, and line breaks stay inside it", async () => {
+  const data = ["a\nb\r\n\n: c", { long: "x".repeat(300_000) }, "\u2028 日本 \u0000", null];
+  const { rest } = open(items(...data));
+  const [, ...chunks] = await rest();
+  assert.equal(chunks.at(-1), ": stream closed\n\n");
+  assert.deepEqual(
+    chunks.slice(0, -1).map((chunk) => JSON.parse(/^data: (.*)\n\n$/s.exec(chunk)![1]!)),
+    data,
+  );
+});
+
+test("an event's name and number stand before its data", () => {
+  assert.equal(encodeSse({ data: 1, event: "run.queued", id: "7" }), "event: run.queued\nid: 7\ndata: 1\n\n");
+  assert.equal(encodeSse({ data: "x" }), 'data: "x"\n\n');
+});
+
+test("the stream ends with the terminator that the spec names", async () => {
+  const { rest } = open(items(1), { meta: { terminator: "[DONE]" } as SseOptions["meta"] & object });
+  assert.deepEqual(await rest(), [": connected\n\n", "data: 1\n\n", "data: [DONE]\n\n"]);
+});
+
+test("a source without events still opens and ends", async () => {
+  assert.deepEqual(await open(items()).rest(), [": connected\n\n", ": stream closed\n\n"]);
+});
+
+test("a quiet stream is kept alive with comments, until the client leaves", async () => {
+  const { source } = held();
+  const { next, reader, told } = open(source, { keepaliveMs: 1 });
+  assert.equal(await next(), ": connected\n\n");
+  for (let i = 0; i < 3; i++) assert.equal(await next(), ": keepalive\n\n");
+  await reader.cancel();
+  assert.equal(told.gone, 1);
+});
+
+test("a reader that does not read gets no pile of comments", async () => {
+  const { source } = held();
+  const { stream, reader, next } = open(source, { keepaliveMs: 1 });
+  void stream;
+  await new Promise((resolve) => {
+    let ticks = 0;
+    const timer = setInterval(() => {
+      if (++ticks < 100) return;
+      clearInterval(timer);
+      resolve(undefined);
+    }, 1);
+  });
+  // 16 frames may wait; the next one only comes once there is room.
+  for (let i = 0; i < 16; i++) assert.match((await next())!, /connected|keepalive/);
+  await reader.cancel();
+});
+
+test("the client's leaving is told once, and what the source says afterwards is dropped", async () => {
+  await using _ = watchUnhandled();
+  const { source, give } = held();
+  const { reader, told, next } = open(source);
+  await next();
+  await reader.cancel();
+  await reader.cancel();
+  give("too late");
+  assert.equal(told.gone, 1);
+  assert.deepEqual(told.failures, []);
+});
+
+test("a source that fails after the client left is no failure of the stream", async () => {
+  await using _ = watchUnhandled();
+  const { source, fail } = held();
+  const { reader, told, next } = open(source);
+  await next();
+  await reader.cancel();
+  fail(new Error("cut"));
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.deepEqual(told, { gone: 1, failures: [] });
+});
+
+test("a source that fails cuts the stream, so that nobody takes it for whole, and tells", async () => {
+  await using _ = watchUnhandled();
+  const error = new Error("the store is gone");
+  const { source, give, fail } = held();
+  const { next, told } = open(source, { meta: { terminator: "[DONE]" } as SseOptions["meta"] & object });
+  assert.equal(await next(), ": connected\n\n");
+  give(1);
+  assert.equal(await next(), "data: 1\n\n");
+  fail(error);
+  await assert.rejects(next(), error);
+  assert.deepEqual(told, { gone: 0, failures: [error] });
+});
+
+test("an event that the inspection refuses is not sent, and the source is given back", async () => {
+  const { source, state, give } = held();
+  const refuse = () => {
+    throw new Error("not in the spec");
+  };
+  const { next, told } = open(source, { inspect: refuse });
+  await next();
+  give("bad");
+  await assert.rejects(next(), /not in the spec/);
+  assert.equal(told.failures.length, 1);
+  assert.equal(state.asked, 1);
+  assert.equal(state.returned, 1);
+});
+
+test("data that is no JSON cuts the stream", async () => {
+  const { next, told } = open(items({ big: 1n }));
+  await next();
+  await assert.rejects(next(), TypeError);
+  assert.equal(told.failures.length, 1);
+});
+
+test("a reader that does not read lets the source rest at the high-water mark", async () => {
+  let given = 0;
+  async function* endless() {
+    for (;;) yield { data: given++ };
+  }
+  const { reader, next } = open(endless());
+  // Nothing here waits on a timer: once the microtasks have run dry, the stream has pulled all that it will.
+  for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setImmediate(resolve));
+  assert.ok(given <= 17, `${given} events were pulled for nobody`);
+  assert.equal(await next(), ": connected\n\n");
+  for (let i = 0; i < 1000; i++) assert.equal(await next(), `data: ${i}\n\n`);
+  assert.ok(given <= 1000 + 17, `${given}`);
+  await reader.cancel();
+});
