@@ -49,7 +49,7 @@ function readIncoming(request: IncomingMessage, limits: BodyLimits): Promise<Uin
     };
     const onEnd = () =>
       settle(() => resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks)));
-    const onError = (error: Error) => settle(() => reject(error));
+    const onError = (cause: Error) => settle(() => reject(clientLeft(cause)));
     const onClose = () => settle(() => reject(clientLeft()));
     request.on("data", onData).on("end", onEnd).on("error", onError).on("close", onClose);
   });
@@ -58,10 +58,14 @@ function readIncoming(request: IncomingMessage, limits: BodyLimits): Promise<Uin
 async function readStream(body: ReadableStream<Uint8Array> | null, limits: BodyLimits): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let size = 0;
-  for await (const chunk of body ?? []) {
-    size += chunk.byteLength;
-    if (size > limits.maxBytes) throw tooLarge(limits);
-    chunks.push(chunk);
+  try {
+    for await (const chunk of body ?? []) {
+      size += chunk.byteLength;
+      if (size > limits.maxBytes) throw tooLarge(limits);
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    throw error instanceof ServiceError ? error : clientLeft(error);
   }
   return Buffer.concat(chunks);
 }
@@ -80,6 +84,7 @@ function tooSlow({ timeoutMs }: BodyLimits): ServiceError {
   );
 }
 
-function clientLeft(): ServiceError {
-  return new ServiceError("invalid_request", "The client left before the body was whole.");
+/** Nothing but the client's leaving, or its breaking the protocol, makes reading fail. */
+function clientLeft(cause?: unknown): ServiceError {
+  return new ServiceError("invalid_request", "The client left before the body was whole.", { cause });
 }
