@@ -17,7 +17,10 @@ export interface ListenOptions {
 export interface Listener {
   /** Base address without a trailing slash, such as `http://127.0.0.1:8642`. */
   readonly url: string;
-  /** Stops taking connections, lets open answers end for `graceMs`, then cuts them. */
+  /**
+   * Stops taking connections, lets open answers end for `graceMs`, then cuts them. Deno cannot cut: there an answer
+   * that outlasts the grace stays open, waited for no longer, until the process ends.
+   */
   close(graceMs: number): Promise<void>;
 }
 
@@ -30,26 +33,8 @@ const FORCE_MS = 500;
 
 /** Starts to listen. ServiceError `invalid_config` when the address is taken or not ours. */
 export async function listen(app: H3, options: ListenOptions): Promise<Listener> {
-  const { host: hostname, port, clock } = options;
-  const server = serve(app, {
-    hostname,
-    port,
-    silent: true,
-    gracefulShutdown: false,
-    maxRequestBodySize: options.maxBodyBytes,
-    trustProxy: false,
-    node: {
-      maxHeaderSize: MAX_HEADER_BYTES,
-      headersTimeout: HEADERS_TIMEOUT_MS,
-      requestTimeout: REQUEST_TIMEOUT_MS,
-      keepAliveTimeout: KEEP_ALIVE_MS,
-    },
-  });
-  try {
-    await server.ready();
-  } catch (cause) {
-    throw cannotListen(cause, hostname, port);
-  }
+  const { host: hostname, clock } = options;
+  const server = await open(app, options);
   const node = server.node?.server as NodeServer | undefined;
   const answering = node && openAnswers(node);
   const close = async (graceMs: number): Promise<void> => {
@@ -64,6 +49,29 @@ export async function listen(app: H3, options: ListenOptions): Promise<Listener>
     force.abort();
   };
   return { url: addressOf(server.url, node, hostname), close };
+}
+
+async function open(app: H3, { host: hostname, port, maxBodyBytes }: ListenOptions) {
+  try {
+    // Node tells of a taken address when it is ready, Deno throws at once.
+    const server = serve(app, {
+      hostname,
+      port,
+      silent: true,
+      gracefulShutdown: false,
+      maxRequestBodySize: maxBodyBytes,
+      trustProxy: false,
+      node: {
+        maxHeaderSize: MAX_HEADER_BYTES,
+        headersTimeout: HEADERS_TIMEOUT_MS,
+        requestTimeout: REQUEST_TIMEOUT_MS,
+        keepAliveTimeout: KEEP_ALIVE_MS,
+      },
+    });
+    return await server.ready();
+  } catch (cause) {
+    throw cannotListen(cause, hostname, port);
+  }
 }
 
 /**
