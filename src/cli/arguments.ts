@@ -1,6 +1,6 @@
 /** The words of a command line against what a command declares; nothing unknown is passed over. Pure. */
 import type { ArgDef, ArgsDef } from "citty";
-import { suggest } from "../config/nearest.ts";
+import { suggest } from "../base/nearest.ts";
 import { aliasesOf, isRequired } from "./usage.ts";
 
 /** A mistake of the caller: its message and the usage go to stderr, and the exit code is 2. */

@@ -2,7 +2,7 @@
 import process from "node:process";
 import { runCommand, type CommandDef } from "citty";
 import { ServiceError } from "../base/errors.ts";
-import { suggest } from "../config/nearest.ts";
+import { suggest } from "../base/nearest.ts";
 import { normalizeArguments, findFirstArgument, UsageError } from "./arguments.ts";
 import { argsHere, argsOf, defaultOf, subCommandNames, subCommandOf } from "./command.ts";
 import { renderUsage } from "./usage.ts";

@@ -1,7 +1,7 @@
 import { readFile } from "node:fs/promises";
 import { defineCommand } from "citty";
 import { ServiceError } from "../base/errors.ts";
-import { suggest } from "../config/nearest.ts";
+import { suggest } from "../base/nearest.ts";
 import { UsageError } from "./arguments.ts";
 import { print, printJson } from "./output.ts";
 import { findSpecFolder } from "./package-file.ts";

@@ -4,7 +4,7 @@ import { formatDotPath, getAtPath, parseDotPath, type DotPath, type PathSegment 
 import { isRecord } from "../base/schema.ts";
 import { SchemaSet, type Issue } from "../base/validate.ts";
 import type { Flaw } from "./issue.ts";
-import { suggest } from "./nearest.ts";
+import { suggest } from "../base/nearest.ts";
 import { namesAt, schemaAt } from "./schema-path.ts";
 
 /** More wrong things than this are not told: the file is then not a configuration. */

@@ -8,7 +8,7 @@ import { parseEditValue } from "./edit-value.ts";
 import { configPath, readPrivateFile, withFileLock, writePrivateFile } from "./home.ts";
 import { flawKey, formatConfigIssue, type Flaw } from "./issue.ts";
 import { migrateDocument } from "./migrate.ts";
-import { suggest } from "./nearest.ts";
+import { suggest } from "../base/nearest.ts";
 import { namesAt, schemaAt } from "./schema-path.ts";
 
 export interface Edit {

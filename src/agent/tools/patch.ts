@@ -1,7 +1,7 @@
 import { readFile, rm } from "node:fs/promises";
 import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
 import { applyFileDiff, parseDiff, showDiff, type FileDiff } from "./file-diff.ts";
-import { suggestNames } from "./nearest.ts";
+import { suggestNames } from "./suggest-names.ts";
 import { readsOf, realPath, statOf, toToolError } from "./paths.ts";
 import { replaceExactly } from "./replacement.ts";
 import { stageFile } from "./staged-file.ts";

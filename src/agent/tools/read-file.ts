@@ -1,7 +1,7 @@
 import { createReadStream } from "node:fs";
 import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
 import { LineWindow } from "./line-window.ts";
-import { suggestNames } from "./nearest.ts";
+import { suggestNames } from "./suggest-names.ts";
 import { readsOf, resolvePath, statOf, toToolError } from "./paths.ts";
 
 interface ReadFileInput {

@@ -1,5 +1,6 @@
 import { readdir } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
+import { editDistance } from "../../base/nearest.ts";
 
 const MAX_ENTRIES = 2_000;
 const MAX_NAMES = 3;
@@ -21,14 +22,5 @@ export async function suggestNames(path: string): Promise<string> {
 /** Edits between the two names; a name that contains the other counts as close. */
 function distanceTo(wanted: string, name: string): number {
   if (Math.min(wanted.length, name.length) >= 3 && (name.includes(wanted) || wanted.includes(name))) return 1;
-  let row = Array.from({ length: name.length + 1 }, (_, index) => index);
-  for (const [index, letter] of [...wanted].entries()) {
-    const next = [index + 1];
-    for (let column = 1; column <= name.length; column += 1) {
-      const replaced = (row[column - 1] ?? 0) + (letter === name[column - 1] ? 0 : 1);
-      next.push(Math.min(replaced, (row[column] ?? 0) + 1, (next[column - 1] ?? 0) + 1));
-    }
-    row = next;
-  }
-  return row[name.length] ?? name.length;
+  return editDistance(wanted, name);
 }

@@ -4,7 +4,7 @@
 export function nearest(name: string, candidates: readonly string[]): string | undefined {
   const wanted = name.toLowerCase().slice(0, MAX_LENGTH);
   const ranked = candidates
-    .map((candidate) => ({ candidate, distance: distanceOf(wanted, candidate.toLowerCase()) }))
+    .map((candidate) => ({ candidate, distance: editDistance(wanted, candidate.toLowerCase()) }))
     .sort((a, b) => a.distance - b.distance);
   const best = ranked[0];
   const limit = Math.max(1, Math.floor(wanted.length / 3));
@@ -20,8 +20,8 @@ export function suggest(name: string, candidates: readonly string[]): string {
 
 const MAX_LENGTH = 128;
 
-/** Optimal string alignment: one step inserts, deletes, replaces, or swaps two neighbours. */
-function distanceOf(a: string, b: string): number {
+/** Steps from one text to the other (optimal string alignment): one step inserts, deletes, replaces, or swaps two neighbours. */
+export function editDistance(a: string, b: string): number {
   const rows = [Array.from({ length: b.length + 1 }, (_, column) => column)];
   for (let i = 1; i <= a.length; i++) {
     const row = [i];
