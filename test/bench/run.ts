@@ -1,0 +1,22 @@
+/** Runs the benches that are named, else all, and prints one table: `npm run bench -- chat sse`. */
+import process from "node:process";
+import { printRows, type BenchRow } from "./row.ts";
+
+const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly BenchRow[]> }>>> = {
+  chat: () => import("./chat.ts"),
+  journal: () => import("./journal.ts"),
+};
+
+const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(benches);
+const unknown = names.find((name) => !Object.hasOwn(benches, name));
+if (unknown !== undefined) {
+  console.error(`There is no bench ${unknown}. There are: ${Object.keys(benches).join(", ")}.`);
+  process.exit(1);
+}
+const rows: BenchRow[] = [];
+for (const name of names) {
+  console.error(`${name} ...`);
+  const bench = await benches[name]?.();
+  rows.push(...((await bench?.run()) ?? []));
+}
+printRows(rows);
