@@ -1,0 +1,125 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { LEASE_MS } from "../../../src/agent/lane.ts";
+import { FakeClock } from "../../../src/base/clock.ts";
+import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
+
+const GHOST = "process-that-never-was";
+
+/** Leaves a session as a process leaves it that dies in the middle of a run: with its lease, and open ends. */
+async function abandon(agent: TestAgent, more: { leaseUntil: number; queue?: readonly string[] }) {
+  const first = await agent.submit("at work", { id: "s1" });
+  await agent.events(first.runId);
+  const { store } = agent;
+  await store.write(async (tx) => {
+    await tx.update("runs", { id: first.runId }, { status: "running", ended_at: null, output: null });
+    const lease = { lease_owner: GHOST, lease_until: more.leaseUntil };
+    await tx.update("sessions", { id: "s1" }, lease);
+  });
+  const queued = [];
+  for (const text of more.queue ?? []) queued.push((await agent.submit(text, { id: "s1" })).runId);
+  return { runId: first.runId, queued };
+}
+
+test("a session whose lease ran out is taken over: its run ends as interrupted, its queue goes on", async () => {
+  const clock = new FakeClock(Date.now());
+  await using agent = await createTestAgent({ clock, script: ({ user }) => ({ text: `did ${user}` }) });
+  const { runId, queued } = await abandon(agent, {
+    leaseUntil: clock.now() + LEASE_MS,
+    queue: ["one", "two"],
+  });
+  assert.equal(await agent.recovery.recover(), 0);
+  assert.equal((await agent.run(runId)).status, "running");
+  clock.tick(LEASE_MS + 1);
+  assert.equal(await agent.recovery.recover(), 1);
+  const run = await agent.run(runId);
+  assert.equal(run.status, "interrupted");
+  assert.equal(JSON.parse(run.error!).code, "interrupted");
+  for (const [index, id] of queued.entries()) {
+    await agent.events(id);
+    assert.equal((await agent.run(id)).output, `did ${["one", "two"][index]}`);
+  }
+  await agent.turns.drain(1000);
+  const session = await agent.session("s1");
+  assert.deepEqual([session.lease_owner, session.queued], [null, 0]);
+});
+
+test("a queue that nobody works on since a shutdown goes on at the next start", async () => {
+  await using agent = await createTestAgent();
+  const { queued } = await abandon(agent, { leaseUntil: Date.now() + LEASE_MS, queue: ["later"] });
+  const free = { lease_owner: null, lease_until: 0 };
+  await agent.store.write(async (tx) => void (await tx.update("sessions", { id: "s1" }, free)));
+  assert.equal(await agent.recovery.recover(), 1);
+  await agent.events(queued[0]!);
+  assert.equal((await agent.run(queued[0]!)).status, "completed");
+});
+
+test("two processes that recover at once take a session over once", async () => {
+  await using one = await createTestAgent();
+  await using two = await createTestAgent({ database: one.databaseUrl });
+  const { runId } = await abandon(one, { leaseUntil: 1 });
+  const counts = await Promise.all([one.recovery.recover(), two.recovery.recover()]);
+  assert.equal(counts[0]! + counts[1]!, 1);
+  assert.equal((await one.run(runId)).status, "interrupted");
+  const ends = (await one.store.journal.read({ runId }, { after: 0 })).filter(
+    ({ type }) => type === "run.interrupted",
+  );
+  assert.equal(ends.length, 1);
+});
+
+test("a session that another live process works in is left alone", async () => {
+  const release = Promise.withResolvers<void>();
+  await using one = await createTestAgent({
+    script: async () => {
+      await release.promise;
+      return { text: "done" };
+    },
+  });
+  await using two = await createTestAgent({ database: one.databaseUrl });
+  const { runId } = await one.submit("hi", { id: "s1" });
+  assert.equal(await two.recovery.recover(), 0);
+  release.resolve();
+  await one.events(runId);
+  assert.equal((await one.run(runId)).status, "completed");
+});
+
+test("questions that the dead process left open are cancelled before its run ends", async () => {
+  await using agent = await createTestAgent({
+    script: callsOnce("rm -rf build"),
+    tools: [testTool(async () => "ran")],
+  });
+  const { runId } = await agent.submit("x", { id: "s1", answerable: true });
+  const asked = await agent.event(runId, "approval.request");
+  const dead = { lease_owner: GHOST, lease_until: 1 };
+  await agent.store.write(async (tx) => void (await tx.update("sessions", { id: "s1" }, dead)));
+  await using other = await createTestAgent({ database: agent.databaseUrl });
+  assert.equal(await other.recovery.recover(), 1);
+  const types = (await other.events(runId)).map(({ type }) => type);
+  assert.deepEqual(types.slice(-2), ["approval.expired", "run.interrupted"]);
+  assert.deepEqual(await other.parts.asks.open(runId), []);
+  const answer = { owner: "tester", choice: "once" as const, by: "t" };
+  await assert.rejects(other.parts.asks.answer(String(asked.data["request_id"]), answer), {
+    code: "ask_not_pending",
+  });
+});
+
+test("a run that was taken for dead writes nothing after its end", async () => {
+  const release = Promise.withResolvers<void>();
+  await using agent = await createTestAgent({
+    script: async () => {
+      await release.promise;
+      return { text: "back from the dead" };
+    },
+  });
+  const { runId } = await agent.submit("x", { id: "s1" });
+  const dead = { lease_owner: GHOST, lease_until: 1 };
+  await agent.store.write(async (tx) => void (await tx.update("sessions", { id: "s1" }, dead)));
+  await using other = await createTestAgent({ database: agent.databaseUrl });
+  assert.equal(await other.recovery.recover(), 1);
+  release.resolve();
+  await agent.turns.drain(5000);
+  const run = await agent.run(runId);
+  assert.equal(run.status, "interrupted");
+  const all = await agent.store.journal.read({ runId }, { after: 0 });
+  assert.equal(all.at(-1)!.type, "run.interrupted");
+});
