@@ -27,6 +27,17 @@ const kinds: Readonly<Record<string, (answer: string) => Promise<Running>>> = {
   bare: runBare,
 };
 
+/** By the first word of the prompt; the numbers are the words after it. */
+const sayings: Readonly<Record<string, (first: number, second: number) => Promise<ScriptStep>>> = {
+  /** `deltas COUNT PACE_MS` */
+  deltas: async (count, paceMs) => ({ text: deltas(count, paceMs) }),
+  /** `stamp THINKING_MS STALL_MS`: the model stalls between the start of its message and the first delta. */
+  stamp: async (thinkingMs, stallMs) => {
+    await sleep(thinkingMs);
+    return { text: stamp(stallMs) };
+  },
+};
+
 const start = kinds[process.argv[2] ?? ""];
 if (!start || !process.send) throw new Error("child.ts starts this file, with the kind of server");
 const [first] = (await once(process, "message")) as [Request];
@@ -68,26 +79,51 @@ async function runService(): Promise<Running> {
   return { url: service.url, stop };
 }
 
-/** The least a server can do for the same exchange: read and parse the body, answer what it was told to. */
+/**
+ * The least a server can do for the same exchange: read and parse the body, then answer what it was told to, or stream
+ * a frame for each delta.
+ */
 async function runBare(answer: string): Promise<Running> {
   const app = new H3({ silent: true });
   app.post("/v1/chat/completions", async (event) => {
-    await event.req.json();
-    return new FastResponse(answer, { headers: { "content-type": "application/json" } });
+    const body = (await event.req.json()) as ChatBody;
+    if (body.stream !== true) {
+      return new FastResponse(answer, { headers: { "content-type": "application/json" } });
+    }
+    const [, count, paceMs] = (body.messages.at(-1)?.content ?? "").split(" ");
+    const stream = ReadableStream.from(frames(deltas(Number(count), Number(paceMs))));
+    return new FastResponse(stream, { headers: { "content-type": "text/event-stream; charset=utf-8" } });
   });
-  const listener = await listen(app, {
-    host: "127.0.0.1",
-    port: 0,
-    maxBodyBytes: 16_777_216,
-    clock: systemClock,
-  });
+  const options = { host: "127.0.0.1", port: 0, maxBodyBytes: 16_777_216, clock: systemClock };
+  const listener = await listen(app, options);
   return { url: listener.url, stop: () => listener.close(0) };
 }
 
-/** What the model says is asked for by the prompt: nothing special, or deltas with a pace. */
-function script({ user }: ScriptState): ScriptStep {
-  const [what, count, paceMs] = user.split(" ");
-  if (what === "deltas") return { text: deltas(Number(count), Number(paceMs)) };
+interface ChatBody {
+  readonly stream?: boolean;
+  readonly messages: readonly { readonly content: string }[];
+}
+
+async function* frames(source: AsyncIterable<string>): AsyncGenerator<Uint8Array> {
+  const encoder = new TextEncoder();
+  const head = {
+    id: "chatcmpl_01m7y95wbzjtw2rjd8cq22wyed",
+    object: "chat.completion.chunk",
+    created: 1_795_238_850,
+    model: "agentd",
+  };
+  for await (const content of source) {
+    const choice = { index: 0, delta: { content }, finish_reason: null, logprobs: null };
+    yield encoder.encode(`data: ${JSON.stringify({ ...head, choices: [choice] })}\n\n`);
+  }
+  yield encoder.encode("data: [DONE]\n\n");
+}
+
+/** What the model says is asked for by the prompt; see {@link sayings}. */
+async function script({ user }: ScriptState): Promise<ScriptStep> {
+  const [what = "", first, second] = user.split(" ");
+  const say = Object.hasOwn(sayings, what) ? sayings[what] : undefined;
+  if (say) return say(Number(first), Number(second));
   return { text: "Hello! I am well, thanks." };
 }
 
@@ -96,4 +132,10 @@ async function* deltas(count: number, paceMs: number): AsyncGenerator<string> {
     await sleep(paceMs);
     yield `word ${i} `;
   }
+}
+
+/** The time at which the engine got it, after `waitMs`. */
+async function* stamp(waitMs: number): AsyncGenerator<string> {
+  if (waitMs > 0) await sleep(waitMs);
+  yield String(performance.timeOrigin + performance.now());
 }
