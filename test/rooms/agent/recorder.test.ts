@@ -1,0 +1,153 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { runEvent } from "../../../src/agent/event.ts";
+import { MERGE_MS, Recorder } from "../../../src/agent/recorder.ts";
+import { FakeClock } from "../../../src/base/clock.ts";
+import { createTestAgent, type TestAgent } from "../../harness/agent.ts";
+
+const delta = (runId: string, text: string, messageId = "msg_1") =>
+  runEvent(runId, "message.delta", { message_id: messageId, delta: text });
+const thought = (runId: string, text: string) => runEvent(runId, "reasoning.delta", { delta: text });
+const completed = (runId: string, text: string) =>
+  runEvent(runId, "message.completed", { message_id: "msg_1", text });
+
+/** A recorder of a finished run's session, on a clock of its own. */
+async function createRecorder(agent: TestAgent) {
+  const { runId, sessionId } = await agent.submit("hi");
+  const before = (await agent.events(runId)).length;
+  const clock = new FakeClock();
+  const failures: unknown[] = [];
+  const { store } = agent;
+  const recorder = new Recorder({
+    store,
+    clock,
+    sessionId,
+    runId,
+    onFailure: (error) => void failures.push(error),
+  });
+  const finish = () =>
+    recorder.finish(
+      completed(runId, "end"),
+      async () => true,
+      async () => "made",
+    );
+  const written = async () =>
+    (await store.journal.read({ runId }, { after: before })).map((event) => ({
+      type: event.type,
+      text: event.data["delta"] ?? event.data["text"],
+    }));
+  return { recorder, runId, clock, failures, finish, written };
+}
+
+test("the first delta goes at once, and those that follow within the tick go as one", async () => {
+  await using agent = await createTestAgent();
+  const { recorder, runId, clock, finish, written } = await createRecorder(agent);
+  recorder.event(delta(runId, "a"));
+  while ((await written()).length === 0) await new Promise((resolve) => setImmediate(resolve));
+  for (const letter of "bcdef") recorder.event(delta(runId, letter));
+  assert.deepEqual(await written(), [{ type: "message.delta", text: "a" }]);
+  clock.tick(MERGE_MS);
+  await finish();
+  assert.deepEqual(
+    (await written()).map(({ text }) => text),
+    ["a", "bcdef", "end"],
+  );
+});
+
+test("only neighbours of the same kind and the same message become one", async () => {
+  await using agent = await createTestAgent();
+  const { recorder, runId, finish, written } = await createRecorder(agent);
+  for (const event of [
+    delta(runId, "a"),
+    delta(runId, "b"),
+    delta(runId, "c", "msg_2"),
+    thought(runId, "d"),
+    thought(runId, "e"),
+    delta(runId, "f", "msg_2"),
+    completed(runId, "abc"),
+    delta(runId, "g", "msg_2"),
+  ]) {
+    recorder.event(event);
+  }
+  assert.equal(await finish(), "made");
+  const all = await written();
+  assert.equal(
+    all
+      .map(({ text }) => text)
+      .join("|")
+      .replace("a|b", "ab"),
+    "ab|c|de|f|abc|g|end",
+  );
+});
+
+test("thousands of deltas lose no letter and keep their order", async () => {
+  await using agent = await createTestAgent();
+  const { recorder, runId, clock, finish, written } = await createRecorder(agent);
+  let expected = "";
+  for (let i = 0; i < 3000; i++) {
+    expected += `${i},`;
+    recorder.event(delta(runId, `${i},`));
+    if (i % 100 === 0) {
+      clock.tick(MERGE_MS);
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+  }
+  await finish();
+  const texts = (await written()).map(({ text }) => text);
+  assert.equal(texts.slice(0, -1).join(""), expected);
+  assert.ok(texts.length < 100, `${texts.length} events for 3000 deltas`);
+});
+
+test("after the finish nothing more is taken, and no timer is left", async () => {
+  await using agent = await createTestAgent();
+  const { recorder, runId, clock, finish, written } = await createRecorder(agent);
+  recorder.event(delta(runId, "a"));
+  recorder.event(delta(runId, "b"));
+  await finish();
+  recorder.event(delta(runId, "too late"));
+  clock.tick(10 * MERGE_MS);
+  assert.equal(clock.pending, 0);
+  const texts = (await written()).map(({ text }) => text).join("");
+  assert.equal(texts, "abend");
+});
+
+test("a finish whose fence says no writes nothing of what was left", async () => {
+  await using agent = await createTestAgent();
+  const { recorder, runId, written } = await createRecorder(agent);
+  let then = 0;
+  const result = await recorder.finish(
+    completed(runId, "end"),
+    async () => false,
+    async () => ++then,
+  );
+  assert.deepEqual([result, then, await written()], [undefined, 0, []]);
+});
+
+test("a journal that cannot be written is told of, and does not throw at whoever speaks", async () => {
+  await using agent = await createTestAgent();
+  const { recorder, runId, failures, finish } = await createRecorder(agent);
+  await agent.store.close();
+  recorder.event(delta(runId, "a"));
+  while (failures.length === 0) await new Promise((resolve) => setImmediate(resolve));
+  await assert.rejects(finish());
+});
+
+test("a run whose journal fails is stopped: the engine is told by its signal", async () => {
+  const stopped = Promise.withResolvers<string>();
+  await using agent = await createTestAgent({
+    script: ({ signal }) => {
+      signal.addEventListener("abort", () => stopped.resolve(signal.reason.kind));
+      return { text: words(signal) };
+    },
+  });
+  async function* words(signal: AbortSignal) {
+    yield "kept ";
+    await agent.store.close();
+    while (!signal.aborted) {
+      yield "lost ";
+      await new Promise((resolve) => setTimeout(resolve, 1));
+    }
+  }
+  await agent.submit("hi");
+  assert.equal(await stopped.promise, "failure");
+});
