@@ -54,8 +54,12 @@ export function createModelCatalog(from: {
       `model.default ${JSON.stringify(from.defaultModel)} is of no configured provider (${names})`,
     );
   }
-  return { default: chosen, providers, resolve: (name) => find(name.trim(), chosen) };
+  const resolve = (name: string) => (NAME.test(name) ? find(name, chosen) : undefined);
+  return { default: chosen, providers, resolve };
 }
+
+/** Visible ASCII: names travel in headers. */
+const NAME = /^[\x21-\x7e]{1,256}$/;
 
 function firstModel(providers: readonly ModelProvider[]): ModelRef | undefined {
   const provider = providers.find((candidate) => candidate.models.length > 0);
@@ -74,7 +78,6 @@ function explicit(name: string, providers: readonly ModelProvider[]): ModelRef |
 }
 
 function bare(name: string, providers: readonly ModelProvider[], fallback: ModelRef): ModelRef | undefined {
-  if (name === "" || /\s/.test(name)) return undefined;
   const listed = providers.find((provider) => provider.models.includes(name));
   if (listed) return { provider: listed.name, id: name };
   const family = familyOf(name);

@@ -95,6 +95,7 @@ export function checkSessionName(kind: "id" | "key", value: string, param: strin
   if (value.length === 0) fail("must not be empty");
   if (value.length > MAX_SESSION_NAME_LENGTH) fail(`must be at most ${MAX_SESSION_NAME_LENGTH} characters`);
   if (CONTROL.test(value)) fail("must not contain control characters");
+  if (!HEADER_SAFE.test(value)) fail("must be of characters that a header can carry (Latin-1)");
   if (kind === "id" && PATH.test(value)) fail("must not contain `/`, `\\` or `..`");
 }
 
@@ -104,4 +105,6 @@ export function sessionNotFound(id: string): ServiceError {
 
 // oxlint-disable-next-line no-control-regex -- control characters are what it looks for
 const CONTROL = /[\u0000-\u001f\u007f-\u009f]/;
+/** Answers repeat the name in a header (RFC 9110, 5.5). */
+const HEADER_SAFE = /^[\u0020-\u00ff]*$/;
 const PATH = /[/\\]|\.\./;

@@ -34,9 +34,9 @@ export async function createChatCompletion(
     agent: { run_id: submitted.runId, session_id: submitted.sessionId },
   };
   const headers = answerHeaders(submitted);
-  if (chat.cancelOnDisconnect) stopWhenGone(request.signal, submitted.runId, room);
+  const forget = chat.cancelOnDisconnect ? stopWhenGone(request.signal, submitted.runId, room) : () => {};
   if (chat.stream) return { status: 200, headers, stream: frames(head, events, chat) };
-  return collect(head, events, headers);
+  return collect(head, events, headers).finally(forget);
 }
 
 /** Submits the prompt, following its run from before its first event is committed. */
@@ -59,7 +59,8 @@ async function start(
   }
 }
 
-function stopWhenGone(signal: AbortSignal, runId: string, room: HttpRoom): void {
+/** Cancels the run when the client leaves; the returned function ends the watch. */
+function stopWhenGone(signal: AbortSignal, runId: string, room: HttpRoom): () => void {
   const stop = () => {
     room.turns.stop(runId, "the client left").catch((error: unknown) => {
       room.log.error("a run could not be stopped", { run: runId, error });
@@ -67,6 +68,7 @@ function stopWhenGone(signal: AbortSignal, runId: string, room: HttpRoom): void 
   };
   if (signal.aborted) stop();
   else signal.addEventListener("abort", stop, { once: true });
+  return () => signal.removeEventListener("abort", stop);
 }
 
 function answerHeaders(submitted: Submitted) {

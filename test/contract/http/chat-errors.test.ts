@@ -304,3 +304,15 @@ scenario(
     await assertError(await service.chat(hi), 504, "agent_timeout");
   },
 );
+
+scenario(
+  CHAT,
+  400,
+  { title: "names that no header can carry are refused or not resolved, never a failure" },
+  async (service) => {
+    const inBody = { ...hi, agent: { session_id: "会話" } };
+    await assertError(await service.chat(inBody), 400, "invalid_session_id");
+    assert.equal((await service.chat({ ...hi, model: "gpt-模型" })).status, 200);
+    assert.equal((await service.chat(hi, { headers: { "x-agent-session-id": "caf\u00e9" } })).status, 200);
+  },
+);
