@@ -1,0 +1,164 @@
+/** A model server on this machine that speaks OpenAI's chat completions stream, and misbehaves as a test tells it to. */
+import { once } from "node:events";
+import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+
+/** One thing that the server does while it answers. */
+export type Piece =
+  | { readonly text: string }
+  | { readonly reasoning: string }
+  /** A piece of a tool call: the first one of an `index` carries id and name. */
+  | {
+      readonly call: {
+        readonly index: number;
+        readonly id?: string;
+        readonly name?: string;
+        readonly arguments?: string;
+      };
+    }
+  | { readonly finish: string }
+  | { readonly usage: Readonly<Record<string, unknown>> }
+  /** Bytes as they are, for streams that no sane server sends. */
+  | { readonly raw: string }
+  /** Destroys the connection. */
+  | { readonly cut: true }
+  /** Sends nothing more, and keeps the connection until the client leaves. */
+  | { readonly hang: true };
+
+/** A stream of pieces, closed by `[DONE]`, or an answer that is no stream. */
+export type ModelReply =
+  | { readonly pieces: readonly Piece[]; readonly done?: boolean }
+  | { readonly status: number; readonly headers?: Readonly<Record<string, string>>; readonly body?: string };
+
+/** The request's body, as far as tests look at it. */
+export interface ChatBody {
+  readonly model: string;
+  readonly messages: readonly Readonly<Record<string, unknown>>[];
+  readonly tools?: readonly { readonly function: Readonly<Record<string, unknown>> }[];
+  readonly [setting: string]: unknown;
+}
+
+export interface ModelRequest {
+  readonly path: string;
+  readonly headers: IncomingHttpHeaders;
+  readonly body: ChatBody;
+  /** Resolves when the connection of this request is gone or its answer is out. */
+  readonly closed: Promise<void>;
+}
+
+export interface ModelServer extends AsyncDisposable {
+  /** Ends in `/v1`. */
+  readonly baseUrl: string;
+  readonly host: string;
+  readonly requests: readonly ModelRequest[];
+  /** Resolves when the request number `count` (from 1) has come in whole. */
+  requested(count: number): Promise<ModelRequest>;
+}
+
+export type Replies = readonly ModelReply[] | ((request: ModelRequest, index: number) => ModelReply);
+
+/** Starts on a free port. A list of replies is given out in order; asking for more than there are is answered 418. */
+export async function startModelServer(replies: Replies): Promise<ModelServer> {
+  const requests: ModelRequest[] = [];
+  const waiting: { count: number; resolve: (request: ModelRequest) => void }[] = [];
+  const next = typeof replies === "function" ? replies : (_: ModelRequest, index: number) => replies[index];
+  const server = createServer(async (incoming, response) => {
+    const request = await receive(incoming, response);
+    requests.push(request);
+    for (const each of waiting.filter(({ count }) => count === requests.length)) each.resolve(request);
+    await answer(response, next(request, requests.length - 1) ?? { status: 418, body: "no reply is left" });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return {
+    host,
+    baseUrl: `http://${host}/v1`,
+    requests,
+    requested: (count) =>
+      new Promise((resolve) => {
+        const there = requests[count - 1];
+        if (there) resolve(there);
+        else waiting.push({ count, resolve });
+      }),
+    async [Symbol.asyncDispose]() {
+      const closed = once(server, "close");
+      server.close();
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+/** A whole answer of plain text. */
+export function saying(...texts: readonly string[]): ModelReply {
+  return { pieces: [...texts.map((text) => ({ text })), { finish: "stop" }] };
+}
+
+/** A whole answer that calls tools; the arguments come in two halves, as servers send them. */
+export function calling(
+  ...calls: readonly { readonly id: string; readonly name: string; readonly json: string }[]
+): ModelReply {
+  const pieces = calls.flatMap(({ id, name, json }, index): readonly Piece[] => {
+    const half = Math.ceil(json.length / 2);
+    return [
+      { call: { index, id, name, arguments: "" } },
+      { call: { index, arguments: json.slice(0, half) } },
+      { call: { index, arguments: json.slice(half) } },
+    ];
+  });
+  return { pieces: [...pieces, { finish: "tool_calls" }] };
+}
+
+async function receive(incoming: IncomingMessage, response: ServerResponse): Promise<ModelRequest> {
+  const closed = new Promise<void>((resolve) => response.once("close", resolve));
+  let text = "";
+  incoming.setEncoding("utf8");
+  for await (const chunk of incoming) text += chunk;
+  const body = text === "" ? undefined : JSON.parse(text);
+  return { path: incoming.url ?? "", headers: incoming.headers, body, closed };
+}
+
+async function answer(response: ServerResponse, reply: ModelReply): Promise<void> {
+  if ("status" in reply) {
+    response.writeHead(reply.status, { "content-type": "application/json", ...reply.headers });
+    return void response.end(reply.body ?? "");
+  }
+  response.writeHead(200, { "content-type": "text/event-stream" });
+  for (const piece of reply.pieces) {
+    if (response.destroyed || "hang" in piece) return;
+    if ("cut" in piece) return cut(response);
+    await write(response, "raw" in piece ? piece.raw : `data: ${JSON.stringify(toChunk(piece))}\n\n`);
+  }
+  if (reply.done !== false) response.write("data: [DONE]\n\n");
+  response.end();
+}
+
+/** Bytes that are not on their way yet are lost with the connection, so each write is waited for. */
+function write(response: ServerResponse, text: string): Promise<void> {
+  return new Promise((resolve) => void response.write(text, () => resolve()));
+}
+
+function cut(response: ServerResponse): void {
+  response.socket?.destroy();
+  response.destroy();
+}
+
+function toChunk(piece: Exclude<Piece, { raw: string } | { cut: true } | { hang: true }>) {
+  const base = { id: "chatcmpl-1", object: "chat.completion.chunk", created: 1, model: "test" };
+  if ("usage" in piece) return { ...base, choices: [], usage: piece.usage };
+  const choice = (delta: unknown, finish: string | null = null) => ({
+    ...base,
+    choices: [{ index: 0, delta, finish_reason: finish }],
+  });
+  if ("text" in piece) return choice({ content: piece.text });
+  if ("reasoning" in piece) return choice({ reasoning_content: piece.reasoning });
+  if ("finish" in piece) return choice({}, piece.finish);
+  const { index, id, name, arguments: json } = piece.call;
+  const called = {
+    ...(name === undefined ? {} : { name }),
+    ...(json === undefined ? {} : { arguments: json }),
+  };
+  const head = id === undefined ? {} : { id, type: "function" };
+  return choice({ tool_calls: [{ index, ...head, function: called }] });
+}
