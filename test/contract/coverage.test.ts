@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import { schemas } from "../../generated/http/schemas.gen.ts";
 import { operations } from "../../generated/http/server.gen.ts";
 
 const folder = join(import.meta.dirname, "http");
@@ -40,4 +41,19 @@ test("the coverage check fails when a scenario is missing", () => {
   );
   assert.deepEqual(missingFrom(scenariosIn(almost)), []);
   assert.deepEqual(missingFrom(scenariosIn(almost.slice(1))), ["createChatCompletion 200"]);
+});
+
+test("every declared event of a run is named by a test", async () => {
+  const names = Object.values(schemas).flatMap((schema) => {
+    const { event } = (schema["properties"] ?? {}) as { event?: { const?: string } };
+    return event?.const === undefined ? [] : [event.const];
+  });
+  const tests = join(import.meta.dirname, "..");
+  const files = (await readdir(tests, { recursive: true })).filter((file) => file.endsWith(".test.ts"));
+  const sources = await Promise.all(files.map((file) => readFile(join(tests, file), "utf8")));
+  assert.ok(names.length > 15);
+  assert.deepEqual(
+    names.filter((name) => !sources.some((source) => source.includes(`"${name}"`))),
+    [],
+  );
 });

@@ -1,7 +1,9 @@
 /** The agent room over a fresh database, with a scripted engine and tools that the test holds in its hand. */
+import assert from "node:assert/strict";
 import { Asks } from "../../src/agent/ask.ts";
 import type { Engine } from "../../src/agent/engine.ts";
 import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
+import { toRunEvent } from "../../src/agent/event.ts";
 import { createModelCatalog } from "../../src/agent/model.ts";
 import type { AgentParts, AgentSettings } from "../../src/agent/parts.ts";
 import { Recovery } from "../../src/agent/recovery.ts";
@@ -11,6 +13,7 @@ import { Turns, type Prompt, type Submitted } from "../../src/agent/turn.ts";
 import { systemClock, type Clock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/log.ts";
 import { formatIssue, SchemaSet } from "../../src/base/validate.ts";
+import { specSchemas } from "../../src/http/schemas.ts";
 import type { JournalEvent } from "../../src/store/journal.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -70,10 +73,12 @@ export class TestAgent implements AsyncDisposable {
     return all;
   }
 
-  /** The events of a run as they come; ends after the final one. */
+  /** The events of a run as they come, each held to the spec; ends after the final one. */
   async *follow(runId: string): AsyncGenerator<JournalEvent> {
     for await (const group of this.store.journal.follow({ runId })) {
       for (const event of group) {
+        const issues = specSchemas.checkNamed("RunEvent", toRunEvent(event));
+        assert.equal(issues, undefined, `${event.type} does not fit the spec: ${JSON.stringify(issues)}`);
         yield event;
         if (/^run\.(completed|failed|cancelled|interrupted)$/.test(event.type)) return;
       }
