@@ -63,10 +63,13 @@ export class Followers {
     }
   }
 
-  /** Ends every follower. */
+  /** Ends every follower, also those that nobody pulls, and stops watching the database that is about to close. */
   close(): void {
     this.#isClosed = true;
     for (const followers of this.#byScope.values()) followers.forEach((follower) => follower.end());
+    this.#byScope.clear();
+    this.#stopWatching?.();
+    this.#stopWatching = undefined;
   }
 
   #iterator(follower: Follower, leave: () => void): AsyncIterableIterator<readonly JournalEvent[]> {

@@ -70,7 +70,7 @@ export class Notifications {
   }
 
   #receive(payload: string): void {
-    const [origin, ...scopes] = JSON.parse(payload) as string[];
+    const [origin, ...scopes] = parseList(payload);
     if (origin !== this.#origin) this.#wakeAll(scopes.length > 0 ? scopes : undefined);
   }
 
@@ -96,5 +96,15 @@ export class Notifications {
   #payload(scopes: readonly string[]): string {
     const full = JSON.stringify([this.#origin, ...scopes]);
     return new TextEncoder().encode(full).length <= MAX_PAYLOAD_BYTES ? full : JSON.stringify([this.#origin]);
+  }
+}
+
+/** Anyone on the server may send on the channel: what is not ours says that anything may have changed. */
+function parseList(payload: string): readonly string[] {
+  try {
+    const list: unknown = JSON.parse(payload);
+    return Array.isArray(list) && list.every((item) => typeof item === "string") ? list : [];
+  } catch {
+    return [];
   }
 }

@@ -159,9 +159,14 @@ class SqliteDriver implements Driver {
     return { rows: [], changes: await work.run(sql, values as Value[]) };
   }
 
-  // Asked of the writer, which does not count its own commits.
+  // Asked of the writer, which does not count its own commits. An answer that fails counts as a change: the followers
+  // then read, and are told what is wrong.
   #dataVersion(): unknown {
-    return this.#writer.first("pragma data_version", [])?.["data_version"];
+    try {
+      return this.#writer.first("pragma data_version", [])?.["data_version"];
+    } catch (error) {
+      return error;
+    }
   }
 }
 

@@ -119,6 +119,20 @@ test(
   },
 );
 
+test("what somebody else sends on the channel harms no follower", only, async (t) => {
+  const { store, openAnother } = await openTestStore(t);
+  const other = await openAnother();
+  const { sessionId, runId } = await seed(store);
+  const following = other.journal.follow({ sessionId })[Symbol.asyncIterator]();
+  const next = following.next();
+  const { sql } = await import("kysely");
+  for (const payload of ["not json", "{}", "[1]", ""]) {
+    await sql`select pg_notify(${`agentd_${store.epoch}`}, ${payload})`.execute(store.read);
+  }
+  await store.write((tx) => store.journal.append(tx, sessionId, deltas(runId, 1)));
+  assert.equal((await next).value?.length, 1);
+});
+
 test("two replicas that lock the same rows in opposite order both succeed", only, async (t) => {
   const { store, openAnother } = await openTestStore(t);
   const other = await openAnother();
