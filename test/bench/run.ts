@@ -4,8 +4,11 @@ import { printRows, type BenchRow } from "./row.ts";
 
 const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly BenchRow[]> }>>> = {
   chat: () => import("./chat.ts"),
-  journal: () => import("./journal.ts"),
   sse: () => import("./sse.ts"),
+  engine: () => import("./engine.ts"),
+  startup: () => import("./startup.ts"),
+  codegen: () => import("./codegen.ts"),
+  journal: () => import("./journal.ts"),
 };
 
 const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(benches);

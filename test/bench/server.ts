@@ -91,12 +91,23 @@ async function runBare(answer: string): Promise<Running> {
       return new FastResponse(answer, { headers: { "content-type": "application/json" } });
     }
     const [, count, paceMs] = (body.messages.at(-1)?.content ?? "").split(" ");
-    const stream = ReadableStream.from(frames(deltas(Number(count), Number(paceMs))));
+    const stream = toStream(frames(deltas(Number(count), Number(paceMs))));
     return new FastResponse(stream, { headers: { "content-type": "text/event-stream; charset=utf-8" } });
   });
   const options = { host: "127.0.0.1", port: 0, maxBodyBytes: 16_777_216, clock: systemClock };
   const listener = await listen(app, options);
   return { url: listener.url, stop: () => listener.close(0) };
+}
+
+function toStream(source: AsyncGenerator<Uint8Array>): ReadableStream<Uint8Array> {
+  return new ReadableStream({
+    async pull(controller) {
+      const { done, value } = await source.next();
+      if (done) controller.close();
+      else controller.enqueue(value);
+    },
+    cancel: () => void source.return(undefined),
+  });
 }
 
 interface ChatBody {
@@ -134,8 +145,12 @@ async function* deltas(count: number, paceMs: number): AsyncGenerator<string> {
   }
 }
 
-/** The time at which the engine got it, after `waitMs`. */
-async function* stamp(waitMs: number): AsyncGenerator<string> {
-  if (waitMs > 0) await sleep(waitMs);
+/**
+ * The time at which the engine has it, after `stallMs`. The message then goes on for a while, as messages do: its end
+ * would hurry the delta along.
+ */
+async function* stamp(stallMs: number): AsyncGenerator<string> {
+  if (stallMs > 0) await sleep(stallMs);
   yield String(performance.timeOrigin + performance.now());
+  await sleep(40);
 }
