@@ -14,7 +14,7 @@ import type { Message } from "./message.ts";
 import { outcomeOf, type Outcome } from "./outcome.ts";
 import type { AgentParts } from "./parts.ts";
 import { Recorder } from "./recorder.ts";
-import { moveRun, parseInput, toRunUsage, type RunInput } from "./run.ts";
+import { moveRun, toRunUsage, type RunInput } from "./run.ts";
 import { RunStop } from "./stop.ts";
 import { callTool } from "./tool-call.ts";
 import type { Tool } from "./tool.ts";
@@ -23,6 +23,7 @@ export interface ExecutionOptions {
   readonly parts: AgentParts;
   readonly run: RunRow;
   readonly session: SessionRow;
+  readonly input: RunInput;
   /** Signatures allowed for the rest of the session. */
   readonly grants: Set<string>;
   /** True when the run's prompt is all there is: the transcript need not be read. */
@@ -46,7 +47,7 @@ export class Execution {
   constructor(options: ExecutionOptions) {
     const { parts, run } = options;
     this.#options = options;
-    this.#input = parseInput(run);
+    this.#input = options.input;
     this.runId = run.id;
     this.sessionId = run.session_id;
     this.model = run.model;

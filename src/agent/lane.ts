@@ -3,7 +3,7 @@ import type { Store, Tx } from "../store/store.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
 import { runEvent } from "./event.ts";
 import { addMessages } from "./history.ts";
-import { endRun, parseInput, type RunKind } from "./run.ts";
+import { endRun, parseInput, type RunInput, type RunKind } from "./run.ts";
 import { releaseLease, sessionNotFound, takeLease } from "./session.ts";
 
 /** How long a process may be silent before others take its sessions over. Renewed at a third of it. */
@@ -13,6 +13,7 @@ export const LEASE_MS = 30_000;
 export interface Started {
   readonly run: RunRow;
   readonly session: SessionRow;
+  readonly input: RunInput;
 }
 
 /**
@@ -44,10 +45,10 @@ export class Lane {
   }
 
   /** The usual case, in as few statements as it takes: a run that starts as it is recorded. The lease is ours. */
-  async begin(tx: Tx, run: RunRow): Promise<void> {
+  async begin(tx: Tx, run: RunRow, input: RunInput): Promise<void> {
     const { session_id: sessionId, id: runId } = run;
     await tx.insert("runs", [{ ...run, status: "running", started_at: tx.nowMs }]);
-    await addMessages(tx, { sessionId, runId }, parseInput(run).prompt);
+    await addMessages(tx, { sessionId, runId }, input.prompt);
     await this.#store.journal.append(tx, sessionId, [queuedEvent(run), startedEvent(run)]);
   }
 
@@ -92,9 +93,10 @@ export class Lane {
     await tx.increment("sessions", { id: sessionId }, "queued", -1);
     const started = { status: "running", started_at: tx.nowMs, updated_at: tx.nowMs };
     await tx.update("runs", { id: run.id, status: "queued" }, started);
-    await addMessages(tx, { sessionId, runId: run.id }, parseInput(run).prompt);
+    const input = parseInput(run);
+    await addMessages(tx, { sessionId, runId: run.id }, input.prompt);
     await this.#store.journal.append(tx, sessionId, [startedEvent(run)]);
-    return { run, session };
+    return { run, session, input };
   }
 }
 

@@ -4,7 +4,7 @@ import type { RunRow, SessionRow } from "../store/tables.ts";
 import type { ModelRef } from "./engine.ts";
 import { Execution } from "./execution.ts";
 import { Grants } from "./grants.ts";
-import { Lane } from "./lane.ts";
+import { Lane, type Started } from "./lane.ts";
 import { formatModel } from "./model.ts";
 import type { AgentParts, BusyMode } from "./parts.ts";
 import { endRun, type RunInput, type RunKind } from "./run.ts";
@@ -116,7 +116,7 @@ export class Turns {
     const next = await this.#parts.store.write((tx) =>
       this.#lane.next(tx, sessionId, { hold: this.#draining }),
     );
-    if (next) this.#execute(next.run, next.session, false);
+    if (next) this.#execute(next, false);
   }
 
   async #settled(): Promise<void> {
@@ -167,16 +167,17 @@ export class Turns {
     const runId = createId("run", clock.now());
     const made = newSession(prompt.address, prompt.seed, clock.now());
     prompt.beforeStart?.(runId);
-    const { run, session, isNew, leased } = await store.write(async (tx) => {
+    const { run, session, input, isNew, leased } = await store.write(async (tx) => {
       const session = found ?? (await this.#lane.open(tx, made));
       const isNew = session === made;
-      const run = this.#runRow(runId, session, { prompt, isNew, nowMs: tx.nowMs });
+      const input = inputOf(prompt, isNew);
+      const run = this.#runRow(runId, session, { prompt, input, nowMs: tx.nowMs });
       const leased = isNew || (await this.#lane.lease(tx, session.id));
-      if (leased) await this.#lane.begin(tx, run);
+      if (leased) await this.#lane.begin(tx, run, input);
       else await this.#lane.enqueue(tx, run, this.#queueLimit(prompt));
-      return { run, session, isNew, leased };
+      return { run, session, input, isNew, leased };
     });
-    if (leased) this.#execute(run, session, isNew);
+    if (leased) this.#execute({ run, session, input }, isNew);
     return {
       runId,
       sessionId: session.id,
@@ -200,10 +201,8 @@ export class Turns {
   #runRow(
     runId: string,
     session: SessionRow,
-    from: { readonly prompt: Prompt; readonly isNew: boolean; readonly nowMs: number },
+    from: { readonly prompt: Prompt; readonly input: RunInput; readonly nowMs: number },
   ): RunRow {
-    const { opening = [], ...input } = from.prompt.input;
-    const prompt = from.isNew ? [...opening, ...input.prompt] : input.prompt;
     const { models } = this.#parts;
     const own = session.model === null ? undefined : models.resolve(session.model);
     return {
@@ -214,7 +213,7 @@ export class Turns {
       parent_id: null,
       status: "queued",
       model: formatModel(from.prompt.model ?? own ?? models.default),
-      input: JSON.stringify({ ...input, prompt } satisfies RunInput),
+      input: JSON.stringify(from.input),
       output: null,
       usage: null,
       error: null,
@@ -229,11 +228,11 @@ export class Turns {
     };
   }
 
-  #execute(run: RunRow, session: SessionRow, fresh: boolean): void {
-    const grants = this.#grants.of(session.id);
-    const execution = new Execution({ parts: this.#parts, run, session, grants, fresh });
-    this.#running.set(run.id, execution);
-    void this.#track(this.#conclude(execution, run));
+  #execute(started: Started, fresh: boolean): void {
+    const grants = this.#grants.of(started.session.id);
+    const execution = new Execution({ parts: this.#parts, ...started, grants, fresh });
+    this.#running.set(started.run.id, execution);
+    void this.#track(this.#conclude(execution, started.run));
   }
 
   async #conclude(execution: Execution, run: RunRow): Promise<void> {
@@ -243,11 +242,15 @@ export class Turns {
         next: (tx) => this.#lane.next(tx, run.session_id, { hold: this.#draining }),
       });
       this.#running.delete(run.id);
-      if (next) this.#execute(next.run, next.session, false);
+      if (next) this.#execute(next, false);
     } catch (error) {
       // The end could not be written. The lease runs out and recovery closes the run as interrupted.
       this.#parts.log.error("the end of a run could not be recorded", { run: run.id, error });
       this.#running.delete(run.id);
     }
   }
+}
+
+function inputOf({ input: { opening = [], ...input } }: Prompt, isNew: boolean): RunInput {
+  return isNew ? { ...input, prompt: [...opening, ...input.prompt] } : input;
 }

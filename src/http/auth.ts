@@ -12,12 +12,12 @@ export interface KeyRing {
 /** Who is asking. Runs and sessions belong to the name of the key that made them. */
 export interface Identity {
   readonly name: string;
-  readonly scopes: ReadonlySet<string>;
+  readonly scopes: readonly string[];
   /** False when the server asks for no key at all. */
   readonly authenticated: boolean;
 }
 
-const ANYBODY: Identity = { name: "anonymous", scopes: new Set(["admin"]), authenticated: false };
+const ANYBODY: Identity = { name: "anonymous", scopes: ["admin"], authenticated: false };
 
 /**
  * Bearer key -> identity with scopes (RFC 6750). ServiceError `missing_api_key` or `invalid_api_key`, and
@@ -27,7 +27,7 @@ export function authorize(keys: KeyRing, operation: OperationMeta, authorization
   if (operation.security.length === 0 || !keys.required) return ANYBODY;
   const identity = identify(keys, authorization);
   const { scope } = operation;
-  if (scope !== undefined && !identity.scopes.has(scope) && !identity.scopes.has("admin")) {
+  if (scope !== undefined && !identity.scopes.includes(scope) && !identity.scopes.includes("admin")) {
     throw new ServiceError(
       "insufficient_scope",
       `The key ${JSON.stringify(identity.name)} has no scope ${JSON.stringify(scope)}. Add it in api_server.keys.`,
@@ -46,7 +46,7 @@ function identify(keys: KeyRing, authorization: string | null): Identity {
   }
   const key = keys.find(presented);
   if (!key) throw new ServiceError("invalid_api_key", "This API key is not valid.");
-  return { name: key.name, scopes: new Set(key.scopes), authenticated: true };
+  return { name: key.name, scopes: key.scopes, authenticated: true };
 }
 
 /**
