@@ -36,11 +36,7 @@ const contained = [
   ["typebox", "^(node_modules/)?typebox(/|$)", "^src/base/validate\\.ts$"],
   ["acp-sdk", "^(node_modules/)?@agentclientprotocol/", "^src/acp/"],
   ["model-sdk", "^(node_modules/)?(ai|@ai-sdk/[^/]+)(/|$)", "^src/agent/(engines/|mcp\\.ts$)"],
-  [
-    "drivers",
-    "^(node_modules/)?(kysely|kysely-postgres-js|postgres|dataloader)(/|$)|^(node:)?sqlite$",
-    "^src/store/",
-  ],
+  ["drivers", "^(node_modules/)?(kysely|postgres)(/|$)|^(node:)?sqlite$", "^src/store/"],
   ["server-tables", "^generated/.*server\\.gen\\.ts$", "^(src/(http|rpc|webhook)|test|scripts)/"],
 ];
 const containment = contained.map(([name, what, where]) => ({

@@ -30,7 +30,7 @@ export class Lane {
   /** Makes the session with the lease taken. When somebody made the same id first, that session is returned. */
   async open(tx: Tx, session: SessionRow): Promise<SessionRow> {
     if (session.transient === 0) {
-      const existing = await sessionRow(tx, session.id);
+      const existing = await tx.find("sessions", { id: session.id });
       if (existing?.owner === session.owner) return existing;
       if (existing) throw sessionNotFound(session.id);
     }
@@ -83,7 +83,7 @@ export class Lane {
   /** Starts the next queued run, or gives the lease back. With `hold` nothing starts: what is queued stays queued. */
   async next(tx: Tx, sessionId: string, { hold = false } = {}): Promise<Started | undefined> {
     if (await releaseLease(tx, sessionId, this.#store.owner)) return undefined;
-    const session = await sessionRow(tx, sessionId);
+    const session = await tx.find("sessions", { id: sessionId });
     if (session?.lease_owner !== this.#store.owner) return undefined;
     const run = hold ? undefined : await oldestQueued(tx, sessionId);
     if (!run) {
@@ -98,10 +98,6 @@ export class Lane {
     await this.#store.journal.append(tx, sessionId, [startedEvent(run)]);
     return { run, session, input };
   }
-}
-
-function sessionRow(tx: Tx, id: string): Promise<SessionRow | undefined> {
-  return tx.db.selectFrom("sessions").selectAll().where("id", "=", id).executeTakeFirst();
 }
 
 function oldestQueued(tx: Tx, sessionId: string): Promise<RunRow | undefined> {
