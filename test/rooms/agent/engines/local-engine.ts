@@ -1,0 +1,40 @@
+/** The model engine before a model server of this machine. */
+import type { Engine } from "../../../../src/agent/engine.ts";
+import { createModelEngine } from "../../../../src/agent/engines/model-engine.ts";
+import type { ProviderConfig } from "../../../../src/agent/engines/providers.ts";
+import { systemClock, type Clock } from "../../../../src/base/clock.ts";
+import { createLog } from "../../../../src/base/log.ts";
+import { checkToolInput } from "../../../../src/check-input.ts";
+import { startModelServer, type ModelServer, type Replies } from "../../../harness/openai-server.ts";
+
+/** Of no shape that the log's redaction knows: what hides it must be the engine's own care. */
+export const API_KEY = "correct horse battery staple";
+
+export interface LocalEngine extends AsyncDisposable {
+  readonly engine: Engine;
+  readonly server: ModelServer;
+  readonly logLines: readonly string[];
+}
+
+/** The provider is named `local` and speaks chat completions, unless `provider` says otherwise. */
+export async function startLocalEngine(
+  replies: Replies,
+  more: { readonly provider?: Partial<ProviderConfig>; readonly clock?: Clock } = {},
+): Promise<LocalEngine> {
+  const server = await startModelServer(replies);
+  const logLines: string[] = [];
+  const provider: ProviderConfig = {
+    name: "local",
+    type: "openai_compatible",
+    baseUrl: server.baseUrl,
+    apiKey: API_KEY,
+    ...more.provider,
+  };
+  const engine = createModelEngine({
+    providers: [provider],
+    checkInput: checkToolInput,
+    clock: more.clock ?? systemClock,
+    log: createLog("debug", (line) => void logLines.push(line)),
+  });
+  return { engine, server, logLines, [Symbol.asyncDispose]: () => server[Symbol.asyncDispose]() };
+}

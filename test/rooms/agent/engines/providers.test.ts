@@ -1,0 +1,80 @@
+import assert from "node:assert/strict";
+import process from "node:process";
+import { test } from "node:test";
+import { loadModel, type ProviderConfig } from "../../../../src/agent/engines/providers.ts";
+import { startModelServer, type ModelRequest } from "../../../harness/openai-server.ts";
+
+const KEY = "key-of-the-test";
+const prompt = [{ role: "user" as const, content: [{ type: "text" as const, text: "hi" }] }];
+
+/** The request that a provider makes of the local server for the model `m/1`; the server refuses it. */
+async function requestOf(
+  config: Partial<ProviderConfig> & Pick<ProviderConfig, "type">,
+): Promise<ModelRequest> {
+  await using server = await startModelServer(() => ({ status: 400, body: "{}" }));
+  const model = await loadModel({ name: "mine", baseUrl: server.baseUrl, apiKey: KEY, ...config }, "m/1");
+  await assert.rejects(async () => model.doStream({ prompt }), /.*/);
+  return server.requests[0]!;
+}
+
+for (const type of ["openai", "openai_compatible", "openrouter"] as const) {
+  test(`a provider of type ${type} with an address is asked for chat completions there, with its key`, async () => {
+    const { path, headers, body } = await requestOf({ type });
+    assert.equal(path, "/v1/chat/completions");
+    assert.equal(headers["authorization"], `Bearer ${KEY}`);
+    assert.equal(body.model, "m/1");
+  });
+}
+
+test("a provider of type anthropic is asked for messages, with its key", async () => {
+  const { path, headers, body } = await requestOf({ type: "anthropic" });
+  assert.equal(path, "/v1/messages");
+  assert.equal(headers["x-api-key"], KEY);
+  assert.equal(body.model, "m/1");
+});
+
+test("a provider of type google is asked for the model's stream, with its key in a header and not in the path", async () => {
+  const { path, headers } = await requestOf({ type: "google" });
+  assert.match(path, /^\/v1\/.*m\/1:streamGenerateContent/);
+  assert.equal(headers["x-goog-api-key"], KEY);
+  assert.ok(!path.includes(KEY));
+});
+
+for (const type of ["openai", "openai_compatible", "openrouter", "anthropic", "google"] as const) {
+  test(`headers of a provider of type ${type} go with each request`, async () => {
+    const { headers } = await requestOf({ type, headers: { "x-team": "blue" } });
+    assert.equal(headers["x-team"], "blue");
+  });
+
+  test(`a provider of type ${type} without a key takes none from the environment`, async () => {
+    const names = [
+      "OPENAI_API_KEY",
+      "ANTHROPIC_API_KEY",
+      "GOOGLE_GENERATIVE_AI_API_KEY",
+      "OPENROUTER_API_KEY",
+    ];
+    const before = names.map((name) => process.env[name]);
+    for (const name of names) process.env[name] = "stray-key";
+    try {
+      await using server = await startModelServer(() => ({ status: 400, body: "{}" }));
+      const model = await loadModel({ name: "mine", type, baseUrl: server.baseUrl }, "m");
+      await assert.rejects(async () => model.doStream({ prompt }), /.*/);
+      assert.ok(!JSON.stringify(server.requests.map(({ headers }) => headers)).includes("stray-key"));
+    } finally {
+      for (const [index, name] of names.entries()) {
+        if (before[index] === undefined) delete process.env[name];
+        else process.env[name] = before[index];
+      }
+    }
+  });
+}
+
+test("a trailing slash of the address does not double in the path", async () => {
+  await using server = await startModelServer(() => ({ status: 400, body: "{}" }));
+  const model = await loadModel(
+    { name: "mine", type: "openai_compatible", baseUrl: `${server.baseUrl}/` },
+    "m",
+  );
+  await assert.rejects(async () => model.doStream({ prompt }), /.*/);
+  assert.equal(server.requests[0]?.path, "/v1/chat/completions");
+});
