@@ -21,16 +21,22 @@ export async function addMessages(
   if (messages.length === 0) return;
   const last = await tx.increment("sessions", { id: where.sessionId }, "last_message", messages.length);
   if (last === undefined) throw new Error(`session ${where.sessionId} is gone`);
-  const first = last - messages.length + 1;
-  await tx.insert(
-    "messages",
-    messages.map((message, index) => ({
-      session_id: where.sessionId,
-      seq: first + index,
-      run_id: where.runId,
-      role: message.role,
-      content: JSON.stringify(message),
-      created_at: tx.nowMs,
-    })),
-  );
+  await insertMessages(tx, where, { messages, after: last - messages.length });
+}
+
+/** Writes messages numbered from `after` on, inside `tx`; for a session whose counter says so already. */
+export async function insertMessages(
+  tx: Tx,
+  where: { readonly sessionId: string; readonly runId: string },
+  { messages, after }: { readonly messages: readonly Message[]; readonly after: number },
+): Promise<void> {
+  const rows = messages.map((message, index) => ({
+    session_id: where.sessionId,
+    seq: after + index + 1,
+    run_id: where.runId,
+    role: message.role,
+    content: JSON.stringify(message),
+    created_at: tx.nowMs,
+  }));
+  await tx.insert("messages", rows);
 }

@@ -2,7 +2,7 @@ import { ServiceError } from "../base/errors.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
 import { runEvent } from "./event.ts";
-import { addMessages } from "./history.ts";
+import { addMessages, insertMessages } from "./history.ts";
 import { endRun, parseInput, type RunInput, type RunKind } from "./run.ts";
 import { releaseLease, sessionNotFound, takeLease } from "./session.ts";
 
@@ -27,16 +27,24 @@ export class Lane {
     this.#store = store;
   }
 
-  /** Makes the session with the lease taken. When somebody made the same id first, that session is returned. */
-  async open(tx: Tx, session: SessionRow): Promise<SessionRow> {
-    if (session.transient === 0) {
-      const existing = await tx.find("sessions", { id: session.id });
-      if (existing?.owner === session.owner) return existing;
-      if (existing) throw sessionNotFound(session.id);
-    }
+  /** The session of this id when somebody made it first. ServiceError `session_not_found` when it is not its owner's. */
+  async existing(tx: Tx, session: SessionRow): Promise<SessionRow | undefined> {
+    if (session.transient === 1) return undefined;
+    const row = await tx.find("sessions", { id: session.id });
+    if (row && row.owner !== session.owner) throw sessionNotFound(session.id);
+    return row;
+  }
+
+  /** Makes a session with its lease taken and its first run at work: a stateless chat, in as few statements as it takes. */
+  async open(tx: Tx, { session, run, input }: Started): Promise<void> {
     const leased = { lease_owner: this.#store.owner, lease_until: tx.nowMs + LEASE_MS };
-    await tx.insert("sessions", [{ ...session, ...leased }]);
-    return session;
+    const rows = {
+      session: { ...session, ...leased, last_message: input.prompt.length },
+      run: { ...run, status: "running", started_at: tx.nowMs },
+    };
+    await this.#store.journal.begin(tx, rows, [queuedEvent(run), startedEvent(run)]);
+    const where = { sessionId: session.id, runId: run.id };
+    await insertMessages(tx, where, { messages: input.prompt, after: 0 });
   }
 
   /** Takes the lease. False when a turn is at work in the session. */
@@ -44,7 +52,7 @@ export class Lane {
     return takeLease(tx, sessionId, { owner: this.#store.owner, ms: LEASE_MS });
   }
 
-  /** The usual case, in as few statements as it takes: a run that starts as it is recorded. The lease is ours. */
+  /** Records a run that starts at once, in a session whose lease is ours. */
   async begin(tx: Tx, run: RunRow, input: RunInput): Promise<void> {
     const { session_id: sessionId, id: runId } = run;
     await tx.insert("runs", [{ ...run, status: "running", started_at: tx.nowMs }]);

@@ -168,14 +168,18 @@ export class Turns {
     const made = newSession(prompt.address, prompt.seed, clock.now());
     prompt.beforeStart?.(runId);
     const { run, session, input, isNew, leased } = await store.write(async (tx) => {
-      const session = found ?? (await this.#lane.open(tx, made));
-      const isNew = session === made;
-      const input = inputOf(prompt, isNew);
+      const existing = found ?? (await this.#lane.existing(tx, made));
+      const session = existing ?? made;
+      const input = inputOf(prompt, !existing);
       const run = this.#runRow(runId, session, { prompt, input, nowMs: tx.nowMs });
-      const leased = isNew || (await this.#lane.lease(tx, session.id));
+      if (!existing) {
+        await this.#lane.open(tx, { session, run, input });
+        return { run, session, input, isNew: true, leased: true };
+      }
+      const leased = await this.#lane.lease(tx, session.id);
       if (leased) await this.#lane.begin(tx, run, input);
       else await this.#lane.enqueue(tx, run, this.#queueLimit(prompt));
-      return { run, session, input, isNew, leased };
+      return { run, session, input, isNew: false, leased };
     });
     if (leased) this.#execute({ run, session, input }, isNew);
     return {

@@ -1,7 +1,7 @@
 import { ServiceError } from "../base/errors.ts";
 import type { JournalEvent, NewEvent } from "./journal.ts";
 import { stepTexts } from "./statement.ts";
-import type { EventRow } from "./tables.ts";
+import type { EventRow, RunRow, SessionRow } from "./tables.ts";
 import { rawTx } from "./tx.ts";
 import type { RawTx, Row, Tx } from "./tx.ts";
 
@@ -37,6 +37,23 @@ export async function appendEvents(
     return { sessionId, seq: ++seq, runId, runSeq, type, data, atMs: tx.nowMs };
   });
   await tx.insert("events", numbered.map(toRow));
+  return numbered;
+}
+
+/** Writes a new session and its first run with the events that open them, see {@link Journal.begin}. */
+export async function beginSession(
+  tx: Tx,
+  rows: { readonly session: SessionRow; readonly run: RunRow },
+  events: readonly NewEvent[],
+): Promise<readonly JournalEvent[]> {
+  const { id: sessionId } = rows.session;
+  const numbered = events.map(({ type, runId, data }, index): JournalEvent => {
+    return { sessionId, seq: index + 1, runId, runSeq: index + 1, type, data, atMs: tx.nowMs };
+  });
+  const counted = { last_seq: events.length };
+  await tx.insert("sessions", [{ ...rows.session, ...counted }]);
+  await tx.insert("runs", [{ ...rows.run, ...counted, last_event: events.at(-1)?.type ?? null }]);
+  if (numbered.length > 0) await tx.insert("events", numbered.map(toRow));
   return numbered;
 }
 

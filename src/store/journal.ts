@@ -1,3 +1,4 @@
+import type { RunRow, SessionRow } from "./tables.ts";
 import type { Tx } from "./tx.ts";
 
 /**
@@ -33,6 +34,16 @@ export interface Journal {
    * Numbers come from counters of the session and the run, so a swept event's number is never given out again.
    */
   append(tx: Tx, sessionId: string, events: readonly NewEvent[]): Promise<readonly JournalEvent[]>;
+
+  /**
+   * Inserts a session that does not exist yet and its first run, with `events`, all of that run, as their first: what
+   * two inserts and an append do, in half the statements. The rows' own counters are set to fit.
+   */
+  begin(
+    tx: Tx,
+    rows: { readonly session: SessionRow; readonly run: RunRow },
+    events: readonly NewEvent[],
+  ): Promise<readonly JournalEvent[]>;
 
   /** Committed events with a number above `after`, in order; at most `limit` (default 512). */
   read(

@@ -1,4 +1,4 @@
-import { appendEvents, toEvent } from "./append.ts";
+import { appendEvents, beginSession, toEvent } from "./append.ts";
 import type { Driver } from "./driver.ts";
 import { Followers, scopeKey } from "./follow.ts";
 import { GroupCommitter } from "./group.ts";
@@ -11,6 +11,7 @@ import { openPostgres } from "./postgres.ts";
 import { createQueue } from "./queue.ts";
 import { openSqlite } from "./sqlite.ts";
 import type { Store, StoreOptions } from "./store.ts";
+import type { Tx } from "./tx.ts";
 
 const READ_LIMIT = 512;
 
@@ -76,15 +77,17 @@ function assemble(
 }
 
 function createJournal(driver: Driver, followers: Followers): Journal {
+  const publish = (tx: Tx, sessionId: string, numbered: readonly JournalEvent[]) => {
+    tx.afterCommit(() => {
+      followers.publish(sessionId, numbered);
+      driver.announce(scopesOf(sessionId, numbered));
+    });
+    return numbered;
+  };
   return {
-    async append(tx, sessionId, events) {
-      const numbered = await appendEvents(tx, sessionId, events);
-      tx.afterCommit(() => {
-        followers.publish(sessionId, numbered);
-        driver.announce(scopesOf(sessionId, numbered));
-      });
-      return numbered;
-    },
+    append: async (tx, sessionId, events) =>
+      publish(tx, sessionId, await appendEvents(tx, sessionId, events)),
+    begin: async (tx, rows, events) => publish(tx, rows.session.id, await beginSession(tx, rows, events)),
     read: (scope, { after = 0, limit = READ_LIMIT } = {}) => readEvents(driver, scope, { after, limit }),
     follow: (scope, options) => followers.follow(scope, options),
   };

@@ -4,7 +4,7 @@ import type { JournalEvent, Scope } from "../../../src/store/journal.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { startChild } from "./child.ts";
-import { deltas, runRow, seed } from "./rows.ts";
+import { deltas, runRow, seed, sessionRow } from "./rows.ts";
 
 const append = (store: Store, sessionId: string, events: ReturnType<typeof deltas>) =>
   store.write((tx) => store.journal.append(tx, sessionId, events));
@@ -312,3 +312,32 @@ function mulberry(seedNumber: number): () => number {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 4_294_967_296;
   };
 }
+
+test("begin does what two inserts and an append do, and is followed like any append", async (t) => {
+  const { store } = await openTestStore(t);
+  const session = sessionRow();
+  const run = runRow(session.id);
+  const following = take(store.journal.follow({ runId: run.id }, { fresh: true }), 3);
+  const begun = await store.write((tx) => store.journal.begin(tx, { session, run }, deltas(run.id, 2)));
+  assert.deepEqual(
+    begun.map(({ seq, runSeq }) => [seq, runSeq]),
+    [
+      [1, 1],
+      [2, 2],
+    ],
+  );
+  const [third] = await append(store, session.id, deltas(run.id, 1));
+  assert.deepEqual([third?.seq, third?.runSeq], [3, 3]);
+  assert.deepEqual(await following, await readAll(store, { sessionId: session.id }));
+  const row = await store.read.selectFrom("runs").selectAll().where("id", "=", run.id).executeTakeFirst();
+  assert.deepEqual([row?.last_seq, row?.last_event], [3, "message.delta"]);
+});
+
+test("begin with a session that exists writes nothing", async (t) => {
+  const { store } = await openTestStore(t);
+  const { sessionId } = await seed(store);
+  const run = runRow(sessionId);
+  const rows = { session: sessionRow({ id: sessionId }), run };
+  await assert.rejects(store.write((tx) => store.journal.begin(tx, rows, deltas(run.id, 1))));
+  assert.deepEqual(await store.journal.read({ runId: run.id }), []);
+});
