@@ -1,5 +1,5 @@
-import { judgeCommand } from "./command-judge.ts";
-import { ask, judgeRead, judgeWrite, placeOf, type Finding } from "./path-judge.ts";
+import { judgeCommand } from "./policy/command-judge.ts";
+import { ask, judgeRead, judgeWrite, placeOf, type Finding } from "./policy/path-judge.ts";
 import type { ToolIntent } from "./tool.ts";
 
 /** How much the agent may do unasked: `ask` for what is risky, `always_ask` for all but reads, `yolo` for nothing. */

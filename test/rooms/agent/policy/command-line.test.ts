@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { test } from "node:test";
-import { parseCommandLine } from "../../../src/agent/command-line.ts";
+import { parseCommandLine } from "../../../../src/agent/policy/command-line.ts";
 
 /** Each command's words; `?` marks what only running tells, `*` a pattern. */
 function commandsOf(text: string): string[] {
