@@ -34,7 +34,7 @@ test("a turn of several steps reports its usage on the way, as usage.updated", a
   const { runId } = await agent.submit("go");
   const events = await agent.events(runId);
   const update = events.find(({ type }) => type === "usage.updated");
-  assert.equal((update?.data["usage"] as { tool_calls: number }).tool_calls, 1);
+  assert.equal((update!.data["usage"] as { tool_calls: number }).tool_calls, 1);
   const final = events.at(-1)?.data["usage"] as { model_calls: number };
   assert.equal(final.model_calls, 2);
 });
@@ -63,5 +63,5 @@ test("a run whose provider fails ends as run.failed, with code and usage", async
   const final = (await agent.events(runId)).at(-1);
   assert.equal(final?.type, "run.failed");
   assert.deepEqual(final?.data["error"], error);
-  assert.equal((final?.data["usage"] as { output_tokens: number }).output_tokens, 2);
+  assert.equal((final!.data["usage"] as { output_tokens: number }).output_tokens, 2);
 });
