@@ -14,6 +14,8 @@ const MERGED: Readonly<Record<string, string>> = {
   "tool.progress": "delta",
 };
 
+const isDelta = (event: NewEvent): boolean => event.type in MERGED;
+
 interface Batch {
   readonly events: readonly NewEvent[];
   readonly messages: readonly Message[];
@@ -36,12 +38,14 @@ export class Recorder {
   readonly #options: RecorderOptions;
   #events: NewEvent[] = [];
   #messages: Message[] = [];
-  #lastWriteMs = Number.NEGATIVE_INFINITY;
+  /** When deltas were last written: only they make later ones wait. */
+  #lastDeltaMs = Number.NEGATIVE_INFINITY;
   #cancelTimer: (() => void) | undefined;
   #write: Promise<void> | undefined;
   /** True once the write under way has taken its batch. */
   #taken = false;
   #finishing = false;
+  #failed = false;
 
   constructor(options: RecorderOptions) {
     this.#options = options;
@@ -50,14 +54,9 @@ export class Recorder {
   /** Takes an event. Deltas may wait for {@link MERGE_MS}; everything else goes at once. */
   event(event: NewEvent): void {
     if (this.#finishing) return;
-    const isDelta = event.type in MERGED;
-    if (!isDelta || !this.#merge(event)) this.#events.push(event);
-    const waitMs = isDelta ? this.#lastWriteMs + MERGE_MS - this.#options.clock.now() : 0;
-    if (waitMs <= 0) return this.#begin();
-    this.#cancelTimer ??= this.#options.clock.after(waitMs, () => {
-      this.#cancelTimer = undefined;
-      this.#begin();
-    });
+    if (!isDelta(event) || !this.#merge(event)) this.#events.push(event);
+    if (isDelta(event)) this.#beginSoon();
+    else this.#begin();
   }
 
   /** Takes the messages of a finished step; they are committed together. */
@@ -89,7 +88,7 @@ export class Recorder {
   }
 
   #begin(): void {
-    if (this.#write || this.#finishing) return;
+    if (this.#write || this.#finishing || this.#failed) return;
     this.#cancelTimer?.();
     this.#cancelTimer = undefined;
     let batch: Batch | undefined;
@@ -100,22 +99,35 @@ export class Recorder {
           if (this.#finishing && !batch) return;
           this.#taken = true;
           batch ??= this.#take();
+          if (batch.events.some(isDelta)) this.#lastDeltaMs = this.#options.clock.now();
           await this.#put(tx, batch);
         },
         { durable },
       )
-      .catch((error: unknown) => this.#options.onFailure(error))
+      .catch((error: unknown) => this.#fail(error))
       .then(() => this.#settled());
+  }
+
+  /** The run is being stopped now; what it still says waits for the finish, which tries once more. */
+  #fail(error: unknown): void {
+    this.#failed = true;
+    this.#options.onFailure(error);
   }
 
   #settled(): void {
     this.#write = undefined;
     this.#taken = false;
-    this.#lastWriteMs = this.#options.clock.now();
     if (this.#finishing || (this.#events.length === 0 && this.#messages.length === 0)) return;
-    if (this.#messages.length > 0 || this.#events.some((event) => !(event.type in MERGED)))
-      return this.#begin();
-    this.#cancelTimer ??= this.#options.clock.after(MERGE_MS, () => {
+    if (this.#messages.length === 0 && this.#events.every(isDelta)) this.#beginSoon();
+    else this.#begin();
+  }
+
+  /** At once when no delta was written lately, else when the merge time since then is over. */
+  #beginSoon(): void {
+    const { clock } = this.#options;
+    const waitMs = this.#lastDeltaMs + MERGE_MS - clock.now();
+    if (waitMs <= 0) return this.#begin();
+    this.#cancelTimer ??= clock.after(waitMs, () => {
       this.#cancelTimer = undefined;
       this.#begin();
     });

@@ -1,5 +1,5 @@
 /** Keys of the API: references, the first key, comparison in constant time. Touches the machine (random numbers, hashes). */
-import { createHash, randomBytes, timingSafeEqual } from "node:crypto";
+import { hash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Config } from "../../generated/config/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { LoadedConfig } from "./config.ts";
@@ -133,7 +133,7 @@ function refuseTwins(entries: readonly Entry[]): void {
 }
 
 function sha256(text: string): Uint8Array {
-  return createHash("sha256").update(text).digest();
+  return hash("sha256", text, "buffer");
 }
 
 function invalid(path: string, message: string): ServiceError {

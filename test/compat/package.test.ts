@@ -1,0 +1,58 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { promisify } from "node:util";
+
+const root = join(import.meta.dirname, "../..");
+const node = join(root, "node_modules/.bin/node");
+const tsc = join(root, "node_modules/.bin/tsc");
+const run = promisify(execFile);
+
+const consumer = `
+import { createService, defineTool, ServiceError, type Booted, type BootOptions } from "agentd";
+import { AgentApiError, createAgentClient, streamChatCompletion, type Run, type RunEvent } from "agentd/client";
+import http from "agentd/specs/http.openapi.json" with { type: "json" };
+
+const client = createAgentClient({ baseUrl: "http://127.0.0.1:1" });
+const start: (options: BootOptions) => Promise<Booted> = createService;
+export const events: RunEvent["event"][] = ["run.completed"];
+export const status: Run["status"] = "completed";
+// @ts-expect-error: not a status of a run
+export const wrong: Run["status"] = "done";
+console.log([typeof client.getRun, typeof start, typeof defineTool, new ServiceError("not_found", "x").name, AgentApiError.prototype instanceof Error, typeof streamChatCompletion, http.openapi].join(" "));
+`;
+
+test("the built package: its entries run, and its types fit a strict consumer", async () => {
+  await run(node, [join(root, "scripts/build.ts")], { cwd: root });
+  const folder = await mkdtemp(join(tmpdir(), "agentd-consumer-"));
+  try {
+    await mkdir(join(folder, "node_modules/@types"), { recursive: true });
+    await symlink(root, join(folder, "node_modules/agentd"));
+    await symlink(join(root, "node_modules/@types/node"), join(folder, "node_modules/@types/node"));
+    await writeFile(join(folder, "package.json"), JSON.stringify({ type: "module" }));
+    await writeFile(join(folder, "consumer.ts"), consumer);
+    const compilerOptions = {
+      module: "nodenext",
+      target: "es2024",
+      lib: ["es2024", "dom", "dom.iterable"],
+      types: ["node"],
+      strict: true,
+      noEmit: true,
+      skipLibCheck: true,
+      resolveJsonModule: true,
+      preserveSymlinks: true,
+    };
+    await writeFile(
+      join(folder, "tsconfig.json"),
+      JSON.stringify({ compilerOptions, files: ["consumer.ts"] }),
+    );
+    await run(tsc, ["-p", folder]).catch((error: { stdout?: string }) => assert.fail(error.stdout));
+    const { stdout } = await run(node, [join(folder, "consumer.ts")]);
+    assert.equal(stdout.trim(), "function function function ServiceError true function 3.1.1");
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+});
