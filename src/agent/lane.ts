@@ -9,6 +9,14 @@ import { releaseLease, sessionNotFound, takeLease } from "./session.ts";
 /** How long a process may be silent before others take its sessions over. Renewed at a third of it. */
 export const LEASE_MS = 30_000;
 
+const FREE = { lease_owner: null, lease_until: 0 };
+
+/**
+ * The lease of a session whose queue waits for the next start: nobody's, and long over. Recovery takes it up, and until
+ * then no prompt overtakes what waits.
+ */
+const HELD = { lease_owner: "nobody", lease_until: 0 };
+
 /** A run that starts, and the session it starts in. */
 export interface Started {
   readonly run: RunRow;
@@ -95,7 +103,7 @@ export class Lane {
     if (session?.lease_owner !== this.#store.owner) return undefined;
     const run = hold ? undefined : await oldestQueued(tx, sessionId);
     if (!run) {
-      await tx.update("sessions", { id: sessionId }, { lease_owner: null, lease_until: 0 });
+      await tx.update("sessions", { id: sessionId }, hold ? HELD : { ...FREE, queued: 0 });
       return undefined;
     }
     await tx.increment("sessions", { id: sessionId }, "queued", -1);

@@ -74,15 +74,19 @@ export class Recovery {
     }
   }
 
-  /** Sessions leased by a process that is gone, and sessions whose queue nobody works on since a shutdown. */
+  /** Sessions leased by a process that is gone, or by nobody since a shutdown left their queues. */
   async #abandoned(): Promise<readonly SessionRow[]> {
     const { store, clock } = this.#parts;
-    const sessions = store.read.selectFrom("sessions").selectAll().orderBy("lease_until").limit(BATCH);
-    const leased = await sessions.where("lease_owner", "!=", store.owner).execute();
-    const waiting = await sessions.where("lease_owner", "is", null).where("queued", ">", 0).execute();
+    const leased = await store.read
+      .selectFrom("sessions")
+      .selectAll()
+      .where("lease_owner", "!=", store.owner)
+      .orderBy("lease_until")
+      .limit(BATCH)
+      .execute();
     const isOver = (session: SessionRow) =>
       session.lease_until < clock.now() || store.ownerIsDead(session.lease_owner ?? "");
-    return [...leased.filter(isOver), ...waiting];
+    return leased.filter(isOver);
   }
 
   /** False when another process was faster. */

@@ -54,7 +54,6 @@ export const errorTable = {
   unsupported_media_type: invalid(415),
   body_too_large: invalid(413),
   session_busy: conflict(4009),
-  run_not_active: conflict(4009),
   ask_not_pending: conflict(4009),
   run_events_expired: row(410, "not_found_error", 4007),
   too_many_concurrent_runs: row(429, "rate_limit_error", 4090, true),

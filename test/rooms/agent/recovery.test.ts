@@ -44,14 +44,22 @@ test("a session whose lease ran out is taken over: its run ends as interrupted, 
   assert.deepEqual([session.lease_owner, session.queued], [null, 0]);
 });
 
-test("a queue that nobody works on since a shutdown goes on at the next start", async () => {
-  await using agent = await createTestAgent();
-  const { queued } = await abandon(agent, { leaseUntil: Date.now() + LEASE_MS, queue: ["later"] });
-  const free = { lease_owner: null, lease_until: 0 };
-  await agent.store.write(async (tx) => void (await tx.update("sessions", { id: "s1" }, free)));
-  assert.equal(await agent.recovery.recover(), 1);
-  await agent.events(queued[0]!);
-  assert.equal((await agent.run(queued[0]!)).status, "completed");
+test("a queue that a shutdown left goes on at the next start, and no later prompt overtakes it", async () => {
+  const gate = Promise.withResolvers<void>();
+  await using agent = await createTestAgent({ script: async () => (await gate.promise, { text: "ok" }) });
+  await agent.submit("first", { id: "s1" });
+  const left = await agent.submit("left", { id: "s1" });
+  const drained = agent.turns.drain(60_000);
+  gate.resolve();
+  await drained;
+  await using next = await createTestAgent({ database: agent.databaseUrl });
+  const later = await next.submit("later", { id: "s1" });
+  assert.equal(later.status, "queued");
+  assert.equal(await next.recovery.recover(), 1);
+  await next.events(later.runId);
+  const [before, after] = [await next.run(left.runId), await next.run(later.runId)];
+  assert.equal(before.status, "completed");
+  assert.ok(before.ended_at! <= after.started_at!);
 });
 
 test("two processes that recover at once take a session over once", async () => {
