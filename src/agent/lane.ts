@@ -55,6 +55,11 @@ export class Lane {
     await insertMessages(tx, where, { messages: input.prompt, after: 0 });
   }
 
+  /** A session made for one request that is spoken to again is a conversation: it is kept like any. */
+  async keep(tx: Tx, session: SessionRow): Promise<void> {
+    if (session.transient === 1) await tx.update("sessions", { id: session.id }, { transient: 0 });
+  }
+
   /** Takes the lease. False when a turn is at work in the session. */
   lease(tx: Tx, sessionId: string): Promise<boolean> {
     return takeLease(tx, sessionId, { owner: this.#store.owner, ms: LEASE_MS });

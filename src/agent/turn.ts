@@ -176,6 +176,7 @@ export class Turns {
         await this.#lane.open(tx, { session, run, input });
         return { run, session, input, isNew: true, leased: true };
       }
+      await this.#lane.keep(tx, session);
       const leased = await this.#lane.lease(tx, session.id);
       if (leased) await this.#lane.begin(tx, run, input);
       else await this.#lane.enqueue(tx, run, this.#queueLimit(prompt));

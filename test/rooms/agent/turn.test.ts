@@ -230,6 +230,16 @@ test("a drain whose grace is over cuts the turn, which ends as interrupted", asy
   assert.equal((await agent.run(runId)).status, "interrupted");
 });
 
+test("a session made for one request becomes a conversation when it is spoken to again", async () => {
+  await using agent = await createTestAgent();
+  const first = await agent.submit("one");
+  await agent.events(first.runId);
+  assert.equal((await agent.session(first.sessionId)).transient, 1);
+  const second = await agent.submit("two", { id: first.sessionId });
+  await agent.events(second.runId);
+  assert.equal((await agent.session(first.sessionId)).transient, 0);
+});
+
 test("a model of the session is used when the prompt names none", async () => {
   await using agent = await createTestAgent();
   const first = await agent.submit("a", { id: "s", model: { provider: "demo", id: "demo" } });
