@@ -1,7 +1,7 @@
 import type { Run, RunUsage } from "../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { Store, Tx } from "../store/store.ts";
-import type { AskRow, RunRow } from "../store/tables.ts";
+import type { AskRow, RunRow, SessionRow } from "../store/tables.ts";
 import type { ModelSettings, Usage } from "./engine.ts";
 import type { Message } from "./message.ts";
 import { textOf } from "./message.ts";
@@ -22,6 +22,42 @@ export interface RunInput {
   readonly toolsets?: readonly string[];
   /** Whether anybody can answer a question of this run; if not, what needs leave is denied at once. */
   readonly answerable: boolean;
+}
+
+/** The row of a run that does not exist yet, queued. */
+export function newRun(
+  id: string,
+  session: Pick<SessionRow, "id" | "owner">,
+  from: {
+    readonly kind: RunKind;
+    /** `provider:model`. */
+    readonly model: string;
+    readonly input: RunInput;
+    readonly metadata: Readonly<Record<string, string>>;
+    readonly nowMs: number;
+  },
+): RunRow {
+  return {
+    id,
+    session_id: session.id,
+    owner: session.owner,
+    kind: from.kind,
+    parent_id: null,
+    status: "queued",
+    model: from.model,
+    input: JSON.stringify(from.input),
+    output: null,
+    usage: null,
+    error: null,
+    metadata: JSON.stringify(from.metadata),
+    last_seq: 0,
+    last_event: null,
+    stop_requested: 0,
+    created_at: from.nowMs,
+    started_at: null,
+    updated_at: from.nowMs,
+    ended_at: null,
+  };
 }
 
 /** Where each status may go. Final ones go nowhere: a final status never changes again. */

@@ -7,7 +7,7 @@ import { Grants } from "./grants.ts";
 import { Lane, type Started } from "./lane.ts";
 import { formatModel } from "./model.ts";
 import type { AgentParts, BusyMode } from "./parts.ts";
-import { endRun, type RunInput, type RunKind } from "./run.ts";
+import { endRun, newRun, type RunInput, type RunKind } from "./run.ts";
 import { findSession, newSession, type SessionAddress, type SessionSeed } from "./session.ts";
 import { RunStop } from "./stop.ts";
 
@@ -171,7 +171,9 @@ export class Turns {
       const existing = found ?? (await this.#lane.existing(tx, made));
       const session = existing ?? made;
       const input = inputOf(prompt, !existing);
-      const run = this.#runRow(runId, session, { prompt, input, nowMs: tx.nowMs });
+      const { kind, metadata = {} } = prompt;
+      const model = this.#modelFor(prompt, session);
+      const run = newRun(runId, session, { kind, model, input, metadata, nowMs: tx.nowMs });
       if (!existing) {
         await this.#lane.open(tx, { session, run, input });
         return { run, session, input, isNew: true, leased: true };
@@ -203,34 +205,10 @@ export class Turns {
     );
   }
 
-  #runRow(
-    runId: string,
-    session: SessionRow,
-    from: { readonly prompt: Prompt; readonly input: RunInput; readonly nowMs: number },
-  ): RunRow {
+  #modelFor(prompt: Prompt, session: SessionRow): string {
     const { models } = this.#parts;
     const own = session.model === null ? undefined : models.resolve(session.model);
-    return {
-      id: runId,
-      session_id: session.id,
-      owner: session.owner,
-      kind: from.prompt.kind,
-      parent_id: null,
-      status: "queued",
-      model: formatModel(from.prompt.model ?? own ?? models.default),
-      input: JSON.stringify(from.input),
-      output: null,
-      usage: null,
-      error: null,
-      metadata: JSON.stringify(from.prompt.metadata ?? {}),
-      last_seq: 0,
-      last_event: null,
-      stop_requested: 0,
-      created_at: from.nowMs,
-      started_at: null,
-      updated_at: from.nowMs,
-      ended_at: null,
-    };
+    return formatModel(prompt.model ?? own ?? models.default);
   }
 
   #execute(started: Started, fresh: boolean): void {
