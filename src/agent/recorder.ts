@@ -143,7 +143,8 @@ export class Recorder {
   async #put(tx: Tx, { events, messages }: Batch): Promise<void> {
     const { store, sessionId, runId } = this.#options;
     if (messages.length > 0) await addMessages(tx, { sessionId, runId }, messages);
-    if (events.length > 0) await store.journal.append(tx, sessionId, events);
+    // A process that slept past its lease must not write into a session that another has taken over.
+    if (events.length > 0) await store.journal.append(tx, sessionId, events, { leasedBy: store.owner });
   }
 
   /** Adds a delta to the newest pending event when that is an earlier piece of the same text. */

@@ -6,6 +6,7 @@ import { rawTx } from "./tx.ts";
 import type { RawTx, Row, Tx } from "./tx.ts";
 
 const SESSION_STEP = stepTexts("sessions", { id: "" }, { column: "last_seq" });
+const LEASED_STEP = stepTexts("sessions", { id: "", lease_owner: "" }, { column: "last_seq" });
 const RUN_STEP = stepTexts(
   "runs",
   { id: "", session_id: "" },
@@ -20,14 +21,21 @@ export async function appendEvents(
   tx: Tx,
   sessionId: string,
   events: readonly NewEvent[],
+  { leasedBy }: { readonly leasedBy?: string } = {},
 ): Promise<readonly JournalEvent[]> {
   if (events.length === 0) return [];
   const raw = rawTx(tx);
   // The session first, always: its row lock orders the appends of all processes, so numbers commit in order.
-  const taking = raw.step(SESSION_STEP, events.length, { where: [sessionId] });
+  const taking =
+    leasedBy === undefined
+      ? raw.step(SESSION_STEP, events.length, { where: [sessionId] })
+      : raw.step(LEASED_STEP, events.length, { where: [sessionId, leasedBy] });
   const takingRuns = takeRuns(raw, sessionId, events);
   const last = await taking;
   const runSeqs = await takingRuns;
+  if (last === undefined && leasedBy !== undefined) {
+    throw new ServiceError("session_busy", "Another process has taken this session over (session busy).");
+  }
   if (last === undefined) {
     throw new ServiceError("session_not_found", `There is no session ${JSON.stringify(sessionId)}.`);
   }

@@ -32,8 +32,14 @@ export interface Journal {
    * Numbers and writes events inside `tx`, and notes each run's last event. Resolves to them numbered.
    * The session, and the runs in it, MUST exist: ServiceError `session_not_found`, `run_not_found`.
    * Numbers come from counters of the session and the run, so a swept event's number is never given out again.
+   * `leasedBy` fences: when that owner does not hold the session's lease (any more), ServiceError `session_busy`.
    */
-  append(tx: Tx, sessionId: string, events: readonly NewEvent[]): Promise<readonly JournalEvent[]>;
+  append(
+    tx: Tx,
+    sessionId: string,
+    events: readonly NewEvent[],
+    options?: { readonly leasedBy?: string },
+  ): Promise<readonly JournalEvent[]>;
 
   /**
    * Inserts a session that does not exist yet and its first run, with `events`, all of that run, as their first: what

@@ -85,8 +85,8 @@ function createJournal(driver: Driver, followers: Followers): Journal {
     return numbered;
   };
   return {
-    append: async (tx, sessionId, events) =>
-      publish(tx, sessionId, await appendEvents(tx, sessionId, events)),
+    append: async (tx, sessionId, events, options) =>
+      publish(tx, sessionId, await appendEvents(tx, sessionId, events, options)),
     begin: async (tx, rows, events) => publish(tx, rows.session.id, await beginSession(tx, rows, events)),
     read: (scope, { after = 0, limit = READ_LIMIT } = {}) => readEvents(driver, scope, { after, limit }),
     follow: (scope, options) => followers.follow(scope, options),

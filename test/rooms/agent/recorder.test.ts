@@ -18,6 +18,8 @@ async function createRecorder(agent: TestAgent) {
   const clock = new FakeClock();
   const failures: unknown[] = [];
   const { store } = agent;
+  const lease = { lease_owner: store.owner, lease_until: Number.MAX_SAFE_INTEGER };
+  await store.write(async (tx) => void (await tx.update("sessions", { id: sessionId }, lease)));
   const recorder = new Recorder({
     store,
     clock,

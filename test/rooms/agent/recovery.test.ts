@@ -131,3 +131,33 @@ test("a run that was taken for dead writes nothing after its end", async () => {
   const all = await agent.store.journal.read({ runId }, { after: 0 });
   assert.equal(all.at(-1)!.type, "run.interrupted");
 });
+
+test("a process that slept past its lease writes nothing into what another took over, and stops its turn", async () => {
+  const gate = Promise.withResolvers<void>();
+  const stopped = Promise.withResolvers<string>();
+  await using sleeper = await createTestAgent({
+    script: ({ signal }) => {
+      signal.addEventListener("abort", () => stopped.resolve(signal.reason.kind));
+      return { text: words(signal) };
+    },
+  });
+  async function* words(signal: AbortSignal) {
+    yield "before ";
+    await gate.promise;
+    yield "after";
+    await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+  }
+  const { runId } = await sleeper.submit("go", { id: "s" });
+  await sleeper.event(runId, "message.delta");
+  const later = new FakeClock(Date.now() + 2 * LEASE_MS);
+  await using other = await createTestAgent({ database: sleeper.databaseUrl, clock: later });
+  assert.equal(await other.recovery.recover(), 1);
+  assert.equal((await other.run(runId)).status, "interrupted");
+  gate.resolve();
+  assert.equal(await stopped.promise, "failure");
+  await sleeper.turns.drain(0);
+  const events = await other.events(runId);
+  assert.equal(events.at(-1)?.type, "run.interrupted");
+  assert.equal((await other.run(runId)).last_seq, events.length);
+  assert.equal((await other.run(runId)).status, "interrupted");
+});
