@@ -134,16 +134,17 @@ class ModelTurn {
     readonly reader: StepReader;
   }): Promise<void> {
     const { signal, settings } = this.#turn;
-    const guard = new StallGuard(this.#options.clock, from.provider.timeoutMs ?? DEFAULT_TIMEOUT_MS);
+    const { timeoutMs = DEFAULT_TIMEOUT_MS } = from.provider;
+    const guard = new StallGuard(this.#options.clock, { timeoutMs, signal });
     const { temperature, topP, maxOutputTokens, stop, seed } = settings;
     guard.alive();
     try {
-      const { stream } = await from.sdk.experimental_streamLanguageModelCall({
+      const begun = from.sdk.experimental_streamLanguageModelCall({
         model: from.model,
         tools: this.#tools(from.sdk),
-        instructions: this.#instructions,
+        ...(this.#instructions === "" ? {} : { instructions: this.#instructions }),
         messages: this.#messages,
-        abortSignal: AbortSignal.any([signal, guard.signal]),
+        abortSignal: guard.signal,
         ...(temperature === undefined ? {} : { temperature }),
         ...(topP === undefined ? {} : { topP }),
         ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),
@@ -151,19 +152,13 @@ class ModelTurn {
         ...(seed === undefined ? {} : { seed }),
         ...reasoning(settings.reasoningEffort),
       });
-      for await (const part of stream) {
-        guard.alive();
-        from.reader.take(part);
-        if (signal.aborted || guard.signal.aborted) break;
-      }
+      await guard.read(begun, (part) => from.reader.take(part));
     } catch (error) {
       // Whatever the SDK makes of an abort, the reason is the one that was given.
-      throw guard.signal.aborted && !signal.aborted ? guard.signal.reason : error;
+      throw guard.signal.aborted ? guard.signal.reason : error;
     } finally {
       guard.end();
     }
-    signal.throwIfAborted();
-    guard.signal.throwIfAborted();
   }
 
   #tools(sdk: ModelSdk): ToolSet {
@@ -208,12 +203,14 @@ class ModelTurn {
 
   #translate(error: unknown, provider: ProviderConfig): TurnError {
     const { log, clock } = this.#options;
+    const told = toTurnError(error, provider, clock.now());
     log.warn("a model call failed", {
       run: this.#turn.runId,
       provider: provider.name,
+      told: told.message,
       error: withoutBody(error),
     });
-    return toTurnError(error, provider, clock.now());
+    return told;
   }
 
   #end(stop: StopReason, error?: TurnError): TurnEnd {
@@ -243,13 +240,9 @@ function retryText(provider: ProviderConfig, waitMs: number): string {
   return `The provider ${provider.name} failed; trying again in ${Math.ceil(waitMs / 100) / 10} seconds.`;
 }
 
-/** The SDK's errors hold the request, with the prompt, and the answer's body; neither belongs into the log. */
+/** The SDK's errors, their messages too, repeat the prompt and the answer's body; neither belongs into the log. */
 function withoutBody(error: unknown): unknown {
-  if (!(error instanceof Error)) return String(error);
+  if (!(error instanceof Error)) return typeof error;
   const { statusCode } = error as { statusCode?: number };
-  return {
-    name: error.name,
-    message: error.message.slice(0, 200),
-    ...(statusCode === undefined ? {} : { statusCode }),
-  };
+  return { name: error.name, ...(statusCode === undefined ? {} : { statusCode }) };
 }

@@ -37,8 +37,19 @@ function toPart(part: AssistantPart): Part {
     case "reasoning":
       return { type: "reasoning", text: part.text, ...own };
     case "tool_call":
-      return { type: "tool-call", toolCallId: part.callId, toolName: part.tool, input: part.input, ...own };
+      return {
+        type: "tool-call",
+        toolCallId: part.callId,
+        toolName: part.tool,
+        input: toInput(part.input),
+        ...own,
+      };
   }
+}
+
+/** Arguments that did not parse are kept as text, but providers take back objects only. */
+function toInput(input: unknown): unknown {
+  return typeof input === "object" && input !== null && !Array.isArray(input) ? input : {};
 }
 
 function answersTo(message: AssistantMessage, later: readonly Message[]): ToolContent {

@@ -28,6 +28,8 @@ export function toTurnError(error: unknown, provider: ProviderConfig, nowMs: num
   const who = `The provider ${provider.name}`;
   if (error instanceof StallError) return { code: "agent_timeout", message: `${who} ${error.message}` };
   if (error instanceof CutError) return { code: "agent_incomplete", message: `${who} ${error.message}` };
+  const flaw = flawOf(error);
+  if (flaw !== undefined) return { code: "agent_incomplete", message: `${who} ${flaw}` };
   const status = (error as ApiCallError).statusCode;
   if (status === undefined) {
     return {
@@ -57,7 +59,23 @@ export function toTurnError(error: unknown, provider: ProviderConfig, nowMs: num
 export function isRetryable(error: unknown): boolean {
   if (error instanceof StallError) return false;
   const { isRetryable: hint, statusCode } = error as ApiCallError;
+  if (isSuccess(statusCode)) return true;
   return hint ?? (statusCode === undefined || statusCode === 429 || statusCode >= 500);
+}
+
+/** What was wrong with an answer that had begun; the SDK tells each kind by another class, known here by its name. */
+function flawOf(error: unknown): string | undefined {
+  const { name, statusCode } = error as ApiCallError;
+  if (isSuccess(statusCode) || name === "AI_InvalidResponseDataError")
+    return "ended its answer in the middle.";
+  if (name === "AI_JSONParseError" || name === "AI_TypeValidationError")
+    return "sent what is no answer of its protocol.";
+  return name === "AI_StreamProviderError" ? "reported a failure in the middle of its answer." : undefined;
+}
+
+/** A broken connection after a good status is told with that status, and not everywhere as one that may pass. */
+function isSuccess(status: number | undefined): boolean {
+  return status !== undefined && status >= 200 && status < 300;
 }
 
 /** What the provider asks to wait: seconds, milliseconds or a date (RFC 9110, 10.2.3). Undefined when it does not say. */

@@ -1,16 +1,25 @@
 import type { Clock } from "../../base/clock.ts";
 import { StallError } from "./provider-error.ts";
 
-/** Aborts a model call that sends nothing for `timeoutMs`; each piece of the answer starts the time anew. */
+/**
+ * Ends a model call when its turn is stopped, or when nothing came for `timeoutMs`; each piece of the answer starts
+ * the time anew. It does not count on the request to notice: on Deno a running fetch can lose its signal to the
+ * garbage collector, and would be waited for without end.
+ */
 export class StallGuard {
   readonly #clock: Clock;
   readonly #timeoutMs: number;
+  readonly #turn: AbortSignal;
   readonly #abort = new AbortController();
+  readonly #follow = () => this.#abort.abort(this.#turn.reason);
   #cancel: (() => void) | undefined;
 
-  constructor(clock: Clock, timeoutMs: number) {
+  constructor(clock: Clock, options: { readonly timeoutMs: number; readonly signal: AbortSignal }) {
     this.#clock = clock;
-    this.#timeoutMs = timeoutMs;
+    this.#timeoutMs = options.timeoutMs;
+    this.#turn = options.signal;
+    if (this.#turn.aborted) this.#follow();
+    else this.#turn.addEventListener("abort", this.#follow, { once: true });
   }
 
   get signal(): AbortSignal {
@@ -24,7 +33,49 @@ export class StallGuard {
     this.#cancel = this.#clock.after(this.#timeoutMs, expire);
   }
 
+  /** Hands over the parts of the answer that `start` promises. Rejects with the guard's reason once it aborts. */
+  async read<T>(
+    start: PromiseLike<{ readonly stream: ReadableStream<T> }>,
+    take: (part: T) => void,
+  ): Promise<void> {
+    const reader = await this.#begin(start);
+    // A stream that is cancelled ends its pending read at once, whatever its source does.
+    const leave = () => void reader.cancel().catch(() => undefined);
+    this.signal.addEventListener("abort", leave, { once: true });
+    try {
+      for (;;) {
+        this.signal.throwIfAborted();
+        const { done, value } = await reader.read();
+        if (done) break;
+        this.alive();
+        take(value);
+      }
+      this.signal.throwIfAborted();
+    } finally {
+      this.signal.removeEventListener("abort", leave);
+      leave();
+    }
+  }
+
+  /** The begun answer, or the guard's reason; an answer that begins too late is left. */
+  #begin<T>(
+    start: PromiseLike<{ readonly stream: ReadableStream<T> }>,
+  ): Promise<ReadableStreamDefaultReader<T>> {
+    return new Promise((resolve, reject) => {
+      const onAbort = () => reject(this.signal.reason);
+      this.signal.addEventListener("abort", onAbort, { once: true });
+      if (this.signal.aborted) onAbort();
+      start.then(({ stream }) => {
+        this.signal.removeEventListener("abort", onAbort);
+        const reader = stream.getReader();
+        if (this.signal.aborted) reader.cancel().catch(() => undefined);
+        resolve(reader);
+      }, reject);
+    });
+  }
+
   end(): void {
     this.#cancel?.();
+    this.#turn.removeEventListener("abort", this.#follow);
   }
 }

@@ -24,7 +24,8 @@ export class StepReader {
   #usage: Usage = { ...zeroUsage, modelCalls: 1 };
   #finish: string | undefined;
   #message: { id: string; text: string } | undefined;
-  #reasoning: string | undefined;
+  #messageData: ProviderData | undefined;
+  #reasoning: { text: string; data: ProviderData | undefined } | undefined;
   #emitted = false;
 
   constructor(emit: (event: EngineEvent) => void) {
@@ -39,13 +40,19 @@ export class StepReader {
   take(part: CallPart): void {
     switch (part.type) {
       case "text-start":
-        return this.#closeMessage();
+        this.#closeMessage();
+        this.#messageData = merged(undefined, part.providerMetadata);
+        return;
       case "text-delta":
+        this.#messageData = merged(this.#messageData, part.providerMetadata);
         return this.#text(part.text);
       case "text-end":
         return this.#closeMessage(part.providerMetadata);
+      case "reasoning-start":
+        this.#closeReasoning();
+        return this.#reason("", part.providerMetadata);
       case "reasoning-delta":
-        return this.#reason(part.text);
+        return this.#reason(part.text, part.providerMetadata);
       case "reasoning-end":
         return this.#closeReasoning(part.providerMetadata);
       case "tool-call":
@@ -83,24 +90,28 @@ export class StepReader {
 
   #closeMessage(provider?: ProviderMetadata): void {
     const message = this.#message;
+    const data = merged(this.#messageData, provider);
     this.#message = undefined;
+    this.#messageData = undefined;
     if (!message) return;
     this.#show({ type: "message.end", messageId: message.id, text: message.text });
-    this.#parts.push({ type: "text", text: message.text, ...providerData(provider) });
+    this.#parts.push({ type: "text", text: message.text, ...(data ? { provider: data } : {}) });
   }
 
-  #reason(delta: string): void {
-    this.#reasoning = (this.#reasoning ?? "") + delta;
+  #reason(delta: string, provider?: ProviderMetadata): void {
+    const { text, data } = this.#reasoning ?? { text: "", data: undefined };
+    this.#reasoning = { text: text + delta, data: merged(data, provider) };
     if (delta !== "") this.#show({ type: "reasoning.delta", text: delta });
   }
 
   /** Reasoning without text may still carry what the provider wants back: signatures, encrypted content. */
   #closeReasoning(provider?: ProviderMetadata): void {
-    const text = this.#reasoning ?? (provider ? "" : undefined);
+    const text = this.#reasoning?.text ?? "";
+    const data = merged(this.#reasoning?.data, provider);
     this.#reasoning = undefined;
-    if (text === undefined) return;
+    if (text === "" && !data) return;
     if (text !== "") this.#show({ type: "reasoning.end", text });
-    this.#parts.push({ type: "reasoning", text, ...providerData(provider) });
+    this.#parts.push({ type: "reasoning", text, ...(data ? { provider: data } : {}) });
   }
 
   #call(part: Extract<CallPart, { type: "tool-call" }>): void {
@@ -108,7 +119,8 @@ export class StepReader {
     const call = { callId: part.toolCallId, tool: part.toolName, input: part.input as unknown };
     const problem = part.invalid === true ? { invalid: invalidText(part.error, part.toolName) } : {};
     this.#emitted = true;
-    this.#parts.push({ type: "tool_call", ...call, ...providerData(part.providerMetadata) });
+    const data = merged(undefined, part.providerMetadata);
+    this.#parts.push({ type: "tool_call", ...call, ...(data ? { provider: data } : {}) });
     this.#calls.push({ ...call, ...problem });
   }
 
@@ -120,8 +132,14 @@ export class StepReader {
 
 type ProviderMetadata = Readonly<Record<string, unknown>> | undefined;
 
-function providerData(metadata: ProviderMetadata): { provider?: ProviderData } {
-  return metadata === undefined ? {} : { provider: metadata as ProviderData };
+/** Providers tell what they want back at the start of a part, in the middle (signatures) or at its end. */
+function merged(known: ProviderData | undefined, more: ProviderMetadata): ProviderData | undefined {
+  if (more === undefined) return known;
+  const added = Object.entries(more as ProviderData);
+  return {
+    ...known,
+    ...Object.fromEntries(added.map(([name, data]) => [name, { ...known?.[name], ...data }])),
+  };
 }
 
 /** The SDK wraps the schema's own complaint; the innermost message is the one that helps the model. */
