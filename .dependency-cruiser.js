@@ -51,7 +51,7 @@ const containment = contained.map(([name, what, where]) => ({
 const machine = [
   "^src/base/(runtime|log|ids)\\.ts$",
   "^src/config/(home|env-file|secrets)\\.ts$",
-  "^src/store/(sqlite|migrate|owner)\\.ts$",
+  "^src/store/(sqlite|sqlite-connection|migrate|owner)\\.ts$",
   "^src/agent/tools/",
   "^src/http/(read-body|bind)\\.ts$",
   "^src/gateway/listen\\.ts$",

@@ -1,6 +1,4 @@
 /** Touches the machine: the default driver, one file through node:sqlite. */
-import { DatabaseSync } from "node:sqlite";
-import type { StatementSync } from "node:sqlite";
 import { closeSync, mkdirSync, mkdtempSync, openSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -10,18 +8,12 @@ import type { Kysely } from "kysely";
 import type { Driver, OpenTransaction, WorkTx } from "./driver.ts";
 import { toStoreError, unavailable } from "./failure.ts";
 import { createKysely } from "./kysely.ts";
+import { Connection } from "./sqlite-connection.ts";
 import { SqliteTx } from "./sqlite-tx.ts";
-import type { SyncConnection } from "./sqlite-tx.ts";
 import type { Tables } from "./tables.ts";
 import type { Row, Value } from "./tx.ts";
 
-const BUSY_TIMEOUT_MS = 5_000;
 const POLL_MS = 50;
-const MAX_STATEMENTS = 500;
-const WAL_LIMIT_BYTES = 64 * 1024 * 1024;
-// A page that many commits change is copied to the file once a checkpoint: fewer checkpoints, fewer copies.
-const CHECKPOINT_PAGES = 4_000;
-const CACHE_KIB = 16_384;
 
 export interface SqliteOptions {
   /** A file path, or `:memory:` for a database that goes when it is closed. */
@@ -184,80 +176,6 @@ function executeOn(connection: Connection) {
 
 // node:sqlite gives objects without a prototype, PostgreSQL's driver plain ones.
 const toPlain = (row: Row): Row => ({ ...row });
-
-class Connection implements SyncConnection {
-  readonly #database: DatabaseSync;
-  readonly #statements = new Map<
-    string,
-    { readonly statement: StatementSync; readonly returnsRows: boolean }
-  >();
-
-  constructor(path: string) {
-    this.#database = openFile(path);
-    // The busy timeout comes first: the switch to WAL takes a lock. fullfsync matters on macOS alone.
-    this.exec(`pragma busy_timeout = ${BUSY_TIMEOUT_MS}`);
-    this.exec("pragma journal_mode = wal");
-    this.exec("pragma foreign_keys = on");
-    this.exec("pragma fullfsync = on");
-    this.exec("pragma checkpoint_fullfsync = on");
-    this.exec(`pragma journal_size_limit = ${WAL_LIMIT_BYTES}`);
-    this.exec(`pragma wal_autocheckpoint = ${CHECKPOINT_PAGES}`);
-    this.exec(`pragma cache_size = -${CACHE_KIB}`);
-  }
-
-  get isInTransaction(): boolean {
-    return this.#database.isTransaction;
-  }
-
-  // Prepared, not `exec`: Deno's errors of `exec` do not say which of SQLite's codes they are.
-  exec(sql: string): void {
-    this.#prepare(sql).statement.all();
-  }
-
-  all(sql: string, values: readonly Value[]): Row[] {
-    return this.#prepare(sql).statement.all(...values) as Row[];
-  }
-
-  first(sql: string, values: readonly Value[]): Row | undefined {
-    return this.#prepare(sql).statement.get(...values) as Row | undefined;
-  }
-
-  run(sql: string, values: readonly Value[]): number {
-    return Number(this.#prepare(sql).statement.run(...values).changes);
-  }
-
-  returnsRows(sql: string): boolean {
-    return this.#prepare(sql).returnsRows;
-  }
-
-  close(): void {
-    this.#statements.clear();
-    if (this.#database.isOpen) this.#database.close();
-  }
-
-  #prepare(sql: string) {
-    let prepared = this.#statements.get(sql);
-    if (!prepared) {
-      const statement = this.#database.prepare(sql);
-      prepared = { statement, returnsRows: statement.columns().length > 0 };
-      // Lists of different lengths make different texts: the cache must not grow with them.
-      if (this.#statements.size >= MAX_STATEMENTS) this.#statements.clear();
-      this.#statements.set(sql, prepared);
-    }
-    return prepared;
-  }
-}
-
-function openFile(path: string): DatabaseSync {
-  try {
-    return new DatabaseSync(path);
-  } catch (error) {
-    throw unavailable(
-      `The database file ${path} cannot be opened. Check the path and its permissions.`,
-      error,
-    );
-  }
-}
 
 interface Place {
   readonly path: string;
