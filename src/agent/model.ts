@@ -19,10 +19,10 @@ export interface ModelCatalog {
 /** The built-in model that needs neither key nor network. */
 export const DEMO_MODEL: ModelRef = { provider: "demo", id: "demo" };
 
-/** Which kind of provider makes the models that are named like this. */
+/** Which kind of provider makes the models that are named like this. OpenAI's open models run anywhere but there. */
 const FAMILIES: readonly (readonly [RegExp, string])[] = [
   [/^claude-/, "anthropic"],
-  [/^(?:gpt-|chatgpt-|o\d)/, "openai"],
+  [/^(?:gpt-(?!oss)|chatgpt-|o\d)/, "openai"],
   [/^gemini-/, "google"],
 ];
 
@@ -33,8 +33,9 @@ export function formatModel(ref: ModelRef): string {
 
 /**
  * Names are resolved in the light of the providers there are, so that one name works with whatever is configured:
- * a prefix counts only if it names a provider (`qwen3:8b` is a model of Ollama's, not a provider), a bare name goes to
- * the provider that lists it, else to the maker's own, else to a router under its maker's prefix, else to the default's.
+ * a prefix counts only if it names a provider (`qwen3:8b` is a model of Ollama's, not a provider). A bare name goes to
+ * the provider that lists it; else, when it tells its maker, to the maker's own or to a router, and to nobody if there
+ * is neither; else to the default's provider, unless that lists its models.
  *
  * `defaultModel` that nothing resolves throws: the configuration names a provider that does not exist.
  */
@@ -44,47 +45,48 @@ export function createModelCatalog(from: {
 }): ModelCatalog {
   const demo: ModelProvider = { name: DEMO_MODEL.provider, type: "demo", models: [DEMO_MODEL.id] };
   const providers = [...from.providers.filter((provider) => provider.name !== demo.name), demo];
-  const find = (name: string, fallback: ModelRef): ModelRef | undefined =>
-    explicit(name, providers) ?? bare(name, providers, fallback);
-  const first = firstModel(from.providers) ?? DEMO_MODEL;
-  const chosen = from.defaultModel === undefined ? first : find(from.defaultModel, first);
+  const first = firstModel(providers);
+  const chosen = from.defaultModel === undefined ? first : find(from.defaultModel, providers, first);
   if (!chosen) {
     const names = providers.map((provider) => provider.name).join(", ");
     throw new RangeError(
       `model.default ${JSON.stringify(from.defaultModel)} is of no configured provider (${names})`,
     );
   }
-  const resolve = (name: string) => (NAME.test(name) ? find(name, chosen) : undefined);
-  return { default: chosen, providers, resolve };
+  return { default: chosen, providers, resolve: (name) => find(name, providers, chosen) };
 }
 
 /** Visible ASCII: names travel in headers. */
 const NAME = /^[\x21-\x7e]{1,256}$/;
 
-function firstModel(providers: readonly ModelProvider[]): ModelRef | undefined {
-  const provider = providers.find((candidate) => candidate.models.length > 0);
-  const id = provider?.models[0];
-  return provider && id !== undefined ? { provider: provider.name, id } : undefined;
+/** The first listed model that can be named; the demo model comes last. */
+function firstModel(providers: readonly ModelProvider[]): ModelRef {
+  const listed = providers.flatMap(({ name, models }) => models.map((id) => ({ provider: name, id })));
+  return listed.find((ref) => NAME.test(formatModel(ref))) ?? DEMO_MODEL;
 }
 
-/** `provider:model` with a known provider in front of the first colon. */
-function explicit(name: string, providers: readonly ModelProvider[]): ModelRef | undefined {
-  const colon = name.indexOf(":");
-  const provider = providers.find((candidate) => candidate.name === name.slice(0, Math.max(colon, 0)));
-  const id = name.slice(colon + 1);
-  if (!provider || id === "") return undefined;
-  if (provider.type === "demo" && !provider.models.includes(id)) return undefined;
+function find(name: string, providers: readonly ModelProvider[], fallback: ModelRef): ModelRef | undefined {
+  if (!NAME.test(name)) return undefined;
+  const [prefix = "", ...rest] = name.split(":");
+  const provider = rest.length > 0 && providers.find((candidate) => candidate.name === prefix);
+  const ref = provider ? explicit(provider, rest.join(":")) : bare(name, providers, fallback);
+  // The stored form is read as a name again.
+  return ref && NAME.test(formatModel(ref)) ? ref : undefined;
+}
+
+function explicit(provider: ModelProvider, id: string): ModelRef | undefined {
+  if (id === "" || (provider.type === "demo" && !provider.models.includes(id))) return undefined;
   return { provider: provider.name, id: formatFor(provider, id) };
 }
 
 function bare(name: string, providers: readonly ModelProvider[], fallback: ModelRef): ModelRef | undefined {
   const listed = providers.find((provider) => provider.models.includes(name));
   if (listed) return { provider: listed.name, id: name };
+  const router = providers.find((provider) => provider.type === "openrouter");
   const family = familyOf(name);
   if (family !== undefined) {
-    const maker = providers.find((provider) => provider.type === family);
-    const router = maker ?? providers.find((provider) => provider.type === "openrouter");
-    return router && { provider: router.name, id: formatFor(router, name) };
+    const taker = providers.find((provider) => provider.type === family) ?? router;
+    return taker && { provider: taker.name, id: formatFor(taker, name) };
   }
   const current = providers.find((provider) => provider.name === fallback.provider);
   const isOpen = current !== undefined && current.type !== "demo" && current.models.length === 0;
@@ -93,15 +95,17 @@ function bare(name: string, providers: readonly ModelProvider[], fallback: Model
 
 /** Routers name a model with its maker (`anthropic/claude-x`); the makers themselves do not. */
 function formatFor(provider: ModelProvider, id: string): string {
-  const [maker, ...rest] = id.split("/");
-  if (provider.type === "openrouter") {
-    const family = familyOf(id);
-    return family === undefined ? id : `${family}/${id}`;
-  }
-  const isMaker = FAMILIES.some(([, type]) => type === provider.type);
-  return isMaker && rest.length > 0 && maker === provider.type ? rest.join("/") : id;
+  if (provider.models.includes(id)) return id;
+  const family = familyOf(id);
+  if (family === undefined) return id;
+  const bareId = id.startsWith(`${family}/`) ? id.slice(family.length + 1) : id;
+  if (provider.type === "openrouter") return `${family}/${bareId}`;
+  return provider.type === family ? bareId : id;
 }
 
+/** The maker that a name tells, with or without the maker in front. */
 function familyOf(id: string): string | undefined {
-  return FAMILIES.find(([pattern]) => pattern.test(id))?.[1];
+  return FAMILIES.find(([pattern, maker]) =>
+    pattern.test(id.startsWith(`${maker}/`) ? id.slice(maker.length + 1) : id),
+  )?.[1];
 }
