@@ -1,7 +1,9 @@
+import assert from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import process from "node:process";
 import { SchemaSet } from "../../../../src/base/validate.ts";
 import type { Tool, ToolIntent } from "../../../../src/agent/tool.ts";
 
@@ -25,6 +27,19 @@ export async function call(tool: Tool, input: unknown, options: CallOptions): Pr
     signal: options.signal ?? new AbortController().signal,
     progress: options.progress ?? (() => {}),
   });
+}
+
+/**
+ * Watches the memory of this process; the returned function asserts that it grew less than `limitBytes`. On Deno the
+ * test files are threads of one process, whose memory says nothing about one of them: there nothing is asserted.
+ */
+export function watchMemory(): (limitBytes: number) => void {
+  const before = process.memoryUsage().rss;
+  return (limitBytes) => {
+    if ("Deno" in globalThis) return;
+    const grown = process.memoryUsage().rss - before;
+    assert.ok(grown < limitBytes, `memory grew by ${grown} bytes`);
+  };
 }
 
 export function inspect(tool: Tool, input: unknown, cwd: string): ToolIntent {

@@ -5,7 +5,7 @@ import process from "node:process";
 import { test } from "node:test";
 import { createTerminal } from "../../../../src/agent/tools/terminal.ts";
 import { ToolError } from "../../../../src/agent/tool.ts";
-import { call, inspect, workspace } from "./call.ts";
+import { call, inspect, workspace, watchMemory } from "./call.ts";
 
 const terminal = createTerminal({
   timeoutMs: 60_000,
@@ -75,14 +75,14 @@ test("the environment is a short list of names, and secrets are not on it", asyn
 
 test("200 MB of output leave memory flat, and the result has the beginning and the end", async (t) => {
   let live = 0;
-  const before = process.memoryUsage().rss;
+  const assertFlat = watchMemory();
   const command = "echo first; head -c 200000000 /dev/zero | tr '\\0' x; echo; echo last";
   const text = await call(
     terminal,
     { command },
     { cwd: workspace(t), progress: (delta) => (live += delta.length) },
   );
-  assert.ok(process.memoryUsage().rss - before < 120_000_000, "memory grew with the output");
+  assertFlat(120_000_000);
   assert.ok(text.length < 20_500, `${text.length} characters`);
   assert.match(text, /Output:\nfirst\nx+\n\[\.\.\. 199980\d\d\d bytes cut here \.\.\.\]\nx+\nlast\n$/);
   assert.ok(live <= 262_144);
