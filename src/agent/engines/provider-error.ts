@@ -43,13 +43,12 @@ export function toTurnError(error: unknown, provider: ProviderConfig, nowMs: num
   }
   if (status === 404) return { code: "model_not_found", message: `${who} does not have this model (404).` };
   if (status === 429) {
-    const wait = retryAfterMs(error, nowMs);
-    const message = `${who} limits the rate of requests (429). Try again later.`;
-    return {
-      code: "provider_error",
-      message,
-      ...(wait === undefined ? {} : { retryAfterSeconds: Math.ceil(wait / 1000) }),
-    };
+    const waitMs = retryAfterMs(error, nowMs);
+    const limits = `${who} limits the rate of requests (429).`;
+    if (waitMs === undefined) return { code: "provider_error", message: `${limits} Try again later.` };
+    const retryAfterSeconds = Math.ceil(waitMs / 1000);
+    const message = `${limits} Try again in ${retryAfterSeconds} seconds.`;
+    return { code: "provider_error", message, retryAfterSeconds };
   }
   const kind = status >= 500 ? "failed" : "refused the request";
   return { code: "provider_error", message: `${who} ${kind} (${status}).` };
@@ -78,26 +77,48 @@ function isSuccess(status: number | undefined): boolean {
   return status !== undefined && status >= 200 && status < 300;
 }
 
-/** What the provider asks to wait: seconds, milliseconds or a date (RFC 9110, 10.2.3). Undefined when it does not say. */
+/** What nobody means, and no timer can hold, is taken for this. */
+const MAX_RETRY_AFTER_MS = 86_400_000;
+
+/** What the provider asks to wait: milliseconds, seconds or a date (RFC 9110, 10.2.3). Undefined when it does not say. */
 export function retryAfterMs(error: unknown, nowMs: number): number | undefined {
   const headers = (error as ApiCallError).responseHeaders ?? {};
-  const ms = Number(headers["retry-after-ms"]);
-  if (headers["retry-after-ms"] !== undefined && Number.isFinite(ms)) return Math.max(0, ms);
-  const text = headers["retry-after"];
-  if (text === undefined) return undefined;
-  const waitMs = /^\d+(\.\d+)?$/.test(text.trim()) ? Number(text) * 1000 : Date.parse(text) - nowMs;
-  return Number.isFinite(waitMs) ? Math.max(0, waitMs) : undefined;
+  const waitMs = decimal(headers["retry-after-ms"]) ?? toMs(headers["retry-after"]?.trim() ?? "", nowMs);
+  return waitMs === undefined ? undefined : Math.min(Math.max(0, waitMs), MAX_RETRY_AFTER_MS);
+}
+
+function toMs(retryAfter: string, nowMs: number): number | undefined {
+  const seconds = decimal(retryAfter);
+  if (seconds !== undefined) return seconds * 1000;
+  // Engines read dates out of almost any text; those of HTTP end like this.
+  const dateMs = retryAfter.endsWith(" GMT") ? Date.parse(retryAfter) : Number.NaN;
+  return Number.isNaN(dateMs) ? undefined : dateMs - nowMs;
+}
+
+function decimal(text = ""): number | undefined {
+  return /^\d+(\.\d+)?$/.test(text.trim()) ? Number(text) : undefined;
 }
 
 function place({ baseUrl }: ProviderConfig): string {
   return baseUrl !== undefined && URL.canParse(baseUrl) ? ` at ${new URL(baseUrl).host}` : "";
 }
 
+/** Deno says in words what Node says in codes. */
+const CODES: readonly (readonly [RegExp, string])[] = [
+  [/connection refused/i, "ECONNREFUSED"],
+  [/connection reset/i, "ECONNRESET"],
+  [/dns error/i, "ENOTFOUND"],
+  [/timed out/i, "ETIMEDOUT"],
+  [/certificate/i, "the certificate is not trusted"],
+];
+
 /** The system's short code, such as ECONNREFUSED, from wherever it hides. */
 function reason(error: unknown): string {
-  for (let at = error; at instanceof Error; at = at.cause) {
+  let at = error;
+  for (let depth = 0; at instanceof Error && depth < 8; depth++, at = at.cause) {
     const { code } = at as { code?: unknown };
     if (typeof code === "string" && /^[A-Z_]{3,40}$/.test(code)) return code;
   }
-  return "the connection failed";
+  const words = error instanceof Error ? error.message : "";
+  return CODES.find(([pattern]) => pattern.test(words))?.[1] ?? "the connection failed";
 }

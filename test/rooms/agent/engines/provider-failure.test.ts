@@ -141,7 +141,7 @@ test("a 400 is not tried again and names no more than its status", async () => {
   assert.deepEqual(events, []);
 });
 
-test("a provider that is not there is named with its address", async () => {
+test("a provider that is not there is named with its address and the system's code", async () => {
   const unused = createServer().listen(0, "127.0.0.1");
   await once(unused, "listening");
   const { port } = unused.address() as AddressInfo;
@@ -150,7 +150,10 @@ test("a provider that is not there is named with its address", async () => {
   await using local = await startLocalEngine([], { provider: { baseUrl: `http://127.0.0.1:${port}/v1` } });
   const { end, events } = await probe(local.engine);
   assert.equal(end.error?.code, "provider_error");
-  assert.match(end.error?.message ?? "", new RegExp(`local could not be reached at 127.0.0.1:${port}`));
+  assert.match(
+    end.error?.message ?? "",
+    new RegExp(`local could not be reached at 127.0.0.1:${port}: ECONNREFUSED`),
+  );
   assert.deepEqual(
     events.map(({ type }) => type),
     ["notice", "notice"],
@@ -198,6 +201,14 @@ test("a stream that breaks before anything was said is made again", async () => 
   const { end } = await probe(local.engine);
   assert.equal(end.text, "ok");
   assert.equal(local.server.requests.length, 2);
+});
+
+test("a stream that breaks inside a call's arguments is made again: nothing of it was shown or run", async () => {
+  const begun = { index: 0, id: "call_a", name: "weather", arguments: '{"city":"Pa' };
+  await using local = await startLocalEngine([{ pieces: [{ call: begun }, { cut: true }] }, saying("ok")]);
+  const { end, calls } = await probe(local.engine);
+  assert.equal(end.text, "ok");
+  assert.deepEqual(calls, []);
 });
 
 for (const [title, reply] of [
