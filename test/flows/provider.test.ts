@@ -1,129 +1,272 @@
+/** A chat through the whole service, with a model server of this machine for a provider. */
 import assert from "node:assert/strict";
+import { access } from "node:fs/promises";
+import { join } from "node:path";
 import { test } from "node:test";
-import { createModelEngine } from "../../src/agent/engines/model-engine.ts";
-import { systemClock } from "../../src/base/clock.ts";
+import { createEngine } from "../../src/agent/engines/select.ts";
+import { FakeClock, systemClock, type Clock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/log.ts";
 import { checkToolInput } from "../../src/check-input.ts";
 import {
   calling,
   saying,
   startModelServer,
+  strict,
+  type ModelReply,
   type ModelServer,
   type Replies,
 } from "../harness/openai-server.ts";
 import { startTestService, type TestService } from "../harness/service.ts";
-import { readData } from "../harness/sse.ts";
+import { readData, readFrames } from "../harness/sse.ts";
 
-const hi = (content: string) => ({ messages: [{ role: "user", content }] });
-const session = { "x-agent-session-id": "s" };
+/** Of no shape that the log's redaction knows. */
+const PROVIDER_KEY = "a provider key";
 
-/** The whole service, with a provider that is a server of this machine. */
-async function withProvider(
-  replies: Replies,
-  run: (service: TestService, models: ModelServer) => Promise<void>,
-): Promise<void> {
-  await using models = await startModelServer(replies);
-  const engine = createModelEngine({
-    providers: [
-      { name: "local", type: "openai_compatible", baseUrl: models.baseUrl, apiKey: "a-provider-key" },
-    ],
-    checkInput: checkToolInput,
-    clock: systemClock,
-    log: createLog("error", () => {}),
-  });
-  const providers = [{ name: "local", type: "openai_compatible", models: ["test-model"] }];
-  await using service = await startTestService({ engine, providers });
-  await run(service, models);
+interface Flow extends AsyncDisposable {
+  readonly service: TestService;
+  readonly models: ModelServer;
+  readonly logLines: readonly string[];
 }
 
-type Chunk = { choices?: { delta: { content?: string } }[]; error?: { code: string } };
-
-async function streamed(response: Response): Promise<{ text: string; error: string | undefined }> {
-  const frames = (await readData(response)).filter((frame) => frame !== "[DONE]") as Chunk[];
+/** `clock` is the engine's alone. */
+async function startFlow(replies: Replies, clock: Clock = systemClock): Promise<Flow> {
+  const models = await startModelServer(replies);
+  const logLines: string[] = [];
+  const { baseUrl } = models;
+  const engine = createEngine({
+    providers: [{ name: "local", type: "openai_compatible", baseUrl, apiKey: PROVIDER_KEY }],
+    checkInput: checkToolInput,
+    clock,
+    log: createLog("debug", (line) => void logLines.push(line)),
+  });
+  const providers = [{ name: "local", type: "openai_compatible", models: ["test-model"] }];
+  const service = await startTestService({ engine, providers });
   return {
-    text: frames.map((frame) => frame.choices?.[0]?.delta.content ?? "").join(""),
-    error: frames.find((frame) => frame.error)?.error?.code,
+    service,
+    models,
+    logLines,
+    async [Symbol.asyncDispose]() {
+      await service[Symbol.asyncDispose]();
+      await models[Symbol.asyncDispose]();
+    },
   };
 }
 
+const hi = (content: string) => ({ messages: [{ role: "user", content }] });
+const session = { "x-agent-session-id": "flow" };
+const terminal = (id: string, command: string) => ({
+  id,
+  name: "terminal",
+  json: JSON.stringify({ command }),
+});
+
+interface Chunk {
+  readonly choices?: readonly { readonly delta: { readonly content?: string } }[];
+  readonly error?: { readonly code: string; readonly message: string };
+}
+
+async function streamed(response: Response): Promise<{ text: string; error: Chunk["error"] }> {
+  const frames = (await readData(response)).filter((frame) => frame !== "[DONE]") as Chunk[];
+  return {
+    text: frames.map((frame) => frame.choices?.[0]?.delta.content ?? "").join(""),
+    error: frames.find((frame) => frame.error)?.error,
+  };
+}
+
+const runIdOf = (response: Response): string => response.headers.get("x-agent-run-id") ?? "";
+
+async function runOf(service: TestService, response: Response) {
+  return (await service.request(`/v1/runs/${runIdOf(response)}`)).json();
+}
+
+async function eventsOf(service: TestService, response: Response) {
+  const events = await service.request(`/v1/runs/${runIdOf(response)}/events`);
+  return (await readData(events)) as { event: string; [field: string]: unknown }[];
+}
+
 test("a chat streams from a provider through the whole service, tool call included", async () => {
-  const replies = [
-    calling({ id: "call_1", name: "terminal", json: '{"command":"echo from-the-tool"}' }),
-    saying("It said so."),
-  ];
-  await withProvider(replies, async (service, models) => {
-    const response = await service.chat({ ...hi("say it"), stream: true, temperature: 0.25 });
-    assert.equal(response.headers.get("x-agent-model"), "local:test-model");
-    const { text } = await streamed(response);
-    assert.equal(text, "It said so.");
-    const [first, second] = models.requests;
-    assert.equal(first?.headers.authorization, "Bearer a-provider-key");
-    assert.equal(first?.body.model, "test-model");
-    assert.equal(first?.body["temperature"], 0.25);
-    const names = first?.body.tools?.map((tool) => tool.function["name"]);
-    assert.ok(names?.includes("terminal"));
-    assert.match(JSON.stringify(second?.body.messages), /from-the-tool/);
-    const run = await (await service.request(`/v1/runs/${response.headers.get("x-agent-run-id")}`)).json();
-    assert.equal(run.status, "completed");
-    assert.equal(run.usage.model_calls, 2);
-  });
-});
-
-test("a provider that limits the rate is asked again after what it says, and the notice is an event", async () => {
-  const limited = { status: 429, headers: { "retry-after": "0" }, body: '{"error":{"message":"slow down"}}' };
-  await withProvider([limited, saying("Now.")], async (service, models) => {
-    const response = await service.chat(hi("go"));
-    assert.equal((await response.json()).choices[0].message.content, "Now.");
-    assert.equal(models.requests.length, 2);
-    const events = await service.request(`/v1/runs/${response.headers.get("x-agent-run-id")}/events`);
-    const names = ((await readData(events)) as { event: string }[]).map(({ event }) => event);
-    assert.ok(names.includes("run.notice"), names.join(" "));
-  });
-});
-
-test("a provider that stays down is a 502 that says so and keeps its words and the key to itself", async () => {
-  const down = { status: 500, body: "internal: a-provider-key and more" };
-  await withProvider(
-    () => down,
-    async (service, models) => {
-      const response = await service.chat(hi("go"));
-      const body = await response.text();
-      assert.equal(response.status, 502);
-      assert.match(body, /provider local failed \(500\)/);
-      assert.ok(!body.includes("a-provider-key"));
-      assert.equal(models.requests.length, 3);
-    },
+  await using flow = await startFlow(
+    strict([calling(terminal("call_1", "echo from-the-tool")), saying("It ", "said ", "so.")]),
   );
+  const response = await flow.service.chat({ ...hi("say it"), stream: true, temperature: 0.25 });
+  assert.equal(response.headers.get("x-agent-model"), "local:test-model");
+  assert.equal((await streamed(response)).text, "It said so.");
+  const [first, second] = flow.models.requests;
+  assert.equal(first?.headers.authorization, `Bearer ${PROVIDER_KEY}`);
+  assert.equal(first?.body.model, "test-model");
+  assert.equal(first?.body["temperature"], 0.25);
+  assert.ok(first?.body.tools?.some((tool) => tool.function["name"] === "terminal"));
+  assert.match(JSON.stringify(second?.body.messages), /from-the-tool/);
+  const run = await runOf(flow.service, response);
+  assert.equal(run.status, "completed");
+  assert.equal(run.usage.model_calls, 2);
+  assert.equal(run.usage.tool_calls, 1);
 });
 
-test("a stream that is cut fails the run, keeps what was said, and the session goes on with a history a strict provider takes", async () => {
-  const cut = { pieces: [{ text: "I was say" }, { cut: true as const }] };
-  await withProvider([cut, saying("Again.")], async (service, models) => {
-    const first = await service.chat({ ...hi("one"), stream: true }, { headers: session });
-    const { text, error } = await streamed(first);
-    assert.equal(text, "I was say");
-    assert.equal(error, "agent_incomplete");
-    const run = await (await service.request(`/v1/runs/${first.headers.get("x-agent-run-id")}`)).json();
+test("what a provider says reaches the client while the provider still speaks", async () => {
+  await using flow = await startFlow([{ pieces: [{ text: "wait" }, { hang: true }] }]);
+  const leave = new AbortController();
+  const response = await flow.service.chat({ ...hi("go"), stream: true }, { signal: leave.signal });
+  for await (const { data } of readFrames(response)) if (data?.includes('"wait"')) break;
+  leave.abort();
+  const [request] = flow.models.requests;
+  await request?.closed;
+  for await (const group of flow.service.service.store.journal.follow({ runId: runIdOf(response) })) {
+    if (group.some(({ type }) => type === "run.cancelled")) break;
+  }
+  assert.equal((await runOf(flow.service, response)).status, "cancelled");
+});
+
+test("a provider that limits the rate is asked again when it says, and the run tells of it", async () => {
+  const clock = new FakeClock();
+  const limited: ModelReply = { status: 429, headers: { "retry-after": "7" }, body: "{}" };
+  await using flow = await startFlow([limited, saying("Now.")], clock);
+  const response = await flow.service.chat({ ...hi("go"), stream: true });
+  const journal = flow.service.service.store.journal.follow({ runId: runIdOf(response) });
+  for await (const group of journal) if (group.some(({ type }) => type === "run.notice")) break;
+  clock.tick(6999);
+  assert.equal(clock.pending, 1, "the engine waits on");
+  assert.equal(flow.models.requests.length, 1);
+  clock.tick(1);
+  assert.deepEqual(await streamed(response), { text: "Now.", error: undefined });
+  assert.equal(flow.models.requests.length, 2);
+  const notice = (await eventsOf(flow.service, response)).find(({ event }) => event === "run.notice");
+  assert.match(JSON.stringify(notice), /local failed; trying again in 7 seconds/);
+  assert.equal((await runOf(flow.service, response)).status, "completed");
+});
+
+const refusals: readonly (readonly [string, ModelReply, RegExp])[] = [
+  ["stays down", { status: 500, body: `internal: ${PROVIDER_KEY}` }, /local failed \(500\)/],
+  ["refuses the key", { status: 401, body: `bad key ${PROVIDER_KEY}` }, /model\.providers\.local\.api_key/],
+  ["does not have the model", { status: 404, body: "{}" }, /local does not have this model/],
+  [
+    "wants to be left alone for longer than is waited",
+    { status: 429, headers: { "retry-after": "31" }, body: "{}" },
+    /Try again in 31 seconds/,
+  ],
+];
+
+for (const [title, reply, message] of refusals) {
+  test(`a provider that ${title} is a 502 to the client, whole or streamed, and nothing of the key`, async () => {
+    await using flow = await startFlow(() => reply);
+    const whole = await flow.service.chat(hi("go"));
+    const answer = await whole.text();
+    assert.equal(whole.status, 502, answer);
+    assert.equal(JSON.parse(answer).error.code, "provider_error");
+    assert.match(JSON.parse(answer).error.message, message);
+    const { text, error } = await streamed(await flow.service.chat({ ...hi("go"), stream: true }));
+    assert.equal(text, "");
+    assert.equal(error?.code, "provider_error");
+    assert.match(error?.message ?? "", message);
+    const run = await runOf(flow.service, whole);
     assert.equal(run.status, "failed");
-    const second = await (await service.chat(hi("two"), { headers: session })).json();
-    assert.equal(second.choices[0].message.content, "Again.");
-    const roles = models.requests[1]?.body.messages.map(({ role }) => role);
-    assert.deepEqual(roles, ["system", "user", "assistant", "user"]);
+    assert.match(run.error.message, message);
+    const told = [
+      answer,
+      error,
+      run,
+      await eventsOf(flow.service, whole),
+      flow.logLines,
+      flow.service.logLines,
+    ];
+    assert.ok(!JSON.stringify(told).includes(PROVIDER_KEY), "the key is told");
   });
+}
+
+test("a stream that is cut fails the run and keeps what was said for the next prompt", async () => {
+  await using flow = await startFlow(
+    strict([{ pieces: [{ text: "I was say" }, { cut: true }] }, saying("Again.")]),
+  );
+  const first = await flow.service.chat({ ...hi("one"), stream: true }, { headers: session });
+  const { text, error } = await streamed(first);
+  assert.equal(text, "I was say");
+  assert.equal(error?.code, "agent_incomplete");
+  const run = await runOf(flow.service, first);
+  assert.equal(run.status, "failed");
+  assert.equal(run.error.code, "agent_incomplete");
+  assert.match(run.error.message, /in the middle/);
+  const second = await (await flow.service.chat(hi("two"), { headers: session })).json();
+  assert.equal(second.choices[0].message.content, "Again.");
+  const said = flow.models.requests[1]?.body.messages.map(({ role, content }) => [role, content]);
+  assert.deepEqual(said?.slice(1), [
+    ["user", "one"],
+    ["assistant", "I was say"],
+    ["user", "two"],
+  ]);
 });
 
-test("a chat that is left while the provider hangs is cancelled, and the provider's connection is closed", async () => {
-  const hanging = { pieces: [{ text: "wait" }, { hang: true as const }] };
-  await withProvider([hanging], async (service, models) => {
-    const leave = new AbortController();
-    const response = await service.chat({ ...hi("go"), stream: true }, { signal: leave.signal });
-    const runId = response.headers.get("x-agent-run-id")!;
-    const request = await models.requested(1);
-    leave.abort();
-    await response.text().catch(() => {});
-    await request.closed;
-    for await (const group of service.service.store.journal.follow({ runId })) {
-      if (group.some(({ type }) => type === "run.cancelled")) break;
-    }
+/** Turns that leave a session in a state from which only a careful history leads on. */
+const untidy: readonly (readonly [string, readonly ModelReply[]])[] = [
+  [
+    "a stream that was cut after a tool had run",
+    [calling(terminal("a", "echo one")), { pieces: [{ text: "So it" }, { cut: true }] }],
+  ],
+  [
+    "a stream that ended with calls and without saying why",
+    [
+      {
+        pieces: [{ call: { index: 0, ...terminal("a", "touch ran"), arguments: '{"command":"touch ran"}' } }],
+        done: false,
+      },
+    ],
+  ],
+  [
+    "arguments that were no JSON",
+    [calling({ id: "a", name: "terminal", json: '{"command":' }), saying("Oh.")],
+  ],
+  ["arguments of another shape", [calling({ id: "a", name: "terminal", json: '["ls"]' }), saying("Oh.")]],
+  ["a tool that is not there", [calling({ id: "a", name: "fly", json: "{}" }), saying("Oh.")]],
+  ["a call that the policy denied", [calling(terminal("a", "rm -rf /")), saying("Oh.")]],
+  [
+    "a tool that failed beside one that did not",
+    [calling(terminal("a", "exit 3"), terminal("b", "echo x")), saying("Oh.")],
+  ],
+  ["calls that share an id", [calling(terminal("a", "echo 1"), terminal("a", "echo 2")), saying("Oh.")]],
+  [
+    "a call id that comes in every step",
+    [calling(terminal("a", "echo 1")), calling(terminal("a", "echo 2")), saying("Oh.")],
+  ],
+  ["an answer without a word", [{ pieces: [{ finish: "stop" }] }]],
+  ["thoughts without a word", [{ pieces: [{ reasoning: "hm" }, { finish: "stop" }] }]],
+  [
+    "an answer cut by its length inside a call",
+    [
+      {
+        pieces: [{ call: { index: 0, id: "a", name: "terminal", arguments: '{"com' } }, { finish: "length" }],
+      },
+    ],
+  ],
+  ["a refused request", [{ status: 400, body: "{}" }]],
+];
+
+for (const [title, replies] of untidy) {
+  test(`after ${title} a strict provider takes the session's next prompt`, async () => {
+    await using flow = await startFlow(strict([...replies, saying("Still here.")]));
+    const first = await flow.service.chat(hi("one"), { headers: session });
+    await first.text();
+    const second = await flow.service.chat(hi("two"), { headers: session });
+    const answer = await second.text();
+    assert.equal(second.status, 200, answer);
+    assert.equal(JSON.parse(answer).choices[0].message.content, "Still here.");
+    assert.equal(flow.models.requests.length, replies.length + 1);
+    await assert.rejects(access(join(flow.service.workspace, "ran")), "a tool of a cut answer ran");
   });
+}
+
+test("a session that is left while its tool runs goes on with a history that a strict provider takes", async () => {
+  await using flow = await startFlow(strict([calling(terminal("a", "sleep 60")), saying("Still here.")]));
+  const leave = new AbortController();
+  const first = await flow.service.chat(
+    { ...hi("one"), stream: true },
+    { headers: session, signal: leave.signal },
+  );
+  const journal = flow.service.service.store.journal.follow({ runId: runIdOf(first) });
+  for await (const group of journal) {
+    if (group.some(({ type }) => type === "tool.started")) leave.abort();
+    if (group.some(({ type }) => type === "run.cancelled")) break;
+  }
+  const second = await (await flow.service.chat(hi("two"), { headers: session })).json();
+  assert.equal(second.choices[0].message.content, "Still here.");
+  const answer = flow.models.requests[1]?.body.messages.find(({ role }) => role === "tool");
+  assert.equal(typeof answer?.["content"], "string");
 });

@@ -110,6 +110,47 @@ export function calling(
   return { pieces: [...pieces, { finish: "tool_calls" }] };
 }
 
+/** Gives out the replies in order, but answers 400 to a conversation that strict providers refuse. */
+export function strict(replies: readonly ModelReply[]): Replies {
+  const left = [...replies];
+  return ({ body }) => {
+    const flaw = flawOf(body.messages);
+    const none = { status: 418, body: "no reply is left" };
+    return flaw === undefined ? (left.shift() ?? none) : { status: 400, body: flaw };
+  };
+}
+
+/** What OpenAI, or a stricter server of its kind, would complain of. */
+export function flawOf(messages: ChatBody["messages"]): string | undefined {
+  let open: string[] = [];
+  for (const [index, { role, content, tool_calls: calls, tool_call_id: id }] of messages.entries()) {
+    const at = `messages[${index}]`;
+    if (role === "tool") {
+      if (!open.includes(String(id))) return `${at} answers no open call`;
+      if (typeof content !== "string") return `${at} has no text`;
+      open = open.filter((other) => other !== id);
+      continue;
+    }
+    if (open.length > 0) return `${at} comes before the answers to ${open.join(", ")}`;
+    if (calls === undefined && (typeof content !== "string" || content === "")) return `${at} is empty`;
+    for (const call of (calls ?? []) as { id: string; function: { name: string; arguments: string } }[]) {
+      if (open.includes(call.id)) return `${at} uses the id ${call.id} twice`;
+      if (!isObjectJson(call.function.arguments)) return `${at} has arguments that are no JSON object`;
+      open.push(call.id);
+    }
+  }
+  return open.length > 0 ? `the calls ${open.join(", ")} are not answered` : undefined;
+}
+
+function isObjectJson(text: string): boolean {
+  try {
+    const value: unknown = JSON.parse(text);
+    return typeof value === "object" && value !== null && !Array.isArray(value);
+  } catch {
+    return false;
+  }
+}
+
 async function receive(incoming: IncomingMessage, response: ServerResponse): Promise<ModelRequest> {
   const closed = new Promise<void>((resolve) => response.once("close", resolve));
   let text = "";

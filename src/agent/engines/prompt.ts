@@ -12,19 +12,25 @@ export function toPrompt(messages: readonly Message[]): {
 
 /**
  * Strict providers refuse a tool call without its answer and an answer without its call. Transcripts of ours have
- * neither, but those that clients send may: a missing answer is stated as such, a stray one is left out.
+ * neither, but those that clients send may: a missing answer is stated as such, a stray one is left out, and so is an
+ * assistant that says nothing.
  */
 export function toModelMessages(messages: readonly Message[]): ModelMessage[] {
   const out: ModelMessage[] = [];
   for (const [index, message] of messages.entries()) {
     if (message.role === "user") out.push({ role: "user", content: message.text });
     if (message.role !== "assistant") continue;
-    const content = message.parts.map(toPart);
-    if (content.length > 0) out.push({ role: "assistant", content });
+    if (isSilent(message)) continue;
+    out.push({ role: "assistant", content: message.parts.map(toPart) });
     const answers = answersTo(message, messages.slice(index + 1));
     if (answers.length > 0) out.push({ role: "tool", content: answers });
   }
   return out;
+}
+
+/** Thoughts alone, as an answer that was cut leaves them, are no message to a provider. */
+function isSilent({ parts }: AssistantMessage): boolean {
+  return parts.every((part) => part.type === "reasoning" || (part.type === "text" && part.text === ""));
 }
 
 type Part = Exclude<AssistantContent, string>[number];

@@ -125,13 +125,19 @@ test("an answer belongs to the call before it, also when ids come again", () => 
   assert.deepEqual(texts, ["first", "second"]);
 });
 
-test("an assistant message without parts is left out: providers refuse empty ones", () => {
-  const messages = toModelMessages([user("hi"), { role: "assistant", parts: [] }, user("there")]);
-  assert.deepEqual(
-    messages.map(({ role }) => role),
-    ["user", "user"],
-  );
-});
+for (const [title, parts] of [
+  ["no parts", []],
+  ["thoughts alone", [{ type: "reasoning", text: "hm", provider: { anthropic: { signature: "c2ln" } } }]],
+  ["an empty text", [{ type: "text", text: "" }]],
+] as const) {
+  test(`an assistant message of ${title} is left out: providers refuse it`, () => {
+    const messages = toModelMessages([user("hi"), { role: "assistant", parts }, user("there")]);
+    assert.deepEqual(
+      messages.map(({ role }) => role),
+      ["user", "user"],
+    );
+  });
+}
 
 test("an empty history has no messages and no instructions", () => {
   assert.deepEqual(toPrompt([]), { instructions: [], messages: [] });
