@@ -19,6 +19,7 @@ import { resolvePlaces } from "./config/places.ts";
 import { resolveProviders, type ResolvedProvider } from "./config/providers.ts";
 import { secretValues } from "./config/secret-values.ts";
 import { createKeyRing, ensureApiKey } from "./config/secrets.ts";
+import { Variables } from "./config/variables.ts";
 import { startService, type Service } from "./service.ts";
 import type { Places } from "./settings.ts";
 
@@ -75,6 +76,7 @@ export async function boot(options: BootOptions): Promise<Booted> {
     keys: createKeyRing(config, { env: loaded.env }),
     models,
     engine,
+    variables: await Variables.open({ env: options.env, home }),
     ...(options.tools ? { tools: options.tools } : {}),
     openApi,
     version: packageFile.version,

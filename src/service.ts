@@ -3,13 +3,16 @@ import { Asks } from "./agent/ask.ts";
 import type { Engine } from "./agent/engine.ts";
 import type { ModelCatalog } from "./agent/model.ts";
 import type { AgentParts } from "./agent/parts.ts";
+import { Grants } from "./agent/grants.ts";
 import { Recovery } from "./agent/recovery.ts";
+import { VariableShares } from "./agent/session-variables.ts";
 import type { Tool } from "./agent/tool.ts";
 import { createTools } from "./agent/tools/catalog.ts";
 import { Turns } from "./agent/turn.ts";
 import { systemClock, type Clock } from "./base/clock.ts";
 import type { Log } from "./base/log.ts";
 import { checkToolInput } from "./check-input.ts";
+import type { Variables } from "./config/variables.ts";
 import { listen, type Listener } from "./gateway/listen.ts";
 import { createHttpApp } from "./http/app.ts";
 import type { KeyRing } from "./http/auth.ts";
@@ -28,6 +31,8 @@ export interface ServiceOptions {
   readonly engine: Engine;
   /** Tools besides the built-in ones; one of the same name replaces a built-in one. */
   readonly tools?: readonly Tool[];
+  /** The environment and the home's `.env` file. */
+  readonly variables: Variables;
   /** The bundled OpenAPI document. */
   readonly openApi: Readonly<Record<string, unknown>>;
   readonly version: string;
@@ -112,7 +117,9 @@ function agentParts(options: ServiceOptions, store: Store, clock: Clock): AgentP
     engine: options.engine,
     models: options.models,
     tools,
-    asks: new Asks(store, clock),
+    asks: new Asks(store, clock, options.variables),
+    grants: new Grants(store),
+    variables: new VariableShares(options.variables),
     checkInput: checkToolInput,
     settings: agentSettings(config, places),
   };

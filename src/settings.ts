@@ -21,7 +21,11 @@ export function agentSettings(config: Config, places: Places): AgentSettings {
     maxSteps: config.agent.max_steps,
     runTimeoutMs: config.agent.timeout_seconds * 1000,
     policyMode: config.approvals.mode,
-    approvalTimeoutMs: config.approvals.timeout_seconds * 1000,
+    questionTimeouts: {
+      approvalMs: config.approvals.timeout_seconds * 1000,
+      clarifyMs: config.approvals.clarify_timeout_seconds * 1000,
+      passwordMs: config.approvals.password_timeout_seconds * 1000,
+    },
     onApprovalTimeout: config.approvals.on_timeout,
     whenBusy: config.sessions.when_busy,
     maxQueuePerSession: config.sessions.max_queue,

@@ -35,6 +35,36 @@ export type Config = {
      */
     sessions: SessionsConfig;
     /**
+     * What happens when a conversation gets long.
+     */
+    compression: CompressionConfig;
+    /**
+     * Sub-agents.
+     */
+    delegation: DelegationConfig;
+    /**
+     * Skills the agent can load.
+     */
+    skills: SkillsConfig;
+    /**
+     * The web tools.
+     */
+    web: WebConfig;
+    /**
+     * The tool that looks at images.
+     */
+    vision: VisionConfig;
+    /**
+     * Servers of the Model Context Protocol.
+     */
+    mcp: McpConfig;
+    /**
+     * Slash commands of your own, by name without the slash.
+     */
+    quick_commands: {
+        [key: string]: QuickCommandConfig;
+    };
+    /**
      * The HTTP API.
      */
     api_server: ApiServerConfig;
@@ -79,9 +109,21 @@ export type AgentConfig = {
      */
     timeout_seconds: number;
     /**
-     * Sets of tools the agent has.
+     * Sets of tools the agent has: terminal, files, web, vision, planning, clarify, delegation, skills, mcp.
      */
     toolsets: Array<string>;
+    /**
+     * Files of the working directory and its repository that tell the agent about it.
+     */
+    context_files: Array<string>;
+    /**
+     * Tokens a run may use, its sub-agents included; no model is called once they are spent. 0 means no limit.
+     */
+    run_token_budget: number;
+    /**
+     * Tokens that all runs of an owner may use on a day (UTC). 0 means no limit.
+     */
+    day_token_budget: number;
 };
 
 /**
@@ -166,6 +208,38 @@ export type ApprovalsConfig = {
      * Deny the call, or cancel the whole run.
      */
     on_timeout: 'deny' | 'cancel';
+    /**
+     * How long the agent's own questions wait; 0: for ever.
+     */
+    clarify_timeout_seconds: number;
+    /**
+     * How long a command waits for a password, or the agent for a secret.
+     */
+    password_timeout_seconds: number;
+};
+
+/**
+ * CompressionConfig
+ *
+ * What happens when a conversation gets long.
+ */
+export type CompressionConfig = {
+    /**
+     * Compress by itself when the context is nearly full.
+     */
+    enabled: boolean;
+    /**
+     * Share of the context that starts a compression.
+     */
+    threshold: number;
+    /**
+     * Newest messages that are kept as they are.
+     */
+    keep_messages: number;
+    /**
+     * Model that writes the summary. Absent: the session's.
+     */
+    model?: string;
 };
 
 /**
@@ -178,6 +252,38 @@ export type DatabaseConfig = {
      * `postgres://...`, or the path of an SQLite file; or `env:NAME`. Absent: `<home>/state.db`.
      */
     url?: string;
+};
+
+/**
+ * DelegationConfig
+ *
+ * Sub-agents.
+ */
+export type DelegationConfig = {
+    /**
+     * How deep sub-agents may start others.
+     */
+    max_depth: number;
+    /**
+     * Sub-agents of one run at work at once.
+     */
+    max_concurrent: number;
+    /**
+     * Tasks in one call.
+     */
+    max_tasks: number;
+    /**
+     * Model calls a sub-agent may make.
+     */
+    max_steps: number;
+    /**
+     * Tokens a sub-agent may use; 0: no limit of its own.
+     */
+    token_budget: number;
+    /**
+     * Model of sub-agents. Absent: that of their run.
+     */
+    model?: string;
 };
 
 /**
@@ -229,6 +335,72 @@ export type LogConfig = {
 };
 
 /**
+ * McpConfig
+ *
+ * Servers of the Model Context Protocol.
+ */
+export type McpConfig = {
+    /**
+     * Servers by name. Their tools are named `mcp_<server>_<tool>`.
+     */
+    servers: {
+        [key: string]: McpServerConfig;
+    };
+    /**
+     * Longest start of a server.
+     */
+    start_timeout_seconds: number;
+};
+
+/**
+ * McpServerConfig
+ *
+ * A server, started by `command` or reached at `url`.
+ */
+export type McpServerConfig = {
+    /**
+     * False leaves it out.
+     */
+    enabled: boolean;
+    /**
+     * Program that speaks the protocol on its standard streams.
+     */
+    command?: string;
+    /**
+     * Its arguments.
+     */
+    args: Array<string>;
+    /**
+     * Its environment besides the harmless variables; a value may be `env:NAME`.
+     */
+    env: {
+        [key: string]: string;
+    };
+    /**
+     * Where it is started. Absent: the workspace.
+     */
+    cwd?: string;
+    /**
+     * Address of a server that speaks streamable HTTP.
+     */
+    url?: string;
+    /**
+     * Sent with every request; a value may be `env:NAME`.
+     */
+    headers: {
+        [key: string]: string;
+    };
+    /**
+     * Longest tool call.
+     */
+    timeout_seconds: number;
+    /**
+     * Tools to offer, by their own names. Absent: all.
+     */
+    tools?: Array<string>;
+};
+
+/**
  * ModelConfig
  *
  * Which model answers, and where models come from.
@@ -248,6 +420,18 @@ export type ModelConfig = {
     providers: {
         [key: string]: ProviderConfig;
     };
+    /**
+     * How much the model thinks, unless the session says otherwise. Absent: the provider's default.
+     */
+    reasoning_effort?: 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh';
+    /**
+     * Models that take over, in order, while the chosen one cannot be reached.
+     */
+    fallbacks: Array<string>;
+    /**
+     * Context of models that nobody said more about.
+     */
+    context_tokens: number;
 };
 
 /**
@@ -279,9 +463,33 @@ export type ProviderConfig = {
      */
     models?: Array<string>;
     /**
+     * Context of this provider's models, instead of model.context_tokens.
+     */
+    context_tokens?: number;
+    /**
      * Longest wait for the next piece of an answer.
      */
     timeout_seconds: number;
+};
+
+/**
+ * QuickCommandConfig
+ *
+ * A slash command. `alias` runs another, `prompt` sends a text, `exec` runs a program without the agent.
+ */
+export type QuickCommandConfig = {
+    /**
+     * What the command does.
+     */
+    type: 'alias' | 'prompt' | 'exec';
+    /**
+     * The other command, the text (`{args}` is what was typed behind the command), or the shell command.
+     */
+    value: string;
+    /**
+     * What help shows.
+     */
+    description?: string;
 };
 
 /**
@@ -309,11 +517,35 @@ export type SessionsConfig = {
     /**
      * What a prompt to a session at work does.
      */
-    when_busy: 'queue' | 'reject' | 'steer';
+    when_busy: 'queue' | 'reject' | 'steer' | 'interrupt';
     /**
      * Prompts that may wait in a session.
      */
     max_queue: number;
+    /**
+     * Where the titles of conversations come from after the first turn: the model, the start of the prompt, nowhere.
+     */
+    titles: 'model' | 'prompt' | 'off';
+    /**
+     * Sessions open at once.
+     */
+    max_live: number;
+};
+
+/**
+ * SkillsConfig
+ *
+ * Skills the agent can load.
+ */
+export type SkillsConfig = {
+    /**
+     * Folders with skills, besides `.agents/skills` of the working directory and `<home>/skills`.
+     */
+    folders: Array<string>;
+    /**
+     * Names of skills that are not offered.
+     */
+    disabled: Array<string>;
 };
 
 /**
@@ -334,4 +566,68 @@ export type TerminalConfig = {
      * Environment variables that commands get besides the harmless ones.
      */
     env_passthrough: Array<string>;
+    /**
+     * Background processes at once.
+     */
+    max_background: number;
+};
+
+/**
+ * VisionConfig
+ *
+ * The tool that looks at images.
+ */
+export type VisionConfig = {
+    /**
+     * Model that sees. Absent: the session's.
+     */
+    model?: string;
+    /**
+     * Largest image.
+     */
+    max_bytes: number;
+};
+
+/**
+ * WebConfig
+ *
+ * The web tools.
+ */
+export type WebConfig = {
+    /**
+     * Longest request.
+     */
+    timeout_seconds: number;
+    /**
+     * Most of a page that is read.
+     */
+    max_bytes: number;
+    /**
+     * Hosts (`name` or `name:port`) that may be fetched although their addresses are private.
+     */
+    allowed_private_hosts: Array<string>;
+    /**
+     * Where web_search looks. Absent: there is no web_search.
+     */
+    search?: WebSearchConfig;
+};
+
+/**
+ * WebSearchConfig
+ *
+ * Where web_search looks.
+ */
+export type WebSearchConfig = {
+    /**
+     * Whose search.
+     */
+    provider: 'searxng' | 'brave' | 'tavily';
+    /**
+     * Address; required for searxng.
+     */
+    base_url?: string;
+    /**
+     * The key, or `env:NAME`; required for brave and tavily.
+     */
+    api_key?: string;
 };

@@ -5,6 +5,13 @@ import type * as T from "./client/types.gen.ts";
 
 /** JSON Schema 2020-12, by component name; `#/components/schemas/X` points into this map. */
 export const schemas: SchemaMap = {
+  SessionEvent: {
+    oneOf: [
+      { $ref: "#/components/schemas/SessionUpdatedEvent" },
+      { $ref: "#/components/schemas/SessionUndoneEvent" },
+      { $ref: "#/components/schemas/BackgroundCompleteEvent" },
+    ],
+  },
   ContentPart: {
     type: "object",
     required: ["type"],
@@ -277,7 +284,7 @@ export const schemas: SchemaMap = {
   ChatStreamFrame: {
     oneOf: [{ $ref: "#/components/schemas/ChatCompletionChunk" }, { $ref: "#/components/schemas/ErrorEnvelope" }],
   },
-  RunKind: { type: "string", enum: ["run", "chat", "response"] },
+  RunKind: { type: "string", enum: ["run", "chat", "response", "subagent", "background", "compression"] },
   RunStatus: {
     type: "string",
     enum: [
@@ -471,6 +478,10 @@ export const schemas: SchemaMap = {
       text: { type: "string" },
     },
   },
+  ToolKind: {
+    type: "string",
+    enum: ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"],
+  },
   ToolStartedEvent: {
     type: "object",
     required: ["event", "run_id", "seq", "timestamp", "tool_call_id", "tool"],
@@ -481,8 +492,10 @@ export const schemas: SchemaMap = {
       timestamp: { type: "number" },
       tool_call_id: { type: "string" },
       tool: { type: "string" },
+      kind: { $ref: "#/components/schemas/ToolKind" },
       preview: { type: "string" },
       arguments: {},
+      paths: { type: "array", items: { type: "string" } },
     },
   },
   ToolProgressEvent: {
@@ -496,6 +509,25 @@ export const schemas: SchemaMap = {
       tool_call_id: { type: "string" },
       tool: { type: "string" },
       delta: { type: "string" },
+    },
+  },
+  FileChange: {
+    type: "object",
+    required: ["path", "diff"],
+    properties: {
+      path: { type: "string" },
+      old_text: { type: ["string", "null"] },
+      new_text: { type: ["string", "null"] },
+      diff: { type: "string" },
+    },
+  },
+  Todo: {
+    type: "object",
+    required: ["id", "content", "status"],
+    properties: {
+      id: { type: "string" },
+      content: { type: "string" },
+      status: { type: "string", enum: ["pending", "in_progress", "completed", "cancelled"] },
     },
   },
   ToolCompletedEvent: {
@@ -512,6 +544,9 @@ export const schemas: SchemaMap = {
       duration: { type: "number" },
       error: { type: "boolean" },
       preview: { type: "string" },
+      result: { type: "string" },
+      changes: { type: "array", items: { $ref: "#/components/schemas/FileChange" } },
+      todos: { type: "array", items: { $ref: "#/components/schemas/Todo" } },
     },
   },
   ApprovalRequestEvent: {
@@ -570,6 +605,258 @@ export const schemas: SchemaMap = {
       reason: { type: "string", enum: ["timeout", "cancelled"] },
     },
   },
+  ClarifyQuestion: {
+    type: "object",
+    required: ["id", "question", "choices", "multi_select"],
+    properties: {
+      id: { type: "string" },
+      question: { type: "string" },
+      choices: { oneOf: [{ type: "array", items: { type: "string" } }, { type: "null" }] },
+      multi_select: { type: "boolean" },
+    },
+  },
+  ClarifyRequestEvent: {
+    type: "object",
+    required: ["event", "run_id", "seq", "timestamp", "request_id", "questions", "created_at", "expires_at"],
+    properties: {
+      event: { const: "clarify.request" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      request_id: { type: "string" },
+      questions: { type: "array", minItems: 1, items: { $ref: "#/components/schemas/ClarifyQuestion" } },
+      created_at: { type: "number" },
+      expires_at: { type: ["number", "null"] },
+    },
+  },
+  ClarifyRespondedEvent: {
+    type: "object",
+    required: ["event", "run_id", "seq", "timestamp", "request_id", "answers"],
+    properties: {
+      event: { const: "clarify.responded" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      request_id: { type: "string" },
+      answers: { type: "object", additionalProperties: { type: "string" } },
+      by: { type: "string" },
+    },
+  },
+  ClarifyExpiredEvent: {
+    type: "object",
+    required: ["event", "run_id", "seq", "timestamp", "request_id", "reason"],
+    properties: {
+      event: { const: "clarify.expired" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      request_id: { type: "string" },
+      reason: { type: "string", enum: ["timeout", "cancelled"] },
+    },
+  },
+  SudoRequestEvent: {
+    type: "object",
+    required: ["event", "run_id", "seq", "timestamp", "request_id", "command", "created_at", "expires_at"],
+    properties: {
+      event: { const: "sudo.request" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      request_id: { type: "string" },
+      command: { type: "string" },
+      created_at: { type: "number" },
+      expires_at: { type: ["number", "null"] },
+    },
+  },
+  SudoRespondedEvent: {
+    type: "object",
+    required: ["event", "run_id", "seq", "timestamp", "request_id", "skipped"],
+    properties: {
+      event: { const: "sudo.responded" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      request_id: { type: "string" },
+      skipped: { type: "boolean" },
+      by: { type: "string" },
+    },
+  },
+  SudoExpiredEvent: {
+    type: "object",
+    required: ["event", "run_id", "seq", "timestamp", "request_id", "reason"],
+    properties: {
+      event: { const: "sudo.expired" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      request_id: { type: "string" },
+      reason: { type: "string", enum: ["timeout", "cancelled"] },
+    },
+  },
+  SecretRequestEvent: {
+    type: "object",
+    required: ["event", "run_id", "seq", "timestamp", "request_id", "prompt", "env_var", "created_at", "expires_at"],
+    properties: {
+      event: { const: "secret.request" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      request_id: { type: "string" },
+      prompt: { type: "string" },
+      env_var: { type: "string" },
+      created_at: { type: "number" },
+      expires_at: { type: ["number", "null"] },
+    },
+  },
+  SecretRespondedEvent: {
+    type: "object",
+    required: ["event", "run_id", "seq", "timestamp", "request_id", "env_var", "skipped"],
+    properties: {
+      event: { const: "secret.responded" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      request_id: { type: "string" },
+      env_var: { type: "string" },
+      skipped: { type: "boolean" },
+      by: { type: "string" },
+    },
+  },
+  SecretExpiredEvent: {
+    type: "object",
+    required: ["event", "run_id", "seq", "timestamp", "request_id", "reason"],
+    properties: {
+      event: { const: "secret.expired" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      request_id: { type: "string" },
+      reason: { type: "string", enum: ["timeout", "cancelled"] },
+    },
+  },
+  SubagentStartEvent: {
+    type: "object",
+    required: [
+      "event",
+      "run_id",
+      "seq",
+      "timestamp",
+      "subagent_id",
+      "tool_call_id",
+      "parent_id",
+      "child_session_id",
+      "goal",
+      "depth",
+      "task_index",
+      "task_count",
+      "model",
+    ],
+    properties: {
+      event: { const: "subagent.start" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      subagent_id: { type: "string" },
+      tool_call_id: { type: "string" },
+      parent_id: { type: "string" },
+      child_session_id: { type: "string" },
+      goal: { type: "string" },
+      depth: { type: "integer", minimum: 1 },
+      task_index: { type: "integer", minimum: 0 },
+      task_count: { type: "integer", minimum: 1 },
+      model: { type: "string" },
+    },
+  },
+  SubagentToolEvent: {
+    type: "object",
+    required: ["event", "run_id", "seq", "timestamp", "subagent_id", "tool", "tool_count"],
+    properties: {
+      event: { const: "subagent.tool" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      subagent_id: { type: "string" },
+      tool: { type: "string" },
+      preview: { type: "string" },
+      tool_count: { type: "integer", minimum: 1 },
+    },
+  },
+  SubagentProgressEvent: {
+    type: "object",
+    required: ["event", "run_id", "seq", "timestamp", "subagent_id", "text"],
+    properties: {
+      event: { const: "subagent.progress" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      subagent_id: { type: "string" },
+      text: { type: "string" },
+    },
+  },
+  SubagentCompleteEvent: {
+    type: "object",
+    required: ["event", "run_id", "seq", "timestamp", "subagent_id", "status", "duration_seconds"],
+    properties: {
+      event: { const: "subagent.complete" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      subagent_id: { type: "string" },
+      status: { type: "string", enum: ["completed", "failed", "cancelled", "interrupted"] },
+      summary: { type: "string" },
+      duration_seconds: { type: "number" },
+      usage: { $ref: "#/components/schemas/RunUsage" },
+    },
+  },
+  SteerAcceptedEvent: {
+    type: "object",
+    required: ["event", "run_id", "seq", "timestamp", "steer_id", "text"],
+    properties: {
+      event: { const: "run.steer_accepted" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      steer_id: { type: "string" },
+      text: { type: "string" },
+    },
+  },
+  CompressionStartedEvent: {
+    type: "object",
+    required: ["event", "run_id", "seq", "timestamp", "reason"],
+    properties: {
+      event: { const: "compression.started" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      reason: { type: "string", enum: ["requested", "near_limit", "overflow"] },
+    },
+  },
+  CompressionCompletedEvent: {
+    type: "object",
+    required: [
+      "event",
+      "run_id",
+      "seq",
+      "timestamp",
+      "status",
+      "before_messages",
+      "after_messages",
+      "before_tokens",
+      "after_tokens",
+    ],
+    properties: {
+      event: { const: "compression.completed" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      status: { type: "string", enum: ["compressed", "noop", "failed"] },
+      before_messages: { type: "integer", minimum: 0 },
+      after_messages: { type: "integer", minimum: 0 },
+      before_tokens: { type: "integer", minimum: 0 },
+      after_tokens: { type: "integer", minimum: 0 },
+      note: { type: "string" },
+    },
+  },
   NoticeEvent: {
     type: "object",
     required: ["event", "run_id", "seq", "timestamp", "message"],
@@ -600,6 +887,7 @@ export const schemas: SchemaMap = {
       run_id: { type: "string" },
       seq: { type: "integer", minimum: 1 },
       timestamp: { type: "number" },
+      steer_id: { type: "string" },
       text: { type: "string" },
     },
   },
@@ -638,6 +926,7 @@ export const schemas: SchemaMap = {
       timestamp: { type: "number" },
       error: { $ref: "#/components/schemas/RunError" },
       usage: { $ref: "#/components/schemas/RunUsage" },
+      pending_steer: { type: "array", items: { type: "string" } },
     },
   },
   RunCancelledEvent: {
@@ -650,6 +939,7 @@ export const schemas: SchemaMap = {
       timestamp: { type: "number" },
       reason: { type: "string" },
       usage: { $ref: "#/components/schemas/RunUsage" },
+      pending_steer: { type: "array", items: { type: "string" } },
     },
   },
   RunInterruptedEvent: {
@@ -661,6 +951,7 @@ export const schemas: SchemaMap = {
       seq: { type: "integer", minimum: 1 },
       timestamp: { type: "number" },
       error: { $ref: "#/components/schemas/RunError" },
+      pending_steer: { type: "array", items: { type: "string" } },
     },
   },
   RunEvent: {
@@ -678,6 +969,22 @@ export const schemas: SchemaMap = {
       { $ref: "#/components/schemas/ApprovalRequestEvent" },
       { $ref: "#/components/schemas/ApprovalRespondedEvent" },
       { $ref: "#/components/schemas/ApprovalExpiredEvent" },
+      { $ref: "#/components/schemas/ClarifyRequestEvent" },
+      { $ref: "#/components/schemas/ClarifyRespondedEvent" },
+      { $ref: "#/components/schemas/ClarifyExpiredEvent" },
+      { $ref: "#/components/schemas/SudoRequestEvent" },
+      { $ref: "#/components/schemas/SudoRespondedEvent" },
+      { $ref: "#/components/schemas/SudoExpiredEvent" },
+      { $ref: "#/components/schemas/SecretRequestEvent" },
+      { $ref: "#/components/schemas/SecretRespondedEvent" },
+      { $ref: "#/components/schemas/SecretExpiredEvent" },
+      { $ref: "#/components/schemas/SubagentStartEvent" },
+      { $ref: "#/components/schemas/SubagentToolEvent" },
+      { $ref: "#/components/schemas/SubagentProgressEvent" },
+      { $ref: "#/components/schemas/SubagentCompleteEvent" },
+      { $ref: "#/components/schemas/SteerAcceptedEvent" },
+      { $ref: "#/components/schemas/CompressionStartedEvent" },
+      { $ref: "#/components/schemas/CompressionCompletedEvent" },
       { $ref: "#/components/schemas/NoticeEvent" },
       { $ref: "#/components/schemas/UsageUpdatedEvent" },
       { $ref: "#/components/schemas/RunSteeredEvent" },
@@ -708,10 +1015,50 @@ export const schemas: SchemaMap = {
     required: ["status", "platform", "version"],
     properties: { status: { const: "ok" }, platform: { const: "agent" }, version: { type: "string" } },
   },
+  SessionUpdatedEvent: {
+    type: "object",
+    required: ["event", "session_id", "seq", "timestamp"],
+    properties: {
+      event: { const: "session.updated" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      title: { type: "string" },
+      model: { type: ["string", "null"] },
+      reasoning_effort: { type: ["string", "null"] },
+      yolo: { type: "boolean" },
+      cwd: { type: "string" },
+    },
+  },
+  SessionUndoneEvent: {
+    type: "object",
+    required: ["event", "session_id", "seq", "timestamp", "removed"],
+    properties: {
+      event: { const: "session.undone" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      removed: { type: "integer", minimum: 0 },
+    },
+  },
+  BackgroundCompleteEvent: {
+    type: "object",
+    required: ["event", "session_id", "seq", "timestamp", "task_id", "status", "text"],
+    properties: {
+      event: { const: "background.complete" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      task_id: { type: "string" },
+      status: { type: "string", enum: ["complete", "error"] },
+      text: { type: "string" },
+    },
+  },
 };
 
 /** Component name -> TypeScript type. */
 export interface SchemaTypes {
+  SessionEvent: T.SessionEvent;
   ContentPart: T.ContentPart;
   MessageContent: T.MessageContent;
   ChatSystemMessage: T.ChatSystemMessage;
@@ -749,12 +1096,32 @@ export interface SchemaTypes {
   MessageCompletedEvent: T.MessageCompletedEvent;
   ReasoningDeltaEvent: T.ReasoningDeltaEvent;
   ReasoningCompletedEvent: T.ReasoningCompletedEvent;
+  ToolKind: T.ToolKind;
   ToolStartedEvent: T.ToolStartedEvent;
   ToolProgressEvent: T.ToolProgressEvent;
+  FileChange: T.FileChange;
+  Todo: T.Todo;
   ToolCompletedEvent: T.ToolCompletedEvent;
   ApprovalRequestEvent: T.ApprovalRequestEvent;
   ApprovalRespondedEvent: T.ApprovalRespondedEvent;
   ApprovalExpiredEvent: T.ApprovalExpiredEvent;
+  ClarifyQuestion: T.ClarifyQuestion;
+  ClarifyRequestEvent: T.ClarifyRequestEvent;
+  ClarifyRespondedEvent: T.ClarifyRespondedEvent;
+  ClarifyExpiredEvent: T.ClarifyExpiredEvent;
+  SudoRequestEvent: T.SudoRequestEvent;
+  SudoRespondedEvent: T.SudoRespondedEvent;
+  SudoExpiredEvent: T.SudoExpiredEvent;
+  SecretRequestEvent: T.SecretRequestEvent;
+  SecretRespondedEvent: T.SecretRespondedEvent;
+  SecretExpiredEvent: T.SecretExpiredEvent;
+  SubagentStartEvent: T.SubagentStartEvent;
+  SubagentToolEvent: T.SubagentToolEvent;
+  SubagentProgressEvent: T.SubagentProgressEvent;
+  SubagentCompleteEvent: T.SubagentCompleteEvent;
+  SteerAcceptedEvent: T.SteerAcceptedEvent;
+  CompressionStartedEvent: T.CompressionStartedEvent;
+  CompressionCompletedEvent: T.CompressionCompletedEvent;
   NoticeEvent: T.NoticeEvent;
   UsageUpdatedEvent: T.UsageUpdatedEvent;
   RunSteeredEvent: T.RunSteeredEvent;
@@ -767,4 +1134,7 @@ export interface SchemaTypes {
   Model: T.Model;
   ModelList: T.ModelList;
   Health: T.Health;
+  SessionUpdatedEvent: T.SessionUpdatedEvent;
+  SessionUndoneEvent: T.SessionUndoneEvent;
+  BackgroundCompleteEvent: T.BackgroundCompleteEvent;
 }

@@ -2,17 +2,34 @@ import type { AskChoice } from "../../generated/http/client/types.gen.ts";
 import type { Clock } from "../base/clock.ts";
 import { ServiceError } from "../base/errors.ts";
 import { createId } from "../base/ids.ts";
+import type { NewEvent } from "../store/journal.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { AskRow } from "../store/tables.ts";
-import { runEvent } from "./event.ts";
-import { toApprovalRequest, type ApprovalQuestion } from "./question.ts";
+import { checkReply } from "./ask-reply.ts";
+import {
+  expiredEvent,
+  requestEvent,
+  respondedEvent,
+  type AskKind,
+  type AskQuestions,
+  type AskReplies,
+} from "./question.ts";
 import { moveRun } from "./run.ts";
 
 /** How a question ended. `by` names who answered. */
-export type AskOutcome =
-  | { readonly status: "answered"; readonly choice: AskChoice; readonly by: string }
+export type AskOutcome<K extends AskKind = "approval"> =
+  | ({ readonly status: "answered"; readonly by: string } & Learned[K])
   | { readonly status: "expired" }
   | { readonly status: "cancelled" };
+
+/** What the asker learns of an answer. */
+interface Learned {
+  readonly approval: { readonly choice: AskChoice };
+  readonly clarify: { readonly answers: Readonly<Record<string, string>> };
+  /** Undefined: refused. */
+  readonly sudo: { readonly password: string | undefined };
+  readonly secret: { readonly stored: boolean };
+}
 
 export interface AskSubject {
   readonly sessionId: string;
@@ -20,106 +37,132 @@ export interface AskSubject {
   readonly owner: string;
 }
 
+/** Where the values of secrets go. */
+export interface SecretKeeper {
+  /** ServiceError when it cannot hold the value. */
+  set(name: string, value: string): Promise<void>;
+}
+
 /**
  * Questions are rows: stored before anybody sees them, answered once, from any surface and any process, and closed
- * when their time or their run is over. The asker learns the outcome from the journal like everyone else.
+ * when their time or their run is over. The asker learns the outcome from the journal like everyone else; a password
+ * alone goes from hand to hand, in memory, and so is taken by the process that asks for it only.
  */
 export class Asks {
   readonly #store: Store;
   readonly #clock: Clock;
+  readonly #secrets: SecretKeeper | undefined;
+  /** Passwords on their way from the answer to the asker, by question; a key without a value is waited for. */
+  readonly #passwords = new Map<string, string | undefined>();
 
-  constructor(store: Store, clock: Clock) {
+  constructor(store: Store, clock: Clock, secrets?: SecretKeeper) {
     this.#store = store;
     this.#clock = clock;
+    this.#secrets = secrets;
   }
 
   /**
-   * Stores an approval, waits for its outcome and resolves with it. While it is open the run waits for approval.
-   * When `signal` aborts the question is closed as cancelled. `timeoutMs` 0 waits without end.
+   * Stores a question, waits for its outcome and resolves with it. While it is open the run waits (status
+   * `waiting_for_approval`). When `signal` aborts the question is closed as cancelled. `timeoutMs` 0 waits without end.
    */
-  async approval(
+  async ask<K extends AskKind>(
+    kind: K,
     subject: AskSubject,
-    question: ApprovalQuestion,
+    question: AskQuestions[K],
     options: { readonly timeoutMs: number; readonly signal: AbortSignal },
-  ): Promise<AskOutcome> {
-    const { row, after } = await this.#open(subject, question, options.timeoutMs);
+  ): Promise<AskOutcome<K>> {
+    const id = createId("ask", this.#clock.now());
+    if (kind === "sudo") this.#passwords.set(id, undefined);
+    const { row, after } = await this.#open({ id, kind, subject, question, timeoutMs: options.timeoutMs });
     const ended = new AbortController();
     const trouble = Promise.withResolvers<never>();
-    const close = (status: "expired" | "cancelled") => void this.#close(row, status).catch(trouble.reject);
+    const close = (reason: "timeout" | "cancelled") => void this.#close(row, reason).catch(trouble.reject);
     const stopTimer =
-      options.timeoutMs > 0 ? this.#clock.after(options.timeoutMs, () => close("expired")) : undefined;
+      options.timeoutMs > 0 ? this.#clock.after(options.timeoutMs, () => close("timeout")) : undefined;
     const cancel = () => close("cancelled");
     options.signal.addEventListener("abort", cancel, { once: true });
     if (options.signal.aborted) cancel();
     try {
-      return await Promise.race([this.#outcome(row, { after, signal: ended.signal }), trouble.promise]);
+      const outcome = this.#outcome(row, { after, signal: ended.signal });
+      return (await Promise.race([outcome, trouble.promise])) as AskOutcome<K>;
     } finally {
       ended.abort();
       stopTimer?.();
       options.signal.removeEventListener("abort", cancel);
+      this.#passwords.delete(id);
     }
   }
 
-  /** The open questions of a run, oldest first. */
-  async open(runId: string): Promise<readonly AskRow[]> {
-    return this.#store.read
-      .selectFrom("asks")
-      .selectAll()
-      .where("run_id", "=", runId)
-      .where("status", "=", "open")
-      .orderBy("created_at")
-      .orderBy("id")
-      .execute();
+  /** The open questions of a run or a session, oldest first. */
+  async open(where: { readonly runId: string } | { readonly sessionId: string }): Promise<readonly AskRow[]> {
+    const open = this.#store.read.selectFrom("asks").selectAll().where("status", "=", "open");
+    const mine =
+      "runId" in where
+        ? open.where("run_id", "=", where.runId)
+        : open.where("session_id", "=", where.sessionId);
+    return mine.orderBy("created_at").orderBy("id").execute();
   }
 
   /**
    * Answers an open question of `owner`; the first valid answer wins.
-   * ServiceError `ask_not_found` for an unknown or foreign id, `ask_not_pending` when it is closed already,
-   * `invalid_request` for a choice that was not offered.
+   * ServiceError `ask_not_found` for an unknown or foreign id, `ask_not_pending` when it is closed already or waits for
+   * a password in another process, `invalid_request` for an answer that does not fit the question.
    */
-  async answer(askId: string, answer: { owner: string; choice: AskChoice; by: string }): Promise<void> {
+  async answer(
+    askId: string,
+    answer: { readonly owner: string; readonly by: string } & AskReplies[AskKind],
+  ): Promise<void> {
+    const { owner, by, ...reply } = answer;
     const row = await this.#store.read
       .selectFrom("asks")
       .selectAll()
       .where("id", "=", askId)
       .executeTakeFirst();
-    if (!row || row.owner !== answer.owner) {
+    if (!row || row.owner !== owner) {
       throw new ServiceError("ask_not_found", `There is no question ${JSON.stringify(askId)}.`);
     }
-    const offered = toApprovalRequest(row).choices;
-    if (!offered.includes(answer.choice)) {
-      throw new ServiceError("invalid_request", `choice must be one of: ${offered.join(", ")}.`, {
-        param: "choice",
-      });
-    }
+    checkReply(row, reply);
+    if (row.status !== "open") throw closedAlready(askId);
+    await this.#deliver(row, reply);
     const won = await this.#store.write(async (tx) => {
       const set = {
         status: "answered",
-        answer: JSON.stringify({ choice: answer.choice }),
-        answered_by: answer.by,
+        answer: "choice" in reply || "answers" in reply ? JSON.stringify(reply) : null,
+        answered_by: by,
         answered_at: tx.nowMs,
       };
       if ((await tx.update("asks", { id: askId, status: "open" }, set)) === 0) return false;
-      const data = { request_id: askId, choice: answer.choice, by: answer.by };
-      await this.#resume(tx, row, runEvent(row.run_id, "approval.responded", data));
+      await this.#resume(tx, row, respondedEvent(row, reply, by));
       return true;
     });
-    if (!won) throw new ServiceError("ask_not_pending", `The question ${askId} is closed already.`);
+    if (!won) throw closedAlready(askId);
   }
 
-  async #open(
-    subject: AskSubject,
-    question: ApprovalQuestion,
-    timeoutMs: number,
-  ): Promise<{ row: AskRow; after: number }> {
-    const id = createId("ask", this.#clock.now());
+  /** Puts what must not be stored where it is wanted, before anybody is told of the answer. */
+  async #deliver(row: AskRow, reply: AskReplies[AskKind]): Promise<void> {
+    if ("password" in reply) {
+      if (!this.#passwords.has(row.id)) {
+        throw new ServiceError(
+          "ask_not_pending",
+          "The command that needs this password runs in another process. Answer where it runs.",
+        );
+      }
+      this.#passwords.set(row.id, reply.password === "" ? undefined : reply.password);
+    }
+    if ("value" in reply && reply.value !== "") {
+      const { env_var: name } = JSON.parse(row.question) as AskQuestions["secret"];
+      await this.#secrets?.set(name, reply.value);
+    }
+  }
+
+  async #open({ id, kind, subject, question, timeoutMs }: Opening): Promise<{ row: AskRow; after: number }> {
     return this.#store.write(async (tx) => {
       const row: AskRow = {
         id,
         session_id: subject.sessionId,
         run_id: subject.runId,
         owner: subject.owner,
-        kind: "approval",
+        kind,
         status: "open",
         question: JSON.stringify(question),
         answer: null,
@@ -130,21 +173,21 @@ export class Asks {
       };
       await tx.insert("asks", [row]);
       await moveRun(tx, subject.runId, { from: "running", to: "waiting_for_approval" });
-      const event = runEvent(subject.runId, "approval.request", toApprovalRequest(row));
-      const [appended] = await this.#store.journal.append(tx, subject.sessionId, [event]);
+      const [appended] = await this.#store.journal.append(tx, subject.sessionId, [requestEvent(row)]);
       return { row, after: appended?.runSeq ?? 0 };
     });
   }
 
-  async #close(row: AskRow, status: "expired" | "cancelled"): Promise<void> {
+  async #close(row: AskRow, reason: "timeout" | "cancelled"): Promise<void> {
+    const status = reason === "timeout" ? "expired" : "cancelled";
     await this.#store.write(async (tx) => {
       if ((await tx.update("asks", { id: row.id, status: "open" }, { status })) === 0) return;
-      await this.#resume(tx, row, closedEvent(row, status));
+      await this.#resume(tx, row, expiredEvent(row, reason));
     });
   }
 
   /** Appends the closing event, and lets the run go on when nothing else is open. */
-  async #resume(tx: Tx, row: AskRow, event: ReturnType<typeof runEvent>): Promise<void> {
+  async #resume(tx: Tx, row: AskRow, event: NewEvent): Promise<void> {
     await this.#store.journal.append(tx, row.session_id, [event]);
     const other = await tx.db
       .selectFrom("asks")
@@ -156,21 +199,40 @@ export class Asks {
     if (!other) await moveRun(tx, row.run_id, { from: "waiting_for_approval", to: "running" });
   }
 
-  async #outcome(row: AskRow, from: { after: number; signal: AbortSignal }): Promise<AskOutcome> {
+  async #outcome(row: AskRow, from: { after: number; signal: AbortSignal }): Promise<AskOutcome<AskKind>> {
     for await (const events of this.#store.journal.follow({ runId: row.run_id }, from)) {
-      for (const event of events) {
-        if (event.data["request_id"] !== row.id) continue;
-        if (event.type === "approval.responded") {
-          const { choice, by } = event.data as { choice: AskChoice; by: string };
-          return { status: "answered", choice, by };
-        }
-        if (event.type === "approval.expired") {
-          return { status: event.data["reason"] === "timeout" ? "expired" : "cancelled" };
+      for (const { type, data } of events) {
+        if (data["request_id"] !== row.id) continue;
+        if (type.endsWith(".responded")) return this.#answered(row, data);
+        if (type.endsWith(".expired")) {
+          return { status: data["reason"] === "timeout" ? "expired" : "cancelled" };
         }
       }
     }
     return { status: "cancelled" }; // the store closed under us
   }
+
+  #answered(row: AskRow, data: Readonly<Record<string, unknown>>): AskOutcome<AskKind> {
+    const by = String(data["by"]);
+    switch (row.kind as AskKind) {
+      case "approval":
+        return { status: "answered", by, choice: data["choice"] as AskChoice };
+      case "clarify":
+        return { status: "answered", by, answers: data["answers"] as Record<string, string> };
+      case "sudo":
+        return { status: "answered", by, password: this.#passwords.get(row.id) };
+      case "secret":
+        return { status: "answered", by, stored: data["skipped"] === false };
+    }
+  }
+}
+
+interface Opening {
+  readonly id: string;
+  readonly kind: AskKind;
+  readonly subject: AskSubject;
+  readonly question: AskQuestions[AskKind];
+  readonly timeoutMs: number;
 }
 
 /** Closes what a dead run left open, inside `tx`. */
@@ -183,11 +245,10 @@ export async function cancelOpenAsks(tx: Tx, store: Store, runId: string): Promi
     .execute();
   for (const row of rows) {
     await tx.update("asks", { id: row.id, status: "open" }, { status: "cancelled" });
-    await store.journal.append(tx, row.session_id, [closedEvent(row, "cancelled")]);
+    await store.journal.append(tx, row.session_id, [expiredEvent(row, "cancelled")]);
   }
 }
 
-function closedEvent(row: AskRow, status: "expired" | "cancelled"): ReturnType<typeof runEvent> {
-  const reason = status === "expired" ? "timeout" : "cancelled";
-  return runEvent(row.run_id, "approval.expired", { request_id: row.id, reason });
+function closedAlready(askId: string): ServiceError {
+  return new ServiceError("ask_not_pending", `The question ${askId} is closed already.`);
 }

@@ -15,17 +15,17 @@ import { outcomeOf, type Outcome } from "./outcome.ts";
 import type { AgentParts } from "./parts.ts";
 import { Recorder } from "./recorder.ts";
 import { moveRun, toRunUsage, type RunInput } from "./run.ts";
+import { completeOnce } from "./completion.ts";
 import { RunStop } from "./stop.ts";
 import { callTool } from "./tool-call.ts";
-import type { Tool } from "./tool.ts";
+import type { ToolCallScope } from "./tool-scope.ts";
+import { ToolError, type Completion, type Tool } from "./tool.ts";
 
 export interface ExecutionOptions {
   readonly parts: AgentParts;
   readonly run: RunRow;
   readonly session: SessionRow;
   readonly input: RunInput;
-  /** Signatures allowed for the rest of the session. */
-  readonly grants: Set<string>;
   /** True when the run's prompt is all there is: the transcript need not be read. */
   readonly fresh: boolean;
 }
@@ -42,6 +42,8 @@ export class Execution {
   readonly #abort = new AbortController();
   #steers: string[] = [];
   #usage: Usage = zeroUsage;
+  /** Of model calls beside the turn. */
+  #aside: Usage = zeroUsage;
   #over = false;
 
   constructor(options: ExecutionOptions) {
@@ -72,7 +74,8 @@ export class Execution {
     const end = await this.#turn();
     this.#over = true;
     const stop = this.#abort.signal.reason instanceof RunStop ? this.#abort.signal.reason : undefined;
-    const outcome = outcomeOf(this.runId, end, { stop, pendingSteer: this.#steers });
+    const whole = { ...end, usage: addUsage(end.usage, this.#aside) };
+    const outcome = outcomeOf(this.runId, whole, { stop, pendingSteer: this.#steers });
     return this.#recorder.finish(outcome.event, (tx) => close.end(tx, outcome), close.next);
   }
 
@@ -154,9 +157,12 @@ export class Execution {
   }
 
   #toolCaller(tools: readonly Tool[], cwd: string): EngineTurn["ports"]["callTool"] {
-    const { parts, run, grants } = this.#options;
+    const { parts, run } = this.#options;
     const { settings, asks, clock, log, checkInput } = parts;
-    const scope = {
+    const scope: ToolCallScope = {
+      runId: this.runId,
+      sessionId: this.sessionId,
+      model: this.model,
       subject: { sessionId: this.sessionId, runId: this.runId, owner: run.owner },
       tools: new Map(tools.map((tool) => [tool.name, tool])),
       cwd,
@@ -167,18 +173,33 @@ export class Execution {
         agentHome: settings.agentHome,
       },
       answerable: this.#input.answerable,
-      approvalTimeoutMs: settings.approvalTimeoutMs,
+      timeouts: settings.questionTimeouts,
       onTimeout: settings.onApprovalTimeout,
-      grants,
+      grants: parts.grants,
+      variables: parts.variables.of(this.sessionId),
+      complete: (prompt) => this.#complete(prompt),
       asks,
       clock,
       log,
       checkInput,
       signal: this.#abort.signal,
-      record: (event: Parameters<Recorder["event"]>[0]) => this.#recorder.event(event),
-      stopRun: (reason: string) => this.#abort.abort(new RunStop("cancelled", reason)),
+      record: (event) => this.#recorder.event(event),
+      stopRun: (reason) => this.#abort.abort(new RunStop("cancelled", reason)),
     };
     return (call) => callTool(call, scope);
+  }
+
+  /** A model call beside the turn, without tools. */
+  async #complete(prompt: Completion): Promise<string> {
+    const { parts } = this.#options;
+    const ref = parts.models.resolve(prompt.model ?? this.model);
+    if (!ref) throw new ToolError(`There is no model ${JSON.stringify(prompt.model)}.`);
+    const { instructions, messages } = prompt;
+    const request = { runId: this.runId, model: ref, instructions, messages, signal: this.#abort.signal };
+    const { text, usage, error } = await completeOnce(parts.engine, request);
+    this.#aside = addUsage(this.#aside, usage);
+    if (error) throw new ToolError(error.message);
+    return text;
   }
 
   #emit(event: EngineEvent): void {

@@ -11,6 +11,17 @@ export interface UserMessage {
   readonly role: "user";
   readonly text: string;
   readonly name?: string;
+  /** Images and files that ride with the text. */
+  readonly attachments?: readonly Attachment[];
+}
+
+export interface Attachment {
+  readonly type: "image" | "file";
+  /** Sniffed, such as `image/png`. */
+  readonly mediaType: string;
+  readonly name?: string;
+  /** Base64. */
+  readonly data: string;
 }
 
 export interface AssistantMessage {

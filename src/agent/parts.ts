@@ -5,7 +5,10 @@ import type { Asks } from "./ask.ts";
 import type { Engine } from "./engine.ts";
 import type { ModelCatalog } from "./model.ts";
 import type { PolicyMode } from "./policy.ts";
+import type { Grants } from "./grants.ts";
+import type { QuestionTimeouts } from "./tool-scope.ts";
 import type { Tool } from "./tool.ts";
+import type { VariableShares } from "./session-variables.ts";
 
 /** What the agent room is built from. */
 export interface AgentParts {
@@ -16,6 +19,8 @@ export interface AgentParts {
   readonly models: ModelCatalog;
   readonly tools: readonly Tool[];
   readonly asks: Asks;
+  readonly grants: Grants;
+  readonly variables: VariableShares;
   /** Undefined when the input fits the tool's schema, else what does not. */
   readonly checkInput: (tool: Tool, input: unknown) => string | undefined;
   readonly settings: AgentSettings;
@@ -32,7 +37,7 @@ export interface AgentSettings {
   /** 0: no limit. */
   readonly runTimeoutMs: number;
   readonly policyMode: PolicyMode;
-  readonly approvalTimeoutMs: number;
+  readonly questionTimeouts: QuestionTimeouts;
   readonly onApprovalTimeout: "deny" | "cancel";
   readonly whenBusy: BusyMode;
   /** Prompts that may wait in one session. */
@@ -41,5 +46,5 @@ export interface AgentSettings {
   readonly maxConcurrentRuns: number;
 }
 
-/** What a prompt to a busy session does. */
-export type BusyMode = "queue" | "reject" | "steer";
+/** What a prompt to a busy session does. interrupt: it stops the turn at work and runs next. */
+export type BusyMode = "queue" | "reject" | "steer" | "interrupt";

@@ -1,5 +1,7 @@
-import type { ApprovalRequest, AskChoice } from "../../generated/http/client/types.gen.ts";
+import type { ApprovalRequest, AskChoice, ClarifyQuestion } from "../../generated/http/client/types.gen.ts";
+import type { NewEvent } from "../store/journal.ts";
 import type { AskRow } from "../store/tables.ts";
+import { runEvent } from "./event.ts";
 
 /** What an approval asks about. Redacted before it gets here. */
 export interface ApprovalQuestion {
@@ -11,13 +13,76 @@ export interface ApprovalQuestion {
   readonly choices: readonly AskChoice[];
 }
 
+/** What is asked, by the kind of question. */
+export interface AskQuestions {
+  readonly approval: ApprovalQuestion;
+  readonly clarify: { readonly questions: readonly ClarifyQuestion[] };
+  /** `command` is redacted before it gets here. */
+  readonly sudo: { readonly command: string };
+  readonly secret: { readonly prompt: string; readonly env_var: string };
+}
+
+export type AskKind = keyof AskQuestions;
+
+/** What answers a question of each kind. An empty password or value refuses; a question without an answer is skipped. */
+export interface AskReplies {
+  readonly approval: { readonly choice: AskChoice };
+  readonly clarify: { readonly answers: Readonly<Record<string, string>> };
+  readonly sudo: { readonly password: string };
+  readonly secret: { readonly value: string };
+}
+
 /** A stored approval as every surface shows it. */
 export function toApprovalRequest(row: AskRow): ApprovalRequest {
   const question = JSON.parse(row.question) as ApprovalQuestion;
+  return { ...question, choices: [...question.choices], ...frame(row) };
+}
+
+/** The event that tells of an open question; a surface that comes late shows the same. */
+export function requestEvent(row: AskRow): NewEvent {
+  const question: unknown = JSON.parse(row.question);
+  switch (row.kind as AskKind) {
+    case "approval":
+      return runEvent(row.run_id, "approval.request", toApprovalRequest(row));
+    case "clarify": {
+      const { questions } = question as AskQuestions["clarify"];
+      return runEvent(row.run_id, "clarify.request", { questions: [...questions], ...frame(row) });
+    }
+    case "sudo":
+      return runEvent(row.run_id, "sudo.request", {
+        ...(question as AskQuestions["sudo"]),
+        ...frame(row),
+      });
+    case "secret":
+      return runEvent(row.run_id, "secret.request", {
+        ...(question as AskQuestions["secret"]),
+        ...frame(row),
+      });
+  }
+}
+
+/** The event of an answer. Passwords and secrets are in no event: only whether there was one. */
+export function respondedEvent(row: AskRow, reply: AskReplies[AskKind], by: string): NewEvent {
+  const about = { request_id: row.id, by };
+  if ("choice" in reply)
+    return runEvent(row.run_id, "approval.responded", { ...about, choice: reply.choice });
+  if ("answers" in reply) {
+    return runEvent(row.run_id, "clarify.responded", { ...about, answers: { ...reply.answers } });
+  }
+  if ("password" in reply) {
+    return runEvent(row.run_id, "sudo.responded", { ...about, skipped: reply.password === "" });
+  }
+  const { env_var } = JSON.parse(row.question) as AskQuestions["secret"];
+  return runEvent(row.run_id, "secret.responded", { ...about, env_var, skipped: reply.value === "" });
+}
+
+export function expiredEvent(row: AskRow, reason: "timeout" | "cancelled"): NewEvent {
+  return runEvent(row.run_id, `${row.kind as AskKind}.expired`, { request_id: row.id, reason });
+}
+
+function frame(row: AskRow) {
   return {
-    ...question,
     request_id: row.id,
-    choices: [...question.choices],
     created_at: row.created_at / 1000,
     expires_at: row.expires_at === null ? null : row.expires_at / 1000,
   };

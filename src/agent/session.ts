@@ -63,6 +63,11 @@ export function newSession(address: SessionAddress, seed: SessionSeed, nowMs: nu
     lease_until: 0,
     created_at: nowMs,
     updated_at: nowMs,
+    parent_id: null,
+    root_id: null,
+    usage: null,
+    context_seq: 0,
+    summary_seq: null,
   };
 }
 

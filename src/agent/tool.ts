@@ -1,4 +1,7 @@
+import type { ClarifyQuestion, FileChange, Todo, ToolKind } from "../../generated/http/client/types.gen.ts";
+import type { NewEvent } from "../store/journal.ts";
 import type { ToolSpec } from "./engine.ts";
+import type { Message } from "./message.ts";
 
 /**
  * A tool the agent may call. `run` does the work and resolves to what the model reads.
@@ -11,19 +14,68 @@ import type { ToolSpec } from "./engine.ts";
 export interface Tool extends ToolSpec {
   /** Which named set it belongs to. */
   readonly toolset: string;
+  /** What it does, as people sort it; absent means other. */
+  readonly kind?: ToolKind;
   /** What the policy looks at, worked out from checked input; see src/agent/policy.ts. */
   inspect(input: never, context: { readonly cwd: string }): ToolIntent;
-  run(input: never, context: ToolContext): Promise<string>;
+  run(input: never, context: ToolContext): Promise<string | ToolOutput>;
+}
+
+/** What a call came to: the text that the model reads, and what people see beside it. */
+export interface ToolOutput {
+  readonly text: string;
+  readonly changes?: readonly FileChange[];
+  readonly todos?: readonly Todo[];
 }
 
 export interface ToolContext {
   readonly callId: string;
+  readonly runId: string;
   readonly sessionId: string;
+  /** Whose session it is. */
+  readonly owner: string;
+  /** `provider:model` that called. */
+  readonly model: string;
   /** Absolute path; relative paths in the input resolve against it. */
   readonly cwd: string;
   readonly signal: AbortSignal;
   /** Live output for people; may be called often, is merged and capped downstream. */
   progress(text: string): void;
+  /** Asks people, who see the question inside this call. */
+  readonly questions: Questions;
+  /** The variables of the home that commands of this session see. */
+  readonly variables: SessionVariables;
+  /** Asks a model once, without tools; what it uses counts to the run. Throws ToolError when it fails. */
+  complete(prompt: Completion): Promise<string>;
+  /** Journals an event of the run, such as those of a sub-agent. */
+  record(event: NewEvent): void;
+}
+
+/** What a tool may ask people. Each waits for its answer, and ends with the call. */
+export interface Questions {
+  /** Answers by the id of their question; "" for one that was skipped. Throws ToolError when nobody can or does answer. */
+  clarify(questions: readonly ClarifyQuestion[]): Promise<Readonly<Record<string, string>>>;
+  /** A password for `command`, undefined when there is none. It MUST go to that command alone and be kept nowhere. */
+  sudo(command: string): Promise<string | undefined>;
+  /** Asks for a variable and stores it in the home; the value itself is told to nobody. */
+  secret(wanted: { readonly prompt: string; readonly envVar: string }): Promise<"stored" | "skipped">;
+}
+
+/** Secrets are kept from commands; these are the ones that this session's commands get all the same. */
+export interface SessionVariables {
+  /** Whether the variable is set, in the environment or the home. */
+  has(name: string): boolean;
+  /** From now on commands of this session see the variable. */
+  share(name: string): void;
+  /** What is shared and set. */
+  shared(): Readonly<Record<string, string>>;
+}
+
+export interface Completion {
+  readonly instructions: string;
+  readonly messages: readonly Message[];
+  /** `model` or `provider:model`; absent: the run's own. */
+  readonly model?: string;
 }
 
 /** What a call is about to do, in terms that policy and people understand. */
@@ -45,10 +97,11 @@ export class ToolError extends Error {
 export function defineTool<Input>(tool: {
   readonly name: string;
   readonly toolset: string;
+  readonly kind?: ToolKind;
   readonly description: string;
   readonly parameters: Readonly<Record<string, unknown>>;
   inspect(input: Input, context: { readonly cwd: string }): ToolIntent;
-  run(input: Input, context: ToolContext): Promise<string>;
+  run(input: Input, context: ToolContext): Promise<string | ToolOutput>;
 }): Tool {
   return tool as unknown as Tool;
 }

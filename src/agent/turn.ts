@@ -3,7 +3,6 @@ import { createId } from "../base/ids.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
 import type { ModelRef } from "./engine.ts";
 import { Execution } from "./execution.ts";
-import { Grants } from "./grants.ts";
 import { Lane, type Started } from "./lane.ts";
 import { formatModel } from "./model.ts";
 import type { AgentParts, BusyMode } from "./parts.ts";
@@ -45,7 +44,6 @@ export interface Submitted {
 export class Turns {
   readonly #parts: AgentParts;
   readonly #lane: Lane;
-  readonly #grants = new Grants();
   readonly #running = new Map<string, Execution>();
   /** Prompts being recorded and turns at work. */
   readonly #open = new Set<Promise<unknown>>();
@@ -212,8 +210,7 @@ export class Turns {
   }
 
   #execute(started: Started, fresh: boolean): void {
-    const grants = this.#grants.of(started.session.id);
-    const execution = new Execution({ parts: this.#parts, ...started, grants, fresh });
+    const execution = new Execution({ parts: this.#parts, ...started, fresh });
     this.#running.set(started.run.id, execution);
     void this.#track(this.#conclude(execution, started.run));
   }

@@ -34,7 +34,8 @@ const PRIVATE_KEY =
 /** What any of the shapes needs; text without it, the usual case, is passed on after one scan. */
 const MAYBE = /sk-|gh[pousr]_|github_pat_|glpat-|xox|AKIA|AIza|npm_|eyJ|bearer|basic|:\/\/|PRIVATE KEY/i;
 
-const secrets = new Set<string>();
+/** With how many hold each. */
+const secrets = new Map<string, number>();
 let known: RegExp | undefined;
 
 /**
@@ -42,9 +43,25 @@ let known: RegExp | undefined;
  * they would blank out ordinary words.
  */
 export function registerSecret(value: string): void {
-  if (value.length < MIN_SECRET_LENGTH || secrets.has(value) || secrets.size >= MAX_SECRETS) return;
-  secrets.add(value);
-  const forms = [...secrets].flatMap((secret) => [secret, JSON.stringify(secret).slice(1, -1)]);
+  const holders = secrets.get(value) ?? 0;
+  if (value.length < MIN_SECRET_LENGTH || (holders === 0 && secrets.size >= MAX_SECRETS)) return;
+  secrets.set(value, holders + 1);
+  if (holders === 0) compile();
+}
+
+/** Takes one {@link registerSecret} back: the value was good for one use. */
+export function forgetSecret(value: string): void {
+  const holders = secrets.get(value) ?? 0;
+  if (holders > 1) secrets.set(value, holders - 1);
+  else if (secrets.delete(value)) compile();
+}
+
+function compile(): void {
+  if (secrets.size === 0) {
+    known = undefined;
+    return;
+  }
+  const forms = [...secrets.keys()].flatMap((secret) => [secret, JSON.stringify(secret).slice(1, -1)]);
   // Longest first: a secret that contains another must go as a whole.
   const sorted = [...new Set(forms)].sort((a, b) => b.length - a.length);
   known = new RegExp(sorted.map((form) => RegExp.escape(form)).join("|"), "g");

@@ -13,7 +13,7 @@ export async function getRun(
   { store, asks }: HttpRoom,
 ): Promise<HttpResponse<"getRun">> {
   const row = await findRun(store, path.run_id, ctx.identity.name);
-  const open = row.status === "waiting_for_approval" ? await asks.open(row.id) : [];
+  const open = row.status === "waiting_for_approval" ? await asks.open({ runId: row.id }) : [];
   const session = await store.read
     .selectFrom("sessions")
     .select("session_key")

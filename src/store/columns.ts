@@ -22,6 +22,11 @@ const columns: Columns = {
     lease_until: true,
     created_at: true,
     updated_at: true,
+    parent_id: true,
+    root_id: true,
+    usage: true,
+    context_seq: true,
+    summary_seq: true,
   },
   runs: {
     id: true,
@@ -106,6 +111,8 @@ const columns: Columns = {
     created_at: true,
     done_at: true,
   },
+  grants: { owner: true, signature: true, tool: true, title: true, created_at: true },
+  spending: { owner: true, day: true, tokens: true },
 };
 
 const lists = new Map(

@@ -13,6 +13,8 @@ export interface Tables {
   ledger: LedgerRow;
   outbox: OutboxRow;
   jobs: JobRow;
+  grants: GrantRow;
+  spending: SpendingRow;
 }
 
 export interface SessionRow {
@@ -27,7 +29,7 @@ export interface SessionRow {
   /** `provider:model` chosen for the session; null follows the configuration. */
   model: string | null;
   cwd: string | null;
-  /** JSON object. */
+  /** JSON object: what was chosen for the session; see SessionSettings in src/agent/session.ts. */
   meta: string;
   /** 1: made for one stateless request, swept with its run. */
   transient: number;
@@ -42,13 +44,23 @@ export interface SessionRow {
   lease_until: number;
   created_at: number;
   updated_at: number;
+  /** The session this one was branched from, or works for. */
+  parent_id: string | null;
+  /** First session of the line of branches; null: this one. */
+  root_id: string | null;
+  /** JSON: usage of all turns so far; null before the first ended. */
+  usage: string | null;
+  /** The model gets messages with a higher number only, behind the summary; what is older stays for people. */
+  context_seq: number;
+  /** Number of the message that sums up what the model no longer gets. */
+  summary_seq: number | null;
 }
 
 export interface RunRow {
   id: string;
   session_id: string;
   owner: string;
-  /** run, chat or response. */
+  /** run, chat, response, subagent, background or compression. */
   kind: string;
   /** The run that started this one as its sub-agent. */
   parent_id: string | null;
@@ -165,4 +177,23 @@ export interface JobRow {
   last_error: string | null;
   created_at: number;
   done_at: number | null;
+}
+
+/** What somebody allowed for good. */
+export interface GrantRow {
+  owner: string;
+  /** Of the policy: the kind of call, and what about it was minded. */
+  signature: string;
+  tool: string;
+  /** For people: what was allowed first under this signature. */
+  title: string;
+  created_at: number;
+}
+
+/** Tokens that the runs of an owner used on a day. */
+export interface SpendingRow {
+  owner: string;
+  /** `YYYY-MM-DD`, UTC. */
+  day: string;
+  tokens: number;
 }

@@ -13,6 +13,7 @@ import { systemClock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/log.ts";
 import { createKeyRing } from "../../src/config/secrets.ts";
 import { listen } from "../../src/gateway/listen.ts";
+import { Variables } from "../../src/config/variables.ts";
 import { startService } from "../../src/service.ts";
 import { KEY, testConfig } from "../harness/service.ts";
 import type { Reply, Request } from "./child.ts";
@@ -67,6 +68,7 @@ async function runService(): Promise<Running> {
     keys: createKeyRing(config, { env: {} }),
     models: createModelCatalog({ providers: [] }),
     engine: createScriptedEngine(script, { clock: systemClock }),
+    variables: await Variables.open({ env: {}, home }),
     openApi: {},
     version: "0.0.0-bench",
     log: createLog("warn"),

@@ -2,6 +2,9 @@
 import assert from "node:assert/strict";
 import { Asks } from "../../src/agent/ask.ts";
 import type { Engine } from "../../src/agent/engine.ts";
+import { Grants } from "../../src/agent/grants.ts";
+import { VariableShares } from "../../src/agent/session-variables.ts";
+import { registerSecret } from "../../src/base/redact.ts";
 import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
 import { toRunEvent } from "../../src/agent/event.ts";
 import { createModelCatalog } from "../../src/agent/model.ts";
@@ -25,8 +28,23 @@ export interface TestAgentOptions {
   readonly tools?: readonly Tool[];
   readonly settings?: Partial<AgentSettings>;
   readonly clock?: Clock;
+  readonly variables?: TestVariables;
   /** Another process's view of the same database. */
   readonly database?: string;
+}
+
+/** The variables of a home that is only in memory. */
+export class TestVariables {
+  readonly values = new Map<string, string>();
+
+  get(name: string): string | undefined {
+    return this.values.get(name);
+  }
+
+  async set(name: string, value: string): Promise<void> {
+    registerSecret(value);
+    this.values.set(name, value);
+  }
 }
 
 export class TestAgent implements AsyncDisposable {
@@ -115,6 +133,7 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
     : await createTestDatabase();
   const store = await openStore({ url: database.url, now: () => clock.now() });
   const logLines: string[] = [];
+  const variables = options.variables ?? new TestVariables();
   const schemas = new SchemaSet({});
   const parts: AgentParts = {
     store,
@@ -123,7 +142,9 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
     engine: options.engine ?? createScriptedEngine(options.script ?? (() => ({ text: "done" })), { clock }),
     models: createModelCatalog({ providers: [] }),
     tools,
-    asks: new Asks(store, clock),
+    asks: new Asks(store, clock, variables),
+    grants: new Grants(store),
+    variables: new VariableShares(variables),
     checkInput: (tool, input) => {
       const issue = schemas.check(tool.parameters, input)?.[0];
       return issue && formatIssue(issue, "the arguments");
@@ -141,7 +162,7 @@ const defaults: AgentSettings = {
   maxSteps: 10,
   runTimeoutMs: 0,
   policyMode: "ask",
-  approvalTimeoutMs: 0,
+  questionTimeouts: { approvalMs: 0, clarifyMs: 0, passwordMs: 0 },
   onApprovalTimeout: "deny",
   whenBusy: "queue",
   maxQueuePerSession: 32,

@@ -12,12 +12,15 @@ import type { Tool } from "../../src/agent/tool.ts";
 import { systemClock, type Clock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/log.ts";
 import { applyDefaults } from "../../src/base/schema.ts";
+import { Variables } from "../../src/config/variables.ts";
 import { startService, type Service } from "../../src/service.ts";
 import { createTestDatabase } from "./store.ts";
 
 export const KEY = "test-key-0123456789abcdef";
 
 export interface TestServiceOptions {
+  /** Variables of the process, besides those of the home's `.env` file. */
+  readonly env?: Readonly<Record<string, string>>;
   readonly script?: Script;
   readonly engine?: Engine;
   readonly tools?: readonly Tool[];
@@ -108,6 +111,7 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     keys: keyRing(options),
     models: createModelCatalog({ providers: options.providers ?? [] }),
     engine: options.engine ?? createScriptedEngine(options.script ?? (() => ({ text: "hello" })), { clock }),
+    variables: await Variables.open({ env: options.env ?? {}, home: join(home, "agentd") }),
     ...(options.tools ? { tools: options.tools } : {}),
     openApi,
     version: "0.0.0-test",

@@ -5,6 +5,19 @@ export type ClientOptions = {
 };
 
 /**
+ * SessionEvent
+ *
+ * An event of a session that belongs to no run. Its number is `seq` of the session's journal.
+ */
+export type SessionEvent = ({
+    event: 'session.updated';
+} & SessionUpdatedEvent) | ({
+    event: 'session.undone';
+} & SessionUndoneEvent) | ({
+    event: 'background.complete';
+} & BackgroundCompleteEvent);
+
+/**
  * ContentPart
  *
  * A piece of a message. Text is understood: `text` or `input_text`.
@@ -318,7 +331,7 @@ export type ChatStreamFrame = ChatCompletionChunk | ErrorEnvelope;
 /**
  * RunKind
  */
-export type RunKind = 'run' | 'chat' | 'response';
+export type RunKind = 'run' | 'chat' | 'response' | 'subagent' | 'background' | 'compression';
 
 /**
  * RunStatus
@@ -548,6 +561,13 @@ export type ReasoningCompletedEvent = {
 };
 
 /**
+ * ToolKind
+ *
+ * What a tool does, as people sort it.
+ */
+export type ToolKind = 'read' | 'edit' | 'delete' | 'move' | 'search' | 'execute' | 'think' | 'fetch' | 'other';
+
+/**
  * ToolStartedEvent
  *
  * A tool call begins.
@@ -559,6 +579,7 @@ export type ToolStartedEvent = {
     timestamp: number;
     tool_call_id: string;
     tool: string;
+    kind?: ToolKind;
     /**
      * One line for people.
      */
@@ -567,6 +588,10 @@ export type ToolStartedEvent = {
      * Redacted.
      */
     arguments?: unknown;
+    /**
+     * Files it is about.
+     */
+    paths?: Array<string>;
 };
 
 /**
@@ -582,6 +607,41 @@ export type ToolProgressEvent = {
     tool_call_id: string;
     tool: string;
     delta: string;
+};
+
+/**
+ * FileChange
+ *
+ * What happened to one file. Texts above 131072 characters are left out; `diff` is there all the same, cut when it is long.
+ */
+export type FileChange = {
+    /**
+     * Absolute.
+     */
+    path: string;
+    /**
+     * Null for a new file.
+     */
+    old_text?: string | null;
+    /**
+     * Null for a deleted file.
+     */
+    new_text?: string | null;
+    /**
+     * Unified.
+     */
+    diff: string;
+};
+
+/**
+ * Todo
+ *
+ * One point of the agent's plan.
+ */
+export type Todo = {
+    id: string;
+    content: string;
+    status: 'pending' | 'in_progress' | 'completed' | 'cancelled';
 };
 
 /**
@@ -606,6 +666,12 @@ export type ToolCompletedEvent = {
      * Start of the result.
      */
     preview?: string;
+    /**
+     * What the model reads, at most 65536 characters; its end is kept.
+     */
+    result?: string;
+    changes?: Array<FileChange>;
+    todos?: Array<Todo>;
 };
 
 /**
@@ -659,6 +725,306 @@ export type ApprovalExpiredEvent = {
 };
 
 /**
+ * ClarifyQuestion
+ *
+ * Something the agent wants to know. Free text is always an answer, also beside choices.
+ */
+export type ClarifyQuestion = {
+    id: string;
+    question: string;
+    choices: Array<string> | null;
+    /**
+     * Several choices may be taken, separated by line breaks.
+     */
+    multi_select: boolean;
+};
+
+/**
+ * ClarifyRequestEvent
+ *
+ * The agent asks people something, all questions in one request.
+ */
+export type ClarifyRequestEvent = {
+    event: 'clarify.request';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    request_id: string;
+    questions: Array<ClarifyQuestion>;
+    created_at: number;
+    expires_at: number | null;
+};
+
+/**
+ * ClarifyRespondedEvent
+ *
+ * The questions were answered; a question that was skipped has an empty answer.
+ */
+export type ClarifyRespondedEvent = {
+    event: 'clarify.responded';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    request_id: string;
+    /**
+     * Answers by the id of their question.
+     */
+    answers: {
+        [key: string]: string;
+    };
+    by?: string;
+};
+
+/**
+ * ClarifyExpiredEvent
+ *
+ * Nobody answered the questions in time, or the run ended first.
+ */
+export type ClarifyExpiredEvent = {
+    event: 'clarify.expired';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    request_id: string;
+    reason: 'timeout' | 'cancelled';
+};
+
+/**
+ * SudoRequestEvent
+ *
+ * A command needs a password. The answer goes to the command alone and is kept nowhere.
+ */
+export type SudoRequestEvent = {
+    event: 'sudo.request';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    request_id: string;
+    /**
+     * Redacted.
+     */
+    command: string;
+    created_at: number;
+    expires_at: number | null;
+};
+
+/**
+ * SudoRespondedEvent
+ *
+ * The password was given, or refused; it is in no event.
+ */
+export type SudoRespondedEvent = {
+    event: 'sudo.responded';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    request_id: string;
+    /**
+     * True when no password was given.
+     */
+    skipped: boolean;
+    by?: string;
+};
+
+/**
+ * SudoExpiredEvent
+ *
+ * Nobody gave the password in time, or the run ended first.
+ */
+export type SudoExpiredEvent = {
+    event: 'sudo.expired';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    request_id: string;
+    reason: 'timeout' | 'cancelled';
+};
+
+/**
+ * SecretRequestEvent
+ *
+ * A secret is wanted. The answer is stored as a variable of the home; the agent learns only that it is.
+ */
+export type SecretRequestEvent = {
+    event: 'secret.request';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    request_id: string;
+    /**
+     * What the secret is for.
+     */
+    prompt: string;
+    /**
+     * Name under which it is stored.
+     */
+    env_var: string;
+    created_at: number;
+    expires_at: number | null;
+};
+
+/**
+ * SecretRespondedEvent
+ *
+ * The secret was stored, or refused; it is in no event.
+ */
+export type SecretRespondedEvent = {
+    event: 'secret.responded';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    request_id: string;
+    env_var: string;
+    /**
+     * True when no value was given.
+     */
+    skipped: boolean;
+    by?: string;
+};
+
+/**
+ * SecretExpiredEvent
+ *
+ * Nobody gave the secret in time, or the run ended first.
+ */
+export type SecretExpiredEvent = {
+    event: 'secret.expired';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    request_id: string;
+    reason: 'timeout' | 'cancelled';
+};
+
+/**
+ * SubagentStartEvent
+ *
+ * A sub-agent was given a task. It is a run of its own, whose id is `subagent_id`.
+ */
+export type SubagentStartEvent = {
+    event: 'subagent.start';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    subagent_id: string;
+    /**
+     * The call of delegate_task that started it.
+     */
+    tool_call_id: string;
+    /**
+     * Run that started it.
+     */
+    parent_id: string;
+    child_session_id: string;
+    goal: string;
+    depth: number;
+    task_index: number;
+    task_count: number;
+    model: string;
+};
+
+/**
+ * SubagentToolEvent
+ *
+ * A sub-agent calls a tool.
+ */
+export type SubagentToolEvent = {
+    event: 'subagent.tool';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    subagent_id: string;
+    tool: string;
+    preview?: string;
+    /**
+     * Calls so far.
+     */
+    tool_count: number;
+};
+
+/**
+ * SubagentProgressEvent
+ *
+ * A sub-agent said something on its way.
+ */
+export type SubagentProgressEvent = {
+    event: 'subagent.progress';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    subagent_id: string;
+    text: string;
+};
+
+/**
+ * SubagentCompleteEvent
+ *
+ * A sub-agent ended.
+ */
+export type SubagentCompleteEvent = {
+    event: 'subagent.complete';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    subagent_id: string;
+    status: 'completed' | 'failed' | 'cancelled' | 'interrupted';
+    /**
+     * Its answer, or why it has none.
+     */
+    summary?: string;
+    duration_seconds: number;
+    usage?: RunUsage;
+};
+
+/**
+ * SteerAcceptedEvent
+ *
+ * Steering text was accepted: it reaches the model at the next step, or comes back in the final event.
+ */
+export type SteerAcceptedEvent = {
+    event: 'run.steer_accepted';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    steer_id: string;
+    text: string;
+};
+
+/**
+ * CompressionStartedEvent
+ *
+ * The transcript is being compressed.
+ */
+export type CompressionStartedEvent = {
+    event: 'compression.started';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    reason: 'requested' | 'near_limit' | 'overflow';
+};
+
+/**
+ * CompressionCompletedEvent
+ *
+ * Compression ended. The figures are of what the model gets; tokens are estimates.
+ */
+export type CompressionCompletedEvent = {
+    event: 'compression.completed';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    status: 'compressed' | 'noop' | 'failed';
+    before_messages: number;
+    after_messages: number;
+    before_tokens: number;
+    after_tokens: number;
+    /**
+     * Why nothing was compressed.
+     */
+    note?: string;
+};
+
+/**
  * NoticeEvent
  *
  * Something a person should know that is no failure, such as a retry.
@@ -694,6 +1060,10 @@ export type RunSteeredEvent = {
     run_id: string;
     seq: number;
     timestamp: number;
+    /**
+     * The number it was accepted under.
+     */
+    steer_id?: string;
     text: string;
 };
 
@@ -741,6 +1111,10 @@ export type RunFailedEvent = {
     timestamp: number;
     error: RunError;
     usage?: RunUsage;
+    /**
+     * Steering that came too late to be taken.
+     */
+    pending_steer?: Array<string>;
 };
 
 /**
@@ -755,6 +1129,10 @@ export type RunCancelledEvent = {
     timestamp: number;
     reason?: string;
     usage?: RunUsage;
+    /**
+     * Steering that came too late to be taken.
+     */
+    pending_steer?: Array<string>;
 };
 
 /**
@@ -768,6 +1146,10 @@ export type RunInterruptedEvent = {
     seq: number;
     timestamp: number;
     error: RunError;
+    /**
+     * Steering that came too late to be taken.
+     */
+    pending_steer?: Array<string>;
 };
 
 /**
@@ -802,6 +1184,38 @@ export type RunEvent = ({
 } & ApprovalRespondedEvent) | ({
     event: 'approval.expired';
 } & ApprovalExpiredEvent) | ({
+    event: 'clarify.request';
+} & ClarifyRequestEvent) | ({
+    event: 'clarify.responded';
+} & ClarifyRespondedEvent) | ({
+    event: 'clarify.expired';
+} & ClarifyExpiredEvent) | ({
+    event: 'sudo.request';
+} & SudoRequestEvent) | ({
+    event: 'sudo.responded';
+} & SudoRespondedEvent) | ({
+    event: 'sudo.expired';
+} & SudoExpiredEvent) | ({
+    event: 'secret.request';
+} & SecretRequestEvent) | ({
+    event: 'secret.responded';
+} & SecretRespondedEvent) | ({
+    event: 'secret.expired';
+} & SecretExpiredEvent) | ({
+    event: 'subagent.start';
+} & SubagentStartEvent) | ({
+    event: 'subagent.tool';
+} & SubagentToolEvent) | ({
+    event: 'subagent.progress';
+} & SubagentProgressEvent) | ({
+    event: 'subagent.complete';
+} & SubagentCompleteEvent) | ({
+    event: 'run.steer_accepted';
+} & SteerAcceptedEvent) | ({
+    event: 'compression.started';
+} & CompressionStartedEvent) | ({
+    event: 'compression.completed';
+} & CompressionCompletedEvent) | ({
     event: 'run.notice';
 } & NoticeEvent) | ({
     event: 'usage.updated';
@@ -847,6 +1261,57 @@ export type Health = {
     status: 'ok';
     platform: 'agent';
     version: string;
+};
+
+/**
+ * SessionUpdatedEvent
+ *
+ * Settings of the session changed; only what changed is named.
+ */
+export type SessionUpdatedEvent = {
+    event: 'session.updated';
+    session_id: string;
+    seq: number;
+    timestamp: number;
+    title?: string;
+    /**
+     * Null follows the configuration.
+     */
+    model?: string | null;
+    reasoning_effort?: string | null;
+    yolo?: boolean;
+    cwd?: string;
+};
+
+/**
+ * SessionUndoneEvent
+ *
+ * The newest turns were taken back.
+ */
+export type SessionUndoneEvent = {
+    event: 'session.undone';
+    session_id: string;
+    seq: number;
+    timestamp: number;
+    /**
+     * Messages.
+     */
+    removed: number;
+};
+
+/**
+ * BackgroundCompleteEvent
+ *
+ * A background prompt ended. `task_id` is its run.
+ */
+export type BackgroundCompleteEvent = {
+    event: 'background.complete';
+    session_id: string;
+    seq: number;
+    timestamp: number;
+    task_id: string;
+    status: 'complete' | 'error';
+    text: string;
 };
 
 export type RunId = string;

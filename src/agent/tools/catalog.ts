@@ -15,6 +15,14 @@ export interface ToolOptions {
 const toolsets: Readonly<Record<string, (options: ToolOptions) => readonly Tool[]>> = {
   terminal: (options) => [createTerminal(options.terminal)],
   files: () => [createReadFile(), createWriteFile(), createPatch(), createSearchFiles()],
+  web: () => [],
+  vision: () => [],
+  planning: () => [],
+  clarify: () => [],
+  delegation: () => [],
+  skills: () => [],
+  // Joined while the service runs; see src/agent/mcp.
+  mcp: () => [],
 };
 
 /**

@@ -112,7 +112,10 @@ test("on_timeout cancel stops the whole run when nobody answers", async () => {
     clock,
     tools: [testTool(async () => "ran")],
     script: callsOnce("rm -rf build"),
-    settings: { approvalTimeoutMs: 1_000, onApprovalTimeout: "cancel" },
+    settings: {
+      questionTimeouts: { approvalMs: 1_000, clarifyMs: 0, passwordMs: 0 },
+      onApprovalTimeout: "cancel",
+    },
   });
   const { runId } = await agent.submit("go", { answerable: true });
   await agent.event(runId, "approval.request");

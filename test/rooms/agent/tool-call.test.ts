@@ -93,7 +93,7 @@ test("an approval waits as a stored question; once lets the call through", async
   const askId = request.data["request_id"] as string;
   assert.equal((await agent.run(runId)).status, "waiting_for_approval");
   assert.deepEqual(
-    (await agent.parts.asks.open(runId)).map(({ id }) => id),
+    (await agent.parts.asks.open({ runId })).map(({ id }) => id),
     [askId],
   );
   assert.equal(request.data["command"], DANGEROUS);
@@ -115,7 +115,7 @@ test("deny is told to the model; an answer is taken once, by its owner, from the
     agent.parts.asks.answer(askId, { owner, choice, by: "test" });
   const isCode = (code: string) => (error: unknown) => error instanceof ServiceError && error.code === code;
   await assert.rejects(answer("stranger", "once"), isCode("ask_not_found"));
-  await assert.rejects(answer("tester", "always"), isCode("invalid_request"));
+  await assert.rejects(answer("tester", "maybe" as "once"), isCode("invalid_request"));
   const all = await Promise.allSettled([
     answer("tester", "deny"),
     answer("tester", "once"),
@@ -164,7 +164,7 @@ test("an approval that nobody answers in time expires as denied, and the run goe
     clock,
     tools: [ok],
     script: callsOnce(DANGEROUS),
-    settings: { approvalTimeoutMs: 5_000 },
+    settings: { questionTimeouts: { approvalMs: 5_000, clarifyMs: 0, passwordMs: 0 } },
   });
   const { runId } = await agent.submit("go", { answerable: true });
   const request = await agent.event(runId, "approval.request");
@@ -183,7 +183,7 @@ test("stopping a run closes its open question and ends the run", async () => {
   const events = await agent.events(runId);
   assert.equal(events.find(({ type }) => type === "approval.expired")?.data["reason"], "cancelled");
   assert.equal(events.at(-1)?.type, "run.cancelled");
-  assert.deepEqual(await agent.parts.asks.open(runId), []);
+  assert.deepEqual(await agent.parts.asks.open({ runId }), []);
 });
 
 test("an answer from another process reaches the waiting run", async () => {

@@ -21,6 +21,11 @@ export function sessionRow(set: Partial<SessionRow> = {}): SessionRow {
     lease_until: 0,
     created_at: 1,
     updated_at: 1,
+    parent_id: null,
+    root_id: null,
+    usage: null,
+    context_seq: 0,
+    summary_seq: null,
     ...set,
   };
 }

@@ -5,28 +5,54 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { SchemaSet } from "../../../../src/base/validate.ts";
-import type { Tool, ToolIntent } from "../../../../src/agent/tool.ts";
+import type { Questions, Tool, ToolContext, ToolIntent, ToolOutput } from "../../../../src/agent/tool.ts";
 
 export interface CallOptions {
   readonly cwd: string;
   readonly signal?: AbortSignal;
   readonly progress?: (text: string) => void;
+  /** What else the call may reach; what a test does not give, the tool must not use. */
+  readonly context?: Partial<ToolContext>;
 }
 
 const schemas = new SchemaSet({});
 
-/** Calls a tool the way the agent does: schema, inspect, run. */
+/** Calls a tool the way the agent does: schema, inspect, run. Resolves to what the model reads. */
 export async function call(tool: Tool, input: unknown, options: CallOptions): Promise<string> {
+  return (await callWhole(tool, input, options)).text;
+}
+
+/** As {@link call}, with what people see beside it. */
+export async function callWhole(tool: Tool, input: unknown, options: CallOptions): Promise<ToolOutput> {
   const issue = schemas.check(tool.parameters, input)?.[0];
   if (issue) throw new TypeError(`${issue.path} ${issue.message}`);
   tool.inspect(input as never, { cwd: options.cwd });
-  return tool.run(input as never, {
+  const output = await tool.run(input as never, {
     callId: randomUUID(),
+    runId: "run_test",
     sessionId: "ses_test",
+    owner: "tester",
+    model: "demo:demo",
     cwd: options.cwd,
     signal: options.signal ?? new AbortController().signal,
     progress: options.progress ?? (() => {}),
+    questions: noQuestions,
+    variables: { has: () => false, share: () => {}, shared: () => ({}) },
+    complete: () => unexpected("complete"),
+    record: () => {},
+    ...options.context,
   });
+  return typeof output === "string" ? { text: output } : output;
+}
+
+const noQuestions: Questions = {
+  clarify: () => unexpected("clarify"),
+  sudo: () => unexpected("sudo"),
+  secret: () => unexpected("secret"),
+};
+
+async function unexpected(what: string): Promise<never> {
+  throw new Error(`the tool called ${what}, which this test did not give`);
 }
 
 /**

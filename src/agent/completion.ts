@@ -1,0 +1,29 @@
+import type { Engine, EngineTurn, ModelRef, TurnEnd } from "./engine.ts";
+import type { Message } from "./message.ts";
+
+/** One call of a model, without tools, and without anything of it in a journal or transcript. */
+export interface CompletionRequest {
+  readonly runId: string;
+  readonly model: ModelRef;
+  readonly instructions: string;
+  readonly messages: readonly Message[];
+  readonly settings?: EngineTurn["settings"];
+  readonly signal: AbortSignal;
+}
+
+/** Never rejects for what a provider does: the end says how it went. */
+export function completeOnce(engine: Engine, request: CompletionRequest): Promise<TurnEnd> {
+  const { settings = {}, ...turn } = request;
+  return engine.runTurn({
+    ...turn,
+    settings,
+    tools: [],
+    maxSteps: 1,
+    ports: {
+      emit: () => {},
+      callTool: async () => ({ status: "error", text: "There are no tools." }),
+      takeSteers: () => [],
+      saveStep: () => {},
+    },
+  });
+}

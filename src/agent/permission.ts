@@ -1,0 +1,63 @@
+import type { AskChoice } from "../../generated/http/client/types.gen.ts";
+import { redact } from "../base/redact.ts";
+import type { ToolAnswer, ToolCall } from "./engine.ts";
+import { decide, type PolicyDecision } from "./policy.ts";
+import type { ToolCallScope } from "./tool-scope.ts";
+import type { ToolIntent } from "./tool.ts";
+
+const CHOICES: readonly AskChoice[] = ["once", "session", "always", "deny"];
+
+/** Undefined when the call may go ahead: by policy, by leave given before, or by an answer now. */
+export async function permission(
+  call: ToolCall,
+  intent: ToolIntent,
+  scope: ToolCallScope,
+): Promise<ToolAnswer | undefined> {
+  const decision = decide(intent, scope.policy);
+  if (decision.verdict === "allow") return undefined;
+  if (decision.verdict === "deny") return denied(`Refused: ${decision.reason}`);
+  const { owner, sessionId } = scope.subject;
+  if (await scope.grants.allows({ owner, sessionId }, decision.signature)) return undefined;
+  if (!scope.answerable) {
+    return denied(
+      `Denied: this needs approval (${decision.reason}), and nobody can give it on this connection. ` +
+        "Find another way, or tell the user what you would have done.",
+    );
+  }
+  return ask(call, intent, decision, scope);
+}
+
+async function ask(
+  call: ToolCall,
+  intent: ToolIntent,
+  decision: PolicyDecision,
+  scope: ToolCallScope,
+): Promise<ToolAnswer | undefined> {
+  const title = redact(intent.title);
+  const question = {
+    tool: call.tool,
+    kind: intent.kind,
+    title,
+    description: redact(decision.reason),
+    ...(intent.command === undefined ? {} : { command: redact(intent.command) }),
+    choices: CHOICES,
+  };
+  const options = { timeoutMs: scope.timeouts.approvalMs, signal: scope.signal };
+  const outcome = await scope.asks.ask("approval", scope.subject, question, options);
+  if (outcome.status === "cancelled")
+    return { status: "aborted", text: "The run was stopped before an answer came." };
+  if (outcome.status === "expired") {
+    if (scope.onTimeout === "cancel") scope.stopRun("an approval was not answered in time");
+    return denied("Denied: nobody answered in time.");
+  }
+  const { owner, sessionId } = scope.subject;
+  const { signature } = decision;
+  if (outcome.choice === "deny") return denied("Denied by the user.");
+  if (outcome.choice === "session") scope.grants.allowForSession(sessionId, signature);
+  if (outcome.choice === "always") {
+    await scope.grants.allowAlways({ owner, signature, tool: call.tool, title });
+  }
+  return undefined;
+}
+
+const denied = (text: string): ToolAnswer => ({ status: "denied", text });

@@ -1,0 +1,90 @@
+import type { ClarifyQuestion } from "../../generated/http/client/types.gen.ts";
+import { forgetSecret, redact, redactValue, registerSecret } from "../base/redact.ts";
+import type { AskOutcome } from "./ask.ts";
+import type { ToolCall } from "./engine.ts";
+import { runEvent } from "./event.ts";
+import type { AskKind, AskQuestions } from "./question.ts";
+import type { ToolCallScope } from "./tool-scope.ts";
+import { ToolError, type Questions, type ToolContext } from "./tool.ts";
+
+/** Live output of one call that people get to see; the rest is only in the result. */
+const MAX_PROGRESS_CHARACTERS = 262_144;
+
+/** What one call may reach. `end` takes back what it was lent. */
+export function toolContext(
+  call: ToolCall,
+  scope: ToolCallScope,
+): { readonly context: ToolContext; readonly end: () => void } {
+  const passwords: string[] = [];
+  const context: ToolContext = {
+    callId: call.callId,
+    runId: scope.runId,
+    sessionId: scope.sessionId,
+    owner: scope.subject.owner,
+    model: scope.model,
+    cwd: scope.cwd,
+    signal: scope.signal,
+    progress: progressOf(call, scope),
+    questions: questionsOf(scope, passwords),
+    variables: scope.variables,
+    complete: scope.complete,
+    record: scope.record,
+  };
+  return { context, end: () => passwords.forEach(forgetSecret) };
+}
+
+function progressOf(call: ToolCall, scope: ToolCallScope): ToolContext["progress"] {
+  let left = MAX_PROGRESS_CHARACTERS;
+  return (text) => {
+    if (left <= 0 || text === "") return;
+    const delta = redact(text.slice(0, left));
+    left -= text.length;
+    scope.record(
+      runEvent(scope.runId, "tool.progress", { tool_call_id: call.callId, tool: call.tool, delta }),
+    );
+  };
+}
+
+function questionsOf(scope: ToolCallScope, passwords: string[]): Questions {
+  return {
+    clarify: async (questions) => {
+      const outcome = await ask(scope, "clarify", { questions: redactValue(questions) as ClarifyQuestion[] });
+      if (outcome.status === "answered") return outcome.answers;
+      throw unanswered(outcome, scope);
+    },
+    sudo: async (command) => {
+      const outcome = await ask(scope, "sudo", { command: redact(command) });
+      if (outcome.status === "cancelled") throw unanswered(outcome, scope);
+      const password = outcome.status === "answered" ? outcome.password : undefined;
+      if (password === undefined) return undefined;
+      passwords.push(password);
+      registerSecret(password);
+      return password;
+    },
+    secret: async ({ prompt, envVar }) => {
+      const outcome = await ask(scope, "secret", { prompt: redact(prompt), env_var: envVar });
+      if (outcome.status === "cancelled") throw unanswered(outcome, scope);
+      return outcome.status === "answered" && outcome.stored ? "stored" : "skipped";
+    },
+  };
+}
+
+function ask<K extends AskKind>(
+  scope: ToolCallScope,
+  kind: K,
+  question: AskQuestions[K],
+): Promise<AskOutcome<K>> {
+  if (!scope.answerable) {
+    throw new ToolError(
+      "Nobody can answer a question on this connection. Go on with what you know, or say what you would need.",
+    );
+  }
+  const { clarifyMs, passwordMs } = scope.timeouts;
+  const timeoutMs = kind === "clarify" ? clarifyMs : passwordMs;
+  return scope.asks.ask(kind, scope.subject, question, { timeoutMs, signal: scope.signal });
+}
+
+function unanswered(outcome: { readonly status: string }, scope: ToolCallScope): unknown {
+  if (outcome.status === "cancelled" && scope.signal.aborted) return scope.signal.reason;
+  return new ToolError("Nobody answered in time. Go on with your best judgement, and say what you assumed.");
+}

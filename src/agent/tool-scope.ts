@@ -1,0 +1,42 @@
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { NewEvent } from "../store/journal.ts";
+import type { Asks, AskSubject } from "./ask.ts";
+import type { Grants } from "./grants.ts";
+import type { PolicyContext } from "./policy.ts";
+import type { SessionVariables, Tool, ToolContext } from "./tool.ts";
+
+/** What a run lends to its tool calls. */
+export interface ToolCallScope {
+  /** The run that calls. */
+  readonly runId: string;
+  readonly sessionId: string;
+  /** `provider:model` of the run. */
+  readonly model: string;
+  /** Who is asked, and whose leave counts: the run itself, or the one at the top of its family. */
+  readonly subject: AskSubject;
+  readonly tools: ReadonlyMap<string, Tool>;
+  readonly cwd: string;
+  readonly policy: PolicyContext;
+  readonly answerable: boolean;
+  readonly timeouts: QuestionTimeouts;
+  /** `deny` refuses the call when nobody answers in time, `cancel` stops the whole run. */
+  readonly onTimeout: "deny" | "cancel";
+  readonly grants: Grants;
+  readonly variables: SessionVariables;
+  readonly asks: Asks;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly signal: AbortSignal;
+  readonly checkInput: (tool: Tool, input: unknown) => string | undefined;
+  readonly complete: ToolContext["complete"];
+  readonly record: (event: NewEvent) => void;
+  readonly stopRun: (reason: string) => void;
+}
+
+/** How long questions wait; 0 is without end. */
+export interface QuestionTimeouts {
+  readonly approvalMs: number;
+  readonly clarifyMs: number;
+  readonly passwordMs: number;
+}
