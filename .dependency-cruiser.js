@@ -35,7 +35,7 @@ const contained = [
   ["citty", "^(node_modules/)?citty(/|$)", "^(src/cli|scripts)/"],
   ["typebox", "^(node_modules/)?typebox(/|$)", "^src/base/validate\\.ts$"],
   ["acp-sdk", "^(node_modules/)?@agentclientprotocol/", "^src/acp/"],
-  ["model-sdk", "^(node_modules/)?(ai|@ai-sdk/[^/]+)(/|$)", "^src/agent/(engines/|mcp\\.ts$)"],
+  ["model-sdk", "^(node_modules/)?(ai|@ai-sdk/[^/]+)(/|$)", "^src/agent/(engines|mcp)/"],
   ["drivers", "^(node_modules/)?(kysely|postgres)(/|$)|^(node:)?sqlite$", "^src/store/"],
   ["server-tables", "^generated/.*server\\.gen\\.ts$", "^(src/(http|rpc|webhook)|test|scripts)/"],
 ];
@@ -53,6 +53,9 @@ const machine = [
   "^src/config/(home|env-file|secrets)\\.ts$",
   "^src/store/(sqlite|sqlite-connection|migrate|owner)\\.ts$",
   "^src/agent/tools/",
+  "^src/agent/(skills|mcp|context|attachments)/",
+  "^src/base/net-guard\\.ts$",
+  "^src/agent/spawn-tree\\.ts$",
   "^src/http/(read-body|bind)\\.ts$",
   "^src/gateway/listen\\.ts$",
   "^src/cli/",
