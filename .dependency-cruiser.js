@@ -54,7 +54,7 @@ const machine = [
   "^src/store/(sqlite|sqlite-connection|migrate|owner)\\.ts$",
   "^src/agent/tools/",
   "^src/agent/(skills|mcp|context|attachments)/",
-  "^src/base/net-guard\\.ts$",
+  "^src/base/(net-guard|guarded-fetch)\\.ts$",
   "^src/agent/spawn-tree\\.ts$",
   "^src/http/(read-body|bind)\\.ts$",
   "^src/gateway/listen\\.ts$",

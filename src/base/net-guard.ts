@@ -1,0 +1,157 @@
+// Touches the machine: resolves names. Decides which machines an outgoing request may reach.
+import { lookup as resolveName } from "node:dns/promises";
+import ipaddr from "ipaddr.js";
+
+export interface GuardOptions {
+  /** Hosts (`name` or `name:port`) that may be reached although their addresses are not public. */
+  readonly allowedPrivateHosts: readonly string[];
+  /** All addresses of a name; absent: as the system resolves it. */
+  readonly lookup?: (name: string) => Promise<readonly string[]>;
+  readonly signal: AbortSignal;
+}
+
+/** A host that the guard refuses; its message says which, why, and which setting allows it. */
+export class BlockedAddressError extends Error {
+  override readonly name = "BlockedAddressError";
+  readonly host: string;
+
+  constructor(host: string, why: string, options: { readonly isSettable?: boolean } = {}) {
+    const remedy =
+      options.isSettable === false
+        ? "No setting allows it for this name."
+        : "If it is meant to be reached, add it to web.allowed_private_hosts.";
+    super(`${host} is refused: ${why}. ${remedy}`);
+    this.host = host;
+  }
+}
+
+/** A name without addresses, or one that could not be resolved. */
+export class UnresolvedNameError extends Error {
+  override readonly name = "UnresolvedNameError";
+}
+
+/** They serve the credentials of the machine to whoever asks from it; the other known ones are not public anyway. */
+const metadataAddresses = new Set(["169.254.169.254", "169.254.170.2", "168.63.129.16", "fd00:ec2::254"]);
+const metadataNames = new Set([
+  "instance-data",
+  "instance-data.ec2.internal",
+  "metadata",
+  "metadata.azure.internal",
+  "metadata.goog",
+  "metadata.google.internal",
+  "metadata.packet.net",
+  "metadata.tencentyun.com",
+]);
+
+/**
+ * The addresses of the host of `url`, each of them checked: whoever connects MUST connect to one of these and MUST NOT
+ * resolve the name again, since it may have another address by then. One address that is not public refuses the host.
+ * Throws {@link BlockedAddressError} and {@link UnresolvedNameError}.
+ */
+export async function checkedAddresses(url: URL, options: GuardOptions): Promise<readonly string[]> {
+  const host = hostOf(url);
+  const isAllowed = options.allowedPrivateHosts.some((entry) => matches(entry, host, url));
+  if (!isAllowed) {
+    if (host === "localhost" || host.endsWith(".localhost"))
+      throw new BlockedAddressError(host, "it is this machine itself");
+    if (metadataNames.has(host)) throw new BlockedAddressError(host, "it is a metadata service");
+  }
+  const addresses = ipaddr.isValid(host) ? [host] : await resolve(host, options);
+  for (const address of addresses) {
+    if (isAllowed) assertNoHiddenMetadata(host, address);
+    const why = isAllowed ? undefined : objectionTo(address);
+    if (why === undefined) continue;
+    const through = address === host ? "it" : `its address ${address}`;
+    throw new BlockedAddressError(host, `${through} is ${why}`);
+  }
+  return addresses;
+}
+
+/** Why an address is not a machine of the public internet; undefined when it is one. */
+export function objectionTo(address: string): string | undefined {
+  if (!ipaddr.isValid(address)) return "not an IP address";
+  const parsed = ipaddr.process(address);
+  if (metadataAddresses.has(parsed.toString())) return "a metadata service";
+  const range = parsed.range();
+  if (parsed instanceof ipaddr.IPv4) return range === "unicast" ? undefined : (words[range] ?? "reserved");
+  if (range !== "unicast" && range !== "rfc6052") return words[range] ?? "reserved";
+  if (parsed.match(wellKnownNat64)) {
+    const embedded = objectionTo(ipaddr.fromByteArray(parsed.toByteArray().slice(12)).toString());
+    return embedded === undefined ? undefined : `NAT64 for an address that is ${embedded}`;
+  }
+  // RFC 4291, 2.4: global unicast is handed out of 2000::/3 only; outside lie, for one, the IPv4-compatible addresses.
+  return parsed.match(globalUnicast) ? undefined : "reserved";
+}
+
+const wellKnownNat64 = ipaddr.IPv6.parseCIDR("64:ff9b::/96");
+const globalUnicast = ipaddr.IPv6.parseCIDR("2000::/3");
+
+/** Ranges in words; 6to4 and Teredo reach an IPv4 address of the writer's choice and are out of use: refused whole. */
+const words: Readonly<Record<string, string>> = {
+  unspecified: "unspecified, which means this machine",
+  broadcast: "for broadcast",
+  multicast: "for multicast",
+  linkLocal: "link-local",
+  loopback: "this machine itself",
+  carrierGradeNat: "in the shared range of a provider",
+  private: "private",
+  uniqueLocal: "private",
+  deprecatedSiteLocal: "private",
+  "6to4": "a 6to4 tunnel",
+  teredo: "a Teredo tunnel",
+  rfc6145: "a translated IPv4 address",
+};
+
+/** An allowed name does not open the metadata service to whoever holds the name; its address has to be listed. */
+function assertNoHiddenMetadata(host: string, address: string): void {
+  if (host === address || metadataNames.has(host) || !metadataAddresses.has(plain(address))) return;
+  throw new BlockedAddressError(host, `its address ${address} is a metadata service`, { isSettable: false });
+}
+
+function plain(address: string): string {
+  return ipaddr.isValid(address) ? ipaddr.process(address).toString() : address;
+}
+
+async function resolve(host: string, { lookup, signal }: GuardOptions): Promise<readonly string[]> {
+  const find = lookup ?? systemLookup;
+  signal.throwIfAborted();
+  let stop = () => {};
+  // The system's resolver cannot be stopped, only left behind.
+  const aborted = new Promise<never>((_, reject) => {
+    stop = () => reject(signal.reason);
+    signal.addEventListener("abort", stop, { once: true });
+  });
+  try {
+    const addresses = await Promise.race([find(host), aborted]);
+    if (addresses.length > 0) return addresses;
+  } catch (error) {
+    signal.throwIfAborted();
+    throw new UnresolvedNameError(`The name ${host} could not be resolved.`, { cause: error });
+  } finally {
+    signal.removeEventListener("abort", stop);
+  }
+  throw new UnresolvedNameError(`The name ${host} has no address.`);
+}
+
+async function systemLookup(name: string): Promise<readonly string[]> {
+  const found = await resolveName(name, { all: true, order: "ipv4first" });
+  return found.map(({ address }) => address);
+}
+
+/** The host as one spelling: URL has made lower case, punycode and dotted quads of it already. */
+function hostOf(url: URL): string {
+  const bare = url.hostname.replace(/^\[(.*)\]$/, "$1").replace(/\.$/, "");
+  return ipaddr.isValid(bare) ? plain(bare) : bare;
+}
+
+function matches(entry: string, host: string, url: URL): boolean {
+  const isBareIpv6 = ipaddr.IPv6.isValid(entry);
+  const [, name = "", port] = isBareIpv6 ? [entry, `[${entry}]`] : (/^(.*?)(?::(\d+))?$/.exec(entry) ?? []);
+  if (!URL.canParse(`http://${name}`) || hostOf(new URL(`http://${name}`)) !== host) return false;
+  return port === undefined || Number(port) === portOf(url);
+}
+
+function portOf({ port, protocol }: URL): number {
+  if (port !== "") return Number(port);
+  return protocol === "https:" ? 443 : 80;
+}
