@@ -16,7 +16,7 @@ export { defineTool, ToolError, type Tool, type ToolContext, type ToolIntent } f
 
 // Use
 export type { Message } from "./agent/message.ts";
-export type { Prompt, Submitted } from "./agent/turn.ts";
+export type { Prompt, Submitted } from "./agent/prompt.ts";
 export type { JournalEvent } from "./store/journal.ts";
 
 // Errors

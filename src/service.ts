@@ -116,7 +116,10 @@ function agentParts(options: ServiceOptions, store: Store, clock: Clock): AgentP
     log: options.log,
     engine: options.engine,
     models: options.models,
-    tools,
+    tools: () => tools,
+    briefing: async () => [],
+    notices: () => [],
+    switches: { yolo: false },
     asks: new Asks(store, clock, options.variables),
     grants: new Grants(store),
     variables: new VariableShares(options.variables),
@@ -130,7 +133,7 @@ function httpRoom(
   { parts, turns }: { readonly parts: AgentParts; readonly turns: Turns },
 ): HttpRoom {
   const { config, keys, openApi, version, observe } = options;
-  const toolsets = [...new Set(parts.tools.map((tool) => tool.toolset))];
+  const toolsets = [...new Set(parts.tools().map((tool) => tool.toolset))];
   return {
     store: parts.store,
     turns,

@@ -30,6 +30,23 @@ export function agentSettings(config: Config, places: Places): AgentSettings {
     whenBusy: config.sessions.when_busy,
     maxQueuePerSession: config.sessions.max_queue,
     maxConcurrentRuns: config.limits.max_concurrent_runs,
+    reasoningEffort: config.model.reasoning_effort,
+    fallbacks: config.model.fallbacks,
+    budget: { runTokens: config.agent.run_token_budget, dayTokens: config.agent.day_token_budget },
+    compression: {
+      threshold: config.compression.enabled ? config.compression.threshold : undefined,
+      keepMessages: config.compression.keep_messages,
+      model: config.compression.model,
+    },
+    delegation: {
+      maxDepth: config.delegation.max_depth,
+      maxConcurrent: config.delegation.max_concurrent,
+      maxTasks: config.delegation.max_tasks,
+      maxSteps: config.delegation.max_steps,
+      tokenBudget: config.delegation.token_budget,
+      model: config.delegation.model,
+    },
+    titles: config.sessions.titles,
   };
 }
 

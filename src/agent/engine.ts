@@ -15,6 +15,10 @@ import type { Message, ToolStatus } from "./message.ts";
  * - MUST stop soon after `signal` aborts: the running model call is cut, the text so far is saved with
  *   `interrupted: true`, calls without an answer get one with status `aborted`, and the end says `aborted`.
  * - MUST NOT retry a model call once it emitted anything for that call.
+ * - MUST ask `ports.admit`, if there is one, before each model call; a text ends the turn with `budget_exceeded` and it.
+ * - MUST call `ports.compact`, if there is one, before a model call whose context would be above `compactAtTokens`, and
+ *   once a turn after a provider refused a context as too long; it goes on with the messages it gets.
+ * - MUST go on with the next of `fallbacks` when a model is out of order and nothing was emitted for the call, and say so.
  */
 export interface Engine {
   readonly name: string;
@@ -24,12 +28,16 @@ export interface Engine {
 export interface EngineTurn {
   readonly runId: string;
   readonly model: ModelRef;
+  /** Models that take over, in order, when the one before is out of order. */
+  readonly fallbacks?: readonly ModelRef[];
   readonly instructions: string;
   /** The conversation so far, the new prompt last. */
   readonly messages: readonly Message[];
   readonly tools: readonly ToolSpec[];
   readonly settings: ModelSettings;
   readonly maxSteps: number;
+  /** Above this estimate the conversation is to be compacted. Absent: never by itself. */
+  readonly compactAtTokens?: number;
   readonly ports: TurnPorts;
   readonly signal: AbortSignal;
 }
@@ -63,6 +71,13 @@ export interface TurnPorts {
   callTool(call: ToolCall): Promise<ToolAnswer>;
   takeSteers(): readonly string[];
   saveStep(step: { readonly messages: readonly Message[]; readonly usage: Usage }): void;
+  /** Undefined when a model may be called; else why not. */
+  admit?(): string | undefined;
+  /**
+   * Makes the conversation shorter. Resolves to all of the new one, undefined when nothing could be left out. Rejects when
+   * the turn was stopped meanwhile.
+   */
+  compact?(reason: "near_limit" | "overflow"): Promise<readonly Message[] | undefined>;
 }
 
 export interface ToolCall {
@@ -112,6 +127,8 @@ export interface TurnEnd {
       | "agent_timeout"
       | "agent_incomplete"
       | "model_not_found"
+      | "budget_exceeded"
+      | "context_too_long"
       | "internal_error";
     readonly message: string;
     readonly retryAfterSeconds?: number;

@@ -1,4 +1,4 @@
-import type { RunEvent } from "../../generated/http/client/types.gen.ts";
+import type { RunEvent, SessionEvent } from "../../generated/http/client/types.gen.ts";
 import type { JournalEvent, NewEvent } from "../store/journal.ts";
 
 /** Names of everything a run can put into the journal; their data are described in specs/schemas/event.yaml. */
@@ -13,6 +13,30 @@ export type RunEventData<N extends RunEventName> = Omit<
 /** Makes an event of a run. The compiler holds the data to the spec. */
 export function runEvent<N extends RunEventName>(runId: string, event: N, data: RunEventData<N>): NewEvent {
   return { type: event, runId, data: data as Readonly<Record<string, unknown>> };
+}
+
+/** Names of what happens to a session outside its runs. */
+export type SessionEventName = SessionEvent["event"];
+
+export type SessionEventData<N extends SessionEventName> = Omit<
+  Extract<SessionEvent, { event: N }>,
+  "event" | "session_id" | "seq" | "timestamp"
+>;
+
+/** Makes an event of a session that belongs to no run. */
+export function sessionEvent<N extends SessionEventName>(event: N, data: SessionEventData<N>): NewEvent {
+  return { type: event, runId: null, data: data as Readonly<Record<string, unknown>> };
+}
+
+/** The wire form of a journal event that belongs to no run. */
+export function toSessionEvent(event: JournalEvent): SessionEvent {
+  return {
+    event: event.type,
+    session_id: event.sessionId,
+    seq: event.seq,
+    timestamp: event.atMs / 1000,
+    ...event.data,
+  } as SessionEvent;
 }
 
 const FINAL: ReadonlySet<string> = new Set<RunEventName>([

@@ -1,33 +1,40 @@
+import { createId } from "../base/ids.ts";
 import type { Tx } from "../store/store.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
-import {
-  addUsage,
-  zeroUsage,
-  type EngineEvent,
-  type EngineTurn,
-  type TurnEnd,
-  type Usage,
-} from "./engine.ts";
+import type { Budget } from "./budget.ts";
+import { completeOnce } from "./completion.ts";
+import { compress, type CompressionReason } from "./compression.ts";
+import { Delegation, type Spawner } from "./delegation.ts";
+import { fromEngine } from "./engine-event.ts";
+import { addUsage, zeroUsage, type EngineTurn, type TurnEnd, type TurnPorts, type Usage } from "./engine.ts";
 import { runEvent } from "./event.ts";
-import { loadHistory } from "./history.ts";
+import { loadContext } from "./history.ts";
 import type { Message } from "./message.ts";
 import { outcomeOf, type Outcome } from "./outcome.ts";
 import type { AgentParts } from "./parts.ts";
 import { Recorder } from "./recorder.ts";
-import { moveRun, toRunUsage, type RunInput } from "./run.ts";
-import { completeOnce } from "./completion.ts";
+import { moveRun, toRunUsage, type RunInput, type RunKind } from "./run.ts";
 import { RunStop } from "./stop.ts";
 import { callTool } from "./tool-call.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
-import { ToolError, type Completion, type Tool } from "./tool.ts";
+import { todoListOf } from "./todo-list.ts";
+import { ToolError, type Completion } from "./tool.ts";
+import { refOf, setupTurn, type TurnSetup } from "./turn-setup.ts";
 
 export interface ExecutionOptions {
   readonly parts: AgentParts;
   readonly run: RunRow;
   readonly session: SessionRow;
   readonly input: RunInput;
+  readonly budget: Budget;
+  readonly spawner: Spawner;
   /** True when the run's prompt is all there is: the transcript need not be read. */
   readonly fresh: boolean;
+}
+
+interface Steer {
+  readonly id: string;
+  readonly text: string;
 }
 
 /** One run at work: hands the engine its turn, records what it does, and can be steered and stopped meanwhile. */
@@ -37,10 +44,9 @@ export class Execution {
   /** Effective `provider:model`. */
   readonly model: string;
   readonly #options: ExecutionOptions;
-  readonly #input: RunInput;
   readonly #recorder: Recorder;
   readonly #abort = new AbortController();
-  #steers: string[] = [];
+  #steers: Steer[] = [];
   #usage: Usage = zeroUsage;
   /** Of model calls beside the turn. */
   #aside: Usage = zeroUsage;
@@ -49,7 +55,6 @@ export class Execution {
   constructor(options: ExecutionOptions) {
     const { parts, run } = options;
     this.#options = options;
-    this.#input = options.input;
     this.runId = run.id;
     this.sessionId = run.session_id;
     this.model = run.model;
@@ -63,6 +68,15 @@ export class Execution {
     });
   }
 
+  /** Whether the run is a turn of the agent, which can be steered. */
+  get isTurn(): boolean {
+    return this.#options.run.kind !== "compression";
+  }
+
+  get isSubagent(): boolean {
+    return this.#options.run.kind === "subagent";
+  }
+
   /**
    * Runs the turn to its end, which is one transaction: `end` closes the run in it, false when somebody else has, and
    * `next` does what follows.
@@ -71,18 +85,25 @@ export class Execution {
     readonly end: (tx: Tx, outcome: Outcome) => Promise<boolean>;
     readonly next: (tx: Tx) => Promise<T>;
   }): Promise<T | undefined> {
-    const end = await this.#turn();
+    const end = await this.#work();
     this.#over = true;
     const stop = this.#abort.signal.reason instanceof RunStop ? this.#abort.signal.reason : undefined;
     const whole = { ...end, usage: addUsage(end.usage, this.#aside) };
-    const outcome = outcomeOf(this.runId, whole, { stop, pendingSteer: this.#steers });
+    const pendingSteer = this.#steers.map(({ text }) => text);
+    const outcome = outcomeOf(this.runId, whole, { stop, pendingSteer });
     return this.#recorder.finish(outcome.event, (tx) => close.end(tx, outcome), close.next);
   }
 
-  /** Adds text to the turn at its next step. False when the turn is over: it was not taken. */
-  steer(text: string): boolean {
-    if (this.#over || this.#abort.signal.aborted) return false;
-    this.#steers.push(text);
+  /**
+   * Adds text to the turn at its next step; what comes too late for one is handed back in the final event. False when
+   * the turn is over: it was not taken. Once this resolves a crash does not lose the text.
+   */
+  async steer(text: string): Promise<boolean> {
+    if (this.#over || this.#abort.signal.aborted || !this.isTurn) return false;
+    const steer = { id: createId("str"), text };
+    this.#steers.push(steer);
+    this.#recorder.event(runEvent(this.runId, "run.steer_accepted", { steer_id: steer.id, text }));
+    await this.#recorder.flush();
     return true;
   }
 
@@ -103,15 +124,16 @@ export class Execution {
     });
   }
 
-  async #turn(): Promise<TurnEnd> {
+  async #work(): Promise<TurnEnd> {
     const { engine, clock, log, settings } = this.#options.parts;
     const seconds = settings.runTimeoutMs / 1000;
     const expire = () =>
       this.#abort.abort(new RunStop("timeout", `The run took longer than ${seconds} seconds.`));
     const cancelTimer = seconds > 0 ? clock.after(settings.runTimeoutMs, expire) : undefined;
     try {
-      return await engine.runTurn(await this.#engineTurn());
+      return this.isTurn ? await engine.runTurn(await this.#engineTurn()) : await this.#compression();
     } catch (error) {
+      if (this.#abort.signal.aborted) return { stop: "aborted", text: "", usage: this.#usage };
       // An engine must not reject; when one does it is a bug, and the run must end all the same.
       log.error("the engine failed unexpectedly", { run: this.runId, engine: engine.name, error });
       const message = "The agent failed inside the server; its log has the details.";
@@ -122,128 +144,155 @@ export class Execution {
   }
 
   async #engineTurn(): Promise<EngineTurn> {
-    const { parts, run, session, fresh } = this.#options;
-    const { settings, store } = parts;
-    const messages = fresh ? this.#input.prompt : await loadHistory(store, this.sessionId);
-    const tools = this.#tools();
-    const cwd = session.cwd ?? settings.workspace;
-    const [provider = "", ...id] = run.model.split(":");
+    const { parts, run, session, input, fresh, budget } = this.#options;
+    const kind = run.kind as RunKind;
+    const setup = await setupTurn(parts, { kind, model: run.model, session, input });
+    for (const notice of fresh ? parts.notices() : []) {
+      this.#recorder.event(runEvent(this.runId, "run.notice", { message: notice }));
+    }
+    const scope = this.#toolScope(setup);
+    const ports: TurnPorts = {
+      emit: (event) => this.#recorder.event(fromEngine(this.runId, event)),
+      callTool: (call) => callTool(call, scope),
+      takeSteers: () => this.#takeSteers(),
+      saveStep: (step) => this.#saveStep(step.messages, step.usage),
+      admit: () => budget.admit(),
+      compact: (reason) => this.#compact(reason),
+    };
+    const { compactAtTokens, model, fallbacks, instructions, tools, settings, maxSteps } = setup;
     return {
       runId: this.runId,
-      model: { provider, id: id.join(":") },
-      instructions: instructionsFor({
-        configured: settings.instructions,
-        asked: this.#input.instructions,
-        cwd,
-      }),
-      messages,
+      model,
+      fallbacks,
+      instructions,
+      messages: fresh ? input.prompt : await this.#context(),
       tools,
-      settings: this.#input.settings,
-      maxSteps: settings.maxSteps,
+      settings,
+      maxSteps,
+      ...(compactAtTokens === undefined ? {} : { compactAtTokens }),
       signal: this.#abort.signal,
-      ports: {
-        emit: (event) => this.#emit(event),
-        callTool: this.#toolCaller(tools, cwd),
-        takeSteers: () => this.#takeSteers(),
-        saveStep: (step) => this.#saveStep(step.messages, step.usage),
-      },
+      ports,
     };
   }
 
-  #tools(): readonly Tool[] {
-    const { toolsets } = this.#input;
-    const { tools } = this.#options.parts;
-    return toolsets === undefined ? tools : tools.filter((tool) => toolsets.includes(tool.toolset));
+  async #context(): Promise<readonly Message[]> {
+    const { store } = this.#options.parts;
+    // The row that the run was recorded with may be older than the last compression.
+    const session = await store.read
+      .selectFrom("sessions")
+      .select(["id", "context_seq", "summary_seq"])
+      .where("id", "=", this.sessionId)
+      .executeTakeFirstOrThrow();
+    return (await loadContext(store, session)).map(({ message }) => message);
   }
 
-  #toolCaller(tools: readonly Tool[], cwd: string): EngineTurn["ports"]["callTool"] {
-    const { parts, run } = this.#options;
-    const { settings, asks, clock, log, checkInput } = parts;
-    const scope: ToolCallScope = {
+  #toolScope({ tools, cwd, policy }: TurnSetup): ToolCallScope {
+    const { parts, run, session, input, spawner } = this.#options;
+    const { settings, asks, grants, clock, log, checkInput } = parts;
+    const { signal } = this.#abort;
+    const record = (event: Parameters<Recorder["event"]>[0]) => this.#recorder.event(event);
+    const delegation = new Delegation(parts, spawner, { run, session, input, signal, record });
+    const root = input.family?.root ?? { runId: this.runId, sessionId: this.sessionId };
+    return {
       runId: this.runId,
       sessionId: this.sessionId,
       model: this.model,
-      subject: { sessionId: this.sessionId, runId: this.runId, owner: run.owner },
+      subject: { ...root, owner: run.owner },
       tools: new Map(tools.map((tool) => [tool.name, tool])),
       cwd,
-      policy: {
-        mode: settings.policyMode,
-        workspace: cwd,
-        home: settings.userHome,
-        agentHome: settings.agentHome,
-      },
-      answerable: this.#input.answerable,
+      policy,
+      answerable: input.answerable,
       timeouts: settings.questionTimeouts,
       onTimeout: settings.onApprovalTimeout,
-      grants: parts.grants,
-      variables: parts.variables.of(this.sessionId),
+      grants,
+      variables: parts.variables.of(root.sessionId),
       complete: (prompt) => this.#complete(prompt),
+      delegate: (callId, tasks) => delegation.run(callId, tasks),
+      todos: todoListOf(parts.store, this.sessionId),
       asks,
       clock,
       log,
       checkInput,
-      signal: this.#abort.signal,
-      record: (event) => this.#recorder.event(event),
+      signal,
+      record,
       stopRun: (reason) => this.#abort.abort(new RunStop("cancelled", reason)),
     };
-    return (call) => callTool(call, scope);
   }
 
   /** A model call beside the turn, without tools. */
   async #complete(prompt: Completion): Promise<string> {
-    const { parts } = this.#options;
+    const { parts, budget } = this.#options;
     const ref = parts.models.resolve(prompt.model ?? this.model);
     if (!ref) throw new ToolError(`There is no model ${JSON.stringify(prompt.model)}.`);
+    const refusal = budget.admit();
+    if (refusal !== undefined) throw new ToolError(refusal);
     const { instructions, messages } = prompt;
     const request = { runId: this.runId, model: ref, instructions, messages, signal: this.#abort.signal };
     const { text, usage, error } = await completeOnce(parts.engine, request);
-    this.#aside = addUsage(this.#aside, usage);
+    this.#spendAside(usage);
     if (error) throw new ToolError(error.message);
     return text;
   }
 
-  #emit(event: EngineEvent): void {
-    const record = this.#recorder;
-    switch (event.type) {
-      case "message.start":
-        return record.event(runEvent(this.runId, "message.started", { message_id: event.messageId }));
-      case "message.delta":
-        return record.event(
-          runEvent(this.runId, "message.delta", { message_id: event.messageId, delta: event.text }),
-        );
-      case "message.end":
-        return record.event(
-          runEvent(this.runId, "message.completed", { message_id: event.messageId, text: event.text }),
-        );
-      case "reasoning.delta":
-        return record.event(runEvent(this.runId, "reasoning.delta", { delta: event.text }));
-      case "reasoning.end":
-        return record.event(runEvent(this.runId, "reasoning.completed", { text: event.text }));
-      case "notice":
-        return record.event(runEvent(this.runId, "run.notice", { message: event.text }));
-    }
+  /** Undefined when nothing could be left out. */
+  async #compact(reason: CompressionReason): Promise<readonly Message[] | undefined> {
+    const { parts, input } = this.#options;
+    const { compression } = parts.settings;
+    await this.#recorder.flush();
+    const model = parts.models.resolve(compression.model ?? this.model) ?? refOf(this.model);
+    const done = await compress({
+      store: parts.store,
+      engine: parts.engine,
+      sessionId: this.sessionId,
+      runId: this.runId,
+      model,
+      contextTokens: parts.models.contextTokensOf(model),
+      keepMessages: compression.keepMessages,
+      reason,
+      ...(input.focus === undefined ? {} : { focus: input.focus }),
+      signal: this.#abort.signal,
+    });
+    this.#spendAside(done.usage);
+    return done.status === "compressed" ? done.messages : undefined;
+  }
+
+  /** A run that only compresses. */
+  async #compression(): Promise<TurnEnd> {
+    const { budget } = this.#options;
+    const refusal = budget.admit();
+    const error = (message: string) => ({ code: "budget_exceeded" as const, message });
+    if (refusal !== undefined) return { stop: "error", text: "", usage: zeroUsage, error: error(refusal) };
+    await this.#compact("requested");
+    return { stop: "end", text: "", usage: zeroUsage };
+  }
+
+  #spendAside(usage: Usage): void {
+    this.#aside = addUsage(this.#aside, usage);
+    this.#options.budget.spend(usage);
   }
 
   #takeSteers(): readonly string[] {
     const taken = this.#steers;
     this.#steers = [];
-    for (const text of taken) this.#recorder.event(runEvent(this.runId, "run.steered", { text }));
-    return taken;
+    for (const { id, text } of taken) {
+      this.#recorder.event(runEvent(this.runId, "run.steered", { steer_id: id, text }));
+    }
+    return taken.map(({ text }) => text);
   }
 
   #saveStep(messages: readonly Message[], usage: Usage): void {
     this.#usage = addUsage(this.#usage, usage);
-    this.#recorder.messages(messages);
-    // The final event carries the usage of a turn of one step; only longer turns report on the way.
-    if (messages.some((message) => message.role === "tool")) {
+    this.#options.budget.spend(usage);
+    this.#recorder.messages(messages.map(asSteer));
+    // The final event carries the usage of a turn of one step; only longer turns report on the way. What follows this
+    // event belongs to no saved step, which is what salvage goes by.
+    if (messages.some((message) => message.role !== "assistant")) {
       this.#recorder.event(runEvent(this.runId, "usage.updated", { usage: toRunUsage(this.#usage) }));
     }
   }
 }
 
-function instructionsFor(from: { configured: string; asked: string | undefined; cwd: string }): string {
-  const place = `Your tools work in ${from.cwd}.`;
-  return [from.configured, place, from.asked]
-    .filter((text) => text !== undefined && text !== "")
-    .join("\n\n");
+/** What a user says in the middle of a turn is steering: the prompt was written before it began. */
+function asSteer(message: Message): Message {
+  return message.role === "user" && message.origin === undefined ? { ...message, origin: "steer" } : message;
 }

@@ -1,27 +1,63 @@
 import type { Store, Tx } from "../store/store.ts";
+import type { SessionRow } from "../store/tables.ts";
 import type { Message } from "./message.ts";
 
-/** The transcript of a session, oldest first. */
-export async function loadHistory(store: Store, sessionId: string): Promise<readonly Message[]> {
-  const rows = await store.read
-    .selectFrom("messages")
-    .select("content")
-    .where("session_id", "=", sessionId)
-    .orderBy("seq")
-    .execute();
-  return rows.map((row) => JSON.parse(row.content) as Message);
+/** A message of the transcript and its number, which it keeps for ever. */
+export interface NumberedMessage {
+  readonly seq: number;
+  readonly message: Message;
 }
 
-/** Adds messages to the end of a transcript, inside `tx`. */
+/** What of the transcript the model gets: the summary first, if there is one, then what came after what it sums up. */
+export async function loadContext(
+  store: Store,
+  session: Pick<SessionRow, "id" | "context_seq" | "summary_seq">,
+): Promise<readonly NumberedMessage[]> {
+  const { id, context_seq: after, summary_seq: summarySeq } = session;
+  const rows = await store.read
+    .selectFrom("messages")
+    .select(["seq", "content"])
+    .where("session_id", "=", id)
+    .where("seq", ">", after)
+    .orderBy("seq")
+    .execute();
+  const messages = rows.map(toNumbered);
+  if (summarySeq === null) return messages;
+  const summary = messages.find(({ seq }) => seq === summarySeq);
+  const rest = messages.filter(({ message }) => !isSummary(message));
+  return summary ? [summary, ...rest] : rest;
+}
+
+/** A page of the transcript as people see it: all messages but summaries, newest page first, each page oldest first. */
+export async function readTranscript(
+  store: Store,
+  sessionId: string,
+  options: { readonly before?: number; readonly limit?: number } = {},
+): Promise<{ readonly messages: readonly NumberedMessage[]; readonly hasMore: boolean }> {
+  const { before = Number.MAX_SAFE_INTEGER, limit = 1000 } = options;
+  const rows = await store.read
+    .selectFrom("messages")
+    .select(["seq", "content"])
+    .where("session_id", "=", sessionId)
+    .where("seq", "<", before)
+    .orderBy("seq", "desc")
+    .limit(limit + 1)
+    .execute();
+  const page = rows.slice(0, limit).reverse().map(toNumbered);
+  return { messages: page.filter(({ message }) => !isSummary(message)), hasMore: rows.length > limit };
+}
+
+/** Adds messages to the end of a transcript, inside `tx`. Resolves to the number of the last one. */
 export async function addMessages(
   tx: Tx,
   where: { readonly sessionId: string; readonly runId: string },
   messages: readonly Message[],
-): Promise<void> {
-  if (messages.length === 0) return;
+): Promise<number | undefined> {
+  if (messages.length === 0) return undefined;
   const last = await tx.increment("sessions", { id: where.sessionId }, "last_message", messages.length);
   if (last === undefined) throw new Error(`session ${where.sessionId} is gone`);
   await insertMessages(tx, where, { messages, after: last - messages.length });
+  return last;
 }
 
 /** Writes messages numbered from `after` on, inside `tx`; for a session whose counter says so already. */
@@ -39,4 +75,12 @@ export async function insertMessages(
     created_at: tx.nowMs,
   }));
   await tx.insert("messages", rows);
+}
+
+export function isSummary(message: Message): boolean {
+  return message.role === "user" && message.origin === "summary";
+}
+
+function toNumbered(row: { readonly seq: number; readonly content: string }): NumberedMessage {
+  return { seq: row.seq, message: JSON.parse(row.content) as Message };
 }

@@ -73,8 +73,8 @@ export class Lane {
     await this.#store.journal.append(tx, sessionId, [queuedEvent(run), startedEvent(run)]);
   }
 
-  /** Records a run behind the one at work. ServiceError `queue_full`. */
-  async enqueue(tx: Tx, run: RunRow, limit: number): Promise<void> {
+  /** Records a run behind the one at work. Resolves to its place, 1 for the next. ServiceError `queue_full`. */
+  async enqueue(tx: Tx, run: RunRow, limit: number): Promise<number> {
     const waiting = await tx.increment("sessions", { id: run.session_id }, "queued", 1);
     if ((waiting ?? 1) > limit) {
       throw new ServiceError(
@@ -85,6 +85,7 @@ export class Lane {
     }
     await tx.insert("runs", [run]);
     await this.#store.journal.append(tx, run.session_id, [queuedEvent(run)]);
+    return waiting ?? 1;
   }
 
   /** Takes a run out of the queue. False when it is not queued. */

@@ -11,6 +11,8 @@ export interface UserMessage {
   readonly role: "user";
   readonly text: string;
   readonly name?: string;
+  /** Absent: somebody wrote it as a prompt. steer: given to a turn at work. summary: stands for older messages. */
+  readonly origin?: "steer" | "summary";
   /** Images and files that ride with the text. */
   readonly attachments?: readonly Attachment[];
 }

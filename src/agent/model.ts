@@ -6,6 +6,8 @@ export interface ModelProvider {
   readonly type: string;
   /** Models it is known to have; empty when nobody said. */
   readonly models: readonly string[];
+  /** Context of its models, when somebody said. */
+  readonly contextTokens?: number;
 }
 
 /** Which models there are, and what a name means. */
@@ -14,7 +16,12 @@ export interface ModelCatalog {
   readonly providers: readonly ModelProvider[];
   /** What `model` or `provider:model` means here; undefined when no provider can have it. */
   resolve(name: string): ModelRef | undefined;
+  /** How long a conversation with the model may get. */
+  contextTokensOf(ref: ModelRef): number;
 }
+
+/** Context of models that nobody said anything about. */
+const DEFAULT_CONTEXT_TOKENS = 128_000;
 
 /** The built-in model that needs neither key nor network. */
 export const DEMO_MODEL: ModelRef = { provider: "demo", id: "demo" };
@@ -42,6 +49,8 @@ export function formatModel(ref: ModelRef): string {
 export function createModelCatalog(from: {
   readonly providers: readonly ModelProvider[];
   readonly defaultModel?: string;
+  /** Default 128,000. */
+  readonly defaultContextTokens?: number;
 }): ModelCatalog {
   const demo: ModelProvider = { name: DEMO_MODEL.provider, type: "demo", models: [DEMO_MODEL.id] };
   const providers = [...from.providers.filter((provider) => provider.name !== demo.name), demo];
@@ -53,7 +62,14 @@ export function createModelCatalog(from: {
       `model.default ${JSON.stringify(from.defaultModel)} is of no configured provider (${names})`,
     );
   }
-  return { default: chosen, providers, resolve: (name) => find(name, providers, chosen) };
+  const { defaultContextTokens = DEFAULT_CONTEXT_TOKENS } = from;
+  return {
+    default: chosen,
+    providers,
+    resolve: (name) => find(name, providers, chosen),
+    contextTokensOf: (ref) =>
+      providers.find(({ name }) => name === ref.provider)?.contextTokens ?? defaultContextTokens,
+  };
 }
 
 /** Visible ASCII: names travel in headers. */

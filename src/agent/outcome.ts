@@ -20,16 +20,16 @@ export function outcomeOf(
 ): Outcome {
   const usage = toRunUsage(end.usage);
   const stored = { usage: JSON.stringify(usage) };
-  if (end.stop === "aborted") return stopped(runId, context.stop, { usage, stored });
+  const pending = context.pendingSteer.length > 0 ? { pending_steer: [...context.pendingSteer] } : {};
+  if (end.stop === "aborted") return stopped(runId, context.stop, { usage, stored, pending });
   if (end.stop === "error") {
     const error = {
       code: end.error?.code ?? "internal_error",
       message: end.error?.message ?? "The agent failed.",
     };
     const set = { ...stored, error: JSON.stringify(error) };
-    return { status: "failed", set, event: runEvent(runId, "run.failed", { error, usage }) };
+    return { status: "failed", set, event: runEvent(runId, "run.failed", { error, usage, ...pending }) };
   }
-  const pending = context.pendingSteer.length > 0 ? { pending_steer: [...context.pendingSteer] } : {};
   return {
     status: "completed",
     set: { ...stored, output: end.text },
@@ -38,28 +38,37 @@ export function outcomeOf(
 }
 
 /** The end of a run whose process is gone or going. */
-export function interruptedOutcome(runId: string, message: string): Outcome {
+export function interruptedOutcome(
+  runId: string,
+  message: string,
+  pendingSteer: readonly string[] = [],
+): Outcome {
   const error = { code: "interrupted", message };
+  const pending = pendingSteer.length > 0 ? { pending_steer: [...pendingSteer] } : {};
   return {
     status: "interrupted",
     set: { error: JSON.stringify(error) },
-    event: runEvent(runId, "run.interrupted", { error }),
+    event: runEvent(runId, "run.interrupted", { error, ...pending }),
   };
 }
 
-type Figures = { readonly usage: ReturnType<typeof toRunUsage>; readonly stored: Partial<RunRow> };
+interface Figures {
+  readonly usage: ReturnType<typeof toRunUsage>;
+  readonly stored: Partial<RunRow>;
+  readonly pending: { readonly pending_steer?: string[] };
+}
 
-function stopped(runId: string, stop: RunStop | undefined, { usage, stored }: Figures): Outcome {
+function stopped(runId: string, stop: RunStop | undefined, { usage, stored, pending }: Figures): Outcome {
   if (stop?.kind === "shutdown") {
-    const outcome = interruptedOutcome(runId, stop.message);
+    const outcome = interruptedOutcome(runId, stop.message, pending.pending_steer);
     return { ...outcome, set: { ...stored, ...outcome.set } };
   }
   if (stop?.kind === "timeout" || stop?.kind === "failure") {
     const code = stop.kind === "timeout" ? "agent_timeout" : "internal_error";
     const error = { code, message: stop.message };
     const set = { ...stored, error: JSON.stringify(error) };
-    return { status: "failed", set, event: runEvent(runId, "run.failed", { error, usage }) };
+    return { status: "failed", set, event: runEvent(runId, "run.failed", { error, usage, ...pending }) };
   }
-  const data = { ...(stop ? { reason: stop.message } : {}), usage };
+  const data = { ...(stop ? { reason: stop.message } : {}), usage, ...pending };
   return { status: "cancelled", set: stored, event: runEvent(runId, "run.cancelled", data) };
 }

@@ -2,6 +2,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Store } from "../store/store.ts";
 import type { Asks } from "./ask.ts";
+import type { BudgetLimits } from "./budget.ts";
 import type { Engine } from "./engine.ts";
 import type { ModelCatalog } from "./model.ts";
 import type { PolicyMode } from "./policy.ts";
@@ -17,13 +18,25 @@ export interface AgentParts {
   readonly log: Log;
   readonly engine: Engine;
   readonly models: ModelCatalog;
-  readonly tools: readonly Tool[];
+  /** The tools there are now; those of servers come and go. */
+  readonly tools: () => readonly Tool[];
+  /** Texts for the instructions of a turn in `cwd`: what its files say of it, which skills there are. */
+  readonly briefing: (cwd: string) => Promise<readonly string[]>;
+  /** What people should know before a turn, such as a server of tools that cannot be reached. */
+  readonly notices: () => readonly string[];
+  readonly switches: Switches;
   readonly asks: Asks;
   readonly grants: Grants;
   readonly variables: VariableShares;
   /** Undefined when the input fits the tool's schema, else what does not. */
   readonly checkInput: (tool: Tool, input: unknown) => string | undefined;
   readonly settings: AgentSettings;
+}
+
+/** What can be switched while the process runs, for all of its sessions. */
+export interface Switches {
+  /** True: no approvals at all. */
+  yolo: boolean;
 }
 
 export interface AgentSettings {
@@ -42,8 +55,35 @@ export interface AgentSettings {
   readonly whenBusy: BusyMode;
   /** Prompts that may wait in one session. */
   readonly maxQueuePerSession: number;
-  /** Runs at work at once in this process; 0: no limit. */
+  /** Runs at work at once in this process, sub-agents not counted; 0: no limit. */
   readonly maxConcurrentRuns: number;
+  readonly reasoningEffort: string | undefined;
+  /** Names of models that take over while the chosen one cannot be reached. */
+  readonly fallbacks: readonly string[];
+  readonly budget: BudgetLimits;
+  readonly compression: CompressionSettings;
+  readonly delegation: DelegationSettings;
+  readonly titles: "model" | "prompt" | "off";
+}
+
+export interface CompressionSettings {
+  /** Share of the context at which a conversation is compressed by itself; undefined: never. */
+  readonly threshold: number | undefined;
+  /** Newest messages that stay as they are. */
+  readonly keepMessages: number;
+  /** Writes the summary; undefined: the session's model. */
+  readonly model: string | undefined;
+}
+
+export interface DelegationSettings {
+  readonly maxDepth: number;
+  /** Sub-agents of one call at work at once. */
+  readonly maxConcurrent: number;
+  readonly maxTasks: number;
+  readonly maxSteps: number;
+  /** 0: no limit of its own. */
+  readonly tokenBudget: number;
+  readonly model: string | undefined;
 }
 
 /** What a prompt to a busy session does. interrupt: it stops the turn at work and runs next. */

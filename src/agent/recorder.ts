@@ -46,6 +46,8 @@ export class Recorder {
   #taken = false;
   #finishing = false;
   #failed = false;
+  /** True when somebody waits for what was taken so far to be safe. */
+  #urgent = false;
 
   constructor(options: RecorderOptions) {
     this.#options = options;
@@ -63,6 +65,16 @@ export class Recorder {
   messages(messages: readonly Message[]): void {
     this.#messages.push(...messages);
     this.#begin();
+  }
+
+  /** Resolves when everything taken so far is committed, safe from a crash. Rejects when it cannot be. */
+  async flush(): Promise<void> {
+    while (this.#events.length > 0 || this.#messages.length > 0 || this.#write) {
+      if (this.#finishing || this.#failed) return;
+      this.#urgent = true;
+      this.#begin();
+      await this.#write;
+    }
   }
 
   /**
@@ -92,7 +104,8 @@ export class Recorder {
     this.#cancelTimer?.();
     this.#cancelTimer = undefined;
     let batch: Batch | undefined;
-    const durable = this.#messages.length > 0;
+    const durable = this.#messages.length > 0 || this.#urgent;
+    this.#urgent = false;
     this.#write = this.#options.store
       .write(
         async (tx) => {

@@ -1,10 +1,12 @@
 import type { Tx } from "../store/store.ts";
-import type { SessionRow } from "../store/tables.ts";
+import type { RunRow, SessionRow } from "../store/tables.ts";
 import { cancelOpenAsks } from "./ask.ts";
 import { interruptedOutcome } from "./outcome.ts";
 import type { AgentParts } from "./parts.ts";
-import { endRun } from "./run.ts";
+import { addMessages } from "./history.ts";
 import { LEASE_MS } from "./lane.ts";
+import { concludeRun } from "./run-end.ts";
+import { pendingSteers, salvageStep, steerEvents, unsavedEvents } from "./salvage.ts";
 import type { Turns } from "./turn.ts";
 
 /** Sessions looked at in one round; more are found in the next. */
@@ -97,17 +99,29 @@ export class Recovery {
     if ((await tx.update("sessions", old, mine)) === 0) return false;
     const open = await tx.db
       .selectFrom("runs")
-      .select("id")
+      .selectAll()
       .where("session_id", "=", session.id)
       .where("ended_at", "is", null)
       .where("status", "!=", "queued")
       .execute();
-    for (const { id } of open) {
-      await cancelOpenAsks(tx, store, id);
-      const outcome = interruptedOutcome(id, "The server process that ran this ended before the run did.");
-      await endRun(tx, id, outcome.status, outcome.set);
-      await store.journal.append(tx, session.id, [outcome.event]);
-    }
+    for (const run of open) await this.#close(tx, run);
     return true;
+  }
+
+  /** Ends a run whose process is gone, with what it had said and done as far as anybody knows. */
+  async #close(tx: Tx, run: RunRow): Promise<void> {
+    const { store } = this.#parts;
+    await cancelOpenAsks(tx, store, run.id);
+    const events = await unsavedEvents(tx, run.id);
+    const messages = salvageStep(events);
+    await addMessages(tx, { sessionId: run.session_id, runId: run.id }, messages);
+    const steers = pendingSteers(await steerEvents(tx, run.id));
+    const outcome = interruptedOutcome(
+      run.id,
+      "The server process that ran this ended before the run did.",
+      steers,
+    );
+    await concludeRun(tx, store, run, outcome);
+    await store.journal.append(tx, run.session_id, [outcome.event]);
   }
 }

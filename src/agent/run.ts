@@ -22,6 +22,23 @@ export interface RunInput {
   readonly toolsets?: readonly string[];
   /** Whether anybody can answer a question of this run; if not, what needs leave is denied at once. */
   readonly answerable: boolean;
+  /** Set for a sub-agent. */
+  readonly family?: RunFamily;
+  /** Instead of the configured figures. */
+  readonly maxSteps?: number;
+  readonly tokenBudget?: number;
+  /** Of a background prompt: the session that is told of its end. */
+  readonly notifySessionId?: string;
+  /** Of a compression: what the summary is to keep above all. */
+  readonly focus?: string;
+}
+
+/** Where a sub-agent stands among the runs. Questions are asked, and leave is remembered, at the top of its family. */
+export interface RunFamily {
+  readonly parentRunId: string;
+  /** 1 for a sub-agent of a run that is none. */
+  readonly depth: number;
+  readonly root: { readonly runId: string; readonly sessionId: string };
 }
 
 /** The row of a run that does not exist yet, queued. */
@@ -42,7 +59,7 @@ export function newRun(
     session_id: session.id,
     owner: session.owner,
     kind: from.kind,
-    parent_id: null,
+    parent_id: from.input.family?.parentRunId ?? null,
     status: "queued",
     model: from.model,
     input: JSON.stringify(from.input),

@@ -1,3 +1,4 @@
+import type { Todo } from "../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
 import { createSessionId } from "../base/ids.ts";
 import type { Store, Tx } from "../store/store.ts";
@@ -16,6 +17,42 @@ export interface SessionSeed {
   readonly cwd?: string;
   readonly model?: string;
   readonly title?: string;
+  /** The session this one is branched from, or works for. */
+  readonly parentId?: string;
+  readonly settings?: SessionSettings;
+  /** True: swept with its runs even though it has a name. */
+  readonly transient?: boolean;
+}
+
+/** What was chosen for one session, kept in its `meta`. */
+export interface SessionSettings {
+  readonly reasoningEffort?: string;
+  /** True: no approvals in this session. */
+  readonly yolo?: boolean;
+  readonly todos?: readonly Todo[];
+}
+
+export function settingsOf(session: Pick<SessionRow, "meta">): SessionSettings {
+  return JSON.parse(session.meta) as SessionSettings;
+}
+
+/**
+ * Changes some of a session's settings, inside `tx`; undefined takes one away. ServiceError `session_not_found`, and
+ * `session_busy` when another process changed them at the same time.
+ */
+export async function changeSettings(
+  tx: Tx,
+  sessionId: string,
+  change: { readonly [K in keyof SessionSettings]: SessionSettings[K] | undefined },
+): Promise<void> {
+  const row = await tx.find("sessions", { id: sessionId });
+  if (!row) throw sessionNotFound(sessionId);
+  const meta = JSON.stringify({ ...settingsOf(row), ...change });
+  if ((await tx.update("sessions", { id: sessionId, meta: row.meta }, { meta })) === 1) return;
+  throw new ServiceError(
+    "session_busy",
+    "The session was changed at the same time (session busy). Try again.",
+  );
 }
 
 export const MAX_SESSION_NAME_LENGTH = 256;
@@ -54,8 +91,8 @@ export function newSession(address: SessionAddress, seed: SessionSeed, nowMs: nu
     title: seed.title ?? null,
     model: seed.model ?? null,
     cwd: seed.cwd ?? null,
-    meta: "{}",
-    transient: address.id === undefined && address.key === undefined ? 1 : 0,
+    meta: seed.settings === undefined ? "{}" : JSON.stringify(seed.settings),
+    transient: (seed.transient ?? (address.id === undefined && address.key === undefined)) ? 1 : 0,
     last_seq: 0,
     last_message: 0,
     queued: 0,
@@ -63,7 +100,7 @@ export function newSession(address: SessionAddress, seed: SessionSeed, nowMs: nu
     lease_until: 0,
     created_at: nowMs,
     updated_at: nowMs,
-    parent_id: null,
+    parent_id: seed.parentId ?? null,
     root_id: null,
     usage: null,
     context_seq: 0,

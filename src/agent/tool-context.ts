@@ -28,7 +28,8 @@ export function toolContext(
     questions: questionsOf(scope, passwords),
     variables: scope.variables,
     complete: scope.complete,
-    record: scope.record,
+    delegate: (tasks) => scope.delegate(call.callId, tasks),
+    todos: scope.todos,
   };
   return { context, end: () => passwords.forEach(forgetSecret) };
 }

@@ -4,7 +4,7 @@ import type { NewEvent } from "../store/journal.ts";
 import type { Asks, AskSubject } from "./ask.ts";
 import type { Grants } from "./grants.ts";
 import type { PolicyContext } from "./policy.ts";
-import type { SessionVariables, Tool, ToolContext } from "./tool.ts";
+import type { SessionVariables, SubagentResult, SubagentTask, TodoList, Tool, ToolContext } from "./tool.ts";
 
 /** What a run lends to its tool calls. */
 export interface ToolCallScope {
@@ -30,6 +30,8 @@ export interface ToolCallScope {
   readonly signal: AbortSignal;
   readonly checkInput: (tool: Tool, input: unknown) => string | undefined;
   readonly complete: ToolContext["complete"];
+  readonly delegate: (callId: string, tasks: readonly SubagentTask[]) => Promise<readonly SubagentResult[]>;
+  readonly todos: TodoList;
   readonly record: (event: NewEvent) => void;
   readonly stopRun: (reason: string) => void;
 }

@@ -1,5 +1,4 @@
 import type { ClarifyQuestion, FileChange, Todo, ToolKind } from "../../generated/http/client/types.gen.ts";
-import type { NewEvent } from "../store/journal.ts";
 import type { ToolSpec } from "./engine.ts";
 import type { Message } from "./message.ts";
 
@@ -47,8 +46,33 @@ export interface ToolContext {
   readonly variables: SessionVariables;
   /** Asks a model once, without tools; what it uses counts to the run. Throws ToolError when it fails. */
   complete(prompt: Completion): Promise<string>;
-  /** Journals an event of the run, such as those of a sub-agent. */
-  record(event: NewEvent): void;
+  /** Gives tasks to sub-agents of this run; resolves when all have ended. Throws ToolError beyond the limits. */
+  delegate(tasks: readonly SubagentTask[]): Promise<readonly SubagentResult[]>;
+  readonly todos: TodoList;
+}
+
+/** The plan of a session. */
+export interface TodoList {
+  read(): Promise<readonly Todo[]>;
+  write(todos: readonly Todo[]): Promise<void>;
+}
+
+/** What a sub-agent is to do; it knows nothing else of the conversation. */
+export interface SubagentTask {
+  readonly goal: string;
+  readonly context?: string;
+  /** Narrows the tools of the run that delegates. */
+  readonly toolsets?: readonly string[];
+  /** `model` or `provider:model`. */
+  readonly model?: string;
+}
+
+export interface SubagentResult {
+  readonly subagentId: string;
+  readonly status: "completed" | "failed" | "cancelled" | "interrupted";
+  /** Its answer, or why it has none. */
+  readonly text: string;
+  readonly durationSeconds: number;
 }
 
 /** What a tool may ask people. Each waits for its answer, and ends with the call. */
@@ -86,6 +110,14 @@ export interface ToolIntent {
   readonly command?: string;
   readonly reads?: readonly string[];
   readonly writes?: readonly string[];
+  /** For kind network: every host that it reads from, and only reads. Absent or empty: not known, which asks. */
+  readonly hosts?: readonly string[];
+  /**
+   * For kind tool: `none` when it does nothing beyond the conversation and what the agent itself keeps (plans,
+   * questions, skills; sub-agents and processes too, as what they do was or will be judged by itself). Absent is
+   * unknown, which asks.
+   */
+  readonly effect?: "none" | "unknown";
 }
 
 /** A failure the model should read and can act on. */

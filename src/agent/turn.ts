@@ -1,41 +1,17 @@
 import { ServiceError } from "../base/errors.ts";
 import { createId } from "../base/ids.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
-import type { ModelRef } from "./engine.ts";
+import { Budgets } from "./budgets.ts";
+import type { ChildPrompt } from "./delegation.ts";
 import { Execution } from "./execution.ts";
 import { Lane, type Started } from "./lane.ts";
 import { formatModel } from "./model.ts";
-import type { AgentParts, BusyMode } from "./parts.ts";
-import { endRun, newRun, type RunInput, type RunKind } from "./run.ts";
-import { findSession, newSession, type SessionAddress, type SessionSeed } from "./session.ts";
+import type { AgentParts } from "./parts.ts";
+import type { Prompt, Submitted } from "./prompt.ts";
+import { concludeRun } from "./run-end.ts";
+import { newRun, type RunInput } from "./run.ts";
+import { findSession, newSession } from "./session.ts";
 import { RunStop } from "./stop.ts";
-
-export interface Prompt {
-  readonly address: SessionAddress;
-  readonly seed: SessionSeed;
-  readonly kind: RunKind;
-  /**
-   * What the run is asked. `opening` is the conversation before the prompt, for a session that does not exist yet;
-   * a session that exists has its own.
-   */
-  readonly input: RunInput & { readonly opening?: RunInput["prompt"] };
-  /** Undefined: the session's own model, else the default. */
-  readonly model?: ModelRef;
-  readonly metadata?: Readonly<Record<string, string>>;
-  readonly whenBusy?: BusyMode;
-  /** Called with the id of a new run before anything of it is committed: follow it from its first event. */
-  readonly beforeStart?: (runId: string) => void;
-}
-
-export interface Submitted {
-  readonly runId: string;
-  readonly sessionId: string;
-  readonly sessionKey: string | null;
-  /** Effective `provider:model`. */
-  readonly model: string;
-  /** steered: the text went into the run that is at work, `runId`. */
-  readonly status: "running" | "queued" | "steered";
-}
 
 /**
  * The turn queue: in each session one turn at a time, whoever asks and from whatever process, by the session's lease.
@@ -44,15 +20,20 @@ export interface Submitted {
 export class Turns {
   readonly #parts: AgentParts;
   readonly #lane: Lane;
+  readonly #budgets: Budgets;
+  readonly #onEnd: ((run: RunRow) => void) | undefined;
   readonly #running = new Map<string, Execution>();
   /** Prompts being recorded and turns at work. */
   readonly #open = new Set<Promise<unknown>>();
   #starting = 0;
   #draining = false;
 
-  constructor(parts: AgentParts) {
+  /** `onEnd` is told of each run of this process that ended, after its end is committed. It MUST NOT throw. */
+  constructor(parts: AgentParts, options: { readonly onEnd?: (run: RunRow) => void } = {}) {
     this.#parts = parts;
     this.#lane = new Lane(parts.store);
+    this.#budgets = new Budgets(parts);
+    this.#onEnd = options.onEnd;
   }
 
   /** Runs at work in this process. */
@@ -76,9 +57,35 @@ export class Turns {
     return this.#track(this.#take(prompt).finally(() => this.#starting--));
   }
 
-  /** Gives text to a running turn. False when it is not running here (any more). */
-  steer(runId: string, text: string): boolean {
-    return this.#running.get(runId)?.steer(text) ?? false;
+  /**
+   * Starts a sub-agent, in a session of its own that goes with it. Not counted against the limit of runs: the run that
+   * waits for it is.
+   */
+  async spawn(child: ChildPrompt): Promise<Submitted> {
+    if (this.#draining) this.#refuse();
+    const { owner, cwd, parentSessionId: parentId, input } = child;
+    const model = this.#parts.models.resolve(child.model);
+    const prompt: Prompt = {
+      address: { owner },
+      seed: { source: "subagent", parentId, ...(cwd === null ? {} : { cwd }) },
+      kind: "subagent",
+      input,
+      ...(model ? { model } : {}),
+    };
+    return this.#track(this.#take(prompt));
+  }
+
+  /** The run at work in a session, if it is at work in this process. */
+  runningIn(sessionId: string): string | undefined {
+    return this.#executionIn(sessionId)?.runId;
+  }
+
+  /**
+   * Gives text to a running turn. False when it is not running here (any more). Once this resolves with true the text is
+   * safe: the model gets it at its next step, or the final event hands it back.
+   */
+  async steer(runId: string, text: string): Promise<boolean> {
+    return (await this.#running.get(runId)?.steer(text)) ?? false;
   }
 
   /**
@@ -128,14 +135,18 @@ export class Turns {
     return tracked;
   }
 
+  #refuse(): never {
+    throw new ServiceError("server_draining", "The server is shutting down. Try again in a moment.", {
+      retryAfterSeconds: 1,
+    });
+  }
+
   #admit(): void {
-    if (this.#draining) {
-      throw new ServiceError("server_draining", "The server is shutting down. Try again in a moment.", {
-        retryAfterSeconds: 1,
-      });
-    }
+    if (this.#draining) this.#refuse();
     const { maxConcurrentRuns } = this.#parts.settings;
-    if (maxConcurrentRuns > 0 && this.#running.size + this.#starting >= maxConcurrentRuns) {
+    if (maxConcurrentRuns <= 0) return;
+    const atWork = [...this.#running.values()].filter((execution) => !execution.isSubagent).length;
+    if (atWork + this.#starting >= maxConcurrentRuns) {
       throw new ServiceError(
         "too_many_concurrent_runs",
         `${maxConcurrentRuns} runs are at work, which is the limit (limits.max_concurrent_runs). Try again when one has ended.`,
@@ -146,18 +157,36 @@ export class Turns {
 
   async #take(prompt: Prompt): Promise<Submitted> {
     const found = await findSession(this.#parts.store, prompt.address);
-    return (found && this.#steerInto(found, prompt)) ?? (await this.#record(prompt, found));
+    await this.#budgets.refresh(prompt.address.owner);
+    const whenBusy = prompt.whenBusy ?? this.#parts.settings.whenBusy;
+    if (found && whenBusy === "steer") {
+      const steered = await this.#steerInto(found, prompt);
+      if (steered) return steered;
+    }
+    const submitted = await this.#record(prompt, found);
+    if (submitted.status === "queued" && whenBusy === "interrupt") {
+      await this.#executionIn(submitted.sessionId)?.stop(
+        new RunStop("cancelled", "A newer prompt took over."),
+      );
+    }
+    return submitted;
   }
 
-  /** Undefined when steering is not asked for, or no turn of this process can take it: then it is a prompt like any. */
-  #steerInto(session: SessionRow, prompt: Prompt): Submitted | undefined {
-    if ((prompt.whenBusy ?? this.#parts.settings.whenBusy) !== "steer") return undefined;
-    const execution = [...this.#running.values()].find((running) => running.sessionId === session.id);
-    const texts = prompt.input.prompt.map((message) => (message.role === "user" ? message.text : ""));
+  /** Undefined when no turn of this process can take the text: then it is a prompt like any. */
+  async #steerInto(session: SessionRow, prompt: Prompt): Promise<Submitted | undefined> {
+    const { prompt: messages } = prompt.input;
+    // What rides with a prompt cannot be steered in.
+    if (messages.some((message) => message.role === "user" && message.attachments?.length)) return undefined;
+    const execution = this.#executionIn(session.id);
+    const texts = messages.map((message) => (message.role === "user" ? message.text : ""));
     const text = texts.filter((part) => part !== "").join("\n\n");
-    if (!execution?.steer(text)) return undefined;
+    if (text === "" || !(await execution?.steer(text)) || !execution) return undefined;
     const { runId, model } = execution;
     return { runId, sessionId: session.id, sessionKey: session.session_key, model, status: "steered" };
+  }
+
+  #executionIn(sessionId: string): Execution | undefined {
+    return [...this.#running.values()].find((running) => running.sessionId === sessionId);
   }
 
   async #record(prompt: Prompt, found: SessionRow | undefined): Promise<Submitted> {
@@ -165,7 +194,7 @@ export class Turns {
     const runId = createId("run", clock.now());
     const made = newSession(prompt.address, prompt.seed, clock.now());
     prompt.beforeStart?.(runId);
-    const { run, session, input, isNew, leased } = await store.write(async (tx) => {
+    const { run, session, input, isNew, position } = await store.write(async (tx) => {
       const existing = found ?? (await this.#lane.existing(tx, made));
       const session = existing ?? made;
       const input = inputOf(prompt, !existing);
@@ -174,21 +203,23 @@ export class Turns {
       const run = newRun(runId, session, { kind, model, input, metadata, nowMs: tx.nowMs });
       if (!existing) {
         await this.#lane.open(tx, { session, run, input });
-        return { run, session, input, isNew: true, leased: true };
+        return { run, session, input, isNew: true, position: 0 };
       }
       await this.#lane.keep(tx, session);
-      const leased = await this.#lane.lease(tx, session.id);
-      if (leased) await this.#lane.begin(tx, run, input);
-      else await this.#lane.enqueue(tx, run, this.#queueLimit(prompt));
-      return { run, session, input, isNew: false, leased };
+      if (await this.#lane.lease(tx, session.id)) {
+        await this.#lane.begin(tx, run, input);
+        return { run, session, input, isNew: false, position: 0 };
+      }
+      const position = await this.#lane.enqueue(tx, run, this.#queueLimit(prompt));
+      return { run, session, input, isNew: false, position };
     });
-    if (leased) this.#execute({ run, session, input }, isNew);
+    if (position === 0) this.#execute({ run, session, input }, isNew);
     return {
       runId,
       sessionId: session.id,
       sessionKey: session.session_key,
       model: run.model,
-      status: leased ? "running" : "queued",
+      ...(position === 0 ? { status: "running" } : { status: "queued", queuePosition: position }),
     };
   }
 
@@ -210,7 +241,8 @@ export class Turns {
   }
 
   #execute(started: Started, fresh: boolean): void {
-    const execution = new Execution({ parts: this.#parts, ...started, fresh });
+    const budget = this.#budgets.open(started.run, started.input);
+    const execution = new Execution({ parts: this.#parts, ...started, budget, spawner: this, fresh });
     this.#running.set(started.run.id, execution);
     void this.#track(this.#conclude(execution, started.run));
   }
@@ -218,15 +250,18 @@ export class Turns {
   async #conclude(execution: Execution, run: RunRow): Promise<void> {
     try {
       const next = await execution.run({
-        end: (tx, { status, set }) => endRun(tx, run.id, status, set),
+        end: (tx, outcome) => concludeRun(tx, this.#parts.store, run, outcome),
         next: (tx) => this.#lane.next(tx, run.session_id, { hold: this.#draining }),
       });
       this.#running.delete(run.id);
+      this.#onEnd?.(run);
       if (next) this.#execute(next, false);
     } catch (error) {
       // The end could not be written. The lease runs out and recovery closes the run as interrupted.
       this.#parts.log.error("the end of a run could not be recorded", { run: run.id, error });
       this.#running.delete(run.id);
+    } finally {
+      this.#budgets.close(run.id);
     }
   }
 }

@@ -12,7 +12,8 @@ export type IdPrefix =
   | "turn"
   | "req"
   | "call"
-  | "prc";
+  | "prc"
+  | "str";
 
 const ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"; // Crockford base 32, lower case
 

@@ -5,7 +5,7 @@ import type {
 } from "../../generated/http/client/types.gen.ts";
 import type { ModelRef, ModelSettings } from "../agent/engine.ts";
 import type { AssistantPart, Message } from "../agent/message.ts";
-import type { Prompt } from "../agent/turn.ts";
+import type { Prompt } from "../agent/prompt.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { HttpRequest } from "./contract.ts";
 import type { HttpContext, HttpRoom } from "./room.ts";

@@ -1,7 +1,7 @@
 import type { ChatStreamFrame, RunEvent } from "../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../generated/http/contract.gen.ts";
 import { toRunEvent } from "../agent/event.ts";
-import type { Submitted } from "../agent/turn.ts";
+import type { Submitted } from "../agent/prompt.ts";
 import { errorTable, ServiceError, type ErrorCode } from "../base/errors.ts";
 import type { JournalEvent } from "../store/journal.ts";
 import { errorEnvelope } from "./answer.ts";

@@ -12,7 +12,8 @@ import type { AgentParts, AgentSettings } from "../../src/agent/parts.ts";
 import { Recovery } from "../../src/agent/recovery.ts";
 import type { Tool } from "../../src/agent/tool.ts";
 import { defineTool } from "../../src/agent/tool.ts";
-import { Turns, type Prompt, type Submitted } from "../../src/agent/turn.ts";
+import type { Prompt, Submitted } from "../../src/agent/prompt.ts";
+import { Turns } from "../../src/agent/turn.ts";
 import { systemClock, type Clock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/log.ts";
 import { formatIssue, SchemaSet } from "../../src/base/validate.ts";
@@ -141,7 +142,10 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
     log: createLog("info", (line) => void logLines.push(line)),
     engine: options.engine ?? createScriptedEngine(options.script ?? (() => ({ text: "done" })), { clock }),
     models: createModelCatalog({ providers: [] }),
-    tools,
+    tools: () => tools,
+    briefing: async () => [],
+    notices: () => [],
+    switches: { yolo: false },
     asks: new Asks(store, clock, variables),
     grants: new Grants(store),
     variables: new VariableShares(variables),
@@ -167,6 +171,12 @@ const defaults: AgentSettings = {
   whenBusy: "queue",
   maxQueuePerSession: 32,
   maxConcurrentRuns: 0,
+  reasoningEffort: undefined,
+  fallbacks: [],
+  budget: { runTokens: 0, dayTokens: 0 },
+  compression: { threshold: undefined, keepMessages: 4, model: undefined },
+  delegation: { maxDepth: 2, maxConcurrent: 4, maxTasks: 8, maxSteps: 10, tokenBudget: 0, model: undefined },
+  titles: "off",
 };
 
 /** A tool that does what the test says; its intent is a command, so that the policy judges it by that. */

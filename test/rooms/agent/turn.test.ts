@@ -130,7 +130,7 @@ test("a steered prompt joins the turn at its next step", async () => {
   assert.deepEqual([second.status, second.runId], ["steered", first.runId]);
   gate.resolve();
   const events = await agent.events(first.runId);
-  assert.deepEqual(events.find(({ type }) => type === "run.steered")?.data, { text: "also this" });
+  assert.equal(events.find(({ type }) => type === "run.steered")?.data["text"], "also this");
   assert.equal(events.at(-1)?.data["output"], "then: also this");
 });
 

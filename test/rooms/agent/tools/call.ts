@@ -39,7 +39,8 @@ export async function callWhole(tool: Tool, input: unknown, options: CallOptions
     questions: noQuestions,
     variables: { has: () => false, share: () => {}, shared: () => ({}) },
     complete: () => unexpected("complete"),
-    record: () => {},
+    delegate: () => unexpected("delegate"),
+    todos: { read: () => unexpected("todos.read"), write: () => unexpected("todos.write") },
     ...options.context,
   });
   return typeof output === "string" ? { text: output } : output;

@@ -1,0 +1,106 @@
+import type { Clock } from "../base/clock.ts";
+import type { Store } from "../store/store.ts";
+import type { Usage } from "./engine.ts";
+
+export interface BudgetLimits {
+  /** Tokens of one run and its sub-agents; 0: no limit. */
+  readonly runTokens: number;
+  /** Tokens of all runs of an owner on a day (UTC); 0: no limit. */
+  readonly dayTokens: number;
+}
+
+/**
+ * What one run may still spend. A sub-agent's budget lies within that of the run above it: what it spends counts there
+ * too. The day's figure is kept in the store, so that it holds across processes and restarts.
+ */
+export class Budget {
+  readonly #limit: number;
+  readonly #above: Budget | undefined;
+  readonly #day: DaySpending | undefined;
+  #spent = 0;
+
+  constructor(options: { readonly limit: number; readonly above?: Budget; readonly day?: DaySpending }) {
+    this.#limit = options.limit;
+    this.#above = options.above;
+    this.#day = options.day;
+  }
+
+  /** Counts what a model call used. */
+  spend(usage: Usage): void {
+    const tokens = usage.inputTokens + usage.outputTokens;
+    if (tokens === 0) return;
+    for (let at: Budget | undefined = this; at; at = at.#above) at.#spent += tokens;
+    this.#day?.add(tokens);
+  }
+
+  /** Undefined when a model may be called; else why not. */
+  admit(): string | undefined {
+    for (let at: Budget | undefined = this; at; at = at.#above) {
+      if (at.#limit > 0 && at.#spent >= at.#limit) {
+        return `The run used ${at.#spent} tokens of its ${at.#limit} (agent.run_token_budget). It was stopped before the next model call.`;
+      }
+    }
+    return this.#day?.admit();
+  }
+}
+
+/** What the runs of one owner used today, as this process knows it. */
+export class DaySpending {
+  readonly #store: Store;
+  readonly #clock: Clock;
+  readonly #owner: string;
+  readonly #limit: number;
+  readonly #onProblem: (error: unknown) => void;
+  #day = "";
+  #tokens = 0;
+
+  constructor(options: {
+    readonly store: Store;
+    readonly clock: Clock;
+    readonly owner: string;
+    readonly limit: number;
+    readonly onProblem: (error: unknown) => void;
+  }) {
+    this.#store = options.store;
+    this.#clock = options.clock;
+    this.#owner = options.owner;
+    this.#limit = options.limit;
+    this.#onProblem = options.onProblem;
+  }
+
+  /** Reads what all processes spent today. Before each run. */
+  async load(): Promise<void> {
+    const day = this.#today();
+    const row = await this.#store.read
+      .selectFrom("spending")
+      .select("tokens")
+      .where("owner", "=", this.#owner)
+      .where("day", "=", day)
+      .executeTakeFirst();
+    this.#tokens = row?.tokens ?? 0;
+    this.#day = day;
+  }
+
+  add(tokens: number): void {
+    const day = this.#today();
+    if (day !== this.#day) this.#tokens = 0;
+    this.#day = day;
+    this.#tokens += tokens;
+    const owner = this.#owner;
+    void this.#store
+      .write(async (tx) => {
+        const known = await tx.increment("spending", { owner, day }, "tokens", tokens);
+        if (known === undefined) await tx.insert("spending", [{ owner, day, tokens }]);
+      })
+      .catch(this.#onProblem);
+  }
+
+  admit(): string | undefined {
+    if (this.#day !== this.#today() || this.#tokens < this.#limit) return undefined;
+    return `${this.#tokens} tokens were used today, of ${this.#limit} (agent.day_token_budget). Go on tomorrow (UTC), or raise the budget.`;
+  }
+
+  #today(): string {
+    return new Date(this.#clock.now()).toISOString().slice(0, 10);
+  }
+}

@@ -1,0 +1,214 @@
+import { redact } from "../base/redact.ts";
+import type { NewEvent } from "../store/journal.ts";
+import type { RunRow, SessionRow } from "../store/tables.ts";
+import { isFinalEvent, runEvent } from "./event.ts";
+import type { AgentParts } from "./parts.ts";
+import type { RunFamily, RunInput } from "./run.ts";
+import { ToolError, type SubagentResult, type SubagentTask } from "./tool.ts";
+
+/** What delegation needs of the turn queue. */
+export interface Spawner {
+  /** Starts a sub-agent; `onStart` gets its run before anything of it is committed. */
+  spawn(
+    child: ChildPrompt,
+  ): Promise<{ readonly runId: string; readonly sessionId: string; readonly model: string }>;
+  stop(runId: string, reason: string): Promise<boolean>;
+}
+
+export interface ChildPrompt {
+  readonly owner: string;
+  readonly cwd: string | null;
+  readonly parentSessionId: string;
+  /** `model` or `provider:model`. */
+  readonly model: string;
+  readonly input: RunInput;
+}
+
+/** The run that delegates. */
+export interface Delegator {
+  readonly run: RunRow;
+  readonly session: SessionRow;
+  readonly input: RunInput;
+  readonly signal: AbortSignal;
+  readonly record: (event: NewEvent) => void;
+}
+
+const MAX_PROGRESS_CHARACTERS = 1_000;
+const MAX_GOAL_CHARACTERS = 1_000;
+
+/**
+ * Runs tasks as sub-agents: each a run of its own in a session of its own, told of in the run that delegates by
+ * `subagent.*` events, stopped with it, and stopped alone like any run. So what is at work, and the tree of what was, can
+ * be read off the runs.
+ */
+export class Delegation {
+  readonly #parts: AgentParts;
+  readonly #spawner: Spawner;
+  readonly #from: Delegator;
+
+  constructor(parts: AgentParts, spawner: Spawner, from: Delegator) {
+    this.#parts = parts;
+    this.#spawner = spawner;
+    this.#from = from;
+  }
+
+  /** Resolves when every task has ended, in the order of the tasks. ToolError beyond the limits of delegation. */
+  async run(callId: string, tasks: readonly SubagentTask[]): Promise<readonly SubagentResult[]> {
+    const { maxTasks, maxConcurrent, maxDepth } = this.#parts.settings.delegation;
+    if (tasks.length > maxTasks) {
+      throw new ToolError(
+        `${tasks.length} tasks are too many; the limit is ${maxTasks} (delegation.max_tasks).`,
+      );
+    }
+    const depth = (this.#from.input.family?.depth ?? 0) + 1;
+    if (depth > maxDepth) {
+      throw new ToolError(`Sub-agents may be ${maxDepth} deep (delegation.max_depth). Do the task yourself.`);
+    }
+    const results: SubagentResult[] = [];
+    let next = 0;
+    const worker = async () => {
+      for (let index = next++; index < tasks.length; index = next++) {
+        const task = tasks[index];
+        if (task) results[index] = await this.#one(task, { callId, index, count: tasks.length, depth });
+      }
+    };
+    await Promise.all(Array.from({ length: Math.min(maxConcurrent, tasks.length) }, worker));
+    this.#from.signal.throwIfAborted();
+    return results;
+  }
+
+  async #one(task: SubagentTask, place: Place): Promise<SubagentResult> {
+    const { run, session, signal, record } = this.#from;
+    signal.throwIfAborted();
+    const startedMs = this.#parts.clock.now();
+    const model = this.#modelOf(task);
+    const input = this.#inputOf(task, place.depth);
+    const child = await this.#spawner.spawn({
+      owner: run.owner,
+      cwd: session.cwd,
+      parentSessionId: session.id,
+      model,
+      input,
+    });
+    record(
+      runEvent(run.id, "subagent.start", {
+        subagent_id: child.runId,
+        tool_call_id: place.callId,
+        parent_id: run.id,
+        child_session_id: child.sessionId,
+        goal: redact(task.goal.slice(0, MAX_GOAL_CHARACTERS)),
+        depth: place.depth,
+        task_index: place.index,
+        task_count: place.count,
+        model: child.model,
+      }),
+    );
+    const stop = () => void this.#spawner.stop(child.runId, "The run that started it was stopped.");
+    signal.addEventListener("abort", stop, { once: true });
+    if (signal.aborted) stop();
+    try {
+      return await this.#watch(child.runId, startedMs);
+    } finally {
+      signal.removeEventListener("abort", stop);
+    }
+  }
+
+  /** Follows a sub-agent to its end and tells of it in our run. */
+  async #watch(childId: string, startedMs: number): Promise<SubagentResult> {
+    const { store, clock } = this.#parts;
+    const { run, record } = this.#from;
+    let tools = 0;
+    for await (const group of store.journal.follow({ runId: childId })) {
+      for (const { type, data } of group) {
+        // Of its own sub-agents people learn here too.
+        if (type.startsWith("subagent.")) record({ type, runId: run.id, data });
+        if (type === "tool.started") {
+          const preview = data["preview"] === undefined ? {} : { preview: String(data["preview"]) };
+          const about = { subagent_id: childId, tool: String(data["tool"]), tool_count: ++tools };
+          record(runEvent(run.id, "subagent.tool", { ...about, ...preview }));
+        }
+        if (type === "message.completed" && data["text"] !== "") {
+          const text = String(data["text"]).slice(0, MAX_PROGRESS_CHARACTERS);
+          record(runEvent(run.id, "subagent.progress", { subagent_id: childId, text }));
+        }
+        if (isFinalEvent(type)) {
+          const durationSeconds = (clock.now() - startedMs) / 1000;
+          return this.#complete(childId, { type, data, durationSeconds });
+        }
+      }
+    }
+    throw new Error(`the events of the sub-agent ${childId} ended before it did`); // the store closed under us
+  }
+
+  #complete(
+    childId: string,
+    end: { readonly type: string; readonly data: NewEvent["data"]; readonly durationSeconds: number },
+  ): SubagentResult {
+    const { run, record } = this.#from;
+    const status = end.type.slice("run.".length) as SubagentResult["status"];
+    const error = end.data["error"] as { readonly message?: string } | undefined;
+    const text = String(end.data["output"] ?? error?.message ?? end.data["reason"] ?? "");
+    record(
+      runEvent(run.id, "subagent.complete", {
+        subagent_id: childId,
+        status,
+        summary: text.slice(0, MAX_PROGRESS_CHARACTERS),
+        duration_seconds: end.durationSeconds,
+        ...(end.data["usage"] ? { usage: end.data["usage"] as never } : {}),
+      }),
+    );
+    return { subagentId: childId, status, text, durationSeconds: end.durationSeconds };
+  }
+
+  #modelOf(task: SubagentTask): string {
+    const { models, settings } = this.#parts;
+    const wanted = task.model ?? settings.delegation.model;
+    if (wanted !== undefined && !models.resolve(wanted)) {
+      throw new ToolError(
+        `There is no model ${JSON.stringify(wanted)}. Leave model out to use the one of this run.`,
+      );
+    }
+    return wanted ?? this.#from.run.model;
+  }
+
+  #inputOf(task: SubagentTask, depth: number): RunInput {
+    const { input, run, session } = this.#from;
+    const { maxSteps, tokenBudget } = this.#parts.settings.delegation;
+    const text = task.context === undefined ? task.goal : `${task.goal}\n\nContext:\n${task.context}`;
+    const family: RunFamily = {
+      parentRunId: run.id,
+      depth,
+      root: input.family?.root ?? { runId: run.id, sessionId: session.id },
+    };
+    const toolsets = narrowed(input.toolsets, task.toolsets);
+    return {
+      prompt: [{ role: "user", text }],
+      instructions: INSTRUCTIONS,
+      settings: input.settings,
+      answerable: input.answerable,
+      family,
+      maxSteps,
+      ...(tokenBudget > 0 ? { tokenBudget } : {}),
+      ...(toolsets ? { toolsets } : {}),
+    };
+  }
+}
+
+interface Place {
+  readonly callId: string;
+  readonly index: number;
+  readonly count: number;
+  readonly depth: number;
+}
+
+const INSTRUCTIONS =
+  "You are a sub-agent: another agent gave you one task and sees nothing but your last message. Do the task, ask nobody, " +
+  "and end with a complete, short report of what you did and found, with the names of files you changed.";
+
+/** What both allow; undefined allows everything. */
+function narrowed(
+  above: readonly string[] | undefined,
+  own: readonly string[] | undefined,
+): readonly string[] | undefined {
+  return above && own ? own.filter((name) => above.includes(name)) : (own ?? above);
+}

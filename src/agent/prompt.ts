@@ -1,0 +1,34 @@
+import type { ModelRef } from "./engine.ts";
+import type { BusyMode } from "./parts.ts";
+import type { RunInput, RunKind } from "./run.ts";
+import type { SessionAddress, SessionSeed } from "./session.ts";
+
+/** What a surface or trigger asks of the agent. */
+export interface Prompt {
+  readonly address: SessionAddress;
+  readonly seed: SessionSeed;
+  readonly kind: RunKind;
+  /**
+   * What the run is asked. `opening` is the conversation before the prompt, for a session that does not exist yet;
+   * a session that exists has its own.
+   */
+  readonly input: RunInput & { readonly opening?: RunInput["prompt"] };
+  /** Undefined: the session's own model, else the default. */
+  readonly model?: ModelRef;
+  readonly metadata?: Readonly<Record<string, string>>;
+  readonly whenBusy?: BusyMode;
+  /** Called with the id of a new run before anything of it is committed: follow it from its first event. */
+  readonly beforeStart?: (runId: string) => void;
+}
+
+export interface Submitted {
+  readonly runId: string;
+  readonly sessionId: string;
+  readonly sessionKey: string | null;
+  /** Effective `provider:model`. */
+  readonly model: string;
+  /** steered: the text went into the run that is at work, `runId`. */
+  readonly status: "running" | "queued" | "steered";
+  /** Of a queued run: 1 is the next. */
+  readonly queuePosition?: number;
+}

@@ -1,0 +1,120 @@
+import type { JournalEvent } from "../store/journal.ts";
+import type { Tx } from "../store/store.ts";
+import type { AssistantPart, Message, ToolMessage, ToolStatus } from "./message.ts";
+
+/** What matters of an event here. */
+export type RunFact = Pick<JournalEvent, "type" | "data">;
+
+/** What a call is answered with when its process ended in the middle of it. */
+const UNKNOWN_OUTCOME =
+  "The server process ended while this call was at work. Whether it took effect is not known: look before you repeat it.";
+
+/**
+ * The messages of a step that a run was at when its process died, made from the events that were journaled: what was
+ * said so far, and each tool call with its answer or word that it was cut. So the model learns that a tool has begun,
+ * and does not run it again unknowing. `events` are those after the last step that was saved.
+ */
+export function salvageStep(events: readonly RunFact[]): readonly Message[] {
+  const step = new Step();
+  for (const event of events) step.take(event);
+  return step.messages();
+}
+
+/** The events of a run that belong to no saved step: those after the last one that tells of usage, which follows each. */
+export async function unsavedEvents(tx: Tx, runId: string): Promise<readonly RunFact[]> {
+  const saved = await tx.db
+    .selectFrom("events")
+    .select("run_seq")
+    .where("run_id", "=", runId)
+    .where("type", "=", "usage.updated")
+    .orderBy("run_seq", "desc")
+    .limit(1)
+    .executeTakeFirst();
+  const rows = await tx.db
+    .selectFrom("events")
+    .select(["type", "data"])
+    .where("run_id", "=", runId)
+    .where("run_seq", ">", saved?.run_seq ?? 0)
+    .where("type", "in", ["run.steered", "message.delta", "tool.started", "tool.completed"])
+    .orderBy("run_seq")
+    .execute();
+  return rows.map(toFact);
+}
+
+/** The events of a run that tell of steering. */
+export async function steerEvents(tx: Tx, runId: string): Promise<readonly RunFact[]> {
+  const rows = await tx.db
+    .selectFrom("events")
+    .select(["type", "data"])
+    .where("run_id", "=", runId)
+    .where("type", "in", ["run.steer_accepted", "run.steered"])
+    .orderBy("run_seq")
+    .execute();
+  return rows.map(toFact);
+}
+
+function toFact({ type, data }: { readonly type: string; readonly data: string }): RunFact {
+  return { type, data: JSON.parse(data) as RunFact["data"] };
+}
+
+/** Steering that was accepted and never reached the model. */
+export function pendingSteers(events: readonly RunFact[]): readonly string[] {
+  const taken = new Set(
+    events.filter(({ type }) => type === "run.steered").map(({ data }) => data["steer_id"]),
+  );
+  return events
+    .filter(({ type, data }) => type === "run.steer_accepted" && !taken.has(data["steer_id"]))
+    .map(({ data }) => String(data["text"]));
+}
+
+class Step {
+  readonly #parts: AssistantPart[] = [];
+  readonly #answers = new Map<string, ToolMessage>();
+  readonly #steers: Message[] = [];
+
+  take({ type, data }: RunFact): void {
+    switch (type) {
+      case "run.steered":
+        this.#steers.push({ role: "user", text: String(data["text"]), origin: "steer" });
+        return;
+      case "message.delta":
+        return this.#say(String(data["delta"]));
+      case "tool.started":
+        return this.#call(data);
+      case "tool.completed":
+        return this.#answer(data);
+      default:
+        return;
+    }
+  }
+
+  messages(): readonly Message[] {
+    if (this.#parts.length === 0) return this.#steers;
+    return [
+      ...this.#steers,
+      { role: "assistant", parts: this.#parts, interrupted: true },
+      ...this.#answers.values(),
+    ];
+  }
+
+  #say(text: string): void {
+    const last = this.#parts.at(-1);
+    if (last?.type === "text") this.#parts[this.#parts.length - 1] = { ...last, text: last.text + text };
+    else this.#parts.push({ type: "text", text });
+  }
+
+  #call(data: RunFact["data"]): void {
+    const callId = String(data["tool_call_id"]);
+    const tool = String(data["tool"]);
+    this.#parts.push({ type: "tool_call", callId, tool, input: data["arguments"] ?? {} });
+    this.#answers.set(callId, { role: "tool", callId, tool, status: "aborted", text: UNKNOWN_OUTCOME });
+  }
+
+  #answer(data: RunFact["data"]): void {
+    const callId = String(data["tool_call_id"]);
+    const known = this.#answers.get(callId);
+    if (!known) return;
+    const status = data["status"] as ToolStatus;
+    this.#answers.set(callId, { ...known, status, text: String(data["result"] ?? "") });
+  }
+}

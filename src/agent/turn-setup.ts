@@ -1,0 +1,95 @@
+import type { SessionRow } from "../store/tables.ts";
+import type { ModelRef, ModelSettings } from "./engine.ts";
+import type { AgentParts } from "./parts.ts";
+import type { PolicyContext } from "./policy.ts";
+import type { RunInput, RunKind } from "./run.ts";
+import { settingsOf, type SessionSettings } from "./session.ts";
+import type { Tool } from "./tool.ts";
+
+/** What a turn is made of, worked out from the configuration, the session and the request, in this order of weight. */
+export interface TurnSetup {
+  readonly cwd: string;
+  readonly model: ModelRef;
+  readonly fallbacks: readonly ModelRef[];
+  readonly instructions: string;
+  readonly tools: readonly Tool[];
+  readonly settings: ModelSettings;
+  readonly maxSteps: number;
+  readonly policy: PolicyContext;
+  /** Undefined: conversations are not compressed by themselves. */
+  readonly compactAtTokens: number | undefined;
+}
+
+export async function setupTurn(
+  parts: AgentParts,
+  {
+    kind,
+    model: name,
+    session,
+    input,
+  }: {
+    readonly kind: RunKind;
+    /** `provider:model`. */
+    readonly model: string;
+    readonly session: SessionRow;
+    readonly input: RunInput;
+  },
+): Promise<TurnSetup> {
+  const { settings, models } = parts;
+  const chosen = settingsOf(session);
+  const cwd = session.cwd ?? settings.workspace;
+  const model = refOf(name);
+  const { threshold } = settings.compression;
+  return {
+    cwd,
+    model,
+    fallbacks: settings.fallbacks.flatMap((fallback) => models.resolve(fallback) ?? []),
+    instructions: await instructionsFor(parts, { cwd, asked: input.instructions }),
+    tools: toolsFor(parts, { kind, input }),
+    settings: { ...effortOf(chosen, settings.reasoningEffort), ...input.settings },
+    maxSteps: input.maxSteps ?? settings.maxSteps,
+    policy: {
+      mode: chosen.yolo === true || parts.switches.yolo ? "yolo" : settings.policyMode,
+      workspace: cwd,
+      home: settings.userHome,
+      agentHome: settings.agentHome,
+    },
+    compactAtTokens:
+      threshold === undefined ? undefined : Math.floor(models.contextTokensOf(model) * threshold),
+  };
+}
+
+/** The parts of a stored `provider:model`. */
+export function refOf(name: string): ModelRef {
+  const [provider = "", ...id] = name.split(":");
+  return { provider, id: id.join(":") };
+}
+
+function effortOf(chosen: SessionSettings, configured: string | undefined): ModelSettings {
+  const reasoningEffort = chosen.reasoningEffort ?? configured;
+  return reasoningEffort === undefined ? {} : { reasoningEffort };
+}
+
+/** Sub-agents talk to nobody, and at the greatest depth start no others. */
+function toolsFor(
+  { tools, settings }: AgentParts,
+  { kind, input }: { readonly kind: RunKind; readonly input: RunInput },
+): readonly Tool[] {
+  const { toolsets, family } = input;
+  const isDeepest = (family?.depth ?? 0) >= settings.delegation.maxDepth;
+  return tools().filter(({ toolset }) => {
+    if (toolsets !== undefined && !toolsets.includes(toolset)) return false;
+    if (toolset === "clarify") return kind !== "subagent" && input.answerable;
+    return toolset !== "delegation" || !isDeepest;
+  });
+}
+
+async function instructionsFor(
+  { settings, briefing }: AgentParts,
+  { cwd, asked }: { readonly cwd: string; readonly asked: string | undefined },
+): Promise<string> {
+  const place = `Your tools work in ${cwd}.`;
+  return [settings.instructions, place, ...(await briefing(cwd)), asked]
+    .filter((text) => text !== undefined && text !== "")
+    .join("\n\n");
+}
