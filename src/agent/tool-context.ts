@@ -1,5 +1,6 @@
 import type { ClarifyQuestion } from "../../generated/http/client/types.gen.ts";
 import { forgetSecret, redact, redactValue, registerSecret } from "../base/redact.ts";
+import { RedactStream } from "../base/redact-stream.ts";
 import type { AskOutcome } from "./ask.ts";
 import type { ToolCall } from "./engine.ts";
 import { runEvent } from "./event.ts";
@@ -16,6 +17,7 @@ export function toolContext(
   scope: ToolCallScope,
 ): { readonly context: ToolContext; readonly end: () => void } {
   const passwords: string[] = [];
+  const progress = progressOf(call, scope);
   const context: ToolContext = {
     callId: call.callId,
     runId: scope.runId,
@@ -24,25 +26,44 @@ export function toolContext(
     model: scope.model,
     cwd: scope.cwd,
     signal: scope.signal,
-    progress: progressOf(call, scope),
+    progress: progress.show,
     questions: questionsOf(scope, passwords),
     variables: scope.variables,
     complete: scope.complete,
     delegate: (tasks) => scope.delegate(call.callId, tasks),
     todos: scope.todos,
   };
-  return { context, end: () => passwords.forEach(forgetSecret) };
+  const end = () => {
+    // Before the passwords are forgotten: what is held back may hold one.
+    progress.flush();
+    passwords.forEach(forgetSecret);
+  };
+  return { context, end };
 }
 
-function progressOf(call: ToolCall, scope: ToolCallScope): ToolContext["progress"] {
+function progressOf(
+  call: ToolCall,
+  scope: ToolCallScope,
+): { readonly show: ToolContext["progress"]; readonly flush: () => void } {
   let left = MAX_PROGRESS_CHARACTERS;
-  return (text) => {
-    if (left <= 0 || text === "") return;
-    const delta = redact(text.slice(0, left));
-    left -= text.length;
+  const stream = new RedactStream();
+  const record = (delta: string) => {
+    if (delta === "") return;
     scope.record(
       runEvent(scope.runId, "tool.progress", { tool_call_id: call.callId, tool: call.tool, delta }),
     );
+  };
+  return {
+    show: (text) => {
+      if (left <= 0 || text === "") return;
+      const piece = text.slice(0, left);
+      left -= piece.length;
+      record(stream.push(piece));
+    },
+    flush: () => {
+      left = 0;
+      record(stream.end());
+    },
   };
 }
 
@@ -59,7 +80,7 @@ function questionsOf(scope: ToolCallScope, passwords: string[]): Questions {
       const password = outcome.status === "answered" ? outcome.password : undefined;
       if (password === undefined) return undefined;
       passwords.push(password);
-      registerSecret(password);
+      registerSecret(password, { minLength: 4 });
       return password;
     },
     secret: async ({ prompt, envVar }) => {

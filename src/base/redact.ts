@@ -3,6 +3,8 @@
 const MASK = "[redacted]";
 /** Shorter values would blank out ordinary words. */
 const MIN_SECRET_LENGTH = 8;
+/** Of a password that is hidden only while one command runs. */
+const SHORTEST_SECRET = 4;
 const MAX_SECRETS = 1000;
 
 /**
@@ -31,20 +33,27 @@ const URL_PASSWORD = /\b([a-z][a-z0-9+.-]{1,20}:\/\/[^\s/:@"']{0,256}):[^\s/@"']
 /** The body is all that a PEM body may hold, also as JSON text, so that the mere mention of a header costs nothing else. */
 const PRIVATE_KEY =
   /-----BEGIN [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?:(?!-----)[\sA-Za-z0-9+/=\\:,.-]){0,20000}(?:-----END [A-Z ]{0,40}PRIVATE KEY(?: BLOCK)?-----)?/g;
+const CREDENTIALS = [PRIVATE_KEY, SHAPES, AUTHORIZATION, URL_PASSWORD];
 /** What any of the shapes needs; text without it, the usual case, is passed on after one scan. */
 const MAYBE = /sk-|gh[pousr]_|github_pat_|glpat-|xox|AKIA|AIza|npm_|eyJ|bearer|basic|:\/\/|PRIVATE KEY/i;
 
 /** With how many hold each. */
 const secrets = new Map<string, number>();
 let known: RegExp | undefined;
+/** The forms of the known secrets by their first character, and the length of the longest. */
+let formsByStart = new Map<string, string[]>();
+let longestForm = 0;
 
 /**
- * From now on `value` is replaced wherever it appears, also in its JSON form. Values under 8 characters are not taken:
- * they would blank out ordinary words.
+ * From now on `value` is replaced wherever it appears: as it is, as JSON text and percent-encoded. Base64 is hidden
+ * only where a `Basic` header says what it is: it has three forms for each secret, and which it is, only what stands
+ * before tells. Values under `minLength` (8; at least 4, for what is good for one use) are not taken: they would
+ * blank out ordinary words.
  */
-export function registerSecret(value: string): void {
+export function registerSecret(value: string, options: { readonly minLength?: number } = {}): void {
+  const minLength = Math.max(options.minLength ?? MIN_SECRET_LENGTH, SHORTEST_SECRET);
   const holders = secrets.get(value) ?? 0;
-  if (value.length < MIN_SECRET_LENGTH || (holders === 0 && secrets.size >= MAX_SECRETS)) return;
+  if (value.length < minLength || (holders === 0 && secrets.size >= MAX_SECRETS)) return;
   secrets.set(value, holders + 1);
   if (holders === 0) compile();
 }
@@ -57,14 +66,44 @@ export function forgetSecret(value: string): void {
 }
 
 function compile(): void {
-  if (secrets.size === 0) {
-    known = undefined;
-    return;
-  }
-  const forms = [...secrets.keys()].flatMap((secret) => [secret, JSON.stringify(secret).slice(1, -1)]);
   // Longest first: a secret that contains another must go as a whole.
-  const sorted = [...new Set(forms)].sort((a, b) => b.length - a.length);
-  known = new RegExp(sorted.map((form) => RegExp.escape(form)).join("|"), "g");
+  const sorted = [...new Set([...secrets.keys()].flatMap(formsOf))].sort((a, b) => b.length - a.length);
+  known =
+    sorted.length === 0 ? undefined : new RegExp(sorted.map((form) => RegExp.escape(form)).join("|"), "g");
+  formsByStart = Map.groupBy(sorted, (form) => form.charAt(0));
+  longestForm = sorted[0]?.length ?? 0;
+}
+
+function formsOf(secret: string): readonly string[] {
+  const json = JSON.stringify(secret).slice(1, -1);
+  // A lone surrogate has no percent-encoding.
+  if (!secret.isWellFormed()) return [secret, json];
+  const percent = encodeURIComponent(secret);
+  return [secret, json, percent, percent.replaceAll("%20", "+")];
+}
+
+/** How many characters at the end of `text` may be the beginning of a known secret. */
+export function secretTail(text: string): number {
+  for (let at = Math.max(0, text.length - longestForm + 1); at < text.length; at += 1) {
+    const forms = formsByStart.get(text.charAt(at));
+    if (!forms) continue;
+    const tail = text.slice(at);
+    if (forms.some((form) => form.length > tail.length && form.startsWith(tail))) return tail.length;
+  }
+  return 0;
+}
+
+/** `at`, or where the secret begins in whose middle it is: text cut there may be redacted in two parts. */
+export function spanStart(text: string, at: number): number {
+  if (at <= 0 || at >= text.length) return at;
+  const patterns = [...(known ? [known] : []), ...(MAYBE.test(text) ? CREDENTIALS : [])];
+  for (const pattern of patterns) {
+    for (const match of text.matchAll(pattern)) {
+      if (match.index >= at) break;
+      if (match.index + match[0].length > at) return spanStart(text, match.index);
+    }
+  }
+  return at;
 }
 
 /** `text` with every known secret and everything that looks like a credential replaced by `[redacted]`. */

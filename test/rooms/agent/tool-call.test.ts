@@ -129,7 +129,7 @@ test("deny is told to the model; an answer is taken once, by its owner, from the
 });
 
 test("session leave holds for the same kind of call in the session, and not in another", async () => {
-  await using agent = await createTestAgent({ tools: [ok], script: callsOnce(DANGEROUS) });
+  await using agent = await createTestAgent({ tools: [ok], script: callsOnce("sudo ls") });
   const first = await agent.submit("go", { id: "s", answerable: true });
   const askId = (await agent.event(first.runId, "approval.request")).data["request_id"] as string;
   await agent.parts.asks.answer(askId, { owner: "tester", choice: "session", by: "test" });
@@ -236,6 +236,21 @@ test("a known secret in a tool's output, progress, arguments or question reaches
     .where("role", "=", "tool")
     .execute();
   assert.ok(!JSON.stringify(tools).includes(canary));
+});
+
+test("a secret that live output splits into pieces reaches nobody, not even at the call's end", async () => {
+  const canary = "canary-split-8c1d44e0";
+  registerSecret(canary);
+  const tool = testTool(async (_input, { progress }) => {
+    for (const letter of `<${canary}> ok\n${canary}`) progress(letter);
+    return "done";
+  });
+  await using agent = await createTestAgent({ tools: [tool], script: callsOnce("show") });
+  const { runId } = await agent.submit("go");
+  const live = (await agent.events(runId))
+    .filter(({ type }) => type === "tool.progress")
+    .map(({ data }) => data["delta"] as string);
+  assert.equal(live.join(""), "<[redacted]> ok\n[redacted]");
 });
 
 test("live output beyond its cap is dropped; the result still comes", async () => {

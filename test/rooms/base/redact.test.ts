@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { redact, redactValue, registerSecret } from "../../../src/base/redact.ts";
+import { forgetSecret, redact, redactValue, registerSecret } from "../../../src/base/redact.ts";
 
 const MASK = "[redacted]";
 const letters = "aB3dE6gH9jK2mN5pQ8sT1vW4yZ7cF0hJ3lM6oP9rS2uV5xY8";
@@ -17,6 +17,23 @@ test("a registered secret is replaced in its JSON form too", () => {
   registerSecret(secret);
   const text = JSON.stringify({ value: `x${secret}y` });
   assert.deepEqual(JSON.parse(redact(text)), { value: `x${MASK}y` });
+});
+
+test("a registered secret is replaced percent-encoded too", () => {
+  const secret = "p/ss w+rd=&?";
+  registerSecret(secret);
+  assert.equal(redact(`q=${encodeURIComponent(secret)}&r`), `q=${MASK}&r`);
+  assert.equal(redact(`${new URLSearchParams({ q: secret }).toString()}&r`), `q=${MASK}&r`);
+  registerSecret("lone surrogate \ud800");
+  assert.equal(redact("lone surrogate \ud800"), MASK);
+});
+
+test("a password for one use may be as short as four characters, and is forgotten after it", () => {
+  registerSecret("abc", { minLength: 1 });
+  registerSecret("hq7z", { minLength: 4 });
+  assert.equal(redact("abc hq7z"), `abc ${MASK}`);
+  forgetSecret("hq7z");
+  assert.equal(redact("abc hq7z"), "abc hq7z");
 });
 
 test("a secret that contains another goes as a whole", () => {
