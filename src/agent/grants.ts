@@ -3,6 +3,14 @@ import type { GrantRow } from "../store/tables.ts";
 
 /** Sessions whose leave is remembered; the longest unused go first, and ask again. */
 const MAX_SESSIONS = 1000;
+/** What one session may have allowed; the oldest goes first. */
+const MAX_SIGNATURES = 1000;
+
+/** Whose session it is. Two owners may give their sessions the same name. */
+export interface GrantPlace {
+  readonly owner: string;
+  readonly sessionId: string;
+}
 
 /**
  * What somebody allowed beyond one call: signatures of the policy. Those for the rest of a session are kept in this
@@ -17,12 +25,8 @@ export class Grants {
   }
 
   /** Whether calls with this signature may go ahead unasked. */
-  async allows(
-    where: { readonly owner: string; readonly sessionId: string },
-    signature: string,
-  ): Promise<boolean> {
-    if (this.#of(where.sessionId).has(signature)) return true;
-    const { owner } = where;
+  async allows({ owner, sessionId }: GrantPlace, signature: string): Promise<boolean> {
+    if (this.#ofSession(keyOf({ owner, sessionId }))?.has(signature)) return true;
     const row = await this.#store.read
       .selectFrom("grants")
       .select("signature")
@@ -32,8 +36,12 @@ export class Grants {
     return row !== undefined;
   }
 
-  allowForSession(sessionId: string, signature: string): void {
-    this.#of(sessionId).add(signature);
+  allowForSession(place: GrantPlace, signature: string): void {
+    const key = keyOf(place);
+    const signatures = this.#ofSession(key) ?? new Set<string>();
+    this.#bySession.set(key, signatures.add(signature));
+    dropOldest(signatures, MAX_SIGNATURES);
+    dropOldest(this.#bySession, MAX_SESSIONS);
   }
 
   async allowAlways(grant: Omit<GrantRow, "created_at">): Promise<void> {
@@ -67,14 +75,20 @@ export class Grants {
     });
   }
 
-  #of(sessionId: string): Set<string> {
-    const grants = this.#bySession.get(sessionId) ?? new Set<string>();
-    this.#bySession.delete(sessionId);
-    this.#bySession.set(sessionId, grants);
-    if (this.#bySession.size > MAX_SESSIONS) {
-      const [oldest] = this.#bySession.keys();
-      if (oldest !== undefined) this.#bySession.delete(oldest);
-    }
-    return grants;
+  /** Moves the session to the end, as used last. */
+  #ofSession(key: string): Set<string> | undefined {
+    const signatures = this.#bySession.get(key);
+    if (signatures && this.#bySession.delete(key)) this.#bySession.set(key, signatures);
+    return signatures;
   }
+}
+
+const keyOf = ({ owner, sessionId }: GrantPlace): string => JSON.stringify([owner, sessionId]);
+
+function dropOldest(
+  kept: { readonly size: number; keys(): IterableIterator<string>; delete(key: string): boolean },
+  limit: number,
+): void {
+  const [oldest] = kept.size > limit ? kept.keys() : [];
+  if (oldest !== undefined) kept.delete(oldest);
 }

@@ -5,7 +5,12 @@ import { decide, type PolicyDecision } from "./policy.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
 import type { ToolIntent } from "./tool.ts";
 
-const CHOICES: readonly AskChoice[] = ["once", "session", "always", "deny"];
+/** What may be answered, by how long leave may be kept. */
+const choices = {
+  never: ["once", "deny"],
+  session: ["once", "session", "deny"],
+  always: ["once", "session", "always", "deny"],
+} as const satisfies Readonly<Record<PolicyDecision["remember"], readonly AskChoice[]>>;
 
 /** Undefined when the call may go ahead: by policy, by leave given before, or by an answer now. */
 export async function permission(
@@ -13,11 +18,11 @@ export async function permission(
   intent: ToolIntent,
   scope: ToolCallScope,
 ): Promise<ToolAnswer | undefined> {
-  const decision = decide(intent, scope.policy);
+  const decision = storable(decide(intent, scope.policy, call.tool));
   if (decision.verdict === "allow") return undefined;
   if (decision.verdict === "deny") return denied(`Refused: ${decision.reason}`);
-  const { owner, sessionId } = scope.subject;
-  if (await scope.grants.allows({ owner, sessionId }, decision.signature)) return undefined;
+  if (decision.remember !== "never" && (await scope.grants.allows(scope.subject, decision.signature)))
+    return undefined;
   if (!scope.answerable) {
     return denied(
       `Denied: this needs approval (${decision.reason}), and nobody can give it on this connection. ` +
@@ -40,7 +45,7 @@ async function ask(
     title,
     description: redact(decision.reason),
     ...(intent.command === undefined ? {} : { command: redact(intent.command) }),
-    choices: CHOICES,
+    choices: choices[decision.remember],
   };
   const options = { timeoutMs: scope.timeouts.approvalMs, signal: scope.signal };
   const outcome = await scope.asks.ask("approval", scope.subject, question, options);
@@ -53,11 +58,18 @@ async function ask(
   const { owner, sessionId } = scope.subject;
   const { signature } = decision;
   if (outcome.choice === "deny") return denied("Denied by the user.");
-  if (outcome.choice === "session") scope.grants.allowForSession(sessionId, signature);
+  if (outcome.choice === "session") scope.grants.allowForSession({ owner, sessionId }, signature);
   if (outcome.choice === "always") {
     await scope.grants.allowAlways({ owner, signature, tool: call.tool, title });
   }
   return undefined;
+}
+
+/** A signature with a secret in it must not be stored, and without the secret it would cover more than was allowed. */
+function storable(decision: PolicyDecision): PolicyDecision {
+  const { remember, signature } = decision;
+  if (remember !== "always" || redact(signature) === signature) return decision;
+  return { ...decision, remember: "session" };
 }
 
 const denied = (text: string): ToolAnswer => ({ status: "denied", text });

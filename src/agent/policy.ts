@@ -1,5 +1,6 @@
 import { judgeCommand } from "./policy/command-judge.ts";
 import { ask, judgeRead, judgeWrite, placeOf, type Finding } from "./policy/path-judge.ts";
+import { rememberOf, type Remember } from "./policy/risk.ts";
 import type { ToolIntent } from "./tool.ts";
 
 /** How much the agent may do unasked: `ask` for what is risky, `always_ask` for all but reads, `yolo` for nothing. */
@@ -17,8 +18,10 @@ export interface PolicyDecision {
   readonly verdict: "allow" | "ask" | "deny";
   /** For people and for the model; says what is risky, or why nothing is. */
   readonly reason: string;
-  /** What an answer for the whole session covers: the kind of call, and what about it was minded. */
+  /** What leave that is kept covers: the kind of call, and what about it was minded. */
   readonly signature: string;
+  /** How long leave for it may be kept; src/agent/policy/risk.ts has the table. */
+  readonly remember: Remember;
 }
 
 interface Judgement {
@@ -31,23 +34,35 @@ interface Judgement {
 const MAX_REASONS = 3;
 
 /**
- * What the policy says to one call. It judges the text of commands, not what programs do once they run: a guard
- * against accidents and careless models, beside which a sandbox keeps its worth. Pure; never throws.
+ * What the policy says to one call of `tool`. It judges the text of commands, not what programs do once they run: a
+ * guard against accidents and careless models, beside which a sandbox keeps its worth. Pure; never throws.
  */
-export function decide(intent: ToolIntent, context: PolicyContext): PolicyDecision {
-  const { findings, looksOnly, shape } =
-    intent.command === undefined ? judgeFiles(intent, context) : judgeShell(intent.command, context);
+export function decide(intent: ToolIntent, context: PolicyContext, tool = intent.title): PolicyDecision {
+  const { findings, looksOnly, shape } = judge(intent, context, tool);
   const denied = findings.filter((finding) => finding.verdict === "deny");
-  if (denied.length > 0)
-    return { verdict: "deny", reason: reasonsOf(denied), signature: `${intent.kind}:never` };
+  if (denied.length > 0) {
+    const signature = `${intent.kind}:never`;
+    return { verdict: "deny", reason: reasonsOf(denied), signature, remember: "never" };
+  }
   const shapes =
     findings.length > 0 ? [...new Set(findings.map((finding) => finding.shape))].toSorted() : [shape];
   const signature = `${intent.kind}:${shapes.join(" | ")}`;
-  if (context.mode === "yolo") return { verdict: "allow", reason: "approvals are switched off", signature };
-  if (findings.length > 0) return { verdict: "ask", reason: reasonsOf(findings), signature };
-  if (context.mode === "always_ask" && !looksOnly)
-    return { verdict: "ask", reason: "it may change something", signature };
-  return { verdict: "allow", reason: looksOnly ? "it only reads" : "it is an ordinary change", signature };
+  const risks = findings.map((finding) => finding.risk);
+  const rest = { signature, remember: rememberOf(risks, signature) };
+  if (context.mode === "yolo") return { verdict: "allow", reason: "approvals are switched off", ...rest };
+  if (findings.length > 0) return { verdict: "ask", reason: reasonsOf(findings), ...rest };
+  if (context.mode === "always_ask" && !looksOnly) {
+    const reason = intent.kind === "network" ? "it reaches another machine" : "it may change something";
+    return { verdict: "ask", reason, ...rest };
+  }
+  return { verdict: "allow", reason: looksOnly ? "it only reads" : "it is an ordinary change", ...rest };
+}
+
+function judge(intent: ToolIntent, context: PolicyContext, tool: string): Judgement {
+  if (intent.command !== undefined) return judgeShell(intent.command, context);
+  const files = judgeFiles(intent, context);
+  if (intent.kind === "network") return judgeNetwork(intent, files);
+  return intent.kind === "tool" ? judgeTool(intent, files, tool) : files;
 }
 
 function judgeShell(command: string, context: PolicyContext): Judgement {
@@ -55,15 +70,33 @@ function judgeShell(command: string, context: PolicyContext): Judgement {
   return { ...judgeCommand(command, context), shape: command.trim() };
 }
 
-function judgeFiles({ kind, reads = [], writes = [], title }: ToolIntent, context: PolicyContext): Judgement {
-  const found = [
+function judgeFiles({ reads = [], writes = [], title }: ToolIntent, context: PolicyContext): Judgement {
+  const findings = [
     ...reads.map((path) => judgeRead(path, context)),
     ...writes.map((path) => judgeWrite(path, context)),
-    ...(kind === "network" ? [ask("it reaches another machine", title)] : []),
   ].filter((finding) => finding !== undefined);
   const places = [...new Set(writes.map((path) => placeOf(path, context)))].toSorted();
-  const looksOnly = writes.length === 0 && kind === "file";
-  return { findings: found, looksOnly, shape: looksOnly ? "read" : `write ${places.join(", ") || title}` };
+  const looksOnly = writes.length === 0;
+  return { findings, looksOnly, shape: looksOnly ? "read" : `write ${places.join(", ") || title}` };
+}
+
+/** That the addresses are public is for the tool to see to: only it knows what the names lead to. */
+function judgeNetwork({ hosts = [], title, writes = [] }: ToolIntent, files: Judgement): Judgement {
+  const names = [...new Set(hosts.map((host) => host.toLowerCase()))].toSorted().join(", ");
+  const unknown = names === "" ? [ask("it reaches a machine that is not known", title)] : [];
+  const shape = writes.length === 0 ? names : `${names} ${files.shape}`;
+  return { findings: [...files.findings, ...unknown], looksOnly: false, shape };
+}
+
+function judgeTool(
+  { effect, reads = [], writes = [] }: ToolIntent,
+  files: Judgement,
+  tool: string,
+): Judgement {
+  // Paths say what it does; without them only `effect` can.
+  if (effect === "none" || (effect === undefined && reads.length + writes.length > 0)) return files;
+  const foreign = ask(`it is not known what ${tool} does`, tool, "foreign");
+  return { findings: [...files.findings, foreign], looksOnly: false, shape: tool };
 }
 
 function reasonsOf(findings: readonly Finding[]): string {

@@ -1,3 +1,4 @@
+import type { Risk } from "./risk.ts";
 import type { Word } from "./shell-word.ts";
 
 const looking = new Set(
@@ -45,6 +46,8 @@ const options: Readonly<Record<string, readonly [RegExp, string]>> = {
   clone: [/^(-c|-u|--config|--upload-pack|ext::.*)$/, "starts other programs"],
   fetch: [/^(--upload-pack.*|ext::.*)$/, "starts other programs"],
 };
+/** Ways of `git push` to overwrite or delete: options, `+branch`, `:branch`. */
+const forcing = /^(-[a-zA-Z]*[fd]|--(force|delete|mirror|prune)|[+:])/;
 const valueOptions = new Set(["-C", "--git-dir", "--work-tree", "--namespace"]);
 
 export interface GitVerdict {
@@ -52,6 +55,7 @@ export interface GitVerdict {
   readonly looksOnly: boolean;
   /** Undefined when the command is ordinary. */
   readonly reason: string | undefined;
+  readonly risk: Risk;
 }
 
 /** What a git command does; `words` start behind the word git. */
@@ -63,19 +67,21 @@ export function judgeGit(words: readonly Word[]): GitVerdict {
     at += valueOptions.has(option) ? 2 : 1;
   }
   const subcommand = words[at];
-  if (subcommand === undefined) return { subcommand: "", looksOnly: true, reason: undefined };
+  if (subcommand === undefined) return fine("", true);
   const rest = words.slice(at + 1);
   const name = subcommand.text;
-  if (subcommand.dynamic) return ask(name, "its git subcommand is worked out at run time");
+  if (subcommand.dynamic) return ask(name, "its git subcommand is worked out at run time", "unclear");
   if (name === "config" && /^(--get.*|--list|-l|list|get)$/.test(rest[0]?.text ?? ""))
     return fine(name, true);
+  if (name === "push" && rest.some(({ text, dynamic }) => dynamic || forcing.test(text)))
+    return ask(name, "may delete or overwrite published commits");
   if (Object.hasOwn(always, name)) return ask(name, always[name] ?? "");
   const rule = Object.hasOwn(options, name) ? options[name] : undefined;
   if (
     rule &&
     rest.some((word) => word.dynamic && /^(reset|checkout|switch|branch|stash|rebase)$/.test(name))
   ) {
-    return ask(name, "its git options are worked out at run time");
+    return ask(name, "its git options are worked out at run time", "unclear");
   }
   if (rule && rest.some((word) => rule[0].test(word.text))) return ask(name, rule[1]);
   return fine(name, looking.has(name) && (rest.length === 0 || !/^(branch|tag|remote|reflog)$/.test(name)));
@@ -85,5 +91,18 @@ const fine = (subcommand: string, looksOnly: boolean): GitVerdict => ({
   subcommand,
   looksOnly,
   reason: undefined,
+  risk: "none",
 });
-const ask = (subcommand: string, reason: string): GitVerdict => ({ subcommand, looksOnly: false, reason });
+const ask = (subcommand: string, reason: string, risk = riskOfReason(reason)): GitVerdict => ({
+  subcommand,
+  looksOnly: false,
+  reason,
+  risk,
+});
+
+function riskOfReason(reason: string): Risk {
+  if (/^(publishes|serves|sends|may reach)/.test(reason)) return "outward";
+  if (/^(changes (what git runs|what git does|where commits go)|.*starts? other programs)/.test(reason))
+    return "code";
+  return reason === "shows credentials" ? "sensitive" : "destructive";
+}

@@ -4,6 +4,7 @@ import {
   interpreters,
   outputOptions,
   readers,
+  riskOf,
   riskyCommands,
   riskyVariables,
   shells,
@@ -91,7 +92,7 @@ export class CommandJudge {
   #command(command: SimpleCommand, depth: number): void {
     for (const { name, value } of command.assignments) {
       if (riskyVariables.test(name))
-        this.note(ask(`setting ${name} changes what other commands do`, this.#source));
+        this.note(ask(`setting ${name} changes what other commands do`, this.#source, "code"));
       this.#read(value);
     }
     for (const redirection of command.redirections) this.#redirection(redirection);
@@ -177,7 +178,8 @@ export class CommandJudge {
     rest: readonly Word[],
     { risk, inner }: { readonly risk: string; readonly inner: Inner },
   ): void {
-    this.note(ask(`${name} ${risk}`, this.shape(name, rest)));
+    const kind = rest.some((word) => word.dynamic) ? "unclear" : riskOf(name, rest);
+    this.note(ask(`${name} ${risk}`, this.shape(name, rest), kind));
     if (name.startsWith("mkfs") && rest.some((word) => word.text.startsWith("/dev/"))) {
       this.note(deny(`${name} would erase a disk`));
     }
@@ -198,7 +200,7 @@ export class CommandJudge {
       const text = rest[at]?.text ?? "";
       const assigned = name === "env" ? /^([A-Za-z_]\w*)=/.exec(text)?.[1] : undefined;
       if (assigned !== undefined && riskyVariables.test(assigned)) {
-        this.note(ask(`setting ${assigned} changes what other commands do`, this.#source));
+        this.note(ask(`setting ${assigned} changes what other commands do`, this.#source, "code"));
       }
       if (/^(-S|--split-string|--call|-c$)/.test(text) && /^(env|npx|bunx|pnpx)$/.test(name)) {
         this.note(ask(`${name} is given a command as text`, this.#source));
@@ -314,10 +316,10 @@ export class CommandJudge {
   }
 
   #git(rest: readonly Word[]): void {
-    const { subcommand, looksOnly, reason } = judgeGit(rest);
+    const { subcommand, looksOnly, reason, risk } = judgeGit(rest);
     if (!looksOnly) this.looksOnly = false;
     if (reason !== undefined)
-      this.note(ask(`git ${subcommand} ${reason}`, this.shape(`git ${subcommand}`, rest)));
+      this.note(ask(`git ${subcommand} ${reason}`, this.shape(`git ${subcommand}`, rest), risk));
   }
 
   #remove(rest: readonly Word[]): void {
@@ -360,7 +362,7 @@ export class CommandJudge {
     const inline = interpreters.get(name) ?? interpreters.get(name.replace(/[\d.]+$/, ""));
     if (!inline) return;
     if (rest.some((word) => inline.test(word.text)))
-      return this.note(ask(`${name} is given code that cannot be checked`, this.#source));
+      return this.note(ask(`${name} is given code that cannot be checked`, this.#source, codeRisk(rest)));
     const operand = rest.find((word) => !word.text.startsWith("-"));
     if (operand) return this.#downloads ? this.#downloaded(name) : undefined;
     const isFed = command.piped || command.redirections.some(({ operator }) => operator.startsWith("<<"));
@@ -387,5 +389,8 @@ interface Inner {
   /** The words were read already, as arguments of what starts this. */
   readonly seen: boolean;
 }
+
+/** The same code does the same again, unless parts of it are worked out at run time. */
+const codeRisk = (rest: readonly Word[]) => (rest.some((word) => word.dynamic) ? "unclear" : "code");
 
 const baseName = (path: string): string => path.slice(path.lastIndexOf("/") + 1);

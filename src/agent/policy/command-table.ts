@@ -1,3 +1,6 @@
+import type { Risk } from "./risk.ts";
+import type { Word } from "./shell-word.ts";
+
 /** What is known of commands by their names. Names that stand nowhere here are ordinary programs. */
 
 /** Commands that always need a question, and why. */
@@ -30,6 +33,35 @@ export const riskyCommands: ReadonlyMap<string, string> = new Map(
       "osascript expect script debugfs gdb lldb strace ltrace vim vi nvim emacs ed ex nano parallel entr watch",
   }).flatMap(([reason, names]) => names.split(" ").map((name) => [name, reason] as const)),
 );
+
+/** What is risky about one of {@link riskyCommands}, by its reason. */
+const riskOfReason: Readonly<Record<string, Risk>> = {
+  "runs as another user": "escalating",
+  "changes disks or file systems": "destructive",
+  "destroys files": "destructive",
+  "ends processes": "process",
+  "stops the machine": "destructive",
+  "changes services": "system",
+  "changes users or rights": "system",
+  "changes the network or the kernel": "system",
+  "runs something later or out of sight": "code",
+  "reaches another machine": "outward",
+  "changes cloud resources": "outward",
+  "installs software for the whole machine": "system",
+  "changes what commands mean": "code",
+  "shows or changes secrets": "sensitive",
+};
+const destroying =
+  /(^|[\s;&|(])(rm|rmi|rmdir|rb|delete|destroy|prune|purge|drop|dd|mkfs\S*|shred|truncate|wipe|down|uninstall|autoremove)($|[\s;&|)])|^(delete|terminate|destroy)-|^--(delete|prune|purge|force)/;
+const secretWord = /^(auth|secrets?|tokens?|secretsmanager|ssm|kms|get-secret\S*|print-access-token)($|\/)/;
+
+/** What is risky about a command that acts beyond the workspace: its words may say that it destroys. */
+export function riskOf(name: string, rest: readonly Word[]): Risk {
+  const risk =
+    riskOfReason[riskyCommands.get(name) ?? ""] ?? (riskyCommands.has(name) ? "unclear" : "outward");
+  if (name.startsWith("mkfs") || rest.some(({ text }) => destroying.test(text))) return "destructive";
+  return rest.some(({ text }) => secretWord.test(text)) ? "sensitive" : risk;
+}
 
 /** Commands that run the rest of their words; the options listed take a value. */
 export const wrappers: ReadonlyMap<string, ReadonlySet<string>> = new Map(

@@ -1,4 +1,5 @@
 import { isWithin, joinPath, secretReason, startUpReason } from "./sensitive-path.ts";
+import type { Risk } from "./risk.ts";
 import type { Word } from "./shell-word.ts";
 
 export interface Places {
@@ -12,6 +13,7 @@ export interface Finding {
   readonly verdict: "ask" | "deny";
   readonly reason: string;
   readonly shape: string;
+  readonly risk: Risk;
 }
 
 const MAX_PIECES = 32;
@@ -37,15 +39,26 @@ const dottedNames = [
 const plainNames = ["id_rsa", "id_ed25519", "id_ecdsa"];
 const systemNames = ["shadow", "gshadow", "sudoers"];
 
-export const ask = (reason: string, shape: string): Finding => ({ verdict: "ask", reason, shape });
-export const deny = (reason: string): Finding => ({ verdict: "deny", reason, shape: "never" });
+/** A question. Without a `risk` it is one that leave is never kept for. */
+export const ask = (reason: string, shape: string, risk: Risk = "unclear"): Finding => ({
+  verdict: "ask",
+  reason,
+  shape,
+  risk,
+});
+export const deny = (reason: string): Finding => ({
+  verdict: "deny",
+  reason,
+  shape: "never",
+  risk: "destructive",
+});
 
 /** What there is to say against reading the absolute `path`. */
 export function judgeRead(path: string, places: Places): Finding | undefined {
   const isOwnSecret = path === `${places.agentHome}/.env` || path.startsWith(`${places.agentHome}/.env.`);
   if (isOwnSecret) return deny(`${path} holds the agent's own keys`);
   const reason = secretReason(path, places);
-  return reason === undefined ? undefined : ask(reason, path);
+  return reason === undefined ? undefined : ask(reason, path, "sensitive");
 }
 
 /** What there is to say against writing the absolute `path`. */
@@ -55,9 +68,9 @@ export function judgeWrite(path: string, places: Places): Finding | undefined {
   const secret = judgeRead(path, places);
   if (secret) return secret;
   const reason = startUpReason(path, places);
-  if (reason !== undefined) return ask(reason, path);
+  if (reason !== undefined) return ask(reason, path, "sensitive");
   if (isWithin(path, places.workspace) || isWithin(path, "/tmp")) return undefined;
-  return ask(`${path} is outside the workspace`, path);
+  return ask(`${path} is outside the workspace`, path, "outside");
 }
 
 /** Whether deleting `path` with all below it can never be meant. */
@@ -75,7 +88,8 @@ export function placeOf(path: string, { workspace }: Places): string {
 /** What there is to say against the paths that one word of a command may mean, seen from each of `folders`. */
 export function judgeWord(word: Word, folders: readonly string[], places: Places): Finding | undefined {
   if (word.text === "" || word.text.length > 4_096) return undefined;
-  if (/^\/dev\/(tcp|udp)\//.test(word.text)) return ask("it opens a network connection", word.text);
+  if (/^\/dev\/(tcp|udp)\//.test(word.text))
+    return ask("it opens a network connection", word.text, "outward");
   const pieces = /\s/.test(word.text)
     ? [word.text]
     : [word.text, ...word.text.split(/[=:@,]/), word.text.replace(/^-\w/, "")];
@@ -101,7 +115,7 @@ function judgeGlob(text: string): Finding | undefined {
     const isTelling = isDotted || literal.length >= 2;
     const pattern = toPattern(segment);
     if (/\.(pem|key|p12|pfx)$/.test(segment) || (isTelling && names.some((name) => pattern.test(name)))) {
-      return ask(`${text} may match files with secrets`, text);
+      return ask(`${text} may match files with secrets`, text, "sensitive");
     }
   }
   return undefined;

@@ -1,5 +1,6 @@
-import { onlyLooking, publishers } from "./command-table.ts";
+import { onlyLooking, publishers, riskOf } from "./command-table.ts";
 import { ask, type Finding } from "./path-judge.ts";
+import type { Risk } from "./risk.ts";
 import type { Word } from "./shell-word.ts";
 
 /** What the checks below tell about one program. */
@@ -55,14 +56,29 @@ function subcommand(name: string, rest: readonly Word[], notes: ProgramNotes): v
   const operands = rest.filter((word) => !word.text.startsWith("-"));
   const looking = onlyLooking.get(name);
   if (looking && !(operands[0] && looking.has(operands[0].text)) && operands.length > 0) {
-    notes.note(ask(`${name} ${operands[0]?.text} acts beyond the workspace`, notes.shape(name, rest)));
+    notes.note(
+      ask(
+        `${name} ${operands[0]?.text} acts beyond the workspace`,
+        notes.shape(name, rest),
+        riskIn(name, rest),
+      ),
+    );
   }
   const publishing = publishers.get(name);
   const publishes = publishing && operands.slice(0, 3).find((word) => publishing.has(word.text));
   if (publishes)
-    notes.note(ask(`${name} ${publishes.text} publishes or changes an account`, `${name} ${publishes.text}`));
+    notes.note(
+      ask(
+        `${name} ${publishes.text} publishes or changes an account`,
+        notes.shape(name, rest),
+        riskIn(name, rest),
+      ),
+    );
 }
 
+/** What is worked out at run time may be anything. */
+const riskIn = (name: string, rest: readonly Word[]): Risk =>
+  rest.some((word) => word.dynamic) ? "unclear" : riskOf(name, rest);
 const operandsOf = (rest: readonly Word[]): readonly Word[] =>
   rest.filter((word) => !word.text.startsWith("-"));
 const some = (rest: readonly Word[], pattern: RegExp): Word | undefined =>
@@ -73,7 +89,10 @@ function download(rest: readonly Word[], notes: ProgramNotes, name: string): voi
     rest,
     /^(-[a-zA-Z]*[dFT]|--data.*|--form.*|--upload-file.*|--json.*|--post-(data|file).*|--body-(data|file).*)$/,
   );
-  if (sends) notes.note(ask(`${name} ${sends.text} sends data to another machine`, notes.shape(name, rest)));
+  if (sends)
+    notes.note(
+      ask(`${name} ${sends.text} sends data to another machine`, notes.shape(name, rest), riskIn(name, rest)),
+    );
   const method = some(rest, /^(-X|--request|--method)/);
   if (method)
     notes.note(
@@ -160,13 +179,19 @@ function declare(rest: readonly Word[], notes: ProgramNotes, name: string): void
   );
   if (risky)
     notes.note(
-      ask(`setting ${risky.text.split("=")[0]} changes what other commands do`, notes.shape(name, rest)),
+      ask(
+        `setting ${risky.text.split("=")[0]} changes what other commands do`,
+        notes.shape(name, rest),
+        "code",
+      ),
     );
 }
 
 function installGlobally(rest: readonly Word[], notes: ProgramNotes, name: string): void {
   if (some(rest, /^(-g|--global|global|--location=global)$/)) {
-    notes.note(ask(`${name} installs for the whole user or machine`, notes.shape(name, rest)));
+    notes.note(
+      ask(`${name} installs for the whole user or machine`, notes.shape(name, rest), riskIn(name, rest)),
+    );
   }
 }
 
