@@ -1,22 +1,36 @@
 import type * as Sdk from "ai";
-import type { ModelMessage, ToolSet } from "ai";
+import type { ToolSet } from "ai";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
 import {
   addUsage,
   zeroUsage,
   type Engine,
+  type EngineEvent,
   type EngineTurn,
+  type ModelRef,
   type StopReason,
   type ToolCall,
   type ToolSpec,
   type TurnEnd,
+  type TurnPorts,
   type Usage,
 } from "../engine.ts";
 import type { AssistantMessage, Message, ToolMessage } from "../message.ts";
-import { toModelMessages, toPrompt } from "./prompt.ts";
-import { CutError, toTurnError, type TurnError } from "./provider-error.ts";
-import { loadModel, type ProviderConfig } from "./providers.ts";
+import { formatModel } from "../model.ts";
+import { Conversation } from "./conversation.ts";
+import { ModelLine, type AnsweringModel } from "./model-line.ts";
+import { isContextTooLong } from "./overflow.ts";
+import { toPrompt } from "./prompt.ts";
+import {
+  CutError,
+  internalError,
+  isOutage,
+  PortError,
+  toTurnError,
+  type TurnError,
+} from "./provider-error.ts";
+import type { ProviderConfig } from "./providers.ts";
 import { withRetries } from "./retry.ts";
 import { StallGuard } from "./stall.ts";
 import { StepReader, type StepResult } from "./step.ts";
@@ -39,28 +53,31 @@ export function createModelEngine(options: ModelEngineOptions): Engine {
 }
 
 type ModelSdk = typeof Sdk;
-type LoadedModel = Awaited<ReturnType<typeof loadModel>>;
+
+/** What a step's calls came to. `error` is absent for one that was stopped. */
+interface StepEnd {
+  readonly result: StepResult;
+  readonly isCut: boolean;
+  readonly error?: TurnError;
+}
 
 class ModelTurn {
   readonly #turn: EngineTurn;
   readonly #options: ModelEngineOptions;
-  readonly #instructions: string;
-  readonly #messages: ModelMessage[];
+  readonly #conversation: Conversation;
+  readonly #line: ModelLine;
   #usage: Usage = zeroUsage;
   #text = "";
 
   constructor(turn: EngineTurn, options: ModelEngineOptions) {
     this.#turn = turn;
     this.#options = options;
-    const prompt = toPrompt(turn.messages);
-    this.#messages = prompt.messages;
-    this.#instructions = [turn.instructions, ...prompt.instructions]
-      .filter((text) => text !== "")
-      .join("\n\n");
+    this.#conversation = new Conversation(turn);
+    this.#line = new ModelLine(turn, options.providers);
   }
 
   async run(): Promise<TurnEnd> {
-    const { model: ref, signal } = this.#turn;
+    const { model: ref, signal, runId } = this.#turn;
     const provider = this.#options.providers.find(({ name }) => name === ref.provider);
     if (!provider) {
       const message = `No provider is named ${JSON.stringify(ref.provider)}. Add it to model.providers.`;
@@ -68,24 +85,29 @@ class ModelTurn {
     }
     try {
       const sdk = await loadSdk();
-      const model = await loadModel(provider, ref.id);
-      return await this.#steps(sdk, model, provider);
+      const first = await this.#line.next();
+      return first ? await this.#steps(sdk, first) : this.#end("error", internalError);
     } catch (error) {
       if (signal.aborted) return this.#end("aborted");
-      return this.#end("error", this.#translate(error, provider));
+      // What providers do wrong is told where it happens; this is a port's failure or a bug.
+      this.#options.log.error("a turn failed inside the server", { run: runId, error });
+      return this.#end("error", internalError);
     }
   }
 
-  async #steps(sdk: ModelSdk, model: LoadedModel, provider: ProviderConfig): Promise<TurnEnd> {
+  async #steps(sdk: ModelSdk, first: AnsweringModel): Promise<TurnEnd> {
+    let answering = first;
+    const takeOver = (next: AnsweringModel) => void (answering = next);
     for (let step = 0; step < this.#turn.maxSteps; step++) {
+      const refusal = await this.#prepare();
+      if (refusal) return this.#end("error", refusal);
       const steered = this.#steer();
-      const { result, error } = await this.#step(sdk, model, provider);
-      const isCut = error !== undefined;
+      const { result, isCut, error } = await this.#step(sdk, { answering, steered, takeOver });
       const answers = await this.#answer(result.calls, isCut);
       this.#keep([...steered, ...assistantMessage(result, isCut), ...answers], result.usage, steered.length);
       if (result.text !== "") this.#text = result.text;
       if (this.#turn.signal.aborted) return this.#end("aborted");
-      if (isCut) return this.#end("error", this.#translate(error, provider));
+      if (error) return this.#end("error", error);
       if (result.finish === "length") return this.#end("length");
       if (result.finish === "content-filter") return this.#end("refusal");
       if (answers.length > 0) continue;
@@ -96,40 +118,95 @@ class ModelTurn {
     return this.#end("max_steps");
   }
 
-  /** One model call. Its error stands beside what it said before. */
+  /** Whether the next call may be made; makes the conversation fit. Compacting costs too, so it is asked before and after. */
+  async #prepare(): Promise<TurnError | undefined> {
+    const refusal = refusalOf(this.#turn.ports);
+    if (refusal || !this.#conversation.isNearLimit) return refusal;
+    await this.#conversation.fit();
+    return refusalOf(this.#turn.ports);
+  }
+
+  /** One answer, of whichever model gives it. Its error stands beside what it said before. */
   async #step(
     sdk: ModelSdk,
-    model: LoadedModel,
-    provider: ProviderConfig,
-  ): Promise<{ result: StepResult; error?: unknown }> {
+    from: {
+      readonly answering: AnsweringModel;
+      readonly steered: readonly Message[];
+      readonly takeOver: (next: AnsweringModel) => void;
+    },
+  ): Promise<StepEnd> {
+    let { answering } = from;
+    let outage: TurnError | undefined;
+    for (;;) {
+      const { result, hasEmitted, error } = await this.#attempt(sdk, answering);
+      if (error === undefined) return { result, isCut: false };
+      if (this.#turn.signal.aborted) return { result, isCut: true };
+      const told = this.#translate(error, answering.provider);
+      if (hasEmitted) return { result, isCut: true, error: told };
+      if (isContextTooLong(error)) {
+        if (!(await this.#shrink(from.steered))) return { result, isCut: true, error: told };
+      } else {
+        outage ??= told;
+        const next = isOutage(error) ? await this.#line.next() : undefined;
+        if (!next) return { result, isCut: true, error: outage };
+        this.#turn.ports.emit({ type: "notice", text: takeOverText(answering.ref, next.ref) });
+        answering = next;
+        from.takeOver(next);
+      }
+      const refusal = refusalOf(this.#turn.ports);
+      if (refusal) return { result, isCut: true, error: refusal };
+    }
+  }
+
+  async #shrink(steered: readonly Message[]): Promise<boolean> {
+    try {
+      return await this.#conversation.shrink(steered);
+    } catch (error) {
+      if (this.#turn.signal.aborted) return false;
+      throw error;
+    }
+  }
+
+  /** One model call, made again as long as that may help. */
+  async #attempt(
+    sdk: ModelSdk,
+    answering: AnsweringModel,
+  ): Promise<{ readonly result: StepResult; readonly hasEmitted: boolean; readonly error?: unknown }> {
     const { signal, ports } = this.#turn;
     const { clock } = this.#options;
-    let reader = new StepReader((event) => ports.emit(event));
+    const { provider } = answering;
+    const emit = (event: EngineEvent) => {
+      try {
+        ports.emit(event);
+      } catch (cause) {
+        throw new PortError("an event was not taken", { cause });
+      }
+    };
+    let reader = new StepReader(emit);
     try {
       await withRetries(
         async () => {
-          reader = new StepReader((event) => ports.emit(event));
-          await this.#call({ sdk, model, provider, reader });
+          reader = new StepReader(emit);
+          await this.#call({ sdk, ...answering, reader });
         },
         {
           clock,
           signal,
           mayRetry: () => !reader.emitted,
-          onRetry: (waitMs) => ports.emit({ type: "notice", text: retryText(provider, waitMs) }),
+          onRetry: (waitMs) => emit({ type: "notice", text: retryText(provider, waitMs) }),
         },
       );
     } catch (error) {
-      return { result: reader.result(), error };
+      return { result: reader.result(), hasEmitted: reader.emitted, error };
     }
     const result = reader.result();
-    return result.finish === undefined
-      ? { result, error: new CutError("ended its answer in the middle.") }
-      : { result };
+    const error = result.finish === undefined ? new CutError("ended its answer in the middle.") : undefined;
+    return { result, hasEmitted: reader.emitted, error };
   }
 
   async #call(from: {
     readonly sdk: ModelSdk;
-    readonly model: LoadedModel;
+    readonly model: AnsweringModel["model"];
     readonly provider: ProviderConfig;
     readonly reader: StepReader;
   }): Promise<void> {
@@ -137,13 +214,17 @@ class ModelTurn {
     const { timeoutMs = DEFAULT_TIMEOUT_MS } = from.provider;
     const guard = new StallGuard(this.#options.clock, { timeoutMs, signal });
     const { temperature, topP, maxOutputTokens, stop, seed } = settings;
+    const prompt = toPrompt(this.#conversation.messages);
+    const instructions = [this.#turn.instructions, ...prompt.instructions]
+      .filter((text) => text !== "")
+      .join("\n\n");
     guard.alive();
     try {
       const begun = from.sdk.experimental_streamLanguageModelCall({
         model: from.model,
         tools: this.#tools(from.sdk),
-        ...(this.#instructions === "" ? {} : { instructions: this.#instructions }),
-        messages: this.#messages,
+        ...(instructions === "" ? {} : { instructions }),
+        messages: prompt.messages,
         abortSignal: guard.signal,
         ...(temperature === undefined ? {} : { temperature }),
         ...(topP === undefined ? {} : { topP }),
@@ -177,9 +258,9 @@ class ModelTurn {
   }
 
   #steer(): readonly Message[] {
-    const texts = this.#turn.ports.takeSteers();
-    this.#messages.push(...texts.map((text) => ({ role: "user" as const, content: text })));
-    return texts.map((text) => ({ role: "user", text }));
+    const messages: Message[] = this.#turn.ports.takeSteers().map((text) => ({ role: "user", text }));
+    this.#conversation.add(messages);
+    return messages;
   }
 
   async #answer(calls: readonly ToolCall[], isCut: boolean): Promise<readonly ToolMessage[]> {
@@ -197,7 +278,10 @@ class ModelTurn {
   /** Saves a step. Its first `known` messages are in the conversation already. */
   #keep(messages: readonly Message[], usage: Usage, known: number): void {
     this.#usage = addUsage(this.#usage, usage);
-    this.#messages.push(...toModelMessages(messages.slice(known)));
+    const added = messages.slice(known);
+    this.#conversation.add(added.filter(({ role }) => role === "assistant"));
+    this.#conversation.count(usage.inputTokens + usage.outputTokens);
+    this.#conversation.add(added.filter(({ role }) => role !== "assistant"));
     if (messages.length > 0) this.#turn.ports.saveStep({ messages, usage });
   }
 
@@ -208,7 +292,7 @@ class ModelTurn {
       run: this.#turn.runId,
       provider: provider.name,
       told: told.message,
-      error: withoutBody(error),
+      error: error instanceof PortError ? error : withoutBody(error),
     });
     return told;
   }
@@ -216,6 +300,11 @@ class ModelTurn {
   #end(stop: StopReason, error?: TurnError): TurnEnd {
     return { stop, text: this.#text, usage: this.#usage, ...(error ? { error } : {}) };
   }
+}
+
+function refusalOf({ admit }: TurnPorts): TurnError | undefined {
+  const message = admit?.();
+  return message === undefined ? undefined : { code: "budget_exceeded", message };
 }
 
 async function loadSdk(): Promise<ModelSdk> {
@@ -238,6 +327,10 @@ function reasoning(effort: string | undefined) {
 
 function retryText(provider: ProviderConfig, waitMs: number): string {
   return `The provider ${provider.name} failed; trying again in ${Math.ceil(waitMs / 100) / 10} seconds.`;
+}
+
+function takeOverText(from: ModelRef, to: ModelRef): string {
+  return `${formatModel(from)} does not answer; ${formatModel(to)} takes over.`;
 }
 
 /** The SDK's errors, their messages too, repeat the prompt and the answer's body; neither belongs into the log. */

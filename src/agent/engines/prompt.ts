@@ -1,5 +1,6 @@
 import type { AssistantContent, ModelMessage, ToolContent } from "ai";
 import type { AssistantMessage, AssistantPart, Message, ToolMessage } from "../message.ts";
+import { toUserMessage } from "./user-prompt.ts";
 
 /** The transcript in the model SDK's form. Instructions among the messages come back apart: they stand first. */
 export function toPrompt(messages: readonly Message[]): {
@@ -18,7 +19,7 @@ export function toPrompt(messages: readonly Message[]): {
 export function toModelMessages(messages: readonly Message[]): ModelMessage[] {
   const out: ModelMessage[] = [];
   for (const [index, message] of messages.entries()) {
-    if (message.role === "user") out.push({ role: "user", content: message.text });
+    if (message.role === "user") out.push(toUserMessage(message));
     if (message.role !== "assistant") continue;
     if (isSilent(message)) continue;
     out.push({ role: "assistant", content: message.parts.map(toPart) });

@@ -1,4 +1,5 @@
 import type { TurnEnd } from "../engine.ts";
+import { isContextTooLong } from "./overflow.ts";
 import type { ProviderConfig } from "./providers.ts";
 
 export type TurnError = NonNullable<TurnEnd["error"]>;
@@ -20,14 +21,34 @@ export class CutError extends Error {
   override readonly name = "CutError";
 }
 
+/** Something of ours failed while a provider's answer was taken. */
+export class PortError extends Error {
+  override readonly name = "PortError";
+}
+
+/** A bug or a broken store: nothing that a provider or a user could mend. */
+export const internalError: TurnError = {
+  code: "internal_error",
+  message: "The agent failed inside the server; its log has the details.",
+};
+
 /**
  * What went wrong, in words that say what to do. Never holds what the provider wrote: error bodies may repeat keys and
  * prompts; those who need them find them in the provider's own log.
  */
 export function toTurnError(error: unknown, provider: ProviderConfig, nowMs: number): TurnError {
   const who = `The provider ${provider.name}`;
+  if (error instanceof PortError) return internalError;
   if (error instanceof StallError) return { code: "agent_timeout", message: `${who} ${error.message}` };
   if (error instanceof CutError) return { code: "agent_incomplete", message: `${who} ${error.message}` };
+  if (isContextTooLong(error)) {
+    const message = `The conversation is too long for the model of ${provider.name}. Compress it, begin a new session, or choose a model with a longer context.`;
+    return { code: "context_too_long", message };
+  }
+  if (isUnsendable(error)) {
+    const message = `${who} has no form for a part of the conversation, such as an attachment of its kind. Leave it out or choose another model.`;
+    return { code: "provider_error", message };
+  }
   const flaw = flawOf(error);
   if (flaw !== undefined) return { code: "agent_incomplete", message: `${who} ${flaw}` };
   const status = (error as ApiCallError).statusCode;
@@ -56,10 +77,22 @@ export function toTurnError(error: unknown, provider: ProviderConfig, nowMs: num
 
 /** Whether the same call may succeed a little later. */
 export function isRetryable(error: unknown): boolean {
-  if (error instanceof StallError) return false;
+  if (error instanceof StallError || error instanceof PortError) return false;
+  if (isUnsendable(error) || isContextTooLong(error)) return false;
   const { isRetryable: hint, statusCode } = error as ApiCallError;
   if (isSuccess(statusCode)) return true;
   return hint ?? (statusCode === undefined || statusCode === 429 || statusCode >= 500);
+}
+
+/** Whether the provider is out of order, so that another may do better. The request itself is not to blame. */
+export function isOutage(error: unknown): boolean {
+  return error instanceof StallError || isRetryable(error);
+}
+
+/** The model SDK could not put the request into the provider's form. */
+function isUnsendable(error: unknown): boolean {
+  const name = error instanceof Error ? error.name : "";
+  return /^AI_(?:UnsupportedFunctionality|InvalidPrompt|InvalidDataContent|InvalidArgument)Error$/.test(name);
 }
 
 /** What was wrong with an answer that had begun; the SDK tells each kind by another class, known here by its name. */

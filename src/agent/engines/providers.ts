@@ -11,6 +11,9 @@ export interface ProviderConfig {
   readonly timeoutMs?: number;
 }
 
+/** Told in so many words: without them the packages would look into the environment, which is not the configuration. */
+const OPENAI_URL = "https://api.openai.com/v1";
+const ANTHROPIC_URL = "https://api.anthropic.com/v1";
 const OPENROUTER_URL = "https://openrouter.ai/api/v1";
 
 /** A model of a provider. Only that provider's package is loaded, with its first model. */
@@ -26,11 +29,13 @@ export async function loadModel(provider: ProviderConfig, modelId: string): Prom
     case "openai": {
       const { createOpenAI } = await import("@ai-sdk/openai");
       // Other servers that call themselves OpenAI have chat completions, seldom responses.
-      return baseURL === undefined ? createOpenAI(options)(modelId) : createOpenAI(options).chat(modelId);
+      return baseURL === undefined
+        ? createOpenAI({ ...options, baseURL: OPENAI_URL })(modelId)
+        : createOpenAI(options).chat(modelId);
     }
     case "anthropic": {
       const { createAnthropic } = await import("@ai-sdk/anthropic");
-      return createAnthropic(options)(modelId);
+      return createAnthropic({ baseURL: ANTHROPIC_URL, ...options })(modelId);
     }
     case "google": {
       const { createGoogleGenerativeAI } = await import("@ai-sdk/google");
