@@ -1,3 +1,4 @@
+import { ServiceError } from "../base/errors.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { SessionRow } from "../store/tables.ts";
 import type { Message } from "./message.ts";
@@ -75,6 +76,14 @@ export async function insertMessages(
     created_at: tx.nowMs,
   }));
   await tx.insert("messages", rows);
+}
+
+/** From now on the model gets only what comes after this moment, inside `tx`. ServiceError `session_busy`. */
+export async function resetContext(tx: Tx, sessionId: string): Promise<void> {
+  const session = await tx.find("sessions", { id: sessionId });
+  const set = { context_seq: session?.last_message ?? 0, summary_seq: null };
+  if ((await tx.update("sessions", { id: sessionId, lease_owner: null }, set)) === 1) return;
+  throw new ServiceError("session_busy", "The session is at work (session busy). Stop its turn first.");
 }
 
 export function isSummary(message: Message): boolean {

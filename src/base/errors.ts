@@ -65,6 +65,7 @@ export const errorTable = {
   invalid_title: invalid(400, 4022),
   unknown_command: missing(4011),
   command_usage: invalid(400, 4004),
+  too_many_live_sessions: row(429, "rate_limit_error", 4090, true),
   queue_full: row(429, "rate_limit_error", 4027, true),
   internal_error: row(500, "server_error", -32603),
   provider_error: row(502, "server_error", 5030, true),

@@ -1,0 +1,204 @@
+import type { RunUsage } from "../../generated/http/client/types.gen.ts";
+import { ServiceError } from "../base/errors.ts";
+import type { SessionRow } from "../store/tables.ts";
+import { followRun } from "./follow-run.ts";
+import { resetContext } from "./history.ts";
+import { LiveSessions } from "./live.ts";
+import { formatModel } from "./model.ts";
+import type { AgentParts } from "./parts.ts";
+import type { Submitted } from "./prompt.ts";
+import { Recovery } from "./recovery.ts";
+import { settingsOf } from "./session.ts";
+import { Sessions } from "./sessions.ts";
+import { Titles } from "./titles.ts";
+import { Turns } from "./turn.ts";
+
+export const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"] as const;
+
+/** How a session stands. */
+export interface SessionStatus {
+  readonly session: SessionRow;
+  /** Run at work in this process. */
+  readonly runId: string | undefined;
+  readonly isBusy: boolean;
+  /** Effective `provider:model`. */
+  readonly model: string;
+  readonly reasoningEffort: string | undefined;
+  readonly yolo: boolean;
+  readonly cwd: string;
+  readonly queueLength: number;
+  readonly openQuestions: number;
+  readonly usage: RunUsage | undefined;
+}
+
+/** Figures of a compression on request. */
+export interface CompressionResult {
+  readonly status: "compressed" | "noop" | "failed";
+  readonly beforeMessages: number;
+  readonly afterMessages: number;
+  readonly beforeTokens: number;
+  readonly afterTokens: number;
+  readonly note?: string;
+}
+
+/** The one agent core that all surfaces drive: what it is made of, and what takes more than one part of it. */
+export class Agent {
+  readonly parts: AgentParts;
+  readonly turns: Turns;
+  readonly sessions: Sessions;
+  readonly live: LiveSessions;
+  readonly titles: Titles;
+  readonly #recovery: Recovery;
+
+  constructor(parts: AgentParts, options: { readonly maxLiveSessions: number }) {
+    this.parts = parts;
+    this.sessions = new Sessions(parts.store);
+    this.titles = new Titles(parts, this.sessions);
+    this.turns = new Turns(parts, { onEnd: (run) => this.titles.consider(run) });
+    this.live = new LiveSessions({ clock: parts.clock, max: options.maxLiveSessions });
+    this.#recovery = new Recovery(parts, this.turns);
+  }
+
+  /** Closes what dead processes left open, then keeps this process's leases. */
+  async start(): Promise<void> {
+    await this.#recovery.start();
+  }
+
+  /** Everything that waits or watches ends; drain the turns first. */
+  async stop(): Promise<void> {
+    await this.titles.stop();
+    await this.#recovery.stop();
+  }
+
+  /** ServiceError `session_not_found`. */
+  async status(sessionId: string, owner: string): Promise<SessionStatus> {
+    const { parts } = this;
+    const session = await this.sessions.get(sessionId, owner);
+    const chosen = settingsOf(session);
+    const own = session.model === null ? undefined : parts.models.resolve(session.model);
+    const open = await parts.asks.open({ sessionId });
+    return {
+      session,
+      runId: this.turns.runningIn(sessionId),
+      isBusy: session.lease_owner !== null,
+      model: formatModel(own ?? parts.models.default),
+      reasoningEffort: chosen.reasoningEffort ?? parts.settings.reasoningEffort,
+      yolo: chosen.yolo === true || parts.switches.yolo,
+      cwd: session.cwd ?? parts.settings.workspace,
+      queueLength: session.queued,
+      openQuestions: open.length,
+      usage: this.sessions.usage(session),
+    };
+  }
+
+  /** Chooses the model of a session from its next turn on. Resolves to its full name. ServiceError `model_not_found`. */
+  async chooseModel(sessionId: string, owner: string, name: string): Promise<string> {
+    const ref = this.parts.models.resolve(name);
+    if (!ref) {
+      const known = this.parts.models.providers.map((provider) => provider.name).join(", ");
+      throw new ServiceError(
+        "model_not_found",
+        `There is no model ${JSON.stringify(name)}. Name it as provider:model; the providers are: ${known}.`,
+        { param: "model" },
+      );
+    }
+    const model = formatModel(ref);
+    await this.sessions.choose(sessionId, owner, { model });
+    return model;
+  }
+
+  /** ServiceError `invalid_request` for an effort that there is not. */
+  async chooseEffort(sessionId: string, owner: string, effort: string | null): Promise<void> {
+    if (effort !== null && !EFFORTS.some((known) => known === effort)) {
+      throw new ServiceError("invalid_request", `reasoning_effort must be one of: ${EFFORTS.join(", ")}.`, {
+        param: "reasoning_effort",
+      });
+    }
+    await this.sessions.choose(sessionId, owner, { reasoningEffort: effort });
+  }
+
+  /**
+   * Runs a prompt beside the session, in a fresh context with the session's model and directory. Its end is told to the
+   * session as `background.complete`. What it may not do unasked is denied: nobody looks at it.
+   */
+  async background(sessionId: string, owner: string, text: string): Promise<Submitted> {
+    const session = await this.sessions.get(sessionId, owner);
+    const model = session.model === null ? undefined : this.parts.models.resolve(session.model);
+    return this.turns.submit({
+      address: { owner },
+      seed: {
+        source: "background",
+        parentId: sessionId,
+        settings: settingsOf(session),
+        ...(session.cwd === null ? {} : { cwd: session.cwd }),
+      },
+      kind: "background",
+      input: {
+        prompt: [{ role: "user", text }],
+        settings: {},
+        answerable: false,
+        notifySessionId: sessionId,
+      },
+      ...(model ? { model } : {}),
+    });
+  }
+
+  /**
+   * Compresses a session that is not at work, as a run of its own. ServiceError `session_busy`, `session_not_found`, and
+   * what the run failed with.
+   */
+  async compress(
+    sessionId: string,
+    owner: string,
+    options: { readonly focus?: string; readonly signal?: AbortSignal } = {},
+  ): Promise<CompressionResult> {
+    await this.sessions.get(sessionId, owner);
+    const { focus, signal } = options;
+    const { runId } = await this.turns.submit({
+      address: { owner, id: sessionId },
+      seed: { source: "embed" },
+      kind: "compression",
+      whenBusy: "reject",
+      input: { prompt: [], settings: {}, answerable: false, ...(focus === undefined ? {} : { focus }) },
+    });
+    const onAbort = () => void this.turns.stop(runId, "The compression was given up.");
+    signal?.addEventListener("abort", onAbort, { once: true });
+    if (signal?.aborted) onAbort();
+    try {
+      return await this.#compressionOf(runId);
+    } finally {
+      signal?.removeEventListener("abort", onAbort);
+    }
+  }
+
+  /** Forgets the conversation in what the model gets; people still see it. ServiceError `session_busy`. */
+  async reset(sessionId: string, owner: string): Promise<void> {
+    await this.sessions.get(sessionId, owner);
+    await this.parts.store.write((tx) => resetContext(tx, sessionId));
+  }
+
+  async #compressionOf(runId: string): Promise<CompressionResult> {
+    let result: CompressionResult | undefined;
+    for await (const { type, data } of followRun(this.parts.store, runId)) {
+      if (type === "compression.completed") result = toResult(data);
+      if (type === "run.failed") {
+        const { message } = data["error"] as { readonly message: string };
+        throw new ServiceError("provider_error", message);
+      }
+    }
+    return result ?? { status: "failed", ...NO_FIGURES, note: "The compression was stopped." };
+  }
+}
+
+const NO_FIGURES = { beforeMessages: 0, afterMessages: 0, beforeTokens: 0, afterTokens: 0 };
+
+function toResult(data: Readonly<Record<string, unknown>>): CompressionResult {
+  return {
+    status: data["status"] as CompressionResult["status"],
+    beforeMessages: Number(data["before_messages"]),
+    afterMessages: Number(data["after_messages"]),
+    beforeTokens: Number(data["before_tokens"]),
+    afterTokens: Number(data["after_tokens"]),
+    ...(data["note"] === undefined ? {} : { note: String(data["note"]) }),
+  };
+}

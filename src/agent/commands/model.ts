@@ -1,0 +1,75 @@
+import { EFFORTS } from "../agent.ts";
+import { sessionOf, shown, usage, type Command } from "../command.ts";
+
+/** Commands about the model and what it may do. */
+export const modelCommands: readonly Command[] = [
+  {
+    name: "model",
+    description: "Show the models, or choose one for this session",
+    category: "Model",
+    hint: "[model or provider:model]",
+    run: async (call) => {
+      const { agent, owner, args } = call;
+      const id = sessionOf(call, "model");
+      if (args !== "") {
+        const model = await agent.chooseModel(id, owner, args);
+        return shown(`Model: ${model}, from the next turn on.`);
+      }
+      const { model } = await agent.status(id, owner);
+      const lines = agent.parts.models.providers.flatMap(({ name, models }) =>
+        models.length === 0 ? [`  ${name}:<model>`] : models.map((each) => `  ${name}:${each}`),
+      );
+      return shown([`Model: ${model}`, "There are:", ...lines].join("\n"));
+    },
+  },
+  {
+    name: "reasoning",
+    aliases: ["effort"],
+    description: "Show or choose how much the model thinks",
+    category: "Model",
+    hint: `[${EFFORTS.join("|")}|default]`,
+    subcommands: [...EFFORTS, "default"],
+    run: async (call) => {
+      const { agent, owner, args } = call;
+      const id = sessionOf(call, "reasoning");
+      if (args === "") {
+        const { reasoningEffort } = await agent.status(id, owner);
+        return shown(`Reasoning effort: ${reasoningEffort ?? "the provider's default"}`);
+      }
+      await agent.chooseEffort(id, owner, args === "default" ? null : args);
+      return shown(`Reasoning effort: ${args}, from the next turn on.`);
+    },
+  },
+  {
+    name: "yolo",
+    description: "Switch approvals off or on: for this session, or for all with global",
+    category: "Model",
+    hint: "[on|off] [global]",
+    subcommands: ["on", "off", "global"],
+    run: async (call) => {
+      const { agent, owner } = call;
+      const words = call.args.split(/\s+/).filter((word) => word !== "");
+      const isGlobal = words.includes("global");
+      const wish = words.find((word) => word !== "global");
+      if (words.some((word) => !["on", "off", "global"].includes(word))) {
+        throw usage({ name: "yolo", hint: "[on|off] [global]" });
+      }
+      if (isGlobal) {
+        const { switches } = agent.parts;
+        switches.yolo = wish === undefined ? !switches.yolo : wish === "on";
+        return shown(told(switches.yolo, "all sessions, until agentd is started again"));
+      }
+      const id = sessionOf(call, "yolo");
+      const { yolo } = await agent.status(id, owner);
+      const next = wish === undefined ? !yolo : wish === "on";
+      await agent.sessions.choose(id, owner, { yolo: next });
+      return shown(told(next, "this session"));
+    },
+  },
+];
+
+function told(isOff: boolean, where: string): string {
+  return isOff
+    ? `Approvals are off for ${where}. What is never allowed is still refused.`
+    : `Approvals are on for ${where}.`;
+}

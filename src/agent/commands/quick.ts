@@ -1,0 +1,51 @@
+import { shown, type Command } from "../command.ts";
+
+/** A command of the configuration. */
+export interface QuickCommand {
+  readonly type: "alias" | "prompt" | "exec";
+  readonly value: string;
+  readonly description?: string;
+}
+
+/** Runs a shell command in a directory and resolves to what people see of it. */
+export type RunShell = (
+  command: string,
+  options: { readonly cwd: string; readonly signal: AbortSignal },
+) => Promise<string>;
+
+/** The commands of the configuration. `runShell` runs those of type exec; the agent has no part in it. */
+export function quickCommands(
+  configured: Readonly<Record<string, QuickCommand>>,
+  runShell: RunShell,
+): readonly Command[] {
+  return Object.entries(configured).map(([name, { type, value, description }]) => ({
+    name,
+    description: description ?? `${type}: ${value.slice(0, 80)}`,
+    category: "Your own",
+    ...(type === "prompt" && value.includes("{args}") ? { hint: "<args>" } : {}),
+    run: async ({ agent, owner, sessionId, args, signal }) => {
+      if (type === "alias") return { type: "alias", target: `/${value.replace(/^\//, "")} ${args}`.trim() };
+      if (type === "prompt") return { type: "send", message: value.replaceAll("{args}", () => args) };
+      const cwd =
+        sessionId === undefined ? agent.parts.settings.workspace : (await agent.status(sessionId, owner)).cwd;
+      return shown(await runShell(value, { cwd, signal: signal ?? new AbortController().signal }));
+    },
+  }));
+}
+
+/** A command for each skill: it asks the agent to load it. */
+export function skillCommands(
+  skills: readonly { readonly name: string; readonly description: string }[],
+): readonly Command[] {
+  return skills.map(({ name, description }) => ({
+    name,
+    description,
+    category: "Skills",
+    hint: "[what to do]",
+    run: async ({ args }) => ({
+      type: "skill",
+      name,
+      message: `Load the skill ${name} with the skill tool and follow it.${args === "" ? "" : ` What to do: ${args}`}`,
+    }),
+  }));
+}

@@ -1,0 +1,111 @@
+import { shown, type Command, type Commands } from "../command.ts";
+
+/** What the commands about the service need of it. */
+export interface ServiceCommandParts {
+  readonly version: string;
+  /** Reads the `.env` file again; resolves to how many variables changed. */
+  readonly reloadEnv: () => Promise<number>;
+  /** Reads the configuration of MCP servers again; resolves to a line for each server. */
+  readonly reloadMcp: () => Promise<readonly string[]>;
+  readonly skills: (
+    cwd: string,
+  ) => Promise<readonly { readonly name: string; readonly description: string }[]>;
+}
+
+/** Commands about tools, skills and the service. */
+export function serviceCommands(parts: ServiceCommandParts, catalogue: () => Commands): readonly Command[] {
+  return [
+    {
+      name: "help",
+      aliases: ["commands"],
+      description: "List the commands, or explain one",
+      category: "Help",
+      hint: "[command]",
+      run: async ({ args }) => shown(await help(catalogue(), args)),
+    },
+    {
+      name: "version",
+      description: "Show the version",
+      category: "Help",
+      run: async () => shown(`agentd ${parts.version}`),
+    },
+    {
+      name: "tools",
+      description: "List the tools the agent has",
+      category: "Tools",
+      run: async ({ agent }) => {
+        const sets = Map.groupBy(agent.parts.tools(), ({ toolset }) => toolset);
+        const lines = [...sets].map(([set, tools]) => `${set}: ${tools.map(({ name }) => name).join(", ")}`);
+        return shown(lines.length === 0 ? "There are no tools." : lines.join("\n"));
+      },
+    },
+    {
+      name: "skills",
+      description: "List the skills",
+      category: "Tools",
+      run: async ({ agent, owner, sessionId }) => {
+        const cwd =
+          sessionId === undefined
+            ? agent.parts.settings.workspace
+            : (await agent.status(sessionId, owner)).cwd;
+        const skills = await parts.skills(cwd);
+        const lines = skills.map(({ name, description }) => `${name}: ${description}`);
+        return shown(lines.length === 0 ? "There are no skills." : lines.join("\n"));
+      },
+    },
+    {
+      name: "reload-mcp",
+      aliases: ["reload_mcp"],
+      description: "Read the configuration of MCP servers again and connect what changed",
+      category: "Tools",
+      run: async () => {
+        const lines = await parts.reloadMcp();
+        return shown(lines.length === 0 ? "No MCP servers are configured." : lines.join("\n"));
+      },
+    },
+    {
+      name: "reload-env",
+      aliases: ["reload_env"],
+      description: "Read the .env file of the home again",
+      category: "Tools",
+      run: async () => {
+        const updated = await parts.reloadEnv();
+        return shown(`${updated} variable${updated === 1 ? "" : "s"} changed.`);
+      },
+    },
+    {
+      name: "grants",
+      description: "List what was allowed for good, or revoke one by its number",
+      category: "Tools",
+      hint: "[revoke <n>]",
+      subcommands: ["revoke"],
+      run: async ({ agent, owner, args }) => {
+        const grants = await agent.parts.grants.list(owner);
+        const number = /^revoke\s+(\d{1,6})$/.exec(args)?.[1];
+        const chosen = number === undefined ? undefined : grants[Number(number) - 1];
+        if (chosen && (await agent.parts.grants.revoke(owner, chosen.signature))) {
+          return shown(`Revoked: ${chosen.title}`);
+        }
+        const lines = grants.map(({ tool, title }, index) => `${index + 1}. ${tool}: ${title}`);
+        return shown(lines.length === 0 ? "Nothing was allowed for good." : lines.join("\n"));
+      },
+    },
+  ];
+}
+
+async function help(commands: Commands, args: string): Promise<string> {
+  if (args !== "") {
+    const { name, hint = "", description, aliases = [] } = await commands.resolve(args);
+    const also = aliases.length === 0 ? "" : `\nAlso: ${aliases.map((alias) => `/${alias}`).join(", ")}`;
+    return `/${name} ${hint}`.trim() + `\n${description}${also}`;
+  }
+  const groups = Map.groupBy(await commands.list(), ({ category }) => category);
+  return [...groups]
+    .map(([category, each]) => {
+      const lines = each.map(
+        ({ name, hint = "", description }) => `  ${`/${name} ${hint}`.trim()}  ${description}`,
+      );
+      return [category, ...lines].join("\n");
+    })
+    .join("\n\n");
+}
