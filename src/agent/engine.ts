@@ -17,7 +17,8 @@ import type { Message, ToolStatus } from "./message.ts";
  * - MUST NOT retry a model call once it emitted anything for that call.
  * - MUST ask `ports.admit`, if there is one, before each model call; a text ends the turn with `budget_exceeded` and it.
  * - MUST call `ports.compact`, if there is one, before a model call whose context would be above `compactAtTokens`, and
- *   once a turn after a provider refused a context as too long; it goes on with the messages it gets.
+ *   once a turn after a provider refused a context as too long; it goes on with the messages it gets, and without any
+ *   the end says `context_too_long`. Steering text that is not saved yet stays behind them.
  * - MUST go on with the next of `fallbacks` when a model is out of order and nothing was emitted for the call, and say so.
  */
 export interface Engine {

@@ -8,6 +8,18 @@ export interface ModelProvider {
   readonly models: readonly string[];
   /** Context of its models, when somebody said. */
   readonly contextTokens?: number;
+  /** Whether there is a key for it; undefined when nobody said. */
+  readonly hasKey?: boolean;
+}
+
+/** A provider as pickers show it. */
+export interface ListedProvider {
+  readonly name: string;
+  readonly type: string;
+  /** In the form in which models are stored and shown. */
+  readonly models: readonly string[];
+  readonly hasKey: boolean;
+  readonly isDefault: boolean;
 }
 
 /** Which models there are, and what a name means. */
@@ -18,6 +30,8 @@ export interface ModelCatalog {
   resolve(name: string): ModelRef | undefined;
   /** How long a conversation with the model may get. */
   contextTokensOf(ref: ModelRef): number;
+  /** The providers in their order, each with the models it is known to have; the demo model needs no key. */
+  list(): readonly ListedProvider[];
 }
 
 /** Context of models that nobody said anything about. */
@@ -68,8 +82,35 @@ export function createModelCatalog(from: {
     providers,
     resolve: (name) => find(name, providers, chosen),
     contextTokensOf: (ref) =>
-      providers.find(({ name }) => name === ref.provider)?.contextTokens ?? defaultContextTokens,
+      providers.find(({ name }) => name === ref.provider)?.contextTokens ??
+      publishedContext(ref.id) ??
+      defaultContextTokens,
+    list: () =>
+      providers.map(({ name, type, models, hasKey }) => ({
+        name,
+        type,
+        models: models.map((id) => formatModel({ provider: name, id })).filter((model) => NAME.test(model)),
+        hasKey: hasKey ?? type === "demo",
+        isDefault: name === chosen.provider,
+      })),
   };
+}
+
+/**
+ * Contexts that the makers publish, of families whose members agree; names that are not here get the default. Only names
+ * from the start count, with or without the maker: what a local server calls `my-gpt-4o` may be anything.
+ */
+const PUBLISHED_CONTEXTS: readonly (readonly [RegExp, number])[] = [
+  [/^(?:openai\/)?gpt-4\.1(?:-|$)/, 1_047_576],
+  [/^(?:openai\/)?gpt-4o(?:-|$)/, 128_000],
+  [/^(?:openai\/)?gpt-4-turbo(?:-|$)/, 128_000],
+  [/^(?:openai\/)?(?:o1|o3|o4-mini)(?:-20|$)/, 200_000],
+  [/^(?:anthropic\/)?claude-(?:3|opus-4|sonnet-4|haiku-4)/, 200_000],
+  [/^(?:google\/)?gemini-2\.(?:0|5)-(?:flash|pro)(?:-lite|-\d+)?$/, 1_048_576],
+];
+
+function publishedContext(id: string): number | undefined {
+  return PUBLISHED_CONTEXTS.find(([pattern]) => pattern.test(id))?.[1];
 }
 
 /** Visible ASCII: names travel in headers. */

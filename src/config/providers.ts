@@ -13,6 +13,8 @@ export interface ResolvedProvider {
   readonly headers?: Readonly<Record<string, string>>;
   readonly models?: readonly string[];
   readonly timeoutMs: number;
+  /** Context of its models, when the configuration says. */
+  readonly contextTokens?: number;
 }
 
 /** The variables under which a provider's key is usually found; the first that is set counts. */
@@ -44,7 +46,7 @@ export function resolveProviders(config: Config, env: Environment): readonly Res
 
 function resolve(name: string, provider: ProviderConfig, env: Environment): ResolvedProvider {
   const path = `model.providers.${name}`;
-  const { type, base_url: baseUrl, models, headers } = provider;
+  const { type, base_url: baseUrl, models, headers, context_tokens: contextTokens } = provider;
   const apiKey =
     provider.api_key === undefined
       ? conventionalKey(type, env)
@@ -57,6 +59,7 @@ function resolve(name: string, provider: ProviderConfig, env: Environment): Reso
     ...(headers === undefined ? {} : { headers: resolveHeaders(headers, env, path) }),
     ...(models === undefined ? {} : { models }),
     timeoutMs: provider.timeout_seconds * 1000,
+    ...(contextTokens === undefined ? {} : { contextTokens }),
   };
 }
 

@@ -11,6 +11,7 @@ import {
   type Usage,
 } from "../engine.ts";
 import type { AssistantPart, Message, ToolMessage } from "../message.ts";
+import { Conversation } from "./conversation.ts";
 
 /** What a script sees when it is asked for the next step of a turn. */
 export interface ScriptState {
@@ -38,6 +39,7 @@ export interface ScriptStep {
   readonly delayMs?: number;
   readonly calls?: readonly { readonly tool: string; readonly input: unknown; readonly invalid?: string }[];
   readonly stop?: Extract<StopReason, "length" | "refusal">;
+  /** With code `context_too_long`, and nothing said, the conversation is compacted and the script asked once more. */
   readonly error?: NonNullable<TurnEnd["error"]>;
 }
 
@@ -58,7 +60,7 @@ class ScriptedTurn {
   readonly #turn: EngineTurn;
   readonly #script: Script;
   readonly #clock: Clock;
-  readonly #messages: Message[];
+  readonly #conversation: Conversation;
   readonly #toolResults: ToolMessage[] = [];
   #usage: Usage = zeroUsage;
   #text = "";
@@ -67,7 +69,7 @@ class ScriptedTurn {
     this.#turn = turn;
     this.#script = script;
     this.#clock = clock;
-    this.#messages = [...turn.messages];
+    this.#conversation = new Conversation(turn);
   }
 
   async run(): Promise<TurnEnd> {
@@ -82,9 +84,12 @@ class ScriptedTurn {
   async #step(step: number): Promise<TurnEnd | undefined> {
     const { ports, signal } = this.#turn;
     if (signal.aborted) return this.#end("aborted");
+    const unfit = await this.#prepare();
+    if (unfit) return unfit;
     const steered: Message[] = ports.takeSteers().map((text) => ({ role: "user", text }));
-    this.#messages.push(...steered);
-    const plan = await this.#script(this.#state(step));
+    this.#conversation.add(steered);
+    const { plan, end } = await this.#plan(step, steered);
+    if (end) return end;
     const said = await this.#speak(plan);
     const calls = said.cut ? [] : (plan.calls ?? []).map((call) => ({ ...call, callId: createId("call") }));
     const parts: AssistantPart[] = [
@@ -103,6 +108,40 @@ class ScriptedTurn {
     if (plan.stop) return this.#save(messages, usage, plan.stop);
     this.#keep(messages, usage, steered.length);
     return calls.length > 0 ? undefined : this.#settle();
+  }
+
+  /** Whether the next call may be made; makes the conversation fit. */
+  async #prepare(): Promise<TurnEnd | undefined> {
+    const refused = this.#refused([]);
+    if (refused || !this.#conversation.isNearLimit) return refused;
+    try {
+      await this.#conversation.fit();
+    } catch (error) {
+      if (this.#turn.signal.aborted) return this.#end("aborted");
+      throw error;
+    }
+    return this.#refused([]);
+  }
+
+  /** What the script wants of the step; asked twice when its first wish is that the context be shorter. */
+  async #plan(step: number, steered: readonly Message[]): Promise<{ plan: ScriptStep; end?: TurnEnd }> {
+    const plan = await this.#script(this.#state(step));
+    const isSilent = plan.text === undefined && plan.reasoning === undefined && plan.calls === undefined;
+    if (plan.error?.code !== "context_too_long" || !isSilent) return { plan };
+    try {
+      if (!(await this.#conversation.shrink(steered))) return { plan };
+    } catch (error) {
+      if (this.#turn.signal.aborted) return { plan, end: this.#save(steered, zeroUsage, "aborted") };
+      throw error;
+    }
+    const end = this.#refused(steered);
+    return end ? { plan, end } : { plan: await this.#script(this.#state(step)) };
+  }
+
+  /** The end of a turn that may not call its model any more. `steered` is not saved yet. */
+  #refused(steered: readonly Message[]): TurnEnd | undefined {
+    const message = this.#turn.ports.admit?.();
+    return message === undefined ? undefined : this.#fail(steered, { code: "budget_exceeded", message });
   }
 
   /** The model is done; text that was steered in meanwhile makes it go on. */
@@ -154,12 +193,12 @@ class ScriptedTurn {
   }
 
   #state(step: number): ScriptState {
-    const last = this.#messages.findLast((message) => message.role === "user");
+    const last = this.#conversation.messages.findLast((message) => message.role === "user");
     return {
       user: last?.role === "user" ? last.text : "",
       toolResults: this.#toolResults,
       step,
-      messages: this.#messages,
+      messages: this.#conversation.messages,
       tools: this.#turn.tools.map((tool) => tool.name),
       instructions: this.#turn.instructions,
       model: this.#turn.model.id,
@@ -169,7 +208,7 @@ class ScriptedTurn {
 
   /** Four characters a token: deterministic, and near enough for a model that has no tokens. */
   #cost(plan: ScriptStep, text: string, calls: number): Usage {
-    const last = this.#messages.at(-1);
+    const last = this.#conversation.messages.at(-1);
     const heard = last && last.role !== "assistant" ? last.text.length : 0;
     return {
       ...zeroUsage,
@@ -184,7 +223,7 @@ class ScriptedTurn {
   /** `already` messages at the start are in the conversation; the rest is added. */
   #keep(messages: readonly Message[], usage: Usage, already: number): void {
     this.#usage = addUsage(this.#usage, usage);
-    this.#messages.push(...messages.slice(already));
+    this.#conversation.add(messages.slice(already));
     if (messages.length > 0) this.#turn.ports.saveStep({ messages, usage });
   }
 

@@ -8,6 +8,7 @@ import type {
   ToolCall,
   ToolSpec,
   TurnEnd,
+  TurnPorts,
   Usage,
 } from "../../../../src/agent/engine.ts";
 import type { Message } from "../../../../src/agent/message.ts";
@@ -17,6 +18,10 @@ export interface ProbeOptions {
   readonly callTool?: (call: ToolCall) => ToolAnswer | Promise<ToolAnswer>;
   /** What `takeSteers` gives at its first, second ... call. */
   readonly steers?: readonly (readonly string[])[];
+  readonly admit?: TurnPorts["admit"];
+  readonly compact?: TurnPorts["compact"];
+  /** Sees each step before it counts as saved; may throw. */
+  readonly onSave?: () => void;
   /** Sees each event as it is emitted. */
   readonly onEvent?: (event: EngineEvent, count: number) => void;
 }
@@ -66,7 +71,12 @@ export async function probe(engine: Engine, options: ProbeOptions = {}): Promise
         return (await options.callTool?.(call)) ?? { status: "ok", text: `answer to ${call.tool}` };
       },
       takeSteers: () => options.steers?.[taken++] ?? [],
-      saveStep: (step) => void steps.push(step),
+      saveStep: (step) => {
+        options.onSave?.();
+        steps.push(step);
+      },
+      ...(options.admit ? { admit: options.admit } : {}),
+      ...(options.compact ? { compact: options.compact } : {}),
     },
   };
   const end = await engine.runTurn(turn);
