@@ -1,12 +1,9 @@
-import type * as Sdk from "ai";
-import type { ToolSet } from "ai";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
 import {
   addUsage,
   zeroUsage,
   type Engine,
-  type EngineEvent,
   type EngineTurn,
   type ModelRef,
   type StopReason,
@@ -19,23 +16,12 @@ import {
 import type { AssistantMessage, Message, ToolMessage } from "../message.ts";
 import { formatModel } from "../model.ts";
 import { Conversation } from "./conversation.ts";
+import { loadSdk, ModelCaller } from "./model-call.ts";
 import { ModelLine, type AnsweringModel } from "./model-line.ts";
 import { isContextTooLong } from "./overflow.ts";
-import { toPrompt } from "./prompt.ts";
-import {
-  CutError,
-  internalError,
-  isOutage,
-  PortError,
-  toTurnError,
-  type TurnError,
-} from "./provider-error.ts";
+import { internalError, isOutage, PortError, toTurnError, type TurnError } from "./provider-error.ts";
 import type { ProviderConfig } from "./providers.ts";
-import { withRetries } from "./retry.ts";
-import { StallGuard } from "./stall.ts";
-import { StepReader, type StepResult } from "./step.ts";
-
-const DEFAULT_TIMEOUT_MS = 120_000;
+import type { StepResult } from "./step.ts";
 
 export interface ModelEngineOptions {
   readonly providers: readonly ProviderConfig[];
@@ -51,8 +37,6 @@ export interface ModelEngineOptions {
 export function createModelEngine(options: ModelEngineOptions): Engine {
   return { name: "model", runTurn: (turn) => new ModelTurn(turn, options).run() };
 }
-
-type ModelSdk = typeof Sdk;
 
 /** What a step's calls came to. `error` is absent for one that was stopped. */
 interface StepEnd {
@@ -84,9 +68,9 @@ class ModelTurn {
       return this.#end("error", { code: "model_not_found", message });
     }
     try {
-      const sdk = await loadSdk();
+      const caller = new ModelCaller(await loadSdk(), this.#turn, this.#options);
       const first = await this.#line.next();
-      return first ? await this.#steps(sdk, first) : this.#end("error", internalError);
+      return first ? await this.#steps(caller, first) : this.#end("error", internalError);
     } catch (error) {
       if (signal.aborted) return this.#end("aborted");
       // What providers do wrong is told where it happens; this is a port's failure or a bug.
@@ -95,14 +79,14 @@ class ModelTurn {
     }
   }
 
-  async #steps(sdk: ModelSdk, first: AnsweringModel): Promise<TurnEnd> {
+  async #steps(caller: ModelCaller, first: AnsweringModel): Promise<TurnEnd> {
     let answering = first;
     const takeOver = (next: AnsweringModel) => void (answering = next);
     for (let step = 0; step < this.#turn.maxSteps; step++) {
       const refusal = await this.#prepare();
       if (refusal) return this.#end("error", refusal);
       const steered = this.#steer();
-      const { result, isCut, error } = await this.#step(sdk, { answering, steered, takeOver });
+      const { result, isCut, error } = await this.#step(caller, { answering, steered, takeOver });
       const answers = await this.#answer(result.calls, isCut);
       this.#keep([...steered, ...assistantMessage(result, isCut), ...answers], result.usage, steered.length);
       if (result.text !== "") this.#text = result.text;
@@ -128,7 +112,7 @@ class ModelTurn {
 
   /** One answer, of whichever model gives it. Its error stands beside what it said before. */
   async #step(
-    sdk: ModelSdk,
+    caller: ModelCaller,
     from: {
       readonly answering: AnsweringModel;
       readonly steered: readonly Message[];
@@ -138,7 +122,7 @@ class ModelTurn {
     let { answering } = from;
     let outage: TurnError | undefined;
     for (;;) {
-      const { result, hasEmitted, error } = await this.#attempt(sdk, answering);
+      const { result, hasEmitted, error } = await caller.call(answering, this.#conversation.messages);
       if (error === undefined) return { result, isCut: false };
       if (this.#turn.signal.aborted) return { result, isCut: true };
       const told = this.#translate(error, answering.provider);
@@ -165,96 +149,6 @@ class ModelTurn {
       if (this.#turn.signal.aborted) return false;
       throw error;
     }
-  }
-
-  /** One model call, made again as long as that may help. */
-  async #attempt(
-    sdk: ModelSdk,
-    answering: AnsweringModel,
-  ): Promise<{ readonly result: StepResult; readonly hasEmitted: boolean; readonly error?: unknown }> {
-    const { signal, ports } = this.#turn;
-    const { clock } = this.#options;
-    const { provider } = answering;
-    const emit = (event: EngineEvent) => {
-      try {
-        ports.emit(event);
-      } catch (cause) {
-        throw new PortError("an event was not taken", { cause });
-      }
-    };
-    let reader = new StepReader(emit);
-    try {
-      await withRetries(
-        async () => {
-          reader = new StepReader(emit);
-          await this.#call({ sdk, ...answering, reader });
-        },
-        {
-          clock,
-          signal,
-          mayRetry: () => !reader.emitted,
-          onRetry: (waitMs) => emit({ type: "notice", text: retryText(provider, waitMs) }),
-        },
-      );
-    } catch (error) {
-      return { result: reader.result(), hasEmitted: reader.emitted, error };
-    }
-    const result = reader.result();
-    const error = result.finish === undefined ? new CutError("ended its answer in the middle.") : undefined;
-    return { result, hasEmitted: reader.emitted, error };
-  }
-
-  async #call(from: {
-    readonly sdk: ModelSdk;
-    readonly model: AnsweringModel["model"];
-    readonly provider: ProviderConfig;
-    readonly reader: StepReader;
-  }): Promise<void> {
-    const { signal, settings } = this.#turn;
-    const { timeoutMs = DEFAULT_TIMEOUT_MS } = from.provider;
-    const guard = new StallGuard(this.#options.clock, { timeoutMs, signal });
-    const { temperature, topP, maxOutputTokens, stop, seed } = settings;
-    const prompt = toPrompt(this.#conversation.messages);
-    const instructions = [this.#turn.instructions, ...prompt.instructions]
-      .filter((text) => text !== "")
-      .join("\n\n");
-    guard.alive();
-    try {
-      const begun = from.sdk.experimental_streamLanguageModelCall({
-        model: from.model,
-        tools: this.#tools(from.sdk),
-        ...(instructions === "" ? {} : { instructions }),
-        messages: prompt.messages,
-        abortSignal: guard.signal,
-        ...(temperature === undefined ? {} : { temperature }),
-        ...(topP === undefined ? {} : { topP }),
-        ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),
-        ...(stop === undefined ? {} : { stopSequences: [...stop] }),
-        ...(seed === undefined ? {} : { seed }),
-        ...reasoning(settings.reasoningEffort),
-      });
-      await guard.read(begun, (part) => from.reader.take(part));
-    } catch (error) {
-      // Whatever the SDK makes of an abort, the reason is the one that was given.
-      throw guard.signal.aborted ? guard.signal.reason : error;
-    } finally {
-      guard.end();
-    }
-  }
-
-  #tools(sdk: ModelSdk): ToolSet {
-    const { checkInput } = this.#options;
-    const tools = this.#turn.tools.map((spec) => {
-      const validate = (value: unknown) => {
-        const problem = checkInput?.(spec, value);
-        return problem === undefined
-          ? { success: true as const, value }
-          : { success: false as const, error: new Error(problem) };
-      };
-      const inputSchema = sdk.jsonSchema(spec.parameters as never, { validate });
-      return [spec.name, sdk.tool({ description: spec.description, inputSchema })] as const;
-    });
-    return Object.fromEntries(tools) as ToolSet;
   }
 
   #steer(): readonly Message[] {
@@ -307,26 +201,8 @@ function refusalOf({ admit }: TurnPorts): TurnError | undefined {
   return message === undefined ? undefined : { code: "budget_exceeded", message };
 }
 
-async function loadSdk(): Promise<ModelSdk> {
-  // Else the SDK writes its advice to stderr, between the lines of the log.
-  (globalThis as { AI_SDK_LOG_WARNINGS?: boolean }).AI_SDK_LOG_WARNINGS = false;
-  return import("ai");
-}
-
 function assistantMessage({ parts }: StepResult, interrupted: boolean): readonly AssistantMessage[] {
   return parts.length === 0 ? [] : [{ role: "assistant", parts, ...(interrupted ? { interrupted } : {}) }];
-}
-
-const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"] as const;
-
-/** Unknown efforts are left out: the format lets any text through, providers do not. */
-function reasoning(effort: string | undefined) {
-  const known = EFFORTS.find((each) => each === effort);
-  return known === undefined ? {} : { reasoning: known };
-}
-
-function retryText(provider: ProviderConfig, waitMs: number): string {
-  return `The provider ${provider.name} failed; trying again in ${Math.ceil(waitMs / 100) / 10} seconds.`;
 }
 
 function takeOverText(from: ModelRef, to: ModelRef): string {

@@ -1,0 +1,146 @@
+import type * as Sdk from "ai";
+import type { ToolSet } from "ai";
+import type { Clock } from "../../base/clock.ts";
+import type { EngineEvent, EngineTurn, ToolSpec } from "../engine.ts";
+import type { Message } from "../message.ts";
+import type { AnsweringModel } from "./model-line.ts";
+import { toPrompt } from "./prompt.ts";
+import { CutError, PortError } from "./provider-error.ts";
+import type { ProviderConfig } from "./providers.ts";
+import { withRetries } from "./retry.ts";
+import { StallGuard } from "./stall.ts";
+import { StepReader, type StepResult } from "./step.ts";
+
+const DEFAULT_TIMEOUT_MS = 120_000;
+
+type ModelSdk = typeof Sdk;
+
+/** What a call came to; its error stands beside what was said before. */
+export interface CallEnd {
+  readonly result: StepResult;
+  /** True once anything of it was shown: it must not be made again. */
+  readonly hasEmitted: boolean;
+  readonly error?: unknown;
+}
+
+export interface CallerOptions {
+  readonly checkInput?: (tool: ToolSpec, input: unknown) => string | undefined;
+  readonly clock: Clock;
+}
+
+/** Makes the model calls of a turn. */
+export class ModelCaller {
+  readonly #sdk: ModelSdk;
+  readonly #turn: EngineTurn;
+  readonly #options: CallerOptions;
+
+  constructor(sdk: ModelSdk, turn: EngineTurn, options: CallerOptions) {
+    this.#sdk = sdk;
+    this.#turn = turn;
+    this.#options = options;
+  }
+
+  /** One model call, made again as long as that may help. */
+  async call(answering: AnsweringModel, messages: readonly Message[]): Promise<CallEnd> {
+    const { signal, ports } = this.#turn;
+    const { clock } = this.#options;
+    const { provider } = answering;
+    const emit = (event: EngineEvent) => {
+      try {
+        ports.emit(event);
+      } catch (cause) {
+        throw new PortError("an event was not taken", { cause });
+      }
+    };
+    let reader = new StepReader(emit);
+    try {
+      await withRetries(
+        async () => {
+          reader = new StepReader(emit);
+          await this.#attempt(answering, { messages, reader });
+        },
+        {
+          clock,
+          signal,
+          mayRetry: () => !reader.emitted,
+          onRetry: (waitMs) => emit({ type: "notice", text: retryText(provider, waitMs) }),
+        },
+      );
+    } catch (error) {
+      return { result: reader.result(), hasEmitted: reader.emitted, error };
+    }
+    const result = reader.result();
+    const error = result.finish === undefined ? new CutError("ended its answer in the middle.") : undefined;
+    return { result, hasEmitted: reader.emitted, error };
+  }
+
+  async #attempt(
+    { model, provider }: AnsweringModel,
+    { messages, reader }: { readonly messages: readonly Message[]; readonly reader: StepReader },
+  ): Promise<void> {
+    const { signal, settings } = this.#turn;
+    const { timeoutMs = DEFAULT_TIMEOUT_MS } = provider;
+    const guard = new StallGuard(this.#options.clock, { timeoutMs, signal });
+    const { temperature, topP, maxOutputTokens, stop, seed } = settings;
+    const prompt = toPrompt(messages);
+    const instructions = [this.#turn.instructions, ...prompt.instructions]
+      .filter((text) => text !== "")
+      .join("\n\n");
+    guard.alive();
+    try {
+      const begun = this.#sdk.experimental_streamLanguageModelCall({
+        model,
+        tools: this.#tools(),
+        ...(instructions === "" ? {} : { instructions }),
+        messages: prompt.messages,
+        abortSignal: guard.signal,
+        ...(temperature === undefined ? {} : { temperature }),
+        ...(topP === undefined ? {} : { topP }),
+        ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),
+        ...(stop === undefined ? {} : { stopSequences: [...stop] }),
+        ...(seed === undefined ? {} : { seed }),
+        ...reasoning(settings.reasoningEffort),
+      });
+      await guard.read(begun, (part) => reader.take(part));
+    } catch (error) {
+      // Whatever the SDK makes of an abort, the reason is the one that was given.
+      throw guard.signal.aborted ? guard.signal.reason : error;
+    } finally {
+      guard.end();
+    }
+  }
+
+  #tools(): ToolSet {
+    const sdk = this.#sdk;
+    const { checkInput } = this.#options;
+    const tools = this.#turn.tools.map((spec) => {
+      const validate = (value: unknown) => {
+        const problem = checkInput?.(spec, value);
+        return problem === undefined
+          ? { success: true as const, value }
+          : { success: false as const, error: new Error(problem) };
+      };
+      const inputSchema = sdk.jsonSchema(spec.parameters as never, { validate });
+      return [spec.name, sdk.tool({ description: spec.description, inputSchema })] as const;
+    });
+    return Object.fromEntries(tools) as ToolSet;
+  }
+}
+
+export async function loadSdk(): Promise<ModelSdk> {
+  // Else the SDK writes its advice to stderr, between the lines of the log.
+  (globalThis as { AI_SDK_LOG_WARNINGS?: boolean }).AI_SDK_LOG_WARNINGS = false;
+  return import("ai");
+}
+
+const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"] as const;
+
+/** Unknown efforts are left out: the format lets any text through, providers do not. */
+function reasoning(effort: string | undefined) {
+  const known = EFFORTS.find((each) => each === effort);
+  return known === undefined ? {} : { reasoning: known };
+}
+
+function retryText(provider: ProviderConfig, waitMs: number): string {
+  return `The provider ${provider.name} failed; trying again in ${Math.ceil(waitMs / 100) / 10} seconds.`;
+}
