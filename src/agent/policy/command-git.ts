@@ -30,7 +30,7 @@ const options: Readonly<Record<string, readonly [RegExp, string]>> = {
   switch: [/^(-f|--force|--discard-changes|-C)$/, "discards changes"],
   branch: [/^(-[a-zA-Z]*[dDMCf]|--delete|--force|--move)/, "deletes or moves branches"],
   tag: [/^(-[a-zA-Z]*[df]|--delete|--force)/, "deletes or moves tags"],
-  stash: [/^(drop|clear|pop)$/, "may lose stashed changes"],
+  stash: [/^(drop|clear)$/, "may lose stashed changes"],
   reflog: [/^(expire|delete)$/, "deletes history"],
   gc: [/^--prune/, "deletes objects"],
   rm: [/^-[a-z]*[rf]|^--force/, "deletes files"],
@@ -43,8 +43,7 @@ const options: Readonly<Record<string, readonly [RegExp, string]>> = {
   diff: [/^(--output|--ext-diff)/, "writes a file or starts other programs"],
   log: [/^(--output|--ext-diff)/, "writes a file or starts other programs"],
   show: [/^(--output|--ext-diff)/, "writes a file or starts other programs"],
-  clone: [/^(-c|-u|--config|--upload-pack|ext::.*)$/, "starts other programs"],
-  fetch: [/^(--upload-pack.*|ext::.*)$/, "starts other programs"],
+  clone: [/^(-c|-u|--config)/, "starts other programs"],
 };
 /** Ways of `git push` to overwrite or delete: options, `+branch`, `:branch`. */
 const forcing = /^(-[a-zA-Z]*[fd]|--(force|delete|mirror|prune)|[+:])/;
@@ -83,6 +82,11 @@ export function judgeGit(words: readonly Word[]): GitVerdict {
   ) {
     return ask(name, "its git options are worked out at run time", "unclear");
   }
+  if (rest.some(({ text }) => /^(ext::|--(upload-p|receive-p|exec\b))/.test(text)))
+    return ask(name, "starts other programs");
+  const operands = rest.filter(({ text }) => !text.startsWith("-"));
+  if (name === "checkout" && operands.length > 1 && operands.length === rest.length)
+    return ask(name, "discards changes");
   if (rule && rest.some((word) => rule[0].test(word.text))) return ask(name, rule[1]);
   return fine(name, looking.has(name) && (rest.length === 0 || !/^(branch|tag|remote|reflog)$/.test(name)));
 }

@@ -1,29 +1,21 @@
 import { judgeGit } from "./command-git.ts";
-import { parseCommandLine, type Redirection, type SimpleCommand } from "./command-line.ts";
+import { groupWords, parseCommandLine, type Redirection, type SimpleCommand } from "./command-line.ts";
 import {
   interpreters,
-  outputOptions,
   readers,
   riskOf,
   riskyCommands,
+  runners,
+  textTakers,
+  wrapperOperands,
   riskyVariables,
   shells,
   wrappers,
-  writers,
 } from "./command-table.ts";
-import {
-  ask,
-  deny,
-  isVital,
-  judgeWord,
-  judgeWrite,
-  placeOf,
-  type Finding,
-  type Places,
-} from "./path-judge.ts";
+import { CommandPlaces } from "./command-places.ts";
+import { ask, deny, type Finding, type Places } from "./path-judge.ts";
 import { judgeProgram } from "./program-judge.ts";
-import { joinPath } from "./sensitive-path.ts";
-import { folderOfGlob, unknownWord, type Word } from "./shell-word.ts";
+import { unknownWord, type Word } from "./shell-word.ts";
 
 export interface CommandVerdict {
   readonly findings: readonly Finding[];
@@ -32,8 +24,6 @@ export interface CommandVerdict {
 }
 
 const MAX_DEPTH = 6;
-const MAX_FOLDERS = 8;
-const MAX_WORDS = 5_000;
 /** Programs that others start. */
 const MAX_PROGRAMS = 60;
 const MAX_SCANNED = 500;
@@ -54,25 +44,22 @@ export class CommandJudge {
   readonly places: Places;
   readonly findings: Finding[] = [];
   looksOnly = true;
-  /** Where the shell may be: a `cd` may or may not have happened, so every place counts. */
-  #folders: readonly string[];
-  #folderUnknown = false;
+  readonly #where: CommandPlaces;
   #downloads = false;
-  #wordsLeft = MAX_WORDS;
   #programsLeft = MAX_PROGRAMS;
   /** The text at hand, which is all that an answer to a question about something unknown may cover. */
-  #source = "";
+  source = "";
 
   constructor(places: Places) {
     this.places = places;
-    this.#folders = [places.workspace];
+    this.#where = new CommandPlaces(places, this);
   }
 
   text(text: string, depth: number): void {
-    const outer = this.#source;
-    this.#source = text;
+    const outer = this.source;
+    this.source = text;
     this.#text(text, depth);
-    this.#source = outer;
+    this.source = outer;
   }
 
   #text(text: string, depth: number): void {
@@ -92,13 +79,13 @@ export class CommandJudge {
   #command(command: SimpleCommand, depth: number): void {
     for (const { name, value } of command.assignments) {
       if (riskyVariables.test(name))
-        this.note(ask(`setting ${name} changes what other commands do`, this.#source, "code"));
-      this.#read(value);
+        this.note(ask(`setting ${name} changes what other commands do`, this.source, "code"));
+      this.#where.read(value);
     }
     for (const redirection of command.redirections) this.#redirection(redirection);
     const name = command.words[0]?.text ?? "";
     if (command.substituted && decoders.has(baseName(name))) {
-      this.note(ask(`${name} makes text that cannot be checked part of a command`, this.#source));
+      this.note(ask(`${name} makes text that cannot be checked part of a command`, this.source));
     }
     this.program(command.words, { command, depth, seen: false });
   }
@@ -107,14 +94,18 @@ export class CommandJudge {
   program(words: readonly Word[], at: Inner): void {
     const [first, ...rest] = words;
     if (first === undefined) return;
+    if (at.seen && !first.quoted && groupWords.has(first.text)) return this.program(rest, at);
     const isTest = first.text === "[" || first.text === "[[";
     if (first.dynamic || (first.glob && !isTest))
-      return this.note(ask("the name of a command is worked out at run time", this.#source));
-    if (at.depth > MAX_DEPTH) return this.note(ask("it is nested too deeply to be checked", this.#source));
+      return this.note(ask("the name of a command is worked out at run time", this.source));
+    if (at.depth > MAX_DEPTH) return this.note(ask("it is nested too deeply to be checked", this.source));
     const name = baseName(first.text);
-    if ((this.#programsLeft -= 1) < 0)
-      return this.note(ask("it starts too much to be checked", this.#source));
-    if (!at.seen) for (const word of first.text.includes("/") ? words : rest) this.#read(word);
+    if ((this.#programsLeft -= 1) < 0) return this.note(ask("it starts too much to be checked", this.source));
+    if (!at.seen && !this.#onlySays(name, at)) {
+      for (const word of first.text.includes("/") ? words : rest) this.#where.read(word);
+    }
+    if (sweeps(name, rest) && this.#where.holdsHome(rest))
+      this.note(ask(`${name} takes in the whole home, and the secrets in it`, this.source, "sensitive"));
     if (downloaders.has(name)) this.#downloads = true;
     if (!readers.has(name) && name !== "git") this.looksOnly = false;
     if (this.#downloads && first.text.includes("/") && !/^\/(usr\/|s?bin\/)/.test(first.text))
@@ -123,51 +114,45 @@ export class CommandJudge {
     const risk =
       riskyCommands.get(name) ?? (name.startsWith("mkfs") ? "changes disks or file systems" : undefined);
     if (risk !== undefined) return this.#risky(name, rest, { risk, inner });
+    if (name.startsWith("ld-") || name === "ld.so") return this.#wrapper(name, rest, inner);
+    const runs = runners.get(name);
+    const from = runs ? rest.findIndex((word) => !word.text.startsWith("-")) : -1;
+    if (runs?.test(rest[from]?.text ?? "")) return this.#wrapper(name, rest.slice(from + 1), inner);
+    if (textTakers.has(name)) for (const { text } of rest) if (/\s/.test(text)) this.text(text, at.depth + 1);
     if (wrappers.has(name)) return this.#wrapper(name, rest, inner);
     if (shells.has(name)) return this.#shell(name, rest, at);
     if (name === "eval" || name === "trap") return this.#evaluate(name, rest, at.depth);
     if (name === "source" || name === ".") return this.#sourced(rest);
     if (name === "find" || name === "fd" || name === "fdfind") return this.#find(name, rest, inner);
     if (name === "git") return this.#git(rest);
-    if (name === "rm") return this.#remove(rest);
-    if (name === "cd" || name === "pushd") return this.#changeFolder(rest);
+    if (name === "rm") return this.#where.remove(rest);
+    if (name === "cd" || name === "pushd") return this.#where.enter(rest);
     this.#interpreter(name, rest, at.command);
     judgeProgram(name, rest, this);
-    this.#writes(name, rest);
+    this.#where.writesOf(name, rest);
   }
 
   /** What an answer covers: the same words; where words are unknown, only the same text. */
   shape(name: string, rest: readonly Word[]): string {
     return rest.some((word) => word.dynamic)
-      ? this.#source
+      ? this.source
       : [name, ...rest.map((word) => word.text)].join(" ");
   }
 
-  /** Notes what there is to say against writing where `word` leads. */
   write(word: Word, name: string): void {
     this.looksOnly = false;
-    if (word.dynamic)
-      return this.note(ask(`${name} writes to a place worked out at run time`, `${name} ?: ${this.#source}`));
-    const path = word.glob ? word.text.replace(/[^/]*[*?[].*$/, "") : word.text;
-    if (this.#folderUnknown && !path.startsWith("/")) {
-      return this.note(
-        ask(`${name} writes in a folder worked out at run time`, `${name} ?: ${this.#source}`),
-      );
-    }
-    for (const folder of this.#folders) this.note(judgeWrite(joinPath(folder, path), this.places));
+    this.#where.write(word, name);
   }
 
-  #read(word: Word): void {
-    // Checked one by one, words cost time on the loop that serves everybody.
-    this.#wordsLeft -= 1;
-    if (this.#wordsLeft === 0) this.note(ask("it has too many words to be checked", this.#source));
-    if (this.#wordsLeft <= 0) return;
-    this.note(judgeWord(word, this.#folders, this.places));
+  /** What `echo` prints is read by nobody where there is no pipe. */
+  #onlySays(name: string, { command }: Inner): boolean {
+    const isSaying = name === "echo" || name === "printf";
+    return isSaying && !command.substituted && !/[|]|\/dev\//.test(this.source);
   }
 
   #redirection({ operator, target, body }: Redirection): void {
     if (body !== undefined || operator === "<<<") return;
-    this.#read(target);
+    this.#where.read(target);
     if (operator === "<" || operator === "<&") return;
     if (operator === ">&" && /^(\d+|-)$/.test(target.text)) return;
     this.write(target, "a redirection");
@@ -195,36 +180,48 @@ export class CommandJudge {
   #wrapper(name: string, rest: readonly Word[], inner: Inner): void {
     const withValue = wrappers.get(name) ?? new Set<string>();
     if (name === "command" && /^-[pvV]*[vV]/.test(rest[0]?.text ?? "")) return;
+    let operands = wrapperOperands[name] ?? 0;
+    let isSure = true;
     let at = 0;
     for (; at < rest.length; at += 1) {
       const text = rest[at]?.text ?? "";
-      const assigned = name === "env" ? /^([A-Za-z_]\w*)=/.exec(text)?.[1] : undefined;
+      const assigned = /^(env|cross-env|dotenv)$/.test(name) ? /^([A-Za-z_]\w*)=/.exec(text)?.[1] : undefined;
       if (assigned !== undefined && riskyVariables.test(assigned)) {
-        this.note(ask(`setting ${assigned} changes what other commands do`, this.#source, "code"));
+        this.note(ask(`setting ${assigned} changes what other commands do`, this.source, "code"));
       }
-      if (/^(-S|--split-string|--call|-c$)/.test(text) && /^(env|npx|bunx|pnpx)$/.test(name)) {
-        this.note(ask(`${name} is given a command as text`, this.#source));
+      if (
+        /^(-[a-zA-Z0]*S|--split-string|--call|--command|-c$)/.test(text) &&
+        /^(env|npx|bunx|pnpx|npm|pnpm|flock)$/.test(name)
+      ) {
+        this.note(ask(`${name} is given a command as text`, this.source));
       }
-      if (assigned !== undefined || (name === "timeout" && /^[\d.]+[smhd]?$/.test(text))) continue;
+      if (assigned !== undefined) continue;
+      if (!text.startsWith("-") && (operands -= 1) >= 0) continue;
       if (!text.startsWith("-")) break;
+      isSure &&= withValue.has(text) || /^--\w[\w-]*=/.test(text);
       if (withValue.has(text)) at += 1;
+      if (name === "env" && /^(-C|--chdir)$/.test(text)) this.#where.enter(rest.slice(at, at + 1));
     }
-    const target = rest.slice(at);
+    const target = name === "xargs" ? replaced(rest.slice(at), rest.slice(0, at)) : rest.slice(at);
     if (target.length === 0) return;
     const extra = name === "xargs" ? [unknownWord] : [];
     this.program([...target, ...extra], inner);
     // An option with a value that is not in the table would have been taken for the command.
-    if (!readers.has(baseName(target[0]?.text ?? ""))) this.#scan([...target.slice(1), ...extra], inner);
+    if (!isSure && !readers.has(baseName(target[0]?.text ?? "")))
+      this.#scan([...target.slice(1), ...extra], inner);
   }
 
   /** Words of a command that starts others: the first few that are commands to mind are judged as such. */
   #scan(words: readonly Word[], inner: Inner): void {
-    if (words.length > MAX_SCANNED) this.note(ask("it has too many words to be checked", this.#source));
+    if (words.length > MAX_SCANNED) this.note(ask("it has too many words to be checked", this.source));
     let left = 3;
     for (const [index, word] of words.slice(0, MAX_SCANNED).entries()) {
       const name = baseName(word.text);
       const minds =
-        riskyCommands.has(name) || shells.has(name) || /^(rm|mv|find|git|eval|tee|mkfs.*)$/.test(name);
+        riskyCommands.has(name) ||
+        shells.has(name) ||
+        interpreters.has(name) ||
+        /^(rm|mv|cp|find|git|eval|tee|xargs|mkfs.*)$/.test(name);
       if (!minds || left === 0) continue;
       left -= 1;
       this.program(words.slice(index), inner);
@@ -238,6 +235,11 @@ export class CommandJudge {
     for (; at < rest.length; at += 1) {
       const word = rest[at];
       if (!word || word.dynamic || !/^[-+]./.test(word.text)) break;
+      if (
+        /^--(command|init-command|eval)|^-(Command|EncodedCommand|C)/i.test(word.text) &&
+        !/^-c$/.test(word.text)
+      )
+        this.note(ask(`${name} runs text that cannot be checked`, this.source));
       if (/^--(rcfile|init-file)/.test(word.text))
         this.note(ask(`${name} runs a start-up file`, `${name} ${word.text}`));
       if (/^-[A-Za-z]*c/.test(word.text)) takesText = true;
@@ -247,7 +249,7 @@ export class CommandJudge {
     const operand = rest[at];
     if (takesText && operand && !operand.dynamic) return this.text(operand.text, depth + 1);
     if (takesText || operand?.dynamic || /^\/(dev|proc)\//.test(operand?.text ?? "")) {
-      return this.note(ask(`${name} runs text that cannot be checked`, this.#source));
+      return this.note(ask(`${name} runs text that cannot be checked`, this.source));
     }
     if (operand && !readsInput) return this.#downloads ? this.#downloaded(name) : undefined;
     this.#input(name, command, depth);
@@ -255,11 +257,13 @@ export class CommandJudge {
 
   /** A shell that reads its commands from standard input. */
   #input(name: string, command: SimpleCommand, depth: number): void {
-    if (command.piped) this.note(ask(`${name} runs what another command writes`, this.#source));
+    if (command.piped) this.note(ask(`${name} runs what another command writes`, this.source));
     for (const { operator, target, body } of command.redirections) {
       if (body !== undefined) this.text(body, depth + 1);
+      if (operator === "<" && target.dynamic)
+        this.note(ask(`${name} runs text that cannot be checked`, this.source));
       if (operator !== "<<<") continue;
-      if (target.dynamic) this.note(ask(`${name} runs text that cannot be checked`, this.#source));
+      if (target.dynamic) this.note(ask(`${name} runs text that cannot be checked`, this.source));
       else this.text(target.text, depth + 1);
     }
   }
@@ -275,25 +279,19 @@ export class CommandJudge {
   #sourced(rest: readonly Word[]): void {
     const [file] = rest;
     if (!file || file.dynamic || file.text.startsWith("/dev/"))
-      return this.note(ask("it runs text that cannot be checked", this.#source));
+      return this.note(ask("it runs text that cannot be checked", this.source));
     if (this.#downloads) this.#downloaded("source");
   }
 
   #downloaded(name: string): void {
-    this.note(ask(`${name} may run what was just downloaded`, this.#source));
+    this.note(ask(`${name} may run what was just downloaded`, this.source));
   }
 
   #find(name: string, rest: readonly Word[], inner: Inner): void {
-    const roots = rest
-      .filter((word) => !word.text.startsWith("-"))
-      .map((word) => joinPath(this.#folders[0] ?? "/", word.text));
+    const roots = rest.filter((word) => !word.text.startsWith("-"));
     for (const [index, { text }] of rest.entries()) {
       if (text === "-delete") {
-        this.note(
-          roots.some((root) => isVital(root, this.places))
-            ? deny("it would delete a vital folder")
-            : undefined,
-        );
+        this.note(this.#where.isVital(roots) ? deny("it would delete a vital folder") : undefined);
         this.note(ask("find -delete deletes files", this.shape(name, rest)));
       }
       const file = rest[index + 1];
@@ -318,68 +316,28 @@ export class CommandJudge {
   #git(rest: readonly Word[]): void {
     const { subcommand, looksOnly, reason, risk } = judgeGit(rest);
     if (!looksOnly) this.looksOnly = false;
+    const operands = rest.filter((word) => !word.text.startsWith("-"));
+    const target = /^(clone|init)$/.test(subcommand) && operands.length > 1 ? operands.at(-1) : undefined;
+    if (target && !/^[\w.+-]+:|^[\w.-]+@/.test(target.text)) this.write(target, "git");
+    const folder = rest.findIndex(({ text }) => /^(-o|--output-directory)$/.test(text));
+    if (subcommand === "format-patch" && folder !== -1) this.write(rest[folder + 1] ?? unknownWord, "git");
     if (reason !== undefined)
       this.note(ask(`git ${subcommand} ${reason}`, this.shape(`git ${subcommand}`, rest), risk));
-  }
-
-  #remove(rest: readonly Word[]): void {
-    const options = rest
-      .filter((word) => word.text.startsWith("-") && word.text !== "--")
-      .map((word) => word.text);
-    const recursive = options.some((option) => /^-[a-zA-Z]*[rR]|^--r/.test(option));
-    const forced = options.some((option) => /^-[a-zA-Z]*f|^--f/.test(option));
-    if (options.some((option) => option.startsWith("--no-p")))
-      this.note(deny("rm --no-preserve-root is never meant"));
-    const targets = rest.filter((word) => !word.text.startsWith("-"));
-    const paths = targets.flatMap((word) =>
-      this.#folders.map((folder) => joinPath(folder, word.text.replace(/\/?\.?\*+$/, "") || "/")),
-    );
-    const isWhole = (word: Word) => !word.dynamic && (!word.glob || /(^|\/)\.?\*+$/.test(word.text));
-    const vital = targets.some(
-      (word) =>
-        isWhole(word) &&
-        this.#folders.some((folder) => isVital(joinPath(folder, folderOfGlob(word)), this.places)),
-    );
-    if (recursive && vital) this.note(deny("it would delete a vital folder"));
-    const places = [...new Set(paths.map((path) => placeOf(path, this.places)))].join(", ");
-    if (recursive || forced)
-      this.note(ask(`rm ${options.join(" ")} deletes without asking`, `rm ${options.join(" ")} ${places}`));
-    if (targets.some((word) => word.glob))
-      this.note(ask("rm with a pattern may delete more than meant", `rm * ${places}`));
-    for (const word of targets) this.write(word, "rm");
-  }
-
-  #changeFolder(rest: readonly Word[]): void {
-    const [target] = rest.filter((word) => !/^-[LPe@]*$/.test(word.text) || word.text === "-");
-    if (target?.dynamic || target?.glob || target?.text === "-") this.#folderUnknown = true;
-    const to = target?.text ?? this.places.home;
-    const reached = this.#folders.map((folder) => joinPath(folder, to));
-    this.#folders = [...new Set([...this.#folders, ...reached])].slice(0, MAX_FOLDERS);
-    if (this.#folders.length === MAX_FOLDERS) this.#folderUnknown = true;
   }
 
   #interpreter(name: string, rest: readonly Word[], command: SimpleCommand): void {
     const inline = interpreters.get(name) ?? interpreters.get(name.replace(/[\d.]+$/, ""));
     if (!inline) return;
-    if (rest.some((word) => inline.test(word.text)))
-      return this.note(ask(`${name} is given code that cannot be checked`, this.#source, codeRisk(rest)));
+    if (optionsOf(rest).some((word) => inline.test(word.text)))
+      return this.note(ask(`${name} is given code that cannot be checked`, this.source, codeRisk(rest)));
     const operand = rest.find((word) => !word.text.startsWith("-"));
     if (operand) return this.#downloads ? this.#downloaded(name) : undefined;
-    const isFed = command.piped || command.redirections.some(({ operator }) => operator.startsWith("<<"));
-    if (isFed) this.note(ask(`${name} runs what it is fed, which cannot be checked`, this.#source));
-  }
-
-  #writes(name: string, rest: readonly Word[]): void {
-    for (const [index, word] of rest.entries()) {
-      const [option, value] = word.text.split(/=(.*)/s);
-      if (!outputOptions.has(option ?? "") || name === "grep" || name === "ls" || name === "ps") continue;
-      const target = value === undefined ? rest[index + 1] : { ...word, text: value };
-      if (target && !(name === "curl" && option === "-O")) this.write(target, name);
-    }
-    const rule = writers.get(name);
-    if (rule === undefined) return;
-    const operands = rest.filter((word) => !word.text.startsWith("-") || word.dynamic);
-    for (const word of rule === "all" ? operands : operands.slice(-1)) this.write(word, name);
+    const isFed =
+      command.piped ||
+      command.redirections.some(
+        ({ operator, target }) => operator.startsWith("<<") || (operator === "<" && target.dynamic),
+      );
+    if (isFed) this.note(ask(`${name} runs what it is fed, which cannot be checked`, this.source));
   }
 }
 
@@ -392,5 +350,33 @@ interface Inner {
 
 /** The same code does the same again, unless parts of it are worked out at run time. */
 const codeRisk = (rest: readonly Word[]) => (rest.some((word) => word.dynamic) ? "unclear" : "code");
+
+function sweeps(name: string, rest: readonly Word[]): boolean {
+  if (name === "tar" || name === "zip" || name === "rsync") return true;
+  if (name === "find") return rest.some(({ text }) => text.startsWith("-exec"));
+  return (
+    /^(grep|cp)$/.test(name) && rest.some(({ text }) => /^-[a-zA-Z]*[rRa]|^--(recursive|archive)/.test(text))
+  );
+}
+
+const script = /\.(py|pyw|js|mjs|cjs|ts|mts|rb|pl|php|lua|R|jl|tcl)$/;
+
+/** The words that may be options of an interpreter: those behind a script's name are the script's. */
+function optionsOf(rest: readonly Word[]): readonly Word[] {
+  const end = rest.findIndex((word, index) => {
+    const before = rest[index - 1]?.text ?? "";
+    return script.test(word.text) || (index > 0 && /^-m$/.test(before));
+  });
+  return end === -1 || rest[end]?.dynamic ? rest : rest.slice(0, end + 1);
+}
+
+/** Words of the command of `xargs` in which something is put at run time. */
+function replaced(words: readonly Word[], options: readonly Word[]): readonly Word[] {
+  const at = options.findIndex(({ text }) => /^-[iIJ]|^--replace/.test(text));
+  if (at === -1) return words;
+  const attached = options[at]?.text.replace(/^(-[iIJ]|--replace=?)/, "");
+  const mark = attached || (/^-[IJ]$/.test(options[at]?.text ?? "") && options[at + 1]?.text) || "{}";
+  return words.map((word) => (word.text.includes(mark) ? { ...word, dynamic: true } : word));
+}
 
 const baseName = (path: string): string => path.slice(path.lastIndexOf("/") + 1);

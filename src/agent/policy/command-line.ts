@@ -56,7 +56,7 @@ const redirectionOperator = /^(?:\d*|\{\w+\})(?:&>>|&>|<<<|<<-|<<|<>|<&|>>|>&|>\
 const separator = /^(?:;;&|;;|;&|;|&&|&|\|\||\|&|\||\n|\(|\))/;
 const blanks = /(?:[ \t\r]|\\\n)+/y;
 /** Words that only group: what follows them is a command again. */
-const groupWords = new Set([
+export const groupWords = new Set([
   "if",
   "then",
   "elif",
@@ -69,7 +69,6 @@ const groupWords = new Set([
   "}",
   "fi",
   "done",
-  "coproc",
 ]);
 
 /**
@@ -141,7 +140,7 @@ function noteWord(
     return;
   }
   if (isFirst && !word.quoted && groupWords.has(word.text)) return;
-  if (isFirst && !word.quoted && (word.text === "case" || word.text === "function")) {
+  if (isFirst && !word.quoted && /^(case|function|coproc)$/.test(word.text)) {
     parse.cursor.unclear.push(`it uses ${word.text}`);
   }
   draft.words.push(word);
@@ -208,7 +207,8 @@ function skipBlanks(cursor: Cursor): void {
   // Sticky, not sliced: a slice for each word would make long text cost the square of its length.
   blanks.lastIndex = cursor.at;
   cursor.at += blanks.exec(cursor.text)?.[0].length ?? 0;
-  if (cursor.text[cursor.at] !== "#") return;
+  // To the shell a carriage return is no blank, so that no comment begins behind it.
+  if (cursor.text[cursor.at] !== "#" || cursor.text[cursor.at - 1] === "\r") return;
   const feed = cursor.text.indexOf("\n", cursor.at);
   cursor.at = feed === -1 ? cursor.text.length : feed;
 }

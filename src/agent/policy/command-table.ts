@@ -74,12 +74,29 @@ export const wrappers: ReadonlyMap<string, ReadonlySet<string>> = new Map(
     nice: "-n --adjustment",
     ionice: "-c -n -p",
     env: "-u -C --unset --chdir",
-    xargs:
-      "-I -i -n -P -L -l -d -s -a -E --max-args --max-procs --max-lines --delimiter --arg-file --replace",
+    // -i, -l, -e, --replace and --max-lines take their value attached or not at all.
+    xargs: "-I -n -P -L -d -s -a -E -J -R -S --max-args --max-procs --max-chars --delimiter --arg-file",
     timeout: "-k -s --kill-after --signal",
     stdbuf: "-i -o -e",
     chrt: "-p",
     taskset: "-c -p",
+    setarch: "",
+    prlimit: "",
+    flock: "-w -E --timeout --conflict-exit-code",
+    fakeroot: "-l -s -i",
+    eatmydata: "",
+    chronic: "",
+    valgrind: "",
+    rlwrap: "",
+    "xvfb-run": "-n -f -p -s -w",
+    "systemd-inhibit": "",
+    "cross-env": "",
+    dotenv: "-f -e",
+    firejail: "",
+    bwrap: "",
+    proot: "",
+    jobs: "",
+    "run-parts": "",
     busybox: "",
     toybox: "",
     unbuffer: "",
@@ -93,7 +110,46 @@ export const wrappers: ReadonlyMap<string, ReadonlySet<string>> = new Map(
   }).map(([name, options]) => [name, new Set(options.split(" "))] as const),
 );
 
-export const shells = new Set("sh bash dash zsh ksh mksh fish ash csh tcsh rbash pwsh".split(" "));
+/** How many words stand before the command that a wrapper runs. */
+export const wrapperOperands: Readonly<Record<string, number>> = {
+  taskset: 1,
+  chrt: 1,
+  timeout: 1,
+  setarch: 1,
+  flock: 1,
+  faketime: 1,
+};
+
+/** Subcommands that run the rest of their words. */
+export const runners: ReadonlyMap<string, RegExp> = new Map(
+  Object.entries({
+    uv: /^run$/,
+    poetry: /^run$/,
+    pipenv: /^run$/,
+    hatch: /^run$/,
+    rye: /^run$/,
+    pixi: /^run$/,
+    conda: /^run$/,
+    bundle: /^exec$/,
+    npm: /^(exec|x)$/,
+    pnpm: /^(exec|dlx)$/,
+    yarn: /^(exec|dlx)$/,
+    bun: /^x$/,
+    mise: /^(exec|x)$/,
+    direnv: /^exec$/,
+    doppler: /^run$/,
+    rustup: /^run$/,
+  }),
+);
+
+/** Commands whose words are commands as text. */
+export const textTakers = new Set(
+  "concurrently hyperfine watchexec nodemon nix-shell nix npm-run-all".split(" "),
+);
+
+export const shells = new Set(
+  "sh bash dash zsh ksh mksh fish ash csh tcsh rbash pwsh yash posh osh nu xonsh elvish".split(" "),
+);
 
 /** Interpreters and the options by which they take code as an argument. */
 export const interpreters: ReadonlyMap<string, RegExp> = new Map(
@@ -101,16 +157,21 @@ export const interpreters: ReadonlyMap<string, RegExp> = new Map(
     python: /^-[A-Za-z]*c/,
     perl: /^-[A-Za-z0-9]*[eE]/,
     ruby: /^-[A-Za-z]*e/,
-    node: /^(-[a-z]*[ep]|--eval|--print)/,
+    node: /^(-[a-z]*[ep]|--eval|--print|(--(import|require|loader)=)?data:)/,
     bun: /^(-[ep]|--eval|--print)/,
-    deno: /^eval$/,
+    deno: /^(eval$|https?:|data:)/,
     php: /^-[rRBEF]/,
     lua: /^-e/,
     luajit: /^-e/,
     Rscript: /^-e/,
+    R: /^-e/,
+    groovy: /^-e/,
+    elixir: /^(-e|--eval)/,
+    psql: /\\!|\bprogram\b/i,
+    mysql: /\\!|^system\s/i,
     tclsh: /^-c/,
     julia: /^-[eE]/,
-    sqlite3: /^\.(shell|system)/,
+    sqlite3: /^\.(shell|system|load|import|output|once|read)|load_extension/,
   }),
 );
 
@@ -137,6 +198,11 @@ export const outputOptions = new Set([
   "--target-directory",
   "--outfile",
 ]);
+
+/** Commands whose `-o` names no file. */
+export const notOutput = new Set(
+  "grep egrep fgrep rg ag ls ps set test [ [[ pgrep unzip stat ssh mount shopt".split(" "),
+);
 
 /** Commands that only look, whatever their words (options that write are checked apart). */
 export const readers = new Set(

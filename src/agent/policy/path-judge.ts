@@ -37,6 +37,7 @@ const dottedNames = [
   ".docker",
 ];
 const plainNames = ["id_rsa", "id_ed25519", "id_ecdsa"];
+const processNames = ["environ", "mem", "maps", "fd", "root", "cwd", "task"];
 const systemNames = ["shadow", "gshadow", "sudoers"];
 
 /** A question. Without a `risk` it is one that leave is never kept for. */
@@ -90,6 +91,16 @@ export function judgeWord(word: Word, folders: readonly string[], places: Places
   if (word.text === "" || word.text.length > 4_096) return undefined;
   if (/^\/dev\/(tcp|udp)\//.test(word.text))
     return ask("it opens a network connection", word.text, "outward");
+  if (/\b169\.254\.169\.254\b|\bmetadata\.google\.internal\b/.test(word.text))
+    return ask("it asks the cloud for the machine's credentials", word.text, "sensitive");
+  if (word.dynamic && /^\/proc\/.*(environ|mem|maps|fd|root|cwd|task)/.test(word.text))
+    return ask("it shows another process's secrets", word.text, "sensitive");
+  if (word.dynamic && word.text.includes("{")) {
+    for (const text of expandBraces(word.text).filter((part) => part !== word.text)) {
+      const finding = judgeWord({ ...word, text, dynamic: false }, folders, places);
+      if (finding) return finding;
+    }
+  }
   const pieces = /\s/.test(word.text)
     ? [word.text]
     : [word.text, ...word.text.split(/[=:@,]/), word.text.replace(/^-\w/, "")];
@@ -110,15 +121,31 @@ const tilde = (piece: string, { home }: Places): string =>
 function judgeGlob(text: string): Finding | undefined {
   for (const segment of text.split("/").filter((part) => /[*?[]/.test(part))) {
     const isDotted = segment.startsWith(".");
-    const names = isDotted ? dottedNames : [...plainNames, ...(text.startsWith("/etc/") ? systemNames : [])];
+    const names = isDotted ? dottedNames : [...plainNames, ...namesUnder(text)];
     const literal = segment.replace(/\[[^\]]*\]|[*?]/g, "");
-    const isTelling = isDotted || literal.length >= 2;
+    const isTelling = isDotted || literal.length >= (/^\/(etc|proc)\//.test(text) ? 1 : 2);
     const pattern = toPattern(segment);
     if (/\.(pem|key|p12|pfx)$/.test(segment) || (isTelling && names.some((name) => pattern.test(name)))) {
       return ask(`${text} may match files with secrets`, text, "sensitive");
     }
   }
   return undefined;
+}
+
+function namesUnder(text: string): readonly string[] {
+  if (text.startsWith("/etc/")) return systemNames;
+  return text.startsWith("/proc/") ? processNames : [];
+}
+
+/** The first few words that a brace expansion makes. */
+function expandBraces(text: string): readonly string[] {
+  const match = /^([^{}]*)\{([^{}]*,[^{}]*)\}(.*)$/s.exec(text);
+  if (!match) return [text];
+  const [, before = "", choices = "", after = ""] = match;
+  return choices
+    .split(",")
+    .slice(0, MAX_PIECES)
+    .map((choice) => `${before}${choice}${after.replace(/[{}]/g, "")}`);
 }
 
 function toPattern(segment: string): RegExp {

@@ -1,4 +1,4 @@
-import { onlyLooking, publishers, riskOf } from "./command-table.ts";
+import { onlyLooking, publishers, riskOf, riskyVariables } from "./command-table.ts";
 import { ask, type Finding } from "./path-judge.ts";
 import type { Risk } from "./risk.ts";
 import type { Word } from "./shell-word.ts";
@@ -41,14 +41,62 @@ const checks: Readonly<Record<string, Check>> = {
   pnpm: installGlobally,
   yarn: installGlobally,
   yq: inPlace,
-  uniq: (rest, notes, name) =>
-    operandsOf(rest)
-      .slice(1)
-      .forEach((word) => notes.write(word, name)),
+  xxd: secondOperand,
+  uniq: secondOperand,
 };
+/** Options by which ordinary programs start others or do more than they seem to. */
+const startingOptions: ReadonlyMap<string, RegExp> = new Map(
+  Object.entries({
+    rg: /^--(pre|hostname-bin)(=|$)/,
+    ag: /^--pager/,
+    bat: /^--pager/,
+    sort: /^--compress-p/,
+    split: /^--filter/,
+    less: /^\+|^-k|^--lesskey/,
+    man: /^-[PH]|^--(pager|html|browser)/,
+    fzf: /^--(preview|bind)/,
+    make: /^--eval|^-E|\$\(shell/,
+    gmake: /^--eval|^-E|\$\(shell/,
+    go: /^-(toolexec|exec)/,
+    gcc: /^-(wrapper|fplugin)/,
+    mapfile: /^-C/,
+    readarray: /^-C/,
+    compgen: /^-[CWF]/,
+    date: /^(-s|--set)/,
+    ps: /^[a-zA-Z]*e[a-zA-Z]*$/,
+    http: /^(POST|PUT|PATCH|DELETE)$|=/,
+    xh: /^(POST|PUT|PATCH|DELETE)$|=/,
+    kubectl: /^secrets?(\/|$)/,
+  }),
+);
+/** Builtins that set variables by name or work out what stands in square brackets, commands in it too. */
+const assigning =
+  /^(let|test|\[|\[\[|printf|read|declare|typeset|local|export|readonly|unset|mapfile|readarray|getopts|for|select)$/;
+
+function assign(name: string, rest: readonly Word[], notes: ProgramNotes): void {
+  if (!assigning.test(name)) return;
+  if (some(rest, /\[[^\]]*(\$\(|`)/))
+    notes.note(ask(`${name} may run what stands in square brackets`, notes.shape(name, rest)));
+  const names = name === "printf" ? rest.slice(1, rest[0]?.text === "-v" ? 2 : 1) : rest;
+  const isSetting = /^(printf|read|for|select|mapfile|readarray|getopts|local)$/.test(name);
+  const named =
+    isSetting &&
+    names.find((word) => /^[A-Z]/.test(word.text) && riskyVariables.test(word.text.split("=")[0] ?? ""));
+  if (named)
+    notes.note(ask(`setting ${named.text} changes what other commands do`, notes.shape(name, rest), "code"));
+}
 
 export function judgeProgram(name: string, rest: readonly Word[], notes: ProgramNotes): void {
   subcommand(name, rest, notes);
+  assign(name, rest, notes);
+  const starting = startingOptions.get(name);
+  const started = starting && some(rest, starting);
+  if (started)
+    notes.note(ask(`${name} ${started.text} does more than ${name} seems to`, notes.shape(name, rest)));
+  if (name === "sort") {
+    const attached = /^-o(.+)$/.exec(some(rest, /^-o./)?.text ?? "")?.[1];
+    if (attached !== undefined) notes.write({ ...unquotedWord, text: attached }, name);
+  }
   if (Object.hasOwn(checks, name)) checks[name]?.(rest, notes, name);
 }
 
@@ -85,15 +133,18 @@ const some = (rest: readonly Word[], pattern: RegExp): Word | undefined =>
   rest.find((word) => pattern.test(word.text));
 
 function download(rest: readonly Word[], notes: ProgramNotes, name: string): void {
-  const sends = some(
-    rest,
-    /^(-[a-zA-Z]*[dFT]|--data.*|--form.*|--upload-file.*|--json.*|--post-(data|file).*|--body-(data|file).*)$/,
-  );
+  const sends =
+    name === "wget" && !some(rest, /^--(post|body)-/)
+      ? undefined
+      : some(
+          rest,
+          /^(-[sSLfkIivgGnNjlRq#0-6]*[dFTQ].*|--quote.*|--data.*|--form.*|--upload-file.*|--json.*|--post-(data|file).*|--body-(data|file).*)$/,
+        );
   if (sends)
     notes.note(
       ask(`${name} ${sends.text} sends data to another machine`, notes.shape(name, rest), riskIn(name, rest)),
     );
-  const method = some(rest, /^(-X|--request|--method)/);
+  const method = some(rest, /^(-[sSLfkIivgGnNjlRq#0-6]*X|--request|--method)/);
   if (method)
     notes.note(
       ask(`${name} ${method.text} may change something on another machine`, notes.shape(name, rest)),
@@ -101,9 +152,12 @@ function download(rest: readonly Word[], notes: ProgramNotes, name: string): voi
   if (some(rest, /^(-K|--config|--use-askpass.*|-e|--execute)$/))
     notes.note(ask(`${name} takes options from elsewhere`, notes.shape(name, rest)));
   for (const [index, { text }] of rest.entries()) {
-    const target = /^(-P|--directory-prefix|--output-dir|-c|--cookie-jar|-D|--dump-header)$/.test(text)
-      ? rest[index + 1]
-      : undefined;
+    const target =
+      /^(-[a-zA-Z#]{1,8}[oP]|-[a-zA-Z]{1,8}O|-P|--directory-prefix|--output-dir|-c|--cookie-jar|-D|--dump-header)$/.test(
+        text,
+      )
+        ? rest[index + 1]
+        : undefined;
     if (target) notes.write(target, name);
     const attached = /^-[oO]([./~].*)$/.exec(text)?.[1];
     if (attached !== undefined) notes.write({ ...unquotedWord, text: attached }, name);
@@ -113,7 +167,9 @@ function download(rest: readonly Word[], notes: ProgramNotes, name: string): voi
 const unquotedWord: Word = { text: "", dynamic: false, glob: false, quoted: false, substitutions: [] };
 
 function awk(rest: readonly Word[], notes: ProgramNotes, name: string): void {
-  const starts = rest.find((word) => word.dynamic || /system\s*\(|getline|\||>|@load/.test(word.text));
+  const starts = rest.find(
+    (word) => word.dynamic || /system\s*\(|getline|print[^;}]*[|>]|@load|@include|^inplace$/.test(word.text),
+  );
   if (starts) notes.note(ask(`${name}'s program may start commands or write files`, notes.shape(name, rest)));
 }
 
@@ -134,9 +190,14 @@ function sed(rest: readonly Word[], notes: ProgramNotes, name: string): void {
 function archive(rest: readonly Word[], notes: ProgramNotes, name: string): void {
   const starts = some(
     rest,
-    /^(--to-command|--checkpoint-action|-I|--use-compress-program|--rsh-command|-TT|--unzip-command|--info-script|-F$)/,
+    /^(--to-c|--ch\w*-a|--use-c|--I|--rsh-c|-TT|--unzip-c|--info-s|--new-vol|-F$|-[a-zA-Z]*I)/,
   );
   if (starts) notes.note(ask(`${name} ${starts.text} starts other programs`, notes.shape(name, rest)));
+  const [bundle] = rest;
+  if (name.endsWith("tar") && bundle && /^[a-zA-Z]*[CIF]/.test(bundle.text))
+    notes.note(
+      ask(`${name} ${bundle.text} may start other programs or write anywhere`, notes.shape(name, rest)),
+    );
   if (some(rest, /^(-[a-zA-Z]*P|--absolute-names)$/))
     notes.note(ask(`${name} may write anywhere`, notes.shape(name, rest)));
   for (const [index, { text }] of rest.entries()) {
@@ -155,6 +216,10 @@ function chmod(rest: readonly Word[], notes: ProgramNotes, name: string): void {
     notes.note(ask("chmod -R changes the rights of many files", notes.shape(name, rest)));
   if (some(rest.slice(0, 2), /^(0?[2467]\d{3}|[ugoa]*[+=][rwxXt]*s[a-z]*)$/))
     notes.note(ask("chmod lets a program run as another user", notes.shape(name, rest)));
+}
+
+function secondOperand(rest: readonly Word[], notes: ProgramNotes, name: string): void {
+  for (const word of operandsOf(rest).slice(1)) notes.write(word, name);
 }
 
 function targetFolder(rest: readonly Word[], notes: ProgramNotes, name: string): void {

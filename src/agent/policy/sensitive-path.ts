@@ -12,7 +12,7 @@ const secretNames: readonly RegExp[] = [
   /^\.envrc$/,
   /^id_(rsa|dsa|ecdsa|ed25519)(_sk)?$/,
   /.\.(pem|key|p12|pfx|jks|keystore|kdbx|ppk)$/,
-  /^(\.(credentials|secrets?)|(credentials|secrets?)\.(json|ya?ml|toml|ini|txt))$/,
+  /^(\.(credentials|secrets?)|\.?(credentials|secrets?)\.(json|ya?ml|toml|ini|txt))$/,
   /^(service[-_]?account|client[-_]secret|application_default_credentials).*\.json$/,
   /^\.(netrc|_netrc|npmrc|pypirc|pgpass|my\.cnf|git-credentials|htpasswd|vault-token|boto|s3cfg)$/,
   /^(shadow-?|gshadow-?|sudoers|master\.passwd)$/,
@@ -36,9 +36,24 @@ const secretFolderPairs = [
   ".config/op",
   ".config/hub",
   ".local/share/keyrings",
+  ".config/git/credentials",
+  ".config/rclone",
+  ".config/sops",
+  ".config/google-chrome",
+  ".config/chromium",
+  ".mozilla/firefox",
+  ".cargo/credentials",
+  ".gem/credentials",
+  ".m2/settings.xml",
+  ".gradle/gradle.properties",
+  "library/keychains",
+  "run/secrets",
+  "etc/ssl/private",
 ];
 const startUpNames =
   /^\.(bashrc|bash_profile|bash_login|bash_logout|bash_aliases|profile|zshrc|zshenv|zprofile|zlogin|zlogout|cshrc|tcshrc|kshrc|inputrc|gitconfig|vimrc|xprofile|xinitrc)$/;
+const rawMemory =
+  /^\/dev\/(mem|kmem|port|sd[a-z]|hd[a-z]|vd[a-z]|xvd|nvme|mmcblk|dm-|mapper\/)|^\/proc\/kcore$/;
 const processSecrets = /^\/proc\/[^/]+\/(environ|mem|maps|fd|root|cwd|task)(\/|$)/;
 
 /** Why reading `path` needs a question; undefined when it does not. */
@@ -52,15 +67,17 @@ export function secretReason(path: string, places: SensitivePlaces): string | un
   if (inFolder || secretFolderPairs.some((pair) => `${lower}/`.includes(`/${pair}/`)))
     return `${path} may hold secrets`;
   if (processSecrets.test(lower)) return `${path} shows another process's secrets`;
+  if (rawMemory.test(lower)) return `${path} is a whole disk or the memory`;
   return undefined;
 }
 
 /** Why writing `path` needs a question, besides what {@link secretReason} says. */
 export function startUpReason(path: string, places: SensitivePlaces): string | undefined {
-  const name = path.split("/").at(-1) ?? "";
+  const lower = path.toLowerCase();
+  const name = lower.split("/").at(-1) ?? "";
   if (startUpNames.test(name)) return `${path} is run when a shell or a tool starts`;
   if (isWithin(path, `${places.home}/.config`)) return `${path} changes the user's settings`;
-  if (/\/\.git\/(hooks|config)(\/|$)/.test(path)) return `${path} changes what git runs`;
+  if (/\/\.git\/(hooks|config)(\/|$)/.test(lower)) return `${path} changes what git runs`;
   return undefined;
 }
 

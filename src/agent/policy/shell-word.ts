@@ -145,7 +145,10 @@ function readBracketed(cursor: Cursor, draft: Draft, opening: "$(" | "$((" | "${
   if (end === -1) return giveUp(cursor, "an expansion is not closed");
   const inner = cursor.text.slice(cursor.at + 2, end);
   draft.dynamic = true;
-  if (opening === "$(") draft.substitutions.push(inner);
+  if (isBrace && inner.endsWith("@P")) cursor.unclear.push("an expansion runs what a variable holds");
+  // `$((a); b)` is no arithmetic: its first bracket closes before the end.
+  const isCommand = opening === "$((" && findClosing(inner, 0, "()") !== inner.length - 1;
+  if (opening === "$(" || isCommand) draft.substitutions.push(inner);
   else draft.substitutions.push(...readSubstitutions(inner, cursor));
   cursor.at = end + 1;
 }
@@ -204,8 +207,23 @@ function readProcessSubstitution(cursor: Cursor, draft: Draft): void {
 /** Index of the bracket that closes the one at `open`, quotes and escapes minded; -1 when there is none. */
 function findClosing(text: string, open: number, pair: "()" | "{}"): number {
   let depth = 0;
+  let bodies: string[] = [];
   for (let at = open; at < text.length; at += 1) {
     const letter = text[at];
+    if (letter === "<" && pair === "()") {
+      hereDocument.lastIndex = at;
+      const document = hereDocument.exec(text);
+      if (document) {
+        bodies.push(document[2] ?? "");
+        at += document[0].length - 1;
+        continue;
+      }
+    }
+    if (letter === "\n" && bodies.length > 0) {
+      at = skipBodies(text, at, bodies);
+      bodies = [];
+      continue;
+    }
     if (letter === "\\") at += 1;
     else if (letter === "'" || letter === '"') {
       at = closeQuote(text, at, letter);
@@ -214,6 +232,23 @@ function findClosing(text: string, open: number, pair: "()" | "{}"): number {
     else if (letter === pair[1] && (depth -= 1) === 0) return at;
   }
   return -1;
+}
+
+const hereDocument = /(?<!<)<<-?[ \t]*(['"\\]?)([A-Za-z_]\w{0,60})['"]?/y;
+
+/** The place of the line feed behind the here-documents that begin after the one at `feed`. */
+function skipBodies(text: string, feed: number, ends: readonly string[]): number {
+  let at = feed;
+  for (const end of ends) {
+    for (;;) {
+      const next = text.indexOf("\n", at + 1);
+      const line = text.slice(at + 1, next === -1 ? text.length : next);
+      if (next === -1) return text.length;
+      at = next;
+      if (line.replace(/^\t+/, "") === end) break;
+    }
+  }
+  return at - 1;
 }
 
 function closeQuote(text: string, open: number, quote: string): number {
