@@ -51,7 +51,9 @@ function safeEnd(text: string): number {
 
 /** Where a credential begins in the last run without whitespace; the end of the text when there is none. */
 function runStart(text: string): number {
-  const from = Math.max(text.search(/\S*$/), text.length - 2 * MAX_HELD_CHARACTERS);
+  const limit = Math.max(0, text.length - 2 * MAX_HELD_CHARACTERS);
+  let from = text.length;
+  while (from > limit && /\S/.test(text[from - 1] ?? "")) from -= 1;
   const run = text.slice(from);
   const found = marker.exec(run)?.index ?? partialMarker(run);
   const scheme = schemeTail.exec(run.slice(-32));

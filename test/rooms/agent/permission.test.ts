@@ -22,7 +22,8 @@ async function answered(agent: TestAgent, choice: "once" | "session" | "always" 
 /** What comes of the script when nobody can answer. */
 async function unasked(agent: TestAgent, id = "s", owner = "tester"): Promise<string> {
   const { runId } = await agent.submit("go", { address: { owner, id } });
-  return ((await agent.events(runId)).at(-1)?.data["output"] as string).split(":")[0] ?? "";
+  const output = String((await agent.events(runId)).at(-1)?.data["output"]);
+  return output.split(":")[0] ?? "";
 }
 
 for (const command of [

@@ -79,6 +79,12 @@ test("ordinary progress is shown at once", () => {
   assert.equal(stream.push("d\n"), "word\n");
 });
 
+test("a long run without whitespace costs no more than its length", () => {
+  const stream = new RedactStream();
+  const out = stream.push(`${"a".repeat(1_000_000)}\n`) + stream.push(`${"eyJ.".repeat(250_000)}\n`);
+  assert.equal(out.length, 2_000_002);
+});
+
 test("what never ends is not held for ever", () => {
   const stream = new RedactStream();
   let out = "";
