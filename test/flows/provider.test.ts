@@ -12,12 +12,15 @@ import {
   saying,
   startModelServer,
   strict,
+  tooLong,
   type ModelReply,
   type ModelServer,
   type Replies,
 } from "../harness/openai-server.ts";
 import { startTestService, type TestService } from "../harness/service.ts";
 import { readData, readFrames } from "../harness/sse.ts";
+import { startLocalEngine } from "../rooms/agent/engines/local-engine.ts";
+import { probe } from "../rooms/agent/engines/turn-probe.ts";
 
 /** Of no shape that the log's redaction knows. */
 const PROVIDER_KEY = "a provider key";
@@ -25,29 +28,51 @@ const PROVIDER_KEY = "a provider key";
 interface Flow extends AsyncDisposable {
   readonly service: TestService;
   readonly models: ModelServer;
+  /** Answers as provider `second`, when the flow has one. */
+  readonly second: ModelServer;
   readonly logLines: readonly string[];
 }
 
-/** `clock` is the engine's alone. */
-async function startFlow(replies: Replies, clock: Clock = systemClock): Promise<Flow> {
+interface FlowOptions {
+  /** Is the engine's alone. */
+  readonly clock?: Clock;
+  /** What the model `second:spare` answers, which takes over for the first. */
+  readonly second?: Replies;
+  readonly config?: Readonly<Record<string, unknown>>;
+}
+
+async function startFlow(
+  replies: Replies,
+  { clock = systemClock, second: spare, config = {} }: FlowOptions = {},
+): Promise<Flow> {
   const models = await startModelServer(replies);
+  const second = await startModelServer(spare ?? []);
   const logLines: string[] = [];
-  const { baseUrl } = models;
+  const type = "openai_compatible" as const;
   const engine = createEngine({
-    providers: [{ name: "local", type: "openai_compatible", baseUrl, apiKey: PROVIDER_KEY }],
+    providers: [
+      { name: "local", type, baseUrl: models.baseUrl, apiKey: PROVIDER_KEY },
+      { name: "second", type, baseUrl: second.baseUrl, apiKey: PROVIDER_KEY },
+    ],
     checkInput: checkToolInput,
     clock,
     log: createLog("debug", (line) => void logLines.push(line)),
   });
-  const providers = [{ name: "local", type: "openai_compatible", models: ["test-model"] }];
-  const service = await startTestService({ engine, providers });
+  const providers = [
+    { name: "local", type, models: ["test-model"] },
+    { name: "second", type, models: ["spare"] },
+  ];
+  const fallbacks = spare === undefined ? {} : { model: { fallbacks: ["second:spare"] } };
+  const service = await startTestService({ engine, providers, config: { ...fallbacks, ...config } });
   return {
     service,
     models,
+    second,
     logLines,
     async [Symbol.asyncDispose]() {
       await service[Symbol.asyncDispose]();
       await models[Symbol.asyncDispose]();
+      await second[Symbol.asyncDispose]();
     },
   };
 }
@@ -120,7 +145,7 @@ test("what a provider says reaches the client while the provider still speaks", 
 test("a provider that limits the rate is asked again when it says, and the run tells of it", async () => {
   const clock = new FakeClock();
   const limited: ModelReply = { status: 429, headers: { "retry-after": "7" }, body: "{}" };
-  await using flow = await startFlow([limited, saying("Now.")], clock);
+  await using flow = await startFlow([limited, saying("Now.")], { clock });
   const response = await flow.service.chat({ ...hi("go"), stream: true });
   const journal = flow.service.service.store.journal.follow({ runId: runIdOf(response) });
   for await (const group of journal) if (group.some(({ type }) => type === "run.notice")) break;
@@ -269,4 +294,99 @@ test("a session that is left while its tool runs goes on with a history that a s
   assert.equal(second.choices[0].message.content, "Still here.");
   const answer = flow.models.requests[1]?.body.messages.find(({ role }) => role === "tool");
   assert.equal(typeof answer?.["content"], "string");
+});
+
+test("when a provider dies in the middle of a session, the spare one goes on with all of it", async () => {
+  await using flow = await startFlow(strict([calling(terminal("a", "echo one")), saying("One.")]), {
+    second: strict([saying("Two.")]),
+  });
+  await (await flow.service.chat(hi("one"), { headers: session })).text();
+  await flow.models[Symbol.asyncDispose]();
+  const response = await flow.service.chat(hi("two"), { headers: session });
+  assert.equal((await response.json()).choices[0].message.content, "Two.");
+  assert.deepEqual(
+    flow.second.requests[0]?.body.messages.map(({ role }) => role),
+    ["system", "user", "assistant", "tool", "assistant", "user"],
+  );
+  const told = JSON.stringify(await eventsOf(flow.service, response));
+  assert.match(told, /local:test-model does not answer; second:spare takes over/);
+});
+
+test("a storm of 429 is waited out as far as it may be, and then the spare provider answers", async () => {
+  const limited: ModelReply = { status: 429, headers: { "retry-after": "0" }, body: PROVIDER_KEY };
+  await using flow = await startFlow(() => limited, { second: strict([saying("Calm.")]) });
+  const response = await flow.service.chat({ ...hi("go"), stream: true });
+  assert.deepEqual(await streamed(response), { text: "Calm.", error: undefined });
+  assert.equal(flow.models.requests.length, 3);
+  const told = [await eventsOf(flow.service, response), flow.logLines, flow.service.logLines];
+  assert.ok(!JSON.stringify(told).includes(PROVIDER_KEY), "the key is told");
+});
+
+test("a conversation that the provider finds too long is summed up, and the prompt answered", async () => {
+  const talk = Array.from({ length: 8 }, (_, index) => saying(`Answer ${index}.`));
+  await using flow = await startFlow(
+    strict([
+      calling(terminal("a", "echo old")),
+      ...talk,
+      tooLong,
+      saying("They counted."),
+      saying("Still here."),
+    ]),
+  );
+  for (const index of talk.keys()) {
+    await (await flow.service.chat(hi(`Question ${index}?`), { headers: session })).text();
+  }
+  const response = await flow.service.chat(hi("And now?"), { headers: session });
+  const answer = await response.text();
+  assert.equal(response.status, 200, answer);
+  assert.equal(JSON.parse(answer).choices[0].message.content, "Still here.");
+  const refused = flow.models.requests.at(-3)?.body.messages ?? [];
+  const taken = flow.models.requests.at(-1)?.body.messages ?? [];
+  assert.ok(taken.length < refused.length, `${taken.length} of ${refused.length}`);
+  assert.match(JSON.stringify(taken), /They counted\..*And now\?/);
+  assert.doesNotMatch(JSON.stringify(taken), /Question 0\?/);
+  const told = (await eventsOf(flow.service, response)).map(({ event }) => event);
+  assert.ok(told.includes("compression.completed"), told.join(" "));
+});
+
+test("a conversation that nothing can be left out of is told to be too long, without the provider's words", async () => {
+  await using flow = await startFlow([tooLong, tooLong]);
+  const response = await flow.service.chat(hi("go"));
+  const answer = await response.text();
+  assert.ok(response.status >= 400, answer);
+  assert.match(answer, /too long/);
+  assert.ok(!answer.includes("8192"), answer);
+  assert.ok(!flow.logLines.join("").includes("8192"), "the provider's words are in the log");
+});
+
+test("thoughts, a picture, tools and a call of nonsense make a conversation that a strict provider takes", async () => {
+  const called: ModelReply = {
+    pieces: [
+      { reasoning: "I should look." },
+      { text: "Looking." },
+      { call: { index: 0, id: "a", name: "weather", arguments: '{"city":"Paris"}' } },
+      { call: { index: 1, id: "b", name: "fly", arguments: "{}" } },
+      { call: { index: 2, id: "c", name: "weather", arguments: '{"city":' } },
+      { finish: "tool_calls" },
+    ],
+  };
+  await using local = await startLocalEngine(strict([called, saying("Sunny.")]));
+  const picture = { type: "image", mediaType: "image/png", data: "iVBORw0KGgo=" } as const;
+  const { end, calls } = await probe(local.engine, {
+    turn: { messages: [{ role: "user", text: "here?", attachments: [picture] }] },
+    callTool: ({ invalid }) =>
+      invalid === undefined ? { status: "ok", text: "20" } : { status: "error", text: invalid },
+  });
+  assert.equal(end.text, "Sunny.");
+  assert.deepEqual(
+    calls.map(({ callId, invalid }) => [callId, invalid !== undefined]),
+    [
+      ["a", false],
+      ["b", true],
+      ["c", true],
+    ],
+  );
+  const said = local.server.requests[1]?.body.messages.find(({ role }) => role === "assistant");
+  assert.equal(said?.["reasoning_content"], "I should look.", "what it thought goes back to it");
+  assert.match(JSON.stringify(local.server.requests[1]?.body.messages[1]), /image_url/);
 });

@@ -95,6 +95,18 @@ export function saying(...texts: readonly string[]): ModelReply {
   return { pieces: [...texts.map((text) => ({ text })), { finish: "stop" }] };
 }
 
+/** How OpenAI refuses a conversation that is too long. */
+export const tooLong: ModelReply = {
+  status: 400,
+  body: JSON.stringify({
+    error: {
+      message: "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001.",
+      type: "invalid_request_error",
+      code: "context_length_exceeded",
+    },
+  }),
+};
+
 /** A whole answer that calls tools; the arguments come in two halves, as servers send them. */
 export function calling(
   ...calls: readonly { readonly id: string; readonly name: string; readonly json: string }[]
@@ -132,7 +144,7 @@ export function flawOf(messages: ChatBody["messages"]): string | undefined {
       continue;
     }
     if (open.length > 0) return `${at} comes before the answers to ${open.join(", ")}`;
-    if (calls === undefined && (typeof content !== "string" || content === "")) return `${at} is empty`;
+    if (calls === undefined && !isContent(role, content)) return `${at} is empty`;
     for (const call of (calls ?? []) as { id: string; function: { name: string; arguments: string } }[]) {
       if (open.includes(call.id)) return `${at} uses the id ${call.id} twice`;
       if (!isObjectJson(call.function.arguments)) return `${at} has arguments that are no JSON object`;
@@ -140,6 +152,12 @@ export function flawOf(messages: ChatBody["messages"]): string | undefined {
     }
   }
   return open.length > 0 ? `the calls ${open.join(", ")} are not answered` : undefined;
+}
+
+/** Users may send parts; everybody may send text that is not empty. */
+function isContent(role: unknown, content: unknown): boolean {
+  if (role === "user" && Array.isArray(content)) return content.length > 0;
+  return typeof content === "string" && content !== "";
 }
 
 function isObjectJson(text: string): boolean {

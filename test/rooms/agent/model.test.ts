@@ -272,3 +272,38 @@ test("the providers are told in their order, the demo model last", () => {
     ["local", "openai", "demo"],
   );
 });
+
+test("a model's context is what its provider says, else what its maker publishes, else the default", () => {
+  const catalog = createModelCatalog({
+    providers: [{ ...local, contextTokens: 32_000 }, ollama, openai, openrouter],
+    defaultContextTokens: 64_000,
+  });
+  const contextOf = (name: string) => catalog.contextTokensOf(catalog.resolve(name)!);
+  assert.equal(contextOf("local:gpt-4o"), 32_000);
+  assert.equal(contextOf("openai:gpt-4o-mini"), 128_000);
+  assert.equal(contextOf("openai:gpt-4.1"), 1_047_576);
+  assert.equal(contextOf("openrouter:anthropic/claude-sonnet-4-5"), 200_000);
+  assert.equal(contextOf("ollama:qwen3:8b"), 64_000);
+  assert.equal(contextOf("ollama:my-gpt-4o"), 64_000);
+  assert.equal(contextOf("demo"), 64_000);
+  const plain = createModelCatalog({ providers: [] });
+  assert.equal(plain.contextTokensOf(DEMO_MODEL), 128_000);
+});
+
+test("a list for pickers names each provider's models in full, and says which have a key", () => {
+  const catalog = createModelCatalog({
+    providers: [{ ...openai, hasKey: true }, ollama, provider("odd", "openai_compatible", ["two words"])],
+  });
+  assert.deepEqual(catalog.list(), [
+    { name: "openai", type: "openai", models: [], hasKey: true, isDefault: false },
+    {
+      name: "ollama",
+      type: "openai_compatible",
+      models: ["ollama:qwen3:8b", "ollama:gpt-oss:20b"],
+      hasKey: false,
+      isDefault: true,
+    },
+    { name: "odd", type: "openai_compatible", models: [], hasKey: false, isDefault: false },
+    { name: "demo", type: "demo", models: ["demo:demo"], hasKey: true, isDefault: false },
+  ]);
+});

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import process from "node:process";
 import { mock, test } from "node:test";
 import { addUsage, zeroUsage, type ToolSpec } from "../../../../src/agent/engine.ts";
-import { calling, saying, type ModelReply, type Piece } from "../../../harness/openai-server.ts";
+import { calling, saying, tooLong, type ModelReply, type Piece } from "../../../harness/openai-server.ts";
 import { startLocalEngine } from "./local-engine.ts";
 import { engineScenarios, randomMoves, type ModelMove } from "./scenarios.ts";
 import { probe, traceOf, weatherTool } from "./turn-probe.ts";
@@ -13,7 +13,7 @@ engineScenarios("the model engine", async (moves) => {
 });
 
 function toReply(
-  { reasoning, text = [], calls = [], finish, hang, fail }: ModelMove,
+  { reasoning, text = [], calls = [], finish, hang, fail, overflow }: ModelMove,
   step: number,
 ): ModelReply {
   if (fail) return { status: 400, body: '{"error":{"message":"refused"}}' };
@@ -25,6 +25,7 @@ function toReply(
       { call: { index, arguments: JSON.stringify(input) } },
     ]),
   ];
+  if (overflow) return tooLong;
   if (hang) return { pieces: [...said, { hang: true }] };
   const ended = calls.length > 0 ? "tool_calls" : "stop";
   const reason = finish === "refusal" ? "content_filter" : (finish ?? ended);

@@ -78,3 +78,30 @@ test("a trailing slash of the address does not double in the path", async () => 
   await assert.rejects(async () => model.doStream({ prompt }), /.*/);
   assert.equal(server.requests[0]?.path, "/v1/chat/completions");
 });
+
+for (const [type, variable, official] of [
+  ["openai", "OPENAI_BASE_URL", "https://api.openai.com"],
+  ["anthropic", "ANTHROPIC_BASE_URL", "https://api.anthropic.com"],
+] as const) {
+  test(`a provider of type ${type} without an address is asked at its maker's, whatever ${variable} says`, async () => {
+    const before = process.env[variable];
+    const originalFetch = globalThis.fetch;
+    const asked: string[] = [];
+    process.env[variable] = "http://127.0.0.1:1/stray";
+    // Nothing may leave the machine: the request is caught on its way.
+    globalThis.fetch = async (input) => {
+      asked.push(input instanceof Request ? input.url : String(input));
+      return new Response("{}", { status: 400 });
+    };
+    try {
+      const model = await loadModel({ name: "mine", type, apiKey: KEY }, "m");
+      await assert.rejects(async () => model.doStream({ prompt }), /.*/);
+    } finally {
+      globalThis.fetch = originalFetch;
+      if (before === undefined) delete process.env[variable];
+      else process.env[variable] = before;
+    }
+    assert.equal(asked.length, 1);
+    assert.ok(asked[0]?.startsWith(`${official}/v1/`), asked[0]);
+  });
+}

@@ -2,18 +2,18 @@ import { createScriptedEngine, type ScriptStep } from "../../../../src/agent/eng
 import { systemClock } from "../../../../src/base/clock.ts";
 import { engineScenarios, type ModelMove } from "./scenarios.ts";
 
-engineScenarios("the scripted engine", async (moves) => ({
-  engine: createScriptedEngine(({ step, signal }) => toStep(moves[step] ?? {}, signal), {
-    clock: systemClock,
-  }),
-  close: async () => {},
-}));
+engineScenarios("the scripted engine", async (moves) => {
+  let asked = 0;
+  const script = ({ signal }: { readonly signal: AbortSignal }) => toStep(moves[asked++] ?? {}, signal);
+  return { engine: createScriptedEngine(script, { clock: systemClock }), close: async () => {} };
+});
 
-function toStep({ fail, hang, finish, text, ...rest }: ModelMove, signal: AbortSignal): ScriptStep {
+function toStep({ fail, overflow, hang, finish, text, ...rest }: ModelMove, signal: AbortSignal): ScriptStep {
   return {
     ...rest,
     ...(text === undefined || text.length === 0 ? {} : { text: hang ? thenHang(text, signal) : text }),
     ...(finish === undefined ? {} : { stop: finish }),
+    ...(overflow ? { error: { code: "context_too_long", message: "too long" } as const } : {}),
     ...(fail ? { error: { code: "provider_error", message: "refused" } as const } : {}),
   };
 }

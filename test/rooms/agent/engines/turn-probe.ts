@@ -20,6 +20,7 @@ export interface ProbeOptions {
   readonly steers?: readonly (readonly string[])[];
   readonly admit?: TurnPorts["admit"];
   readonly compact?: TurnPorts["compact"];
+  readonly onSteer?: () => void;
   /** Sees each step before it counts as saved; may throw. */
   readonly onSave?: () => void;
   /** Sees each event as it is emitted. */
@@ -70,7 +71,10 @@ export async function probe(engine: Engine, options: ProbeOptions = {}): Promise
         calls.push(call);
         return (await options.callTool?.(call)) ?? { status: "ok", text: `answer to ${call.tool}` };
       },
-      takeSteers: () => options.steers?.[taken++] ?? [],
+      takeSteers: () => {
+        options.onSteer?.();
+        return options.steers?.[taken++] ?? [];
+      },
       saveStep: (step) => {
         options.onSave?.();
         steps.push(step);

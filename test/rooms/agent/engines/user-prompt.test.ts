@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Attachment } from "../../../../src/agent/message.ts";
+import { saying, strict } from "../../../harness/openai-server.ts";
+import { startLocalEngine } from "./local-engine.ts";
+import { probe } from "./turn-probe.ts";
+
+const PNG = "iVBORw0KGgo=";
+const base64 = (text: string) => btoa(String.fromCharCode(...new TextEncoder().encode(text)));
+
+/** What the server gets for the user's message. */
+async function sent(attachments: readonly Attachment[], more: { text?: string; name?: string } = {}) {
+  await using local = await startLocalEngine(strict([saying("ok")]));
+  const { end } = await probe(local.engine, {
+    turn: { messages: [{ role: "user", text: "look", ...more, attachments }] },
+  });
+  assert.equal(end.text, "ok", end.error?.message);
+  return local.server.requests[0]?.body.messages.at(-1)?.["content"] as
+    | string
+    | { type: string; text?: string; image_url?: { url: string }; file?: { filename: string } }[];
+}
+
+test("a picture goes as an image behind the text", async () => {
+  const content = await sent([{ type: "image", mediaType: "image/png", data: PNG, name: "a.png" }]);
+  assert.deepEqual(content, [
+    { type: "text", text: "look" },
+    { type: "image_url", image_url: { url: `data:image/png;base64,${PNG}` } },
+  ]);
+});
+
+test("a picture without a text goes alone: providers refuse an empty text", async () => {
+  const content = await sent([{ type: "image", mediaType: "image/png", data: PNG }], { text: "" });
+  assert.deepEqual(typeof content === "string" ? [] : content.map(({ type }) => type), ["image_url"]);
+});
+
+test("a PDF goes as a file with its name", async () => {
+  const content = await sent([
+    { type: "file", mediaType: "application/pdf", data: base64("%PDF-1.7"), name: "paper.pdf" },
+  ]);
+  assert.ok(typeof content !== "string");
+  assert.equal(content[1]?.type, "file");
+  assert.equal(content[1]?.file?.filename, "paper.pdf");
+});
+
+for (const mediaType of [
+  "text/plain",
+  "text/markdown; charset=utf-8",
+  "application/json",
+  "application/ld+json",
+]) {
+  test(`a file of ${mediaType} stands in the text with its name, inside of a fence that it cannot close`, async () => {
+    const data = base64("ö\n```\nout?\n````\n");
+    const content = JSON.stringify(await sent([{ type: "file", mediaType, data, name: "notes.md" }]));
+    assert.match(content, /notes\.md/);
+    assert.match(content, /`{5}\\nö\\n```\\nout\?\\n````\\n`{5}/);
+  });
+}
+
+test("of a file that no provider takes the model learns that it is there", async () => {
+  const content = JSON.stringify(
+    await sent([{ type: "file", mediaType: "application/zip", data: base64("PK"), name: "a.zip" }]),
+  );
+  assert.match(content, /a\.zip.*application\/zip.*cannot be shown/);
+});
+
+test("a file of text that is no base64 is told, and breaks nothing", async () => {
+  const content = JSON.stringify(await sent([{ type: "file", mediaType: "text/plain", data: "%%%" }]));
+  assert.match(content, /could not be decoded/);
+});
+
+test("what the provider's form has no place for is told as that, not as a provider that is away", async () => {
+  await using local = await startLocalEngine([saying("never")]);
+  const film: Attachment = { type: "file", mediaType: "audio/flac", data: base64("sound") };
+  const { end, events } = await probe(local.engine, {
+    turn: { messages: [{ role: "user", text: "hear", attachments: [film] }] },
+  });
+  assert.match(end.error?.message ?? "", /attachment/);
+  assert.deepEqual(events, [], "nobody tries again");
+  assert.equal(local.server.requests.length, 0);
+});
+
+test("a user's name stands before the text, on one line", async () => {
+  assert.equal(await sent([], { name: "Ada\nL" }), "Ada L: look");
+});
