@@ -7,13 +7,16 @@ import { VariableShares } from "../../src/agent/session-variables.ts";
 import { registerSecret } from "../../src/base/redact.ts";
 import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
 import { toRunEvent } from "../../src/agent/event.ts";
-import { createModelCatalog } from "../../src/agent/model.ts";
+import { createModelCatalog, type ModelProvider } from "../../src/agent/model.ts";
 import type { AgentParts, AgentSettings } from "../../src/agent/parts.ts";
 import { Recovery } from "../../src/agent/recovery.ts";
+import { readTranscript } from "../../src/agent/history.ts";
+import type { Message } from "../../src/agent/message.ts";
 import type { Tool } from "../../src/agent/tool.ts";
 import { defineTool } from "../../src/agent/tool.ts";
 import type { Prompt, Submitted } from "../../src/agent/prompt.ts";
-import { Turns } from "../../src/agent/turn.ts";
+import type { Turns } from "../../src/agent/turn.ts";
+import { Agent } from "../../src/agent/agent.ts";
 import { systemClock, type Clock } from "../../src/base/clock.ts";
 import { createLog } from "../../src/base/log.ts";
 import { formatIssue, SchemaSet } from "../../src/base/validate.ts";
@@ -30,6 +33,7 @@ export interface TestAgentOptions {
   readonly settings?: Partial<AgentSettings>;
   readonly clock?: Clock;
   readonly variables?: TestVariables;
+  readonly providers?: readonly ModelProvider[];
   /** Another process's view of the same database. */
   readonly database?: string;
 }
@@ -50,6 +54,7 @@ export class TestVariables {
 
 export class TestAgent implements AsyncDisposable {
   readonly parts: AgentParts;
+  readonly core: Agent;
   readonly turns: Turns;
   readonly recovery: Recovery;
   readonly databaseUrl: string;
@@ -60,7 +65,8 @@ export class TestAgent implements AsyncDisposable {
 
   constructor(parts: AgentParts, database: { url: string; drop: () => Promise<void> }, logLines: string[]) {
     this.parts = parts;
-    this.turns = new Turns(parts);
+    this.core = new Agent(parts, { maxLiveSessions: 100 });
+    this.turns = this.core.turns;
     this.recovery = new Recovery(parts, this.turns);
     this.databaseUrl = database.url;
     this.#drop = database.drop;
@@ -110,6 +116,12 @@ export class TestAgent implements AsyncDisposable {
     throw new Error(`the run ended without ${type}`);
   }
 
+  /** The transcript of a session, oldest first. */
+  async transcript(sessionId: string): Promise<readonly Message[]> {
+    const { messages } = await readTranscript(this.store, sessionId);
+    return messages.map(({ message }) => message);
+  }
+
   async run(runId: string) {
     return this.store.read.selectFrom("runs").selectAll().where("id", "=", runId).executeTakeFirstOrThrow();
   }
@@ -120,6 +132,7 @@ export class TestAgent implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.turns.drain(0);
+    await this.core.stop();
     await this.recovery.stop();
     await this.store.close();
     await this.#drop();
@@ -141,7 +154,7 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
     clock,
     log: createLog("info", (line) => void logLines.push(line)),
     engine: options.engine ?? createScriptedEngine(options.script ?? (() => ({ text: "done" })), { clock }),
-    models: createModelCatalog({ providers: [] }),
+    models: createModelCatalog({ providers: options.providers ?? [] }),
     tools: () => tools,
     briefing: async () => [],
     notices: () => [],

@@ -51,6 +51,7 @@ export function createClarify(): Tool {
     },
     inspect: ({ questions }) => ({
       kind: "tool",
+      effect: "none",
       title: `Ask: ${questions[0]?.question.slice(0, 120) ?? ""}`,
     }),
     run: async ({ questions }, context) => {

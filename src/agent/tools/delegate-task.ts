@@ -63,6 +63,7 @@ export function createDelegateTask(): Tool {
     },
     inspect: ({ tasks }) => ({
       kind: "tool",
+      effect: "none",
       title:
         tasks.length === 1 ? `Delegate: ${line(tasks[0]?.goal ?? "")}` : `Delegate ${tasks.length} tasks`,
     }),

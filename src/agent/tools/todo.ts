@@ -47,7 +47,11 @@ export function createTodo(): Tool {
         merge: { type: "boolean", description: "Keep points that are not named. Default false." },
       },
     },
-    inspect: ({ todos }) => ({ kind: "tool", title: todos ? `Plan: ${todos.length} points` : "Plan" }),
+    inspect: ({ todos }) => ({
+      kind: "tool",
+      effect: "none",
+      title: todos ? `Plan: ${todos.length} points` : "Plan",
+    }),
     run: async ({ todos, merge = false }, context): Promise<ToolOutput> => {
       if (!todos) return shown(await context.todos.read());
       const twice = todos.find(({ id }, index) => todos.findIndex((other) => other.id === id) !== index);
