@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Engine } from "../../../../src/agent/engine.ts";
 import type { AssistantPart, Message } from "../../../../src/agent/message.ts";
+import { budgets, compaction } from "./context-scenarios.ts";
 import { probe, traceOf, type Outcome, type ProbeOptions } from "./turn-probe.ts";
 
 /** One model call, as the model makes it. */
@@ -52,8 +53,8 @@ export function engineScenarios(name: string, create: EngineFactory): void {
   properties(says, run);
 }
 
-type Says = (title: string, body: () => Promise<void>) => unknown;
-type Run = (moves: readonly ModelMove[], options?: ProbeOptions) => Promise<Outcome>;
+export type Says = (title: string, body: () => Promise<void>) => unknown;
+export type Run = (moves: readonly ModelMove[], options?: ProbeOptions) => Promise<Outcome>;
 
 function speaking(says: Says, run: Run): void {
   says("a plain answer is one message, saved as it was said", async () => {
@@ -274,121 +275,6 @@ function stopping(says: Says, run: Run): void {
   });
 }
 
-function budgets(says: Says, run: Run): void {
-  says("a turn whose budget is spent calls no model, and takes no steering text", async () => {
-    let taken = 0;
-    const { end, steps, events } = await run([{ text: ["never"] }], {
-      admit: () => "The budget of the day is spent.",
-      onSteer: () => void taken++,
-    });
-    assert.equal(end.stop, "error");
-    assert.deepEqual(end.error, { code: "budget_exceeded", message: "The budget of the day is spent." });
-    assert.equal(end.usage.modelCalls, 0);
-    assert.deepEqual([steps, events, taken], [[], [], 0]);
-  });
-
-  says("a budget that is spent on the way ends the turn with what was done before", async () => {
-    let asked = 0;
-    const { end, saved } = await run([{ text: ["first"], calls: [paris] }, { text: ["never"] }], {
-      admit: () => (++asked > 1 ? "Spent." : undefined),
-    });
-    assert.equal(end.error?.code, "budget_exceeded");
-    assert.equal(end.text, "first");
-    assert.deepEqual(
-      saved.map(({ role }) => role),
-      ["assistant", "tool"],
-    );
-  });
-}
-
-const long: readonly Message[] = [{ role: "user", text: "x".repeat(4_000) }];
-const summary: readonly Message[] = [{ role: "user", text: "short", origin: "summary" }];
-
-function compaction(says: Says, run: Run): void {
-  says("a context above its limit is compacted before the call, once", async () => {
-    const reasons: string[] = [];
-    const { end } = await run([{ text: ["ok"] }], {
-      turn: { messages: long, compactAtTokens: 500 },
-      compact: async (reason) => {
-        reasons.push(reason);
-        return summary;
-      },
-    });
-    assert.equal(end.text, "ok");
-    assert.deepEqual(reasons, ["near_limit"]);
-  });
-
-  says("a context below its limit, or without one, is left as it is", async () => {
-    const compact = async () => assert.fail("it was compacted");
-    await run([{ text: ["ok"] }], { turn: { messages: long, compactAtTokens: 5_000 }, compact });
-    await run([{ text: ["ok"] }], { turn: { messages: long }, compact });
-  });
-
-  says("a compaction that left nothing out is tried again with new messages only", async () => {
-    let asked = 0;
-    const moves = [{ calls: [paris] }, { text: ["ok"] }];
-    const { end } = await run(moves, {
-      turn: { messages: long, compactAtTokens: 500 },
-      compact: async () => void asked++,
-    });
-    assert.equal(end.text, "ok");
-    assert.equal(asked, 2);
-  });
-
-  says("a refused context is compacted and sent once more, with the steering text it had", async () => {
-    const reasons: string[] = [];
-    const { end, saved } = await run([{ overflow: true }, { text: ["ok"] }], {
-      turn: { messages: long },
-      steers: [["be quick"]],
-      compact: async (reason) => {
-        reasons.push(reason);
-        return summary;
-      },
-    });
-    assert.equal(end.text, "ok");
-    assert.deepEqual(reasons, ["overflow"]);
-    assert.deepEqual(saved.map(gist), ["user: be quick", "assistant: ok"]);
-  });
-
-  for (const [title, compacted] of [
-    ["stays too long", summary],
-    ["cannot be made shorter", undefined],
-  ] as const) {
-    says(`a refused context that ${title} is told as such`, async () => {
-      let asked = 0;
-      const { end } = await run([{ overflow: true }, { overflow: true }, { text: ["never"] }], {
-        compact: async () => {
-          asked++;
-          return compacted;
-        },
-      });
-      assert.equal(end.error?.code, "context_too_long");
-      assert.equal(asked, 1);
-    });
-  }
-
-  says("a refused context without anybody to compact it is told as such", async () => {
-    const { end } = await run([{ overflow: true }, { text: ["never"] }]);
-    assert.equal(end.error?.code, "context_too_long");
-  });
-
-  for (const reason of ["near_limit", "overflow"] as const) {
-    says(`a stop during a compaction (${reason}) ends the turn as stopped`, async () => {
-      const stop = new AbortController();
-      const isNear = reason === "near_limit";
-      const { end } = await run([isNear ? { text: ["never"] } : { overflow: true }, { text: ["never"] }], {
-        turn: { messages: long, signal: stop.signal, ...(isNear ? { compactAtTokens: 500 } : {}) },
-        compact: async () => {
-          stop.abort(new Error("stopped"));
-          throw new Error("stopped");
-        },
-      });
-      assert.equal(end.stop, "aborted");
-      assert.equal(end.text, "");
-    });
-  }
-}
-
 /** A turn whose moves a seed decides: the same seed makes the same turn with every engine. */
 export function randomMoves(seed: number): readonly ModelMove[] {
   const random = randomFrom(seed);
@@ -465,7 +351,7 @@ export function partsOf(messages: readonly Message[]): readonly AssistantPart[] 
 }
 
 /** One word a message: who said what, which tool was called, how it ended. */
-function gist(message: Message): string {
+export function gist(message: Message): string {
   if (message.role === "tool") return message.status;
   if (message.role !== "assistant") return `${message.role}: ${message.text}`;
   const text = message.parts.map((part) => (part.type === "text" ? part.text : "")).join("");
