@@ -6,7 +6,16 @@ const floors = [
   ["webhook", "cron"],
   ["http", "rpc", "acp"],
   ["gateway"],
-  ["cli", "chat", "index\\.ts$", "service\\.ts$", "settings\\.ts$", "boot\\.ts$", "check-input\\.ts$"],
+  [
+    "cli",
+    "chat",
+    "index\\.ts$",
+    "service\\.ts$",
+    "agent-room\\.ts$",
+    "settings\\.ts$",
+    "boot\\.ts$",
+    "check-input\\.ts$",
+  ],
 ];
 const path = (room) => (room.endsWith("$") ? `^src/${room}` : `^src/${room}/`);
 

@@ -76,6 +76,7 @@ export async function boot(options: BootOptions): Promise<Booted> {
     keys: createKeyRing(config, { env: loaded.env }),
     models,
     engine,
+    env: loaded.env,
     variables: await Variables.open({ env: options.env, home }),
     ...(options.tools ? { tools: options.tools } : {}),
     openApi,
@@ -131,10 +132,20 @@ async function findProviders(
 const LOCAL_TIMEOUT_MS = 600_000;
 
 function catalog(config: Config, providers: readonly ResolvedProvider[]): ModelCatalog {
-  const named = providers.map(({ name, type, models = [] }) => ({ name, type, models }));
+  const named = providers.map(({ name, type, models = [], apiKey, contextTokens }) => ({
+    name,
+    type,
+    models,
+    hasKey: apiKey !== undefined,
+    ...(contextTokens === undefined ? {} : { contextTokens }),
+  }));
   const defaultModel = config.model.default === undefined ? {} : { defaultModel: config.model.default };
   try {
-    return createModelCatalog({ providers: named, ...defaultModel });
+    return createModelCatalog({
+      providers: named,
+      defaultContextTokens: config.model.context_tokens,
+      ...defaultModel,
+    });
   } catch (cause) {
     if (!(cause instanceof RangeError)) throw cause;
     throw new ServiceError("invalid_config", `${cause.message}. Correct it with \`agentd config set\`.`, {

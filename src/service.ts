@@ -1,42 +1,26 @@
 import type { Config } from "../generated/config/types.gen.ts";
-import { Asks } from "./agent/ask.ts";
-import type { Engine } from "./agent/engine.ts";
-import type { ModelCatalog } from "./agent/model.ts";
-import type { AgentParts } from "./agent/parts.ts";
-import { Grants } from "./agent/grants.ts";
-import { Recovery } from "./agent/recovery.ts";
-import { VariableShares } from "./agent/session-variables.ts";
-import type { Tool } from "./agent/tool.ts";
-import { createTools } from "./agent/tools/catalog.ts";
-import { Turns } from "./agent/turn.ts";
+import { createAgentRoom, type AgentRoomOptions } from "./agent-room.ts";
+import type { Agent } from "./agent/agent.ts";
+import type { Asks } from "./agent/ask.ts";
+import type { Commands } from "./agent/command.ts";
+import type { Turns } from "./agent/turn.ts";
 import { systemClock, type Clock } from "./base/clock.ts";
-import type { Log } from "./base/log.ts";
-import { checkToolInput } from "./check-input.ts";
-import type { Variables } from "./config/variables.ts";
 import { listen, type Listener } from "./gateway/listen.ts";
 import { createHttpApp } from "./http/app.ts";
 import type { KeyRing } from "./http/auth.ts";
 import type { HttpRoom } from "./http/room.ts";
-import { agentSettings, httpSettings, toolOptions, type Places } from "./settings.ts";
+import { httpSettings } from "./settings.ts";
 import { openStore } from "./store/open.ts";
 import { scheduleSweeps } from "./store/retention.ts";
+
 import type { Store } from "./store/store.ts";
 
-export interface ServiceOptions {
+export interface ServiceOptions extends AgentRoomOptions {
   /** Complete and valid, as `loadConfig` returns it. */
   readonly config: Config;
-  readonly places: Places;
   readonly keys: KeyRing;
-  readonly models: ModelCatalog;
-  readonly engine: Engine;
-  /** Tools besides the built-in ones; one of the same name replaces a built-in one. */
-  readonly tools?: readonly Tool[];
-  /** The environment and the home's `.env` file. */
-  readonly variables: Variables;
   /** The bundled OpenAPI document. */
   readonly openApi: Readonly<Record<string, unknown>>;
-  readonly version: string;
-  readonly log: Log;
   readonly clock?: Clock;
   /** For tests: check every answer against the spec, and tell of every answer. */
   readonly validateResponses?: boolean;
@@ -47,6 +31,9 @@ export interface ServiceOptions {
 export interface Service {
   readonly url: string;
   readonly store: Store;
+  readonly agent: Agent;
+  /** The slash commands. */
+  readonly commands: Commands;
   readonly turns: Turns;
   readonly asks: Asks;
   /**
@@ -69,11 +56,9 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   });
   const closers: (() => Promise<void>)[] = [() => store.close()];
   try {
-    const parts = agentParts(options, store, clock);
-    const turns = new Turns(parts);
-    const recovery = new Recovery(parts, turns);
-    await recovery.start();
-    closers.unshift(() => recovery.stop());
+    const { agent, commands, close } = createAgentRoom(options, store, clock);
+    closers.unshift(close);
+    await agent.start();
     closers.unshift(
       scheduleSweeps(store, {
         ...retentionOptions(config),
@@ -81,7 +66,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         onProblem: (message, error) => log.warn(message, { error }),
       }),
     );
-    const room = httpRoom(options, { parts, turns });
+    const room = httpRoom(options, agent);
     const listener = await listen(createHttpApp(room), {
       host: config.api_server.host,
       port: config.api_server.port,
@@ -91,9 +76,11 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     return {
       url: listener.url,
       store,
-      turns,
-      asks: parts.asks,
-      stop: stopper({ turns, listener, closers, config }),
+      agent,
+      commands,
+      turns: agent.turns,
+      asks: agent.parts.asks,
+      stop: stopper({ turns: agent.turns, listener, closers, config }),
     };
   } catch (error) {
     for (const close of closers) await close();
@@ -106,32 +93,7 @@ const LISTENER_SLACK_BYTES = 1_048_576;
 /** What answers get to leave the sockets once every run has ended. */
 const CLOSE_GRACE_MS = 2_000;
 
-function agentParts(options: ServiceOptions, store: Store, clock: Clock): AgentParts {
-  const { config, places, tools: extra = [] } = options;
-  const builtIn = createTools(toolOptions(config));
-  const tools = [...builtIn.filter((tool) => !extra.some((other) => other.name === tool.name)), ...extra];
-  return {
-    store,
-    clock,
-    log: options.log,
-    engine: options.engine,
-    models: options.models,
-    tools: () => tools,
-    briefing: async () => [],
-    notices: () => [],
-    switches: { yolo: false },
-    asks: new Asks(store, clock, options.variables),
-    grants: new Grants(store),
-    variables: new VariableShares(options.variables),
-    checkInput: checkToolInput,
-    settings: agentSettings(config, places),
-  };
-}
-
-function httpRoom(
-  options: ServiceOptions,
-  { parts, turns }: { readonly parts: AgentParts; readonly turns: Turns },
-): HttpRoom {
+function httpRoom(options: ServiceOptions, { parts, turns }: Agent): HttpRoom {
   const { config, keys, openApi, version, observe } = options;
   const toolsets = [...new Set(parts.tools().map((tool) => tool.toolset))];
   return {

@@ -1,6 +1,9 @@
-import type { Config } from "../generated/config/types.gen.ts";
+import type { Config, WebSearchConfig } from "../generated/config/types.gen.ts";
+import { ServiceError } from "./base/errors.ts";
 import type { AgentSettings } from "./agent/parts.ts";
-import type { ToolOptions } from "./agent/tools/catalog.ts";
+import type { ToolOptions, WebOptions } from "./agent/tools/catalog.ts";
+import type { Environment } from "./config/home.ts";
+import { resolveSecret } from "./config/secrets.ts";
 import type { HttpSettings } from "./http/room.ts";
 
 /** Where this service keeps and finds things; absolute paths. */
@@ -72,13 +75,36 @@ export function httpSettings(
   };
 }
 
-export function toolOptions(config: Config): ToolOptions {
+/** `env` is where references such as `env:NAME` are looked up. ServiceError `invalid_config` for one that is not set. */
+export function toolOptions(config: Config, env: Environment): ToolOptions {
+  const { web } = config;
   return {
+    web: {
+      timeoutMs: web.timeout_seconds * 1000,
+      maxBytes: web.max_bytes,
+      allowedPrivateHosts: web.allowed_private_hosts,
+      ...(web.search ? { search: searchOptions(web.search, env) } : {}),
+    },
     toolsets: config.agent.toolsets,
     terminal: {
       timeoutMs: config.terminal.timeout_seconds * 1000,
       maxOutputBytes: config.terminal.max_output_bytes,
       envPassthrough: config.terminal.env_passthrough,
     },
+  };
+}
+
+function searchOptions(search: WebSearchConfig, env: Environment): NonNullable<WebOptions["search"]> {
+  const { provider, base_url: baseUrl, api_key: key } = search;
+  const needed = provider === "searxng" ? "base_url" : "api_key";
+  if (search[needed] === undefined) {
+    throw new ServiceError("invalid_config", `web.search.${needed} is required for ${provider}.`, {
+      param: `web.search.${needed}`,
+    });
+  }
+  return {
+    provider,
+    ...(baseUrl === undefined ? {} : { baseUrl }),
+    ...(key === undefined ? {} : { apiKey: resolveSecret(key, env, "web.search.api_key") }),
   };
 }

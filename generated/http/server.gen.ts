@@ -11,18 +11,18 @@ export interface Operations {
     response:
       | { readonly status: 200; readonly headers?: { readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string }; readonly body: T.CreateChatCompletionResponses[200] }
       | { readonly status: 200; readonly headers?: { readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string }; readonly stream: AsyncIterable<SseMessage<T.ChatStreamFrame>> }
-      | { readonly status: 400; readonly headers?: { readonly "x-should-retry"?: string }; readonly body: T.CreateChatCompletionErrors[400] }
+      | { readonly status: 400; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.CreateChatCompletionErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string }; readonly body: T.CreateChatCompletionErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string }; readonly body: T.CreateChatCompletionErrors[404] }
-      | { readonly status: 408; readonly headers?: { readonly "x-should-retry"?: string }; readonly body: T.CreateChatCompletionErrors[408] }
-      | { readonly status: 409; readonly headers?: { readonly "x-should-retry"?: string }; readonly body: T.CreateChatCompletionErrors[409] }
-      | { readonly status: 413; readonly headers?: { readonly "x-should-retry"?: string }; readonly body: T.CreateChatCompletionErrors[413] }
-      | { readonly status: 415; readonly headers?: { readonly "x-should-retry"?: string }; readonly body: T.CreateChatCompletionErrors[415] }
-      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string }; readonly body: T.CreateChatCompletionErrors[429] }
+      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[404] }
+      | { readonly status: 408; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[408] }
+      | { readonly status: 409; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[409] }
+      | { readonly status: 413; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[413] }
+      | { readonly status: 415; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[415] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[429] }
       | { readonly status: 500; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[500] }
       | { readonly status: 502; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[502] }
-      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string }; readonly body: T.CreateChatCompletionErrors[503] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[503] }
       | { readonly status: 504; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[504] }
   };
   /** What became of a run */
@@ -31,22 +31,22 @@ export interface Operations {
     response:
       | { readonly status: 200; readonly body: T.GetRunResponses[200] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetRunErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string }; readonly body: T.GetRunErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string }; readonly body: T.GetRunErrors[404] }
-      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string }; readonly body: T.GetRunErrors[503] }
+      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRunErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRunErrors[404] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetRunErrors[503] }
   };
   /** Follow the events of a run */
   streamRunEvents: {
     request: { readonly path: NonNullable<T.StreamRunEventsData["path"]>; readonly query: NonNullable<T.StreamRunEventsData["query"]>; readonly headers: LowercaseKeys<NonNullable<T.StreamRunEventsData["headers"]>> };
     response:
       | { readonly status: 200; readonly headers?: { readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string }; readonly stream: AsyncIterable<SseMessage<T.RunEvent>> }
-      | { readonly status: 400; readonly headers?: { readonly "x-should-retry"?: string }; readonly body: T.StreamRunEventsErrors[400] }
+      | { readonly status: 400; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.StreamRunEventsErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string }; readonly body: T.StreamRunEventsErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string }; readonly body: T.StreamRunEventsErrors[404] }
-      | { readonly status: 410; readonly headers?: { readonly "x-should-retry"?: string }; readonly body: T.StreamRunEventsErrors[410] }
-      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string }; readonly body: T.StreamRunEventsErrors[429] }
-      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string }; readonly body: T.StreamRunEventsErrors[503] }
+      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[404] }
+      | { readonly status: 410; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[410] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[429] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StreamRunEventsErrors[503] }
   };
   /** The one model, which is the agent itself */
   listModels: {
@@ -54,7 +54,7 @@ export interface Operations {
     response:
       | { readonly status: 200; readonly body: T.ListModelsResponses[200] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListModelsErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string }; readonly body: T.ListModelsErrors[403] }
+      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListModelsErrors[403] }
   };
   /** One model */
   getModel: {
@@ -62,8 +62,8 @@ export interface Operations {
     response:
       | { readonly status: 200; readonly body: T.GetModelResponses[200] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.GetModelErrors[401] }
-      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string }; readonly body: T.GetModelErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string }; readonly body: T.GetModelErrors[404] }
+      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetModelErrors[403] }
+      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetModelErrors[404] }
   };
   /** Is the server up */
   getHealth: {
@@ -121,15 +121,18 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         sse: { $ref: "#/components/schemas/ChatStreamFrame" },
         headers: ["x-agent-run-id", "x-agent-session-id", "x-agent-session-key", "x-agent-model"],
       },
-      "400": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry"] },
+      "400": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
       "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry"] },
-      "408": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry"] },
-      "409": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry"] },
-      "413": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry"] },
-      "415": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry"] },
-      "429": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["retry-after"] },
+      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "408": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "409": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "413": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "415": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "500": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
@@ -138,7 +141,10 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
       },
-      "503": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["retry-after"] },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+      },
       "504": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
@@ -159,9 +165,12 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     responses: {
       "200": { json: { $ref: "#/components/schemas/Run" }, headers: [] },
       "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry"] },
-      "503": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["retry-after"] },
+      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+      },
     },
   },
   streamRunEvents: {
@@ -188,13 +197,19 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     sse: { id: "seq", event: "event", terminator: "close" },
     responses: {
       "200": { sse: { $ref: "#/components/schemas/RunEvent" }, headers: ["x-agent-run-id", "x-agent-session-id"] },
-      "400": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry"] },
+      "400": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
       "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry"] },
-      "410": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry"] },
-      "429": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["retry-after"] },
-      "503": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["retry-after"] },
+      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "410": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+      },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+      },
     },
   },
   listModels: {
@@ -206,7 +221,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     responses: {
       "200": { json: { $ref: "#/components/schemas/ModelList" }, headers: [] },
       "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry"] },
+      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
     },
   },
   getModel: {
@@ -223,8 +238,8 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     responses: {
       "200": { json: { $ref: "#/components/schemas/Model" }, headers: [] },
       "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
-      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry"] },
+      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
     },
   },
   getHealth: {

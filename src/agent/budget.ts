@@ -29,18 +29,21 @@ export class Budget {
   spend(usage: Usage): void {
     const tokens = usage.inputTokens + usage.outputTokens;
     if (tokens === 0) return;
-    for (let at: Budget | undefined = this; at; at = at.#above) at.#spent += tokens;
+    this.#count(tokens);
     this.#day?.add(tokens);
   }
 
   /** Undefined when a model may be called; else why not. */
   admit(): string | undefined {
-    for (let at: Budget | undefined = this; at; at = at.#above) {
-      if (at.#limit > 0 && at.#spent >= at.#limit) {
-        return `The run used ${at.#spent} tokens of its ${at.#limit} (agent.run_token_budget). It was stopped before the next model call.`;
-      }
+    if (this.#limit > 0 && this.#spent >= this.#limit) {
+      return `The run used ${this.#spent} tokens of its ${this.#limit} (agent.run_token_budget). It was stopped before the next model call.`;
     }
-    return this.#day?.admit();
+    return this.#above?.admit() ?? this.#day?.admit();
+  }
+
+  #count(tokens: number): void {
+    this.#spent += tokens;
+    if (this.#above) this.#above.#count(tokens);
   }
 }
 

@@ -51,6 +51,8 @@ export class Execution {
   /** Of model calls beside the turn. */
   #aside: Usage = zeroUsage;
   #over = false;
+  /** A compression of this turn failed: it is not tried at each step again. */
+  #cannotCompact = false;
 
   constructor(options: ExecutionOptions) {
     const { parts, run } = options;
@@ -238,6 +240,7 @@ export class Execution {
   async #compact(reason: CompressionReason): Promise<readonly Message[] | undefined> {
     const { parts, input } = this.#options;
     const { compression } = parts.settings;
+    if (this.#cannotCompact && reason === "near_limit") return undefined;
     await this.#recorder.flush();
     const model = parts.models.resolve(compression.model ?? this.model) ?? refOf(this.model);
     const done = await compress({
@@ -253,6 +256,7 @@ export class Execution {
       signal: this.#abort.signal,
     });
     this.#spendAside(done.usage);
+    this.#cannotCompact = done.status === "failed";
     return done.status === "compressed" ? done.messages : undefined;
   }
 

@@ -6,13 +6,20 @@ import { NO_AUTH } from "./meaning.ts";
 import { conventionalVariables } from "./providers.ts";
 
 const MASK = "[redacted]";
+/** Names of variables that hold secrets, whoever uses them. */
+const TELLING = /(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|PAT)$/i;
 /** Of a map such as headers, every value counts. */
 const SECRET_KEYS = new Set(["key", "api_key", "key_sha256", "headers"]);
 
 /** Every secret that the process knows: keys, headers, and the password of the database; references resolved. */
 export function secretValues(config: Config, env: Environment): string[] {
-  const { api_server: server, model, database } = config;
+  const { api_server: server, model, database, web, mcp } = config;
   const written = [
+    web.search?.api_key,
+    ...Object.values(mcp.servers).flatMap(({ env: own, headers }) => [
+      ...Object.entries(own ?? {}).flatMap(([name, value]) => (TELLING.test(name) ? [value] : [])),
+      ...Object.values(headers ?? {}),
+    ]),
     server.key,
     ...server.keys.map(({ key }) => key),
     ...Object.values(model.providers).flatMap(({ api_key, headers }) => [
@@ -25,7 +32,8 @@ export function secretValues(config: Config, env: Environment): string[] {
   );
   const usual = ["API_SERVER_KEY", ...Object.values(conventionalVariables).flat()].map((name) => env[name]);
   const url = database.url?.startsWith("env:") ? env[database.url.slice("env:".length)] : database.url;
-  const all = [...resolved, ...usual, ...passwordsOf(url)];
+  const telling = Object.entries(env).flatMap(([name, value]) => (TELLING.test(name) ? [value] : []));
+  const all = [...resolved, ...usual, ...telling, ...passwordsOf(url)];
   return [
     ...new Set(all.filter((value) => value !== undefined && value !== "" && value !== NO_AUTH)),
   ] as string[];

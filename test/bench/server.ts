@@ -68,6 +68,7 @@ async function runService(): Promise<Running> {
     keys: createKeyRing(config, { env: {} }),
     models: createModelCatalog({ providers: [] }),
     engine: createScriptedEngine(script, { clock: systemClock }),
+    env: {},
     variables: await Variables.open({ env: {}, home }),
     openApi: {},
     version: "0.0.0-bench",

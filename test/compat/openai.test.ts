@@ -20,7 +20,7 @@ test("openai: chat.completions.create", async () => {
 test("openai: a stream with a tool call of the agent in it, and its usage", async () => {
   await using service = await startTestService({
     script: demoScript,
-    tools: createTools(toolOptions(testConfig())),
+    tools: createTools(toolOptions(testConfig(), {})),
   });
   const stream = await connect(service).chat.completions.create({
     ...ask("run: echo from-$((20 + 3))"),

@@ -372,7 +372,8 @@ test("a spent budget stops the run before the next model call", async () => {
   const { runId, sessionId } = await agent.submit("go", { id: "s" });
   const last = (await agent.events(runId)).at(-1);
   assert.equal(calls, 1);
-  assert.equal((last?.data["error"] as { code: string }).code, "budget_exceeded");
+  assert.deepEqual(last?.type, "run.failed");
+  assert.match(JSON.stringify(last.data["error"]), /"budget_exceeded"/);
   assertStrict(await agent.transcript(sessionId));
 });
 

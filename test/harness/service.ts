@@ -111,6 +111,7 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     keys: keyRing(options),
     models: createModelCatalog({ providers: options.providers ?? [] }),
     engine: options.engine ?? createScriptedEngine(options.script ?? (() => ({ text: "hello" })), { clock }),
+    env: options.env ?? {},
     variables: await Variables.open({ env: options.env ?? {}, home: join(home, "agentd") }),
     ...(options.tools ? { tools: options.tools } : {}),
     openApi,

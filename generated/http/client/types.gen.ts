@@ -1363,7 +1363,7 @@ export type CreateChatCompletionData = {
 
 export type CreateChatCompletionErrors = {
     /**
-     * The request cannot be served as it is.
+     * The request cannot be served as it is. A run that found that out is named.
      */
     400: ErrorEnvelope;
     /**
@@ -1371,27 +1371,27 @@ export type CreateChatCompletionErrors = {
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is.
+     * The request cannot be served as it is. A run that found that out is named.
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is.
+     * The request cannot be served as it is. A run that found that out is named.
      */
     404: ErrorEnvelope;
     /**
-     * The request cannot be served as it is.
+     * The request cannot be served as it is. A run that found that out is named.
      */
     408: ErrorEnvelope;
     /**
-     * The request cannot be served as it is.
+     * The request cannot be served as it is. A run that found that out is named.
      */
     409: ErrorEnvelope;
     /**
-     * The request cannot be served as it is.
+     * The request cannot be served as it is. A run that found that out is named.
      */
     413: ErrorEnvelope;
     /**
-     * The request cannot be served as it is.
+     * The request cannot be served as it is. A run that found that out is named.
      */
     415: ErrorEnvelope;
     /**
@@ -1442,11 +1442,11 @@ export type GetRunErrors = {
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is.
+     * The request cannot be served as it is. A run that found that out is named.
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is.
+     * The request cannot be served as it is. A run that found that out is named.
      */
     404: ErrorEnvelope;
     /**
@@ -1488,7 +1488,7 @@ export type StreamRunEventsData = {
 
 export type StreamRunEventsErrors = {
     /**
-     * The request cannot be served as it is.
+     * The request cannot be served as it is. A run that found that out is named.
      */
     400: ErrorEnvelope;
     /**
@@ -1496,15 +1496,15 @@ export type StreamRunEventsErrors = {
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is.
+     * The request cannot be served as it is. A run that found that out is named.
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is.
+     * The request cannot be served as it is. A run that found that out is named.
      */
     404: ErrorEnvelope;
     /**
-     * The request cannot be served as it is.
+     * The request cannot be served as it is. A run that found that out is named.
      */
     410: ErrorEnvelope;
     /**
@@ -1541,7 +1541,7 @@ export type ListModelsErrors = {
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is.
+     * The request cannot be served as it is. A run that found that out is named.
      */
     403: ErrorEnvelope;
 };
@@ -1572,11 +1572,11 @@ export type GetModelErrors = {
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is.
+     * The request cannot be served as it is. A run that found that out is named.
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is.
+     * The request cannot be served as it is. A run that found that out is named.
      */
     404: ErrorEnvelope;
 };

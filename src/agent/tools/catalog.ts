@@ -1,25 +1,42 @@
 import { ServiceError } from "../../base/errors.ts";
 import type { Tool } from "../tool.ts";
+import { createClarify } from "./clarify.ts";
+import { createDelegateTask } from "./delegate-task.ts";
 import { createPatch } from "./patch.ts";
 import { createReadFile } from "./read-file.ts";
 import { createSearchFiles } from "./search-files.ts";
 import { createTerminal, type TerminalOptions } from "./terminal.ts";
+import { createTodo } from "./todo.ts";
+import { createWebFetch } from "./web-fetch.ts";
+import { createWebSearch, type WebSearchOptions } from "./web-search.ts";
 import { createWriteFile } from "./write-file.ts";
 
 export interface ToolOptions {
   /** Names of the sets to offer, such as `terminal`. */
   readonly toolsets: readonly string[];
   readonly terminal: TerminalOptions;
+  readonly web: WebOptions;
+}
+
+export interface WebOptions {
+  readonly timeoutMs: number;
+  readonly maxBytes: number;
+  readonly allowedPrivateHosts: readonly string[];
+  /** Absent: there is no web_search. */
+  readonly search?: Pick<WebSearchOptions, "provider" | "baseUrl" | "apiKey">;
 }
 
 const toolsets: Readonly<Record<string, (options: ToolOptions) => readonly Tool[]>> = {
   terminal: (options) => [createTerminal(options.terminal)],
   files: () => [createReadFile(), createWriteFile(), createPatch(), createSearchFiles()],
-  web: () => [],
+  web: ({ web }) => [
+    createWebFetch(web),
+    ...(web.search ? [createWebSearch({ ...web, ...web.search })] : []),
+  ],
   vision: () => [],
-  planning: () => [],
-  clarify: () => [],
-  delegation: () => [],
+  planning: () => [createTodo()],
+  clarify: () => [createClarify()],
+  delegation: () => [createDelegateTask()],
   skills: () => [],
   // Joined while the service runs; see src/agent/mcp.
   mcp: () => [],

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { decide, type PolicyContext, type PolicyMode } from "../../../src/agent/policy.ts";
 import type { ToolIntent } from "../../../src/agent/tool.ts";
-import { never, ordinary, risky } from "./policy-cases.ts";
+import { never, ordinary } from "./policy-cases.ts";
+import { risky } from "./policy-risky-cases.ts";
 
 const places = { workspace: "/home/ada/work", home: "/home/ada", agentHome: "/home/ada/.agentd" };
 const context = (mode: PolicyMode = "ask"): PolicyContext => ({ mode, ...places });

@@ -42,18 +42,20 @@ const manyFiles = `--- a/one
 -gone
 `;
 
+const web = { timeoutMs: 1_000, maxBytes: 1_024, allowedPrivateHosts: [] };
+
 function rejects(run: Promise<string>, message: RegExp): Promise<void> {
   return assert.rejects(run, (error) => error instanceof ToolError && message.test(error.message));
 }
 
 test("the catalog offers the named sets once, and refuses unknown ones by listing the known", () => {
-  const names = createTools({ toolsets: ["files", "terminal", "files"], terminal: options }).map(
+  const names = createTools({ toolsets: ["files", "terminal", "files"], terminal: options, web }).map(
     (tool) => tool.name,
   );
   assert.deepEqual(names, ["read_file", "write_file", "patch", "search_files", "terminal"]);
   for (const name of ["nets", "constructor"]) {
     assert.throws(
-      () => createTools({ toolsets: [name], terminal: options }),
+      () => createTools({ toolsets: [name], terminal: options, web }),
       (error) =>
         error instanceof ServiceError &&
         error.code === "invalid_config" &&
@@ -63,7 +65,7 @@ test("the catalog offers the named sets once, and refuses unknown ones by listin
 });
 
 test("every schema is closed, described and small", () => {
-  for (const tool of createTools({ toolsets: ["files", "terminal"], terminal: options })) {
+  for (const tool of createTools({ toolsets: ["files", "terminal"], terminal: options, web })) {
     assert.equal(tool.parameters["additionalProperties"], false, tool.name);
     const properties = Object.values(
       tool.parameters["properties"] as Record<string, { description?: string }>,

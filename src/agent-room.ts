@@ -1,0 +1,85 @@
+import type { Config } from "../generated/config/types.gen.ts";
+import { Agent } from "./agent/agent.ts";
+import { Asks } from "./agent/ask.ts";
+import { Commands } from "./agent/command.ts";
+import { conversationCommands } from "./agent/commands/conversation.ts";
+import { modelCommands } from "./agent/commands/model.ts";
+import { serviceCommands } from "./agent/commands/service.ts";
+import { sessionCommands } from "./agent/commands/session.ts";
+import type { Engine } from "./agent/engine.ts";
+import { Grants } from "./agent/grants.ts";
+import type { ModelCatalog } from "./agent/model.ts";
+import { VariableShares } from "./agent/session-variables.ts";
+import { createTools } from "./agent/tools/catalog.ts";
+import type { Tool } from "./agent/tool.ts";
+import type { Clock } from "./base/clock.ts";
+import type { Log } from "./base/log.ts";
+import { checkToolInput } from "./check-input.ts";
+import type { Environment } from "./config/home.ts";
+import type { Variables } from "./config/variables.ts";
+import { agentSettings, toolOptions, type Places } from "./settings.ts";
+import type { Store } from "./store/store.ts";
+
+export interface AgentRoomOptions {
+  readonly config: Config;
+  readonly places: Places;
+  readonly models: ModelCatalog;
+  readonly engine: Engine;
+  /** Tools besides the built-in ones; one of the same name replaces a built-in one. */
+  readonly tools?: readonly Tool[];
+  /** Where references such as `env:NAME` are looked up. */
+  readonly env: Environment;
+  readonly variables: Variables;
+  readonly version: string;
+  readonly log: Log;
+}
+
+/** The agent, its commands, and how both end. */
+export interface AgentRoom {
+  readonly agent: Agent;
+  readonly commands: Commands;
+  /** Ends what the agent's tools hold: processes, servers. After the turns were drained. */
+  close(): Promise<void>;
+}
+
+/** Builds the agent room from the configuration. ServiceError `invalid_config`. */
+export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: Clock): AgentRoom {
+  const { config, places, engine, models, log, variables, version, tools: extra = [] } = options;
+  const builtIn = createTools(toolOptions(config, options.env));
+  const tools = [...builtIn.filter((tool) => !extra.some((other) => other.name === tool.name)), ...extra];
+  const agent = new Agent(
+    {
+      store,
+      clock,
+      log,
+      engine,
+      models,
+      tools: () => tools,
+      briefing: async () => [],
+      notices: () => [],
+      switches: { yolo: false },
+      asks: new Asks(store, clock, variables),
+      grants: new Grants(store),
+      variables: new VariableShares(variables),
+      checkInput: checkToolInput,
+      settings: agentSettings(config, places),
+    },
+    { maxLiveSessions: config.sessions.max_live },
+  );
+  const commands: Commands = new Commands(
+    () => conversationCommands,
+    () => sessionCommands,
+    () => modelCommands,
+    () =>
+      serviceCommands(
+        {
+          version,
+          reloadEnv: () => variables.reload(),
+          reloadMcp: async () => [],
+          skills: async () => [],
+        },
+        () => commands,
+      ),
+  );
+  return { agent, commands, close: () => agent.stop() };
+}
