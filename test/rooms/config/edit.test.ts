@@ -38,6 +38,17 @@ async function assertRefused(text: string, edit: string, pattern: RegExp): Promi
   assert.equal(await readFile(join(made.home, FILE), "utf8"), text);
 }
 
+/** What must be there before a key in it can be set. */
+const HOLDERS: Readonly<Record<string, string>> = {
+  "model.providers.mine": '{"type": "openai", "base_url": "http://localhost"}',
+  "api_server.keys[0]": '{"name": "n", "scopes": ["read"]}',
+  "web.search": '{"provider": "brave"}',
+  "mcp.servers.mine": '{"enabled": true}',
+  "quick_commands.mine": '{"type": "exec", "value": "ls"}',
+};
+/** Maps with names of the user's own. */
+const MAPS: readonly string[] = ["model.providers", "mcp.servers", "quick_commands"];
+
 describe("setConfigValue", () => {
   it("makes the file, private and with its version", async () => {
     await using made = await createHome();
@@ -224,15 +235,8 @@ describe("every key of the schema", () => {
   for (const [key, text] of leaves()) {
     it(`${key} round-trips through set and load`, async () => {
       await using made = await createHome();
-      const provider = '{"type": "openai", "base_url": "http://localhost"}';
-      if (key.startsWith("model.providers."))
-        await setConfigValue({ home: made.home, key: "model.providers.mine", value: provider });
-      if (key.startsWith("api_server.keys")) {
-        await setConfigValue({
-          home: made.home,
-          key: "api_server.keys[0]",
-          value: '{"name": "n", "scopes": ["read"]}',
-        });
+      for (const [holder, value] of Object.entries(HOLDERS)) {
+        if (key.startsWith(`${holder}.`)) await setConfigValue({ home: made.home, key: holder, value });
       }
       await setConfigValue({ home: made.home, key, value: text });
       const { config } = await loadConfig({ home: made.home, env: {} });
@@ -251,18 +255,19 @@ function leaves(schema: JsonSchema = configSchema, path = ""): readonly (readonl
     const key = path === "" ? name : `${path}.${name}`;
     const at = schemaAt(parseDotPath(key) ?? []) ?? {};
     if (isRecord(at["properties"])) return leaves(at, key);
-    if (name === "providers") return leaves(schemaAt(["model", "providers", "mine"]) ?? {}, `${key}.mine`);
+    if (MAPS.includes(key)) return leaves(schemaAt(parseDotPath(`${key}.mine`) ?? []) ?? {}, `${key}.mine`);
     if (name === "keys") return leaves(schemaAt(["api_server", "keys", 0]) ?? {}, `${key}[0]`);
     return [[key, fittingValue(name, at)] as const];
   });
 }
 
 function fittingValue(name: string, schema: JsonSchema): string {
-  const { type, enum: choices, const: only, minimum } = schema;
+  const { type, enum: choices, const: only, minimum, maximum } = schema;
   if (only !== undefined) return String(only);
   if (Array.isArray(choices)) return String(choices.at(-1));
   if (type === "boolean") return "false";
-  if (type === "integer" || type === "number") return String(Number(minimum ?? 0) + 1);
+  if (type === "integer" || type === "number")
+    return String(Math.min(Number(minimum ?? 0) + 1, Number(maximum ?? Infinity)));
   if (type === "array") return name === "scopes" ? '["chat"]' : '["one","two"]';
   if (type === "object") return '{"x-a":"b"}';
   return name === "base_url" ? "https://example.com/v1" : "a".repeat(64);
