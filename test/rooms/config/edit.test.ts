@@ -270,5 +270,5 @@ function fittingValue(name: string, schema: JsonSchema): string {
     return String(Math.min(Number(minimum ?? 0) + 1, Number(maximum ?? Infinity)));
   if (type === "array") return name === "scopes" ? '["chat"]' : '["one","two"]';
   if (type === "object") return '{"x-a":"b"}';
-  return name === "base_url" ? "https://example.com/v1" : "a".repeat(64);
+  return name === "base_url" || name === "url" ? "https://example.com/v1" : "a".repeat(64);
 }

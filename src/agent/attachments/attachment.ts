@@ -1,0 +1,181 @@
+/** Images and files that ride with a prompt: read, sniffed and bounded. Touches the machine. */
+import { readFile, realpath, stat } from "node:fs/promises";
+import { basename, isAbsolute, relative, resolve, sep } from "node:path";
+import { fileURLToPath } from "node:url";
+import { imageSize } from "image-size";
+import { ServiceError } from "../../base/errors.ts";
+import type { Attachment } from "../message.ts";
+
+export interface AttachmentOptions {
+  readonly cwd: string;
+  /** Folders that local files may lie in, absolute. */
+  readonly roots: readonly string[];
+  /** Default 10 MiB. */
+  readonly maxImageBytes?: number;
+  /** Of text files; default 512 KiB. */
+  readonly maxFileBytes?: number;
+}
+
+export interface ReadAttachment {
+  readonly attachment: Attachment;
+  readonly sizeBytes: number;
+  readonly width?: number;
+  readonly height?: number;
+  readonly tokenEstimate: number;
+}
+
+const MAX_IMAGE_BYTES = 10_485_760;
+const MAX_FILE_BYTES = 524_288;
+/** More than any model looks at, and what a small file may claim to unpack to. */
+const MAX_PIXELS = 100_000_000;
+const MEDIA_TYPES: Readonly<Record<string, string>> = {
+  png: "image/png",
+  jpg: "image/jpeg",
+  gif: "image/gif",
+  webp: "image/webp",
+};
+const SHOWN_CHARACTERS = 80;
+
+/**
+ * Reads what `source` names: a data URL, or a path (also as `file:` URL), relative to `cwd`, inside one of the roots.
+ * The type is what the bytes are, whatever the name or URL says. ServiceError `invalid_content_part` that says what was
+ * found and what is allowed.
+ */
+export async function readAttachment(source: string, options: AttachmentOptions): Promise<ReadAttachment> {
+  const shown = source.startsWith("data:")
+    ? "The data URL"
+    : JSON.stringify(source.slice(0, SHOWN_CHARACTERS));
+  const { bytes, name } = source.startsWith("data:")
+    ? { bytes: fromDataUrl(source, options), name: undefined }
+    : await fromFile(source, shown, options);
+  if (bytes.length === 0) throw invalid(`${shown} is empty.`);
+  return toImage(bytes, { shown, name, options }) ?? toText(bytes, { shown, name, options });
+}
+
+interface Naming {
+  readonly shown: string;
+  readonly name: string | undefined;
+  readonly options: AttachmentOptions;
+}
+
+/** Undefined when the bytes are no image of a kind that models take. */
+function toImage(bytes: Buffer, { shown, name, options }: Naming): ReadAttachment | undefined {
+  const limit = options.maxImageBytes ?? MAX_IMAGE_BYTES;
+  const size = sizeOf(bytes);
+  const mediaType = size && MEDIA_TYPES[size.type ?? ""];
+  if (!size || mediaType === undefined) return undefined;
+  const { width, height } = size;
+  if (bytes.length > limit)
+    throw invalid(`${shown} has ${bytes.length} bytes; the limit for images is ${limit}.`);
+  if (!(width > 0) || !(height > 0)) throw invalid(`${shown} is a broken image.`);
+  if (width * height > MAX_PIXELS) {
+    throw invalid(`${shown} has ${width} x ${height} pixels; the limit is ${MAX_PIXELS} in all.`);
+  }
+  return {
+    attachment: {
+      type: "image",
+      mediaType,
+      ...(name === undefined ? {} : { name }),
+      data: bytes.toString("base64"),
+    },
+    sizeBytes: bytes.length,
+    width,
+    height,
+    tokenEstimate: Math.min(1_600, Math.ceil((width * height) / 750)),
+  };
+}
+
+function toText(bytes: Buffer, { shown, name, options }: Naming): ReadAttachment {
+  const limit = options.maxFileBytes ?? MAX_FILE_BYTES;
+  if (!isText(bytes)) {
+    throw invalid(`${shown} is neither text nor an image in PNG, JPEG, GIF or WebP.`);
+  }
+  if (bytes.length > limit)
+    throw invalid(`${shown} has ${bytes.length} bytes; the limit for text is ${limit}.`);
+  return {
+    attachment: {
+      type: "file",
+      mediaType: "text/plain",
+      ...(name === undefined ? {} : { name }),
+      data: bytes.toString("base64"),
+    },
+    sizeBytes: bytes.length,
+    tokenEstimate: Math.ceil(bytes.length / 4),
+  };
+}
+
+function sizeOf(
+  bytes: Buffer,
+): { readonly type?: string | undefined; readonly width: number; readonly height: number } | undefined {
+  try {
+    return imageSize(bytes);
+  } catch {
+    return undefined; // no image, or one that ends before it says how large it is
+  }
+}
+
+function isText(bytes: Buffer): boolean {
+  if (bytes.includes(0)) return false;
+  try {
+    new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+function fromDataUrl(url: string, { maxImageBytes = MAX_IMAGE_BYTES }: AttachmentOptions): Buffer {
+  const comma = url.indexOf(",");
+  const head = url.slice(0, comma);
+  if (comma < 0 || !head.endsWith(";base64"))
+    throw invalid("A data URL must read `data:<type>;base64,<data>`.");
+  const data = url.slice(comma + 1);
+  if (data.length > Math.ceil((maxImageBytes * 4) / 3) + 4) {
+    throw invalid(`The data URL holds more than ${maxImageBytes} bytes, which is the limit.`);
+  }
+  if (!/^[A-Za-z0-9+/]*={0,2}$/.test(data) || data.length % 4 === 1)
+    throw invalid("The data URL is not base64.");
+  return Buffer.from(data, "base64");
+}
+
+async function fromFile(
+  source: string,
+  shown: string,
+  options: AttachmentOptions,
+): Promise<{ readonly bytes: Buffer; readonly name: string }> {
+  const path = await realpath(toPath(source, shown, options.cwd)).catch(() => undefined);
+  if (path === undefined) throw invalid(`${shown}: there is no such file.`);
+  const roots = await Promise.all(options.roots.map((root) => realpath(root).catch(() => root)));
+  if (!roots.some((root) => isInside(path, root))) {
+    throw invalid(
+      `${shown} lies outside of the folders that files may be attached from: ${options.roots.join(", ")}.`,
+    );
+  }
+  const found = await stat(path);
+  if (!found.isFile()) throw invalid(`${shown} is not a file.`);
+  const limit = Math.max(options.maxImageBytes ?? MAX_IMAGE_BYTES, options.maxFileBytes ?? MAX_FILE_BYTES);
+  if (found.size > limit) throw invalid(`${shown} has ${found.size} bytes; the limit is ${limit}.`);
+  return { bytes: await readFile(path), name: basename(path) };
+}
+
+function toPath(source: string, shown: string, cwd: string): string {
+  if (/^https?:/i.test(source)) {
+    throw invalid(`${shown} is on the web. Save it as a file, or send it as a data URL.`);
+  }
+  if (source.includes("\0")) throw invalid("A path must not contain NUL.");
+  if (!/^file:/i.test(source)) return resolve(cwd, source);
+  try {
+    return fileURLToPath(source);
+  } catch {
+    throw invalid(`${shown} is no file URL of this machine.`);
+  }
+}
+
+function isInside(path: string, root: string): boolean {
+  const way = relative(root, path);
+  return way !== ".." && !way.startsWith(`..${sep}`) && !isAbsolute(way);
+}
+
+function invalid(message: string): ServiceError {
+  return new ServiceError("invalid_content_part", message);
+}

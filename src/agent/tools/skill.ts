@@ -1,0 +1,118 @@
+import { readFile, realpath, stat } from "node:fs/promises";
+import { relative, resolve, sep } from "node:path";
+import { readSkillText, splitFrontMatter, type Skill } from "../skills/skill-file.ts";
+import type { Skills } from "../skills/skills.ts";
+import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
+
+interface SkillInput {
+  readonly action: "list" | "view";
+  readonly name?: string;
+  readonly file?: string;
+}
+
+const MAX_FILE_BYTES = 262_144;
+
+/** The tool that lists skills and loads one. */
+export function createSkill(skills: Skills): Tool {
+  return defineTool<SkillInput>({
+    name: "skill",
+    toolset: "skills",
+    kind: "read",
+    description:
+      "Lists the skills, or loads one by name: its instructions, which you then follow. With file it returns another file " +
+      "of the skill's folder. Variables that a skill needs are asked for; you learn only whether they are set.",
+    parameters: {
+      type: "object",
+      additionalProperties: false,
+      required: ["action"],
+      properties: {
+        action: { type: "string", enum: ["list", "view"] },
+        name: { type: "string", minLength: 1, maxLength: 64, description: "The skill to view." },
+        file: {
+          type: "string",
+          minLength: 1,
+          maxLength: 1024,
+          description: "A file of the skill, relative to its folder. Default: its instructions.",
+        },
+      },
+    },
+    inspect: ({ action, name }) => ({
+      kind: "tool",
+      effect: "none",
+      title: action === "list" ? "List skills" : `Skill: ${name ?? "?"}`,
+    }),
+    run: async ({ action, name, file }, context) => {
+      if (action === "list") return list(skills, context.cwd);
+      if (name === undefined) throw new ToolError("view needs name. List the skills to see their names.");
+      const skill = await skills.find(name, context.cwd);
+      if (!skill)
+        throw new ToolError(`There is no skill ${JSON.stringify(name)}. List the skills to see their names.`);
+      return file === undefined ? view(skill, context) : viewFile(skill, file);
+    },
+  });
+}
+
+async function list(skills: Skills, cwd: string): Promise<string> {
+  const found = await skills.list(cwd);
+  const lines = found.skills.map(({ name, description }) => `${name}: ${description}`);
+  const problems = found.problems.map(({ path, message }) => `(not usable: ${path}: ${message})`);
+  return [...(lines.length === 0 ? ["There are no skills."] : lines), ...problems].join("\n");
+}
+
+async function view(skill: Skill, context: ToolContext): Promise<string> {
+  const text = await readSkillText(skill.path).catch((error: unknown) => {
+    throw new ToolError(
+      `The skill ${skill.name} cannot be read: ${error instanceof Error ? error.message : ""}.`,
+    );
+  });
+  const variables = await variablesOf(skill, context);
+  return [
+    `The skill ${skill.name}, in ${skill.path}:`,
+    ...variables,
+    splitFrontMatter(text).body.trim(),
+  ].join("\n\n");
+}
+
+/** Asks for what is missing, one after the other, and shares what is set with the commands of this session. */
+async function variablesOf(skill: Skill, context: ToolContext): Promise<readonly string[]> {
+  const lines: string[] = [];
+  for (const { name, prompt } of skill.requiredVariables) {
+    const state = context.variables.has(name) ? "set" : await askFor(context, { prompt, envVar: name });
+    if (state !== "missing") context.variables.share(name);
+    lines.push(
+      state === "missing" ? `${name} is missing` : `${name} is ${state}; commands see it as $${name}`,
+    );
+  }
+  return lines.length === 0 ? [] : [`Variables: ${lines.join("; ")}.`];
+}
+
+async function askFor(
+  context: ToolContext,
+  wanted: { readonly prompt: string; readonly envVar: string },
+): Promise<"stored" | "missing"> {
+  try {
+    return (await context.questions.secret(wanted)) === "stored" ? "stored" : "missing";
+  } catch (error) {
+    // Nobody is there to answer: the skill may be of use all the same.
+    if (error instanceof ToolError) return "missing";
+    throw error;
+  }
+}
+
+async function viewFile(skill: Skill, file: string): Promise<string> {
+  const path = await realpath(resolve(skill.path, file)).catch(() => undefined);
+  const way = path === undefined ? ".." : relative(await realpath(skill.path), path);
+  if (path === undefined || way === ".." || way.startsWith(`..${sep}`)) {
+    throw new ToolError(`The skill ${skill.name} has no file ${JSON.stringify(file)}.`);
+  }
+  const found = await stat(path);
+  if (!found.isFile()) throw new ToolError(`${file} is not a file.`);
+  if (found.size > MAX_FILE_BYTES) {
+    throw new ToolError(
+      `${file} has ${found.size} bytes; the limit is ${MAX_FILE_BYTES}. Read it with read_file: ${path}`,
+    );
+  }
+  const bytes = await readFile(path);
+  if (bytes.includes(0)) throw new ToolError(`${file} is no text. Its path is ${path}.`);
+  return new TextDecoder().decode(bytes);
+}
