@@ -69,6 +69,7 @@ const machine = [
   "^src/gateway/listen\\.ts$",
   "^src/cli/",
   "^src/boot\\.ts$",
+  "^src/agent-room\\.ts$",
 ];
 
 export default {

@@ -1,21 +1,28 @@
+import { join } from "node:path";
 import type { Config } from "../generated/config/types.gen.ts";
 import { Agent } from "./agent/agent.ts";
 import { Asks } from "./agent/ask.ts";
 import { Commands } from "./agent/command.ts";
+import { createBriefing } from "./agent/context/briefing.ts";
 import { conversationCommands } from "./agent/commands/conversation.ts";
 import { modelCommands } from "./agent/commands/model.ts";
+import { quickCommands, skillCommands } from "./agent/commands/quick.ts";
 import { serviceCommands } from "./agent/commands/service.ts";
 import { sessionCommands } from "./agent/commands/session.ts";
 import type { Engine } from "./agent/engine.ts";
 import { Grants } from "./agent/grants.ts";
 import type { ModelCatalog } from "./agent/model.ts";
+import { Skills } from "./agent/skills/skills.ts";
+import { SpawnTrees } from "./agent/spawn-tree.ts";
 import { VariableShares } from "./agent/session-variables.ts";
+import { Processes } from "./agent/tools/processes.ts";
+import { createRunShell } from "./agent/tools/run-shell.ts";
 import { createTools } from "./agent/tools/catalog.ts";
 import type { Tool } from "./agent/tool.ts";
 import type { Clock } from "./base/clock.ts";
 import type { Log } from "./base/log.ts";
 import { checkToolInput } from "./check-input.ts";
-import type { Environment } from "./config/home.ts";
+import { resolveWithin, type Environment } from "./config/home.ts";
 import type { Variables } from "./config/variables.ts";
 import { agentSettings, toolOptions, type Places } from "./settings.ts";
 import type { Store } from "./store/store.ts";
@@ -38,6 +45,10 @@ export interface AgentRoomOptions {
 export interface AgentRoom {
   readonly agent: Agent;
   readonly commands: Commands;
+  /** What commands run in the background. */
+  readonly processes: Processes;
+  readonly skills: Skills;
+  readonly spawnTrees: SpawnTrees;
   /** Ends what the agent's tools hold: processes, servers. After the turns were drained. */
   close(): Promise<void>;
 }
@@ -45,7 +56,13 @@ export interface AgentRoom {
 /** Builds the agent room from the configuration. ServiceError `invalid_config`. */
 export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: Clock): AgentRoom {
   const { config, places, engine, models, log, variables, version, tools: extra = [] } = options;
-  const builtIn = createTools(toolOptions(config, options.env));
+  const processes = new Processes({ maxRunning: config.terminal.max_background });
+  const skills = new Skills({
+    homeFolder: join(places.agentHome, "skills"),
+    folders: config.skills.folders.map((folder) => resolveWithin(places.agentHome, folder, places.userHome)),
+    disabled: config.skills.disabled,
+  });
+  const builtIn = createTools(toolOptions(config, options.env, { processes, skills }));
   const tools = [...builtIn.filter((tool) => !extra.some((other) => other.name === tool.name)), ...extra];
   const agent = new Agent(
     {
@@ -55,7 +72,7 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
       engine,
       models,
       tools: () => tools,
-      briefing: async () => [],
+      briefing: createBriefing({ skills, names: config.agent.context_files, clock }),
       notices: () => [],
       switches: { yolo: false },
       asks: new Asks(store, clock, variables),
@@ -76,10 +93,17 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
           version,
           reloadEnv: () => variables.reload(),
           reloadMcp: async () => [],
-          skills: async () => [],
+          skills: async (cwd) => (await skills.list(cwd)).skills,
         },
         () => commands,
       ),
+    () => quickCommands(config.quick_commands, createRunShell(config.terminal.env_passthrough)),
+    async () => skillCommands((await skills.list(places.workspace)).skills),
   );
-  return { agent, commands, close: () => agent.stop() };
+  const spawnTrees = new SpawnTrees(join(places.agentHome, "spawn-trees"));
+  const close = async () => {
+    await agent.stop();
+    await processes.close();
+  };
+  return { agent, commands, processes, skills, spawnTrees, close };
 }

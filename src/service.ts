@@ -1,8 +1,7 @@
 import type { Config } from "../generated/config/types.gen.ts";
-import { createAgentRoom, type AgentRoomOptions } from "./agent-room.ts";
+import { createAgentRoom, type AgentRoom, type AgentRoomOptions } from "./agent-room.ts";
 import type { Agent } from "./agent/agent.ts";
 import type { Asks } from "./agent/ask.ts";
-import type { Commands } from "./agent/command.ts";
 import type { Turns } from "./agent/turn.ts";
 import { systemClock, type Clock } from "./base/clock.ts";
 import { listen, type Listener } from "./gateway/listen.ts";
@@ -31,9 +30,9 @@ export interface ServiceOptions extends AgentRoomOptions {
 export interface Service {
   readonly url: string;
   readonly store: Store;
+  /** The agent with its commands, skills and processes. */
+  readonly room: AgentRoom;
   readonly agent: Agent;
-  /** The slash commands. */
-  readonly commands: Commands;
   readonly turns: Turns;
   readonly asks: Asks;
   /**
@@ -56,8 +55,9 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   });
   const closers: (() => Promise<void>)[] = [() => store.close()];
   try {
-    const { agent, commands, close } = createAgentRoom(options, store, clock);
-    closers.unshift(close);
+    const agentRoom = createAgentRoom(options, store, clock);
+    const { agent } = agentRoom;
+    closers.unshift(() => agentRoom.close());
     await agent.start();
     closers.unshift(
       scheduleSweeps(store, {
@@ -76,8 +76,8 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     return {
       url: listener.url,
       store,
+      room: agentRoom,
       agent,
-      commands,
       turns: agent.turns,
       asks: agent.parts.asks,
       stop: stopper({ turns: agent.turns, listener, closers, config }),

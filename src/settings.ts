@@ -1,6 +1,8 @@
 import type { Config, WebSearchConfig } from "../generated/config/types.gen.ts";
 import { ServiceError } from "./base/errors.ts";
 import type { AgentSettings } from "./agent/parts.ts";
+import type { Skills } from "./agent/skills/skills.ts";
+import type { Processes } from "./agent/tools/processes.ts";
 import type { ToolOptions, WebOptions } from "./agent/tools/catalog.ts";
 import type { Environment } from "./config/home.ts";
 import { resolveSecret } from "./config/secrets.ts";
@@ -76,9 +78,15 @@ export function httpSettings(
 }
 
 /** `env` is where references such as `env:NAME` are looked up. ServiceError `invalid_config` for one that is not set. */
-export function toolOptions(config: Config, env: Environment): ToolOptions {
-  const { web } = config;
+export function toolOptions(
+  config: Config,
+  env: Environment,
+  parts: { readonly processes: Processes; readonly skills: Skills },
+): ToolOptions {
+  const { web, vision } = config;
   return {
+    skills: parts.skills,
+    vision: { maxBytes: vision.max_bytes, ...(vision.model === undefined ? {} : { model: vision.model }) },
     web: {
       timeoutMs: web.timeout_seconds * 1000,
       maxBytes: web.max_bytes,
@@ -90,6 +98,7 @@ export function toolOptions(config: Config, env: Environment): ToolOptions {
       timeoutMs: config.terminal.timeout_seconds * 1000,
       maxOutputBytes: config.terminal.max_output_bytes,
       envPassthrough: config.terminal.env_passthrough,
+      processes: parts.processes,
     },
   };
 }

@@ -1,10 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI, { APIError, AuthenticationError, BadRequestError, NotFoundError } from "openai";
-import { createTools } from "../../src/agent/tools/catalog.ts";
 import { demoScript } from "../../src/agent/engines/demo.ts";
-import { KEY, startTestService, testConfig, type TestService } from "../harness/service.ts";
-import { toolOptions } from "../../src/settings.ts";
+import { KEY, startTestService, type TestService } from "../harness/service.ts";
 
 const connect = (service: TestService, apiKey = KEY) =>
   new OpenAI({ baseURL: `${service.url}/v1`, apiKey, maxRetries: 0 });
@@ -20,7 +18,6 @@ test("openai: chat.completions.create", async () => {
 test("openai: a stream with a tool call of the agent in it, and its usage", async () => {
   await using service = await startTestService({
     script: demoScript,
-    tools: createTools(toolOptions(testConfig(), {})),
   });
   const stream = await connect(service).chat.completions.create({
     ...ask("run: echo from-$((20 + 3))"),

@@ -3,10 +3,14 @@ import type { Tool } from "../tool.ts";
 import { createClarify } from "./clarify.ts";
 import { createDelegateTask } from "./delegate-task.ts";
 import { createPatch } from "./patch.ts";
+import { createProcess } from "./process.ts";
 import { createReadFile } from "./read-file.ts";
 import { createSearchFiles } from "./search-files.ts";
+import type { Skills } from "../skills/skills.ts";
+import { createSkill } from "./skill.ts";
 import { createTerminal, type TerminalOptions } from "./terminal.ts";
 import { createTodo } from "./todo.ts";
+import { createVisionAnalyze, type VisionOptions } from "./vision-analyze.ts";
 import { createWebFetch } from "./web-fetch.ts";
 import { createWebSearch, type WebSearchOptions } from "./web-search.ts";
 import { createWriteFile } from "./write-file.ts";
@@ -16,6 +20,8 @@ export interface ToolOptions {
   readonly toolsets: readonly string[];
   readonly terminal: TerminalOptions;
   readonly web: WebOptions;
+  readonly vision: VisionOptions;
+  readonly skills: Skills;
 }
 
 export interface WebOptions {
@@ -27,17 +33,20 @@ export interface WebOptions {
 }
 
 const toolsets: Readonly<Record<string, (options: ToolOptions) => readonly Tool[]>> = {
-  terminal: (options) => [createTerminal(options.terminal)],
+  terminal: ({ terminal }) => [
+    createTerminal(terminal),
+    ...(terminal.processes ? [createProcess(terminal.processes)] : []),
+  ],
   files: () => [createReadFile(), createWriteFile(), createPatch(), createSearchFiles()],
   web: ({ web }) => [
     createWebFetch(web),
     ...(web.search ? [createWebSearch({ ...web, ...web.search })] : []),
   ],
-  vision: () => [],
+  vision: ({ vision }) => [createVisionAnalyze(vision)],
   planning: () => [createTodo()],
   clarify: () => [createClarify()],
   delegation: () => [createDelegateTask()],
-  skills: () => [],
+  skills: ({ skills }) => [createSkill(skills)],
   // Joined while the service runs; see src/agent/mcp.
   mcp: () => [],
 };

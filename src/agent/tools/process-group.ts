@@ -1,7 +1,9 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import process from "node:process";
+import type { Readable } from "node:stream";
 import { systemClock } from "../../base/clock.ts";
+import { ToolError } from "../tool.ts";
 
 export interface CommandOptions {
   /** Absolute path of an existing directory. */
@@ -11,6 +13,18 @@ export interface CommandOptions {
   /** Standard output and standard error, as they come, in order. */
   readonly onOutput: (bytes: Uint8Array) => void;
   readonly signal: AbortSignal;
+}
+
+export interface StartedCommandOptions extends Pick<CommandOptions, "cwd" | "env" | "onOutput"> {}
+
+/** A command that runs beside whatever else goes on. */
+export interface RunningCommand {
+  /** Resolves when the shell has ended and the whole group is gone; rejects when no shell can be started. */
+  readonly end: Promise<CommandEnd>;
+  /** Writes to its standard input; with `close` nothing can follow. Resolves when the system has taken it. */
+  write(text: string, options: { readonly close: boolean }): Promise<void>;
+  /** Ends the group, first kindly. */
+  stop(): void;
 }
 
 export interface CommandEnd {
@@ -37,17 +51,63 @@ const shell = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"].find((path) 
  * ended and the whole group is gone. Rejects only when no shell can be started.
  */
 export async function runCommand(command: string, options: CommandOptions): Promise<CommandEnd> {
+  const child = spawnShell(command, options, "ignore");
+  return ended(child, stopper(child, options));
+}
+
+/** Runs one shell command in a process group of its own, with a pipe for its standard input and without a time limit. */
+export function startCommand(command: string, options: StartedCommandOptions): RunningCommand {
+  const child = spawnShell(command, options, "pipe");
+  const stopping = new AbortController();
+  const stop = stopper(child, { timeoutMs: undefined, signal: stopping.signal });
+  // A process that ended does not read: its end tells all there is to tell.
+  child.stdin?.on("error", () => {});
+  const end = ended(child, stop);
+  end.catch(() => {});
+  return {
+    end,
+    stop: () => stopping.abort(),
+    write: (text, { close }) => writeTo(child, text, close),
+  };
+}
+
+function writeTo(child: ChildProcess, text: string, close: boolean): Promise<void> {
+  const { stdin } = child;
+  if (!stdin || stdin.destroyed || stdin.writableEnded) {
+    return Promise.reject(new ToolError("The process takes no more input."));
+  }
+  return new Promise((resolve, reject) => {
+    stdin.write(text, (error) => {
+      if (error) reject(new ToolError("The process takes no more input."));
+      else resolve();
+    });
+    if (close) stdin.end();
+  });
+}
+
+function spawnShell(
+  command: string,
+  options: StartedCommandOptions,
+  stdin: "ignore" | "pipe",
+): ChildProcess & { readonly stdout: Readable } {
   // One pipe for both streams keeps their order; `exec` keeps the shell the leader of the group.
   const child = spawn("/bin/sh", ["-c", 'exec "$0" -c "$1" 2>&1', shell, command], {
     cwd: options.cwd,
     env: options.env,
     detached: true,
-    stdio: ["ignore", "pipe", "ignore"],
-  });
+    stdio: [stdin, "pipe", "ignore"],
+  }) as ChildProcess & { readonly stdout: Readable };
   child.stdout.on("data", options.onOutput);
+  return child;
+}
+
+/** Resolves when the shell has ended and what it left behind is gone. */
+async function ended(
+  child: ChildProcess & { readonly stdout: Readable },
+  stop: ReturnType<typeof stopper>,
+): Promise<CommandEnd> {
   const closed = new Promise<void>((resolve) => child.once("close", () => resolve()));
   const exit = exited(child);
-  const stop = stopper(child, options);
   try {
     const end = await exit;
     const leftovers = await endGroup(
@@ -72,7 +132,10 @@ function exited(child: ChildProcess): Promise<Pick<CommandEnd, "exitCode" | "sig
 }
 
 /** Ends the group on abort or when the time is up, first kindly. */
-function stopper(child: ChildProcess, { timeoutMs, signal }: CommandOptions) {
+function stopper(
+  child: ChildProcess,
+  { timeoutMs, signal }: { readonly timeoutMs: number | undefined; readonly signal: AbortSignal },
+) {
   let reason: CommandEnd["stoppedBy"];
   let cancelKill = (): void => {};
   const stop = (why: "timeout" | "abort") => {
@@ -82,7 +145,8 @@ function stopper(child: ChildProcess, { timeoutMs, signal }: CommandOptions) {
     cancelKill = systemClock.after(STOP_GRACE_MS, () => signalGroup(child.pid, "SIGKILL"));
   };
   const onAbort = () => stop("abort");
-  const cancelTimeout = systemClock.after(timeoutMs, () => stop("timeout"));
+  const cancelTimeout =
+    timeoutMs === undefined ? () => {} : systemClock.after(timeoutMs, () => stop("timeout"));
   signal.addEventListener("abort", onAbort, { once: true });
   if (signal.aborted) onAbort();
   return {

@@ -1,8 +1,10 @@
-import process from "node:process";
+import { commandEnvironment } from "./command-environment.ts";
 import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
 import { OutputExcerpt } from "./output-excerpt.ts";
 import { directoryOf } from "./paths.ts";
 import { runCommand, type CommandEnd } from "./process-group.ts";
+import type { Processes } from "./processes.ts";
+import { grantSudo, mentionsSudo } from "./sudo.ts";
 
 export interface TerminalOptions {
   /** For commands whose call names no timeout of its own. */
@@ -10,12 +12,15 @@ export interface TerminalOptions {
   readonly maxOutputBytes: number;
   /** Names of environment variables that commands see besides the harmless ones. */
   readonly envPassthrough: readonly string[];
+  /** Where background commands are looked after; without it there are none. */
+  readonly processes?: Processes;
 }
 
 interface TerminalInput {
   readonly command: string;
   readonly timeout_seconds?: number;
   readonly workdir?: string;
+  readonly background?: boolean;
 }
 
 const MAX_TIMEOUT_SECONDS = 600;
@@ -23,7 +28,6 @@ const MAX_COMMAND_CHARACTERS = 100_000;
 /** Live output of one call; all of it counts only in the result. */
 const MAX_LIVE_CHARACTERS = 262_144;
 const TITLE_CHARACTERS = 160;
-const inherited = new Set(["PATH", "HOME", "LANG", "TMPDIR", "USER", "SHELL", "TZ"]);
 
 /** The tool that runs one shell command to its end. */
 export function createTerminal(options: TerminalOptions): Tool {
@@ -31,9 +35,11 @@ export function createTerminal(options: TerminalOptions): Tool {
   return defineTool<TerminalInput>({
     name: "terminal",
     toolset: "terminal",
+    kind: "execute",
     description:
       "Runs a shell command and returns its exit code and output (stdout and stderr together). It runs in the " +
-      "foreground without input: nothing can be typed, and processes left in the background are ended with it. " +
+      "foreground without input: nothing can be typed, and processes left behind are ended with it. With background it " +
+      "goes on beside you: look after it with the process tool. " +
       `Output above ${options.maxOutputBytes} bytes is cut in the middle.`,
     parameters: {
       type: "object",
@@ -58,6 +64,10 @@ export function createTerminal(options: TerminalOptions): Tool {
           maxLength: 4096,
           description: "Directory to run in, relative to the workspace. Default: the workspace.",
         },
+        background: {
+          type: "boolean",
+          description: "For servers and long work: returns at once with a process id. Default false.",
+        },
       },
     },
     inspect: (input) => {
@@ -75,18 +85,48 @@ async function run(input: TerminalInput, context: ToolContext, options: Terminal
   context.signal.throwIfAborted();
   if (input.command.includes("\0")) throw new ToolError("The command holds a NUL character; remove it.");
   const cwd = await directoryOf(input.workdir ?? ".", context.cwd);
+  const env = { ...commandEnvironment(options.envPassthrough, context.variables.shared()), PWD: cwd };
+  if (input.background === true) return runInBackground(input.command, { cwd, env, context, options });
   const timeoutMs = input.timeout_seconds === undefined ? options.timeoutMs : input.timeout_seconds * 1000;
   const excerpt = new OutputExcerpt(options.maxOutputBytes);
+  const sudo = mentionsSudo(input.command) ? await grantSudo(input.command, env, context) : undefined;
   const startedMs = performance.now();
   const end = await runCommand(input.command, {
     cwd,
-    env: { ...environment(options.envPassthrough), PWD: cwd },
+    env: sudo?.env ?? env,
     timeoutMs,
     onOutput: tee(excerpt, context),
     signal: context.signal,
-  });
+  }).finally(() => sudo?.end());
   if (end.stoppedBy === "abort") throw context.signal.reason;
   return report(end, excerpt.text(), { timeoutMs, durationMs: performance.now() - startedMs });
+}
+
+/** Long enough for what fails at once to have failed. */
+const FIRST_LOOK_MS = 500;
+
+async function runInBackground(
+  command: string,
+  {
+    cwd,
+    env,
+    context,
+    options,
+  }: {
+    readonly cwd: string;
+    readonly env: Readonly<Record<string, string>>;
+    readonly context: ToolContext;
+    readonly options: TerminalOptions;
+  },
+): Promise<string> {
+  const { processes } = options;
+  if (!processes) throw new ToolError("Background commands are not available here.");
+  const { sessionId, signal } = context;
+  const { id } = processes.start({ sessionId, command, cwd, env });
+  await processes.wait(id, sessionId, { timeoutMs: FIRST_LOOK_MS, orOutput: true, signal });
+  const { output, view } = processes.poll(id, sessionId);
+  const state = view.end === undefined ? "runs in the background" : "has ended already";
+  return `The process ${id} ${state}.\n${output === "" ? "No output yet." : `Output so far:\n${output}`}`;
 }
 
 function tee(excerpt: OutputExcerpt, context: ToolContext): (bytes: Uint8Array) => void {
@@ -120,16 +160,6 @@ function report(
     lines.push("Processes it left in the background were ended.");
   lines.push(output === "" ? "No output." : `Output:\n${output}`);
   return lines.join("\n");
-}
-
-/** The server's own environment holds its keys, so commands get a short list by name, never the whole. */
-function environment(passthrough: readonly string[]): Record<string, string> {
-  const extra = new Set(passthrough);
-  const kept = Object.entries(process.env).filter(
-    ([name, value]) =>
-      value !== undefined && (inherited.has(name) || name.startsWith("LC_") || extra.has(name)),
-  );
-  return { ...(Object.fromEntries(kept) as Record<string, string>), TERM: "dumb" };
 }
 
 const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`;

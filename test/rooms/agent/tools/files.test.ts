@@ -14,6 +14,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { ServiceError } from "../../../../src/base/errors.ts";
 import { ToolError } from "../../../../src/agent/tool.ts";
+import { Skills } from "../../../../src/agent/skills/skills.ts";
 import { createTools } from "../../../../src/agent/tools/catalog.ts";
 import { createPatch } from "../../../../src/agent/tools/patch.ts";
 import { realPath } from "../../../../src/agent/tools/paths.ts";
@@ -42,6 +43,8 @@ const manyFiles = `--- a/one
 -gone
 `;
 
+const vision = { maxBytes: 1_024 };
+const skills = new Skills({ homeFolder: "/nowhere", folders: [], disabled: [] });
 const web = { timeoutMs: 1_000, maxBytes: 1_024, allowedPrivateHosts: [] };
 
 function rejects(run: Promise<string>, message: RegExp): Promise<void> {
@@ -49,13 +52,17 @@ function rejects(run: Promise<string>, message: RegExp): Promise<void> {
 }
 
 test("the catalog offers the named sets once, and refuses unknown ones by listing the known", () => {
-  const names = createTools({ toolsets: ["files", "terminal", "files"], terminal: options, web }).map(
-    (tool) => tool.name,
-  );
+  const names = createTools({
+    toolsets: ["files", "terminal", "files"],
+    terminal: options,
+    web,
+    vision,
+    skills,
+  }).map((tool) => tool.name);
   assert.deepEqual(names, ["read_file", "write_file", "patch", "search_files", "terminal"]);
   for (const name of ["nets", "constructor"]) {
     assert.throws(
-      () => createTools({ toolsets: [name], terminal: options, web }),
+      () => createTools({ toolsets: [name], terminal: options, web, vision, skills }),
       (error) =>
         error instanceof ServiceError &&
         error.code === "invalid_config" &&
@@ -65,7 +72,13 @@ test("the catalog offers the named sets once, and refuses unknown ones by listin
 });
 
 test("every schema is closed, described and small", () => {
-  for (const tool of createTools({ toolsets: ["files", "terminal"], terminal: options, web })) {
+  for (const tool of createTools({
+    toolsets: ["files", "terminal"],
+    terminal: options,
+    web,
+    vision,
+    skills,
+  })) {
     assert.equal(tool.parameters["additionalProperties"], false, tool.name);
     const properties = Object.values(
       tool.parameters["properties"] as Record<string, { description?: string }>,

@@ -1,0 +1,19 @@
+import process from "node:process";
+
+const inherited = new Set(["PATH", "HOME", "LANG", "TMPDIR", "USER", "SHELL", "TZ"]);
+
+/**
+ * What commands see of the environment. The server's own holds its keys, so they get a short list by name, never the
+ * whole; `shared` are the variables that were given to this session's commands.
+ */
+export function commandEnvironment(
+  passthrough: readonly string[],
+  shared: Readonly<Record<string, string>>,
+): Record<string, string> {
+  const extra = new Set(passthrough);
+  const kept = Object.entries(process.env).filter(
+    ([name, value]) =>
+      value !== undefined && (inherited.has(name) || name.startsWith("LC_") || extra.has(name)),
+  );
+  return { ...(Object.fromEntries(kept) as Record<string, string>), ...shared, TERM: "dumb" };
+}

@@ -1,0 +1,128 @@
+import assert from "node:assert/strict";
+import { chmodSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import process from "node:process";
+import { test } from "node:test";
+import { ToolError } from "../../../../src/agent/tool.ts";
+import { mentionsSudo } from "../../../../src/agent/tools/sudo.ts";
+import { createTerminal } from "../../../../src/agent/tools/terminal.ts";
+import { call, workspace } from "./call.ts";
+
+const PASSWORD = "correct-horse-9";
+const terminal = createTerminal({ timeoutMs: 20_000, maxOutputBytes: 20_000, envPassthrough: [] });
+
+/** A sudo that wants the password on its standard input, and looks around for it in places where it must not be. */
+function fakeSudo(t: { after(clean: () => void): void }): void {
+  const folder = workspace(t);
+  const path = join(folder, "sudo");
+  writeFileSync(
+    path,
+    `#!/bin/sh
+while [ $# -gt 0 ]; do case "$1" in
+  -n) exit 1;; -S) shift;; -p) shift 2;; *) break;; esac; done
+IFS= read -r given
+for at in /proc/[0-9]*; do
+  cat "$at/cmdline" 2>/dev/null | tr '\\0' ' ' | grep -q "${PASSWORD.slice(0, 8)}""${PASSWORD.slice(8)}" && echo "SEEN in $at/cmdline"
+  cat "$at/environ" 2>/dev/null | tr '\\0' ' ' | grep -q "${PASSWORD.slice(0, 8)}""${PASSWORD.slice(8)}" && echo "SEEN in $at/environ"
+done
+[ "$given" = "${PASSWORD.slice(0, 8)}""${PASSWORD.slice(8)}" ] || { echo "Sorry, try again." >&2; exit 1; }
+exec "$@"
+`,
+  );
+  chmodSync(path, 0o755);
+  const before = process.env["PATH"];
+  process.env["PATH"] = `${folder}:${before ?? ""}`;
+  t.after(() => void (process.env["PATH"] = before));
+}
+
+function answers(password: string | undefined, asked: string[] = []) {
+  const no = () => Promise.reject(new Error("not asked"));
+  return { clarify: no, secret: no, sudo: async (command: string) => (asked.push(command), password) };
+}
+
+const isLinux = process.platform === "linux";
+
+test(
+  "a password reaches each sudo of a command, and stands in no argument and no variable",
+  { skip: !isLinux },
+  async (t) => {
+    fakeSudo(t);
+    const asked: string[] = [];
+    const command = "sudo echo one; true && sudo sh -c 'echo two; cat'";
+    const text = await call(
+      terminal,
+      { command },
+      { cwd: workspace(t), context: { questions: answers(PASSWORD, asked) } },
+    );
+    assert.match(text, /Exit code 0[\s\S]*one\ntwo\n/);
+    assert.doesNotMatch(text, /SEEN|correct-horse/);
+    assert.deepEqual(asked, [command]);
+  },
+);
+
+test("nothing of the password is left on the disk", { skip: !isLinux }, async (t) => {
+  fakeSudo(t);
+  await call(
+    terminal,
+    { command: "sudo true" },
+    { cwd: workspace(t), context: { questions: answers(PASSWORD) } },
+  );
+  assert.deepEqual(
+    readdirSync(tmpdir()).filter((name) => name.startsWith("agentd-sudo-")),
+    [],
+  );
+});
+
+test(
+  "a wrong password is the command's failure, and is not asked for again",
+  { skip: !isLinux },
+  async (t) => {
+    fakeSudo(t);
+    const asked: string[] = [];
+    const text = await call(
+      terminal,
+      { command: "sudo echo one" },
+      { cwd: workspace(t), context: { questions: answers("wrong", asked) } },
+    );
+    assert.match(text, /Exit code 1[\s\S]*Sorry/);
+    assert.equal(asked.length, 1);
+  },
+);
+
+test("without a password the command is not run", { skip: !isLinux }, async (t) => {
+  fakeSudo(t);
+  const cwd = workspace(t);
+  const run = call(
+    terminal,
+    { command: "touch ran; sudo true" },
+    { cwd, context: { questions: answers(undefined) } },
+  );
+  await assert.rejects(run, (error) => error instanceof ToolError && /none was given/.test(error.message));
+  assert.deepEqual(readdirSync(cwd), []);
+});
+
+test("sudo is found as a word of a command only", () => {
+  for (const yes of [
+    "sudo ls",
+    "env A=1 sudo ls",
+    "ls | sudo tee x",
+    "echo $(sudo id)",
+    "/usr/bin/sudo -u x ls",
+  ]) {
+    assert.equal(mentionsSudo(yes), true, yes);
+  }
+  for (const no of ["echo pseudo", "ls sudoers", "grep -r 'sudo ls' ."])
+    assert.equal(mentionsSudo(no), false, no);
+});
+
+test("where sudo wants no password nobody is asked", { skip: !isLinux }, async (t) => {
+  const folder = workspace(t);
+  writeFileSync(join(folder, "sudo"), '#!/bin/sh\n[ "$1" = -n ] && shift\nexec "$@"\n');
+  chmodSync(join(folder, "sudo"), 0o755);
+  const before = process.env["PATH"];
+  process.env["PATH"] = `${folder}:${before ?? ""}`;
+  t.after(() => void (process.env["PATH"] = before));
+  assert.match(await call(terminal, { command: "sudo echo free" }, { cwd: workspace(t) }), /free/);
+  assert.ok(readFileSync(join(folder, "sudo"), "utf8").length > 0);
+});
