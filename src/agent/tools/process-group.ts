@@ -45,6 +45,8 @@ const DRAIN_MS = 1_000;
 const POLL_MS = 20;
 
 const shell = ["/bin/bash", "/usr/bin/bash", "/usr/local/bin/bash"].find((path) => existsSync(path)) ?? "sh";
+// Bash takes an input that is a socket, as pipes of Node are, for a remote login, and runs the user's start file.
+const noStartFile = shell === "sh" ? [] : ["--norc"];
 
 /**
  * Runs one shell command in a process group of its own, with standard input closed, and resolves when the shell has
@@ -91,7 +93,7 @@ function spawnShell(
   stdin: "ignore" | "pipe",
 ): ChildProcess & { readonly stdout: Readable } {
   // One pipe for both streams keeps their order; `exec` keeps the shell the leader of the group.
-  const child = spawn("/bin/sh", ["-c", 'exec "$0" -c "$1" 2>&1', shell, command], {
+  const child = spawn("/bin/sh", ["-c", 'exec "$@" 2>&1', "sh", shell, ...noStartFile, "-c", command], {
     cwd: options.cwd,
     env: options.env,
     detached: true,
