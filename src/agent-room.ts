@@ -11,6 +11,8 @@ import { serviceCommands } from "./agent/commands/service.ts";
 import { sessionCommands } from "./agent/commands/session.ts";
 import type { Engine } from "./agent/engine.ts";
 import { Grants } from "./agent/grants.ts";
+import type { McpStatus } from "./agent/mcp/connection.ts";
+import { McpServers } from "./agent/mcp/servers.ts";
 import type { ModelCatalog } from "./agent/model.ts";
 import { Skills } from "./agent/skills/skills.ts";
 import { SpawnTrees } from "./agent/spawn-tree.ts";
@@ -24,7 +26,7 @@ import type { Log } from "./base/log.ts";
 import { checkToolInput } from "./check-input.ts";
 import { resolveWithin, type Environment } from "./config/home.ts";
 import type { Variables } from "./config/variables.ts";
-import { agentSettings, toolOptions, type Places } from "./settings.ts";
+import { agentSettings, mcpServerOptions, toolOptions, type Places } from "./settings.ts";
 import type { Store } from "./store/store.ts";
 
 export interface AgentRoomOptions {
@@ -37,6 +39,8 @@ export interface AgentRoomOptions {
   /** Where references such as `env:NAME` are looked up. */
   readonly env: Environment;
   readonly variables: Variables;
+  /** Reads the configuration again, for what can be reloaded. Absent: it stays as it is. */
+  readonly readConfig?: () => Promise<Config>;
   readonly version: string;
   readonly log: Log;
 }
@@ -48,6 +52,7 @@ export interface AgentRoom {
   /** What commands run in the background. */
   readonly processes: Processes;
   readonly skills: Skills;
+  readonly mcp: McpServers;
   readonly spawnTrees: SpawnTrees;
   /** Ends what the agent's tools hold: processes, servers. After the turns were drained. */
   close(): Promise<void>;
@@ -64,6 +69,12 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
   });
   const builtIn = createTools(toolOptions(config, options.env, { processes, skills }));
   const tools = [...builtIn.filter((tool) => !extra.some((other) => other.name === tool.name)), ...extra];
+  const mcp = new McpServers(log);
+  const useMcp = (current: Config) => mcp.use(mcpServerOptions(current, options.env, places));
+  const offersMcp = config.agent.toolsets.includes("mcp");
+  let starting: Promise<void> | undefined = offersMcp
+    ? useMcp(config).finally(() => (starting = undefined))
+    : undefined;
   const agent = new Agent(
     {
       store,
@@ -71,9 +82,12 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
       log,
       engine,
       models,
-      tools: () => tools,
+      tools: () => (offersMcp ? [...tools, ...mcp.tools()] : tools),
+      toolsSettled: async () => {
+        if (starting) await Promise.race([starting, clock.sleep(MCP_PATIENCE_MS)]);
+      },
       briefing: createBriefing({ skills, names: config.agent.context_files, clock }),
-      notices: () => [],
+      notices: () => mcp.notices(),
       switches: { yolo: false },
       asks: new Asks(store, clock, variables),
       grants: new Grants(store),
@@ -92,7 +106,10 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
         {
           version,
           reloadEnv: () => variables.reload(),
-          reloadMcp: async () => [],
+          reloadMcp: async () => {
+            await useMcp(await (options.readConfig?.() ?? config));
+            return mcp.status().map(describeMcp);
+          },
           skills: async (cwd) => (await skills.list(cwd)).skills,
         },
         () => commands,
@@ -103,7 +120,15 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
   const spawnTrees = new SpawnTrees(join(places.agentHome, "spawn-trees"));
   const close = async () => {
     await agent.stop();
-    await processes.close();
+    await Promise.all([processes.close(), mcp.close()]);
   };
-  return { agent, commands, processes, skills, spawnTrees, close };
+  return { agent, commands, processes, skills, mcp, spawnTrees, close };
+}
+
+/** The first turns wait so long for servers that are starting; tools that come later are there at the next turn. */
+const MCP_PATIENCE_MS = 2_000;
+
+function describeMcp({ name, status, tools, error }: McpStatus): string {
+  if (status === "failed") return `${name}: failed (${error ?? "unknown"})`;
+  return `${name}: ${status}, ${tools} tool${tools === 1 ? "" : "s"}`;
 }

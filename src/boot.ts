@@ -77,6 +77,7 @@ export async function boot(options: BootOptions): Promise<Booted> {
     models,
     engine,
     env: loaded.env,
+    readConfig: async () => requireValid(await loadConfig({ home, env: options.env })),
     variables: await Variables.open({ env: options.env, home }),
     ...(options.tools ? { tools: options.tools } : {}),
     openApi,

@@ -1,10 +1,13 @@
-import type { Config, WebSearchConfig } from "../generated/config/types.gen.ts";
+import type { McpServerOptions } from "./agent/mcp/connection.ts";
+import type { McpServersOptions } from "./agent/mcp/servers.ts";
+import { commandEnvironment } from "./agent/tools/command-environment.ts";
+import type { Config, McpServerConfig, WebSearchConfig } from "../generated/config/types.gen.ts";
 import { ServiceError } from "./base/errors.ts";
 import type { AgentSettings } from "./agent/parts.ts";
 import type { Skills } from "./agent/skills/skills.ts";
 import type { Processes } from "./agent/tools/processes.ts";
 import type { ToolOptions, WebOptions } from "./agent/tools/catalog.ts";
-import type { Environment } from "./config/home.ts";
+import { resolveWithin, type Environment } from "./config/home.ts";
 import { resolveSecret } from "./config/secrets.ts";
 import type { HttpSettings } from "./http/room.ts";
 
@@ -116,4 +119,58 @@ function searchOptions(search: WebSearchConfig, env: Environment): NonNullable<W
     ...(baseUrl === undefined ? {} : { baseUrl }),
     ...(key === undefined ? {} : { apiKey: resolveSecret(key, env, "web.search.api_key") }),
   };
+}
+
+/** The servers of MCP that are enabled; a text says why one cannot be used. */
+export function mcpServerOptions(config: Config, env: Environment, places: Places): McpServersOptions {
+  const { servers, start_timeout_seconds: startSeconds } = config.mcp;
+  const enabled = Object.entries(servers).filter(([, server]) => server.enabled);
+  return Object.fromEntries(
+    enabled.map(([name, server]) => [
+      name,
+      mcpServer(`mcp.servers.${name}`, server, { startSeconds, env, places }),
+    ]),
+  );
+}
+
+function mcpServer(
+  path: string,
+  server: McpServerConfig,
+  {
+    startSeconds,
+    env,
+    places,
+  }: { readonly startSeconds: number; readonly env: Environment; readonly places: Places },
+): McpServerOptions | string {
+  const { command, url, args = [], cwd, tools, timeout_seconds: seconds } = server;
+  const limits = {
+    startTimeoutMs: startSeconds * 1000,
+    timeoutMs: seconds * 1000,
+    ...(tools === undefined ? {} : { tools }),
+  };
+  try {
+    if (command !== undefined && url === undefined) {
+      const own = resolveAll(server.env ?? {}, env, `${path}.env`);
+      const where =
+        cwd === undefined ? places.workspace : resolveWithin(places.agentHome, cwd, places.userHome);
+      return { ...limits, command, args, env: { ...commandEnvironment([], {}), ...own }, cwd: where };
+    }
+    if (url !== undefined && command === undefined) {
+      return { ...limits, url, headers: resolveAll(server.headers ?? {}, env, `${path}.headers`) };
+    }
+  } catch (error) {
+    if (error instanceof ServiceError) return error.message;
+    throw error;
+  }
+  return `${path} needs either command or url`;
+}
+
+function resolveAll(
+  values: Readonly<Record<string, string>>,
+  env: Environment,
+  path: string,
+): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    Object.entries(values).map(([name, value]) => [name, resolveSecret(value, env, `${path}.${name}`)]),
+  );
 }

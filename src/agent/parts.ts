@@ -20,6 +20,8 @@ export interface AgentParts {
   readonly models: ModelCatalog;
   /** The tools there are now; those of servers come and go. */
   readonly tools: () => readonly Tool[];
+  /** Resolves when tools that were still coming at start are there, or are not waited for any longer. */
+  readonly toolsSettled: () => Promise<void>;
   /** Texts for the instructions of a turn in `cwd`: what its files say of it, which skills there are. */
   readonly briefing: (cwd: string) => Promise<readonly string[]>;
   /** What people should know before a turn, such as a server of tools that cannot be reached. */

@@ -36,6 +36,7 @@ export async function setupTurn(
   },
 ): Promise<TurnSetup> {
   const { settings, models } = parts;
+  await parts.toolsSettled();
   const chosen = settingsOf(session);
   const cwd = session.cwd ?? settings.workspace;
   const model = refOf(name);

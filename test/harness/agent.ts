@@ -30,6 +30,8 @@ export interface TestAgentOptions {
   readonly script?: Script;
   readonly engine?: Engine;
   readonly tools?: readonly Tool[];
+  /** Instead of `tools`: the tools there are at each turn. */
+  readonly liveTools?: () => readonly Tool[];
   readonly settings?: Partial<AgentSettings>;
   readonly clock?: Clock;
   readonly variables?: TestVariables;
@@ -155,7 +157,8 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
     log: createLog("info", (line) => void logLines.push(line)),
     engine: options.engine ?? createScriptedEngine(options.script ?? (() => ({ text: "done" })), { clock }),
     models: createModelCatalog({ providers: options.providers ?? [] }),
-    tools: () => tools,
+    tools: options.liveTools ?? (() => tools),
+    toolsSettled: async () => {},
     briefing: async () => [],
     notices: () => [],
     switches: { yolo: false },

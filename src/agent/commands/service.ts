@@ -1,4 +1,4 @@
-import { shown, type Command, type Commands } from "../command.ts";
+import { shown, usage, type Command, type Commands } from "../command.ts";
 
 /** What the commands about the service need of it. */
 export interface ServiceCommandParts {
@@ -73,25 +73,31 @@ export function serviceCommands(parts: ServiceCommandParts, catalogue: () => Com
         return shown(`${updated} variable${updated === 1 ? "" : "s"} changed.`);
       },
     },
-    {
-      name: "grants",
-      description: "List what was allowed for good, or revoke one by its number",
-      category: "Tools",
-      hint: "[revoke <n>]",
-      subcommands: ["revoke"],
-      run: async ({ agent, owner, args }) => {
-        const grants = await agent.parts.grants.list(owner);
-        const number = /^revoke\s+(\d{1,6})$/.exec(args)?.[1];
-        const chosen = number === undefined ? undefined : grants[Number(number) - 1];
-        if (chosen && (await agent.parts.grants.revoke(owner, chosen.signature))) {
-          return shown(`Revoked: ${chosen.title}`);
-        }
-        const lines = grants.map(({ tool, title }, index) => `${index + 1}. ${tool}: ${title}`);
-        return shown(lines.length === 0 ? "Nothing was allowed for good." : lines.join("\n"));
-      },
-    },
+    grantsCommand,
   ];
 }
+
+const grantsCommand: Command = {
+  name: "grants",
+  description: "List what was allowed for good, or revoke one by its number",
+  category: "Tools",
+  hint: "[revoke <n>]",
+  subcommands: ["revoke"],
+  run: async ({ agent, owner, args }) => {
+    const grants = await agent.parts.grants.list(owner);
+    const number = /^revoke\s+(\d{1,6})$/.exec(args)?.[1];
+    if (args !== "" && number === undefined) throw usage({ name: "grants", hint: "[revoke <n>]" });
+    if (number !== undefined) {
+      const chosen = grants[Number(number) - 1];
+      const isRevoked = chosen && (await agent.parts.grants.revoke(owner, chosen.signature));
+      return shown(
+        isRevoked ? `Revoked: ${chosen.title}` : `There is no number ${number}. /grants lists them.`,
+      );
+    }
+    const lines = grants.map(({ tool, title }, index) => `${index + 1}. ${tool}: ${title}`);
+    return shown(lines.length === 0 ? "Nothing was allowed for good." : lines.join("\n"));
+  },
+};
 
 async function help(commands: Commands, args: string): Promise<string> {
   if (args !== "") {

@@ -1,0 +1,107 @@
+import type { Log } from "../../base/log.ts";
+import { defineTool, type Tool } from "../tool.ts";
+import { McpConnection, type McpServerOptions, type McpStatus } from "./connection.ts";
+import { toolName } from "./tool-name.ts";
+
+/** Servers by name; a text says why one cannot be used. */
+export type McpServersOptions = Readonly<Record<string, McpServerOptions | string>>;
+
+interface Known {
+  readonly options: McpServerOptions | string;
+  /** Undefined for one that cannot be used. */
+  readonly connection: McpConnection | undefined;
+}
+
+/**
+ * The servers of the Model Context Protocol. They connect in the background; their tools join the agent's as they
+ * come, under names that stay the same.
+ */
+export class McpServers {
+  readonly #log: Log;
+  #known = new Map<string, Known>();
+  /** Made once for each state of the servers: a turn asks for them each time. */
+  #tools: { readonly from: string; readonly tools: readonly Tool[] } | undefined;
+
+  constructor(log: Log) {
+    this.#log = log;
+  }
+
+  /**
+   * Brings the servers in line with `servers`: what is new or changed connects, what is gone closes, what is the same
+   * goes on untouched, with its calls. Resolves when all have connected or failed, which their start time bounds.
+   */
+  async use(servers: McpServersOptions): Promise<void> {
+    const before = this.#known;
+    const next = new Map<string, Known>();
+    for (const [name, options] of Object.entries(servers)) {
+      const old = before.get(name);
+      next.set(name, old && isSame(old.options, options) ? old : this.#make(name, options));
+    }
+    this.#known = next;
+    const gone = [...before].filter(([name, known]) => next.get(name) !== known);
+    await Promise.all([
+      ...gone.map(([, { connection }]) => connection?.close()),
+      ...[...next.values()].map(({ connection }) => connection?.connect()),
+    ]);
+  }
+
+  /** The tools of all servers that were connected. */
+  tools(): readonly Tool[] {
+    const connections = [...this.#known.values()].flatMap(({ connection }) => connection ?? []);
+    const from = connections
+      .map(({ name, tools }) => `${name}:${tools.map((tool) => tool.name).join(",")}`)
+      .join(";");
+    if (this.#tools?.from !== from) this.#tools = { from, tools: toTools(connections) };
+    return this.#tools.tools;
+  }
+
+  status(): readonly McpStatus[] {
+    return [...this.#known].map(([name, { options, connection }]) =>
+      connection
+        ? connection.status
+        : { name, status: "failed", tools: 0, ...(typeof options === "string" ? { error: options } : {}) },
+    );
+  }
+
+  /** What people should know: a line for each server that cannot be used. */
+  notices(): readonly string[] {
+    return this.status().flatMap(({ name, status, error }) =>
+      status === "failed" ? [`The MCP server ${name} cannot be used: ${error ?? "unknown"}.`] : [],
+    );
+  }
+
+  async close(): Promise<void> {
+    const known = [...this.#known.values()];
+    this.#known = new Map();
+    await Promise.all(known.map(({ connection }) => connection?.close()));
+  }
+
+  #make(name: string, options: McpServerOptions | string): Known {
+    if (typeof options === "string") return { options, connection: undefined };
+    return { options, connection: new McpConnection(name, options, this.#log) };
+  }
+}
+
+function isSame(a: McpServerOptions | string, b: McpServerOptions | string): boolean {
+  return JSON.stringify(a) === JSON.stringify(b);
+}
+
+function toTools(connections: readonly McpConnection[]): readonly Tool[] {
+  const taken = new Set<string>();
+  return connections.flatMap((connection) =>
+    connection.tools.map(({ name: own, description, inputSchema }) => {
+      const name = toolName(connection.name, own, taken);
+      taken.add(name);
+      return defineTool<unknown>({
+        name,
+        toolset: "mcp",
+        kind: "other",
+        description,
+        parameters: inputSchema,
+        // Its effect is unknown: what a server says of its own tools is not for the policy to believe.
+        inspect: () => ({ kind: "tool", title: `${connection.name}: ${own}` }),
+        run: (input, context) => connection.call(own, input, context),
+      });
+    }),
+  );
+}
