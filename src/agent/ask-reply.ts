@@ -11,6 +11,9 @@ const FIELD = { approval: "choice", clarify: "answers", sudo: "password", secret
 export function checkReply(row: AskRow, reply: AskReplies[AskKind]): void {
   const field = FIELD[row.kind as AskKind];
   if (!(field in reply)) throw invalid(field, `is required: the question ${row.id} is a ${row.kind}`);
+  const other = Object.keys(reply).find((key) => key !== field);
+  if (other !== undefined)
+    throw invalid(other, `does not answer the question ${row.id}, which is a ${row.kind}`);
   if ("choice" in reply) {
     const offered = toApprovalRequest(row).choices;
     if (!offered.includes(reply.choice)) throw invalid(field, `must be one of: ${offered.join(", ")}`);

@@ -54,6 +54,8 @@ export class Asks {
   readonly #secrets: SecretKeeper | undefined;
   /** Passwords on their way from the answer to the asker, by question; a key without a value is waited for. */
   readonly #passwords = new Map<string, string | undefined>();
+  /** The newest answer under way, by question: they are taken one after the other. */
+  readonly #answering = new Map<string, Promise<void>>();
 
   constructor(store: Store, clock: Clock, secrets?: SecretKeeper) {
     this.#store = store;
@@ -73,7 +75,11 @@ export class Asks {
   ): Promise<AskOutcome<K>> {
     const id = createId("ask", this.#clock.now());
     if (kind === "sudo") this.#passwords.set(id, undefined);
-    const { row, after } = await this.#open({ id, kind, subject, question, timeoutMs: options.timeoutMs });
+    const opening = this.#open({ id, kind, subject, question, timeoutMs: options.timeoutMs });
+    const { row, after } = await opening.catch((error: unknown) => {
+      this.#passwords.delete(id);
+      throw error;
+    });
     const ended = new AbortController();
     const trouble = Promise.withResolvers<never>();
     const close = (reason: "timeout" | "cancelled") => void this.#close(row, reason).catch(trouble.reject);
@@ -108,11 +114,22 @@ export class Asks {
    * ServiceError `ask_not_found` for an unknown or foreign id, `ask_not_pending` when it is closed already or waits for
    * a password in another process, `invalid_request` for an answer that does not fit the question.
    */
-  async answer(
-    askId: string,
-    answer: { readonly owner: string; readonly by: string } & AskReplies[AskKind],
-  ): Promise<void> {
-    const { owner, by, ...reply } = answer;
+  async answer(askId: string, answer: Answer): Promise<void> {
+    const before = this.#answering.get(askId);
+    const work = (async () => {
+      await before?.catch(() => {});
+      await this.#answer(askId, answer);
+    })();
+    this.#answering.set(askId, work);
+    try {
+      await work;
+    } finally {
+      if (this.#answering.get(askId) === work) this.#answering.delete(askId);
+    }
+  }
+
+  /** Never two of a question at once in this process: a password or secret of the one that loses must not stay. */
+  async #answer(askId: string, { owner, by, ...reply }: Answer): Promise<void> {
     const row = await this.#store.read
       .selectFrom("asks")
       .selectAll()
@@ -226,6 +243,8 @@ export class Asks {
     }
   }
 }
+
+type Answer = { readonly owner: string; readonly by: string } & AskReplies[AskKind];
 
 interface Opening {
   readonly id: string;

@@ -1,4 +1,5 @@
 import type { Clock } from "../base/clock.ts";
+import { isDuplicateKey } from "../store/failure.ts";
 import type { Store } from "../store/store.ts";
 import type { Usage } from "./engine.ts";
 
@@ -56,6 +57,8 @@ export class DaySpending {
   readonly #onProblem: (error: unknown) => void;
   #day = "";
   #tokens = 0;
+  /** What is being written: until it is, the stored figure lacks it. */
+  #written: Promise<void> = Promise.resolve();
 
   constructor(options: {
     readonly store: Store;
@@ -73,6 +76,7 @@ export class DaySpending {
 
   /** Reads what all processes spent today. Before each run. */
   async load(): Promise<void> {
+    await this.#written;
     const day = this.#today();
     const row = await this.#store.read
       .selectFrom("spending")
@@ -80,7 +84,9 @@ export class DaySpending {
       .where("owner", "=", this.#owner)
       .where("day", "=", day)
       .executeTakeFirst();
-    this.#tokens = row?.tokens ?? 0;
+    // What was spent while this was read is in the memory only.
+    const stored = row?.tokens ?? 0;
+    this.#tokens = this.#day === day ? Math.max(this.#tokens, stored) : stored;
     this.#day = day;
   }
 
@@ -90,12 +96,19 @@ export class DaySpending {
     this.#day = day;
     this.#tokens += tokens;
     const owner = this.#owner;
-    void this.#store
-      .write(async (tx) => {
+    const write = () =>
+      this.#store.write(async (tx) => {
         const known = await tx.increment("spending", { owner, day }, "tokens", tokens);
         if (known === undefined) await tx.insert("spending", [{ owner, day, tokens }]);
+      });
+    // The first of a day may meet another process that is the first too.
+    const work = write()
+      .catch((error: unknown) => {
+        if (!isDuplicateKey(error)) throw error;
+        return write();
       })
       .catch(this.#onProblem);
+    this.#written = Promise.all([this.#written, work]).then(() => {});
   }
 
   admit(): string | undefined {

@@ -45,6 +45,7 @@ export interface ParsedCommand {
 }
 
 const MAX_ARGUMENT_CHARACTERS = 100_000;
+const MAX_SHOWN_NAME = 64;
 
 /** `/name arguments`; undefined for text that is no command. */
 export function parseCommand(text: string): ParsedCommand | undefined {
@@ -52,7 +53,10 @@ export function parseCommand(text: string): ParsedCommand | undefined {
   return match ? { name: (match[1] ?? "").toLowerCase(), args: (match[2] ?? "").trim() } : undefined;
 }
 
-/** The one catalogue of slash commands: built in, of the configuration, and one for each skill. The first of a name wins. */
+/**
+ * The one catalogue of slash commands: built in, of the configuration, and one for each skill. The first of a name wins,
+ * and an alias counts as a name: no skill takes `/clear` away from who is used to it.
+ */
 export class Commands {
   readonly #sources: readonly (() => readonly Command[] | Promise<readonly Command[]>)[];
 
@@ -61,13 +65,20 @@ export class Commands {
   }
 
   async list(): Promise<readonly Command[]> {
-    const found = new Map<string, Command>();
+    const found: Command[] = [];
+    const taken = new Set<string>();
     for (const source of this.#sources) {
-      for (const command of await source()) {
-        if (!found.has(command.name)) found.set(command.name, command);
+      const commands = (await source()).filter(({ name }) => !taken.has(name.toLowerCase()));
+      for (const command of commands) {
+        const name = command.name.toLowerCase();
+        if (taken.has(name)) continue;
+        taken.add(name);
+        found.push(command);
       }
+      // After the names: an alias never hides a command of its own source.
+      for (const alias of commands.flatMap(({ aliases = [] }) => aliases)) taken.add(alias);
     }
-    return [...found.values()];
+    return found;
   }
 
   /** By name or alias, with or without the slash. ServiceError `unknown_command` that suggests a near one. */
@@ -75,13 +86,14 @@ export class Commands {
     const wanted = name.replace(/^\//, "").toLowerCase();
     const all = await this.list();
     const found =
-      all.find((command) => command.name === wanted) ??
+      all.find((command) => command.name.toLowerCase() === wanted) ??
       all.find((command) => command.aliases?.includes(wanted) === true);
     if (found) return found;
     const names = all.flatMap((command) => [command.name, ...(command.aliases ?? [])]);
     const near = nearest(wanted, names);
     const hint = near === undefined ? "" : ` Did you mean /${near}?`;
-    throw new ServiceError("unknown_command", `There is no command /${wanted}.${hint} /help lists them.`, {
+    const shownName = wanted.length > MAX_SHOWN_NAME ? `${wanted.slice(0, MAX_SHOWN_NAME)}...` : wanted;
+    throw new ServiceError("unknown_command", `There is no command /${shownName}.${hint} /help lists them.`, {
       param: "command",
     });
   }

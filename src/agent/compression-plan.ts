@@ -11,6 +11,8 @@ export interface CompressionPlan {
 const MIN_OLDER = 2;
 /** Of one message, in what the summary is made from. */
 const MAX_QUOTED_CHARACTERS = 4_000;
+/** Room for the word that something was left out. */
+const MAX_GAP_CHARACTERS = 64;
 
 /**
  * Where to cut a conversation so that at least `keep` messages stay, and a tool call is never parted from its answers.
@@ -40,8 +42,9 @@ export function quoteForSummary(older: readonly NumberedMessage[], maxCharacters
   const lines = older.map(({ message }) => quote(message));
   const whole = lines.join("\n\n");
   if (whole.length <= maxCharacters) return whole;
-  const half = Math.floor(maxCharacters / 2);
-  return `${whole.slice(0, half)}\n\n[... ${whole.length - 2 * half} characters left out ...]\n\n${whole.slice(-half)}`;
+  const half = Math.max(0, Math.floor((maxCharacters - MAX_GAP_CHARACTERS) / 2));
+  const gap = `\n\n[... ${whole.length - 2 * half} characters left out ...]\n\n`;
+  return `${whole.slice(0, half)}${gap}${whole.slice(whole.length - half)}`;
 }
 
 function quote(message: Message): string {

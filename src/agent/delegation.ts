@@ -64,6 +64,8 @@ export class Delegation {
     if (depth > maxDepth) {
       throw new ToolError(`Sub-agents may be ${maxDepth} deep (delegation.max_depth). Do the task yourself.`);
     }
+    // Before any of them starts: a task that cannot be given must not leave others at work.
+    for (const task of tasks) this.#modelOf(task);
     const results: SubagentResult[] = [];
     let next = 0;
     const worker = async () => {
@@ -72,8 +74,17 @@ export class Delegation {
         if (task) results[index] = await this.#one(task, { callId, index, count: tasks.length, depth });
       }
     };
-    await Promise.all(Array.from({ length: Math.min(maxConcurrent, tasks.length) }, worker));
+    const workers = Array.from({ length: Math.min(maxConcurrent, tasks.length) }, async () => {
+      try {
+        await worker();
+      } catch (error) {
+        next = tasks.length;
+        throw error;
+      }
+    });
+    const ends = await Promise.allSettled(workers);
     this.#from.signal.throwIfAborted();
+    for (const end of ends) if (end.status === "rejected") throw end.reason;
     return results;
   }
 

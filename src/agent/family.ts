@@ -1,3 +1,4 @@
+import { redact } from "../base/redact.ts";
 import type { Store } from "../store/store.ts";
 import type { RunRow } from "../store/tables.ts";
 import { textOf } from "./message.ts";
@@ -69,7 +70,7 @@ function describe(row: RunRow): Subagent {
     parentId: row.parent_id ?? "",
     sessionId: row.session_id,
     depth: family?.depth ?? 1,
-    goal: last ? textOf(last).slice(0, MAX_GOAL_CHARACTERS) : "",
+    goal: last ? redact(textOf(last)).slice(0, MAX_GOAL_CHARACTERS) : "",
     model: row.model,
     status: row.status as RunStatus,
     createdAtMs: row.created_at,

@@ -1,6 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import { ServiceError } from "../base/errors.ts";
-import type { SessionSeed } from "./session.ts";
+import { sessionNotFound, type SessionSeed } from "./session.ts";
 
 /** A session that somebody has open in this process; it need not be saved yet. */
 export interface LiveSession {
@@ -32,10 +32,14 @@ export class LiveSessions {
     return this.#open.size;
   }
 
-  /** Opens a session, or finds it open. ServiceError `too_many_live_sessions`. */
+  /** Opens a session, or finds it open. ServiceError `too_many_live_sessions`, and `session_not_found` for another's. */
   open(session: { readonly id: string; readonly owner: string; readonly seed: SessionSeed }): LiveSession {
-    const known = this.find(session.id, session.owner);
-    if (known) return known;
+    const known = this.#open.get(session.id);
+    if (known && known.owner !== session.owner) throw sessionNotFound(session.id);
+    if (known) {
+      this.touch(session.id);
+      return known;
+    }
     if (this.#open.size >= this.#max) this.#reap();
     if (this.#open.size >= this.#max) {
       throw new ServiceError(

@@ -6,7 +6,7 @@ import type { AgentParts } from "./parts.ts";
 import { addMessages } from "./history.ts";
 import { LEASE_MS } from "./lane.ts";
 import { concludeRun } from "./run-end.ts";
-import { pendingSteers, salvageStep, steerEvents, unsavedEvents } from "./salvage.ts";
+import { endsWithAnswer, pendingSteers, salvageStep, steerEvents, unsavedEvents } from "./salvage.ts";
 import type { Turns } from "./turn.ts";
 
 /** Sessions looked at in one round; more are found in the next. */
@@ -112,9 +112,10 @@ export class Recovery {
   async #close(tx: Tx, run: RunRow): Promise<void> {
     const { store } = this.#parts;
     await cancelOpenAsks(tx, store, run.id);
-    const events = await unsavedEvents(tx, run.id);
-    const messages = salvageStep(events);
-    await addMessages(tx, { sessionId: run.session_id, runId: run.id }, messages);
+    const where = { sessionId: run.session_id, runId: run.id };
+    const isSaved = await endsWithAnswer(tx, where);
+    const messages = isSaved ? [] : salvageStep(await unsavedEvents(tx, run.id));
+    await addMessages(tx, where, messages);
     const steers = pendingSteers(await steerEvents(tx, run.id));
     const outcome = interruptedOutcome(
       run.id,

@@ -41,6 +41,24 @@ export async function unsavedEvents(tx: Tx, runId: string): Promise<readonly Run
   return rows.map(toFact);
 }
 
+/**
+ * Whether the newest step of a run is saved although no event says so: one that only speaks, the last of its turn as a
+ * rule, is followed by none.
+ */
+export async function endsWithAnswer(
+  tx: Tx,
+  { sessionId, runId }: { readonly sessionId: string; readonly runId: string },
+): Promise<boolean> {
+  const last = await tx.db
+    .selectFrom("messages")
+    .select(["role", "run_id"])
+    .where("session_id", "=", sessionId)
+    .orderBy("seq", "desc")
+    .limit(1)
+    .executeTakeFirst();
+  return last?.role === "assistant" && last.run_id === runId;
+}
+
 /** The events of a run that tell of steering. */
 export async function steerEvents(tx: Tx, runId: string): Promise<readonly RunFact[]> {
   const rows = await tx.db
@@ -98,6 +116,7 @@ class Step {
   }
 
   #say(text: string): void {
+    if (text === "") return;
     const last = this.#parts.at(-1);
     if (last?.type === "text") this.#parts[this.#parts.length - 1] = { ...last, text: last.text + text };
     else this.#parts.push({ type: "text", text });

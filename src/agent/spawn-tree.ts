@@ -1,6 +1,6 @@
 /** Spawn trees: what sub-agents a session had, saved as files under `<home>/spawn-trees`. Touches the machine. */
 import { createHash } from "node:crypto";
-import { mkdir, readdir, readFile, realpath, stat } from "node:fs/promises";
+import { mkdir, open, readdir, readFile, realpath, stat } from "node:fs/promises";
 import { join, relative, resolve, sep } from "node:path";
 import writeFileAtomic from "write-file-atomic";
 import { ServiceError } from "../base/errors.ts";
@@ -23,6 +23,8 @@ export interface SpawnTreeEntry extends Omit<SpawnTree, "subagents"> {
 const MAX_BYTES = 5_242_880;
 const MAX_SUBAGENTS = 1_000;
 const MAX_LISTED = 200;
+/** Trees that one session may finish in one second. */
+const MAX_SAME_SECOND = 1_000;
 const SAFE_NAME = /^[A-Za-z0-9_-]{1,80}$/;
 
 /** Saves, lists and loads spawn trees. Paths lead nowhere but into the folder. */
@@ -41,13 +43,10 @@ export class SpawnTrees {
       throw invalid("subagents", `has more than ${MAX_SUBAGENTS} entries`);
     const text = JSON.stringify(redactValue(tree));
     if (Buffer.byteLength(text) > MAX_BYTES) throw invalid("subagents", `is larger than ${MAX_BYTES} bytes`);
+    const stem = stemOf(tree.finished_at);
     const folder = join(this.#root, folderName(tree.session_id));
     await mkdir(folder, { recursive: true, mode: 0o700 });
-    const stem = new Date(tree.finished_at * 1000).toISOString().replace(/[-:]|\.\d+Z/g, "");
-    const taken = new Set(await readdir(folder));
-    let name = `${stem}.json`;
-    for (let number = 2; taken.has(name); number++) name = `${stem}-${number}.json`;
-    const path = join(folder, name);
+    const path = await freePath(folder, stem);
     await writeFileAtomic(path, text, { mode: 0o600 });
     return path;
   }
@@ -64,12 +63,12 @@ export class SpawnTrees {
       const names = (await namesIn(join(this.#root, folder))).filter((name) => name.endsWith(".json"));
       paths.push(...names.map((name) => join(this.#root, folder, name)));
     }
-    const newest = paths.toSorted((a, b) => (nameOf(a) < nameOf(b) ? 1 : -1));
+    const newest = paths.toSorted(byAgeOfName);
     const limit = Math.min(options.limit ?? 50, MAX_LISTED);
     const entries: SpawnTreeEntry[] = [];
     for (const path of newest) {
       if (entries.length >= limit) break;
-      const tree = await this.#read(path).catch(() => undefined);
+      const tree = await this.load(path).catch(() => undefined);
       if (!tree) continue;
       const { subagents, ...about } = tree;
       entries.push({ ...about, path, count: subagents.length });
@@ -91,13 +90,63 @@ export class SpawnTrees {
   }
 
   async #read(path: string): Promise<SpawnTree | undefined> {
-    const { size } = await stat(path);
-    if (size > MAX_BYTES) return undefined;
-    const tree = JSON.parse(await readFile(path, "utf8")) as Partial<SpawnTree>;
-    return Array.isArray(tree.subagents) && typeof tree.session_id === "string"
-      ? (tree as SpawnTree)
-      : undefined;
+    const file = await stat(path);
+    if (!file.isFile() || file.size > MAX_BYTES) return undefined;
+    return toTree(JSON.parse(await readFile(path, "utf8")) as Partial<SpawnTree>);
   }
+}
+
+/** Undefined for JSON of another form. */
+function toTree({
+  session_id,
+  started_at = null,
+  finished_at,
+  label = "",
+  subagents,
+}: Partial<SpawnTree>): SpawnTree | undefined {
+  const isTree =
+    typeof session_id === "string" &&
+    (started_at === null || typeof started_at === "number") &&
+    typeof finished_at === "number" &&
+    typeof label === "string" &&
+    Array.isArray(subagents);
+  return isTree ? { session_id, started_at, finished_at, label, subagents } : undefined;
+}
+
+/** The start of a file's name: names sort as their times do. */
+function stemOf(finishedAt: number): string {
+  const time = new Date(finishedAt * 1000);
+  // Years beyond four digits would sort wrongly.
+  if (!(time.getTime() >= 0 && time.getUTCFullYear() <= 9999)) {
+    throw invalid("finished_at", "must be a time in seconds since 1970");
+  }
+  return time.toISOString().replace(/[-:]|\.\d+Z/g, "");
+}
+
+/** Takes the first free name by making the file, so that two savers, in two processes too, never take the same. */
+async function freePath(folder: string, stem: string): Promise<string> {
+  for (let number = 1; number <= MAX_SAME_SECOND; number++) {
+    const path = join(folder, number === 1 ? `${stem}.json` : `${stem}-${number}.json`);
+    try {
+      await (await open(path, "wx", 0o600)).close();
+      return path;
+    } catch (error) {
+      if ((error as { readonly code?: string }).code !== "EEXIST") throw error;
+    }
+  }
+  throw invalid("finished_at", `has ${MAX_SAME_SECOND} trees of this session already; save fewer`);
+}
+
+/** Newest first: by second, then by number within it. */
+function byAgeOfName(a: string, b: string): number {
+  const [first, second] = [ageOf(a), ageOf(b)];
+  if (first.stem !== second.stem) return first.stem < second.stem ? 1 : -1;
+  return second.number - first.number;
+}
+
+function ageOf(path: string): { readonly stem: string; readonly number: number } {
+  const [stem = "", number = "1"] = nameOf(path).slice(0, -".json".length).split("-");
+  return { stem, number: Number(number) || 1 };
 }
 
 /** A session's id when it can be a folder's name, else its digest. */

@@ -1,3 +1,4 @@
+import { redact } from "../base/redact.ts";
 import type { RunRow } from "../store/tables.ts";
 import { completeOnce } from "./completion.ts";
 import { DEMO_MODEL } from "./model.ts";
@@ -60,10 +61,11 @@ export class Titles {
       .executeTakeFirst();
     if (!session || session.title !== null || session.transient === 1) return;
     const prompt = parseInput(run).prompt.findLast(({ role }) => role === "user");
-    const start = titleFromPrompt(prompt ? textOf(prompt) : "");
+    const text = prompt ? redact(textOf(prompt)) : "";
+    const start = titleFromPrompt(text);
     if (start === "") return;
     const asksModel = this.#parts.settings.titles === "model" && CONVERSATIONAL.has(session.source);
-    const title = (asksModel ? await this.#ask(run, prompt ? textOf(prompt) : "") : undefined) ?? start;
+    const title = (asksModel ? await this.#ask(run, text) : undefined) ?? start;
     await this.#sessions.nameOnce(run.session_id, title);
   }
 
@@ -86,12 +88,18 @@ export class Titles {
       instructions: INSTRUCTIONS,
       messages: [{ role: "user", text: `Name this conversation:\n\n${text}` }],
       signal,
+    }).catch((error: unknown) => {
+      if (!signal.aborted) this.#parts.log.warn("a model failed to name a session", { run: run.id, error });
     });
-    const line =
-      end.text
-        .trim()
-        .split("\n")[0]
-        ?.replace(/^["'#\s]+|["'.\s]+$/g, "") ?? "";
-    return end.error || line === "" || line.length > MAX_TITLE_CHARACTERS ? undefined : line;
+    // What was cut, by time or length, is no title.
+    return end?.stop === "end" ? usableTitle(redact(end.text)) : undefined;
   }
+}
+
+function usableTitle(answer: string): string | undefined {
+  const [first = ""] = answer.trim().split("\n");
+  const line = first.replace(/^["'#\s]+|["'.\s]+$/g, "");
+  if (line === "" || line.length > MAX_TITLE_CHARACTERS) return undefined;
+  // A title of nothing but characters that a title must not have is none.
+  return titleFromPrompt(line) === "" ? undefined : line;
 }

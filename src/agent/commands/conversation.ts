@@ -1,5 +1,5 @@
 import { ServiceError } from "../../base/errors.ts";
-import { sessionOf, shown, usage, type Command } from "../command.ts";
+import { sessionOf, shown, usage, type Command, type CommandCall } from "../command.ts";
 
 /** Commands that say something to the agent, or take it back. */
 export const conversationCommands: readonly Command[] = [
@@ -31,7 +31,7 @@ export const conversationCommands: readonly Command[] = [
     hint: "<text>",
     run: async (call) => {
       if (call.args === "") throw usage({ name: "steer", hint: "<text>" });
-      const runId = call.agent.turns.runningIn(sessionOf(call, "steer"));
+      const runId = await runAtWork(call, sessionOf(call, "steer"));
       if (runId !== undefined && (await call.agent.turns.steer(runId, call.args))) {
         return shown("The agent gets it at its next step.");
       }
@@ -68,7 +68,7 @@ export const conversationCommands: readonly Command[] = [
     description: "Stop the turn at work, its tools and its sub-agents",
     category: "Conversation",
     run: async (call) => {
-      const runId = call.agent.turns.runningIn(sessionOf(call, "stop"));
+      const runId = await runAtWork(call, sessionOf(call, "stop"));
       if (runId === undefined || !(await call.agent.turns.stop(runId, "The user stopped it."))) {
         return shown("Nothing is at work.");
       }
@@ -97,3 +97,10 @@ export const conversationCommands: readonly Command[] = [
     },
   },
 ];
+
+/** The run at work here, if the session is the caller's. */
+async function runAtWork({ agent, owner }: CommandCall, sessionId: string): Promise<string | undefined> {
+  const runId = agent.turns.runningIn(sessionId);
+  if (runId !== undefined) await agent.sessions.get(sessionId, owner);
+  return runId;
+}

@@ -51,7 +51,8 @@ export const modelCommands: readonly Command[] = [
       const words = call.args.split(/\s+/).filter((word) => word !== "");
       const isGlobal = words.includes("global");
       const wish = words.find((word) => word !== "global");
-      if (words.some((word) => !["on", "off", "global"].includes(word))) {
+      const isKnown = words.every((word) => ["on", "off", "global"].includes(word));
+      if (!isKnown || new Set(words).size < words.length || (words.includes("on") && words.includes("off"))) {
         throw usage({ name: "yolo", hint: "[on|off] [global]" });
       }
       if (isGlobal) {
