@@ -1,4 +1,4 @@
-import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
+import { defineTool, ToolError, type Tool, type ToolContext, type ToolIntent } from "../tool.ts";
 import type { Processes, ProcessView } from "./processes.ts";
 
 interface ProcessInput {
@@ -51,15 +51,16 @@ export function createProcess(processes: Processes): Tool {
         },
       },
     },
-    inspect: ({ action, process_id, text }) => ({
-      kind: "tool",
-      effect: "none",
-      title: ["Process:", action, process_id, action === "write" ? line(text ?? "") : undefined]
-        .filter((part) => part !== undefined)
-        .join(" "),
-    }),
+    inspect,
     run: (input, context) => run(input, context, processes),
   });
+}
+
+/** What is typed into a process may be read by a shell, so it is judged like a command. */
+function inspect({ action, process_id, text }: ProcessInput): ToolIntent {
+  const about = `Process: ${action} ${process_id ?? ""}`.trim();
+  if (action !== "write" || text === undefined) return { kind: "tool", effect: "none", title: about };
+  return { kind: "command", title: `${about}: ${line(text)}`, command: text };
 }
 
 async function run(input: ProcessInput, context: ToolContext, processes: Processes): Promise<string> {

@@ -1,5 +1,6 @@
-import { ToolError } from "../tool.ts";
 import { createId } from "../../base/ids.ts";
+import { redact, secretTail } from "../../base/redact.ts";
+import { ToolError } from "../tool.ts";
 import { OutputRing } from "./output-ring.ts";
 import { startCommand, type CommandEnd, type RunningCommand } from "./process-group.ts";
 
@@ -25,8 +26,10 @@ interface Entry extends ProcessView {
   readonly output: OutputRing;
   readonly running: RunningCommand;
   readonly ended: Promise<void>;
-  /** Wakes who waits for output. */
-  wake: () => void;
+  /** Wakes those who wait for output. */
+  readonly waiters: Set<() => void>;
+  /** The end of what was read, while it may be the beginning of a secret. */
+  held: string;
 }
 
 const MAX_FINISHED = 64;
@@ -36,6 +39,7 @@ const MAX_UNREAD_BYTES = 262_144;
 export class Processes {
   readonly #max: number;
   readonly #entries = new Map<string, Entry>();
+  #closed = false;
 
   /** At most `maxRunning` at once, over all sessions. */
   constructor({ maxRunning }: { readonly maxRunning: number }) {
@@ -44,6 +48,7 @@ export class Processes {
 
   /** Starts a command in a process group of its own. ToolError at the limit. */
   start(options: StartOptions): ProcessView {
+    if (this.#closed) throw new ToolError("The server is shutting down.");
     const running = [...this.#entries.values()].filter(({ end }) => end === undefined).length;
     if (running >= this.#max) {
       throw new ToolError(
@@ -57,12 +62,12 @@ export class Processes {
       env: options.env,
       onOutput: (bytes) => {
         output.push(bytes);
-        entry.wake();
+        for (const wake of entry.waiters) wake();
       },
     });
     const ended = command.end.then(
-      (end) => void ((entry.end = end), entry.wake()),
-      () => void ((entry.end = NOT_STARTED), entry.wake()),
+      (end) => void (entry.end = end),
+      () => void (entry.end = NOT_STARTED),
     );
     const { sessionId } = options;
     const entry: Entry = {
@@ -74,7 +79,8 @@ export class Processes {
       output,
       running: command,
       ended,
-      wake: () => {},
+      waiters: new Set(),
+      held: "",
     };
     this.#entries.set(id, entry);
     this.#forget();
@@ -92,7 +98,10 @@ export class Processes {
   /** What it printed since the last look, and whether it ended. ToolError when the session has no such process. */
   poll(id: string, sessionId: string): { readonly output: string; readonly view: ProcessView } {
     const entry = this.#find(id, sessionId);
-    return { output: entry.output.take(), view: entry };
+    const text = entry.held + entry.output.take();
+    const tail = entry.end === undefined ? secretTail(text) : 0;
+    entry.held = text.slice(text.length - tail);
+    return { output: redact(text.slice(0, text.length - tail)), view: entry };
   }
 
   /** Resolves when it has ended or the time is over; with `orOutput` also when it printed something. */
@@ -108,16 +117,15 @@ export class Processes {
     const timer = setTimeout(timeout.resolve, timeoutMs);
     const onAbort = () => timeout.reject(signal.reason);
     signal.addEventListener("abort", onAbort, { once: true });
-    const printed = new Promise<void>((resolve) => {
-      if (orOutput && !entry.output.isEmpty) resolve();
-      entry.wake = () => (orOutput ? resolve() : undefined);
-    });
+    const printed = Promise.withResolvers<void>();
+    if (orOutput && !entry.output.isEmpty) printed.resolve();
+    if (orOutput) entry.waiters.add(printed.resolve);
     try {
-      await Promise.race([entry.ended, timeout.promise, printed]);
+      await Promise.race([entry.ended, timeout.promise, printed.promise]);
     } finally {
       clearTimeout(timer);
       signal.removeEventListener("abort", onAbort);
-      entry.wake = () => {};
+      entry.waiters.delete(printed.resolve);
     }
   }
 
@@ -149,7 +157,9 @@ export class Processes {
     return killed.filter(Boolean).length;
   }
 
+  /** Ends all; none can be started any more. */
   async close(): Promise<void> {
+    this.#closed = true;
     await this.killAll();
     this.#entries.clear();
   }

@@ -2,7 +2,8 @@ import { execFile, spawn } from "node:child_process";
 import { constants } from "node:fs";
 import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { delimiter, join } from "node:path";
+import { basename, delimiter, join } from "node:path";
+import { wrappers } from "../policy/command-table.ts";
 import { parseCommandLine } from "../policy/command-line.ts";
 import { ToolError, type ToolContext } from "../tool.ts";
 
@@ -15,19 +16,26 @@ export interface SudoGrant {
 
 /** Calls of sudo that one command may make. */
 const MAX_CALLS = 32;
+/** One call's piece of the pipe: the system hands out a read of so few bytes whole. */
+const RECORD_BYTES = 512;
 const CHECK_TIMEOUT_MS = 5_000;
 
-/** Whether sudo is one of the words of a command in the text, behind a wrapper such as env or timeout too. */
+/** Whether a command in the text is sudo, behind a wrapper such as env or timeout too. */
 export function mentionsSudo(command: string): boolean {
-  return parseCommandLine(command).commands.some(({ words }) =>
-    words.some(({ text }) => text === "sudo" || text.endsWith("/sudo")),
-  );
+  return parseCommandLine(command).commands.some(({ words }) => {
+    const [first] = words;
+    if (first === undefined || isSudo(first.text)) return first !== undefined;
+    return wrappers.has(basename(first.text)) && words.some(({ text }) => isSudo(text));
+  });
 }
 
+const isSudo = (word: string): boolean => basename(word) === "sudo";
+
 /**
- * Lets a command run sudo with a password that people are asked for, when sudo wants one. The password goes to sudo's
- * standard input through a pipe that has a name in a private folder: it is in no argument, no variable and no file.
- * Undefined when sudo wants none, or is not there. ToolError when nobody gives a password.
+ * Lets a command run sudo with a password that people are asked for, when sudo wants one. A helper hands the password to
+ * sudo, when sudo asks for it, out of a pipe that has a name in a private folder: it is in no argument, no variable and
+ * no file, and what the command reads is its own. Undefined when sudo wants none, or is not there. ToolError when
+ * nobody gives a password.
  */
 export async function grantSudo(
   command: string,
@@ -39,6 +47,8 @@ export async function grantSudo(
   const password = await context.questions.sudo(command);
   if (password === undefined)
     throw new ToolError("The command needs a password for sudo, and none was given.");
+  if (Buffer.byteLength(password) >= RECORD_BYTES)
+    throw new ToolError("The password is longer than sudo takes.");
   context.signal.throwIfAborted();
   return prepare({ sudo, password, env });
 }
@@ -50,14 +60,19 @@ async function prepare(from: {
 }): Promise<SudoGrant> {
   const folder = await mkdtemp(join(tmpdir(), "agentd-sudo-"));
   try {
-    const pipe = join(folder, "password");
+    const [pipe, helper] = [join(folder, "pipe"), join(folder, "helper")];
     await makePipe(pipe);
-    await writeFile(join(folder, "sudo"), shim(from.sudo, pipe), { mode: 0o700 });
+    await writeScript(helper, `exec dd if=${quote(pipe)} bs=${RECORD_BYTES} count=1 2>/dev/null`);
+    await writeScript(join(folder, "sudo"), `exec ${quote(from.sudo)} -A "$@"`);
     // Open for both, or the system would wait for a reader; what is written waits in the pipe's own memory.
     const handle = await open(pipe, constants.O_RDWR | constants.O_NONBLOCK);
-    await handle.write(`${from.password}\n`.repeat(MAX_CALLS));
+    const record = Buffer.alloc(RECORD_BYTES, "\n");
+    record.write(from.password);
+    await handle.write(Buffer.concat(Array.from({ length: MAX_CALLS }, () => record)));
+    const path = `${folder}${delimiter}${from.env["PATH"] ?? ""}`;
     return {
-      env: { ...from.env, PATH: `${folder}${delimiter}${from.env["PATH"] ?? ""}` },
+      // Whoever calls sudo by its path, without the option, is led to the helper by the variable.
+      env: { ...from.env, PATH: path, SUDO_ASKPASS: helper },
       end: async () => {
         await handle.close();
         await rm(folder, { recursive: true, force: true });
@@ -69,15 +84,8 @@ async function prepare(from: {
   }
 }
 
-/** Stands in front of the real sudo: `read` and `printf` are the shell's own, so nobody sees what passes through them. */
-function shim(sudo: string, pipe: string): string {
-  return [
-    "#!/bin/sh",
-    `if ${quote(sudo)} -n true 2>/dev/null; then exec ${quote(sudo)} -n "$@"; fi`,
-    `IFS= read -r line < ${quote(pipe)}`,
-    `printf '%s\\n' "$line" | ${quote(sudo)} -S -p '' "$@"`,
-    "",
-  ].join("\n");
+function writeScript(path: string, line: string): Promise<void> {
+  return writeFile(path, `#!/bin/sh\n${line}\n`, { mode: 0o700 });
 }
 
 function makePipe(path: string): Promise<void> {

@@ -6,7 +6,8 @@ import { ToolError } from "../../../../src/agent/tool.ts";
 import { createProcess } from "../../../../src/agent/tools/process.ts";
 import { Processes } from "../../../../src/agent/tools/processes.ts";
 import { createTerminal } from "../../../../src/agent/tools/terminal.ts";
-import { call, workspace } from "./call.ts";
+import { forgetSecret, registerSecret } from "../../../../src/base/redact.ts";
+import { call, inspect, workspace } from "./call.ts";
 
 function made(t: { after(clean: () => Promise<void>): void }, maxRunning = 8) {
   const processes = new Processes({ maxRunning });
@@ -137,6 +138,25 @@ test("a flood is kept to its end, and says how much was dropped", async (t) => {
   const text = await act({ action: "poll", process_id: id });
   assert.match(text, /bytes dropped here[\s\S]*the end/);
   assert.ok(text.length < 300_000);
+});
+
+test("what is typed into a process is judged like a command", (t) => {
+  const tool = createProcess(made(t).processes);
+  const { kind, command } = inspect(tool, { action: "write", process_id: "prc_1", text: "rm -rf /\n" }, "/");
+  assert.deepEqual([kind, command], ["command", "rm -rf /\n"]);
+});
+
+test("a secret that comes in two looks is hidden in both", async (t) => {
+  const { start, act, processes } = made(t);
+  registerSecret("horse-battery-9");
+  t.after(async () => forgetSecret("horse-battery-9"));
+  const { text, id } = await start("printf horse-bat; read x; echo tery-9 done; read x", workspace(t));
+  const seen = [text];
+  seen.push(await act({ action: "write", process_id: id, text: "\n" }));
+  await processes.wait(id, "ses_test", { timeoutMs: 5_000, orOutput: true, signal: quiet() });
+  seen.push(await act({ action: "poll", process_id: id }));
+  assert.doesNotMatch(seen.join(""), /horse-bat|tery-9/);
+  assert.match(seen.join(""), /\[redacted\] done/);
 });
 
 test("closing ends every process", async (t) => {

@@ -12,21 +12,24 @@ import { call, workspace } from "./call.ts";
 const PASSWORD = "correct-horse-9";
 const terminal = createTerminal({ timeoutMs: 20_000, maxOutputBytes: 20_000, envPassthrough: [] });
 
-/** A sudo that wants the password on its standard input, and looks around for it in places where it must not be. */
+const HALVES = [PASSWORD.slice(0, 8), PASSWORD.slice(8)] as const;
+
+/** A sudo that asks its helper for the password, and looks around for it in places where it must not be. */
 function fakeSudo(t: { after(clean: () => void): void }): void {
   const folder = workspace(t);
   const path = join(folder, "sudo");
   writeFileSync(
     path,
     `#!/bin/sh
-while [ $# -gt 0 ]; do case "$1" in
-  -n) exit 1;; -S) shift;; -p) shift 2;; *) break;; esac; done
-IFS= read -r given
-for at in /proc/[0-9]*; do
-  cat "$at/cmdline" 2>/dev/null | tr '\\0' ' ' | grep -q "${PASSWORD.slice(0, 8)}""${PASSWORD.slice(8)}" && echo "SEEN in $at/cmdline"
-  cat "$at/environ" 2>/dev/null | tr '\\0' ' ' | grep -q "${PASSWORD.slice(0, 8)}""${PASSWORD.slice(8)}" && echo "SEEN in $at/environ"
-done
-[ "$given" = "${PASSWORD.slice(0, 8)}""${PASSWORD.slice(8)}" ] || { echo "Sorry, try again." >&2; exit 1; }
+[ "$1" = -n ] && exit 1
+[ "$1" = -A ] && shift
+if [ "$1" != free ]; then
+  given=$("$SUDO_ASKPASS" | head -n 1)
+  for at in /proc/[0-9]*; do for file in cmdline environ; do
+    cat "$at/$file" 2>/dev/null | tr '\\0' ' ' | grep -q "${HALVES[0]}""${HALVES[1]}" && echo "SEEN in $at/$file"
+  done; done
+  [ "$given" = "${HALVES[0]}""${HALVES[1]}" ] || { echo "Sorry, try again." >&2; exit 1; }
+else shift; fi
 exec "$@"
 `,
   );
@@ -60,6 +63,32 @@ test(
     assert.deepEqual(asked, [command]);
   },
 );
+
+test(
+  "what a command under sudo reads is its own, whether sudo asks or not",
+  { skip: !isLinux },
+  async (t) => {
+    fakeSudo(t);
+    const command = "echo mine | sudo cat; echo two | sudo free cat; sudo free cat < /dev/null; wait";
+    const text = await call(
+      terminal,
+      { command },
+      { cwd: workspace(t), context: { questions: answers(PASSWORD) } },
+    );
+    assert.match(text, /Output:\nmine\ntwo\n$/);
+  },
+);
+
+test("calls of sudo at the same time get the password each", { skip: !isLinux }, async (t) => {
+  fakeSudo(t);
+  const command = "for i in 1 2 3 4 5 6; do sudo echo ok & done; wait";
+  const text = await call(
+    terminal,
+    { command },
+    { cwd: workspace(t), context: { questions: answers(PASSWORD) } },
+  );
+  assert.equal(text.match(/^ok$/gm)?.length, 6);
+});
 
 test("nothing of the password is left on the disk", { skip: !isLinux }, async (t) => {
   fakeSudo(t);
@@ -112,7 +141,7 @@ test("sudo is found as a word of a command only", () => {
   ]) {
     assert.equal(mentionsSudo(yes), true, yes);
   }
-  for (const no of ["echo pseudo", "ls sudoers", "grep -r 'sudo ls' ."])
+  for (const no of ["echo sudo", "echo pseudo", "ls sudoers", "grep -r 'sudo ls' ."])
     assert.equal(mentionsSudo(no), false, no);
 });
 
