@@ -17,6 +17,10 @@ const agentd = defineCommand({
       "Read, change and check the configuration",
       async () => (await import("./config.ts")).configCommand,
     ),
+    sessions: lazyCommand(
+      "List, show, export and delete saved sessions",
+      async () => (await import("./sessions.ts")).sessionsCommand,
+    ),
     spec: lazyCommand(
       "Print a machine-readable description of an interface",
       async () => (await import("./spec.ts")).specCommand,
