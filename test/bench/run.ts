@@ -9,6 +9,8 @@ const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly B
   startup: () => import("./startup.ts"),
   codegen: () => import("./codegen.ts"),
   journal: () => import("./journal.ts"),
+  turn: () => import("./turn.ts"),
+  sessions: () => import("./sessions.ts"),
 };
 
 const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(benches);
