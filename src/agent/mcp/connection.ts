@@ -159,6 +159,7 @@ export class McpConnection {
     if (!("command" in options)) return undefined;
     const transport = new StdioTransport({
       ...options,
+      onExit: () => this.#ended("it ended"),
       onLog: (line) =>
         this.#log.debug("an MCP server wrote to its log", { server: this.name, line: redact(line) }),
     });

@@ -12,6 +12,8 @@ export interface StdioOptions {
   readonly cwd: string;
   /** What it writes to its standard error, a line at a time. */
   readonly onLog: (line: string) => void;
+  /** It ended, asked to or not. */
+  readonly onExit: () => void;
 }
 
 /** Longest message; a longer one ends the connection. */
@@ -54,7 +56,10 @@ export class StdioTransport implements MCPTransport {
     });
     // A server that ended does not read: its end is told by close.
     child.stdin.on("error", () => {});
-    child.once("close", () => this.onclose?.());
+    child.once("close", () => {
+      this.#options.onExit();
+      this.onclose?.();
+    });
     return new Promise((resolve, reject) => {
       child.once("spawn", () => resolve());
       child.once("error", reject);
