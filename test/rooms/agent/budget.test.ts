@@ -1,0 +1,103 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Budget, DaySpending } from "../../../src/agent/budget.ts";
+import { zeroUsage } from "../../../src/agent/engine.ts";
+import { FakeClock } from "../../../src/base/clock.ts";
+import type { Store } from "../../../src/store/store.ts";
+import { openTestStore } from "../../harness/store.ts";
+
+const tokens = (count: number) => ({ ...zeroUsage, inputTokens: count - 1, outputTokens: 1 });
+
+function spending(store: Store, clock: FakeClock, owner = "o", limit = 100) {
+  const problems: unknown[] = [];
+  const day = new DaySpending({ store, clock, owner, limit, onProblem: (error) => problems.push(error) });
+  return { day, problems };
+}
+
+test("a run is refused once it has used its tokens, not before, and with no limit never", () => {
+  const budget = new Budget({ limit: 10 });
+  budget.spend(tokens(9));
+  assert.equal(budget.admit(), undefined);
+  budget.spend(tokens(5));
+  assert.match(budget.admit() ?? "", /used 14 tokens of its 10/);
+  const free = new Budget({ limit: 0 });
+  free.spend(tokens(1e9));
+  assert.equal(free.admit(), undefined);
+});
+
+test("what is spent below counts above, in every generation, and not the other way", () => {
+  const top = new Budget({ limit: 100 });
+  const middle = new Budget({ limit: 0, above: top });
+  const [left, right] = [new Budget({ limit: 30, above: middle }), new Budget({ limit: 0, above: middle })];
+  left.spend(tokens(30));
+  assert.notEqual(left.admit(), undefined);
+  assert.equal(right.admit(), undefined);
+  right.spend(tokens(70));
+  for (const budget of [top, middle, right]) assert.notEqual(budget.admit(), undefined);
+});
+
+test("the day's figure counts each token once, however many generations share it", async (t) => {
+  const { store } = await openTestStore(t);
+  const { day } = spending(store, new FakeClock());
+  const top = new Budget({ limit: 0, day });
+  new Budget({ limit: 0, above: new Budget({ limit: 0, above: top, day }), day }).spend(tokens(60));
+  assert.equal(top.admit(), undefined);
+  await day.load();
+  const row = await store.read.selectFrom("spending").selectAll().executeTakeFirstOrThrow();
+  assert.equal(row.tokens, 60);
+});
+
+test("what many spend at once, in two processes on a fresh day, is all counted", async (t) => {
+  const { store, openAnother } = await openTestStore(t);
+  const clock = new FakeClock();
+  const both = [spending(store, clock), spending(await openAnother(), clock)];
+  for (let n = 0; n < 20; n++) for (const { day } of both) day.add(1);
+  for (const { day } of both) await day.load();
+  assert.deepEqual(
+    both.flatMap(({ problems }) => problems),
+    [],
+  );
+  const rows = await store.read.selectFrom("spending").select("tokens").execute();
+  assert.deepEqual(rows, [{ tokens: 40 }]);
+});
+
+test("reading the day's figure forgets nothing that is being spent", async (t) => {
+  const { store } = await openTestStore(t);
+  const { day } = spending(store, new FakeClock());
+  const loading = day.load();
+  day.add(100);
+  await loading;
+  assert.notEqual(day.admit(), undefined);
+  day.add(1);
+  await Promise.all([day.load(), day.load()]);
+  assert.match(day.admit() ?? "", /^101 tokens/);
+});
+
+test("a day ends at midnight UTC, and owners do not share", async (t) => {
+  const { store } = await openTestStore(t);
+  const clock = new FakeClock(Date.UTC(2026, 1, 28, 23, 59, 59, 999));
+  const [mine, other] = [spending(store, clock).day, spending(store, clock, "other").day];
+  mine.add(100);
+  await Promise.all([mine.load(), other.load()]);
+  assert.notEqual(mine.admit(), undefined);
+  assert.equal(other.admit(), undefined);
+  clock.tick(1);
+  assert.equal(mine.admit(), undefined);
+  await mine.load();
+  mine.add(99);
+  assert.equal(mine.admit(), undefined);
+  mine.add(1);
+  assert.notEqual(mine.admit(), undefined);
+  await mine.load();
+});
+
+test("a store that fails is told of, and the limit holds all the same", async (t) => {
+  const { openAnother } = await openTestStore(t);
+  const closed = await openAnother();
+  const { day, problems } = spending(closed, new FakeClock());
+  await closed.close();
+  day.add(100);
+  assert.notEqual(day.admit(), undefined);
+  await assert.rejects(day.load());
+  assert.equal(problems.length, 1);
+});
