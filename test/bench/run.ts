@@ -11,6 +11,7 @@ const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly B
   journal: () => import("./journal.ts"),
   turn: () => import("./turn.ts"),
   sessions: () => import("./sessions.ts"),
+  flood: () => import("./flood.ts"),
 };
 
 const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(benches);

@@ -1,0 +1,69 @@
+/** A child of the bench `flood`: one terminal call with the command of its first argument. Tells its parent. */
+import { tmpdir } from "node:os";
+import { monitorEventLoopDelay, performance } from "node:perf_hooks";
+import process from "node:process";
+import type { Script } from "../../src/agent/engines/scripted.ts";
+import { createTerminal } from "../../src/agent/tools/terminal.ts";
+import { createTestAgent, type TestAgent } from "../harness/agent.ts";
+import type { FloodReply } from "./flood.ts";
+
+const LOOK_MS = 5;
+const WARM_UP = "seq 1 20000";
+
+const script: Script = ({ step, user, toolResults }) =>
+  step === 0
+    ? { calls: [{ tool: "terminal", input: { command: user } }] }
+    : { text: toolResults.map(({ text }) => text).join("\n") };
+
+const command = process.argv[2];
+if (command === undefined) throw new Error("no command was given");
+const terminal = createTerminal({ timeoutMs: 60_000, maxOutputBytes: 20_000, envPassthrough: [] });
+const reply = await measured();
+process.send?.(reply);
+
+async function measured(): Promise<FloodReply> {
+  const settings = { policyMode: "yolo", workspace: tmpdir() } as const;
+  await using agent = await createTestAgent({ script, tools: [terminal], settings });
+  // What the first call of all costs is not what a flood costs.
+  await wholeTurn(agent, WARM_UP);
+  const loop = monitorEventLoopDelay({ resolution: 1 });
+  const beforeBytes = process.memoryUsage.rss();
+  let peakBytes = beforeBytes;
+  const look = () => (peakBytes = Math.max(peakBytes, process.memoryUsage.rss()));
+  const looking = setInterval(look, LOOK_MS);
+  loop.enable();
+  const [startedMs, usage] = [performance.now(), process.cpuUsage()];
+  const text = await wholeTurn(agent, command ?? "");
+  const durationMs = performance.now() - startedMs;
+  const { user, system } = process.cpuUsage(usage);
+  loop.disable();
+  clearInterval(looking);
+  look();
+  return {
+    text,
+    durationMs,
+    cpuMs: (user + system) / 1_000,
+    grownBytes: peakBytes - beforeBytes,
+    delayP99Ms: loop.percentile(99) / 1e6,
+    delayMaxMs: loop.max / 1e6,
+  };
+}
+
+/** What the tool answered, as the model said it. */
+async function wholeTurn({ store, turns }: TestAgent, prompt: string): Promise<string> {
+  const { runId, sessionId } = await turns.submit({
+    address: { owner: "bench" },
+    seed: { source: "bench" },
+    kind: "run",
+    input: { prompt: [{ role: "user", text: prompt }], settings: {}, answerable: false },
+  });
+  let text = "";
+  for await (const events of store.journal.follow({ runId })) {
+    const last = events.at(-1);
+    if (!/^run\.(completed|failed|cancelled|interrupted)$/.test(last?.type ?? "")) continue;
+    text = JSON.stringify(last);
+    break;
+  }
+  if (!text.includes("run.completed")) throw new Error(`the run in ${sessionId} ended with ${text}`);
+  return text;
+}
