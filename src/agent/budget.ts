@@ -1,5 +1,4 @@
 import type { Clock } from "../base/clock.ts";
-import { isDuplicateKey } from "../store/failure.ts";
 import type { Store } from "../store/store.ts";
 import type { Usage } from "./engine.ts";
 
@@ -96,16 +95,18 @@ export class DaySpending {
     this.#day = day;
     this.#tokens += tokens;
     const owner = this.#owner;
-    const write = () =>
-      this.#store.write(async (tx) => {
-        const known = await tx.increment("spending", { owner, day }, "tokens", tokens);
-        if (known === undefined) await tx.insert("spending", [{ owner, day, tokens }]);
-      });
-    // The first of a day may meet another process that is the first too.
-    const work = write()
-      .catch((error: unknown) => {
-        if (!isDuplicateKey(error)) throw error;
-        return write();
+    // One statement: the first of a day may meet another process that is the first too.
+    const work = this.#store
+      .write(async (tx) => {
+        await tx.db
+          .insertInto("spending")
+          .values({ owner, day, tokens })
+          .onConflict((on) =>
+            on
+              .columns(["owner", "day"])
+              .doUpdateSet((is) => ({ tokens: is("spending.tokens", "+", tokens) })),
+          )
+          .execute();
       })
       .catch(this.#onProblem);
     this.#written = Promise.all([this.#written, work]).then(() => {});
