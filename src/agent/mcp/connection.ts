@@ -2,8 +2,10 @@
 import type { MCPClient, MCPTransport } from "@ai-sdk/mcp";
 import type { Log } from "../../base/log.ts";
 import { redact } from "../../base/redact.ts";
-import { ToolError, type ToolContext } from "../tool.ts";
+import { ToolError, type Questions, type ToolContext } from "../tool.ts";
+import { textOf } from "./call-result.ts";
 import { elicit } from "./elicitation.ts";
+import { inputSchema } from "./input-schema.ts";
 import { StdioTransport } from "./stdio-transport.ts";
 
 /** A server as the configuration describes it, with references to variables resolved. */
@@ -43,9 +45,12 @@ const MAX_TOOLS = 500;
 const MAX_PAGES = 20;
 const MAX_DESCRIPTION_CHARACTERS = 4_000;
 const MAX_SCHEMA_CHARACTERS = 50_000;
-const MAX_RESULT_CHARACTERS = 100_000;
 /** A server that just failed is not asked again before. */
 const RECONNECT_AFTER_MS = 1_000;
+/** Longest farewell: a server that hangs is left without one. */
+const CLOSE_MS = 2_000;
+/** Shorter values would blank out ordinary words. */
+const MIN_SECRET_CHARACTERS = 4;
 
 export class McpConnection {
   readonly name: string;
@@ -58,8 +63,10 @@ export class McpConnection {
   #connecting: Promise<void> | undefined;
   #failedAtMs = Number.NEGATIVE_INFINITY;
   #error: string | undefined;
+  /** The failure that the log was told last: it is told once. */
+  #warned: string | undefined;
   #tools: readonly ToolDefinition[] = [];
-  #closed = false;
+  readonly #closing = new AbortController();
 
   constructor(name: string, options: McpServerOptions, log: Log) {
     this.name = name;
@@ -76,12 +83,17 @@ export class McpConnection {
     const { name, tools } = this;
     if (this.#connecting) return { name, status: "connecting", tools: tools.length };
     if (this.#client) return { name, status: "connected", tools: tools.length };
-    return { name, status: "failed", tools: tools.length, error: this.#error ?? "it is not connected" };
+    return {
+      name,
+      status: "failed",
+      tools: tools.length,
+      error: this.#error ?? "it is not connected",
+    };
   }
 
   /** Connects, if it is not connected. Resolves when that succeeded or failed; never rejects. */
   connect(): Promise<void> {
-    if (this.#closed || this.#client) return Promise.resolve();
+    if (this.#closing.signal.aborted || this.#client) return Promise.resolve();
     this.#connecting ??= this.#open().finally(() => (this.#connecting = undefined));
     return this.#connecting;
   }
@@ -102,14 +114,14 @@ export class McpConnection {
       context.signal.throwIfAborted();
       if (error instanceof ToolError) throw error;
       if (!this.#client) throw new ToolError(`The MCP server ${this.name} ended during the call.`);
-      throw new ToolError(`The MCP server ${this.name} failed: ${reasonOf(error, timeoutMs)}.`);
+      throw new ToolError(`The MCP server ${this.name} failed: ${this.#hide(reasonOf(error, timeoutMs))}.`);
     } finally {
       this.#calls.delete(context);
     }
   }
 
   async close(): Promise<void> {
-    this.#closed = true;
+    this.#closing.abort(new Error("it was closed"));
     await this.#connecting;
     await this.#drop();
   }
@@ -124,7 +136,7 @@ export class McpConnection {
 
   async #open(): Promise<void> {
     const { startTimeoutMs } = this.#options;
-    const signal = AbortSignal.timeout(startTimeoutMs);
+    const signal = AbortSignal.any([AbortSignal.timeout(startTimeoutMs), this.#closing.signal]);
     try {
       const { createMCPClient, ElicitationRequestSchema } = await import("@ai-sdk/mcp");
       const transport = this.#makeTransport();
@@ -134,16 +146,22 @@ export class McpConnection {
           clientName: "agentd",
           capabilities: { elicitation: {} },
           initializationOptions: { signal, timeout: startTimeoutMs },
-          onUncaughtError: (error) => this.#ended(reasonOf(error, startTimeoutMs)),
+          // Notifications, late answers and lines that are no messages come here too: none ends the connection.
+          onUncaughtError: (error) =>
+            this.#log.debug("an MCP server sent what was passed over", {
+              server: this.name,
+              reason: this.#hide(reasonOf(error, startTimeoutMs)),
+            }),
         }),
         signal,
       );
       client.onElicitationRequest(ElicitationRequestSchema, async ({ params }) => ({
-        ...(await elicit(params, [...this.#calls].at(-1)?.questions)),
+        ...(await elicit(params, this.#questions())),
       }));
       this.#client = client;
       this.#tools = await abortable(this.#list(client, signal), signal);
       this.#error = undefined;
+      this.#warned = undefined;
     } catch (error) {
       await this.#drop();
       this.#fail(
@@ -159,9 +177,12 @@ export class McpConnection {
     if (!("command" in options)) return undefined;
     const transport = new StdioTransport({
       ...options,
-      onExit: () => this.#ended("it ended"),
+      onExit: (reason) => this.#ended(reason ?? "it ended"),
       onLog: (line) =>
-        this.#log.debug("an MCP server wrote to its log", { server: this.name, line: redact(line) }),
+        this.#log.debug("an MCP server wrote to its log", {
+          server: this.name,
+          line: redact(line),
+        }),
     });
     this.#transport = transport;
     return transport;
@@ -180,7 +201,30 @@ export class McpConnection {
       cursor = listed.nextCursor ?? undefined;
       if (cursor === undefined) break;
     }
-    return found.filter(({ name }) => wanted === undefined || wanted.includes(name)).slice(0, MAX_TOOLS);
+    const offered = found.filter(({ name }) => wanted === undefined || wanted.includes(name));
+    if (offered.length > MAX_TOOLS || cursor !== undefined)
+      this.#log.warn(
+        `an MCP server has more tools than are read; the first ${MAX_TOOLS} at most are offered`,
+        {
+          server: this.name,
+        },
+      );
+    return offered.slice(0, MAX_TOOLS);
+  }
+
+  /** Of the calls at work; undefined when they are of several sessions: which of them is asked, the server cannot tell. */
+  #questions(): Questions | undefined {
+    const calls = [...this.#calls];
+    const isOne = new Set(calls.map(({ sessionId }) => sessionId)).size === 1;
+    return isOne ? calls.at(-1)?.questions : undefined;
+  }
+
+  /** A server can repeat what it was sent: its headers stay out of texts; secrets among variables are registered. */
+  #hide(text: string): string {
+    const values = "url" in this.#options ? this.#options.headers : {};
+    return Object.values(values)
+      .filter((value) => value.length >= MIN_SECRET_CHARACTERS)
+      .reduce((hidden, value) => hidden.replaceAll(value, "[redacted]"), redact(text));
   }
 
   /** The connection broke by itself. */
@@ -191,17 +235,19 @@ export class McpConnection {
   }
 
   #fail(reason: string): void {
-    this.#error = redact(reason);
+    this.#error = this.#hide(reason);
     this.#failedAtMs = Date.now();
-    if (!this.#closed)
+    if (!this.#closing.signal.aborted && this.#error !== this.#warned) {
+      this.#warned = this.#error;
       this.#log.warn("an MCP server cannot be used", { server: this.name, reason: this.#error });
+    }
   }
 
   async #drop(): Promise<void> {
     const [client, transport] = [this.#client, this.#transport];
     this.#client = undefined;
     this.#transport = undefined;
-    await client?.close().catch(() => {});
+    if (client) await abortable(client.close(), AbortSignal.timeout(CLOSE_MS)).catch(() => {});
     await transport?.close().catch(() => {});
   }
 }
@@ -227,45 +273,16 @@ function toDefinition(tool: {
   return {
     name: tool.name,
     description: (tool.description ?? tool.name).slice(0, MAX_DESCRIPTION_CHARACTERS),
-    inputSchema: { ...schema, type: "object" },
+    inputSchema: inputSchema(schema),
   };
-}
-
-type CallResult = Awaited<ReturnType<MCPClient["callTool"]>>;
-
-function textOf(result: CallResult): string {
-  const parts = Array.isArray(result.content) ? (result.content as readonly ContentPart[]) : [];
-  const whole =
-    parts.length > 0 ? parts.map(describe).join("\n") : JSON.stringify(result["structuredContent"] ?? "");
-  const text =
-    whole.length > MAX_RESULT_CHARACTERS
-      ? `${whole.slice(0, MAX_RESULT_CHARACTERS)}\n[... ${whole.length - MAX_RESULT_CHARACTERS} characters cut ...]`
-      : whole;
-  if (result.isError === true) throw new ToolError(text === "" ? "The tool failed." : text);
-  return text === "" ? "Done." : text;
-}
-
-interface ContentPart {
-  readonly type: string;
-  readonly text?: string;
-  readonly mimeType?: string;
-  readonly data?: string;
-  readonly uri?: string;
-  readonly resource?: { readonly uri?: string; readonly text?: string };
-}
-
-function describe(part: ContentPart): string {
-  if (part.type === "text") return part.text ?? "";
-  if (part.type === "resource") return part.resource?.text ?? `[resource ${part.resource?.uri ?? ""}]`;
-  if (part.type === "resource_link") return `[resource ${part.uri ?? ""}]`;
-  return `[${part.type} ${part.mimeType ?? ""}, ${Math.floor(((part.data?.length ?? 0) * 3) / 4)} bytes]`;
 }
 
 function reasonOf(error: unknown, timeoutMs: number): string {
   if (!(error instanceof Error)) return "unknown";
-  if (/timed? ?out|timeout/i.test(`${error.name} ${error.message}`))
-    return `no answer within ${timeoutMs / 1000} s`;
   const { code } = error as { code?: unknown };
+  // A number is the server's own error, which may well speak of a timeout.
+  if (typeof code !== "number" && /timed? ?out|timeout/i.test(`${error.name} ${error.message}`))
+    return `no answer within ${timeoutMs / 1000} s`;
   if (code === "ENOENT") return "its program was not found";
   return error.message.replace(/\s+/g, " ").slice(0, 300);
 }

@@ -1,6 +1,6 @@
 import type { Log } from "../../base/log.ts";
 import { defineTool, type Tool } from "../tool.ts";
-import { McpConnection, type McpServerOptions, type McpStatus } from "./connection.ts";
+import { McpConnection, type McpServerOptions, type McpStatus, type ToolDefinition } from "./connection.ts";
 import { toolName } from "./tool-name.ts";
 
 /** Servers by name; a text says why one cannot be used. */
@@ -20,7 +20,9 @@ export class McpServers {
   readonly #log: Log;
   #known = new Map<string, Known>();
   /** Made once for each state of the servers: a turn asks for them each time. */
-  #tools: { readonly from: string; readonly tools: readonly Tool[] } | undefined;
+  #tools:
+    | { readonly from: readonly (readonly ToolDefinition[])[]; readonly tools: readonly Tool[] }
+    | undefined;
 
   constructor(log: Log) {
     this.#log = log;
@@ -48,18 +50,26 @@ export class McpServers {
   /** The tools of all servers that were connected. */
   tools(): readonly Tool[] {
     const connections = [...this.#known.values()].flatMap(({ connection }) => connection ?? []);
-    const from = connections
-      .map(({ name, tools }) => `${name}:${tools.map((tool) => tool.name).join(",")}`)
-      .join(";");
-    if (this.#tools?.from !== from) this.#tools = { from, tools: toTools(connections) };
-    return this.#tools.tools;
+    // Each connect makes a list of its own: tools of the same names may belong to a connection that is closed.
+    const from = connections.map(({ tools }) => tools);
+    const made = this.#tools;
+    if (made?.from.length === from.length && from.every((list, index) => list === made.from[index]))
+      return made.tools;
+    const tools = toTools(connections);
+    this.#tools = { from, tools };
+    return tools;
   }
 
   status(): readonly McpStatus[] {
     return [...this.#known].map(([name, { options, connection }]) =>
       connection
         ? connection.status
-        : { name, status: "failed", tools: 0, ...(typeof options === "string" ? { error: options } : {}) },
+        : {
+            name,
+            status: "failed",
+            tools: 0,
+            ...(typeof options === "string" ? { error: options } : {}),
+          },
     );
   }
 

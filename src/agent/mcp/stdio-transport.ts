@@ -2,6 +2,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import process from "node:process";
 import type { MCPTransport } from "@ai-sdk/mcp";
+import { isRecord } from "../../base/schema.ts";
 
 type Message = Parameters<MCPTransport["send"]>[0];
 
@@ -12,8 +13,8 @@ export interface StdioOptions {
   readonly cwd: string;
   /** What it writes to its standard error, a line at a time. */
   readonly onLog: (line: string) => void;
-  /** It ended, asked to or not. */
-  readonly onExit: () => void;
+  /** It ended, asked to or not; `reason` says why we ended it. */
+  readonly onExit: (reason?: string) => void;
 }
 
 /** Longest message; a longer one ends the connection. */
@@ -33,6 +34,8 @@ export class StdioTransport implements MCPTransport {
   #child: ChildProcess | undefined;
   #pending: Buffer[] = [];
   #pendingBytes = 0;
+  /** Why it had to be ended. */
+  #flaw: string | undefined;
   #exited: Promise<void> = Promise.resolve();
 
   constructor(options: StdioOptions) {
@@ -42,7 +45,12 @@ export class StdioTransport implements MCPTransport {
   /** Rejects when the program cannot be started. */
   start(): Promise<void> {
     const { command, args, env, cwd, onLog } = this.#options;
-    const child = spawn(command, [...args], { cwd, env, detached: true, stdio: ["pipe", "pipe", "pipe"] });
+    const child = spawn(command, [...args], {
+      cwd,
+      env,
+      detached: true,
+      stdio: ["pipe", "pipe", "pipe"],
+    });
     this.#child = child;
     this.#exited = new Promise((resolve) => {
       child.once("exit", () => resolve());
@@ -54,10 +62,12 @@ export class StdioTransport implements MCPTransport {
         if (line.trim() !== "") onLog(line.slice(0, MAX_LOG_CHARACTERS));
       }
     });
+    // What outlives the server must not hold its streams open: close would never come.
+    child.once("exit", () => signalGroup(child.pid, "SIGKILL"));
     // A server that ended does not read: its end is told by close.
     child.stdin.on("error", () => {});
     child.once("close", () => {
-      this.#options.onExit();
+      this.#options.onExit(this.#flaw);
       this.onclose?.();
     });
     return new Promise((resolve, reject) => {
@@ -103,20 +113,31 @@ export class StdioTransport implements MCPTransport {
     if (this.#pendingBytes <= MAX_LINE_BYTES) return;
     this.#pending = [];
     this.#pendingBytes = 0;
-    this.onerror?.(new Error(`the server sent a line of more than ${MAX_LINE_BYTES} bytes`));
+    this.#flaw = `it sent a line of more than ${MAX_LINE_BYTES} bytes`;
+    this.onerror?.(new Error(this.#flaw));
     signalGroup(this.#child?.pid, "SIGKILL");
   }
 
   #line(line: string): void {
     if (line.trim() === "") return;
     try {
-      const message = JSON.parse(line) as Message;
-      if (typeof message === "object" && message !== null) this.onmessage?.(message);
+      const message: unknown = JSON.parse(line);
+      if (!isMessage(message)) throw new TypeError("no message");
+      this.onmessage?.(message);
     } catch {
       // Not JSON, or nothing the client understands: told, and passed over.
       this.onerror?.(new Error("the server sent what is no message"));
     }
   }
+}
+
+/** By shape only; the client parses what it wants. An id such as [] would count as 0 there, and end another's wait. */
+function isMessage(value: unknown): value is Message {
+  if (!isRecord(value)) return false;
+  const { id, method, result, error } = value;
+  const isId = typeof id === "number" || typeof id === "string";
+  if (typeof method === "string") return isId || id === undefined;
+  return isId && (isRecord(result) || (isRecord(error) && typeof error["message"] === "string"));
 }
 
 function signalGroup(pid: number | undefined, signal: NodeJS.Signals): void {

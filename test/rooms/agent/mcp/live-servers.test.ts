@@ -1,0 +1,182 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { test } from "node:test";
+import { ToolError, type Questions } from "../../../../src/agent/tool.ts";
+import { decide } from "../../../../src/agent/policy.ts";
+import { call, inspect } from "../tools/call.ts";
+import { connected, folder, isAlive, pidsIn, sdk, toolOf, until } from "./fixture.ts";
+
+const cwd = "/tmp";
+const answering = (clarify: Questions["clarify"]) => ({
+  questions: { clarify, sudo: async () => undefined, secret: async () => "skipped" as const },
+});
+
+test("a server's tools join under mcp_<server>_<tool> and answer", async (t) => {
+  const servers = await connected(t, { "my.box": sdk() });
+  const tool = toolOf(servers, "mcp_my_box_echo");
+  assert.equal(await call(tool, { text: "hello" }, { cwd }), "hello");
+  assert.equal(tool.toolset, "mcp");
+  assert.deepEqual(inspect(tool, { text: "x" }, cwd), { kind: "tool", title: "my.box: echo" });
+  const intent = inspect(tool, { text: "x" }, cwd);
+  const place = { mode: "ask" as const, workspace: "/w", home: "/h", agentHome: "/h/a" };
+  assert.equal(decide(intent, place, tool.name).verdict, "ask");
+});
+
+test("only the tools of the allow-list are offered", async (t) => {
+  const servers = await connected(t, { box: sdk(undefined, { tools: ["echo", "absent"] }) });
+  assert.deepEqual(
+    servers.tools().map(({ name }) => name),
+    ["mcp_box_echo"],
+  );
+});
+
+test("two calls in parallel get each its own answer", async (t) => {
+  const servers = await connected(t, { box: sdk() });
+  const slow = toolOf(servers, "mcp_box_slow");
+  const answers = await Promise.all([
+    call(slow, { ms: 150, text: "late" }, { cwd }),
+    call(slow, { ms: 1, text: "early" }, { cwd }),
+  ]);
+  assert.deepEqual(answers, ["late", "early"]);
+});
+
+test("what the server calls an error is a ToolError with its text", async (t) => {
+  const servers = await connected(t, { box: sdk() });
+  await assert.rejects(call(toolOf(servers, "mcp_box_fails"), {}, { cwd }), (error) => {
+    return error instanceof ToolError && error.message === "the disk is full";
+  });
+});
+
+test("long answers are cut and say so, pictures are described", async (t) => {
+  const servers = await connected(t, { box: sdk() });
+  const long = await call(toolOf(servers, "mcp_box_floods"), {}, { cwd });
+  assert.ok(long.length < 100_100);
+  assert.match(long, /200000 characters cut/);
+  const mixed = await call(toolOf(servers, "mcp_box_pictures"), {}, { cwd });
+  assert.equal(mixed, "before\n[image image/png, 1234 bytes]");
+});
+
+test("notifications in the middle of a call leave the connection whole", async (t) => {
+  const servers = await connected(t, { box: sdk() });
+  assert.equal(await call(toolOf(servers, "mcp_box_notifies"), {}, { cwd }), "notified");
+  assert.equal(servers.status()[0]?.status, "connected");
+  assert.equal(await call(toolOf(servers, "mcp_box_echo"), { text: "still" }, { cwd }), "still");
+});
+
+test("an aborted call ends at once, and its late answer harms nobody", async (t) => {
+  const file = join(folder(t), "pids");
+  const servers = await connected(t, { box: sdk(file) });
+  const stop = new AbortController();
+  const slow = toolOf(servers, "mcp_box_slow");
+  const aborted = call(slow, { ms: 300, text: "x" }, { cwd, signal: stop.signal });
+  stop.abort(new Error("enough"));
+  await assert.rejects(aborted, /enough/);
+  assert.equal(await call(slow, { ms: 600, text: "after" }, { cwd }), "after");
+  assert.equal(pidsIn(file).length, 1);
+});
+
+test("a call that takes too long is a ToolError, and the server stays", async (t) => {
+  const servers = await connected(t, { box: sdk(undefined, { timeoutMs: 300 }) });
+  const slow = call(toolOf(servers, "mcp_box_slow"), { ms: 900, text: "x" }, { cwd });
+  await assert.rejects(slow, (error) => error instanceof ToolError && /within 0.3 s/.test(error.message));
+  assert.equal(await call(toolOf(servers, "mcp_box_echo"), { text: "y" }, { cwd }), "y");
+});
+
+test("a server that dies in a call is said to have ended, and is started again by a later call", async (t) => {
+  const file = join(folder(t), "pids");
+  const servers = await connected(t, { box: sdk(file) });
+  await assert.rejects(
+    call(toolOf(servers, "mcp_box_dies"), {}, { cwd }),
+    (error) => error instanceof ToolError && /box ended during the call/.test(error.message),
+  );
+  assert.equal(servers.status()[0]?.status, "failed");
+  assert.match(servers.notices()[0] ?? "", /box cannot be used/);
+  await new Promise((resolve) => setTimeout(resolve, 1_050));
+  assert.equal(await call(toolOf(servers, "mcp_box_echo"), { text: "back" }, { cwd }), "back");
+  assert.equal(pidsIn(file).length, 2);
+  assert.deepEqual(servers.notices(), []);
+});
+
+test("a server sees its own variables and none of ours", async (t) => {
+  process.env["AGENTD_TEST_CANARY"] = "ours";
+  t.after(() => delete process.env["AGENTD_TEST_CANARY"]);
+  const servers = await connected(t, { box: sdk(undefined, { env: { OWN: "1" } }) });
+  const seen = JSON.parse(await call(toolOf(servers, "mcp_box_environment"), {}, { cwd }));
+  assert.equal(seen.OWN, "1");
+  assert.equal(seen.AGENTD_TEST_CANARY, undefined);
+});
+
+test("questions of a server reach the call at work and come back in the schema's types", async (t) => {
+  const servers = await connected(t, { box: sdk() });
+  const asked: unknown[] = [];
+  const answer = await call(
+    toolOf(servers, "mcp_box_elicits"),
+    {},
+    {
+      cwd,
+      context: answering(async (questions) => {
+        asked.push(...questions.map(({ id, choices }) => [id, choices]));
+        return { city: "Oslo", fast: "yes", seats: "2" };
+      }),
+    },
+  );
+  assert.deepEqual(asked, [
+    ["city", ["Rome", "Oslo"]],
+    ["fast", ["yes", "no"]],
+    ["seats", null],
+  ]);
+  assert.deepEqual(JSON.parse(answer), {
+    action: "accept",
+    content: { city: "Oslo", fast: true, seats: 2 },
+  });
+});
+
+test("a question nobody answers is declined, and so is an answer that does not fit", async (t) => {
+  const servers = await connected(t, { box: sdk() });
+  const tool = toolOf(servers, "mcp_box_elicits");
+  const nobody = answering(() => Promise.reject(new ToolError("nobody is there")));
+  const wrong = answering(async () => ({ city: "Paris", fast: "yes", seats: "2" }));
+  for (const context of [nobody, wrong]) {
+    assert.deepEqual(JSON.parse(await call(tool, {}, { cwd, context })), { action: "decline" });
+  }
+});
+
+test("a question is asked of nobody when calls of two sessions are at work", async (t) => {
+  const servers = await connected(t, { box: sdk() });
+  const other = call(
+    toolOf(servers, "mcp_box_slow"),
+    { ms: 400, text: "x" },
+    { cwd, context: { sessionId: "ses_other" } },
+  );
+  const context = answering(() => Promise.reject(new Error("asked")));
+  const answer = await call(toolOf(servers, "mcp_box_elicits"), {}, { cwd, context });
+  assert.deepEqual(JSON.parse(answer), { action: "cancel" });
+  assert.equal(await other, "x");
+});
+
+test("reload keeps the unchanged with its calls, replaces the changed, ends what is gone", async (t) => {
+  const base = folder(t);
+  const files = ["same", "changed", "gone"].map((name) => join(base, name));
+  const [same = "", changed = "", gone = ""] = files;
+  const servers = await connected(t, { same: sdk(same), changed: sdk(changed), gone: sdk(gone) });
+  const running = call(toolOf(servers, "mcp_same_slow"), { ms: 800, text: "kept" }, { cwd });
+  toolOf(servers, "mcp_changed_echo");
+  await servers.use({ same: sdk(same), changed: sdk(changed, { env: { NEW: "1" } }) });
+  assert.equal(await running, "kept");
+  assert.equal(pidsIn(same).length, 1);
+  assert.equal(pidsIn(changed).length, 2);
+  assert.match(await call(toolOf(servers, "mcp_changed_environment"), {}, { cwd }), /"NEW":"1"/);
+  assert.throws(() => toolOf(servers, "mcp_gone_echo"));
+  assert.ok(!isAlive(pidsIn(gone)[0] ?? 0));
+});
+
+test("close ends a server with the processes it started", async (t) => {
+  const file = join(folder(t), "pids");
+  const servers = await connected(t, { box: sdk(file) });
+  const child = Number(await call(toolOf(servers, "mcp_box_spawns"), {}, { cwd }));
+  assert.ok(isAlive(child));
+  await servers.close();
+  assert.ok(!isAlive(pidsIn(file)[0] ?? 0));
+  await until(() => !isAlive(child), "the server's child is gone");
+  assert.deepEqual(servers.tools(), []);
+});
