@@ -7,6 +7,9 @@ import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { ServiceError } from "../base/errors.ts";
 
+/** A person who gives up must not leave half a conversation in a hidden file. */
+const SIGNALS = ["SIGINT", "SIGTERM"] as const;
+
 /** Ends without complaint when the reader has had enough, such as `head`. */
 export async function writeStdout(text: AsyncIterable<string>): Promise<void> {
   try {
@@ -29,8 +32,11 @@ export async function writeOutput(
   // Asked before the work; the link below is what really prevents it.
   if (!force && (await isThere(path))) throw taken(path);
   const draft = join(dirname(path), `.${basename(path)}.${randomBytes(6).toString("hex")}.tmp`);
+  const stop = new AbortController();
+  const onSignal = () => stop.abort(new ServiceError("invalid_request", "Stopped; nothing was written."));
+  for (const name of SIGNALS) process.once(name, onSignal);
   try {
-    await writeDraft(draft, text);
+    await writeDraft(draft, text, stop.signal);
     if (force) await rename(draft, path);
     else await link(draft, path);
     return path;
@@ -43,15 +49,20 @@ export async function writeOutput(
       cause: error,
     });
   } finally {
+    for (const name of SIGNALS) process.off(name, onSignal);
     await rm(draft, { force: true });
   }
 }
 
-async function writeDraft(draft: string, text: AsyncIterable<string>): Promise<void> {
+async function writeDraft(draft: string, text: AsyncIterable<string>, signal: AbortSignal): Promise<void> {
   const handle = await open(draft, "wx", 0o600);
   try {
-    for await (const piece of text) await handle.appendFile(piece);
+    for await (const piece of text) {
+      signal.throwIfAborted();
+      await handle.appendFile(piece);
+    }
     await handle.sync();
+    signal.throwIfAborted();
   } finally {
     await handle.close();
   }

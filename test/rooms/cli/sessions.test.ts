@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readdir, readFile, stat, writeFile } from "node:fs/promises";
+import { readdir, readFile, stat, watch, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
@@ -263,6 +263,40 @@ describe("agentd sessions export", () => {
     child.stdout.destroy();
     const [code] = await ended;
     assert.deepEqual([code, stderr], [0, ""]);
+  });
+});
+
+describe("agentd sessions export of a long session", () => {
+  // More than the heap that the program is given.
+  const messages = Array.from({ length: 1200 }, () => ({ role: "user" as const, text: "x".repeat(100_000) }));
+
+  it("takes no more memory than a short one", async () => {
+    await using place = await createPlace();
+    await place.add({ id: "big" }, messages);
+    const file = join(place.home, "big.json");
+    const flag = "--max-old-space-size=80";
+    const env = { AGENTD_HOME: place.home, NODE_OPTIONS: flag, DENO_V8_FLAGS: flag };
+    const { code, stderr } = await agentd(["sessions", "export", "big", "--output", file], env);
+    assert.equal(code, 0, stderr);
+    assert.ok((await stat(file)).size > 120_000_000);
+  });
+
+  it("leaves nothing half written when it is broken off", async () => {
+    await using place = await createPlace();
+    await place.add({ id: "big" }, messages);
+    const [file, first] = commandOf(main);
+    const output = join(place.home, "big.json");
+    const env = { PATH: process.env["PATH"], HOME: process.env["HOME"], AGENTD_HOME: place.home };
+    const changes = watch(place.home, { signal: AbortSignal.timeout(20_000) });
+    const words = [...first, "sessions", "export", "big", "--output", output];
+    const child = spawn(file, words, { env, stdio: "ignore" });
+    const ended = once(child, "exit");
+    for await (const { filename } of changes) if (filename?.endsWith(".tmp")) break;
+    process.kill(child.pid!, "SIGINT");
+    const [code] = await ended;
+    const left = (await readdir(place.home)).filter((name) => name.includes("big"));
+    // On a fast machine it may have been done before the signal came.
+    assert.deepEqual([code, left], code === 0 ? [0, ["big.json"]] : [1, []]);
   });
 });
 
