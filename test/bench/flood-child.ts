@@ -1,4 +1,6 @@
-/** A child of the bench `flood`: one terminal call with the command of its first argument. Tells its parent. */
+/** A child of the bench `flood`: runs the command it is given by a terminal call, or reads it bare. Tells its parent. */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { tmpdir } from "node:os";
 import { monitorEventLoopDelay, performance } from "node:perf_hooks";
 import process from "node:process";
@@ -15,17 +17,32 @@ const script: Script = ({ step, user, toolResults }) =>
     ? { calls: [{ tool: "terminal", input: { command: user } }] }
     : { text: toolResults.map(({ text }) => text).join("\n") };
 
-const command = process.argv[2];
-if (command === undefined) throw new Error("no command was given");
+const [, , how, command = ""] = process.argv;
 const terminal = createTerminal({ timeoutMs: 60_000, maxOutputBytes: 20_000, envPassthrough: [] });
-const reply = await measured();
-process.send?.(reply);
+process.send?.(await (how === "bare" ? bare() : tool()));
 
-async function measured(): Promise<FloodReply> {
+async function tool(): Promise<FloodReply> {
   const settings = { policyMode: "yolo", workspace: tmpdir() } as const;
   await using agent = await createTestAgent({ script, tools: [terminal], settings });
   // What the first call of all costs is not what a flood costs.
   await wholeTurn(agent, WARM_UP);
+  return await measured(() => wholeTurn(agent, command));
+}
+
+/** The least that a reader of the pipe does: it forgets what it gets. */
+async function bare(): Promise<FloodReply> {
+  const read = async (line: string) => {
+    const child = spawn("/bin/sh", ["-c", line], { stdio: ["ignore", "pipe", "ignore"] });
+    let bytes = 0;
+    child.stdout.on("data", (piece: Uint8Array) => (bytes += piece.length));
+    await once(child, "close");
+    return `${bytes} bytes`;
+  };
+  await read(WARM_UP);
+  return measured(() => read(command));
+}
+
+async function measured(work: () => Promise<string>): Promise<FloodReply> {
   const loop = monitorEventLoopDelay({ resolution: 1 });
   const beforeBytes = process.memoryUsage.rss();
   let peakBytes = beforeBytes;
@@ -33,7 +50,7 @@ async function measured(): Promise<FloodReply> {
   const looking = setInterval(look, LOOK_MS);
   loop.enable();
   const [startedMs, usage] = [performance.now(), process.cpuUsage()];
-  const text = await wholeTurn(agent, command ?? "");
+  const text = await work();
   const durationMs = performance.now() - startedMs;
   const { user, system } = process.cpuUsage(usage);
   loop.disable();
@@ -45,7 +62,6 @@ async function measured(): Promise<FloodReply> {
     cpuMs: (user + system) / 1_000,
     grownBytes: peakBytes - beforeBytes,
     delayP99Ms: loop.percentile(99) / 1e6,
-    delayMaxMs: loop.max / 1e6,
   };
 }
 
