@@ -76,10 +76,15 @@ export class Asks {
     const id = createId("ask", this.#clock.now());
     if (kind === "sudo") this.#passwords.set(id, undefined);
     const opening = this.#open({ id, kind, subject, question, timeoutMs: options.timeoutMs });
-    const { row, after } = await opening.catch((error: unknown) => {
+    const opened = await opening.catch((error: unknown) => {
       this.#passwords.delete(id);
       throw error;
     });
+    if (!opened) {
+      this.#passwords.delete(id);
+      return { status: "cancelled" };
+    }
+    const { row, after } = opened;
     const ended = new AbortController();
     const trouble = Promise.withResolvers<never>();
     const close = (reason: "timeout" | "cancelled") => void this.#close(row, reason).catch(trouble.reject);
@@ -172,7 +177,14 @@ export class Asks {
     }
   }
 
-  async #open({ id, kind, subject, question, timeoutMs }: Opening): Promise<{ row: AskRow; after: number }> {
+  /** Undefined when the run has ended, as one does whose process slept past its lease: nobody is asked then. */
+  async #open({
+    id,
+    kind,
+    subject,
+    question,
+    timeoutMs,
+  }: Opening): Promise<{ row: AskRow; after: number } | undefined> {
     return this.#store.write(async (tx) => {
       const row: AskRow = {
         id,
@@ -188,8 +200,11 @@ export class Asks {
         expires_at: timeoutMs > 0 ? tx.nowMs + timeoutMs : null,
         answered_at: null,
       };
+      if (!(await moveRun(tx, subject.runId, { from: "running", to: "waiting_for_approval" }))) {
+        const run = await tx.find("runs", { id: subject.runId });
+        if (run && run.ended_at !== null) return undefined;
+      }
       await tx.insert("asks", [row]);
-      await moveRun(tx, subject.runId, { from: "running", to: "waiting_for_approval" });
       const [appended] = await this.#store.journal.append(tx, subject.sessionId, [requestEvent(row)]);
       return { row, after: appended?.runSeq ?? 0 };
     });

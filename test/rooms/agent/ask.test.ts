@@ -323,3 +323,26 @@ test("a sub-agent asks in the run at the top of its family, and leave for the se
   }
   assert.equal(ran.length, 4);
 });
+
+test("a run that has ended asks nobody: a process that slept does not speak after the end", async () => {
+  const inTool = Promise.withResolvers<void>();
+  const gate = Promise.withResolvers<void>();
+  const outcome = Promise.withResolvers<unknown>();
+  await using agent = await asking(async ({ questions }) => {
+    inTool.resolve();
+    await gate.promise;
+    await questions.sudo("sudo ls").then(outcome.resolve, outcome.resolve);
+  });
+  const { runId } = await agent.submit("go", { id: "s", answerable: true });
+  await inTool.promise;
+  const dead = { lease_owner: "process-that-never-was", lease_until: 1 };
+  await agent.store.write(async (tx) => void (await tx.update("sessions", { id: "s" }, dead)));
+  await using other = await createTestAgent({ database: agent.databaseUrl });
+  assert.equal(await other.recovery.recover(), 1);
+  gate.resolve();
+  assert.ok((await outcome.promise) instanceof Error);
+  await agent.turns.drain(0);
+  assert.deepEqual(await other.parts.asks.open({ sessionId: "s" }), []);
+  const all = await other.store.journal.read({ runId }, { after: 0 });
+  assert.equal(all.at(-1)?.type, "run.interrupted");
+});
