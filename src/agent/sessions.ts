@@ -94,12 +94,15 @@ export class Sessions {
     if (title !== undefined) query = query.where("title", "=", title);
     if (cursor !== undefined) {
       const { updatedAtMs, id } = parseCursor(cursor);
-      query = query.where((is) =>
-        is.or([
-          is("updated_at", "<", updatedAtMs),
-          is.and([is("updated_at", "=", updatedAtMs), is("id", "<", id)]),
-        ]),
-      );
+      // The first condition says nothing new, but lets the index be entered where the page begins.
+      query = query
+        .where("updated_at", "<=", updatedAtMs)
+        .where((is) =>
+          is.or([
+            is("updated_at", "<", updatedAtMs),
+            is.and([is("updated_at", "=", updatedAtMs), is("id", "<", id)]),
+          ]),
+        );
     }
     const rows = await query
       .orderBy("updated_at", "desc")

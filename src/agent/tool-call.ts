@@ -39,12 +39,14 @@ type Attempt = ToolAnswer & Omit<ToolOutput, "text">;
 
 async function attempt(call: ToolCall, scope: ToolCallScope): Promise<Attempt> {
   const tool = scope.tools.get(call.tool);
-  const problem = tool ? (call.invalid ?? scope.checkInput(tool, call.input)) : unknownTool(call.tool, scope);
-  if (!tool || problem !== undefined) {
-    started(call, scope, { tool });
-    return { status: "error", text: problem ?? unknownTool(call.tool, scope) };
-  }
   try {
+    const problem = tool
+      ? (call.invalid ?? scope.checkInput(tool, call.input))
+      : unknownTool(call.tool, scope);
+    if (!tool || problem !== undefined) {
+      started(call, scope, { tool });
+      return { status: "error", text: problem ?? unknownTool(call.tool, scope) };
+    }
     const intent = inspect(tool, call, scope);
     const refusal = await permission(call, intent, scope);
     if (refusal) return refusal;

@@ -1,6 +1,10 @@
 /** What can happen in a turn, over the engine port, as every surface sees it: in the journal and in the transcript. */
 import assert from "node:assert/strict";
+import { join } from "node:path";
+import process from "node:process";
 import { test } from "node:test";
+import { McpServers } from "../../src/agent/mcp/servers.ts";
+import { createLog } from "../../src/base/log.ts";
 import type { Message } from "../../src/agent/message.ts";
 import { createDelegateTask } from "../../src/agent/tools/delegate-task.ts";
 import { FakeClock } from "../../src/base/clock.ts";
@@ -388,4 +392,33 @@ test("the budget of a day holds across runs and processes, and ends with the day
   assert.equal((await other.events((await other.submit("3")).runId)).at(-1)?.type, "run.failed");
   clock.tick(12 * 3_600_000);
   assert.equal((await other.events((await other.submit("4")).runId)).at(-1)?.type, "run.completed");
+});
+
+test("MCP reload in mid-session: later turns have the new tools, the conversation goes on", async (t) => {
+  const servers = new McpServers(createLog("error"));
+  t.after(() => servers.close());
+  const { PATH = "", HOME = "" } = process.env;
+  const fixture = join(import.meta.dirname, "../rooms/agent/mcp/sdk-server.ts");
+  const args = "Deno" in globalThis ? ["run", "-A", "--no-check", fixture] : [fixture];
+  const options = { command: process.execPath, args, env: { PATH, HOME }, cwd: import.meta.dirname };
+  const limits = { startTimeoutMs: 20_000, timeoutMs: 10_000 };
+  await servers.use({ one: { ...options, ...limits, tools: ["echo"] } });
+  await using agent = await createTestAgent({
+    liveTools: () => servers.tools(),
+    script: ({ step, tools, toolResults }) =>
+      step === 0
+        ? { calls: [{ tool: tools[0] ?? "none", input: { text: tools.join() } }] }
+        : { text: toolResults.map(({ text }) => text).join() },
+  });
+  const turn = async (text: string) => {
+    const { runId } = await agent.submit(text, { id: "s", answerable: true });
+    for await (const { type, data } of agent.follow(runId)) {
+      if (type === "approval.request") await answer(agent, String(data["request_id"]), "session");
+    }
+    return (await agent.run(runId)).output;
+  };
+  assert.equal(await turn("first"), "echo: mcp_one_echo");
+  await servers.use({ two: { ...options, ...limits, tools: ["echo"] } });
+  assert.equal(await turn("second"), "echo: mcp_two_echo");
+  assert.equal((await agent.transcript("s")).filter(({ role }) => role === "user").length, 2);
 });

@@ -1,3 +1,4 @@
+import type { FileChange } from "../../../generated/http/client/types.gen.ts";
 import { applyPatch, createTwoFilesPatch, parsePatch, type StructuredPatch } from "diff";
 import { ToolError } from "../tool.ts";
 
@@ -47,6 +48,16 @@ export function showDiff(path: string, before: string, after: string): string {
   if (diff === undefined) return `${path}: changed in too many places to show.`;
   if (diff.length <= MAX_SHOWN_CHARACTERS) return diff;
   return `${diff.slice(0, MAX_SHOWN_CHARACTERS)}\n[... ${diff.length - MAX_SHOWN_CHARACTERS} characters of the diff cut ...]`;
+}
+
+/** Longest text of a file that people are shown whole, before and after. */
+const MAX_TEXT_CHARACTERS = 131_072;
+
+/** A change as people see it; undefined texts are of files that are not there. Long or binary texts are left out. */
+export function fileChange(path: string, before: string | undefined, after: string | undefined): FileChange {
+  const isLong = (before?.length ?? 0) > MAX_TEXT_CHARACTERS || (after?.length ?? 0) > MAX_TEXT_CHARACTERS;
+  const diff = showDiff(path, before ?? "", after ?? "");
+  return isLong ? { path, diff } : { path, old_text: before ?? null, new_text: after ?? null, diff };
 }
 
 function parse(text: string): readonly StructuredPatch[] {

@@ -1,6 +1,6 @@
 import { readFile, rm } from "node:fs/promises";
-import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
-import { applyFileDiff, parseDiff, showDiff, type FileDiff } from "./file-diff.ts";
+import { defineTool, ToolError, type Tool, type ToolContext, type ToolOutput } from "../tool.ts";
+import { applyFileDiff, parseDiff, showDiff, type FileDiff, fileChange } from "./file-diff.ts";
 import { suggestNames } from "./suggest-names.ts";
 import { readsOf, realPath, statOf, toToolError } from "./paths.ts";
 import { replaceExactly } from "./replacement.ts";
@@ -31,6 +31,7 @@ export function createPatch(): Tool {
   return defineTool<PatchInput>({
     name: "patch",
     toolset: "files",
+    kind: "edit",
     description:
       "Changes parts of text files; give either path, old and new for one exact replacement, or diff. Nothing is " +
       `written unless everything fits. Files up to ${MAX_BYTES} bytes. Returns the resulting diff.`,
@@ -64,7 +65,7 @@ export function createPatch(): Tool {
   });
 }
 
-async function run(input: PatchInput, context: ToolContext): Promise<string> {
+async function run(input: PatchInput, context: ToolContext): Promise<ToolOutput> {
   const changes = await plan(input, context.cwd);
   context.signal.throwIfAborted();
   await applyAll(changes, context.signal);
@@ -72,7 +73,10 @@ async function run(input: PatchInput, context: ToolContext): Promise<string> {
     .map(({ name, before, after }) => showDiff(name, before ?? "", after ?? ""))
     .join("\n");
   const cut = shown.length > MAX_SHOWN_CHARACTERS ? "\n[... the rest of the diff is cut ...]" : "";
-  return `Changed ${changes.map(({ name }) => name).join(", ")}.\n${shown.slice(0, MAX_SHOWN_CHARACTERS)}${cut}`;
+  return {
+    text: `Changed ${changes.map(({ name }) => name).join(", ")}.\n${shown.slice(0, MAX_SHOWN_CHARACTERS)}${cut}`,
+    changes: changes.map(({ target, before, after }) => fileChange(target, before, after)),
+  };
 }
 
 async function plan(input: PatchInput, cwd: string): Promise<readonly Change[]> {

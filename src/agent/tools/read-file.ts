@@ -24,6 +24,7 @@ export function createReadFile(): Tool {
   return defineTool<ReadFileInput>({
     name: "read_file",
     toolset: "files",
+    kind: "read",
     description:
       "Reads a text file; each line comes as its number, a tab and its text. " +
       `Lines above ${MAX_LINE_CHARACTERS} characters are cut, and one call returns at most ${MAX_TEXT_CHARACTERS} ` +

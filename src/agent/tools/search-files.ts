@@ -32,6 +32,7 @@ export function createSearchFiles(): Tool {
   return defineTool<SearchInput>({
     name: "search_files",
     toolset: "files",
+    kind: "search",
     description:
       "Finds files: with mode content, lines that match a regular expression; with mode names, files whose path matches " +
       "a glob. What .gitignore excludes, .git, links, binary files and files with secrets are left out. Results come in " +
