@@ -417,8 +417,8 @@ test("MCP reload in mid-session: later turns have the new tools, the conversatio
     }
     return (await agent.run(runId)).output;
   };
-  assert.equal(await turn("first"), "echo: mcp_one_echo");
+  assert.equal(await turn("first"), "mcp_one_echo");
   await servers.use({ two: { ...options, ...limits, tools: ["echo"] } });
-  assert.equal(await turn("second"), "echo: mcp_two_echo");
+  assert.equal(await turn("second"), "mcp_two_echo");
   assert.equal((await agent.transcript("s")).filter(({ role }) => role === "user").length, 2);
 });

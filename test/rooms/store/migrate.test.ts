@@ -4,7 +4,7 @@ import { sql } from "kysely";
 import { columnsOf } from "../../../src/store/columns.ts";
 import { openStore } from "../../../src/store/open.ts";
 import type { Tables } from "../../../src/store/tables.ts";
-import { createTestDatabase, openTestStore } from "../../harness/store.ts";
+import { createTestDatabase, openTestStore, testDialect } from "../../harness/store.ts";
 import { startChild } from "./child.ts";
 import { seed } from "./rows.ts";
 
@@ -50,17 +50,17 @@ test("a database with a step that this version does not know is refused, and lef
 
 test("the columns that statements name are the columns of the tables", async (t) => {
   const { store } = await openTestStore(t);
-  const tables = await store.read.introspection.getTables();
-  const ours = "facts sessions runs messages events asks ledger outbox jobs".split(" ") as (keyof Tables)[];
+  const ours = "facts sessions runs messages events asks ledger outbox jobs grants spending".split(
+    " ",
+  ) as (keyof Tables)[];
   for (const table of ours) {
-    const found = tables.find(
-      ({ name, schema }) => name === table && (schema === undefined || isOwn(schema)),
-    );
-    const columns = found?.columns.map((column) => column.name);
-    assert.deepEqual(columns?.sort(), [...columnsOf(table)].sort(), table);
+    // Each database in its own words: the general way looks at the schemas of other tests, which come and go.
+    const query =
+      testDialect === "sqlite"
+        ? sql<{ name: string }>`select name from pragma_table_info(${table})`
+        : sql<{ name: string }>`select column_name as name from information_schema.columns
+            where table_schema = current_schema() and table_name = ${table}`;
+    const { rows } = await query.execute(store.read);
+    assert.deepEqual(rows.map(({ name }) => name).sort(), [...columnsOf(table)].sort(), table);
   }
-  const { rows } = await sql<{ name: string }>`select 1 as name`.execute(store.read);
-  assert.equal(rows.length, 1);
 });
-
-const isOwn = (schema: string) => schema.startsWith("test_");
