@@ -18,7 +18,8 @@ export interface Spawner {
 export interface ChildPrompt {
   readonly owner: string;
   readonly cwd: string | null;
-  readonly parentSessionId: string;
+  /** The session it works for; what was chosen there holds for it too. */
+  readonly parent: Pick<SessionRow, "id" | "meta">;
   /** `model` or `provider:model`. */
   readonly model: string;
   readonly input: RunInput;
@@ -97,7 +98,7 @@ export class Delegation {
     const child = await this.#spawner.spawn({
       owner: run.owner,
       cwd: session.cwd,
-      parentSessionId: session.id,
+      parent: session,
       model,
       input,
     });

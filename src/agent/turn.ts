@@ -10,7 +10,7 @@ import type { AgentParts } from "./parts.ts";
 import type { Prompt, Submitted } from "./prompt.ts";
 import { concludeRun } from "./run-end.ts";
 import { newRun, type RunInput } from "./run.ts";
-import { findSession, newSession } from "./session.ts";
+import { findSession, newSession, settingsOf } from "./session.ts";
 import { RunStop } from "./stop.ts";
 
 /**
@@ -63,11 +63,12 @@ export class Turns {
    */
   async spawn(child: ChildPrompt): Promise<Submitted> {
     if (this.#draining) this.#refuse();
-    const { owner, cwd, parentSessionId: parentId, input } = child;
+    const { owner, cwd, parent, input } = child;
+    const { todos: _, ...settings } = settingsOf(parent);
     const model = this.#parts.models.resolve(child.model);
     const prompt: Prompt = {
       address: { owner },
-      seed: { source: "subagent", parentId, ...(cwd === null ? {} : { cwd }) },
+      seed: { source: "subagent", parentId: parent.id, settings, ...(cwd === null ? {} : { cwd }) },
       kind: "subagent",
       input,
       ...(model ? { model } : {}),

@@ -118,7 +118,10 @@ async function runWorks(
     } catch (error) {
       thrown = { index, error };
     }
-    leaves.push(tx.leave());
+    const leave = tx.leave();
+    // Looked at below, after the works that follow; until then nobody may take it for forgotten.
+    leave.catch(() => {});
+    leaves.push(leave);
     if (thrown) break;
   }
   const failed = await firstRejection(leaves);

@@ -25,12 +25,18 @@ export function quickCommands(
     ...(type === "prompt" && value.includes("{args}") ? { hint: "<args>" } : {}),
     run: async ({ agent, owner, sessionId, args, signal }) => {
       if (type === "alias") return { type: "alias", target: `/${value.replace(/^\//, "")} ${args}`.trim() };
-      if (type === "prompt") return { type: "send", message: value.replaceAll("{args}", () => args) };
+      if (type === "prompt") return { type: "send", message: withArguments(value, args) };
       const cwd =
         sessionId === undefined ? agent.parts.settings.workspace : (await agent.status(sessionId, owner)).cwd;
       return shown(await runShell(value, { cwd, signal: signal ?? new AbortController().signal }));
     },
   }));
+}
+
+/** What was typed stands in the place of `{args}`; a text without that place gets it at its end. */
+function withArguments(text: string, args: string): string {
+  if (text.includes("{args}")) return text.replaceAll("{args}", () => args);
+  return args === "" ? text : `${text}\n\n${args}`;
 }
 
 /** A command for each skill: it asks the agent to load it. */
