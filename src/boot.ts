@@ -6,20 +6,18 @@ import packageFile from "../package.json" with { type: "json" };
 import type { Config } from "../generated/config/types.gen.ts";
 import type { Engine } from "./agent/engine.ts";
 import { createEngine } from "./agent/engines/select.ts";
-import { createModelCatalog, type ModelCatalog } from "./agent/model.ts";
 import type { Tool } from "./agent/tool.ts";
 import { systemClock } from "./base/clock.ts";
-import { ServiceError } from "./base/errors.ts";
 import { createLog, type Log } from "./base/log.ts";
 import { registerSecret } from "./base/redact.ts";
 import { checkToolInput } from "./check-input.ts";
 import { loadConfig, requireValid, type LoadedConfig } from "./config/config.ts";
 import { prepareHome, resolveHome, type Environment } from "./config/home.ts";
 import { resolvePlaces } from "./config/places.ts";
-import { resolveProviders, type ResolvedProvider } from "./config/providers.ts";
 import { secretValues } from "./config/secret-values.ts";
 import { createKeyRing, ensureApiKey } from "./config/secrets.ts";
 import { Variables } from "./config/variables.ts";
+import { createCatalog, findProviders } from "./models.ts";
 import { startService, type Service } from "./service.ts";
 import type { Places } from "./settings.ts";
 
@@ -67,7 +65,7 @@ export async function boot(options: BootOptions): Promise<Booted> {
   warn(loaded, log);
   const places = await realPlaces(resolvePlaces({ config, env: loaded.env, home, userHome }));
   const providers = await findProviders(config, loaded.env, log);
-  const models = catalog(config, providers);
+  const models = createCatalog(config, providers);
   const engine =
     options.engine ?? createEngine({ providers, checkInput: checkToolInput, clock: systemClock, log });
   const service = await startService({
@@ -108,49 +106,5 @@ function withAddress(config: Config, { host, port }: BootOptions): Config {
 function warn(loaded: LoadedConfig, log: Log): void {
   for (const { severity, path, message } of loaded.issues) {
     if (severity !== "error") log.warn("the configuration has a flaw", { key: path, flaw: message });
-  }
-}
-
-/** What is configured; when nothing is, a model server on this machine, if one answers. */
-async function findProviders(
-  config: Config,
-  env: Environment,
-  log: Log,
-): Promise<readonly ResolvedProvider[]> {
-  const configured = resolveProviders(config, env);
-  if (configured.length > 0 || config.model.default !== undefined || !config.model.detect_local) {
-    return configured;
-  }
-  const { detectLocalModels } = await import("./agent/engines/detect.ts");
-  const found = await detectLocalModels();
-  for (const { name, baseUrl } of found) log.info("found a local model server", { name, baseUrl });
-  return found
-    .filter(({ models }) => models.length > 0)
-    .map((server) => ({ ...server, type: "openai_compatible" as const, timeoutMs: LOCAL_TIMEOUT_MS }));
-}
-
-/** Local models load from disk with their first prompt. */
-const LOCAL_TIMEOUT_MS = 600_000;
-
-function catalog(config: Config, providers: readonly ResolvedProvider[]): ModelCatalog {
-  const named = providers.map(({ name, type, models = [], apiKey, contextTokens }) => ({
-    name,
-    type,
-    models,
-    hasKey: apiKey !== undefined,
-    ...(contextTokens === undefined ? {} : { contextTokens }),
-  }));
-  const defaultModel = config.model.default === undefined ? {} : { defaultModel: config.model.default };
-  try {
-    return createModelCatalog({
-      providers: named,
-      defaultContextTokens: config.model.context_tokens,
-      ...defaultModel,
-    });
-  } catch (cause) {
-    if (!(cause instanceof RangeError)) throw cause;
-    throw new ServiceError("invalid_config", `${cause.message}. Correct it with \`agentd config set\`.`, {
-      cause,
-    });
   }
 }

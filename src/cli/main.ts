@@ -13,6 +13,15 @@ const agentd = defineCommand({
   },
   subCommands: {
     gateway: lazyCommand("Run the service", async () => (await import("./gateway.ts")).gatewayCommand),
+    setup: lazyCommand(
+      "Set up a provider and a model",
+      async () => (await import("./setup.ts")).setupCommand,
+    ),
+    doctor: lazyCommand("Look for what is wrong", async () => (await import("./doctor.ts")).doctorCommand),
+    model: lazyCommand(
+      "Show, list, choose and try models",
+      async () => (await import("./model.ts")).modelCommand,
+    ),
     config: lazyCommand(
       "Read, change and check the configuration",
       async () => (await import("./config.ts")).configCommand,
