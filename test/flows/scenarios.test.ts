@@ -5,31 +5,12 @@ import process from "node:process";
 import { test } from "node:test";
 import { McpServers } from "../../src/agent/mcp/servers.ts";
 import { createLog } from "../../src/base/log.ts";
-import type { Message } from "../../src/agent/message.ts";
 import { createDelegateTask } from "../../src/agent/tools/delegate-task.ts";
 import { FakeClock } from "../../src/base/clock.ts";
+import { assertStrict } from "../harness/strict.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../harness/agent.ts";
 
 const OWNER = "tester";
-
-/** Every tool call has exactly one answer, directly behind its message: what a strict provider accepts. */
-function assertStrict(messages: readonly Message[]): void {
-  messages.forEach((message, index) => {
-    if (message.role === "tool") {
-      assert.ok(
-        ["assistant", "tool"].includes(messages[index - 1]?.role ?? ""),
-        "an answer without its call",
-      );
-    }
-    if (message.role !== "assistant") return;
-    const calls = message.parts.flatMap((part) => (part.type === "tool_call" ? [part.callId] : []));
-    const answers = messages.slice(index + 1, index + 1 + calls.length);
-    assert.deepEqual(
-      answers.map((answer) => (answer.role === "tool" ? answer.callId : answer.role)).toSorted(),
-      calls.toSorted(),
-    );
-  });
-}
 
 async function strictAfterwards(agent: TestAgent, sessionId: string): Promise<void> {
   assertStrict(await agent.transcript(sessionId));
@@ -274,124 +255,6 @@ test("interrupt in a sub-agent: it ends with its own sub-agents, and the run tha
   assert.equal(events.at(-1)?.type, "run.completed");
   assert.match(String(events.at(-1)?.data["output"]), /cancelled/);
   assertStrict(await agent.transcript(sessionId));
-});
-
-test("compression with open tool calls keeps every call with its answers", async () => {
-  const asked: string[] = [];
-  await using agent = await createTestAgent({
-    tools: [testTool(async ({ command }) => `ran ${command}`)],
-    settings: { compression: { threshold: undefined, keepMessages: 3, model: undefined } },
-    script: ({ step, user, instructions }) => {
-      if (instructions.startsWith("You sum up")) {
-        asked.push(user);
-        return { text: "They did things." };
-      }
-      return step < 3
-        ? { calls: [1, 2].map((n) => ({ tool: "terminal", input: { command: `echo ${step}${n}` } })) }
-        : { text: "done" };
-    },
-  });
-  const { runId, sessionId } = await agent.submit("do much", { id: "s" });
-  await agent.events(runId);
-  const done = await agent.core.compress(sessionId, OWNER, { focus: "the names" });
-  assert.equal(done.status, "compressed");
-  assert.ok(done.afterMessages < done.beforeMessages && done.afterTokens < done.beforeTokens);
-  assert.match(asked[0] ?? "", /the names/);
-  const seen: Message[][] = [];
-  await using other = await createTestAgent({
-    database: agent.databaseUrl,
-    script: ({ messages }) => (seen.push([...messages]), { text: "ok" }),
-  });
-  await other.events((await other.submit("next", { id: sessionId })).runId);
-  assertStrict(seen[0] ?? []);
-  assert.match(seen[0]?.[0]?.role === "user" ? seen[0][0].text : "", /They did things/);
-  assert.equal((await agent.transcript(sessionId)).length, 13, "people still see all of it");
-});
-
-test("a conversation near the limit is compressed by itself, and the turn goes on", async () => {
-  await using agent = await createTestAgent({
-    providers: [{ name: "local", type: "openai_compatible", models: ["m"], contextTokens: 1_000 }],
-    settings: { compression: { threshold: 0.5, keepMessages: 2, model: undefined } },
-    script: ({ instructions, messages }) =>
-      instructions.startsWith("You sum up")
-        ? { text: "Short." }
-        : { text: `${messages.length}: ${"x".repeat(800)}` },
-  });
-  const ends = [];
-  for (const text of ["one", "two", "three", "four"]) {
-    ends.push(await agent.events((await agent.submit(text, { id: "s" })).runId));
-  }
-  const compressed = ends.flat().filter(({ type }) => type === "compression.completed");
-  assert.ok(compressed.length > 0);
-  assert.equal(compressed[0]?.data["status"], "compressed");
-  assert.equal(ends.flat().find(({ type }) => type === "compression.started")?.data["reason"], "near_limit");
-  assert.ok(ends.every((events) => events.at(-1)?.type === "run.completed"));
-});
-
-test("an overflow of the provider leads to one compression and one retry", async () => {
-  let refused = 0;
-  await using agent = await createTestAgent({
-    settings: { compression: { threshold: undefined, keepMessages: 4, model: undefined } },
-    script: ({ instructions, messages, user }) => {
-      if (instructions.startsWith("You sum up")) return { text: "Short." };
-      if (user === "big" && messages.length > 5) {
-        refused++;
-        return { error: { code: "context_too_long", message: "The context is too long." } };
-      }
-      return { text: "fine" };
-    },
-  });
-  for (const text of ["a", "b", "c"]) await agent.events((await agent.submit(text, { id: "s" })).runId);
-  const events = await agent.events((await agent.submit("big", { id: "s" })).runId);
-  assert.equal(refused, 1);
-  assert.equal(events.find(({ type }) => type === "compression.started")?.data["reason"], "overflow");
-  assert.equal(events.at(-1)?.data["output"], "fine");
-});
-
-test("branch and resume: the branch goes on in another process with its history", async () => {
-  await using agent = await createTestAgent({ script: ({ user }) => ({ text: `re: ${user}` }) });
-  await agent.events((await agent.submit("one", { id: "s" })).runId);
-  const branch = await agent.core.sessions.branch("s", OWNER, { title: "other way" });
-  await using next = await createTestAgent({
-    database: agent.databaseUrl,
-    script: ({ messages }) => ({ text: `${messages.length} messages` }),
-  });
-  const found = await next.core.sessions.find("other way", OWNER);
-  assert.equal(found.id, branch.id);
-  const { runId } = await next.submit("two", { id: found.id });
-  await next.events(runId);
-  assert.equal((await next.run(runId)).output, "3 messages");
-});
-
-test("a spent budget stops the run before the next model call", async () => {
-  let calls = 0;
-  await using agent = await createTestAgent({
-    tools: [testTool(async () => "ran")],
-    settings: { budget: { runTokens: 10, dayTokens: 0 } },
-    script: () => {
-      calls++;
-      return { text: "x".repeat(80), calls: [{ tool: "terminal", input: { command: "ls" } }] };
-    },
-  });
-  const { runId, sessionId } = await agent.submit("go", { id: "s" });
-  const last = (await agent.events(runId)).at(-1);
-  assert.equal(calls, 1);
-  assert.deepEqual(last?.type, "run.failed");
-  assert.match(JSON.stringify(last.data["error"]), /"budget_exceeded"/);
-  assertStrict(await agent.transcript(sessionId));
-});
-
-test("the budget of a day holds across runs and processes, and ends with the day", async () => {
-  const clock = new FakeClock(Date.UTC(2026, 0, 1, 12));
-  const settings = { budget: { runTokens: 0, dayTokens: 15 } };
-  const script = () => ({ text: "x".repeat(80) });
-  await using agent = await createTestAgent({ clock, settings, script });
-  assert.equal((await agent.events((await agent.submit("1")).runId)).at(-1)?.type, "run.completed");
-  assert.equal((await agent.events((await agent.submit("2")).runId)).at(-1)?.type, "run.failed");
-  await using other = await createTestAgent({ clock, settings, script, database: agent.databaseUrl });
-  assert.equal((await other.events((await other.submit("3")).runId)).at(-1)?.type, "run.failed");
-  clock.tick(12 * 3_600_000);
-  assert.equal((await other.events((await other.submit("4")).runId)).at(-1)?.type, "run.completed");
 });
 
 test("MCP reload in mid-session: later turns have the new tools, the conversation goes on", async (t) => {
