@@ -15,6 +15,14 @@ export {
 export { defineTool, ToolError, type Tool, type ToolContext, type ToolIntent } from "./agent/tool.ts";
 
 // Use
+export type { Agent, SessionStatus } from "./agent/agent.ts";
+export type { Command, Commands, Directive } from "./agent/command.ts";
+export {
+  readAttachment,
+  type AttachmentOptions,
+  type ReadAttachment,
+} from "./agent/attachments/attachment.ts";
+export type { SessionPage, SessionSummary } from "./agent/session-list.ts";
 export type { Message } from "./agent/message.ts";
 export type { Prompt, Submitted } from "./agent/prompt.ts";
 export type { JournalEvent } from "./store/journal.ts";

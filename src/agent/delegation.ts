@@ -115,7 +115,11 @@ export class Delegation {
         model: child.model,
       }),
     );
-    const stop = () => void this.#spawner.stop(child.runId, "The run that started it was stopped.");
+    const { log } = this.#parts;
+    const stop = () =>
+      void this.#spawner
+        .stop(child.runId, "The run that started it was stopped.")
+        .catch((error: unknown) => log.warn("a sub-agent could not be stopped", { run: child.runId, error }));
     signal.addEventListener("abort", stop, { once: true });
     if (signal.aborted) stop();
     try {

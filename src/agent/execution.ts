@@ -2,8 +2,6 @@ import { createId } from "../base/ids.ts";
 import type { Tx } from "../store/store.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
 import type { Budget } from "./budget.ts";
-import { completeOnce } from "./completion.ts";
-import { compress, type CompressionReason } from "./compression.ts";
 import { Delegation, type Spawner } from "./delegation.ts";
 import { fromEngine } from "./engine-event.ts";
 import { addUsage, zeroUsage, type EngineTurn, type TurnEnd, type TurnPorts, type Usage } from "./engine.ts";
@@ -14,12 +12,12 @@ import { outcomeOf, type Outcome } from "./outcome.ts";
 import type { AgentParts } from "./parts.ts";
 import { Recorder } from "./recorder.ts";
 import { moveRun, toRunUsage, type RunInput, type RunKind } from "./run.ts";
+import { SideCalls } from "./side-calls.ts";
 import { RunStop } from "./stop.ts";
 import { callTool } from "./tool-call.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
 import { todoListOf } from "./todo-list.ts";
-import { ToolError, type Completion } from "./tool.ts";
-import { refOf, setupTurn, type TurnSetup } from "./turn-setup.ts";
+import { setupTurn, type TurnSetup } from "./turn-setup.ts";
 
 export interface ExecutionOptions {
   readonly parts: AgentParts;
@@ -45,14 +43,11 @@ export class Execution {
   readonly model: string;
   readonly #options: ExecutionOptions;
   readonly #recorder: Recorder;
+  readonly #aside: SideCalls;
   readonly #abort = new AbortController();
   #steers: Steer[] = [];
   #usage: Usage = zeroUsage;
-  /** Of model calls beside the turn. */
-  #aside: Usage = zeroUsage;
   #over = false;
-  /** A compression of this turn failed: it is not tried at each step again. */
-  #cannotCompact = false;
 
   constructor(options: ExecutionOptions) {
     const { parts, run } = options;
@@ -67,6 +62,14 @@ export class Execution {
       runId: run.id,
       onFailure: (cause) =>
         this.#abort.abort(new RunStop("failure", "The run could not be recorded.", { cause })),
+    });
+    this.#aside = new SideCalls({
+      parts,
+      run,
+      input: options.input,
+      budget: options.budget,
+      recorder: this.#recorder,
+      signal: this.#abort.signal,
     });
   }
 
@@ -90,7 +93,7 @@ export class Execution {
     const end = await this.#work();
     this.#over = true;
     const stop = this.#abort.signal.reason instanceof RunStop ? this.#abort.signal.reason : undefined;
-    const whole = { ...end, usage: addUsage(end.usage, this.#aside) };
+    const whole = { ...end, usage: addUsage(end.usage, this.#aside.usage) };
     const pendingSteer = this.#steers.map(({ text }) => text);
     const outcome = outcomeOf(this.runId, whole, { stop, pendingSteer });
     return this.#recorder.finish(outcome.event, (tx) => close.end(tx, outcome), close.next);
@@ -159,7 +162,7 @@ export class Execution {
       takeSteers: () => this.#takeSteers(),
       saveStep: (step) => this.#saveStep(step.messages, step.usage),
       admit: () => budget.admit(),
-      compact: (reason) => this.#compact(reason),
+      compact: (reason) => this.#aside.compact(reason),
     };
     const { compactAtTokens, model, fallbacks, instructions, tools, settings, maxSteps } = setup;
     return {
@@ -208,7 +211,7 @@ export class Execution {
       onTimeout: settings.onApprovalTimeout,
       grants,
       variables: parts.variables.of(root.sessionId),
-      complete: (prompt) => this.#complete(prompt),
+      complete: (prompt) => this.#aside.complete(prompt),
       delegate: (callId, tasks) => delegation.run(callId, tasks),
       todos: todoListOf(parts.store, this.sessionId),
       asks,
@@ -221,58 +224,14 @@ export class Execution {
     };
   }
 
-  /** A model call beside the turn, without tools. */
-  async #complete(prompt: Completion): Promise<string> {
-    const { parts, budget } = this.#options;
-    const ref = parts.models.resolve(prompt.model ?? this.model);
-    if (!ref) throw new ToolError(`There is no model ${JSON.stringify(prompt.model)}.`);
-    const refusal = budget.admit();
-    if (refusal !== undefined) throw new ToolError(refusal);
-    const { instructions, messages } = prompt;
-    const request = { runId: this.runId, model: ref, instructions, messages, signal: this.#abort.signal };
-    const { text, usage, error } = await completeOnce(parts.engine, request);
-    this.#spendAside(usage);
-    if (error) throw new ToolError(error.message);
-    return text;
-  }
-
-  /** Undefined when nothing could be left out. */
-  async #compact(reason: CompressionReason): Promise<readonly Message[] | undefined> {
-    const { parts, input } = this.#options;
-    const { compression } = parts.settings;
-    if (this.#cannotCompact && reason === "near_limit") return undefined;
-    await this.#recorder.flush();
-    const model = parts.models.resolve(compression.model ?? this.model) ?? refOf(this.model);
-    const done = await compress({
-      store: parts.store,
-      engine: parts.engine,
-      sessionId: this.sessionId,
-      runId: this.runId,
-      model,
-      contextTokens: parts.models.contextTokensOf(model),
-      keepMessages: compression.keepMessages,
-      reason,
-      ...(input.focus === undefined ? {} : { focus: input.focus }),
-      signal: this.#abort.signal,
-    });
-    this.#spendAside(done.usage);
-    this.#cannotCompact = done.status === "failed";
-    return done.status === "compressed" ? done.messages : undefined;
-  }
-
   /** A run that only compresses. */
   async #compression(): Promise<TurnEnd> {
     const { budget } = this.#options;
     const refusal = budget.admit();
     const error = (message: string) => ({ code: "budget_exceeded" as const, message });
     if (refusal !== undefined) return { stop: "error", text: "", usage: zeroUsage, error: error(refusal) };
-    await this.#compact("requested");
+    await this.#aside.compact("requested");
     return { stop: "end", text: "", usage: zeroUsage };
-  }
-
-  #spendAside(usage: Usage): void {
-    this.#aside = addUsage(this.#aside, usage);
-    this.#options.budget.spend(usage);
   }
 
   #takeSteers(): readonly string[] {

@@ -1,7 +1,8 @@
 /** `agentd sessions`: what is saved, straight from the database, whether the service runs or not. */
 import process from "node:process";
 import { defineCommand } from "citty";
-import { Sessions, type SessionSummary } from "../agent/sessions.ts";
+import type { SessionSummary } from "../agent/session-list.ts";
+import { Sessions } from "../agent/sessions.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { Store } from "../store/store.ts";
 import type { SessionRow } from "../store/tables.ts";

@@ -277,8 +277,8 @@ test("stopping the run closes its questions of every kind", async () => {
   assert.deepEqual(await agent.parts.asks.open({ runId }), open);
   await agent.turns.stop(runId, "enough");
   const events = await agent.events(runId);
-  for (const kind of ["clarify", "sudo", "secret"]) {
-    assert.equal(events.find(({ type }) => type === `${kind}.expired`)?.data["reason"], "cancelled", kind);
+  for (const expired of ["clarify.expired", "sudo.expired", "secret.expired"]) {
+    assert.equal(events.find(({ type }) => type === expired)?.data["reason"], "cancelled", expired);
   }
   assert.equal(events.at(-1)?.type, "run.cancelled");
   assert.deepEqual(await agent.parts.asks.open({ sessionId }), []);

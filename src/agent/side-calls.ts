@@ -1,0 +1,87 @@
+import type { RunRow } from "../store/tables.ts";
+import type { Budget } from "./budget.ts";
+import { completeOnce } from "./completion.ts";
+import { compress, type CompressionReason } from "./compression.ts";
+import { addUsage, zeroUsage, type Usage } from "./engine.ts";
+import type { Message } from "./message.ts";
+import type { AgentParts } from "./parts.ts";
+import type { Recorder } from "./recorder.ts";
+import type { RunInput } from "./run.ts";
+import { ToolError, type Completion } from "./tool.ts";
+import { refOf } from "./turn-setup.ts";
+
+interface SideCallsOptions {
+  readonly parts: AgentParts;
+  readonly run: RunRow;
+  readonly input: RunInput;
+  readonly budget: Budget;
+  readonly recorder: Recorder;
+  readonly signal: AbortSignal;
+}
+
+/** The model calls that a run makes beside its turn: those of tools, and summaries. They count to the run. */
+export class SideCalls {
+  readonly #from: SideCallsOptions;
+  #usage: Usage = zeroUsage;
+  /** A compression of this run failed: it is not tried at each step again. */
+  #cannotCompact = false;
+
+  constructor(from: SideCallsOptions) {
+    this.#from = from;
+  }
+
+  get usage(): Usage {
+    return this.#usage;
+  }
+
+  /** A model call beside the turn, without tools. */
+  async complete(prompt: Completion): Promise<string> {
+    const { parts, budget } = this.#from;
+    const ref = parts.models.resolve(prompt.model ?? this.#from.run.model);
+    if (!ref) throw new ToolError(`There is no model ${JSON.stringify(prompt.model)}.`);
+    const refusal = budget.admit();
+    if (refusal !== undefined) throw new ToolError(refusal);
+    const { instructions, messages } = prompt;
+    const request = {
+      runId: this.#from.run.id,
+      model: ref,
+      instructions,
+      messages,
+      signal: this.#from.signal,
+    };
+    const { text, usage, error } = await completeOnce(parts.engine, request);
+    this.#spend(usage);
+    if (error) throw new ToolError(error.message);
+    return text;
+  }
+
+  /** Undefined when nothing could be left out. */
+  async compact(reason: CompressionReason): Promise<readonly Message[] | undefined> {
+    const { parts, input } = this.#from;
+    const { compression } = parts.settings;
+    if (this.#cannotCompact && reason === "near_limit") return undefined;
+    await this.#from.recorder.flush();
+    const model =
+      parts.models.resolve(compression.model ?? this.#from.run.model) ?? refOf(this.#from.run.model);
+    const done = await compress({
+      store: parts.store,
+      engine: parts.engine,
+      sessionId: this.#from.run.session_id,
+      runId: this.#from.run.id,
+      model,
+      contextTokens: parts.models.contextTokensOf(model),
+      keepMessages: compression.keepMessages,
+      reason,
+      ...(input.focus === undefined ? {} : { focus: input.focus }),
+      signal: this.#from.signal,
+    });
+    this.#spend(done.usage);
+    this.#cannotCompact = done.status === "failed";
+    return done.status === "compressed" ? done.messages : undefined;
+  }
+
+  #spend(usage: Usage): void {
+    this.#usage = addUsage(this.#usage, usage);
+    this.#from.budget.spend(usage);
+  }
+}
