@@ -18,7 +18,7 @@ const MAX_RESULT_CHARACTERS = 65_536;
 export async function callTool(call: ToolCall, scope: ToolCallScope): Promise<ToolAnswer> {
   const startedMs = scope.clock.now();
   const { status, ...output } = await attempt(call, scope);
-  const text = redact(output.text);
+  const text = bounded(redact(output.text));
   scope.record(
     runEvent(scope.runId, "tool.completed", {
       tool_call_id: call.callId,
@@ -33,6 +33,15 @@ export async function callTool(call: ToolCall, scope: ToolCallScope): Promise<To
     }),
   );
   return { status, text };
+}
+
+/** Tools bound what they say; those that do not must not fill the context and the transcript. */
+const MAX_ANSWER_CHARACTERS = 400_000;
+
+function bounded(text: string): string {
+  if (text.length <= MAX_ANSWER_CHARACTERS) return text;
+  const half = MAX_ANSWER_CHARACTERS / 2;
+  return `${text.slice(0, half)}\n[... ${text.length - 2 * half} characters cut here ...]\n${text.slice(-half)}`;
 }
 
 type Attempt = ToolAnswer & Omit<ToolOutput, "text">;
@@ -71,15 +80,36 @@ function inspect(tool: Tool, call: ToolCall, scope: ToolCallScope): ToolIntent {
 
 async function run(tool: Tool, call: ToolCall, scope: ToolCallScope): Promise<ToolOutput> {
   const { context, end } = toolContext(call, scope);
+  const abandoned = abandonment(scope);
   try {
-    const output = await tool.run(call.input as never, context);
+    const output = await Promise.race([tool.run(call.input as never, context), abandoned.rejection]);
     // Before what was lent to the call, a password too, is forgotten.
     return typeof output === "string" ? { text: redact(output) } : { ...output, text: redact(output.text) };
   } catch (error) {
     throw error instanceof ToolError ? new ToolError(redact(error.message)) : error;
   } finally {
+    abandoned.cancel();
     end();
   }
+}
+
+/** A tool that does not stop when it is told to is not waited for: the run has to end. */
+const STOP_GRACE_MS = 10_000;
+
+function abandonment({ signal, clock }: ToolCallScope): {
+  readonly rejection: Promise<never>;
+  readonly cancel: () => void;
+} {
+  const { promise, reject } = Promise.withResolvers<never>();
+  promise.catch(() => {});
+  let cancelTimer = (): void => {};
+  const onAbort = () => void (cancelTimer = clock.after(STOP_GRACE_MS, () => reject(signal.reason)));
+  signal.addEventListener("abort", onAbort, { once: true });
+  const cancel = () => {
+    cancelTimer();
+    signal.removeEventListener("abort", onAbort);
+  };
+  return { rejection: promise, cancel };
 }
 
 function started(

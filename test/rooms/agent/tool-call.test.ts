@@ -282,3 +282,34 @@ test("a call whose intent cannot be told is still begun and ended, and the model
   assert.deepEqual(tools, ["tool.started", "tool.completed"]);
   assert.equal(events.at(-1)?.data["output"], "error: the path holds a NUL");
 });
+
+test("a tool that does not stop when told to is left behind, and the run ends", async () => {
+  const clock = new FakeClock();
+  const began = Promise.withResolvers<void>();
+  await using agent = await createTestAgent({
+    clock,
+    tools: [testTool(() => (began.resolve(), new Promise(() => {})))],
+    script: callsOnce("ls"),
+  });
+  const { runId } = await agent.submit("go");
+  await began.promise;
+  await agent.turns.stop(runId, "enough");
+  clock.tick(10_000);
+  const events = await agent.events(runId);
+  assert.equal(events.find(({ type }) => type === "tool.completed")?.data["status"], "aborted");
+  assert.equal(events.at(-1)?.type, "run.cancelled");
+});
+
+test("what a tool says without end is cut in the middle before the model reads it", async () => {
+  await using agent = await createTestAgent({
+    tools: [testTool(async () => `start${"x".repeat(2_000_000)}end`)],
+    script: ({ step, toolResults }) =>
+      step === 0
+        ? { calls: [{ tool: "terminal", input: { command: "ls" } }] }
+        : { text: toolResults[0]?.text ?? "" },
+  });
+  const { runId } = await agent.submit("go");
+  const text = String((await agent.events(runId)).at(-1)?.data["output"]);
+  assert.ok(text.length < 401_000);
+  assert.match(text, /^start[\s\S]*characters cut here[\s\S]*end$/);
+});
