@@ -65,7 +65,7 @@ const machine = [
   "^src/agent/tools/",
   "^src/agent/(skills|mcp|context|attachments)/",
   "^src/base/(net-guard|guarded-fetch)\\.ts$",
-  "^src/agent/spawn-tree\\.ts$",
+  "^src/agent/(spawn-tree|inside)\\.ts$",
   "^src/http/(read-body|bind)\\.ts$",
   "^src/gateway/listen\\.ts$",
   "^src/cli/",

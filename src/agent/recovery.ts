@@ -122,7 +122,7 @@ export class Recovery {
       "The server process that ran this ended before the run did.",
       steers,
     );
-    await concludeRun(tx, store, run, outcome);
+    await concludeRun(tx, store, { run }, outcome);
     await store.journal.append(tx, run.session_id, [outcome.event]);
   }
 }

@@ -3,21 +3,33 @@ import type { Store, Tx } from "../store/store.ts";
 import type { RunRow } from "../store/tables.ts";
 import { sessionEvent } from "./event.ts";
 import type { Outcome } from "./outcome.ts";
-import { endRun, parseInput } from "./run.ts";
+import { endRun, parseInput, type RunInput } from "./run.ts";
 
 /** Longest text of a background prompt that its event carries; all of it stands in the run. */
 const MAX_TEXT_CHARACTERS = 65_536;
 
 /**
  * Ends a run and does what follows from it in the same transaction: the session's usage grows, and who waits for a
- * background prompt is told. False when the run had ended already. The final event itself is the caller's to append.
+ * background prompt is told. `isStateless` says that the session was made for this one request. False when the run had ended already. The final event itself is the caller's to append.
  */
-export async function concludeRun(tx: Tx, store: Store, run: RunRow, outcome: Outcome): Promise<boolean> {
+export async function concludeRun(
+  tx: Tx,
+  store: Store,
+  { run, isStateless = false }: { readonly run: RunRow; readonly isStateless?: boolean },
+  outcome: Outcome,
+): Promise<boolean> {
   if (!(await endRun(tx, run.id, outcome.status, outcome.set))) return false;
-  const { family, notifySessionId } = parseInput(run);
+  const isPlain = run.kind !== "subagent" && run.kind !== "background";
+  if (isPlain && isStateless) return true;
+  // Only these kinds work for another session; what the others were asked may be long, and is not looked at again.
+  const { family, notifySessionId } = isPlain ? {} : parseLinks(run);
   await addToSession(tx, family?.root.sessionId ?? run.session_id, outcome.set.usage ?? null);
   if (notifySessionId !== undefined) await notify(tx, store, notifySessionId, { run, outcome });
   return true;
+}
+
+function parseLinks(run: RunRow): Pick<RunInput, "family" | "notifySessionId"> {
+  return parseInput(run);
 }
 
 /** Sessions made for one request keep no sum: their one run has it. */

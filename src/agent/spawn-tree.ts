@@ -1,10 +1,11 @@
 /** Spawn trees: what sub-agents a session had, saved as files under `<home>/spawn-trees`. Touches the machine. */
 import { createHash } from "node:crypto";
 import { mkdir, open, readdir, readFile, realpath, stat } from "node:fs/promises";
-import { join, relative, resolve, sep } from "node:path";
+import { join, resolve, sep } from "node:path";
 import writeFileAtomic from "write-file-atomic";
 import { ServiceError } from "../base/errors.ts";
 import { redactValue } from "../base/redact.ts";
+import { isInside } from "./inside.ts";
 
 export interface SpawnTree {
   readonly session_id: string;
@@ -154,11 +155,6 @@ function folderName(sessionId: string): string {
   return SAFE_NAME.test(sessionId)
     ? sessionId
     : createHash("sha256").update(sessionId).digest("hex").slice(0, 32);
-}
-
-function isInside(path: string, root: string): boolean {
-  const way = relative(root, path);
-  return way !== "" && way !== ".." && !way.startsWith(`..${sep}`) && resolve(root, way) === path;
 }
 
 const nameOf = (path: string): string => path.slice(path.lastIndexOf(sep) + 1);

@@ -245,13 +245,14 @@ export class Turns {
     const budget = this.#budgets.open(started.run, started.input);
     const execution = new Execution({ parts: this.#parts, ...started, budget, spawner: this, fresh });
     this.#running.set(started.run.id, execution);
-    void this.#track(this.#conclude(execution, started.run));
+    void this.#track(this.#conclude(execution, started));
   }
 
-  async #conclude(execution: Execution, run: RunRow): Promise<void> {
+  async #conclude(execution: Execution, { run, session }: Started): Promise<void> {
+    const isStateless = session.transient === 1;
     try {
       const next = await execution.run({
-        end: (tx, outcome) => concludeRun(tx, this.#parts.store, run, outcome),
+        end: (tx, outcome) => concludeRun(tx, this.#parts.store, { run, isStateless }, outcome),
         next: (tx) => this.#lane.next(tx, run.session_id, { hold: this.#draining }),
       });
       this.#running.delete(run.id);

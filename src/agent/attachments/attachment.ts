@@ -1,9 +1,10 @@
 /** Images and files that ride with a prompt: read, sniffed and bounded. Touches the machine. */
 import { readFile, realpath, stat } from "node:fs/promises";
-import { basename, isAbsolute, relative, resolve, sep } from "node:path";
+import { basename, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { imageSize } from "image-size";
 import { ServiceError } from "../../base/errors.ts";
+import { isInside } from "../inside.ts";
 import type { Attachment } from "../message.ts";
 
 export interface AttachmentOptions {
@@ -169,11 +170,6 @@ function toPath(source: string, shown: string, cwd: string): string {
   } catch {
     throw invalid(`${shown} is no file URL of this machine.`);
   }
-}
-
-function isInside(path: string, root: string): boolean {
-  const way = relative(root, path);
-  return way !== ".." && !way.startsWith(`..${sep}`) && !isAbsolute(way);
 }
 
 function invalid(message: string): ServiceError {

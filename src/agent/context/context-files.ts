@@ -1,6 +1,7 @@
 /** Files in which a project tells agents about itself, such as AGENTS.md. Touches the machine. */
 import { open, realpath, stat } from "node:fs/promises";
-import { dirname, join, relative, sep } from "node:path";
+import { dirname, join } from "node:path";
+import { isInside } from "../inside.ts";
 
 export interface ContextFile {
   readonly path: string;
@@ -91,11 +92,6 @@ async function read(path: string, maxBytes: number): Promise<ContextFile | undef
   } finally {
     await handle.close();
   }
-}
-
-function isInside(path: string, top: string): boolean {
-  const way = relative(top, path);
-  return way !== ".." && !way.startsWith(`..${sep}`);
 }
 
 async function exists(path: string): Promise<boolean> {

@@ -1,6 +1,7 @@
 /** Where skills are found. Touches the machine. */
 import { readdir, realpath } from "node:fs/promises";
-import { join, relative, sep } from "node:path";
+import { join } from "node:path";
+import { isInside } from "../inside.ts";
 import { readSkill, skillVersion, type Skill, type SkillProblem } from "./skill-file.ts";
 
 export interface SkillsOptions {
@@ -125,7 +126,5 @@ async function foldersIn(folder: string): Promise<readonly string[]> {
 
 async function staysIn(root: string, path: string): Promise<boolean> {
   const real = await realpath(path).catch(() => undefined);
-  if (real === undefined) return false;
-  const way = relative(root, real);
-  return way !== ".." && !way.startsWith(`..${sep}`);
+  return real !== undefined && isInside(real, root);
 }

@@ -1,5 +1,6 @@
 import { readFile, realpath, stat } from "node:fs/promises";
-import { relative, resolve, sep } from "node:path";
+import { resolve } from "node:path";
+import { isInside } from "../inside.ts";
 import { readSkillText, splitFrontMatter, type Skill } from "../skills/skill-file.ts";
 import type { Skills } from "../skills/skills.ts";
 import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
@@ -101,8 +102,7 @@ async function askFor(
 
 async function viewFile(skill: Skill, file: string): Promise<string> {
   const path = await realpath(resolve(skill.path, file)).catch(() => undefined);
-  const way = path === undefined ? ".." : relative(await realpath(skill.path), path);
-  if (path === undefined || way === ".." || way.startsWith(`..${sep}`)) {
+  if (path === undefined || !isInside(path, await realpath(skill.path))) {
     throw new ToolError(`The skill ${skill.name} has no file ${JSON.stringify(file)}.`);
   }
   const found = await stat(path);
