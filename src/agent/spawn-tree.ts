@@ -82,7 +82,11 @@ export class SpawnTrees {
     const wanted = resolve(this.#root, path);
     const real = await realpath(wanted).catch(() => undefined);
     const root = await realpath(this.#root).catch(() => this.#root);
-    if (!isInside(wanted, this.#root) || (real !== undefined && !isInside(real, root))) {
+    if (
+      wanted === this.#root ||
+      !isInside(wanted, this.#root) ||
+      (real !== undefined && !isInside(real, root))
+    ) {
       throw invalid("path", "leads out of the folder of spawn trees");
     }
     const tree = real === undefined ? undefined : await this.#read(real).catch(() => undefined);

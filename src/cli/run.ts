@@ -23,6 +23,7 @@ interface Found {
  * a mistake in the words (with the usage on stderr). A command may set `process.exitCode` itself.
  */
 export async function runCli(root: CommandDef, words: readonly string[]): Promise<void> {
+  process.stdout.on("error", leaveQuietly);
   let found: Found = { command: root, names: ["agentd"], words };
   try {
     found = { ...found, words: takeProfile(words) };
@@ -33,6 +34,12 @@ export async function runCli(root: CommandDef, words: readonly string[]): Promis
   } catch (error) {
     process.exitCode = await report(error, found);
   }
+}
+
+/** Whoever reads has seen enough, as `head` has: no reason to complain. */
+function leaveQuietly(error: NodeJS.ErrnoException): void {
+  if (error.code !== "EPIPE") throw error;
+  process.exit();
 }
 
 async function start(found: Found): Promise<void> {
