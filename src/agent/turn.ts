@@ -28,7 +28,7 @@ export class Turns {
   #starting = 0;
   #draining = false;
 
-  /** `onEnd` is told of each run of this process that ended, after its end is committed. It MUST NOT throw. */
+  /** `onEnd` is told of each run of a kept session that ended in this process, after its end is committed. It MUST NOT throw. */
   constructor(parts: AgentParts, options: { readonly onEnd?: (run: RunRow) => void } = {}) {
     this.#parts = parts;
     this.#lane = new Lane(parts.store);
@@ -256,7 +256,7 @@ export class Turns {
         next: (tx) => this.#lane.next(tx, run.session_id, { hold: this.#draining }),
       });
       this.#running.delete(run.id);
-      this.#onEnd?.(run);
+      if (!isStateless) this.#onEnd?.(run);
       if (next) this.#execute(next, false);
     } catch (error) {
       // The end could not be written. The lease runs out and recovery closes the run as interrupted.
