@@ -50,9 +50,31 @@ export function createWebFetch(options: WebFetchOptions): Tool {
         raw: { type: "boolean", description: "Return HTML as it is. Default false." },
       },
     },
-    inspect: ({ url }) => ({ kind: "network", title: `Fetch: ${url}` }),
+    inspect: ({ url }) => ({
+      kind: "network",
+      title: `Fetch: ${url}`,
+      ...(isPlain(url, options.allowedPrivateHosts) ? { hosts: [new URL(url).hostname] } : {}),
+    }),
     run: (input, context) => run(input, options, context),
   });
+}
+
+/** Longer ones may carry what was read elsewhere out of the house. */
+const MAX_PLAIN_QUERY_CHARACTERS = 200;
+const MAX_PLAIN_PATH_CHARACTERS = 500;
+
+/**
+ * Whether reading an address tells its host next to nothing: a public name at the usual port, and little text in the
+ * address. Everything else is for people to look at.
+ */
+function isPlain(address: string, allowedPrivateHosts: readonly string[]): boolean {
+  const url = URL.parse(address);
+  if (!url || !/^https?:$/.test(url.protocol) || url.port !== "" || url.username !== "") return false;
+  const { hostname, search, pathname } = url;
+  // The last label of an address in digits, also in brackets, is no name.
+  if (!/\.[a-z][a-z0-9-]*\.?$/i.test(hostname)) return false;
+  if (allowedPrivateHosts.some((host) => host.split(":")[0]?.toLowerCase() === hostname)) return false;
+  return search.length <= MAX_PLAIN_QUERY_CHARACTERS && pathname.length <= MAX_PLAIN_PATH_CHARACTERS;
 }
 
 async function run(input: WebFetchInput, options: WebFetchOptions, { signal }: ToolContext): Promise<string> {

@@ -46,7 +46,11 @@ export function createWebSearch(options: WebSearchOptions): Tool {
         },
       },
     },
-    inspect: ({ query }) => ({ kind: "network", title: `Search the web: ${query}` }),
+    inspect: ({ query }) => ({
+      kind: "network",
+      title: `Search the web: ${query}`,
+      hosts: [requestOf(query, 1, options).url.hostname],
+    }),
     run: (input, context) => run(input, options, context),
   });
 }

@@ -103,5 +103,27 @@ test("every failure says what to do", async (t) => {
 
 test("people see the address", () => {
   const intent = inspect(tool, { url: "https://a.example/" }, cwd);
-  assert.deepEqual(intent, { kind: "network", title: "Fetch: https://a.example/" });
+  assert.deepEqual(intent, {
+    kind: "network",
+    title: "Fetch: https://a.example/",
+    hosts: ["a.example"],
+  });
+});
+
+test("an address that may carry something out, or is no public name, is for people to judge", () => {
+  for (const url of [
+    `https://a.example/?q=${"x".repeat(300)}`,
+    `https://a.example/${"x".repeat(600)}`,
+    "https://a.example:8443/",
+    "https://user@a.example/",
+    "http://127.0.0.1/",
+    "http://2130706433/",
+    "http://[::1]/",
+    "http://localhost/",
+    "ftp://a.example/",
+    "not an address",
+  ]) {
+    assert.equal(inspect(tool, { url }, cwd).hosts, undefined, url);
+  }
+  assert.deepEqual(inspect(tool, { url: "https://docs.example/page?id=7#top" }, cwd).hosts, ["docs.example"]);
 });
