@@ -2,6 +2,7 @@ import type { AskChoice } from "../../generated/http/client/types.gen.ts";
 import type { Clock } from "../base/clock.ts";
 import { ServiceError } from "../base/errors.ts";
 import { createId } from "../base/ids.ts";
+import { redactValue } from "../base/redact.ts";
 import type { NewEvent } from "../store/journal.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { AskRow } from "../store/tables.ts";
@@ -134,7 +135,9 @@ export class Asks {
   }
 
   /** Never two of a question at once in this process: a password or secret of the one that loses must not stay. */
-  async #answer(askId: string, { owner, by, ...reply }: Answer): Promise<void> {
+  async #answer(askId: string, { owner, by, ...given }: Answer): Promise<void> {
+    // What people type may hold a secret that is known here, by mistake.
+    const reply = "answers" in given ? (redactValue(given) as typeof given) : given;
     const row = await this.#store.read
       .selectFrom("asks")
       .selectAll()
