@@ -1,5 +1,5 @@
 import postgres from "postgres";
-import { toStoreError, unavailable } from "./failure.ts";
+import { isUnavailable, toStoreError, unavailable } from "./failure.ts";
 import type { Answer } from "./postgres-tx.ts";
 import type { Row } from "./tx.ts";
 
@@ -61,22 +61,23 @@ interface Runner {
 
 /**
  * One connection that stays with its owner. It is never given back to a pool: when it is lost, postgres.js would
- * write the next statement to a socket that is gone and throw out of a timer, so `send` looks before it speaks.
+ * write the next statement to a socket that is gone and throw out of a timer, so `send` looks before it speaks. What
+ * was written just before the loss it may leave without an answer, so every statement under way fails with it here.
  */
 export class PinnedConnection {
   readonly #pool: Sql;
   readonly #reserved: Runner;
-  readonly #life: { isLost: boolean };
+  readonly #life: Life;
 
-  private constructor(pool: Sql, reserved: Runner, life: { isLost: boolean }) {
+  private constructor(pool: Sql, reserved: Runner, life: Life) {
     this.#pool = pool;
     this.#reserved = reserved;
     this.#life = life;
   }
 
   static async open(settings: Settings): Promise<PinnedConnection> {
-    const life = { isLost: false };
-    const pool = connect(settings, { max: 1, onclose: () => (life.isLost = true) });
+    const life = new Life();
+    const pool = connect(settings, { max: 1, onclose: () => life.end() });
     try {
       // Connects first: without the look-up of types, `reserve` on a connection that is not open never answers.
       await pool.unsafe("select 1");
@@ -89,19 +90,48 @@ export class PinnedConnection {
   }
 
   get isUsable(): boolean {
-    return !this.#life.isLost;
+    return !this.#life.isOver;
   }
 
   send(text: string, values: readonly unknown[]): Promise<Answer> {
-    if (this.#life.isLost) return Promise.reject(unavailable("The connection to PostgreSQL was lost."));
-    return execute(this.#reserved, text, values);
+    if (this.#life.isOver) return Promise.reject(lost());
+    return new Promise((resolve, reject) => {
+      const leave = this.#life.enter(reject);
+      execute(this.#reserved, text, values)
+        .then(resolve, (error: unknown) => {
+          reject(error);
+          // The server says good-bye in answer to a statement before the socket closes.
+          if (isUnavailable(error)) this.#life.end();
+        })
+        .finally(leave);
+    });
   }
 
   async drop(): Promise<void> {
-    this.#life.isLost = true;
+    this.#life.end();
     await this.#pool.end({ timeout: 0 });
   }
 }
+
+/** Whether a connection is there, and who is to be told when it is not. */
+class Life {
+  readonly #waiting = new Set<(error: unknown) => void>();
+  isOver = false;
+
+  /** `reject` is called when the life ends before the returned function was. */
+  enter(reject: (error: unknown) => void): () => void {
+    this.#waiting.add(reject);
+    return () => this.#waiting.delete(reject);
+  }
+
+  end(): void {
+    this.isOver = true;
+    for (const reject of this.#waiting) reject(lost());
+    this.#waiting.clear();
+  }
+}
+
+const lost = () => unavailable("The connection to PostgreSQL was lost.");
 
 function firstName(searchPath: string): string | undefined {
   const [, quoted, plain] = /^\s*(?:"((?:[^"]|"")+)"|([^,\s]+))/.exec(searchPath) ?? [];
