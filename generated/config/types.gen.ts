@@ -185,6 +185,26 @@ export type ApiServerConfig = {
      */
     unknown_model: 'default' | 'reject';
     /**
+     * Origins of web pages that may call the API, or `*`. Others are refused. Empty switches CORS off.
+     */
+    cors_origins: Array<string>;
+    /**
+     * How responses show calls of the agent's own tools.
+     */
+    tool_items: 'mcp_call' | 'function_call' | 'none';
+    /**
+     * Whether streams and responses carry the model's reasoning.
+     */
+    show_reasoning: boolean;
+    /**
+     * Signs completion webhooks that bring no secret of their own; or `env:NAME`.
+     */
+    webhook_secret?: string;
+    /**
+     * Private hosts that completion webhooks may go to.
+     */
+    webhook_allowed_hosts: Array<string>;
+    /**
      * What runs get to end when the server stops.
      */
     drain_seconds: number;
@@ -312,6 +332,18 @@ export type LimitsConfig = {
      * Silence before a comment.
      */
     sse_keepalive_seconds: number;
+    /**
+     * Responses kept for each key; the one not used for longest goes first.
+     */
+    max_stored_responses: number;
+    /**
+     * Events kept of a run; a longer one loses its oldest.
+     */
+    max_run_events: number;
+    /**
+     * Tries for a completion webhook.
+     */
+    webhook_attempts: number;
     /**
      * Followers of a run.
      */
@@ -502,6 +534,10 @@ export type RetentionConfig = {
      * Runs and their events, after their end.
      */
     runs_hours: number;
+    /**
+     * Events of runs, after their end. Absent: as long as the run.
+     */
+    events_hours?: number;
     /**
      * How often old things are removed.
      */

@@ -83,13 +83,64 @@ export const schemas: SchemaMap = {
       { $ref: "#/components/schemas/ChatToolMessage" },
     ],
   },
+  ChatTool: {
+    type: "object",
+    required: ["type", "function"],
+    additionalProperties: true,
+    properties: {
+      type: { const: "function" },
+      function: {
+        type: "object",
+        required: ["name"],
+        additionalProperties: true,
+        properties: {
+          name: { type: "string", pattern: "^[a-zA-Z0-9_-]{1,64}$" },
+          description: { type: ["string", "null"], maxLength: 8192 },
+          parameters: { type: ["object", "null"], additionalProperties: true },
+          strict: { type: ["boolean", "null"] },
+        },
+      },
+    },
+  },
+  ChatToolChoice: {
+    type: "object",
+    required: ["type", "function"],
+    additionalProperties: true,
+    properties: {
+      type: { const: "function" },
+      function: {
+        type: "object",
+        required: ["name"],
+        additionalProperties: true,
+        properties: { name: { type: "string" } },
+      },
+    },
+  },
+  ApprovalMode: { type: "string", enum: ["wait", "deny"] },
+  Webhook: {
+    type: "object",
+    required: ["url"],
+    additionalProperties: false,
+    properties: {
+      url: { type: "string", maxLength: 2048 },
+      secret: { type: "string", minLength: 16, maxLength: 256 },
+      events: {
+        type: "array",
+        minItems: 1,
+        maxItems: 5,
+        items: { type: "string", enum: ["completed", "failed", "cancelled", "interrupted", "approval_required"] },
+      },
+    },
+  },
   AgentOptions: {
     type: "object",
     additionalProperties: false,
     properties: {
       session_id: { type: "string" },
       on_disconnect: { type: "string", enum: ["cancel", "continue"] },
+      approval_mode: { $ref: "#/components/schemas/ApprovalMode" },
       toolsets: { type: "array", items: { type: "string" }, maxItems: 64 },
+      webhook: { $ref: "#/components/schemas/Webhook" },
     },
   },
   ChatCompletionRequest: {
@@ -111,7 +162,15 @@ export const schemas: SchemaMap = {
         ],
       },
       n: { type: ["integer", "null"], minimum: 1 },
-      tools: { type: ["array", "null"], items: { type: "object", additionalProperties: true } },
+      tools: { type: ["array", "null"], maxItems: 128, items: { $ref: "#/components/schemas/ChatTool" } },
+      tool_choice: {
+        oneOf: [
+          { type: "string", enum: ["none", "auto", "required"] },
+          { $ref: "#/components/schemas/ChatToolChoice" },
+          { type: "null" },
+        ],
+      },
+      parallel_tool_calls: { type: ["boolean", "null"] },
       response_format: {
         oneOf: [
           {
@@ -148,6 +207,7 @@ export const schemas: SchemaMap = {
       role: { const: "assistant" },
       content: { type: ["string", "null"] },
       refusal: { type: ["string", "null"] },
+      tool_calls: { type: "array", items: { $ref: "#/components/schemas/ChatToolCall" } },
     },
   },
   FinishReason: { type: "string", enum: ["stop", "length", "tool_calls", "content_filter"] },
@@ -229,7 +289,28 @@ export const schemas: SchemaMap = {
   },
   ChatDelta: {
     type: "object",
-    properties: { role: { const: "assistant" }, content: { type: "string" }, reasoning_content: { type: "string" } },
+    properties: {
+      role: { const: "assistant" },
+      content: { type: "string" },
+      reasoning_content: { type: "string" },
+      tool_calls: {
+        type: "array",
+        items: {
+          type: "object",
+          required: ["index", "id", "type", "function"],
+          properties: {
+            index: { type: "integer", minimum: 0 },
+            id: { type: "string" },
+            type: { const: "function" },
+            function: {
+              type: "object",
+              required: ["name", "arguments"],
+              properties: { name: { type: "string" }, arguments: { type: "string" } },
+            },
+          },
+        },
+      },
+    },
   },
   ChatCompletionChunk: {
     type: "object",
@@ -284,7 +365,652 @@ export const schemas: SchemaMap = {
   ChatStreamFrame: {
     oneOf: [{ $ref: "#/components/schemas/ChatCompletionChunk" }, { $ref: "#/components/schemas/ErrorEnvelope" }],
   },
-  RunKind: { type: "string", enum: ["run", "chat", "response", "subagent", "background", "compression"] },
+  InputItem: {
+    type: "object",
+    additionalProperties: true,
+    properties: {
+      type: { type: "string" },
+      id: { type: ["string", "null"] },
+      role: { type: "string", enum: ["user", "assistant", "system", "developer"] },
+      content: {},
+      call_id: { type: "string" },
+      name: { type: "string" },
+      arguments: { type: "string" },
+      output: {},
+      status: { type: ["string", "null"] },
+    },
+  },
+  ConversationParam: {
+    oneOf: [
+      { type: "string" },
+      {
+        type: "object",
+        required: ["id"],
+        additionalProperties: true,
+        properties: { id: { type: "string" } },
+      },
+      { type: "null" },
+    ],
+  },
+  FunctionTool: {
+    type: "object",
+    required: ["type", "name"],
+    additionalProperties: true,
+    properties: {
+      type: { const: "function" },
+      name: { type: "string", pattern: "^[a-zA-Z0-9_-]{1,64}$" },
+      description: { type: ["string", "null"], maxLength: 8192 },
+      parameters: { type: ["object", "null"], additionalProperties: true },
+      strict: { type: ["boolean", "null"] },
+    },
+  },
+  FunctionToolChoice: {
+    type: "object",
+    required: ["type", "name"],
+    additionalProperties: true,
+    properties: { type: { const: "function" }, name: { type: "string" } },
+  },
+  ResponseMetadata: { type: "object", maxProperties: 16, additionalProperties: { type: "string", maxLength: 512 } },
+  CreateResponseRequest: {
+    type: "object",
+    additionalProperties: true,
+    properties: {
+      model: { type: "string", maxLength: 256 },
+      input: {
+        oneOf: [
+          { type: "string" },
+          { type: "array", items: { $ref: "#/components/schemas/InputItem" } },
+          { type: "null" },
+        ],
+      },
+      instructions: { type: ["string", "null"] },
+      previous_response_id: { type: ["string", "null"], maxLength: 256 },
+      conversation: { $ref: "#/components/schemas/ConversationParam" },
+      store: { type: ["boolean", "null"] },
+      stream: { type: ["boolean", "null"] },
+      background: { type: ["boolean", "null"] },
+      tools: { type: ["array", "null"], maxItems: 128, items: { $ref: "#/components/schemas/FunctionTool" } },
+      tool_choice: {
+        oneOf: [
+          { type: "string", enum: ["none", "auto", "required"] },
+          { $ref: "#/components/schemas/FunctionToolChoice" },
+          { type: "null" },
+        ],
+      },
+      parallel_tool_calls: { type: ["boolean", "null"] },
+      metadata: { oneOf: [{ $ref: "#/components/schemas/ResponseMetadata" }, { type: "null" }] },
+      truncation: { type: ["string", "null"], enum: ["auto", "disabled", null] },
+      text: {
+        oneOf: [
+          {
+            type: "object",
+            additionalProperties: true,
+            properties: {
+              format: {
+                type: "object",
+                required: ["type"],
+                additionalProperties: true,
+                properties: { type: { type: "string" } },
+              },
+            },
+          },
+          { type: "null" },
+        ],
+      },
+      reasoning: {
+        oneOf: [
+          {
+            type: "object",
+            additionalProperties: true,
+            properties: {
+              effort: { type: ["string", "null"], maxLength: 32 },
+              summary: { type: ["string", "null"], maxLength: 32 },
+            },
+          },
+          { type: "null" },
+        ],
+      },
+      max_output_tokens: { type: ["integer", "null"], minimum: 1 },
+      max_tool_calls: { type: ["integer", "null"], minimum: 1 },
+      temperature: { type: ["number", "null"], minimum: 0, maximum: 2 },
+      top_p: { type: ["number", "null"], minimum: 0, maximum: 1 },
+      user: { type: ["string", "null"], maxLength: 512 },
+      safety_identifier: { type: ["string", "null"], maxLength: 512 },
+      prompt_cache_key: { type: ["string", "null"], maxLength: 512 },
+      service_tier: { type: ["string", "null"], maxLength: 32 },
+      agent: { $ref: "#/components/schemas/AgentOptions" },
+    },
+  },
+  ResponseStatus: { type: "string", enum: ["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"] },
+  ItemStatus: { type: "string", enum: ["in_progress", "completed", "incomplete"] },
+  NoItem: { not: {} },
+  OutputText: {
+    type: "object",
+    required: ["type", "text", "annotations", "logprobs"],
+    properties: {
+      type: { const: "output_text" },
+      text: { type: "string" },
+      annotations: { type: "array", maxItems: 0, items: { $ref: "#/components/schemas/NoItem" } },
+      logprobs: { type: "array", maxItems: 0, items: { $ref: "#/components/schemas/NoItem" } },
+    },
+  },
+  MessageItem: {
+    type: "object",
+    required: ["id", "type", "status", "role", "content"],
+    properties: {
+      id: { type: "string" },
+      type: { const: "message" },
+      status: { $ref: "#/components/schemas/ItemStatus" },
+      role: { const: "assistant" },
+      content: { type: "array", items: { $ref: "#/components/schemas/OutputText" } },
+    },
+  },
+  SummaryText: {
+    type: "object",
+    required: ["type", "text"],
+    properties: { type: { const: "summary_text" }, text: { type: "string" } },
+  },
+  ReasoningItem: {
+    type: "object",
+    required: ["id", "type", "summary", "status"],
+    properties: {
+      id: { type: "string" },
+      type: { const: "reasoning" },
+      summary: { type: "array", items: { $ref: "#/components/schemas/SummaryText" } },
+      status: { $ref: "#/components/schemas/ItemStatus" },
+    },
+  },
+  McpCallError: {
+    type: "object",
+    required: ["type", "content"],
+    properties: {
+      type: { const: "mcp_tool_execution_error" },
+      content: { type: "array", items: { type: "object", additionalProperties: true } },
+    },
+  },
+  McpCallItem: {
+    type: "object",
+    required: ["id", "type", "server_label", "name", "arguments", "status", "output", "error", "approval_request_id"],
+    properties: {
+      id: { type: "string" },
+      type: { const: "mcp_call" },
+      server_label: { type: "string" },
+      name: { type: "string" },
+      arguments: { type: "string" },
+      status: { type: "string", enum: ["in_progress", "completed", "incomplete", "calling", "failed"] },
+      output: { type: ["string", "null"] },
+      error: { oneOf: [{ $ref: "#/components/schemas/McpCallError" }, { type: "null" }] },
+      approval_request_id: { type: ["string", "null"] },
+    },
+  },
+  FunctionCallItem: {
+    type: "object",
+    required: ["id", "type", "call_id", "name", "arguments", "status"],
+    properties: {
+      id: { type: "string" },
+      type: { const: "function_call" },
+      call_id: { type: "string" },
+      name: { type: "string" },
+      arguments: { type: "string" },
+      status: { $ref: "#/components/schemas/ItemStatus" },
+    },
+  },
+  OutputItem: {
+    oneOf: [
+      { $ref: "#/components/schemas/MessageItem" },
+      { $ref: "#/components/schemas/ReasoningItem" },
+      { $ref: "#/components/schemas/McpCallItem" },
+      { $ref: "#/components/schemas/FunctionCallItem" },
+    ],
+  },
+  ResponseError: {
+    type: "object",
+    required: ["code", "message", "type", "param"],
+    properties: {
+      code: { type: "string", enum: ["server_error", "rate_limit_exceeded", "invalid_prompt"] },
+      message: { type: "string" },
+      type: { type: "string" },
+      param: { type: ["string", "null"] },
+    },
+  },
+  ResponseToolChoice: {
+    oneOf: [
+      { type: "string", enum: ["none", "auto", "required"] },
+      { $ref: "#/components/schemas/FunctionToolChoice" },
+    ],
+  },
+  ResponseUsage: {
+    type: "object",
+    required: ["input_tokens", "input_tokens_details", "output_tokens", "output_tokens_details", "total_tokens"],
+    properties: {
+      input_tokens: { type: "integer", minimum: 0 },
+      input_tokens_details: {
+        type: "object",
+        required: ["cached_tokens", "cache_write_tokens"],
+        properties: {
+          cached_tokens: { type: "integer", minimum: 0 },
+          cache_write_tokens: { type: "integer", minimum: 0 },
+        },
+      },
+      output_tokens: { type: "integer", minimum: 0 },
+      output_tokens_details: {
+        type: "object",
+        required: ["reasoning_tokens"],
+        properties: { reasoning_tokens: { type: "integer", minimum: 0 } },
+      },
+      total_tokens: { type: "integer", minimum: 0 },
+    },
+  },
+  Response: {
+    type: "object",
+    required: [
+      "id",
+      "object",
+      "created_at",
+      "completed_at",
+      "status",
+      "incomplete_details",
+      "model",
+      "previous_response_id",
+      "instructions",
+      "output",
+      "error",
+      "tools",
+      "tool_choice",
+      "truncation",
+      "parallel_tool_calls",
+      "text",
+      "top_p",
+      "presence_penalty",
+      "frequency_penalty",
+      "top_logprobs",
+      "temperature",
+      "reasoning",
+      "usage",
+      "max_output_tokens",
+      "max_tool_calls",
+      "store",
+      "background",
+      "service_tier",
+      "metadata",
+      "safety_identifier",
+      "prompt_cache_key",
+    ],
+    properties: {
+      id: { type: "string" },
+      object: { const: "response" },
+      created_at: { type: "number" },
+      completed_at: { type: ["number", "null"] },
+      status: { $ref: "#/components/schemas/ResponseStatus" },
+      incomplete_details: {
+        oneOf: [
+          {
+            type: "object",
+            required: ["reason"],
+            properties: { reason: { type: "string", enum: ["max_output_tokens", "content_filter"] } },
+          },
+          { type: "null" },
+        ],
+      },
+      model: { type: "string" },
+      previous_response_id: { type: ["string", "null"] },
+      conversation: {
+        oneOf: [{ type: "object", required: ["id"], properties: { id: { type: "string" } } }, { type: "null" }],
+      },
+      instructions: { type: ["string", "null"] },
+      output: { type: "array", items: { $ref: "#/components/schemas/OutputItem" } },
+      error: { oneOf: [{ $ref: "#/components/schemas/ResponseError" }, { type: "null" }] },
+      tools: {
+        type: "array",
+        items: {
+          type: "object",
+          required: ["type", "name", "description", "parameters", "strict"],
+          properties: {
+            type: { const: "function" },
+            name: { type: "string" },
+            description: { type: ["string", "null"] },
+            parameters: { type: ["object", "null"], additionalProperties: true },
+            strict: { type: ["boolean", "null"] },
+          },
+        },
+      },
+      tool_choice: { $ref: "#/components/schemas/ResponseToolChoice" },
+      truncation: { type: "string", enum: ["auto", "disabled"] },
+      parallel_tool_calls: { type: "boolean" },
+      text: {
+        type: "object",
+        required: ["format"],
+        properties: { format: { type: "object", required: ["type"], properties: { type: { const: "text" } } } },
+      },
+      top_p: { type: "number" },
+      presence_penalty: { type: "number" },
+      frequency_penalty: { type: "number" },
+      top_logprobs: { type: "integer" },
+      temperature: { type: "number" },
+      reasoning: {
+        oneOf: [
+          {
+            type: "object",
+            required: ["effort", "summary"],
+            properties: {
+              effort: { type: ["string", "null"], enum: ["none", "minimal", "low", "medium", "high", "xhigh", null] },
+              summary: { type: ["string", "null"], enum: ["auto", "concise", "detailed", null] },
+            },
+          },
+          { type: "null" },
+        ],
+      },
+      usage: { oneOf: [{ $ref: "#/components/schemas/ResponseUsage" }, { type: "null" }] },
+      max_output_tokens: { type: ["integer", "null"] },
+      max_tool_calls: { type: ["integer", "null"] },
+      store: { type: "boolean" },
+      background: { type: "boolean" },
+      service_tier: { const: "default" },
+      metadata: { $ref: "#/components/schemas/ResponseMetadata" },
+      safety_identifier: { type: ["string", "null"] },
+      prompt_cache_key: { type: ["string", "null"] },
+      user: { type: ["string", "null"] },
+      agent: { $ref: "#/components/schemas/AgentInfo" },
+    },
+  },
+  ResponseCreatedEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "response"],
+    properties: {
+      type: { const: "response.created" },
+      sequence_number: { type: "integer", minimum: 0 },
+      response: { $ref: "#/components/schemas/Response" },
+    },
+  },
+  ResponseQueuedEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "response"],
+    properties: {
+      type: { const: "response.queued" },
+      sequence_number: { type: "integer", minimum: 0 },
+      response: { $ref: "#/components/schemas/Response" },
+    },
+  },
+  ResponseInProgressEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "response"],
+    properties: {
+      type: { const: "response.in_progress" },
+      sequence_number: { type: "integer", minimum: 0 },
+      response: { $ref: "#/components/schemas/Response" },
+    },
+  },
+  ResponseCompletedEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "response"],
+    properties: {
+      type: { const: "response.completed" },
+      sequence_number: { type: "integer", minimum: 0 },
+      response: { $ref: "#/components/schemas/Response" },
+    },
+  },
+  ResponseIncompleteEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "response"],
+    properties: {
+      type: { const: "response.incomplete" },
+      sequence_number: { type: "integer", minimum: 0 },
+      response: { $ref: "#/components/schemas/Response" },
+    },
+  },
+  ResponseFailedEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "response"],
+    properties: {
+      type: { const: "response.failed" },
+      sequence_number: { type: "integer", minimum: 0 },
+      response: { $ref: "#/components/schemas/Response" },
+    },
+  },
+  ResponseOutputItemAddedEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "output_index", "item"],
+    properties: {
+      type: { const: "response.output_item.added" },
+      sequence_number: { type: "integer", minimum: 0 },
+      output_index: { type: "integer", minimum: 0 },
+      item: { $ref: "#/components/schemas/OutputItem" },
+    },
+  },
+  ResponseOutputItemDoneEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "output_index", "item"],
+    properties: {
+      type: { const: "response.output_item.done" },
+      sequence_number: { type: "integer", minimum: 0 },
+      output_index: { type: "integer", minimum: 0 },
+      item: { $ref: "#/components/schemas/OutputItem" },
+    },
+  },
+  ResponseContentPartAddedEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "content_index", "part"],
+    properties: {
+      type: { const: "response.content_part.added" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      content_index: { type: "integer", minimum: 0 },
+      part: { $ref: "#/components/schemas/OutputText" },
+    },
+  },
+  ResponseContentPartDoneEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "content_index", "part"],
+    properties: {
+      type: { const: "response.content_part.done" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      content_index: { type: "integer", minimum: 0 },
+      part: { $ref: "#/components/schemas/OutputText" },
+    },
+  },
+  ResponseTextDeltaEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "content_index", "delta", "logprobs"],
+    properties: {
+      type: { const: "response.output_text.delta" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      content_index: { type: "integer", minimum: 0 },
+      delta: { type: "string" },
+      logprobs: { type: "array", maxItems: 0, items: { $ref: "#/components/schemas/NoItem" } },
+    },
+  },
+  ResponseTextDoneEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "content_index", "text", "logprobs"],
+    properties: {
+      type: { const: "response.output_text.done" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      content_index: { type: "integer", minimum: 0 },
+      text: { type: "string" },
+      logprobs: { type: "array", maxItems: 0, items: { $ref: "#/components/schemas/NoItem" } },
+    },
+  },
+  ResponseReasoningSummaryPartAddedEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "summary_index", "part"],
+    properties: {
+      type: { const: "response.reasoning_summary_part.added" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      summary_index: { type: "integer", minimum: 0 },
+      part: { $ref: "#/components/schemas/SummaryText" },
+    },
+  },
+  ResponseReasoningSummaryPartDoneEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "summary_index", "part"],
+    properties: {
+      type: { const: "response.reasoning_summary_part.done" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      summary_index: { type: "integer", minimum: 0 },
+      part: { $ref: "#/components/schemas/SummaryText" },
+    },
+  },
+  ResponseReasoningSummaryTextDeltaEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "summary_index", "delta"],
+    properties: {
+      type: { const: "response.reasoning_summary_text.delta" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      summary_index: { type: "integer", minimum: 0 },
+      delta: { type: "string" },
+    },
+  },
+  ResponseReasoningSummaryTextDoneEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "summary_index", "text"],
+    properties: {
+      type: { const: "response.reasoning_summary_text.done" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      summary_index: { type: "integer", minimum: 0 },
+      text: { type: "string" },
+    },
+  },
+  ResponseMcpCallInProgressEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index"],
+    properties: {
+      type: { const: "response.mcp_call.in_progress" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+    },
+  },
+  ResponseMcpCallArgumentsDeltaEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "delta"],
+    properties: {
+      type: { const: "response.mcp_call_arguments.delta" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      delta: { type: "string" },
+    },
+  },
+  ResponseMcpCallArgumentsDoneEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "arguments"],
+    properties: {
+      type: { const: "response.mcp_call_arguments.done" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      arguments: { type: "string" },
+    },
+  },
+  ResponseMcpCallCompletedEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index"],
+    properties: {
+      type: { const: "response.mcp_call.completed" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+    },
+  },
+  ResponseMcpCallFailedEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index"],
+    properties: {
+      type: { const: "response.mcp_call.failed" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+    },
+  },
+  ResponseFunctionCallArgumentsDeltaEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "output_index", "delta"],
+    properties: {
+      type: { const: "response.function_call_arguments.delta" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      delta: { type: "string" },
+    },
+  },
+  ResponseFunctionCallArgumentsDoneEvent: {
+    type: "object",
+    required: ["type", "sequence_number", "item_id", "name", "output_index", "arguments"],
+    properties: {
+      type: { const: "response.function_call_arguments.done" },
+      sequence_number: { type: "integer", minimum: 0 },
+      item_id: { type: "string" },
+      name: { type: "string" },
+      output_index: { type: "integer", minimum: 0 },
+      arguments: { type: "string" },
+    },
+  },
+  ResponseStreamEvent: {
+    oneOf: [
+      { $ref: "#/components/schemas/ResponseCreatedEvent" },
+      { $ref: "#/components/schemas/ResponseQueuedEvent" },
+      { $ref: "#/components/schemas/ResponseInProgressEvent" },
+      { $ref: "#/components/schemas/ResponseCompletedEvent" },
+      { $ref: "#/components/schemas/ResponseIncompleteEvent" },
+      { $ref: "#/components/schemas/ResponseFailedEvent" },
+      { $ref: "#/components/schemas/ResponseOutputItemAddedEvent" },
+      { $ref: "#/components/schemas/ResponseOutputItemDoneEvent" },
+      { $ref: "#/components/schemas/ResponseContentPartAddedEvent" },
+      { $ref: "#/components/schemas/ResponseContentPartDoneEvent" },
+      { $ref: "#/components/schemas/ResponseTextDeltaEvent" },
+      { $ref: "#/components/schemas/ResponseTextDoneEvent" },
+      { $ref: "#/components/schemas/ResponseReasoningSummaryPartAddedEvent" },
+      { $ref: "#/components/schemas/ResponseReasoningSummaryPartDoneEvent" },
+      { $ref: "#/components/schemas/ResponseReasoningSummaryTextDeltaEvent" },
+      { $ref: "#/components/schemas/ResponseReasoningSummaryTextDoneEvent" },
+      { $ref: "#/components/schemas/ResponseMcpCallInProgressEvent" },
+      { $ref: "#/components/schemas/ResponseMcpCallArgumentsDeltaEvent" },
+      { $ref: "#/components/schemas/ResponseMcpCallArgumentsDoneEvent" },
+      { $ref: "#/components/schemas/ResponseMcpCallCompletedEvent" },
+      { $ref: "#/components/schemas/ResponseMcpCallFailedEvent" },
+      { $ref: "#/components/schemas/ResponseFunctionCallArgumentsDeltaEvent" },
+      { $ref: "#/components/schemas/ResponseFunctionCallArgumentsDoneEvent" },
+    ],
+  },
+  DeletedResponse: {
+    type: "object",
+    required: ["id", "object", "deleted"],
+    properties: { id: { type: "string" }, object: { const: "response" }, deleted: { const: true } },
+  },
+  ResponseItemList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: {
+        type: "array",
+        items: {
+          type: "object",
+          required: ["id", "type"],
+          additionalProperties: true,
+          properties: { id: { type: "string" }, type: { type: "string" } },
+        },
+      },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
   RunStatus: {
     type: "string",
     enum: [
@@ -298,6 +1024,7 @@ export const schemas: SchemaMap = {
       "interrupted",
     ],
   },
+  RunKind: { type: "string", enum: ["run", "chat", "response", "subagent", "background", "compression"] },
   RunUsage: {
     type: "object",
     required: [
@@ -344,6 +1071,19 @@ export const schemas: SchemaMap = {
       expires_at: { type: ["number", "null"] },
     },
   },
+  RunToolCall: {
+    type: "object",
+    required: ["id", "name", "arguments"],
+    properties: { id: { type: "string" }, name: { type: "string" }, arguments: { type: "string" } },
+  },
+  RequiredAction: {
+    type: "object",
+    required: ["type", "tool_calls"],
+    properties: {
+      type: { const: "submit_tool_outputs" },
+      tool_calls: { type: "array", minItems: 1, items: { $ref: "#/components/schemas/RunToolCall" } },
+    },
+  },
   Run: {
     type: "object",
     required: [
@@ -367,6 +1107,7 @@ export const schemas: SchemaMap = {
       "error",
       "approvals",
       "approval",
+      "required_action",
       "metadata",
       "stop_requested",
     ],
@@ -391,8 +1132,69 @@ export const schemas: SchemaMap = {
       error: { oneOf: [{ $ref: "#/components/schemas/RunError" }, { type: "null" }] },
       approvals: { type: "array", items: { $ref: "#/components/schemas/ApprovalRequest" } },
       approval: { oneOf: [{ $ref: "#/components/schemas/ApprovalRequest" }, { type: "null" }] },
+      required_action: { oneOf: [{ $ref: "#/components/schemas/RequiredAction" }, { type: "null" }] },
+      response_id: { type: ["string", "null"] },
+      pending_steer: { type: "array", items: { type: "string" } },
       metadata: { type: "object", additionalProperties: true },
       stop_requested: { type: "boolean" },
+    },
+  },
+  RunList: {
+    type: "object",
+    required: ["object", "data", "first_id", "last_id", "has_more"],
+    properties: {
+      object: { const: "list" },
+      data: { type: "array", items: { $ref: "#/components/schemas/Run" } },
+      first_id: { type: ["string", "null"] },
+      last_id: { type: ["string", "null"] },
+      has_more: { type: "boolean" },
+    },
+  },
+  CreateRunRequest: {
+    type: "object",
+    required: ["input"],
+    additionalProperties: false,
+    properties: {
+      input: {
+        oneOf: [
+          { type: "string", minLength: 1 },
+          { type: "array", minItems: 1, items: { $ref: "#/components/schemas/InputItem" } },
+        ],
+      },
+      session_id: { type: "string" },
+      session_key: { type: "string" },
+      instructions: { type: ["string", "null"] },
+      conversation_history: { type: ["array", "null"], items: { $ref: "#/components/schemas/InputItem" } },
+      previous_response_id: { type: ["string", "null"], maxLength: 256 },
+      model: { type: "string", maxLength: 256 },
+      metadata: { type: "object", maxProperties: 16, additionalProperties: { type: "string", maxLength: 512 } },
+      toolsets: { type: "array", items: { type: "string" }, maxItems: 64 },
+      timeout_seconds: { type: "number", exclusiveMinimum: 0, maximum: 86400 },
+      webhook: { $ref: "#/components/schemas/Webhook" },
+      approval_mode: { $ref: "#/components/schemas/ApprovalMode" },
+    },
+  },
+  RunAccepted: {
+    type: "object",
+    required: ["object", "run_id", "id", "status", "session_id", "created_at", "replayed", "urls"],
+    properties: {
+      object: { const: "agent.run" },
+      run_id: { type: "string" },
+      id: { type: "string" },
+      status: { $ref: "#/components/schemas/RunStatus" },
+      session_id: { type: "string" },
+      created_at: { type: "number" },
+      replayed: { type: "boolean" },
+      urls: {
+        type: "object",
+        required: ["status", "events", "stop", "approval"],
+        properties: {
+          status: { type: "string" },
+          events: { type: "string" },
+          stop: { type: "string" },
+          approval: { type: "string" },
+        },
+      },
     },
   },
   RunQueuedEvent: {
@@ -419,6 +1221,20 @@ export const schemas: SchemaMap = {
       session_id: { type: "string" },
       model: { type: "string" },
       kind: { $ref: "#/components/schemas/RunKind" },
+    },
+  },
+  RunSnapshotEvent: {
+    type: "object",
+    required: ["event", "run_id", "seq", "timestamp", "run", "text", "truncated", "first_seq"],
+    properties: {
+      event: { const: "run.snapshot" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 0 },
+      timestamp: { type: "number" },
+      run: { $ref: "#/components/schemas/Run" },
+      text: { type: "string" },
+      truncated: { const: true },
+      first_seq: { type: "integer", minimum: 1 },
     },
   },
   MessageStartedEvent: {
@@ -547,6 +1363,19 @@ export const schemas: SchemaMap = {
       result: { type: "string" },
       changes: { type: "array", items: { $ref: "#/components/schemas/FileChange" } },
       todos: { type: "array", items: { $ref: "#/components/schemas/Todo" } },
+    },
+  },
+  ToolRequestedEvent: {
+    type: "object",
+    required: ["event", "run_id", "seq", "timestamp", "tool_call_id", "tool", "arguments"],
+    properties: {
+      event: { const: "tool.requested" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      tool_call_id: { type: "string" },
+      tool: { type: "string" },
+      arguments: { type: "string" },
     },
   },
   ApprovalRequestEvent: {
@@ -910,9 +1739,10 @@ export const schemas: SchemaMap = {
       run_id: { type: "string" },
       seq: { type: "integer", minimum: 1 },
       timestamp: { type: "number" },
-      output: { type: "string" },
+      output: { type: ["string", "null"] },
       usage: { $ref: "#/components/schemas/RunUsage" },
-      stop: { type: "string", enum: ["end", "length", "max_steps", "refusal"] },
+      stop: { type: "string", enum: ["end", "length", "max_steps", "refusal", "tool_calls"] },
+      required_action: { $ref: "#/components/schemas/RequiredAction" },
       pending_steer: { type: "array", items: { type: "string" } },
     },
   },
@@ -926,6 +1756,7 @@ export const schemas: SchemaMap = {
       timestamp: { type: "number" },
       error: { $ref: "#/components/schemas/RunError" },
       usage: { $ref: "#/components/schemas/RunUsage" },
+      retry_after_seconds: { type: "number" },
       pending_steer: { type: "array", items: { type: "string" } },
     },
   },
@@ -958,6 +1789,7 @@ export const schemas: SchemaMap = {
     oneOf: [
       { $ref: "#/components/schemas/RunQueuedEvent" },
       { $ref: "#/components/schemas/RunStartedEvent" },
+      { $ref: "#/components/schemas/RunSnapshotEvent" },
       { $ref: "#/components/schemas/MessageStartedEvent" },
       { $ref: "#/components/schemas/MessageDeltaEvent" },
       { $ref: "#/components/schemas/MessageCompletedEvent" },
@@ -966,6 +1798,7 @@ export const schemas: SchemaMap = {
       { $ref: "#/components/schemas/ToolStartedEvent" },
       { $ref: "#/components/schemas/ToolProgressEvent" },
       { $ref: "#/components/schemas/ToolCompletedEvent" },
+      { $ref: "#/components/schemas/ToolRequestedEvent" },
       { $ref: "#/components/schemas/ApprovalRequestEvent" },
       { $ref: "#/components/schemas/ApprovalRespondedEvent" },
       { $ref: "#/components/schemas/ApprovalExpiredEvent" },
@@ -995,6 +1828,198 @@ export const schemas: SchemaMap = {
       { $ref: "#/components/schemas/RunInterruptedEvent" },
     ],
   },
+  ApprovalBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: {
+      choice: { type: "string" },
+      request_id: { type: "string", minLength: 1, maxLength: 256 },
+      all: { type: "boolean" },
+      resolve_all: { type: "boolean" },
+      reason: { type: "string", maxLength: 1024 },
+    },
+  },
+  ApprovalResult: {
+    type: "object",
+    required: ["object", "run_id", "choice", "request_id", "resolved"],
+    properties: {
+      object: { const: "agent.run.approval_response" },
+      run_id: { type: "string" },
+      choice: { $ref: "#/components/schemas/AskChoice" },
+      request_id: { type: ["string", "null"] },
+      resolved: { type: "integer", minimum: 1 },
+    },
+  },
+  SteerBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: { input: { type: "string" }, message: { type: "string" }, text: { type: "string" } },
+  },
+  SteerResult: {
+    type: "object",
+    required: ["object", "run_id", "accepted"],
+    properties: { object: { const: "agent.run.steer" }, run_id: { type: "string" }, accepted: { const: true } },
+  },
+  StopBody: {
+    type: "object",
+    additionalProperties: false,
+    properties: { reason: { type: "string", maxLength: 1024 } },
+  },
+  StopResult: {
+    type: "object",
+    required: ["object", "run_id", "status"],
+    properties: {
+      object: { const: "agent.run.stop" },
+      run_id: { type: "string" },
+      status: { type: "string", enum: ["stopping", "completed", "failed", "cancelled", "interrupted"] },
+    },
+  },
+  EndpointInfo: {
+    type: "object",
+    required: ["method", "path"],
+    properties: { method: { type: "string" }, path: { type: "string" } },
+  },
+  Capabilities: {
+    type: "object",
+    required: ["object", "platform", "version", "model", "auth", "runtime", "features", "limits", "endpoints"],
+    properties: {
+      object: { const: "agent.api_server.capabilities" },
+      platform: { const: "agent" },
+      version: { type: "string" },
+      model: { type: "string" },
+      auth: {
+        type: "object",
+        required: ["type", "required", "scopes"],
+        properties: {
+          type: { const: "bearer" },
+          required: { type: "boolean" },
+          scopes: { type: "array", items: { type: "string" } },
+        },
+      },
+      runtime: {
+        type: "object",
+        required: ["mode", "tool_execution", "client_tools"],
+        properties: {
+          mode: { const: "server_agent" },
+          tool_execution: { const: "server" },
+          client_tools: { type: "boolean" },
+        },
+      },
+      features: {
+        type: "object",
+        required: [
+          "chat_completions",
+          "chat_completions_streaming",
+          "responses_api",
+          "responses_streaming",
+          "responses_background",
+          "responses_websocket",
+          "conversations",
+          "run_submission",
+          "run_status",
+          "run_list",
+          "run_events_sse",
+          "run_events_replay",
+          "run_stop",
+          "run_steer",
+          "run_approval",
+          "webhooks",
+          "tool_progress",
+          "reasoning_streaming",
+          "input_image",
+          "input_file",
+          "client_function_tools",
+          "sessions_api",
+          "jobs_api",
+          "cors",
+          "model_header",
+          "session_id_header",
+          "session_key_header",
+          "idempotency",
+          "tool_items",
+        ],
+        properties: {
+          chat_completions: { type: "boolean" },
+          chat_completions_streaming: { type: "boolean" },
+          responses_api: { type: "boolean" },
+          responses_streaming: { type: "boolean" },
+          responses_background: { type: "boolean" },
+          responses_websocket: { type: "boolean" },
+          conversations: { type: "boolean" },
+          run_submission: { type: "boolean" },
+          run_status: { type: "boolean" },
+          run_list: { type: "boolean" },
+          run_events_sse: { type: "boolean" },
+          run_events_replay: { type: "boolean" },
+          run_stop: { type: "boolean" },
+          run_steer: { type: "boolean" },
+          run_approval: { type: "boolean" },
+          webhooks: { type: "boolean" },
+          tool_progress: { type: "boolean" },
+          reasoning_streaming: { type: "boolean" },
+          input_image: { type: "boolean" },
+          input_file: { type: "boolean" },
+          client_function_tools: { type: "boolean" },
+          sessions_api: { type: "boolean" },
+          jobs_api: { type: "boolean" },
+          cors: { type: "boolean" },
+          model_header: { type: "boolean" },
+          session_id_header: { type: "boolean" },
+          session_key_header: { type: "boolean" },
+          idempotency: {
+            type: "object",
+            required: ["supported", "durable", "retention_seconds"],
+            properties: {
+              supported: { type: "boolean" },
+              durable: { type: "boolean" },
+              retention_seconds: { type: "number" },
+            },
+          },
+          tool_items: { type: "string", enum: ["mcp_call", "function_call", "none"] },
+        },
+      },
+      limits: {
+        type: "object",
+        required: [
+          "max_body_bytes",
+          "max_messages",
+          "max_text_bytes",
+          "max_concurrent_runs",
+          "max_queue_per_session",
+          "max_stored_responses",
+          "max_subscribers_per_run",
+          "run_status_ttl_seconds",
+          "run_event_ttl_seconds",
+          "run_event_buffer",
+          "sse_keepalive_seconds",
+          "session_header_max_length",
+          "idempotency_key_max_length",
+          "approval_timeout_seconds",
+          "run_timeout_seconds",
+          "webhook_attempts",
+        ],
+        properties: {
+          max_body_bytes: { type: "number" },
+          max_messages: { type: "number" },
+          max_text_bytes: { type: "number" },
+          max_concurrent_runs: { type: "number" },
+          max_queue_per_session: { type: "number" },
+          max_stored_responses: { type: "number" },
+          max_subscribers_per_run: { type: "number" },
+          run_status_ttl_seconds: { type: "number" },
+          run_event_ttl_seconds: { type: "number" },
+          run_event_buffer: { type: "number" },
+          sse_keepalive_seconds: { type: "number" },
+          session_header_max_length: { type: "number" },
+          idempotency_key_max_length: { type: "number" },
+          approval_timeout_seconds: { type: "number" },
+          run_timeout_seconds: { type: "number" },
+          webhook_attempts: { type: "number" },
+        },
+      },
+      endpoints: { type: "object", additionalProperties: { $ref: "#/components/schemas/EndpointInfo" } },
+    },
+  },
   Model: {
     type: "object",
     required: ["id", "object", "created", "owned_by"],
@@ -1014,6 +2039,73 @@ export const schemas: SchemaMap = {
     type: "object",
     required: ["status", "platform", "version"],
     properties: { status: { const: "ok" }, platform: { const: "agent" }, version: { type: "string" } },
+  },
+  CheckStatus: { type: "string", enum: ["ok", "degraded"] },
+  HealthCheck: {
+    type: "object",
+    required: ["status"],
+    additionalProperties: { type: ["number", "string", "boolean", "null"] },
+    properties: { status: { $ref: "#/components/schemas/CheckStatus" }, detail: { type: "string" } },
+  },
+  DetailedHealth: {
+    type: "object",
+    required: [
+      "status",
+      "platform",
+      "version",
+      "started_at",
+      "uptime_seconds",
+      "pid",
+      "readiness",
+      "runs",
+      "sessions",
+      "draining",
+    ],
+    properties: {
+      status: { $ref: "#/components/schemas/CheckStatus" },
+      platform: { const: "agent" },
+      version: { type: "string" },
+      started_at: { type: "string" },
+      uptime_seconds: { type: "number" },
+      pid: { type: "integer" },
+      readiness: {
+        type: "object",
+        required: ["status", "checks"],
+        properties: {
+          status: { $ref: "#/components/schemas/CheckStatus" },
+          checks: {
+            type: "object",
+            required: ["state_store", "config", "model", "disk", "api_server"],
+            additionalProperties: { $ref: "#/components/schemas/HealthCheck" },
+            properties: {
+              state_store: { $ref: "#/components/schemas/HealthCheck" },
+              config: { $ref: "#/components/schemas/HealthCheck" },
+              model: { $ref: "#/components/schemas/HealthCheck" },
+              disk: { $ref: "#/components/schemas/HealthCheck" },
+              api_server: { $ref: "#/components/schemas/HealthCheck" },
+              mcp: { $ref: "#/components/schemas/HealthCheck" },
+            },
+          },
+        },
+      },
+      runs: {
+        type: "object",
+        required: ["queued", "running", "waiting_for_approval", "stopping", "limit"],
+        properties: {
+          queued: { type: "integer", minimum: 0 },
+          running: { type: "integer", minimum: 0 },
+          waiting_for_approval: { type: "integer", minimum: 0 },
+          stopping: { type: "integer", minimum: 0 },
+          limit: { type: "integer", minimum: 0 },
+        },
+      },
+      sessions: {
+        type: "object",
+        required: ["live", "stored"],
+        properties: { live: { type: "integer", minimum: 0 }, stored: { type: "integer", minimum: 0 } },
+      },
+      draining: { type: "boolean" },
+    },
   },
   SessionUpdatedEvent: {
     type: "object",
@@ -1068,6 +2160,10 @@ export interface SchemaTypes {
   ChatAssistantMessage: T.ChatAssistantMessage;
   ChatToolMessage: T.ChatToolMessage;
   ChatMessage: T.ChatMessage;
+  ChatTool: T.ChatTool;
+  ChatToolChoice: T.ChatToolChoice;
+  ApprovalMode: T.ApprovalMode;
+  Webhook: T.Webhook;
   AgentOptions: T.AgentOptions;
   ChatCompletionRequest: T.ChatCompletionRequest;
   ChatCompletionMessage: T.ChatCompletionMessage;
@@ -1082,15 +2178,68 @@ export interface SchemaTypes {
   ErrorBody: T.ErrorBody;
   ErrorEnvelope: T.ErrorEnvelope;
   ChatStreamFrame: T.ChatStreamFrame;
-  RunKind: T.RunKind;
+  InputItem: T.InputItem;
+  ConversationParam: T.ConversationParam;
+  FunctionTool: T.FunctionTool;
+  FunctionToolChoice: T.FunctionToolChoice;
+  ResponseMetadata: T.ResponseMetadata;
+  CreateResponseRequest: T.CreateResponseRequest;
+  ResponseStatus: T.ResponseStatus;
+  ItemStatus: T.ItemStatus;
+  NoItem: T.NoItem;
+  OutputText: T.OutputText;
+  MessageItem: T.MessageItem;
+  SummaryText: T.SummaryText;
+  ReasoningItem: T.ReasoningItem;
+  McpCallError: T.McpCallError;
+  McpCallItem: T.McpCallItem;
+  FunctionCallItem: T.FunctionCallItem;
+  OutputItem: T.OutputItem;
+  ResponseError: T.ResponseError;
+  ResponseToolChoice: T.ResponseToolChoice;
+  ResponseUsage: T.ResponseUsage;
+  Response: T.Response;
+  ResponseCreatedEvent: T.ResponseCreatedEvent;
+  ResponseQueuedEvent: T.ResponseQueuedEvent;
+  ResponseInProgressEvent: T.ResponseInProgressEvent;
+  ResponseCompletedEvent: T.ResponseCompletedEvent;
+  ResponseIncompleteEvent: T.ResponseIncompleteEvent;
+  ResponseFailedEvent: T.ResponseFailedEvent;
+  ResponseOutputItemAddedEvent: T.ResponseOutputItemAddedEvent;
+  ResponseOutputItemDoneEvent: T.ResponseOutputItemDoneEvent;
+  ResponseContentPartAddedEvent: T.ResponseContentPartAddedEvent;
+  ResponseContentPartDoneEvent: T.ResponseContentPartDoneEvent;
+  ResponseTextDeltaEvent: T.ResponseTextDeltaEvent;
+  ResponseTextDoneEvent: T.ResponseTextDoneEvent;
+  ResponseReasoningSummaryPartAddedEvent: T.ResponseReasoningSummaryPartAddedEvent;
+  ResponseReasoningSummaryPartDoneEvent: T.ResponseReasoningSummaryPartDoneEvent;
+  ResponseReasoningSummaryTextDeltaEvent: T.ResponseReasoningSummaryTextDeltaEvent;
+  ResponseReasoningSummaryTextDoneEvent: T.ResponseReasoningSummaryTextDoneEvent;
+  ResponseMcpCallInProgressEvent: T.ResponseMcpCallInProgressEvent;
+  ResponseMcpCallArgumentsDeltaEvent: T.ResponseMcpCallArgumentsDeltaEvent;
+  ResponseMcpCallArgumentsDoneEvent: T.ResponseMcpCallArgumentsDoneEvent;
+  ResponseMcpCallCompletedEvent: T.ResponseMcpCallCompletedEvent;
+  ResponseMcpCallFailedEvent: T.ResponseMcpCallFailedEvent;
+  ResponseFunctionCallArgumentsDeltaEvent: T.ResponseFunctionCallArgumentsDeltaEvent;
+  ResponseFunctionCallArgumentsDoneEvent: T.ResponseFunctionCallArgumentsDoneEvent;
+  ResponseStreamEvent: T.ResponseStreamEvent;
+  DeletedResponse: T.DeletedResponse;
+  ResponseItemList: T.ResponseItemList;
   RunStatus: T.RunStatus;
+  RunKind: T.RunKind;
   RunUsage: T.RunUsage;
   RunError: T.RunError;
   AskChoice: T.AskChoice;
   ApprovalRequest: T.ApprovalRequest;
+  RunToolCall: T.RunToolCall;
+  RequiredAction: T.RequiredAction;
   Run: T.Run;
+  RunList: T.RunList;
+  CreateRunRequest: T.CreateRunRequest;
+  RunAccepted: T.RunAccepted;
   RunQueuedEvent: T.RunQueuedEvent;
   RunStartedEvent: T.RunStartedEvent;
+  RunSnapshotEvent: T.RunSnapshotEvent;
   MessageStartedEvent: T.MessageStartedEvent;
   MessageDeltaEvent: T.MessageDeltaEvent;
   MessageCompletedEvent: T.MessageCompletedEvent;
@@ -1102,6 +2251,7 @@ export interface SchemaTypes {
   FileChange: T.FileChange;
   Todo: T.Todo;
   ToolCompletedEvent: T.ToolCompletedEvent;
+  ToolRequestedEvent: T.ToolRequestedEvent;
   ApprovalRequestEvent: T.ApprovalRequestEvent;
   ApprovalRespondedEvent: T.ApprovalRespondedEvent;
   ApprovalExpiredEvent: T.ApprovalExpiredEvent;
@@ -1131,9 +2281,20 @@ export interface SchemaTypes {
   RunCancelledEvent: T.RunCancelledEvent;
   RunInterruptedEvent: T.RunInterruptedEvent;
   RunEvent: T.RunEvent;
+  ApprovalBody: T.ApprovalBody;
+  ApprovalResult: T.ApprovalResult;
+  SteerBody: T.SteerBody;
+  SteerResult: T.SteerResult;
+  StopBody: T.StopBody;
+  StopResult: T.StopResult;
+  EndpointInfo: T.EndpointInfo;
+  Capabilities: T.Capabilities;
   Model: T.Model;
   ModelList: T.ModelList;
   Health: T.Health;
+  CheckStatus: T.CheckStatus;
+  HealthCheck: T.HealthCheck;
+  DetailedHealth: T.DetailedHealth;
   SessionUpdatedEvent: T.SessionUpdatedEvent;
   SessionUndoneEvent: T.SessionUndoneEvent;
   BackgroundCompleteEvent: T.BackgroundCompleteEvent;

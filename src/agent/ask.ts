@@ -202,6 +202,7 @@ export class Asks {
         created_at: tx.nowMs,
         expires_at: timeoutMs > 0 ? tx.nowMs + timeoutMs : null,
         answered_at: null,
+        call_id: null,
       };
       if (!(await moveRun(tx, subject.runId, { from: "running", to: "waiting_for_approval" }))) {
         const run = await tx.find("runs", { id: subject.runId });

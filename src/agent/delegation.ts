@@ -202,6 +202,7 @@ export class Delegation {
       instructions: INSTRUCTIONS,
       settings: input.settings,
       answerable: input.answerable,
+      ...(input.onlyApprovals ? { onlyApprovals: true as const } : {}),
       family,
       maxSteps,
       ...(tokenBudget > 0 ? { tokenBudget } : {}),

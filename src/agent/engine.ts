@@ -11,6 +11,7 @@ import type { Message, ToolStatus } from "./message.ts";
  *   wait for all of them before the next step; an unknown tool or bad arguments are handed over all the same.
  * - MUST call `ports.saveStep` after each step with the messages that the step added, complete: an assistant message
  *   with tool calls comes together with the answers to all of them, so a transcript never dangles.
+ * - MUST end with stop `tool_calls` after a step in which a call was answered with status `pending`: somebody else makes it.
  * - MUST take steering text with `ports.takeSteers` before each model call and add it as user messages.
  * - MUST stop soon after `signal` aborts: the running model call is cut, the text so far is saved with
  *   `interrupted: true`, calls without an answer get one with status `aborted`, and the end says `aborted`.
@@ -35,6 +36,7 @@ export interface EngineTurn {
   /** The conversation so far, the new prompt last. */
   readonly messages: readonly Message[];
   readonly tools: readonly ToolSpec[];
+  readonly toolChoice?: ToolChoice;
   readonly settings: ModelSettings;
   readonly maxSteps: number;
   /** Above this estimate the conversation is to be compacted. Absent: never by itself. */
@@ -55,6 +57,9 @@ export interface ToolSpec {
   readonly description: string;
   readonly parameters: Readonly<Record<string, unknown>>;
 }
+
+/** Whether the first answer of the turn must call a tool, or which one. Absent: as the model likes. */
+export type ToolChoice = "required" | { readonly tool: string };
 
 /** Sampling settings a request may carry; absent ones are the provider's defaults. */
 export interface ModelSettings {
@@ -95,6 +100,9 @@ export interface ToolAnswer {
   readonly text: string;
 }
 
+/** An answer that the server gave itself. */
+export type SettledAnswer = ToolAnswer & { readonly status: Exclude<ToolStatus, "pending"> };
+
 export type EngineEvent =
   | { readonly type: "message.start"; readonly messageId: string }
   | { readonly type: "message.delta"; readonly messageId: string; readonly text: string }
@@ -114,7 +122,7 @@ export interface Usage {
   readonly toolCalls: number;
 }
 
-export type StopReason = "end" | "length" | "max_steps" | "refusal" | "aborted" | "error";
+export type StopReason = "end" | "length" | "max_steps" | "refusal" | "tool_calls" | "aborted" | "error";
 
 export interface TurnEnd {
   readonly stop: StopReason;

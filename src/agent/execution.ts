@@ -1,4 +1,5 @@
 import { createId } from "../base/ids.ts";
+import type { RunToolCall } from "../../generated/http/client/types.gen.ts";
 import type { Tx } from "../store/store.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
 import type { Budget } from "./budget.ts";
@@ -46,6 +47,8 @@ export class Execution {
   readonly #aside: SideCalls;
   readonly #abort = new AbortController();
   #steers: Steer[] = [];
+  /** Calls that the client is to make. */
+  readonly #requested: RunToolCall[] = [];
   #usage: Usage = zeroUsage;
   #over = false;
 
@@ -95,7 +98,7 @@ export class Execution {
     const stop = this.#abort.signal.reason instanceof RunStop ? this.#abort.signal.reason : undefined;
     const whole = { ...end, usage: addUsage(end.usage, this.#aside.usage) };
     const pendingSteer = this.#steers.map(({ text }) => text);
-    const outcome = outcomeOf(this.runId, whole, { stop, pendingSteer });
+    const outcome = outcomeOf(this.runId, whole, { stop, pendingSteer, requested: this.#requested });
     return this.#recorder.finish(outcome.event, (tx) => close.end(tx, outcome), close.next);
   }
 
@@ -131,10 +134,11 @@ export class Execution {
 
   async #work(): Promise<TurnEnd> {
     const { engine, clock, log, settings } = this.#options.parts;
-    const seconds = settings.runTimeoutMs / 1000;
+    const timeoutMs = this.#options.input.timeoutMs ?? settings.runTimeoutMs;
+    const seconds = timeoutMs / 1000;
     const expire = () =>
       this.#abort.abort(new RunStop("timeout", `The run took longer than ${seconds} seconds.`));
-    const cancelTimer = seconds > 0 ? clock.after(settings.runTimeoutMs, expire) : undefined;
+    const cancelTimer = seconds > 0 ? clock.after(timeoutMs, expire) : undefined;
     try {
       return this.isTurn ? await engine.runTurn(await this.#engineTurn()) : await this.#compression();
     } catch (error) {
@@ -164,14 +168,15 @@ export class Execution {
       admit: () => budget.admit(),
       compact: (reason) => this.#aside.compact(reason),
     };
-    const { compactAtTokens, model, fallbacks, instructions, tools, settings, maxSteps } = setup;
+    const { compactAtTokens, model, fallbacks, instructions, settings, maxSteps } = setup;
     return {
       runId: this.runId,
       model,
       fallbacks,
       instructions,
       messages: fresh ? input.prompt : await this.#context(),
-      tools,
+      tools: [...setup.tools, ...setup.clientTools],
+      ...(input.toolChoice === undefined ? {} : { toolChoice: input.toolChoice }),
       settings,
       maxSteps,
       ...(compactAtTokens === undefined ? {} : { compactAtTokens }),
@@ -191,7 +196,7 @@ export class Execution {
     return (await loadContext(store, session)).map(({ message }) => message);
   }
 
-  #toolScope({ tools, cwd, policy }: TurnSetup): ToolCallScope {
+  #toolScope({ tools, clientTools, cwd, policy }: TurnSetup): ToolCallScope {
     const { parts, run, session, input, spawner } = this.#options;
     const { settings, asks, grants, clock, log, checkInput } = parts;
     const { signal } = this.#abort;
@@ -207,6 +212,9 @@ export class Execution {
       cwd,
       policy,
       answerable: input.answerable,
+      onlyApprovals: input.onlyApprovals === true,
+      clientTools: new Set(clientTools.map(({ name }) => name)),
+      request: (call) => this.#request(call),
       timeouts: settings.questionTimeouts,
       onTimeout: settings.onApprovalTimeout,
       grants,
@@ -232,6 +240,13 @@ export class Execution {
     if (refusal !== undefined) return { stop: "error", text: "", usage: zeroUsage, error: error(refusal) };
     await this.#aside.compact("requested");
     return { stop: "end", text: "", usage: zeroUsage };
+  }
+
+  #request(call: RunToolCall): void {
+    this.#requested.push(call);
+    const { id, name, arguments: json } = call;
+    const data = { tool_call_id: id, tool: name, arguments: json };
+    this.#recorder.event(runEvent(this.runId, "tool.requested", data));
   }
 
   #takeSteers(): readonly string[] {

@@ -56,7 +56,8 @@ export interface ToolMessage {
   readonly text: string;
 }
 
-export type ToolStatus = "ok" | "error" | "denied" | "aborted";
+/** pending: the client makes the call; its answer follows as another message of the same call. */
+export type ToolStatus = "ok" | "error" | "denied" | "aborted" | "pending";
 
 /** The visible text of a message. */
 export function textOf(message: Message): string {

@@ -1,3 +1,4 @@
+import type { RunToolCall } from "../../generated/http/client/types.gen.ts";
 import type { NewEvent } from "../store/journal.ts";
 import type { RunRow } from "../store/tables.ts";
 import type { TurnEnd } from "./engine.ts";
@@ -16,10 +17,18 @@ export interface Outcome {
 export function outcomeOf(
   runId: string,
   end: TurnEnd,
-  context: { readonly stop: RunStop | undefined; readonly pendingSteer: readonly string[] },
+  context: {
+    readonly stop: RunStop | undefined;
+    readonly pendingSteer: readonly string[];
+    /** Calls that the client is to make. */
+    readonly requested?: readonly RunToolCall[];
+  },
 ): Outcome {
   const usage = toRunUsage(end.usage);
-  const stored = { usage: JSON.stringify(usage) };
+  const stored = {
+    usage: JSON.stringify(usage),
+    ...(context.pendingSteer.length > 0 ? { pending_steer: JSON.stringify(context.pendingSteer) } : {}),
+  };
   const pending = context.pendingSteer.length > 0 ? { pending_steer: [...context.pendingSteer] } : {};
   if (end.stop === "aborted") return stopped(runId, context.stop, { usage, stored, pending });
   if (end.stop === "error") {
@@ -28,7 +37,19 @@ export function outcomeOf(
       message: end.error?.message ?? "The agent failed.",
     };
     const set = { ...stored, error: JSON.stringify(error) };
-    return { status: "failed", set, event: runEvent(runId, "run.failed", { error, usage, ...pending }) };
+    const { retryAfterSeconds } = end.error ?? {};
+    const retry = retryAfterSeconds === undefined ? {} : { retry_after_seconds: retryAfterSeconds };
+    const data = { error, usage, ...retry, ...pending };
+    return { status: "failed", set, event: runEvent(runId, "run.failed", data) };
+  }
+  if (end.stop === "tool_calls") {
+    const action = { type: "submit_tool_outputs" as const, tool_calls: [...(context.requested ?? [])] };
+    const data = { output: null, usage, stop: end.stop, required_action: action, ...pending };
+    return {
+      status: "completed",
+      set: { ...stored, required_action: JSON.stringify(action) },
+      event: runEvent(runId, "run.completed", data),
+    };
   }
   return {
     status: "completed",
@@ -47,7 +68,10 @@ export function interruptedOutcome(
   const pending = pendingSteer.length > 0 ? { pending_steer: [...pendingSteer] } : {};
   return {
     status: "interrupted",
-    set: { error: JSON.stringify(error) },
+    set: {
+      error: JSON.stringify(error),
+      ...(pendingSteer.length > 0 ? { pending_steer: JSON.stringify(pendingSteer) } : {}),
+    },
     event: runEvent(runId, "run.interrupted", { error, ...pending }),
   };
 }

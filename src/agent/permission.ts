@@ -1,6 +1,6 @@
 import type { AskChoice } from "../../generated/http/client/types.gen.ts";
 import { redact } from "../base/redact.ts";
-import type { ToolAnswer, ToolCall } from "./engine.ts";
+import type { SettledAnswer, ToolCall } from "./engine.ts";
 import { decide, type PolicyDecision } from "./policy.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
 import type { ToolIntent } from "./tool.ts";
@@ -17,7 +17,7 @@ export async function permission(
   call: ToolCall,
   intent: ToolIntent,
   scope: ToolCallScope,
-): Promise<ToolAnswer | undefined> {
+): Promise<SettledAnswer | undefined> {
   const decision = storable(decide(intent, scope.policy, call.tool));
   if (decision.verdict === "allow") return undefined;
   if (decision.verdict === "deny") return denied(`Refused: ${decision.reason}`);
@@ -37,7 +37,7 @@ async function ask(
   intent: ToolIntent,
   decision: PolicyDecision,
   scope: ToolCallScope,
-): Promise<ToolAnswer | undefined> {
+): Promise<SettledAnswer | undefined> {
   const title = redact(intent.title);
   const question = {
     tool: call.tool,
@@ -72,4 +72,4 @@ function storable(decision: PolicyDecision): PolicyDecision {
   return { ...decision, remember: "session" };
 }
 
-const denied = (text: string): ToolAnswer => ({ status: "denied", text });
+const denied = (text: string): SettledAnswer => ({ status: "denied", text });

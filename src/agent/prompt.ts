@@ -1,6 +1,8 @@
 import type { ModelRef } from "./engine.ts";
 import type { BusyMode } from "./parts.ts";
-import type { RunInput, RunKind } from "./run.ts";
+import type { Tx } from "../store/store.ts";
+import type { RunRow } from "../store/tables.ts";
+import type { RunInput, RunKind, RunWebhook } from "./run.ts";
 import type { SessionAddress, SessionSeed } from "./session.ts";
 
 /** What a surface or trigger asks of the agent. */
@@ -17,6 +19,13 @@ export interface Prompt {
   readonly model?: ModelRef;
   readonly metadata?: Readonly<Record<string, string>>;
   readonly whenBusy?: BusyMode;
+  readonly webhook?: RunWebhook;
+  readonly responseId?: string;
+  /**
+   * Writes what belongs to the run in the transaction that records it. When it throws there is no run. As any store
+   * work it may be called twice.
+   */
+  readonly alsoRecord?: (tx: Tx, run: RunRow) => Promise<void>;
   /** Called with the id of a new run before anything of it is committed: follow it from its first event. */
   readonly beforeStart?: (runId: string) => void;
 }

@@ -2,7 +2,7 @@ import type { Run, RunUsage } from "../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { AskRow, RunRow, SessionRow } from "../store/tables.ts";
-import type { ModelSettings, Usage } from "./engine.ts";
+import type { ModelSettings, ToolChoice, ToolSpec, Usage } from "./engine.ts";
 import type { Message } from "./message.ts";
 import { textOf } from "./message.ts";
 import { toApprovalRequest } from "./question.ts";
@@ -22,6 +22,17 @@ export interface RunInput {
   readonly toolsets?: readonly string[];
   /** Whether anybody can answer a question of this run; if not, what needs leave is denied at once. */
   readonly answerable: boolean;
+  /** Set where approvals can be answered and other questions cannot. */
+  readonly onlyApprovals?: true;
+  /** Tools of the client: a call of one ends the run. They take the place of the server's tools of the same name. */
+  readonly clientTools?: readonly ToolSpec[];
+  readonly toolChoice?: ToolChoice;
+  /** Instead of the configured one. */
+  readonly timeoutMs?: number;
+  /** True when nobody's leaving ends the run; one that waits for leave then goes on after a restart, too. */
+  readonly isDetached?: true;
+  /** W3C trace context of the request, so that the run is part of its trace. */
+  readonly traceparent?: string;
   /** Set for a sub-agent. */
   readonly family?: RunFamily;
   /** Instead of the configured figures. */
@@ -41,6 +52,17 @@ export interface RunFamily {
   readonly root: { readonly runId: string; readonly sessionId: string };
 }
 
+/** Who is told of a run, when. */
+export interface RunWebhook {
+  readonly url: string;
+  /** `whsec_<base64>` or plain text. */
+  readonly secret: string;
+  /** Absent: all but approval_required. */
+  readonly events?: readonly RunWebhookEvent[];
+}
+
+export type RunWebhookEvent = FinalStatus | "approval_required";
+
 /** The row of a run that does not exist yet, queued. */
 export function newRun(
   id: string,
@@ -51,6 +73,8 @@ export function newRun(
     readonly model: string;
     readonly input: RunInput;
     readonly metadata: Readonly<Record<string, string>>;
+    readonly responseId?: string | undefined;
+    readonly webhook?: RunWebhook | undefined;
     readonly nowMs: number;
   },
 ): RunRow {
@@ -74,6 +98,10 @@ export function newRun(
     started_at: null,
     updated_at: from.nowMs,
     ended_at: null,
+    response_id: from.responseId ?? null,
+    webhook: from.webhook === undefined ? null : JSON.stringify(from.webhook),
+    required_action: null,
+    pending_steer: null,
   };
 }
 
@@ -162,6 +190,9 @@ export function describeRun(row: RunRow, sessionKey: string | null, asks: readon
     error: row.error === null ? null : (JSON.parse(row.error) as Run["error"]),
     approvals,
     approval: approvals[0] ?? null,
+    required_action: row.required_action === null ? null : JSON.parse(row.required_action),
+    response_id: row.response_id,
+    ...(row.pending_steer === null ? {} : { pending_steer: JSON.parse(row.pending_steer) as string[] }),
     metadata: JSON.parse(row.metadata) as Record<string, unknown>,
     stop_requested: row.stop_requested === 1,
   };

@@ -1,6 +1,6 @@
 import type { FileChange, Todo } from "../../generated/http/client/types.gen.ts";
 import { redact, redactValue } from "../base/redact.ts";
-import type { ToolAnswer, ToolCall } from "./engine.ts";
+import type { SettledAnswer, ToolAnswer, ToolCall } from "./engine.ts";
 import { runEvent } from "./event.ts";
 import { permission } from "./permission.ts";
 import { toolContext } from "./tool-context.ts";
@@ -16,6 +16,7 @@ const MAX_RESULT_CHARACTERS = 65_536;
  * is an answer the model reads; it never rejects.
  */
 export async function callTool(call: ToolCall, scope: ToolCallScope): Promise<ToolAnswer> {
+  if (scope.clientTools.has(call.tool)) return handOver(call, scope);
   const startedMs = scope.clock.now();
   const { status, ...output } = await attempt(call, scope);
   const text = bounded(redact(output.text));
@@ -35,6 +36,13 @@ export async function callTool(call: ToolCall, scope: ToolCallScope): Promise<To
   return { status, text };
 }
 
+/** A call of a tool of the client's: the turn ends with it, and a later one brings the answer. */
+function handOver({ callId, tool, input, invalid }: ToolCall, scope: ToolCallScope): ToolAnswer {
+  if (invalid !== undefined) return { status: "error", text: invalid };
+  scope.request({ id: callId, name: tool, arguments: JSON.stringify(redactValue(input) ?? {}) });
+  return { status: "pending", text: "The client has not answered this call." };
+}
+
 /** Tools bound what they say; those that do not must not fill the context and the transcript. */
 const MAX_ANSWER_CHARACTERS = 400_000;
 
@@ -44,7 +52,7 @@ function bounded(text: string): string {
   return `${text.slice(0, half)}\n[... ${text.length - 2 * half} characters cut here ...]\n${text.slice(-half)}`;
 }
 
-type Attempt = ToolAnswer & Omit<ToolOutput, "text">;
+type Attempt = SettledAnswer & Omit<ToolOutput, "text">;
 
 async function attempt(call: ToolCall, scope: ToolCallScope): Promise<Attempt> {
   const tool = scope.tools.get(call.tool);
@@ -130,7 +138,7 @@ function started(
   );
 }
 
-function failure(error: unknown, call: ToolCall, scope: ToolCallScope): ToolAnswer {
+function failure(error: unknown, call: ToolCall, scope: ToolCallScope): SettledAnswer {
   if (scope.signal.aborted) return { status: "aborted", text: "The call was stopped before it finished." };
   if (error instanceof ToolError) return { status: "error", text: error.message };
   scope.log.error("a tool failed unexpectedly", { run: scope.runId, tool: call.tool, error });

@@ -96,7 +96,7 @@ function ask<K extends AskKind>(
   kind: K,
   question: AskQuestions[K],
 ): Promise<AskOutcome<K>> {
-  if (!scope.answerable) {
+  if (!scope.answerable || scope.onlyApprovals) {
     throw new ToolError(
       "Nobody can answer a question on this connection. Go on with what you know, or say what you would need.",
     );

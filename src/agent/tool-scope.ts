@@ -1,3 +1,4 @@
+import type { RunToolCall } from "../../generated/http/client/types.gen.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { NewEvent } from "../store/journal.ts";
@@ -19,6 +20,12 @@ export interface ToolCallScope {
   readonly cwd: string;
   readonly policy: PolicyContext;
   readonly answerable: boolean;
+  /** Nobody can answer other questions than approvals. */
+  readonly onlyApprovals: boolean;
+  /** Tools that the client runs. */
+  readonly clientTools: ReadonlySet<string>;
+  /** Takes a call that the client is to make. */
+  readonly request: (call: RunToolCall) => void;
   readonly timeouts: QuestionTimeouts;
   /** `deny` refuses the call when nobody answers in time, `cancel` stops the whole run. */
   readonly onTimeout: "deny" | "cancel";

@@ -1,5 +1,5 @@
 import type { SessionRow } from "../store/tables.ts";
-import type { ModelRef, ModelSettings } from "./engine.ts";
+import type { ModelRef, ModelSettings, ToolSpec } from "./engine.ts";
 import type { AgentParts } from "./parts.ts";
 import type { PolicyContext } from "./policy.ts";
 import type { RunInput, RunKind } from "./run.ts";
@@ -13,6 +13,7 @@ export interface TurnSetup {
   readonly fallbacks: readonly ModelRef[];
   readonly instructions: string;
   readonly tools: readonly Tool[];
+  readonly clientTools: readonly ToolSpec[];
   readonly settings: ModelSettings;
   readonly maxSteps: number;
   readonly policy: PolicyContext;
@@ -47,6 +48,7 @@ export async function setupTurn(
     fallbacks: settings.fallbacks.flatMap((fallback) => models.resolve(fallback) ?? []),
     instructions: await instructionsFor(parts, { cwd, asked: input.instructions }),
     tools: toolsFor(parts, { kind, input }),
+    clientTools: input.clientTools ?? [],
     settings: { ...effortOf(chosen, settings.reasoningEffort), ...input.settings },
     maxSteps: input.maxSteps ?? settings.maxSteps,
     policy: {
@@ -76,11 +78,13 @@ function toolsFor(
   { tools, settings }: AgentParts,
   { kind, input }: { readonly kind: RunKind; readonly input: RunInput },
 ): readonly Tool[] {
-  const { toolsets, family } = input;
+  const { toolsets, family, clientTools = [] } = input;
   const isDeepest = (family?.depth ?? 0) >= settings.delegation.maxDepth;
-  return tools().filter(({ toolset }) => {
+  const isTheirs = (name: string) => clientTools.some((tool) => tool.name === name);
+  return tools().filter(({ toolset, name }) => {
+    if (isTheirs(name)) return false;
     if (toolsets !== undefined && !toolsets.includes(toolset)) return false;
-    if (toolset === "clarify") return kind !== "subagent" && input.answerable;
+    if (toolset === "clarify") return kind !== "subagent" && input.answerable && !input.onlyApprovals;
     return toolset !== "delegation" || !isDeepest;
   });
 }

@@ -199,9 +199,11 @@ export class Turns {
       const existing = found ?? (await this.#lane.existing(tx, made));
       const session = existing ?? made;
       const input = inputOf(prompt, !existing);
-      const { kind, metadata = {} } = prompt;
+      const { kind, metadata = {}, responseId, webhook } = prompt;
       const model = this.#modelFor(prompt, session);
-      const run = newRun(runId, session, { kind, model, input, metadata, nowMs: tx.nowMs });
+      const about = { kind, model, input, metadata, responseId, webhook };
+      const run = newRun(runId, session, { ...about, nowMs: tx.nowMs });
+      await prompt.alsoRecord?.(tx, run);
       if (!existing) {
         await this.#lane.open(tx, { session, run, input });
         return { run, session, input, isNew: true, position: 0 };

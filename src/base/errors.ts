@@ -4,6 +4,8 @@ export interface ErrorRow {
   readonly type: ErrorType;
   readonly rpc: number;
   readonly retryable: boolean;
+  /** What the wire calls it, where two codes of ours are one of its. */
+  readonly wire?: string;
 }
 
 export type ErrorType =
@@ -33,11 +35,17 @@ export const errorTable = {
   missing_required_parameter: invalid(),
   unsupported_parameter: invalid(),
   invalid_content_part: invalid(),
+  unsupported_content_type: invalid(),
+  invalid_image_url: invalid(),
   string_above_max_length: invalid(),
   model_not_found: invalid(),
   invalid_session_id: invalid(),
   invalid_session_key: invalid(),
   invalid_cursor: invalid(),
+  invalid_idempotency_key: invalid(),
+  invalid_approval_choice: invalid(),
+  invalid_approval_request: invalid(),
+  invalid_steer_input: invalid(),
   invalid_config: invalid(),
   request_timeout: row(408, "invalid_request_error", -32602, true),
   missing_api_key: row(401, "authentication_error", -32001),
@@ -45,17 +53,27 @@ export const errorTable = {
   insufficient_scope: row(403, "permission_error", -32003),
   auth_required_for_session: row(403, "permission_error", -32003),
   host_not_allowed: row(403, "permission_error", -32003),
+  origin_not_allowed: row(403, "permission_error", -32003),
   not_found: missing(-32601),
   run_not_found: missing(4007),
   session_not_found: missing(4001),
-  unknown_model: missing(4002),
+  unknown_model: { ...missing(4002), wire: "model_not_found" },
+  response_not_found: missing(4007),
+  previous_response_not_found: missing(4007),
   ask_not_found: missing(4009),
   method_not_allowed: invalid(405),
   unsupported_media_type: invalid(415),
   body_too_large: invalid(413),
   session_busy: conflict(4009),
   ask_not_pending: conflict(4009),
+  approval_not_active: conflict(4009),
+  approval_not_pending: conflict(4009),
+  run_not_active: conflict(4009),
+  run_not_accepting_steer: conflict(4009),
+  response_not_cancellable: conflict(4009),
+  idempotency_key_conflict: conflict(4009),
   run_events_expired: row(410, "not_found_error", 4007),
+  rate_limit_exceeded: row(429, "rate_limit_error", 4090, true),
   too_many_concurrent_runs: row(429, "rate_limit_error", 4090, true),
   too_many_subscribers: row(429, "rate_limit_error", 4090, true),
   budget_exceeded: row(429, "rate_limit_error", 5033),

@@ -12,6 +12,11 @@ export function jsonAnswer(status: number, body: unknown, headers: Headers): Res
   });
 }
 
+/** An answer that is neither JSON nor a stream. */
+export function rawAnswer(status: number, body: BodyInit, headers: Headers): Response {
+  return new FastResponse(body, { status, headers: present(headers) });
+}
+
 /** A stream of server-sent events; proxies must neither buffer nor change it. */
 export function streamAnswer(status: number, stream: ReadableStream<Uint8Array>, headers: Headers): Response {
   return new FastResponse(stream, {
@@ -43,7 +48,13 @@ export function errorAnswer(thrown: unknown, headers: Headers): Response {
 export function errorEnvelope(error: ServiceError): ErrorEnvelope {
   const { message, code, param = null, details } = error;
   return {
-    error: { message, type: error.row.type, param, code, ...(details ? { details: { ...details } } : {}) },
+    error: {
+      message,
+      type: error.row.type,
+      param,
+      code: error.row.wire ?? code,
+      ...(details ? { details: { ...details } } : {}),
+    },
   };
 }
 

@@ -3,7 +3,7 @@ import type { OperationMeta, SseMessage } from "../../generated/http/contract.ge
 import { operations, type OperationId } from "../../generated/http/server.gen.ts";
 import { ServiceError, toServiceError } from "../base/errors.ts";
 import { createId } from "../base/ids.ts";
-import { errorAnswer, jsonAnswer, streamAnswer, type Headers } from "./answer.ts";
+import { errorAnswer, jsonAnswer, rawAnswer, streamAnswer, type Headers } from "./answer.ts";
 import { authorize, checkHost } from "./auth.ts";
 import { checkAnswer, checkEvent } from "./conformance.ts";
 import type { HttpHandlers } from "./contract.ts";
@@ -17,6 +17,8 @@ interface Result {
   readonly headers?: Headers;
   readonly body?: unknown;
   readonly stream?: AsyncIterable<SseMessage<unknown>>;
+  readonly raw?: BodyInit;
+  readonly contentType?: string;
 }
 
 type Handler = (request: unknown) => Result | Promise<Result>;
@@ -58,6 +60,11 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
     if (room.settings.validateResponses) checkAnswer(id, operation, result);
     room.observe?.(id, result.status);
     const headers = { ...base, ...result.headers };
+    if (result.raw !== undefined)
+      return rawAnswer(result.status, result.raw, {
+        ...headers,
+        "content-type": result.contentType,
+      });
     if (!result.stream) return jsonAnswer(result.status, result.body, headers);
     return streamAnswer(result.status, eventStream(result.stream, bound, { requestId, gone }), headers);
   } catch (thrown) {

@@ -73,7 +73,8 @@ export function toCompletionUsage(usage: RunUsage): CompletionUsage {
 }
 
 /** Why the model stopped, in this format's words. A turn cut by its step limit reads as cut by length. */
-export function finishReason(stop: "end" | "length" | "max_steps" | "refusal"): FinishReason {
+export function finishReason(stop: "end" | "length" | "max_steps" | "refusal" | "tool_calls"): FinishReason {
   if (stop === "end") return "stop";
+  if (stop === "tool_calls") return "tool_calls";
   return stop === "refusal" ? "content_filter" : "length";
 }

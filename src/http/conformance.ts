@@ -10,6 +10,8 @@ export function checkAnswer(
     readonly headers?: object;
     readonly body?: unknown;
     readonly stream?: object;
+    readonly raw?: unknown;
+    readonly contentType?: string;
   },
 ): void {
   const declared = operation.responses[String(result.status)];
@@ -20,6 +22,12 @@ export function checkAnswer(
   }
   if (result.stream) {
     if (!declared.sse) throw new Error(`${id} ${result.status} streams, which the spec does not list`);
+    return;
+  }
+  if (result.raw !== undefined) {
+    if (declared.raw !== result.contentType) {
+      throw new Error(`${id} ${result.status} is ${result.contentType}, which the spec does not list`);
+    }
     return;
   }
   if (!declared.json) throw new Error(`${id} ${result.status} has a body, which the spec does not list`);

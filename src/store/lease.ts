@@ -20,7 +20,7 @@ export interface LeaseRequest {
   /** After this the row is due again, unless it is renewed. */
   readonly leaseMs: number;
   /** Rows whose `column` is one of `values` only. */
-  readonly among?: { readonly column: "kind" | "target"; readonly values: readonly string[] };
+  readonly among?: { readonly column: "id" | "kind" | "target"; readonly values: readonly string[] };
 }
 
 /** Why a row goes back: with an instant it is tried again then, without one it is given up. */
@@ -99,6 +99,15 @@ export class Leases {
     }
     const sql = `update ${table} set status = 'dead', lease_owner = null, last_error = ?, done_at = ? ${this.#mine}`;
     return (await rawTx(tx).run(sql, [text, tx.nowMs, id, this.#holder.owner])) === 1;
+  }
+
+  /** Gives the row back as if it had not been taken. False when the lease was lost. */
+  async release(tx: Tx, id: string): Promise<boolean> {
+    const { table, ready } = this.#names;
+    const sql =
+      `update ${table} set status = '${ready}', lease_owner = null, available_at = ?, ` +
+      `attempts = attempts - 1 ${this.#mine}`;
+    return (await rawTx(tx).run(sql, [tx.nowMs, id, this.#holder.owner])) === 1;
   }
 
   /** Ends the leases of processes that are known to be gone, without waiting for them. Resolves to their number. */

@@ -24,8 +24,11 @@ export interface NewMessage {
 export interface Outbox {
   /** Resolves to the message's id, by which a target may recognise a repeat. */
   owe(tx: Tx, message: NewMessage): Promise<string>;
-  /** Takes at most `limit` due messages for `leaseMs`; no other sender gets them meanwhile. */
-  claim(tx: Tx, request: { readonly limit: number; readonly leaseMs: number }): Promise<readonly OutboxRow[]>;
+  /** Takes at most `limit` due messages, of `ids` if given, for `leaseMs`; no other sender gets them meanwhile. */
+  claim(
+    tx: Tx,
+    request: { readonly limit: number; readonly leaseMs: number; readonly ids?: readonly string[] },
+  ): Promise<readonly OutboxRow[]>;
   /** Moves the lease's end to `leaseMs` from now. False when the lease is lost: the sender MUST stop. */
   renew(tx: Tx, id: string, leaseMs: number): Promise<boolean>;
   /** The target has it. False when the lease was lost. */
@@ -34,6 +37,10 @@ export interface Outbox {
   retryAt(tx: Tx, id: string, retry: { readonly error: string; readonly atMs: number }): Promise<boolean>;
   /** Gives up: the message stays as a dead letter. False when the lease was lost. */
   dead(tx: Tx, id: string, error: string): Promise<boolean>;
+  /** Gives the message back as if this attempt had not been. False when the lease was lost. */
+  release(tx: Tx, id: string): Promise<boolean>;
+  /** Calls `run` after every commit by which this process owes something; the returned function ends that. */
+  onOwed(run: () => void): () => void;
   /** Ends leases of processes that are known to be gone; for start-up. Resolves to their number. */
   reclaim(tx: Tx): Promise<number>;
 }
@@ -42,6 +49,10 @@ const MAX_ATTEMPTS = 5;
 
 export function createOutbox(holder: Leaseholder): Outbox {
   const leases = new Leases(holder, { table: "outbox", ready: "due", done: "delivered" });
+  const listeners = new Set<() => void>();
+  const tell = () => {
+    for (const run of listeners) run();
+  };
   return {
     async owe(tx, message) {
       const id = createId("out", tx.nowMs);
@@ -61,15 +72,23 @@ export function createOutbox(holder: Leaseholder): Outbox {
           done_at: null,
         },
       ]);
+      tx.afterCommit(tell);
       return id;
     },
-    async claim(tx, request) {
-      return (await leases.claim(tx, request)) as unknown as readonly OutboxRow[];
+    async claim(tx, { limit, leaseMs, ids }) {
+      const among = ids && ({ column: "id", values: ids } as const);
+      const rows = await leases.claim(tx, { limit, leaseMs, ...(among ? { among } : {}) });
+      return rows as unknown as readonly OutboxRow[];
     },
     renew: (tx, id, leaseMs) => leases.renew(tx, id, leaseMs),
     delivered: (tx, id) => leases.done(tx, id),
     retryAt: (tx, id, { error, atMs }) => leases.fail(tx, id, { error, retryAtMs: atMs }),
     dead: (tx, id, error) => leases.fail(tx, id, { error, retryAtMs: null }),
+    release: (tx, id) => leases.release(tx, id),
+    onOwed(run) {
+      listeners.add(run);
+      return () => void listeners.delete(run);
+    },
     reclaim: (tx) => leases.reclaim(tx),
   };
 }

@@ -15,6 +15,7 @@ export interface Tables {
   jobs: JobRow;
   grants: GrantRow;
   spending: SpendingRow;
+  responses: ResponseRow;
 }
 
 export interface SessionRow {
@@ -83,6 +84,33 @@ export interface RunRow {
   started_at: number | null;
   updated_at: number;
   ended_at: number | null;
+  /** Of a run that was asked for in the responses format. */
+  response_id: string | null;
+  /** JSON: who is told of the run, see RunWebhook in src/agent/run.ts. */
+  webhook: string | null;
+  /** JSON: what the client has to do, when the run ended with that. */
+  required_action: string | null;
+  /** JSON: steering that came too late for the model. */
+  pending_steer: string | null;
+}
+
+/** A request in the responses format that is kept, beside its run. */
+export interface ResponseRow {
+  id: string;
+  owner: string;
+  run_id: string;
+  session_id: string;
+  /** The client's name of the conversation it is part of. */
+  conversation: string | null;
+  previous_id: string | null;
+  /** The first that went on from this one, in the same session; those that come later begin a branch. */
+  next_id: string | null;
+  /** JSON: what the response repeats of its request. */
+  request: string;
+  /** JSON: the items that it was asked with. */
+  input: string;
+  created_at: number;
+  used_at: number;
 }
 
 export interface MessageRow {
@@ -124,6 +152,8 @@ export interface AskRow {
   created_at: number;
   expires_at: number | null;
   answered_at: number | null;
+  /** The tool call that waits for the answer, when it is one of the run itself. */
+  call_id: string | null;
 }
 
 /** Once-only work: a row is a claim on (scope, key). */

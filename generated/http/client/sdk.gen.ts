@@ -2,7 +2,7 @@
 
 import { client } from './client.gen.ts';
 import type { Client, ClientMeta, Options as Options2, RequestResult, ServerSentEventsResult, TDataShape } from './client/index.ts';
-import type { CreateChatCompletionData, CreateChatCompletionErrors, CreateChatCompletionResponses, GetHealthData, GetHealthResponses, GetHealthV1Data, GetHealthV1Responses, GetModelData, GetModelErrors, GetModelResponses, GetOpenApiData, GetOpenApiResponses, GetRunData, GetRunErrors, GetRunResponses, ListModelsData, ListModelsErrors, ListModelsResponses, StreamRunEventsData, StreamRunEventsErrors, StreamRunEventsResponse, StreamRunEventsResponses } from './types.gen.ts';
+import type { CancelResponseData, CancelResponseErrors, CancelResponseResponses, CreateChatCompletionData, CreateChatCompletionErrors, CreateChatCompletionResponses, CreateResponseData, CreateResponseErrors, CreateResponseResponses, CreateRunData, CreateRunErrors, CreateRunResponses, DeleteResponseData, DeleteResponseErrors, DeleteResponseResponses, GetCapabilitiesData, GetCapabilitiesErrors, GetCapabilitiesResponses, GetDetailedHealthData, GetDetailedHealthErrors, GetDetailedHealthResponses, GetDocsData, GetDocsErrors, GetDocsResponses, GetHealthData, GetHealthErrors, GetHealthResponses, GetHealthV1Data, GetHealthV1Errors, GetHealthV1Responses, GetMetricsData, GetMetricsErrors, GetMetricsResponses, GetModelData, GetModelErrors, GetModelResponses, GetOpenApiData, GetOpenApiErrors, GetOpenApiResponses, GetResponseData, GetResponseErrors, GetResponseResponses, GetRunData, GetRunErrors, GetRunResponses, ListModelsData, ListModelsErrors, ListModelsResponses, ListResponseInputItemsData, ListResponseInputItemsErrors, ListResponseInputItemsResponses, ListRunsData, ListRunsErrors, ListRunsResponses, ResolveRunApprovalData, ResolveRunApprovalErrors, ResolveRunApprovalResponses, SteerRunData, SteerRunErrors, SteerRunResponses, StopRunData, StopRunErrors, StopRunResponses, StreamRunEventsData, StreamRunEventsErrors, StreamRunEventsResponse, StreamRunEventsResponses } from './types.gen.ts';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -60,7 +60,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Ask the agent, in the chat completions format
      *
-     * With `stream: true` the answer is a stream of server-sent events that ends with `data: [DONE]`. After a failure of the provider the answer carries `x-should-retry: false` once a tool ran, so that no client repeats its effects.
+     * With `stream: true` the answer is a stream of server-sent events that ends with `data: [DONE]`. After a failure of the provider the answer carries `x-should-retry: false` once a tool ran, so that no client repeats its effects. `tools` are the client's own functions: a call of one ends the answer with `finish_reason: tool_calls`.
      */
     public createChatCompletion<ThrowOnError extends boolean = false>(options: Options<CreateChatCompletionData, ThrowOnError>): RequestResult<CreateChatCompletionResponses, CreateChatCompletionErrors, ThrowOnError> {
         return (options.client ?? this.client).post<CreateChatCompletionResponses, CreateChatCompletionErrors, ThrowOnError>({
@@ -75,7 +75,104 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
+     * Ask the agent, in the responses format
+     *
+     * With `stream: true` the answer is a stream of server-sent events that ends with `data: [DONE]`. With `background: true` it comes at once, with the status `queued` or `in_progress`; the run goes on by itself.
+     */
+    public createResponse<ThrowOnError extends boolean = false>(options: Options<CreateResponseData, ThrowOnError>): RequestResult<CreateResponseResponses, CreateResponseErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<CreateResponseResponses, CreateResponseErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/responses',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Forget a stored response
+     *
+     * A run that is still at work for it is stopped.
+     */
+    public deleteResponse<ThrowOnError extends boolean = false>(options: Options<DeleteResponseData, ThrowOnError>): RequestResult<DeleteResponseResponses, DeleteResponseErrors, ThrowOnError> {
+        return (options.client ?? this.client).delete<DeleteResponseResponses, DeleteResponseErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/responses/{response_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * A stored response
+     *
+     * With `stream=true` its events, from the one after `starting_after`: those that were, then live ones.
+     */
+    public getResponse<ThrowOnError extends boolean = false>(options: Options<GetResponseData, ThrowOnError>): RequestResult<GetResponseResponses, GetResponseErrors, ThrowOnError> {
+        return (options.client ?? this.client).get<GetResponseResponses, GetResponseErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/responses/{response_id}',
+            ...options
+        });
+    }
+    
+    /**
+     * Stop a response that is not done
+     *
+     * Answers once the run has really ended. Of a response that was cancelled before, the same answer again.
+     */
+    public cancelResponse<ThrowOnError extends boolean = false>(options: Options<CancelResponseData, ThrowOnError>): RequestResult<CancelResponseResponses, CancelResponseErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<CancelResponseResponses, CancelResponseErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/responses/{response_id}/cancel',
+            ...options
+        });
+    }
+    
+    /**
+     * What a response was asked with
+     */
+    public listResponseInputItems<ThrowOnError extends boolean = false>(options: Options<ListResponseInputItemsData, ThrowOnError>): RequestResult<ListResponseInputItemsResponses, ListResponseInputItemsErrors, ThrowOnError> {
+        return (options.client ?? this.client).get<ListResponseInputItemsResponses, ListResponseInputItemsErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/responses/{response_id}/input_items',
+            ...options
+        });
+    }
+    
+    /**
+     * Runs, newest first
+     */
+    public listRuns<ThrowOnError extends boolean = false>(options?: Options<ListRunsData, ThrowOnError>): RequestResult<ListRunsResponses, ListRunsErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<ListRunsResponses, ListRunsErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/runs',
+            ...options
+        });
+    }
+    
+    /**
+     * Start a run
+     *
+     * Answers once the run is recorded. It needs no client from then on: follow its events, fetch it, or let a webhook tell.
+     */
+    public createRun<ThrowOnError extends boolean = false>(options: Options<CreateRunData, ThrowOnError>): RequestResult<CreateRunResponses, CreateRunErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<CreateRunResponses, CreateRunErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/runs',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
      * What became of a run
+     *
+     * With `wait` the answer comes when the run has ended or needs an answer, at the latest after so many seconds.
      */
     public getRun<ThrowOnError extends boolean = false>(options: Options<GetRunData, ThrowOnError>): RequestResult<GetRunResponses, GetRunErrors, ThrowOnError> {
         return (options.client ?? this.client).get<GetRunResponses, GetRunErrors, ThrowOnError>({
@@ -88,12 +185,74 @@ export class AgentClient extends HeyApiClient {
     /**
      * Follow the events of a run
      *
-     * Replays the run's events after the cursor, then goes on live, and ends after the run's final event. `Last-Event-ID` wins over `after`.
+     * Replays the run's events after the cursor, then goes on live, and ends after the run's final event. `Last-Event-ID` wins over `after`. When the oldest events after the cursor are no longer kept, `run.snapshot` comes first.
      */
     public streamRunEvents<ThrowOnError extends boolean = false>(options: Options<StreamRunEventsData, ThrowOnError, StreamRunEventsResponse>): Promise<ServerSentEventsResult<StreamRunEventsResponses>> {
         return (options.client ?? this.client).sse.get<StreamRunEventsResponses, StreamRunEventsErrors, ThrowOnError>({
             security: [{ scheme: 'bearer', type: 'http' }],
             url: '/v1/runs/{run_id}/events',
+            ...options
+        });
+    }
+    
+    /**
+     * Answer a question of a run
+     *
+     * The first valid answer wins, from whatever surface it comes.
+     */
+    public resolveRunApproval<ThrowOnError extends boolean = false>(options: Options<ResolveRunApprovalData, ThrowOnError>): RequestResult<ResolveRunApprovalResponses, ResolveRunApprovalErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<ResolveRunApprovalResponses, ResolveRunApprovalErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/runs/{run_id}/approval',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Tell a running run something
+     *
+     * The model gets it at its next step; what comes too late for one is handed back in the final event.
+     */
+    public steerRun<ThrowOnError extends boolean = false>(options: Options<SteerRunData, ThrowOnError>): RequestResult<SteerRunResponses, SteerRunErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<SteerRunResponses, SteerRunErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/runs/{run_id}/steer',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Stop a run
+     *
+     * A queued run is cancelled at once; one at work goes on as `stopping` until it has really ended. Of a run that has ended, its status.
+     */
+    public stopRun<ThrowOnError extends boolean = false>(options: Options<StopRunData, ThrowOnError>): RequestResult<StopRunResponses, StopRunErrors, ThrowOnError> {
+        return (options.client ?? this.client).post<StopRunResponses, StopRunErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/runs/{run_id}/stop',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * What this server can do
+     */
+    public getCapabilities<ThrowOnError extends boolean = false>(options?: Options<GetCapabilitiesData, ThrowOnError>): RequestResult<GetCapabilitiesResponses, GetCapabilitiesErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<GetCapabilitiesResponses, GetCapabilitiesErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/v1/capabilities',
             ...options
         });
     }
@@ -123,21 +282,52 @@ export class AgentClient extends HeyApiClient {
     /**
      * Is the server up
      */
-    public getHealth<ThrowOnError extends boolean = false>(options?: Options<GetHealthData, ThrowOnError>): RequestResult<GetHealthResponses, unknown, ThrowOnError> {
-        return (options?.client ?? this.client).get<GetHealthResponses, unknown, ThrowOnError>({ url: '/health', ...options });
+    public getHealth<ThrowOnError extends boolean = false>(options?: Options<GetHealthData, ThrowOnError>): RequestResult<GetHealthResponses, GetHealthErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<GetHealthResponses, GetHealthErrors, ThrowOnError>({ url: '/health', ...options });
     }
     
     /**
      * The same under the versioned prefix
      */
-    public getHealthV1<ThrowOnError extends boolean = false>(options?: Options<GetHealthV1Data, ThrowOnError>): RequestResult<GetHealthV1Responses, unknown, ThrowOnError> {
-        return (options?.client ?? this.client).get<GetHealthV1Responses, unknown, ThrowOnError>({ url: '/v1/health', ...options });
+    public getHealthV1<ThrowOnError extends boolean = false>(options?: Options<GetHealthV1Data, ThrowOnError>): RequestResult<GetHealthV1Responses, GetHealthV1Errors, ThrowOnError> {
+        return (options?.client ?? this.client).get<GetHealthV1Responses, GetHealthV1Errors, ThrowOnError>({ url: '/v1/health', ...options });
+    }
+    
+    /**
+     * How the server is
+     *
+     * Always 200, unless `strict=true` asks for 503 when something is degraded.
+     */
+    public getDetailedHealth<ThrowOnError extends boolean = false>(options?: Options<GetDetailedHealthData, ThrowOnError>): RequestResult<GetDetailedHealthResponses, GetDetailedHealthErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<GetDetailedHealthResponses, GetDetailedHealthErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/health/detailed',
+            ...options
+        });
+    }
+    
+    /**
+     * Figures for Prometheus
+     */
+    public getMetrics<ThrowOnError extends boolean = false>(options?: Options<GetMetricsData, ThrowOnError>): RequestResult<GetMetricsResponses, GetMetricsErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<GetMetricsResponses, GetMetricsErrors, ThrowOnError>({
+            security: [{ scheme: 'bearer', type: 'http' }],
+            url: '/metrics',
+            ...options
+        });
     }
     
     /**
      * This document
      */
-    public getOpenApi<ThrowOnError extends boolean = false>(options?: Options<GetOpenApiData, ThrowOnError>): RequestResult<GetOpenApiResponses, unknown, ThrowOnError> {
-        return (options?.client ?? this.client).get<GetOpenApiResponses, unknown, ThrowOnError>({ url: '/openapi.json', ...options });
+    public getOpenApi<ThrowOnError extends boolean = false>(options?: Options<GetOpenApiData, ThrowOnError>): RequestResult<GetOpenApiResponses, GetOpenApiErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<GetOpenApiResponses, GetOpenApiErrors, ThrowOnError>({ url: '/openapi.json', ...options });
+    }
+    
+    /**
+     * This document for people
+     */
+    public getDocs<ThrowOnError extends boolean = false>(options?: Options<GetDocsData, ThrowOnError>): RequestResult<GetDocsResponses, GetDocsErrors, ThrowOnError> {
+        return (options?.client ?? this.client).get<GetDocsResponses, GetDocsErrors, ThrowOnError>({ url: '/docs', ...options });
     }
 }

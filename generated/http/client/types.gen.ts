@@ -20,7 +20,7 @@ export type SessionEvent = ({
 /**
  * ContentPart
  *
- * A piece of a message. Text is understood: `text` or `input_text`.
+ * A piece of a message: text (`text`, `input_text`), an image (`image_url`, `input_image`: a data URL or base64) or a file (`file`, `input_file`: a data URL).
  */
 export type ContentPart = {
     type: string;
@@ -112,9 +112,65 @@ export type ChatMessage = ({
 } & ChatToolMessage);
 
 /**
+ * ChatTool
+ */
+export type ChatTool = {
+    type: 'function';
+    function: {
+        name: string;
+        description?: string | null;
+        /**
+         * JSON Schema of an object.
+         */
+        parameters?: {
+            [key: string]: unknown;
+        } | null;
+        strict?: boolean | null;
+        [key: string]: unknown;
+    };
+    [key: string]: unknown;
+};
+
+/**
+ * ChatToolChoice
+ */
+export type ChatToolChoice = {
+    type: 'function';
+    function: {
+        name: string;
+        [key: string]: unknown;
+    };
+    [key: string]: unknown;
+};
+
+/**
+ * ApprovalMode
+ *
+ * What happens to a tool call that needs leave: `wait` asks, and the answer comes by way of `/v1/runs/{run_id}/approval` or any other surface; `deny` refuses it at once.
+ */
+export type ApprovalMode = 'wait' | 'deny';
+
+/**
+ * Webhook
+ *
+ * Told of the run, by a POST signed as Standard Webhooks says.
+ */
+export type Webhook = {
+    url: string;
+    /**
+     * The signing key, `whsec_<base64>` or plain text. Absent: api_server.webhook_secret.
+     */
+    secret?: string;
+    /**
+     * Absent: all but approval_required.
+     */
+    events?: Array<'completed' | 'failed' | 'cancelled' | 'interrupted' | 'approval_required'>;
+};
+
+/**
  * AgentOptions
  *
- * What this server understands beyond the chat completions format.
+ * What this server understands beyond the OpenAI formats.
  */
 export type AgentOptions = {
     /**
@@ -125,10 +181,12 @@ export type AgentOptions = {
      * What happens to the run when the client leaves. The default is cancel.
      */
     on_disconnect?: 'cancel' | 'continue';
+    approval_mode?: ApprovalMode;
     /**
      * Narrows the tools of this run to these sets.
      */
     toolsets?: Array<string>;
+    webhook?: Webhook;
 };
 
 /**
@@ -153,11 +211,11 @@ export type ChatCompletionRequest = {
      */
     n?: number | null;
     /**
-     * Only an empty list is supported; the agent brings its own tools.
+     * Functions that the client can call. A tool of the agent with the same name steps aside.
      */
-    tools?: Array<{
-        [key: string]: unknown;
-    }> | null;
+    tools?: Array<ChatTool> | null;
+    tool_choice?: 'none' | 'auto' | 'required' | ChatToolChoice | null;
+    parallel_tool_calls?: boolean | null;
     /**
      * Only `text` is supported.
      */
@@ -186,6 +244,10 @@ export type ChatCompletionMessage = {
     role: 'assistant';
     content: string | null;
     refusal: string | null;
+    /**
+     * Calls that the client is to make, and to answer in its next request.
+     */
+    tool_calls?: Array<ChatToolCall>;
 };
 
 /**
@@ -264,6 +326,15 @@ export type ChatDelta = {
     role?: 'assistant';
     content?: string;
     reasoning_content?: string;
+    tool_calls?: Array<{
+        index: number;
+        id: string;
+        type: 'function';
+        function: {
+            name: string;
+            arguments: string;
+        };
+    }>;
 };
 
 /**
@@ -329,9 +400,716 @@ export type ErrorEnvelope = {
 export type ChatStreamFrame = ChatCompletionChunk | ErrorEnvelope;
 
 /**
- * RunKind
+ * InputItem
+ *
+ * A piece of the conversation: `message` (also without a type, with `role` and `content`), `function_call`, `function_call_output`, `reasoning`, `item_reference`, `mcp_call` (ignored). Content parts are `input_text`, `output_text`, `input_image` and `input_file`.
  */
-export type RunKind = 'run' | 'chat' | 'response' | 'subagent' | 'background' | 'compression';
+export type InputItem = {
+    type?: string;
+    id?: string | null;
+    role?: 'user' | 'assistant' | 'system' | 'developer';
+    content?: unknown;
+    call_id?: string;
+    name?: string;
+    arguments?: string;
+    output?: unknown;
+    status?: string | null;
+    [key: string]: unknown;
+};
+
+/**
+ * ConversationParam
+ */
+export type ConversationParam = string | {
+    id: string;
+    [key: string]: unknown;
+} | null;
+
+/**
+ * FunctionTool
+ *
+ * A function of the client's. The agent asks for the call by ending its turn; the client makes it.
+ */
+export type FunctionTool = {
+    type: 'function';
+    name: string;
+    description?: string | null;
+    /**
+     * JSON Schema of an object.
+     */
+    parameters?: {
+        [key: string]: unknown;
+    } | null;
+    strict?: boolean | null;
+    [key: string]: unknown;
+};
+
+/**
+ * FunctionToolChoice
+ */
+export type FunctionToolChoice = {
+    type: 'function';
+    name: string;
+    [key: string]: unknown;
+};
+
+/**
+ * ResponseMetadata
+ */
+export type ResponseMetadata = {
+    [key: string]: string;
+};
+
+/**
+ * CreateResponseRequest
+ *
+ * The responses format. Fields that are not listed are ignored.
+ */
+export type CreateResponseRequest = {
+    /**
+     * The name of the agent, or a model: `model` or `provider:model`.
+     */
+    model?: string;
+    input?: string | Array<InputItem> | null;
+    /**
+     * Of this request alone; not carried on.
+     */
+    instructions?: string | null;
+    /**
+     * Goes on from this stored response. A second request from the same one begins a branch.
+     */
+    previous_response_id?: string | null;
+    /**
+     * The client's own name for a conversation, which is continued or begun. Not together with `previous_response_id`.
+     */
+    conversation?: ConversationParam;
+    /**
+     * Whether the response can be fetched and gone on from.
+     */
+    store?: boolean | null;
+    stream?: boolean | null;
+    /**
+     * Answer at once; the run goes on and is fetched or followed.
+     */
+    background?: boolean | null;
+    tools?: Array<FunctionTool> | null;
+    tool_choice?: 'none' | 'auto' | 'required' | FunctionToolChoice | null;
+    parallel_tool_calls?: boolean | null;
+    metadata?: ResponseMetadata | null;
+    truncation?: 'auto' | 'disabled' | null;
+    text?: {
+        format?: {
+            /**
+             * Only `text` is supported.
+             */
+            type: string;
+            [key: string]: unknown;
+        };
+        [key: string]: unknown;
+    } | null;
+    reasoning?: {
+        effort?: string | null;
+        summary?: string | null;
+        [key: string]: unknown;
+    } | null;
+    max_output_tokens?: number | null;
+    max_tool_calls?: number | null;
+    temperature?: number | null;
+    top_p?: number | null;
+    user?: string | null;
+    safety_identifier?: string | null;
+    prompt_cache_key?: string | null;
+    service_tier?: string | null;
+    agent?: AgentOptions;
+    [key: string]: unknown;
+};
+
+/**
+ * ResponseStatus
+ */
+export type ResponseStatus = 'queued' | 'in_progress' | 'completed' | 'incomplete' | 'failed' | 'cancelled';
+
+/**
+ * ItemStatus
+ */
+export type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
+
+/**
+ * NoItem
+ *
+ * Nothing fits; lists of these are always empty.
+ */
+export type NoItem = unknown;
+
+/**
+ * OutputText
+ */
+export type OutputText = {
+    type: 'output_text';
+    text: string;
+    annotations: Array<NoItem>;
+    logprobs: Array<NoItem>;
+};
+
+/**
+ * MessageItem
+ */
+export type MessageItem = {
+    id: string;
+    type: 'message';
+    status: ItemStatus;
+    role: 'assistant';
+    content: Array<OutputText>;
+};
+
+/**
+ * SummaryText
+ */
+export type SummaryText = {
+    type: 'summary_text';
+    text: string;
+};
+
+/**
+ * ReasoningItem
+ */
+export type ReasoningItem = {
+    id: string;
+    type: 'reasoning';
+    summary: Array<SummaryText>;
+    status: ItemStatus;
+};
+
+/**
+ * McpCallError
+ */
+export type McpCallError = {
+    type: 'mcp_tool_execution_error';
+    content: Array<{
+        [key: string]: unknown;
+    }>;
+};
+
+/**
+ * McpCallItem
+ *
+ * A call of one of the agent's own tools, which it made itself.
+ */
+export type McpCallItem = {
+    id: string;
+    type: 'mcp_call';
+    server_label: string;
+    name: string;
+    /**
+     * JSON text; redacted.
+     */
+    arguments: string;
+    status: 'in_progress' | 'completed' | 'incomplete' | 'calling' | 'failed';
+    output: string | null;
+    error: McpCallError | null;
+    approval_request_id: string | null;
+};
+
+/**
+ * FunctionCallItem
+ *
+ * A call that the client is to make.
+ */
+export type FunctionCallItem = {
+    id: string;
+    type: 'function_call';
+    call_id: string;
+    name: string;
+    /**
+     * JSON text.
+     */
+    arguments: string;
+    status: ItemStatus;
+};
+
+/**
+ * OutputItem
+ */
+export type OutputItem = ({
+    type: 'message';
+} & MessageItem) | ({
+    type: 'reasoning';
+} & ReasoningItem) | ({
+    type: 'mcp_call';
+} & McpCallItem) | ({
+    type: 'function_call';
+} & FunctionCallItem);
+
+/**
+ * ResponseError
+ */
+export type ResponseError = {
+    code: 'server_error' | 'rate_limit_exceeded' | 'invalid_prompt';
+    message: string;
+    type: string;
+    param: string | null;
+};
+
+/**
+ * ResponseToolChoice
+ */
+export type ResponseToolChoice = 'none' | 'auto' | 'required' | FunctionToolChoice;
+
+/**
+ * ResponseUsage
+ */
+export type ResponseUsage = {
+    input_tokens: number;
+    input_tokens_details: {
+        cached_tokens: number;
+        cache_write_tokens: number;
+    };
+    output_tokens: number;
+    output_tokens_details: {
+        reasoning_tokens: number;
+    };
+    total_tokens: number;
+};
+
+/**
+ * Response
+ *
+ * What a request in the responses format came to, or has come to so far.
+ */
+export type Response = {
+    id: string;
+    object: 'response';
+    /**
+     * Unix seconds.
+     */
+    created_at: number;
+    /**
+     * Unix seconds.
+     */
+    completed_at: number | null;
+    status: ResponseStatus;
+    incomplete_details: {
+        reason: 'max_output_tokens' | 'content_filter';
+    } | null;
+    /**
+     * As the request named it.
+     */
+    model: string;
+    previous_response_id: string | null;
+    conversation?: {
+        id: string;
+    } | null;
+    instructions: string | null;
+    output: Array<OutputItem>;
+    error: ResponseError | null;
+    tools: Array<{
+        type: 'function';
+        name: string;
+        description: string | null;
+        parameters: {
+            [key: string]: unknown;
+        } | null;
+        strict: boolean | null;
+    }>;
+    tool_choice: ResponseToolChoice;
+    truncation: 'auto' | 'disabled';
+    parallel_tool_calls: boolean;
+    text: {
+        format: {
+            type: 'text';
+        };
+    };
+    top_p: number;
+    presence_penalty: number;
+    frequency_penalty: number;
+    top_logprobs: number;
+    temperature: number;
+    reasoning: {
+        effort: 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh' | null;
+        summary: 'auto' | 'concise' | 'detailed' | null;
+    } | null;
+    usage: ResponseUsage | null;
+    max_output_tokens: number | null;
+    max_tool_calls: number | null;
+    store: boolean;
+    background: boolean;
+    service_tier: 'default';
+    metadata: ResponseMetadata;
+    safety_identifier: string | null;
+    prompt_cache_key: string | null;
+    user?: string | null;
+    agent?: AgentInfo;
+};
+
+/**
+ * ResponseCreatedEvent
+ *
+ * The response exists.
+ */
+export type ResponseCreatedEvent = {
+    type: 'response.created';
+    sequence_number: number;
+    response: Response;
+};
+
+/**
+ * ResponseQueuedEvent
+ *
+ * It waits for its turn; background responses only.
+ */
+export type ResponseQueuedEvent = {
+    type: 'response.queued';
+    sequence_number: number;
+    response: Response;
+};
+
+/**
+ * ResponseInProgressEvent
+ *
+ * The agent works on it.
+ */
+export type ResponseInProgressEvent = {
+    type: 'response.in_progress';
+    sequence_number: number;
+    response: Response;
+};
+
+/**
+ * ResponseCompletedEvent
+ *
+ * It is done; the response is whole.
+ */
+export type ResponseCompletedEvent = {
+    type: 'response.completed';
+    sequence_number: number;
+    response: Response;
+};
+
+/**
+ * ResponseIncompleteEvent
+ *
+ * It was cut by a limit, or cancelled; the response holds what there is.
+ */
+export type ResponseIncompleteEvent = {
+    type: 'response.incomplete';
+    sequence_number: number;
+    response: Response;
+};
+
+/**
+ * ResponseFailedEvent
+ *
+ * It failed; `response.error` says why.
+ */
+export type ResponseFailedEvent = {
+    type: 'response.failed';
+    sequence_number: number;
+    response: Response;
+};
+
+/**
+ * ResponseOutputItemAddedEvent
+ *
+ * An item begins.
+ */
+export type ResponseOutputItemAddedEvent = {
+    type: 'response.output_item.added';
+    sequence_number: number;
+    output_index: number;
+    item: OutputItem;
+};
+
+/**
+ * ResponseOutputItemDoneEvent
+ *
+ * An item is whole.
+ */
+export type ResponseOutputItemDoneEvent = {
+    type: 'response.output_item.done';
+    sequence_number: number;
+    output_index: number;
+    item: OutputItem;
+};
+
+/**
+ * ResponseContentPartAddedEvent
+ *
+ * A part of a message begins.
+ */
+export type ResponseContentPartAddedEvent = {
+    type: 'response.content_part.added';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    content_index: number;
+    part: OutputText;
+};
+
+/**
+ * ResponseContentPartDoneEvent
+ *
+ * A part of a message is whole.
+ */
+export type ResponseContentPartDoneEvent = {
+    type: 'response.content_part.done';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    content_index: number;
+    part: OutputText;
+};
+
+/**
+ * ResponseTextDeltaEvent
+ *
+ * More text.
+ */
+export type ResponseTextDeltaEvent = {
+    type: 'response.output_text.delta';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    content_index: number;
+    delta: string;
+    logprobs: Array<NoItem>;
+};
+
+/**
+ * ResponseTextDoneEvent
+ *
+ * The text is whole.
+ */
+export type ResponseTextDoneEvent = {
+    type: 'response.output_text.done';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    content_index: number;
+    text: string;
+    logprobs: Array<NoItem>;
+};
+
+/**
+ * ResponseReasoningSummaryPartAddedEvent
+ *
+ * A piece of reasoning begins.
+ */
+export type ResponseReasoningSummaryPartAddedEvent = {
+    type: 'response.reasoning_summary_part.added';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    summary_index: number;
+    part: SummaryText;
+};
+
+/**
+ * ResponseReasoningSummaryPartDoneEvent
+ *
+ * A piece of reasoning is whole.
+ */
+export type ResponseReasoningSummaryPartDoneEvent = {
+    type: 'response.reasoning_summary_part.done';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    summary_index: number;
+    part: SummaryText;
+};
+
+/**
+ * ResponseReasoningSummaryTextDeltaEvent
+ *
+ * More reasoning.
+ */
+export type ResponseReasoningSummaryTextDeltaEvent = {
+    type: 'response.reasoning_summary_text.delta';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    summary_index: number;
+    delta: string;
+};
+
+/**
+ * ResponseReasoningSummaryTextDoneEvent
+ *
+ * The text of a piece of reasoning is whole.
+ */
+export type ResponseReasoningSummaryTextDoneEvent = {
+    type: 'response.reasoning_summary_text.done';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    summary_index: number;
+    text: string;
+};
+
+/**
+ * ResponseMcpCallInProgressEvent
+ *
+ * A tool of the agent is called.
+ */
+export type ResponseMcpCallInProgressEvent = {
+    type: 'response.mcp_call.in_progress';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+};
+
+/**
+ * ResponseMcpCallArgumentsDeltaEvent
+ *
+ * Arguments of the call, as JSON text.
+ */
+export type ResponseMcpCallArgumentsDeltaEvent = {
+    type: 'response.mcp_call_arguments.delta';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    delta: string;
+};
+
+/**
+ * ResponseMcpCallArgumentsDoneEvent
+ *
+ * The arguments are whole.
+ */
+export type ResponseMcpCallArgumentsDoneEvent = {
+    type: 'response.mcp_call_arguments.done';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    arguments: string;
+};
+
+/**
+ * ResponseMcpCallCompletedEvent
+ *
+ * The call ended well.
+ */
+export type ResponseMcpCallCompletedEvent = {
+    type: 'response.mcp_call.completed';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+};
+
+/**
+ * ResponseMcpCallFailedEvent
+ *
+ * The call failed, was denied, or was cut.
+ */
+export type ResponseMcpCallFailedEvent = {
+    type: 'response.mcp_call.failed';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+};
+
+/**
+ * ResponseFunctionCallArgumentsDeltaEvent
+ *
+ * Arguments of a call that the client is to make.
+ */
+export type ResponseFunctionCallArgumentsDeltaEvent = {
+    type: 'response.function_call_arguments.delta';
+    sequence_number: number;
+    item_id: string;
+    output_index: number;
+    delta: string;
+};
+
+/**
+ * ResponseFunctionCallArgumentsDoneEvent
+ *
+ * The arguments are whole.
+ */
+export type ResponseFunctionCallArgumentsDoneEvent = {
+    type: 'response.function_call_arguments.done';
+    sequence_number: number;
+    item_id: string;
+    name: string;
+    output_index: number;
+    arguments: string;
+};
+
+/**
+ * ResponseStreamEvent
+ *
+ * An event of the stream of a response. `sequence_number` counts from 0 without gaps; a later stream of the same response has the same events with the same numbers.
+ */
+export type ResponseStreamEvent = ({
+    type: 'response.created';
+} & ResponseCreatedEvent) | ({
+    type: 'response.queued';
+} & ResponseQueuedEvent) | ({
+    type: 'response.in_progress';
+} & ResponseInProgressEvent) | ({
+    type: 'response.completed';
+} & ResponseCompletedEvent) | ({
+    type: 'response.incomplete';
+} & ResponseIncompleteEvent) | ({
+    type: 'response.failed';
+} & ResponseFailedEvent) | ({
+    type: 'response.output_item.added';
+} & ResponseOutputItemAddedEvent) | ({
+    type: 'response.output_item.done';
+} & ResponseOutputItemDoneEvent) | ({
+    type: 'response.content_part.added';
+} & ResponseContentPartAddedEvent) | ({
+    type: 'response.content_part.done';
+} & ResponseContentPartDoneEvent) | ({
+    type: 'response.output_text.delta';
+} & ResponseTextDeltaEvent) | ({
+    type: 'response.output_text.done';
+} & ResponseTextDoneEvent) | ({
+    type: 'response.reasoning_summary_part.added';
+} & ResponseReasoningSummaryPartAddedEvent) | ({
+    type: 'response.reasoning_summary_part.done';
+} & ResponseReasoningSummaryPartDoneEvent) | ({
+    type: 'response.reasoning_summary_text.delta';
+} & ResponseReasoningSummaryTextDeltaEvent) | ({
+    type: 'response.reasoning_summary_text.done';
+} & ResponseReasoningSummaryTextDoneEvent) | ({
+    type: 'response.mcp_call.in_progress';
+} & ResponseMcpCallInProgressEvent) | ({
+    type: 'response.mcp_call_arguments.delta';
+} & ResponseMcpCallArgumentsDeltaEvent) | ({
+    type: 'response.mcp_call_arguments.done';
+} & ResponseMcpCallArgumentsDoneEvent) | ({
+    type: 'response.mcp_call.completed';
+} & ResponseMcpCallCompletedEvent) | ({
+    type: 'response.mcp_call.failed';
+} & ResponseMcpCallFailedEvent) | ({
+    type: 'response.function_call_arguments.delta';
+} & ResponseFunctionCallArgumentsDeltaEvent) | ({
+    type: 'response.function_call_arguments.done';
+} & ResponseFunctionCallArgumentsDoneEvent);
+
+/**
+ * DeletedResponse
+ */
+export type DeletedResponse = {
+    id: string;
+    object: 'response';
+    deleted: true;
+};
+
+/**
+ * ResponseItemList
+ */
+export type ResponseItemList = {
+    object: 'list';
+    data: Array<{
+        id: string;
+        type: string;
+        [key: string]: unknown;
+    }>;
+    first_id: string | null;
+    last_id: string | null;
+    has_more: boolean;
+};
 
 /**
  * RunStatus
@@ -339,6 +1117,11 @@ export type RunKind = 'run' | 'chat' | 'response' | 'subagent' | 'background' | 
  * completed, failed, cancelled and interrupted are final. interrupted means that the process which ran it ended.
  */
 export type RunStatus = 'queued' | 'running' | 'waiting_for_approval' | 'stopping' | 'completed' | 'failed' | 'cancelled' | 'interrupted';
+
+/**
+ * RunKind
+ */
+export type RunKind = 'run' | 'chat' | 'response' | 'subagent' | 'background' | 'compression';
 
 /**
  * RunUsage
@@ -408,6 +1191,28 @@ export type ApprovalRequest = {
 };
 
 /**
+ * RunToolCall
+ */
+export type RunToolCall = {
+    id: string;
+    name: string;
+    /**
+     * JSON text.
+     */
+    arguments: string;
+};
+
+/**
+ * RequiredAction
+ *
+ * The run ended because the client is to make these calls and to go on with their output.
+ */
+export type RequiredAction = {
+    type: 'submit_tool_outputs';
+    tool_calls: Array<RunToolCall>;
+};
+
+/**
  * Run
  *
  * One piece of work by the agent, from prompt to outcome.
@@ -457,10 +1262,104 @@ export type Run = {
      * The first of `approvals`.
      */
     approval: ApprovalRequest | null;
+    required_action: RequiredAction | null;
+    /**
+     * Of a run that was asked for in the responses format.
+     */
+    response_id?: string | null;
+    /**
+     * Steering that came too late for the model.
+     */
+    pending_steer?: Array<string>;
     metadata: {
         [key: string]: unknown;
     };
     stop_requested: boolean;
+};
+
+/**
+ * RunList
+ */
+export type RunList = {
+    object: 'list';
+    data: Array<Run>;
+    first_id: string | null;
+    /**
+     * The `after` of the next page.
+     */
+    last_id: string | null;
+    has_more: boolean;
+};
+
+/**
+ * CreateRunRequest
+ */
+export type CreateRunRequest = {
+    /**
+     * Text, or messages in the chat or the responses format. The last ones, from the user, are the prompt.
+     */
+    input: string | Array<InputItem>;
+    /**
+     * As the header `X-Agent-Session-Id`, which wins.
+     */
+    session_id?: string;
+    /**
+     * As the header `X-Agent-Session-Key`, which wins.
+     */
+    session_key?: string;
+    /**
+     * Of this run alone, after the configured ones.
+     */
+    instructions?: string | null;
+    /**
+     * The conversation before the input, for a session that does not exist yet.
+     */
+    conversation_history?: Array<InputItem> | null;
+    previous_response_id?: string | null;
+    /**
+     * `model` or `provider:model`.
+     */
+    model?: string;
+    metadata?: {
+        [key: string]: string;
+    };
+    /**
+     * Narrows the tools of this run to these sets.
+     */
+    toolsets?: Array<string>;
+    timeout_seconds?: number;
+    webhook?: Webhook;
+    approval_mode?: ApprovalMode;
+};
+
+/**
+ * RunAccepted
+ *
+ * The run is recorded; it survives a crash from now on.
+ */
+export type RunAccepted = {
+    object: 'agent.run';
+    run_id: string;
+    /**
+     * The same as `run_id`.
+     */
+    id: string;
+    status: RunStatus;
+    session_id: string;
+    /**
+     * Unix seconds.
+     */
+    created_at: number;
+    /**
+     * True when the Idempotency-Key had made this run before.
+     */
+    replayed: boolean;
+    urls: {
+        status: string;
+        events: string;
+        stop: string;
+        approval: string;
+    };
 };
 
 /**
@@ -491,6 +1390,25 @@ export type RunStartedEvent = {
     session_id: string;
     model: string;
     kind: RunKind;
+};
+
+/**
+ * RunSnapshotEvent
+ *
+ * Comes first when the events after the cursor are no longer all kept: the run as it is, and its text so far. The next event is number `first_seq`. Its own `seq` is the one before, so that it resumes like any. Not journaled.
+ */
+export type RunSnapshotEvent = {
+    event: 'run.snapshot';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    run: Run;
+    /**
+     * Text of the messages that are whole and still known.
+     */
+    text: string;
+    truncated: true;
+    first_seq: number;
 };
 
 /**
@@ -672,6 +1590,24 @@ export type ToolCompletedEvent = {
     result?: string;
     changes?: Array<FileChange>;
     todos?: Array<Todo>;
+};
+
+/**
+ * ToolRequestedEvent
+ *
+ * A tool of the client is to be called. The run ends, and goes on in the next with what the client got.
+ */
+export type ToolRequestedEvent = {
+    event: 'tool.requested';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    tool_call_id: string;
+    tool: string;
+    /**
+     * JSON text; redacted.
+     */
+    arguments: string;
 };
 
 /**
@@ -1090,9 +2026,13 @@ export type RunCompletedEvent = {
     run_id: string;
     seq: number;
     timestamp: number;
-    output: string;
+    /**
+     * Text of the last message; null when the client is to act.
+     */
+    output: string | null;
     usage: RunUsage;
-    stop: 'end' | 'length' | 'max_steps' | 'refusal';
+    stop: 'end' | 'length' | 'max_steps' | 'refusal' | 'tool_calls';
+    required_action?: RequiredAction;
     /**
      * Steering that came too late to be taken.
      */
@@ -1111,6 +2051,10 @@ export type RunFailedEvent = {
     timestamp: number;
     error: RunError;
     usage?: RunUsage;
+    /**
+     * What the provider of the model asked for.
+     */
+    retry_after_seconds?: number;
     /**
      * Steering that came too late to be taken.
      */
@@ -1162,6 +2106,8 @@ export type RunEvent = ({
 } & RunQueuedEvent) | ({
     event: 'run.started';
 } & RunStartedEvent) | ({
+    event: 'run.snapshot';
+} & RunSnapshotEvent) | ({
     event: 'message.started';
 } & MessageStartedEvent) | ({
     event: 'message.delta';
@@ -1178,6 +2124,8 @@ export type RunEvent = ({
 } & ToolProgressEvent) | ({
     event: 'tool.completed';
 } & ToolCompletedEvent) | ({
+    event: 'tool.requested';
+} & ToolRequestedEvent) | ({
     event: 'approval.request';
 } & ApprovalRequestEvent) | ({
     event: 'approval.responded';
@@ -1234,6 +2182,178 @@ export type RunEvent = ({
 } & RunInterruptedEvent);
 
 /**
+ * ApprovalBody
+ */
+export type ApprovalBody = {
+    /**
+     * once, session, always or deny. approve, approved and allow mean once; reject, rejected and denied mean deny.
+     */
+    choice?: string;
+    /**
+     * Which question. Absent: the oldest.
+     */
+    request_id?: string;
+    /**
+     * Answers all that are open.
+     */
+    all?: boolean;
+    /**
+     * The same as `all`.
+     */
+    resolve_all?: boolean;
+    reason?: string;
+};
+
+/**
+ * ApprovalResult
+ */
+export type ApprovalResult = {
+    object: 'agent.run.approval_response';
+    run_id: string;
+    choice: AskChoice;
+    /**
+     * Null when several were answered.
+     */
+    request_id: string | null;
+    resolved: number;
+};
+
+/**
+ * SteerBody
+ */
+export type SteerBody = {
+    input?: string;
+    /**
+     * The same as `input`.
+     */
+    message?: string;
+    /**
+     * The same as `input`.
+     */
+    text?: string;
+};
+
+/**
+ * SteerResult
+ */
+export type SteerResult = {
+    object: 'agent.run.steer';
+    run_id: string;
+    accepted: true;
+};
+
+/**
+ * StopBody
+ */
+export type StopBody = {
+    reason?: string;
+};
+
+/**
+ * StopResult
+ */
+export type StopResult = {
+    object: 'agent.run.stop';
+    run_id: string;
+    status: 'stopping' | 'completed' | 'failed' | 'cancelled' | 'interrupted';
+};
+
+/**
+ * EndpointInfo
+ */
+export type EndpointInfo = {
+    method: string;
+    path: string;
+};
+
+/**
+ * Capabilities
+ *
+ * What this server can do, as it is configured, and its limits.
+ */
+export type Capabilities = {
+    object: 'agent.api_server.capabilities';
+    platform: 'agent';
+    version: string;
+    /**
+     * The name of the agent.
+     */
+    model: string;
+    auth: {
+        type: 'bearer';
+        required: boolean;
+        /**
+         * What the key that asks may do.
+         */
+        scopes: Array<string>;
+    };
+    runtime: {
+        mode: 'server_agent';
+        tool_execution: 'server';
+        client_tools: boolean;
+    };
+    features: {
+        chat_completions: boolean;
+        chat_completions_streaming: boolean;
+        responses_api: boolean;
+        responses_streaming: boolean;
+        responses_background: boolean;
+        responses_websocket: boolean;
+        conversations: boolean;
+        run_submission: boolean;
+        run_status: boolean;
+        run_list: boolean;
+        run_events_sse: boolean;
+        run_events_replay: boolean;
+        run_stop: boolean;
+        run_steer: boolean;
+        run_approval: boolean;
+        webhooks: boolean;
+        tool_progress: boolean;
+        reasoning_streaming: boolean;
+        input_image: boolean;
+        input_file: boolean;
+        client_function_tools: boolean;
+        sessions_api: boolean;
+        jobs_api: boolean;
+        cors: boolean;
+        model_header: boolean;
+        session_id_header: boolean;
+        session_key_header: boolean;
+        idempotency: {
+            supported: boolean;
+            durable: boolean;
+            /**
+             * After the end of the run.
+             */
+            retention_seconds: number;
+        };
+        tool_items: 'mcp_call' | 'function_call' | 'none';
+    };
+    limits: {
+        max_body_bytes: number;
+        max_messages: number;
+        max_text_bytes: number;
+        max_concurrent_runs: number;
+        max_queue_per_session: number;
+        max_stored_responses: number;
+        max_subscribers_per_run: number;
+        run_status_ttl_seconds: number;
+        run_event_ttl_seconds: number;
+        run_event_buffer: number;
+        sse_keepalive_seconds: number;
+        session_header_max_length: number;
+        idempotency_key_max_length: number;
+        approval_timeout_seconds: number;
+        run_timeout_seconds: number;
+        webhook_attempts: number;
+    };
+    endpoints: {
+        [key: string]: EndpointInfo;
+    };
+};
+
+/**
  * Model
  */
 export type Model = {
@@ -1261,6 +2381,67 @@ export type Health = {
     status: 'ok';
     platform: 'agent';
     version: string;
+};
+
+/**
+ * CheckStatus
+ */
+export type CheckStatus = 'ok' | 'degraded';
+
+/**
+ * HealthCheck
+ *
+ * One part of the server. Besides its state it may carry figures.
+ */
+export type HealthCheck = {
+    status: CheckStatus;
+    /**
+     * For people: what is wrong and what to do.
+     */
+    detail?: string;
+    [key: string]: number | string | boolean | null | CheckStatus | string | undefined;
+};
+
+/**
+ * DetailedHealth
+ */
+export type DetailedHealth = {
+    status: CheckStatus;
+    platform: 'agent';
+    version: string;
+    /**
+     * RFC 3339.
+     */
+    started_at: string;
+    uptime_seconds: number;
+    pid: number;
+    readiness: {
+        status: CheckStatus;
+        checks: {
+            state_store: HealthCheck;
+            config: HealthCheck;
+            model: HealthCheck;
+            disk: HealthCheck;
+            api_server: HealthCheck;
+            mcp?: HealthCheck;
+            [key: string]: HealthCheck | undefined;
+        };
+    };
+    runs: {
+        queued: number;
+        running: number;
+        waiting_for_approval: number;
+        stopping: number;
+        /**
+         * 0: no limit.
+         */
+        limit: number;
+    };
+    sessions: {
+        live: number;
+        stored: number;
+    };
+    draining: boolean;
 };
 
 /**
@@ -1316,6 +2497,13 @@ export type BackgroundCompleteEvent = {
 
 export type RunId = string;
 
+export type ResponseId = string;
+
+/**
+ * 1 to 255 visible ASCII characters. The same key with the same request again gets what the first one got, or joins it while it is at work; with another request 409.
+ */
+export type IdempotencyKey = string;
+
 /**
  * Continues this session, or begins it. At most 256 characters, no control characters, no `/`, `\` or `..`.
  */
@@ -1355,6 +2543,10 @@ export type CreateChatCompletionData = {
          * 1 adds tool progress to the stream, as `stream_options.include_progress` does.
          */
         'X-Agent-Progress'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. The same key with the same request again gets what the first one got, or joins it while it is at work; with another request 409.
+         */
+        'Idempotency-Key'?: string;
     };
     path?: never;
     query?: never;
@@ -1427,16 +2619,36 @@ export type CreateChatCompletionResponses = {
 
 export type CreateChatCompletionResponse = CreateChatCompletionResponses[keyof CreateChatCompletionResponses];
 
-export type GetRunData = {
-    body?: never;
-    path: {
-        run_id: string;
+export type CreateResponseData = {
+    body: CreateResponseRequest;
+    headers?: {
+        /**
+         * Continues this session, or begins it. At most 256 characters, no control characters, no `/`, `\` or `..`.
+         */
+        'X-Agent-Session-Id'?: string;
+        /**
+         * The client's own name for the conversation, at most 256 characters. Continues the newest session with this key.
+         */
+        'X-Agent-Session-Key'?: string;
+        /**
+         * Model for this request: `model` or `provider:model`. Wins over the body.
+         */
+        'X-Agent-Model'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. The same key with the same request again gets what the first one got, or joins it while it is at work; with another request 409.
+         */
+        'Idempotency-Key'?: string;
     };
+    path?: never;
     query?: never;
-    url: '/v1/runs/{run_id}';
+    url: '/v1/responses';
 };
 
-export type GetRunErrors = {
+export type CreateResponseErrors = {
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    400: ErrorEnvelope;
     /**
      * No key, or a wrong one.
      */
@@ -1449,6 +2661,423 @@ export type GetRunErrors = {
      * The request cannot be served as it is. A run that found that out is named.
      */
     404: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    415: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The agent could not finish.
+     */
+    500: ErrorEnvelope;
+    /**
+     * The agent could not finish.
+     */
+    502: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    503: ErrorEnvelope;
+    /**
+     * The agent could not finish.
+     */
+    504: ErrorEnvelope;
+};
+
+export type CreateResponseError = CreateResponseErrors[keyof CreateResponseErrors];
+
+export type CreateResponseResponses = {
+    /**
+     * The response, whole or as a stream.
+     */
+    200: Response;
+};
+
+export type CreateResponseResponse = CreateResponseResponses[keyof CreateResponseResponses];
+
+export type DeleteResponseData = {
+    body?: never;
+    path: {
+        response_id: string;
+    };
+    query?: never;
+    url: '/v1/responses/{response_id}';
+};
+
+export type DeleteResponseErrors = {
+    /**
+     * No key, or a wrong one.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    404: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    429: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    503: ErrorEnvelope;
+};
+
+export type DeleteResponseError = DeleteResponseErrors[keyof DeleteResponseErrors];
+
+export type DeleteResponseResponses = {
+    /**
+     * It is gone.
+     */
+    200: DeletedResponse;
+};
+
+export type DeleteResponseResponse = DeleteResponseResponses[keyof DeleteResponseResponses];
+
+export type GetResponseData = {
+    body?: never;
+    path: {
+        response_id: string;
+    };
+    query?: {
+        stream?: boolean;
+        /**
+         * `sequence_number` of the last event already seen; with `stream=true` only.
+         */
+        starting_after?: number;
+    };
+    url: '/v1/responses/{response_id}';
+};
+
+export type GetResponseErrors = {
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    400: ErrorEnvelope;
+    /**
+     * No key, or a wrong one.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    410: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    429: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetResponseError = GetResponseErrors[keyof GetResponseErrors];
+
+export type GetResponseResponses = {
+    /**
+     * The response.
+     */
+    200: Response;
+};
+
+export type GetResponseResponse = GetResponseResponses[keyof GetResponseResponses];
+
+export type CancelResponseData = {
+    body?: never;
+    path: {
+        response_id: string;
+    };
+    query?: never;
+    url: '/v1/responses/{response_id}/cancel';
+};
+
+export type CancelResponseErrors = {
+    /**
+     * No key, or a wrong one.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    409: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    429: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    503: ErrorEnvelope;
+};
+
+export type CancelResponseError = CancelResponseErrors[keyof CancelResponseErrors];
+
+export type CancelResponseResponses = {
+    /**
+     * The response, cancelled.
+     */
+    200: Response;
+};
+
+export type CancelResponseResponse = CancelResponseResponses[keyof CancelResponseResponses];
+
+export type ListResponseInputItemsData = {
+    body?: never;
+    path: {
+        response_id: string;
+    };
+    query?: {
+        limit?: number;
+        order?: 'asc' | 'desc';
+        /**
+         * Id of the last item already seen.
+         */
+        after?: string;
+    };
+    url: '/v1/responses/{response_id}/input_items';
+};
+
+export type ListResponseInputItemsErrors = {
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    400: ErrorEnvelope;
+    /**
+     * No key, or a wrong one.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    404: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    429: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListResponseInputItemsError = ListResponseInputItemsErrors[keyof ListResponseInputItemsErrors];
+
+export type ListResponseInputItemsResponses = {
+    /**
+     * The items.
+     */
+    200: ResponseItemList;
+};
+
+export type ListResponseInputItemsResponse = ListResponseInputItemsResponses[keyof ListResponseInputItemsResponses];
+
+export type ListRunsData = {
+    body?: never;
+    path?: never;
+    query?: {
+        status?: RunStatus;
+        session_id?: string;
+        limit?: number;
+        /**
+         * Id of the last run already seen.
+         */
+        after?: string;
+    };
+    url: '/v1/runs';
+};
+
+export type ListRunsErrors = {
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    400: ErrorEnvelope;
+    /**
+     * No key, or a wrong one.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    404: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    429: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ListRunsError = ListRunsErrors[keyof ListRunsErrors];
+
+export type ListRunsResponses = {
+    /**
+     * A page of runs.
+     */
+    200: RunList;
+};
+
+export type ListRunsResponse = ListRunsResponses[keyof ListRunsResponses];
+
+export type CreateRunData = {
+    body: CreateRunRequest;
+    headers?: {
+        /**
+         * Continues this session, or begins it. At most 256 characters, no control characters, no `/`, `\` or `..`.
+         */
+        'X-Agent-Session-Id'?: string;
+        /**
+         * The client's own name for the conversation, at most 256 characters. Continues the newest session with this key.
+         */
+        'X-Agent-Session-Key'?: string;
+        /**
+         * Model for this request: `model` or `provider:model`. Wins over the body.
+         */
+        'X-Agent-Model'?: string;
+        /**
+         * 1 to 255 visible ASCII characters. The same key with the same request again gets what the first one got, or joins it while it is at work; with another request 409.
+         */
+        'Idempotency-Key'?: string;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1/runs';
+};
+
+export type CreateRunErrors = {
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    400: ErrorEnvelope;
+    /**
+     * No key, or a wrong one.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    415: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    429: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    503: ErrorEnvelope;
+};
+
+export type CreateRunError = CreateRunErrors[keyof CreateRunErrors];
+
+export type CreateRunResponses = {
+    /**
+     * Recorded.
+     */
+    202: RunAccepted;
+};
+
+export type CreateRunResponse = CreateRunResponses[keyof CreateRunResponses];
+
+export type GetRunData = {
+    body?: never;
+    path: {
+        run_id: string;
+    };
+    query?: {
+        /**
+         * Seconds.
+         */
+        wait?: number;
+    };
+    url: '/v1/runs/{run_id}';
+};
+
+export type GetRunErrors = {
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    400: ErrorEnvelope;
+    /**
+     * No key, or a wrong one.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    404: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    429: ErrorEnvelope;
     /**
      * Not now. `Retry-After` says when.
      */
@@ -1528,6 +3157,224 @@ export type StreamRunEventsResponses = {
 
 export type StreamRunEventsResponse = StreamRunEventsResponses[keyof StreamRunEventsResponses];
 
+export type ResolveRunApprovalData = {
+    body: ApprovalBody;
+    path: {
+        run_id: string;
+    };
+    query?: never;
+    url: '/v1/runs/{run_id}/approval';
+};
+
+export type ResolveRunApprovalErrors = {
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    400: ErrorEnvelope;
+    /**
+     * No key, or a wrong one.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    415: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    429: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    503: ErrorEnvelope;
+};
+
+export type ResolveRunApprovalError = ResolveRunApprovalErrors[keyof ResolveRunApprovalErrors];
+
+export type ResolveRunApprovalResponses = {
+    /**
+     * Answered.
+     */
+    200: ApprovalResult;
+};
+
+export type ResolveRunApprovalResponse = ResolveRunApprovalResponses[keyof ResolveRunApprovalResponses];
+
+export type SteerRunData = {
+    body: SteerBody;
+    path: {
+        run_id: string;
+    };
+    query?: never;
+    url: '/v1/runs/{run_id}/steer';
+};
+
+export type SteerRunErrors = {
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    400: ErrorEnvelope;
+    /**
+     * No key, or a wrong one.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    409: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    415: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    429: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    503: ErrorEnvelope;
+};
+
+export type SteerRunError = SteerRunErrors[keyof SteerRunErrors];
+
+export type SteerRunResponses = {
+    /**
+     * Taken, safe from a crash.
+     */
+    200: SteerResult;
+};
+
+export type SteerRunResponse = SteerRunResponses[keyof SteerRunResponses];
+
+export type StopRunData = {
+    body?: StopBody;
+    path: {
+        run_id: string;
+    };
+    query?: never;
+    url: '/v1/runs/{run_id}/stop';
+};
+
+export type StopRunErrors = {
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    400: ErrorEnvelope;
+    /**
+     * No key, or a wrong one.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    404: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    408: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    413: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    415: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    429: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    503: ErrorEnvelope;
+};
+
+export type StopRunError = StopRunErrors[keyof StopRunErrors];
+
+export type StopRunResponses = {
+    /**
+     * Asked to stop.
+     */
+    200: StopResult;
+};
+
+export type StopRunResponse = StopRunResponses[keyof StopRunResponses];
+
+export type GetCapabilitiesData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/v1/capabilities';
+};
+
+export type GetCapabilitiesErrors = {
+    /**
+     * No key, or a wrong one.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    403: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    429: ErrorEnvelope;
+};
+
+export type GetCapabilitiesError = GetCapabilitiesErrors[keyof GetCapabilitiesErrors];
+
+export type GetCapabilitiesResponses = {
+    /**
+     * Features, limits and endpoints.
+     */
+    200: Capabilities;
+};
+
+export type GetCapabilitiesResponse = GetCapabilitiesResponses[keyof GetCapabilitiesResponses];
+
 export type ListModelsData = {
     body?: never;
     path?: never;
@@ -1544,6 +3391,10 @@ export type ListModelsErrors = {
      * The request cannot be served as it is. A run that found that out is named.
      */
     403: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    429: ErrorEnvelope;
 };
 
 export type ListModelsError = ListModelsErrors[keyof ListModelsErrors];
@@ -1579,6 +3430,10 @@ export type GetModelErrors = {
      * The request cannot be served as it is. A run that found that out is named.
      */
     404: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    429: ErrorEnvelope;
 };
 
 export type GetModelError = GetModelErrors[keyof GetModelErrors];
@@ -1599,6 +3454,15 @@ export type GetHealthData = {
     url: '/health';
 };
 
+export type GetHealthErrors = {
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    403: ErrorEnvelope;
+};
+
+export type GetHealthError = GetHealthErrors[keyof GetHealthErrors];
+
 export type GetHealthResponses = {
     /**
      * It is.
@@ -1615,6 +3479,15 @@ export type GetHealthV1Data = {
     url: '/v1/health';
 };
 
+export type GetHealthV1Errors = {
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    403: ErrorEnvelope;
+};
+
+export type GetHealthV1Error = GetHealthV1Errors[keyof GetHealthV1Errors];
+
 export type GetHealthV1Responses = {
     /**
      * It is.
@@ -1624,12 +3497,105 @@ export type GetHealthV1Responses = {
 
 export type GetHealthV1Response = GetHealthV1Responses[keyof GetHealthV1Responses];
 
+export type GetDetailedHealthData = {
+    body?: never;
+    path?: never;
+    query?: {
+        strict?: boolean;
+    };
+    url: '/health/detailed';
+};
+
+export type GetDetailedHealthErrors = {
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    400: ErrorEnvelope;
+    /**
+     * No key, or a wrong one.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    403: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    429: ErrorEnvelope;
+    /**
+     * The same, with something degraded.
+     */
+    503: DetailedHealth;
+};
+
+export type GetDetailedHealthError = GetDetailedHealthErrors[keyof GetDetailedHealthErrors];
+
+export type GetDetailedHealthResponses = {
+    /**
+     * Each part and how it is.
+     */
+    200: DetailedHealth;
+};
+
+export type GetDetailedHealthResponse = GetDetailedHealthResponses[keyof GetDetailedHealthResponses];
+
+export type GetMetricsData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/metrics';
+};
+
+export type GetMetricsErrors = {
+    /**
+     * No key, or a wrong one.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    403: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    404: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    429: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    503: ErrorEnvelope;
+};
+
+export type GetMetricsError = GetMetricsErrors[keyof GetMetricsErrors];
+
+export type GetMetricsResponses = {
+    /**
+     * The text exposition format, version 0.0.4.
+     */
+    200: string;
+};
+
+export type GetMetricsResponse = GetMetricsResponses[keyof GetMetricsResponses];
+
 export type GetOpenApiData = {
     body?: never;
     path?: never;
     query?: never;
     url: '/openapi.json';
 };
+
+export type GetOpenApiErrors = {
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    403: ErrorEnvelope;
+};
+
+export type GetOpenApiError = GetOpenApiErrors[keyof GetOpenApiErrors];
 
 export type GetOpenApiResponses = {
     /**
@@ -1641,3 +3607,28 @@ export type GetOpenApiResponses = {
 };
 
 export type GetOpenApiResponse = GetOpenApiResponses[keyof GetOpenApiResponses];
+
+export type GetDocsData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/docs';
+};
+
+export type GetDocsErrors = {
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    403: ErrorEnvelope;
+};
+
+export type GetDocsError = GetDocsErrors[keyof GetDocsErrors];
+
+export type GetDocsResponses = {
+    /**
+     * The API reference as one page.
+     */
+    200: string;
+};
+
+export type GetDocsResponse = GetDocsResponses[keyof GetDocsResponses];

@@ -1,7 +1,7 @@
 import type * as Sdk from "ai";
 import type { ToolSet } from "ai";
 import type { Clock } from "../../base/clock.ts";
-import type { EngineEvent, EngineTurn, ToolSpec } from "../engine.ts";
+import type { EngineEvent, EngineTurn, ToolChoice, ToolSpec } from "../engine.ts";
 import type { Message } from "../message.ts";
 import type { AnsweringModel } from "./model-line.ts";
 import { toPrompt } from "./prompt.ts";
@@ -33,6 +33,8 @@ export class ModelCaller {
   readonly #sdk: ModelSdk;
   readonly #turn: EngineTurn;
   readonly #options: CallerOptions;
+  /** A choice of tools holds for the first answer only: else the turn would never come to an end. */
+  #hasAnswered = false;
 
   constructor(sdk: ModelSdk, turn: EngineTurn, options: CallerOptions) {
     this.#sdk = sdk;
@@ -69,6 +71,7 @@ export class ModelCaller {
     } catch (error) {
       return { result: reader.result(), hasEmitted: reader.emitted, error };
     }
+    this.#hasAnswered = true;
     const result = reader.result();
     const error = result.finish === undefined ? new CutError("ended its answer in the middle.") : undefined;
     return { result, hasEmitted: reader.emitted, error };
@@ -78,7 +81,7 @@ export class ModelCaller {
     { model, provider }: AnsweringModel,
     { messages, reader }: { readonly messages: readonly Message[]; readonly reader: StepReader },
   ): Promise<void> {
-    const { signal, settings } = this.#turn;
+    const { signal, settings, toolChoice } = this.#turn;
     const { timeoutMs = DEFAULT_TIMEOUT_MS } = provider;
     const guard = new StallGuard(this.#options.clock, { timeoutMs, signal });
     const { temperature, topP, maxOutputTokens, stop, seed } = settings;
@@ -91,6 +94,7 @@ export class ModelCaller {
       const begun = this.#sdk.experimental_streamLanguageModelCall({
         model,
         tools: this.#tools(),
+        ...(toolChoice === undefined || this.#hasAnswered ? {} : { toolChoice: toSdkChoice(toolChoice) }),
         ...(instructions === "" ? {} : { instructions }),
         messages: prompt.messages,
         abortSignal: guard.signal,
@@ -131,6 +135,10 @@ export async function loadSdk(): Promise<ModelSdk> {
   // Else the SDK writes its advice to stderr, between the lines of the log.
   (globalThis as { AI_SDK_LOG_WARNINGS?: boolean }).AI_SDK_LOG_WARNINGS = false;
   return import("ai");
+}
+
+function toSdkChoice(choice: ToolChoice) {
+  return choice === "required" ? choice : { type: "tool" as const, toolName: choice.tool };
 }
 
 const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"] as const;

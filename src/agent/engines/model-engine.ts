@@ -94,6 +94,7 @@ class ModelTurn {
       if (error) return this.#end("error", error);
       if (result.finish === "length") return this.#end("length");
       if (result.finish === "content-filter") return this.#end("refusal");
+      if (answers.some(({ status }) => status === "pending")) return this.#end("tool_calls");
       if (answers.length > 0) continue;
       const late = this.#steer();
       if (late.length === 0) return this.#end("end");

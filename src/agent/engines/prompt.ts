@@ -64,9 +64,12 @@ function answersTo(message: AssistantMessage, later: readonly Message[]): ToolCo
   const near = next < 0 ? later : later.slice(0, next);
   return message.parts.flatMap((part) => {
     if (part.type !== "tool_call") return [];
-    const answer = near.find(
-      (other): other is ToolMessage => other.role === "tool" && other.callId === part.callId,
-    );
+    const isAnswer = (other: Message): other is ToolMessage =>
+      other.role === "tool" && other.callId === part.callId;
+    const first = near.find(isAnswer);
+    // What a client was to do it may tell later, also after more was said.
+    const isLate = (other: Message): other is ToolMessage => isAnswer(other) && other.status !== "pending";
+    const answer = first?.status === "pending" ? (later.find(isLate) ?? first) : first;
     return [
       {
         type: "tool-result" as const,

@@ -107,6 +107,7 @@ class ScriptedTurn {
     if (plan.error) return this.#fail(messages, plan.error, usage);
     if (plan.stop) return this.#save(messages, usage, plan.stop);
     this.#keep(messages, usage, steered.length);
+    if (answers.some(({ status }) => status === "pending")) return this.#end("tool_calls");
     return calls.length > 0 ? undefined : this.#settle();
   }
 

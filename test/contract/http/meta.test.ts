@@ -45,7 +45,7 @@ scenario("getModel", 403, { title: "asks for the scope read", keys: chatOnly }, 
 });
 
 scenario("getModel", 404, { title: "any other name" }, async (service) => {
-  await assertError(await service.request("/v1/models/gpt-none"), 404, "unknown_model");
+  await assertError(await service.request("/v1/models/gpt-none"), 404, "model_not_found");
 });
 
 scenario("getHealth", 200, { title: "is open to all, also as HEAD" }, async (service) => {

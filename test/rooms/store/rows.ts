@@ -51,6 +51,10 @@ export function runRow(sessionId: string, set: Partial<RunRow> = {}): RunRow {
     started_at: 1,
     updated_at: 1,
     ended_at: null,
+    response_id: null,
+    webhook: null,
+    required_action: null,
+    pending_steer: null,
     ...set,
   };
 }

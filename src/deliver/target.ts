@@ -1,0 +1,90 @@
+/** A message as its target gets it. */
+export interface Delivery {
+  /**
+   * Stable: the same for every attempt at this message, in every process. A target whose platform can tell a repeat
+   * by such a mark MUST hand it over, since a message may be sent again after it arrived.
+   */
+  readonly id: string;
+  /** What stands behind the platform's name in the address. */
+  readonly address: string;
+  /** What was owed: JSON, in the form that this target asks for. */
+  readonly payload: unknown;
+  /** What owes it: a run or a delivery id. */
+  readonly ref: string | undefined;
+  /** 1 for the first. */
+  readonly attempt: number;
+}
+
+/** How an attempt went. `error` is one sentence for people, names no secret, and stays with the message. */
+export type SendOutcome =
+  | { readonly status: "delivered" }
+  | {
+      readonly status: "retry";
+      readonly error: string;
+      /** What the platform asks to wait, milliseconds. Absent: the dispatcher decides. */
+      readonly afterMs?: number;
+      /** What is left to send, when a part has arrived: the payload of the next attempt. */
+      readonly remaining?: unknown;
+    }
+  /** No attempt will ever succeed: the message stays as a dead letter. */
+  | { readonly status: "permanent"; readonly error: string };
+
+export interface SendOptions {
+  /** Aborts when the attempt has taken too long, its lease is lost, or the service stops. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Where messages go: one platform.
+ *
+ * - `send` makes one attempt. It MUST NOT try again by itself: the outbox does, also in another process.
+ * - It SHOULD resolve in every case; what it throws counts as a retry.
+ * - It MUST stop soon after `signal` aborts. Whether it does or not, the attempt is over then.
+ * - It may be called for several messages at once, up to `concurrency`, and in any order.
+ * - It MUST NOT log or report the payload: messages are private, and addresses may hold keys.
+ */
+export interface Target {
+  /** The platform, in addresses: a lower-case word such as `webhook` or `github_comment`. */
+  readonly name: string;
+  /** Most attempts at once in one process; default 8. */
+  readonly concurrency?: number;
+  send(delivery: Delivery, options: SendOptions): Promise<SendOutcome>;
+  /** Lets go of what it holds, such as a connection. Called once, after the last attempt. */
+  close?(): Promise<void>;
+}
+
+export interface TargetAddress {
+  readonly platform: string;
+  /** Empty when only the platform is named. */
+  readonly address: string;
+}
+
+/** Addresses read `platform:rest`, or the platform alone. */
+export function parseTarget(text: string): TargetAddress {
+  const colon = text.indexOf(":");
+  return colon < 0
+    ? { platform: text, address: "" }
+    : { platform: text.slice(0, colon), address: text.slice(colon + 1) };
+}
+
+export function formatTarget({ platform, address }: TargetAddress): string {
+  return address === "" ? platform : `${platform}:${address}`;
+}
+
+/** The targets of a service, by platform. */
+export type Targets = ReadonlyMap<string, Target>;
+
+/** RangeError for a name that cannot stand in an address, or that two targets bear. */
+export function createTargets(list: readonly Target[]): Targets {
+  const targets = new Map<string, Target>();
+  for (const target of list) {
+    if (!/^[a-z][a-z0-9_]{0,31}$/.test(target.name)) {
+      throw new RangeError(
+        `${JSON.stringify(target.name)} names no platform: 1 to 32 lower-case letters, digits and _.`,
+      );
+    }
+    if (targets.has(target.name)) throw new RangeError(`Two targets are named ${target.name}.`);
+    targets.set(target.name, target);
+  }
+  return targets;
+}

@@ -1,0 +1,36 @@
+import { sql } from "kysely";
+import type { SchemaBuilder } from "./builder.ts";
+
+/** Stored responses; what a run owes to whom; what a question holds up. */
+export async function httpApi(schema: SchemaBuilder): Promise<void> {
+  await schema.columns("runs", {
+    response_id: "text?",
+    webhook: "text?",
+    required_action: "text?",
+    pending_steer: "text?",
+  });
+  await schema.index("runs", "active", {
+    columns: ["owner", "status"],
+    where: sql<boolean>`ended_at is null`,
+  });
+  await schema.columns("asks", { call_id: "text?" });
+  await schema.table(
+    "responses",
+    {
+      id: "text",
+      owner: "text",
+      run_id: "text",
+      session_id: "text",
+      conversation: "text?",
+      previous_id: "text?",
+      next_id: "text?",
+      request: "text",
+      input: "text",
+      created_at: "integer",
+      used_at: "integer",
+    },
+    ["id"],
+  );
+  await schema.index("responses", "by_use", { columns: ["owner", "used_at"] });
+  await schema.index("responses", "by_run", { columns: ["run_id"] });
+}
