@@ -2,6 +2,7 @@ import { createId } from "../base/ids.ts";
 import { Leases } from "./lease.ts";
 import type { Leaseholder } from "./lease.ts";
 import type { OutboxRow } from "./tables.ts";
+import { rawTx } from "./tx.ts";
 import type { Tx } from "./tx.ts";
 
 export interface NewMessage {
@@ -17,6 +18,15 @@ export interface NewMessage {
   readonly maxAttempts?: number;
 }
 
+export type Waiting = Pick<OutboxRow, "id" | "target" | "available_at">;
+
+export interface BusyTargets {
+  /** Whole addresses. */
+  readonly targets: readonly string[];
+  /** Every address of these. */
+  readonly platforms: readonly string[];
+}
+
 /**
  * Messages owed to targets. What is owed is written with the fact that owes it, in one transaction, and sent later:
  * at least once, since a sender may die between sending and saying so.
@@ -24,6 +34,11 @@ export interface NewMessage {
 export interface Outbox {
   /** Resolves to the message's id, by which a target may recognise a repeat. */
   owe(tx: Tx, message: NewMessage): Promise<string>;
+  /** Messages that are due or will be, or whose lease will run out, soonest first; without those of busy targets. */
+  waiting(
+    tx: Tx,
+    request: { readonly limit: number; readonly except: BusyTargets },
+  ): Promise<readonly Waiting[]>;
   /** Takes at most `limit` due messages, of `ids` if given, for `leaseMs`; no other sender gets them meanwhile. */
   claim(
     tx: Tx,
@@ -74,6 +89,17 @@ export function createOutbox(holder: Leaseholder): Outbox {
       ]);
       tx.afterCommit(tell);
       return id;
+    },
+    async waiting(tx, { limit, except: { targets, platforms } }) {
+      const others = targets.map(() => " and target <> ?").join("");
+      const rest = platforms.map(() => " and target <> ? and target not like ?").join("");
+      const names = platforms.flatMap((platform) => [platform, `${platform}:%`]);
+      const rows = await rawTx(tx).all(
+        `select id, target, available_at from outbox where status in ('due', 'leased')${others}${rest} ` +
+          "order by available_at, id limit ?",
+        [...targets, ...names, limit],
+      );
+      return rows as unknown as readonly Waiting[];
     },
     async claim(tx, { limit, leaseMs, ids }) {
       const among = ids && ({ column: "id", values: ids } as const);

@@ -77,3 +77,57 @@ test("a sender that lost its lease changes nothing", async (t) => {
   assert.equal(await store.write((tx) => store.outbox.dead(tx, id, "x")), false);
   assert.equal(await other.write((tx) => other.outbox.dead(tx, id, "gone")), true);
 });
+
+test("some of the due messages are claimed by their ids, and given back without a trace", async (t) => {
+  const { store } = await open(t);
+  const [first, second] = [await owe(store), await owe(store)].sort();
+  const taken = await store.write((tx) =>
+    store.outbox.claim(tx, { limit: 10, leaseMs: 1_000, ids: [second!] }),
+  );
+  assert.deepEqual(
+    taken.map((row) => row.id),
+    [second],
+  );
+  assert.equal(await store.write((tx) => store.outbox.release(tx, second!)), true);
+  assert.equal(await store.write((tx) => store.outbox.release(tx, second!)), false);
+  const again = await claim(store);
+  assert.deepEqual(
+    again.map(({ id, attempts }) => [id, attempts]),
+    [
+      [first, 1],
+      [second, 1],
+    ],
+  );
+});
+
+test("who listens is told of what is owed once it is committed, and of nothing that is undone", async (t) => {
+  const { store } = await open(t);
+  let told = 0;
+  const stop = store.outbox.onOwed(() => (told += 1));
+  await owe(store);
+  assert.equal(told, 1);
+  const failing = store.write(async (tx) => {
+    await store.outbox.owe(tx, { target: "log", payload: {} });
+    throw new Error("no");
+  });
+  await assert.rejects(failing, /no/);
+  stop();
+  await owe(store);
+  assert.equal(told, 1);
+});
+
+test("what waits is told soonest first, without what goes to busy targets", async (t) => {
+  const { store } = await open(t);
+  const later = (target: string, availableAtMs: number) =>
+    store.write((tx) => store.outbox.owe(tx, { target, payload: {}, availableAtMs }));
+  for (const [index, target] of ["log", "mail:a", "mail:b", "mailing:c", "log:d"].entries())
+    await later(target, 1_000_100 - index);
+  const waiting = async (targets: string[], platforms: string[]) => {
+    const request = { limit: 3, except: { targets, platforms } };
+    return (await store.write((tx) => store.outbox.waiting(tx, request))).map(({ target }) => target);
+  };
+  assert.deepEqual(await waiting([], []), ["log:d", "mailing:c", "mail:b"]);
+  assert.deepEqual(await waiting(["mail:b"], []), ["log:d", "mailing:c", "mail:a"]);
+  assert.deepEqual(await waiting([], ["log"]), ["mailing:c", "mail:b", "mail:a"]);
+  assert.deepEqual(await waiting(["mailing:c"], ["log", "mail"]), []);
+});
