@@ -1,0 +1,300 @@
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import { redact } from "../base/redact.ts";
+import type { Store, Tx } from "../store/store.ts";
+import type { OutboxRow } from "../store/tables.ts";
+import { Attempt, type AttemptEnd } from "./attempt.ts";
+import { defaultBackoff, retryDelayMs, type Backoff } from "./backoff.ts";
+import { Slots } from "./slots.ts";
+import { parseTarget, type Delivery, type Target, type Targets } from "./target.ts";
+
+export interface DispatcherOptions {
+  readonly store: Store;
+  readonly targets: Targets;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Most attempts at once; default 16. */
+  readonly concurrency?: number;
+  /** Of these, to one address; default 4. */
+  readonly perAddress?: number;
+  /** Longest time between two looks at the outbox; default 5 s. What this process owes is seen at once. */
+  readonly pollMs?: number;
+  /** How soon others take over what a dead process was sending; default 30 s. */
+  readonly leaseMs?: number;
+  /** Longest time an attempt may take; default 60 s. */
+  readonly sendTimeoutMs?: number;
+  readonly backoff?: Backoff;
+}
+
+/** Messages looked at in one round. */
+const BATCH = 64;
+/** Until the next look when others were faster. */
+const CONTENDED_MS = 250;
+const FIRST_FAILURE_MS = 1_000;
+const MAX_FAILURE_MS = 30_000;
+const MAX_ERROR_CHARACTERS = 500;
+/** What a target may ask to wait at most. */
+const MAX_ASKED_MS = 86_400_000;
+/** What the last writes get when the service stops. */
+const LAST_WRITES_MS = 4_000;
+const CLOSE_TARGETS_MS = 1_000;
+
+/**
+ * Sends what the outbox owes: claims what is due, hands each message to its target, and records how that went. Any
+ * number of processes do so on one store. A message is sent at least once, always under the same id: a process may die
+ * between sending and saying so. The order of messages is not kept, not even of those to one address.
+ */
+export class Dispatcher {
+  readonly #options: Required<DispatcherOptions>;
+  readonly #slots: Slots;
+  readonly #attempts = new Map<string, { readonly attempt: Attempt; readonly done: Promise<void> }>();
+  #stopListening = () => {};
+  #cancelPoll = () => {};
+  #cancelRenewal: (() => void) | undefined;
+  #round: Promise<void> | undefined;
+  #isWanted = false;
+  #failures = 0;
+  #closing: Promise<void> | undefined;
+  #isClosed = false;
+
+  constructor(options: DispatcherOptions) {
+    this.#options = {
+      concurrency: 16,
+      perAddress: 4,
+      pollMs: 5_000,
+      leaseMs: 30_000,
+      sendTimeoutMs: 60_000,
+      backoff: defaultBackoff,
+      ...options,
+    };
+    const { concurrency, perAddress } = this.#options;
+    this.#slots = new Slots(options.targets, { total: concurrency, perAddress });
+  }
+
+  /** Takes up what dead processes left, and from then on whatever becomes due. Never rejects. */
+  async start(): Promise<void> {
+    const { store, log } = this.#options;
+    this.#stopListening = store.outbox.onOwed(() => this.wake());
+    try {
+      const count = await store.write((tx) => store.outbox.reclaim(tx));
+      if (count > 0) log.info("took over messages whose sender is gone", { count });
+    } catch (error) {
+      log.warn("messages of dead senders could not be taken over; their leases run out", { error });
+    }
+    this.wake();
+  }
+
+  /** Attempts under way. */
+  get inFlight(): number {
+    return this.#attempts.size;
+  }
+
+  /** Looks at the outbox now. */
+  wake(): void {
+    if (this.#closing) return;
+    this.#isWanted = true;
+    this.#round ??= this.#run();
+  }
+
+  /**
+   * Claims nothing more, gives what is under way `graceMs` (default 3 s) to end, cuts the rest, which stays owed, and
+   * closes the targets. Resolves within 5 s more, whatever target and store do.
+   */
+  close({ graceMs = 3_000 }: { readonly graceMs?: number } = {}): Promise<void> {
+    return (this.#closing ??= this.#close(graceMs));
+  }
+
+  async #close(graceMs: number): Promise<void> {
+    this.#stopListening();
+    this.#cancelPoll();
+    await this.#within(graceMs, this.#settled());
+    for (const { attempt } of this.#attempts.values()) attempt.cut("stopped");
+    await this.#within(LAST_WRITES_MS, this.#settled());
+    await this.#within(CLOSE_TARGETS_MS, this.#closeTargets());
+    this.#isClosed = true;
+    this.#cancelRenewal?.();
+  }
+
+  async #settled(): Promise<void> {
+    await this.#round;
+    await Promise.all([...this.#attempts.values()].map(({ done }) => done));
+  }
+
+  async #closeTargets(): Promise<void> {
+    const { targets, log } = this.#options;
+    const close = async (target: Target) => {
+      try {
+        await target.close?.();
+      } catch (error) {
+        log.warn("a delivery target could not be closed", { target: target.name, error });
+      }
+    };
+    await Promise.all([...targets.values()].map(close));
+  }
+
+  async #within(ms: number, work: Promise<void>): Promise<void> {
+    const late = Promise.withResolvers<void>();
+    const cancel = this.#options.clock.after(ms, late.resolve);
+    await Promise.race([work, late.promise]);
+    cancel();
+  }
+
+  /** One at a time; who wakes it meanwhile gets another look. */
+  async #run(): Promise<void> {
+    this.#cancelPoll();
+    let waitMs = 0;
+    while (this.#isWanted && !this.#closing) {
+      this.#isWanted = false;
+      waitMs = await this.#fill();
+    }
+    this.#round = undefined;
+    if (!this.#closing) this.#cancelPoll = this.#options.clock.after(waitMs, () => this.wake());
+  }
+
+  /** Starts as many attempts as are due and have room. Resolves to how long nothing more is to be done. */
+  async #fill(): Promise<number> {
+    const { store, pollMs, log } = this.#options;
+    try {
+      for (;;) {
+        // The end of an attempt wakes us.
+        if (this.#slots.isFull) return pollMs;
+        const { rows, waitMs } = await store.write((tx) => this.#claim(tx));
+        this.#failures = 0;
+        for (const row of rows) this.#start(row);
+        if (rows.length === 0 || this.#closing) return Math.min(waitMs, pollMs);
+      }
+    } catch (error) {
+      const waitMs = Math.min(FIRST_FAILURE_MS * 2 ** this.#failures, MAX_FAILURE_MS);
+      this.#failures += 1;
+      log.warn("the outbox could not be read; trying again", { error });
+      return waitMs;
+    }
+  }
+
+  async #claim(tx: Tx): Promise<{ readonly rows: readonly OutboxRow[]; readonly waitMs: number }> {
+    const { store, leaseMs, pollMs } = this.#options;
+    const waiting = await store.outbox.waiting(tx, { limit: BATCH, except: this.#slots.busy });
+    // One of ours that is under way looks due when its lease could not be renewed: it is not sent twice at once.
+    const due = waiting.filter(({ id, available_at: at }) => at <= tx.nowMs && !this.#attempts.has(id));
+    const next = waiting.find(({ available_at: at }) => at > tx.nowMs);
+    const waitMs = next ? next.available_at - tx.nowMs : pollMs;
+    if (due.length === 0) return { rows: [], waitMs };
+    const ids = this.#slots.choose(due).map(({ id }) => id);
+    const rows = await store.outbox.claim(tx, { ids, limit: ids.length, leaseMs });
+    return { rows, waitMs: Math.min(waitMs, CONTENDED_MS) };
+  }
+
+  #start(row: OutboxRow): void {
+    const leave = this.#slots.take(row.target);
+    const attempt = new Attempt();
+    const work = async () => {
+      await this.#record(row, await this.#send(row, attempt));
+      this.#attempts.delete(row.id);
+      leave();
+      this.wake();
+    };
+    this.#attempts.set(row.id, { attempt, done: work() });
+    this.#cancelRenewal ??= this.#scheduleRenewal();
+  }
+
+  async #send(row: OutboxRow, attempt: Attempt): Promise<AttemptEnd> {
+    const { targets, clock, sendTimeoutMs } = this.#options;
+    const { platform, address } = parseTarget(row.target);
+    const target = targets.get(platform);
+    // Another process, newer or with other settings, may know it.
+    if (!target) return { status: "retry", error: `There is no delivery target ${platform} here.` };
+    const payload = parsePayload(row.payload);
+    if (payload === undefined) return { status: "permanent", error: "The message is no JSON." };
+    const delivery: Delivery = {
+      id: row.id,
+      address,
+      payload: payload.value,
+      ref: row.ref ?? undefined,
+      attempt: row.attempts,
+    };
+    return attempt.run(target, delivery, { clock, timeoutMs: sendTimeoutMs });
+  }
+
+  /** When the outcome cannot be written the lease runs out, and the message is sent again under the same id. */
+  async #record(row: OutboxRow, end: AttemptEnd): Promise<void> {
+    const { store, log, backoff } = this.#options;
+    const clean = "error" in end ? { ...end, error: redact(end.error).slice(0, MAX_ERROR_CHARACTERS) } : end;
+    const asked = end.status === "retry" ? end.afterMs : undefined;
+    const delayMs =
+      asked === undefined ? retryDelayMs(row.attempts, backoff) : Math.min(Math.max(0, asked), MAX_ASKED_MS);
+    const facts = { message: row.id, target: row.target, ref: row.ref, attempt: row.attempts };
+    try {
+      const isKept = await store.write((tx) => conclude(tx, store, { id: row.id, end: clean, delayMs }));
+      if (!isKept) log.warn("a message's lease was lost during the attempt", facts);
+      else if ("error" in clean) this.#logFailure(row, { ...facts, reason: clean.error }, clean.status);
+    } catch (error) {
+      log.warn("the outcome of a delivery could not be recorded", { ...facts, error });
+    }
+  }
+
+  #logFailure(row: OutboxRow, facts: Readonly<Record<string, unknown>>, status: AttemptEnd["status"]): void {
+    const { log } = this.#options;
+    const isOver = status === "permanent" || row.attempts >= row.max_attempts;
+    if (isOver) log.warn("a message could not be delivered and is given up", facts);
+    else log.info("a message could not be delivered yet", facts);
+  }
+
+  #scheduleRenewal(): () => void {
+    const { clock, leaseMs } = this.#options;
+    return clock.after(leaseMs / 3, () => {
+      void this.#renew().finally(() => {
+        this.#cancelRenewal =
+          this.#attempts.size > 0 && !this.#isClosed ? this.#scheduleRenewal() : undefined;
+      });
+    });
+  }
+
+  async #renew(): Promise<void> {
+    const { store, leaseMs, log } = this.#options;
+    const ids = [...this.#attempts.keys()];
+    try {
+      const lost = await store.write(async (tx) => {
+        const gone: string[] = [];
+        for (const id of ids) if (!(await store.outbox.renew(tx, id, leaseMs))) gone.push(id);
+        return gone;
+      });
+      for (const id of lost) this.#attempts.get(id)?.attempt.cut("lost");
+    } catch (error) {
+      log.warn("leases of messages could not be renewed; trying again", { error });
+    }
+  }
+}
+
+/** False when the lease was lost. */
+async function conclude(
+  tx: Tx,
+  store: Store,
+  { id, end, delayMs }: { readonly id: string; readonly end: AttemptEnd; readonly delayMs: number },
+): Promise<boolean> {
+  const { outbox, owner } = store;
+  switch (end.status) {
+    case "delivered":
+      return outbox.delivered(tx, id);
+    case "permanent":
+      return outbox.dead(tx, id, end.error);
+    case "stopped":
+      return outbox.release(tx, id);
+    case "lost":
+      return false;
+    case "retry": {
+      if (end.remaining !== undefined) {
+        const mine = { id, status: "leased", lease_owner: owner };
+        await tx.update("outbox", mine, { payload: JSON.stringify(end.remaining) });
+      }
+      return outbox.retryAt(tx, id, { error: end.error, atMs: tx.nowMs + delayMs });
+    }
+  }
+}
+
+function parsePayload(text: string): { readonly value: unknown } | undefined {
+  try {
+    return { value: JSON.parse(text) as unknown };
+  } catch {
+    return undefined;
+  }
+}
