@@ -16,6 +16,7 @@ import {
   type AskReplies,
 } from "./question.ts";
 import { moveRun } from "./run.ts";
+import { oweQuestionWebhook } from "./run-webhook.ts";
 
 /** How a question ended. `by` names who answered. */
 export type AskOutcome<K extends AskKind = "approval"> =
@@ -209,6 +210,7 @@ export class Asks {
         if (run && run.ended_at !== null) return undefined;
       }
       await tx.insert("asks", [row]);
+      await oweQuestionWebhook(tx, this.#store, row);
       const [appended] = await this.#store.journal.append(tx, subject.sessionId, [requestEvent(row)]);
       return { row, after: appended?.runSeq ?? 0 };
     });

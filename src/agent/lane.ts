@@ -3,7 +3,9 @@ import type { Store, Tx } from "../store/store.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
 import { runEvent } from "./event.ts";
 import { addMessages, insertMessages } from "./history.ts";
-import { endRun, parseInput, type RunInput, type RunKind } from "./run.ts";
+import type { Outcome } from "./outcome.ts";
+import { concludeRun } from "./run-end.ts";
+import { parseInput, type RunInput, type RunKind } from "./run.ts";
 import { releaseLease, sessionNotFound, takeLease } from "./session.ts";
 
 /** How long a process may be silent before others take its sessions over. Renewed at a third of it. */
@@ -96,9 +98,11 @@ export class Lane {
       .where("id", "=", runId)
       .where("status", "=", "queued")
       .executeTakeFirst();
-    if (!row || !(await endRun(tx, runId, "cancelled", { stop_requested: 1 }))) return false;
+    const event = runEvent(runId, "run.cancelled", { reason });
+    const outcome: Outcome = { status: "cancelled", set: { stop_requested: 1 }, event };
+    if (!row || !(await concludeRun(tx, this.#store, { run: row }, outcome))) return false;
     await tx.increment("sessions", { id: row.session_id }, "queued", -1);
-    await this.#store.journal.append(tx, row.session_id, [runEvent(runId, "run.cancelled", { reason })]);
+    await this.#store.journal.append(tx, row.session_id, [event]);
     return true;
   }
 

@@ -4,13 +4,14 @@ import type { RunRow } from "../store/tables.ts";
 import { sessionEvent } from "./event.ts";
 import type { Outcome } from "./outcome.ts";
 import { endRun, parseInput, type RunInput } from "./run.ts";
+import { oweEndWebhook } from "./run-webhook.ts";
 
 /** Longest text of a background prompt that its event carries; all of it stands in the run. */
 const MAX_TEXT_CHARACTERS = 65_536;
 
 /**
  * Ends a run and does what follows from it in the same transaction: the session's usage grows, and who waits for a
- * background prompt is told. `isStateless` says that the session was made for this one request. False when the run had ended already. The final event itself is the caller's to append.
+ * background prompt or asked for a webhook is told. `isStateless` says that the session was made for this one request. False when the run had ended already. The final event itself is the caller's to append.
  */
 export async function concludeRun(
   tx: Tx,
@@ -19,6 +20,7 @@ export async function concludeRun(
   outcome: Outcome,
 ): Promise<boolean> {
   if (!(await endRun(tx, run.id, outcome.status, outcome.set))) return false;
+  await oweEndWebhook(tx, store, run, outcome);
   const isPlain = run.kind !== "subagent" && run.kind !== "background";
   if (isPlain && isStateless) return true;
   // Only these kinds work for another session; what the others were asked may be long, and is not looked at again.

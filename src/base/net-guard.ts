@@ -50,21 +50,29 @@ const metadataNames = new Set([
  */
 export async function checkedAddresses(url: URL, options: GuardOptions): Promise<readonly string[]> {
   const host = hostOf(url);
-  const isAllowed = options.allowedPrivateHosts.some((entry) => matches(entry, host, url));
-  if (!isAllowed) {
-    if (host === "localhost" || host.endsWith(".localhost"))
-      throw new BlockedAddressError(host, "it is this machine itself");
-    if (metadataNames.has(host)) throw new BlockedAddressError(host, "it is a metadata service");
-  }
+  const objection = objectionToHost(url, options.allowedPrivateHosts);
+  if (objection !== undefined) throw new BlockedAddressError(host, `it is ${objection}`);
+  const isAllowed = isListed(url, options.allowedPrivateHosts);
   const addresses = ipaddr.isValid(host) ? [host] : await resolve(host, options);
   for (const address of addresses) {
     if (isAllowed) assertNoHiddenMetadata(host, address);
     const why = isAllowed ? undefined : objectionTo(address);
     if (why === undefined) continue;
-    const through = address === host ? "it" : `its address ${address}`;
-    throw new BlockedAddressError(host, `${through} is ${why}`);
+    throw new BlockedAddressError(host, `its address ${address} is ${why}`);
   }
   return addresses;
+}
+
+/**
+ * Why the host of `url` is refused whatever a look-up of its name would give; undefined when only that can tell. For
+ * early answers: who connects asks {@link checkedAddresses}.
+ */
+export function objectionToHost(url: URL, allowedPrivateHosts: readonly string[]): string | undefined {
+  const host = hostOf(url);
+  if (isListed(url, allowedPrivateHosts)) return undefined;
+  if (host === "localhost" || host.endsWith(".localhost")) return "this machine itself";
+  if (metadataNames.has(host)) return "a metadata service";
+  return ipaddr.isValid(host) ? objectionTo(host) : undefined;
 }
 
 /** Why an address is not a machine of the public internet; undefined when it is one. */
@@ -142,6 +150,11 @@ async function systemLookup(name: string): Promise<readonly string[]> {
 function hostOf(url: URL): string {
   const bare = url.hostname.replace(/^\[(.*)\]$/, "$1").replace(/\.$/, "");
   return ipaddr.isValid(bare) ? plain(bare) : bare;
+}
+
+function isListed(url: URL, allowedHosts: readonly string[]): boolean {
+  const host = hostOf(url);
+  return allowedHosts.some((entry) => matches(entry, host, url));
 }
 
 function matches(entry: string, host: string, url: URL): boolean {
