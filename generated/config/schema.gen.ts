@@ -123,6 +123,18 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           items: { type: "string", enum: ["chat", "runs", "approvals", "sessions", "jobs", "read", "admin"] },
           description: "What the key may do; admin may do everything.",
         },
+        rate_limit_rpm: {
+          type: "integer",
+          minimum: 1,
+          maximum: 1000000,
+          description: "Requests that the key may make in a minute. Absent: no limit.",
+        },
+        max_concurrent_runs: {
+          type: "integer",
+          minimum: 1,
+          maximum: 100000,
+          description: "Runs of the key at once, besides limits.max_concurrent_runs. Absent: no limit of its own.",
+        },
       },
     },
     ApiServerConfig: {

@@ -148,6 +148,14 @@ export type ApiKeyConfig = {
      * What the key may do; admin may do everything.
      */
     scopes: Array<'chat' | 'runs' | 'approvals' | 'sessions' | 'jobs' | 'read' | 'admin'>;
+    /**
+     * Requests that the key may make in a minute. Absent: no limit.
+     */
+    rate_limit_rpm?: number;
+    /**
+     * Runs of the key at once, besides limits.max_concurrent_runs. Absent: no limit of its own.
+     */
+    max_concurrent_runs?: number;
 };
 
 /**

@@ -11,6 +11,7 @@ export const overlayVariables: Readonly<Record<string, DotPath>> = {
   AGENTD_PORT: ["api_server", "port"],
   AGENTD_LOG_LEVEL: ["log", "level"],
   API_SERVER_KEY: ["api_server", "key"],
+  API_SERVER_WEBHOOK_SECRET: ["api_server", "webhook_secret"],
 };
 
 /** `value` with every variable of the table that is set and not empty laid over it, numbers as numbers. */

@@ -9,7 +9,7 @@ const MASK = "[redacted]";
 /** Names of variables that hold secrets, whoever uses them. */
 const TELLING = /(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|PAT)$/i;
 /** Of a map such as headers, every value counts. */
-const SECRET_KEYS = new Set(["key", "api_key", "key_sha256", "headers"]);
+const SECRET_KEYS = new Set(["key", "api_key", "key_sha256", "webhook_secret", "headers"]);
 
 /** Every secret that the process knows: keys, headers, and the password of the database; references resolved. */
 export function secretValues(config: Config, env: Environment): string[] {
@@ -21,6 +21,7 @@ export function secretValues(config: Config, env: Environment): string[] {
       ...Object.values(headers ?? {}),
     ]),
     server.key,
+    server.webhook_secret,
     ...server.keys.map(({ key }) => key),
     ...Object.values(model.providers).flatMap(({ api_key, headers }) => [
       api_key,

@@ -13,6 +13,10 @@ export type KeyScope = Config["api_server"]["keys"][number]["scopes"][number];
 export interface KeyIdentity {
   readonly name: string;
   readonly scopes: readonly KeyScope[];
+  /** Requests a minute; undefined: no limit. */
+  readonly rateLimitRpm?: number;
+  /** Runs at once, of those that belong to the name; undefined: no limit of its own. */
+  readonly maxConcurrentRuns?: number;
 }
 
 /** The keys that are accepted. */
@@ -98,7 +102,13 @@ function openRing(host: string): KeyRing {
 }
 
 function toEntry(from: Config["api_server"]["keys"][number], env: Environment, path: string): Entry {
-  const identity = { name: from.name, scopes: from.scopes };
+  const { rate_limit_rpm: rateLimitRpm, max_concurrent_runs: maxConcurrentRuns } = from;
+  const identity: KeyIdentity = {
+    name: from.name,
+    scopes: from.scopes,
+    ...(rateLimitRpm === undefined ? {} : { rateLimitRpm }),
+    ...(maxConcurrentRuns === undefined ? {} : { maxConcurrentRuns }),
+  };
   if (from.key_sha256 !== undefined && from.key === undefined) {
     return { digest: Buffer.from(from.key_sha256, "hex"), identity, path };
   }

@@ -1,18 +1,26 @@
 import { ServiceError } from "../base/errors.ts";
 import type { OperationMeta } from "../../generated/http/contract.gen.ts";
 
+/** A key that was found: whose it is, and what it may do. */
+export interface KeyHolder {
+  readonly name: string;
+  readonly scopes: readonly string[];
+  /** Requests a minute; undefined: no limit. */
+  readonly rateLimitRpm?: number;
+  /** Runs at once; undefined: no limit of its own. */
+  readonly maxConcurrentRuns?: number;
+}
+
 /** The keys of the configuration. */
 export interface KeyRing {
   /** The key that was presented, compared in constant time. */
-  find(presented: string): { readonly name: string; readonly scopes: readonly string[] } | undefined;
+  find(presented: string): KeyHolder | undefined;
   /** False: keys are switched off, on a loopback address only. */
   readonly required: boolean;
 }
 
 /** Who is asking. Runs and sessions belong to the name of the key that made them. */
-export interface Identity {
-  readonly name: string;
-  readonly scopes: readonly string[];
+export interface Identity extends KeyHolder {
   /** False when the server asks for no key at all. */
   readonly authenticated: boolean;
 }
@@ -46,7 +54,14 @@ function identify(keys: KeyRing, authorization: string | null): Identity {
   }
   const key = keys.find(presented);
   if (!key) throw new ServiceError("invalid_api_key", "This API key is not valid.");
-  return { name: key.name, scopes: key.scopes, authenticated: true };
+  const { name, scopes, rateLimitRpm, maxConcurrentRuns } = key;
+  return {
+    name,
+    scopes,
+    authenticated: true,
+    ...(rateLimitRpm === undefined ? {} : { rateLimitRpm }),
+    ...(maxConcurrentRuns === undefined ? {} : { maxConcurrentRuns }),
+  };
 }
 
 /**
