@@ -29,7 +29,7 @@ export interface DispatcherOptions {
 /** Messages looked at in one round. */
 const BATCH = 64;
 /** Until the next look when others were faster. */
-const CONTENDED_MS = 250;
+const CONTENDED_MS = 50;
 const FIRST_FAILURE_MS = 1_000;
 const MAX_FAILURE_MS = 30_000;
 const MAX_ERROR_CHARACTERS = 500;
@@ -107,7 +107,7 @@ export class Dispatcher {
   async #close(graceMs: number): Promise<void> {
     this.#stopListening();
     this.#cancelPoll();
-    await this.#within(graceMs, this.#settled());
+    if (graceMs > 0) await this.#within(graceMs, this.#settled());
     for (const { attempt } of this.#attempts.values()) attempt.cut("stopped");
     await this.#within(LAST_WRITES_MS, this.#settled());
     await this.#within(CLOSE_TARGETS_MS, this.#closeTargets());
@@ -222,7 +222,7 @@ export class Dispatcher {
     const asked = end.status === "retry" ? end.afterMs : undefined;
     const delayMs =
       asked === undefined ? retryDelayMs(row.attempts, backoff) : Math.min(Math.max(0, asked), MAX_ASKED_MS);
-    const facts = { message: row.id, target: row.target, ref: row.ref, attempt: row.attempts };
+    const facts = { id: row.id, target: row.target, ref: row.ref, attempt: row.attempts };
     try {
       const isKept = await store.write((tx) => conclude(tx, store, { id: row.id, end: clean, delayMs }));
       if (!isKept) log.warn("a message's lease was lost during the attempt", facts);

@@ -1,0 +1,317 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { SendOptions, SendOutcome, Delivery } from "../../../src/deliver/target.ts";
+import { createWebhookTarget } from "../../../src/deliver/targets/webhook.ts";
+import { openReceiver } from "../../harness/receiver.ts";
+import { breakable, openDispatch, owe, reached, row, TestTarget } from "./dispatching.ts";
+
+test("what is owed in this process is sent at once, and what was owed before at the start", async (t) => {
+  const { store, dispatch } = await openDispatch(t);
+  const target = new TestTarget();
+  const before = await owe(store, { target: "test" });
+  const dispatcher = dispatch([target]);
+  await dispatcher.start();
+  await target.count(1);
+  const id = await owe(store, { target: "test:room:7", payload: { text: "hello" }, ref: "run_1" });
+  const [first, second] = await target.count(2);
+  assert.deepEqual([first?.id, first?.address, first?.ref], [before, "", undefined]);
+  assert.deepEqual(second, { id, address: "room:7", payload: { text: "hello" }, ref: "run_1", attempt: 1 });
+  const { attempts, done_at: doneAt } = await reached(store, id, "delivered");
+  assert.deepEqual([attempts, doneAt !== null], [1, true]);
+});
+
+test("a message is due at its instant, not before", async (t) => {
+  const { store, clock, dispatch } = await openDispatch(t);
+  const target = new TestTarget();
+  await dispatch([target]).start();
+  await owe(store, { availableAtMs: clock.now() + 60_000 });
+  await clock.waitedFor(60_000);
+  clock.tick(59_999);
+  assert.equal(target.sent.length, 0);
+  clock.tick(1);
+  await target.count(1);
+});
+
+test("a failing message is tried 5 times, with longer and longer pauses, and stays as a dead letter", async (t) => {
+  const { store, clock, dispatch, logged } = await openDispatch(t);
+  const target = new TestTarget(() => ({ status: "retry", error: "503 from there" }));
+  await dispatch([target]).start();
+  const id = await owe(store);
+  for (const pauseMs of [1_000, 4_000, 16_000, 64_000]) {
+    await clock.waitedFor(pauseMs);
+    clock.tick(pauseMs);
+  }
+  const dead = await reached(store, id, "dead");
+  assert.deepEqual([dead.attempts, dead.last_error], [5, "503 from there"]);
+  assert.deepEqual(
+    target.sent.map(({ id: sent, attempt }) => [sent, attempt]),
+    [1, 2, 3, 4, 5].map((attempt) => [id, attempt]),
+  );
+  await logged("given up");
+});
+
+test("a target's own figure for the wait is honoured, and its own number of attempts", async (t) => {
+  const { store, clock, dispatch } = await openDispatch(t);
+  const target = new TestTarget(() => ({ status: "retry", error: "429", afterMs: 77_000 }));
+  await dispatch([target]).start();
+  const id = await owe(store, { maxAttempts: 2 });
+  await clock.waitedFor(77_000);
+  clock.tick(77_000);
+  assert.equal((await reached(store, id, "dead")).attempts, 2);
+});
+
+test("what will never succeed is given up at once", async (t) => {
+  const { store, dispatch } = await openDispatch(t);
+  await dispatch([new TestTarget(() => ({ status: "permanent", error: "410" }))]).start();
+  const { attempts, last_error: error } = await reached(store, await owe(store), "dead");
+  assert.deepEqual([attempts, error], [1, "410"]);
+});
+
+test("a target that throws is tried again; no secret of an error is kept or logged", async (t) => {
+  const { store, clock, dispatch, lines, logged } = await openDispatch(t);
+  const target = new TestTarget(() => {
+    throw new Error(
+      `https://bot:hunter2hunter2@example.com said no to sk-${"a".repeat(40)} ${"x".repeat(9_000)}`,
+    );
+  });
+  await dispatch([target]).start();
+  const id = await owe(store);
+  await clock.waitedFor(1_000);
+  const { last_error: error } = await row(store, id);
+  assert.match(error ?? "", /The attempt failed: .*example\.com said no to \[redacted\]/);
+  assert.ok((error ?? "").length <= 500);
+  await logged("yet");
+  assert.doesNotMatch(`${error}${JSON.stringify(lines)}`, /hunter2|sk-a/);
+});
+
+test("a target that nobody knows here, and a message that is no JSON, stall nothing", async (t) => {
+  const { store, clock, dispatch } = await openDispatch(t);
+  const target = new TestTarget();
+  const unknown = await owe(store, { target: "pigeon:post", maxAttempts: 2 });
+  const garbled = await owe(store);
+  await store.write(async (tx) => void (await tx.update("outbox", { id: garbled }, { payload: "{" })));
+  await dispatch([target]).start();
+  await reached(store, await owe(store), "delivered");
+  assert.equal((await reached(store, garbled, "dead")).last_error, "The message is no JSON.");
+  await clock.waitedFor(1_000);
+  clock.tick(1_000);
+  assert.match((await reached(store, unknown, "dead")).last_error ?? "", /no delivery target pigeon/);
+});
+
+test("a part that arrived is not sent again", async (t) => {
+  const { store, clock, dispatch } = await openDispatch(t);
+  const target = new TestTarget(({ attempt }) =>
+    attempt === 1
+      ? { status: "retry", error: "429", remaining: { parts: ["b", "c"] } }
+      : { status: "delivered" },
+  );
+  await dispatch([target]).start();
+  await owe(store, { payload: { parts: ["a", "b", "c"] } });
+  await clock.waitedFor(1_000);
+  clock.tick(1_000);
+  const [, second] = await target.count(2);
+  assert.deepEqual(second?.payload, { parts: ["b", "c"] });
+});
+
+test("two dispatchers on one store send each message once", async (t) => {
+  const { store, openAnother, dispatch } = await openDispatch(t);
+  const other = await openAnother();
+  const [here, there] = [new TestTarget(), new TestTarget()];
+  const total = 200;
+  await Promise.all([dispatch([here]).start(), dispatch([there], { store: other }).start()]);
+  const ids = await Promise.all(
+    Array.from({ length: total }, (_, i) => owe(i % 2 ? store : other, { target: `test:${i % 10}` })),
+  );
+  for (const id of ids) await reached(store, id, "delivered");
+  const sent = [...here.sent, ...there.sent].map(({ id }) => id);
+  assert.deepEqual(sent.toSorted(), ids.toSorted());
+});
+
+test("one platform that hangs stalls no other, one address no other, and attempts are bounded", async (t) => {
+  const { store, dispatch } = await openDispatch(t);
+  const hang = (_: Delivery, { signal }: SendOptions) =>
+    new Promise<SendOutcome>((_resolve, reject) =>
+      signal.addEventListener("abort", () => reject(signal.reason), { once: true }),
+    );
+  const stuck = new TestTarget(hang, "stuck");
+  const half = new TestTarget((delivery, options) =>
+    delivery.address === "bad" ? hang(delivery, options) : { status: "delivered" },
+  );
+  for (let i = 0; i < 150; i++) await owe(store, { target: `stuck:${i}` });
+  for (let i = 0; i < 150; i++) await owe(store, { target: "test:bad" });
+  const good = await Promise.all(Array.from({ length: 20 }, () => owe(store, { target: "test:good" })));
+  const dispatcher = dispatch([stuck, half]);
+  await dispatcher.start();
+  for (const id of good) await reached(store, id, "delivered");
+  assert.equal(stuck.most, 8);
+  assert.equal(half.sent.filter(({ address }) => address === "bad").length, 4);
+  assert.equal(dispatcher.inFlight, 12);
+});
+
+test("after a crash between sending and saying so the message goes again, under the same webhook-id", async (t) => {
+  const { store, clock, openAnother, dispatch } = await openDispatch(t);
+  const crashing = breakable(store);
+  const receiver = await openReceiver(t, (response) => {
+    crashing.isBroken = true;
+    response.writeHead(204).end();
+  });
+  const target = () =>
+    createWebhookTarget({
+      clock,
+      version: "1",
+      secret: "0123456789abcdef",
+      allowedPrivateHosts: ["127.0.0.1"],
+    });
+  const payload = { id: "evt_1", url: receiver.url, body: "{}" };
+  const id = await owe(store, { target: `webhook:${receiver.host}`, payload });
+  const first = dispatch([target()], { store: crashing });
+  await first.start();
+  await receiver.count(1);
+  const other = await openAnother();
+  await dispatch([target()], { store: other, leaseMs: 30_000 }).start();
+  await clock.waitedFor(30_000);
+  assert.equal(receiver.received.length, 1);
+  clock.tick(30_000);
+  const [one, two] = await receiver.count(2);
+  assert.equal(one?.headers["webhook-id"], "evt_1");
+  assert.equal(two?.headers["webhook-id"], "evt_1");
+  assert.notEqual(one?.headers["webhook-timestamp"], two?.headers["webhook-timestamp"]);
+  assert.equal((await reached(store, id, "delivered")).attempts, 2);
+});
+
+test("a lease is renewed while its message is on the way", async (t) => {
+  const { store, clock, openAnother, dispatch } = await openDispatch(t);
+  const gate = Promise.withResolvers<SendOutcome>();
+  const slow = new TestTarget(() => gate.promise);
+  const other = new TestTarget();
+  await dispatch([slow], { leaseMs: 30_000, sendTimeoutMs: 600_000 }).start();
+  const id = await owe(store);
+  await slow.count(1);
+  const rival = dispatch([other], { store: await openAnother() });
+  await rival.start();
+  for (let i = 0; i < 9; i++) {
+    const { available_at: until } = await row(store, id);
+    clock.tick(10_000);
+    while ((await row(store, id)).available_at <= until) await new Promise((go) => setImmediate(go));
+  }
+  gate.resolve({ status: "delivered" });
+  assert.equal((await reached(store, id, "delivered")).attempts, 1);
+  assert.deepEqual(other.sent, []);
+});
+
+test("an attempt whose lease another has taken is cut, and changes nothing", async (t) => {
+  const { store, clock, openAnother, dispatch, logged } = await openDispatch(t);
+  const cut = Promise.withResolvers<void>();
+  const slow = new TestTarget((_, { signal }) => {
+    signal.addEventListener("abort", () => cut.resolve(), { once: true });
+    return new Promise(() => {});
+  });
+  const target = new TestTarget();
+  const sleeper = breakable(store);
+  await dispatch([slow], { store: sleeper, sendTimeoutMs: 600_000 }).start();
+  const id = await owe(store);
+  await slow.count(1);
+  sleeper.isBroken = true;
+  clock.tick(30_000);
+  await dispatch([target], { store: await openAnother() }).start();
+  await reached(store, id, "delivered");
+  sleeper.isBroken = false;
+  clock.tick(10_000);
+  clock.tick(10_000);
+  await logged("could not be renewed");
+  await clock.waitedFor(10_000);
+  clock.tick(10_000);
+  await cut.promise;
+  await logged("lease was lost");
+  assert.equal((await row(store, id)).status, "delivered");
+});
+
+test("an attempt without an outcome ends in time, and is tried again", async (t) => {
+  const { store, clock, dispatch } = await openDispatch(t);
+  const target = new TestTarget(({ attempt }) =>
+    attempt === 1 ? new Promise(() => {}) : { status: "delivered" },
+  );
+  await dispatch([target], { sendTimeoutMs: 20_000 }).start();
+  const id = await owe(store);
+  await target.count(1);
+  clock.tick(20_000);
+  await clock.waitedFor(1_000);
+  assert.match((await row(store, id)).last_error ?? "", /no outcome within 20 s/);
+  clock.tick(1_000);
+  await reached(store, id, "delivered");
+});
+
+test("a shutdown lets what is on the way end, and cuts what does not; that stays owed, the attempt uncounted", async (t) => {
+  const { store, clock, dispatch } = await openDispatch(t);
+  const gate = Promise.withResolvers<SendOutcome>();
+  const signals: AbortSignal[] = [];
+  const target = new TestTarget(({ address }, { signal }) => {
+    signals.push(signal);
+    return address === "slow" ? gate.promise : new Promise(() => {});
+  });
+  const dispatcher = dispatch([target]);
+  await dispatcher.start();
+  const [slow, stuck] = [
+    await owe(store, { target: "test:slow" }),
+    await owe(store, { target: "test:stuck" }),
+  ];
+  await target.count(2);
+  const closed = dispatcher.close({ graceMs: 3_000 });
+  gate.resolve({ status: "delivered" });
+  await reached(store, slow, "delivered");
+  const unsent = await owe(store);
+  clock.tick(3_000);
+  await closed;
+  assert.equal(signals.filter(({ aborted }) => aborted).length, 1);
+  const { status, attempts, lease_owner: holder } = await row(store, stuck);
+  assert.deepEqual([status, attempts, holder], ["due", 0, null]);
+  assert.equal(target.closed, 1);
+  await dispatcher.close();
+  const next = new TestTarget();
+  await dispatch([next]).start();
+  await reached(store, stuck, "delivered");
+  await reached(store, unsent, "delivered");
+});
+
+test("a shutdown is bounded when the store no longer answers", async (t) => {
+  const { store, clock, dispatch } = await openDispatch(t);
+  const gone = breakable(store);
+  const target = new TestTarget(() => new Promise(() => {}));
+  const dispatcher = dispatch([target], { store: gone });
+  await dispatcher.start();
+  await owe(store);
+  await target.count(1);
+  (gone as { write: unknown }).write = () => new Promise(() => {});
+  const closed = dispatcher.close({ graceMs: 1_000 });
+  clock.tick(1_000);
+  await clock.waitedFor(4_000);
+  clock.tick(4_000);
+  await closed;
+});
+
+test("a store that fails for a while is asked again, less and less often", async (t) => {
+  const { store, clock, dispatch, logged } = await openDispatch(t);
+  const broken = breakable(store);
+  const target = new TestTarget();
+  broken.isBroken = true;
+  await dispatch([target], { store: broken }).start();
+  await logged("could not be read");
+  for (const waitMs of [1_000, 2_000]) {
+    await clock.waitedFor(waitMs);
+    clock.tick(waitMs);
+  }
+  await clock.waitedFor(4_000);
+  broken.isBroken = false;
+  await reached(store, await owe(store), "delivered");
+});
+
+test("messages of a sender that is known to be dead are taken over at the start", async (t) => {
+  const { store, dispatch } = await openDispatch(t);
+  const id = await owe(store);
+  await store.write((tx) => store.outbox.claim(tx, { limit: 1, leaseMs: 600_000 }));
+  const ghost = store.owner.replace(/:\d+:/, ":999999999:");
+  await store.write(async (tx) => void (await tx.update("outbox", { id }, { lease_owner: ghost })));
+  const target = new TestTarget();
+  await dispatch([target]).start();
+  assert.equal((await reached(store, id, "delivered")).attempts, 2);
+});
