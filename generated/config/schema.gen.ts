@@ -203,8 +203,8 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         },
         webhook_secret: {
           type: "string",
-          minLength: 16,
-          description: "Signs completion webhooks that bring no secret of their own; or `env:NAME`.",
+          minLength: 1,
+          description: "Signs completion webhooks that bring no secret of their own: at least 16 characters, or `env:NAME`.",
         },
         webhook_allowed_hosts: {
           type: "array",

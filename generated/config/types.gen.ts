@@ -205,7 +205,7 @@ export type ApiServerConfig = {
      */
     show_reasoning: boolean;
     /**
-     * Signs completion webhooks that bring no secret of their own; or `env:NAME`.
+     * Signs completion webhooks that bring no secret of their own: at least 16 characters, or `env:NAME`.
      */
     webhook_secret?: string;
     /**

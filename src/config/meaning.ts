@@ -30,9 +30,10 @@ function providerFlaws({ model }: Config): readonly Flaw[] {
   });
 }
 
-function keyFlaws({ api_server: { key, keys } }: Config): readonly Flaw[] {
+function keyFlaws({ api_server: { key, keys, webhook_secret: secret } }: Config): readonly Flaw[] {
   const flaws: Flaw[] = [];
   if (isShort(key)) flaws.push(short(["api_server", "key"]));
+  if (isShort(secret)) flaws.push(short(["api_server", "webhook_secret"]));
   for (const [index, each] of keys.entries()) {
     const path = ["api_server", "keys", index];
     if ((each.key === undefined) === (each.key_sha256 === undefined)) {

@@ -145,14 +145,15 @@ describe("the environment", () => {
       AGENTD_LOG_LEVEL: "debug",
       AGENTD_DATABASE_URL: "postgres://db/agentd",
       API_SERVER_KEY: "0123456789abcdef",
+      API_SERVER_WEBHOOK_SECRET: "env:HOOK",
     });
     assert.deepEqual(
       [config.api_server.port, config.api_server.host, config.model.default, config.log.level],
       [0, "0.0.0.0", "openai:gpt-5", "debug"],
     );
     assert.deepEqual(
-      [config.database.url, config.api_server.key],
-      ["postgres://db/agentd", "0123456789abcdef"],
+      [config.database.url, config.api_server.key, config.api_server.webhook_secret],
+      ["postgres://db/agentd", "0123456789abcdef", "env:HOOK"],
     );
   });
 
@@ -160,6 +161,9 @@ describe("the environment", () => {
     assert.deepEqual(issuesOf("", { AGENTD_PORT: "80a" }), ["-:- AGENTD_PORT must be an integer"]);
     assert.deepEqual(issuesOf("", { API_SERVER_KEY: "short" }), [
       "-:- API_SERVER_KEY must have at least 16 characters",
+    ]);
+    assert.deepEqual(issuesOf("", { API_SERVER_WEBHOOK_SECRET: "short" }), [
+      "-:- API_SERVER_WEBHOOK_SECRET must have at least 16 characters",
     ]);
     assert.match(issuesOf("", { AGENTD_LOG_LEVEL: "loud" }).join(), /AGENTD_LOG_LEVEL must be one of/);
   });

@@ -38,6 +38,12 @@ async function assertRefused(text: string, edit: string, pattern: RegExp): Promi
   assert.equal(await readFile(join(made.home, FILE), "utf8"), text);
 }
 
+/** Lists whose items are not just any text. */
+const LISTS: Readonly<Record<string, string>> = {
+  scopes: '["chat"]',
+  cors_origins: '["https://example.com","*"]',
+};
+
 /** What must be there before a key in it can be set. */
 const HOLDERS: Readonly<Record<string, string>> = {
   "model.providers.mine": '{"type": "openai", "base_url": "http://localhost"}',
@@ -268,7 +274,7 @@ function fittingValue(name: string, schema: JsonSchema): string {
   if (type === "boolean") return "false";
   if (type === "integer" || type === "number")
     return String(Math.min(Number(minimum ?? 0) + 1, Number(maximum ?? Infinity)));
-  if (type === "array") return name === "scopes" ? '["chat"]' : '["one","two"]';
+  if (type === "array") return LISTS[name] ?? '["one","two"]';
   if (type === "object") return '{"x-a":"b"}';
   return name === "base_url" || name === "url" ? "https://example.com/v1" : "a".repeat(64);
 }

@@ -35,6 +35,14 @@ describe("createKeyRing", () => {
     assert.deepEqual(ring.find("a key that is nowhere"), { name: "ops", scopes: ["admin"] });
   });
 
+  it("knows what each key may do at most", () => {
+    const limits = { rate_limit_rpm: 60, max_concurrent_runs: 2 };
+    const ring = ringOf({ key: KEY, keys: [{ name: "ci", key: OTHER, scopes: ["chat"], ...limits }] });
+    const expected = { name: "ci", scopes: ["chat"], rateLimitRpm: 60, maxConcurrentRuns: 2 };
+    assert.deepEqual(ring.find(OTHER), expected);
+    assert.deepEqual(ring.find(KEY), { name: "default", scopes: ["admin"] });
+  });
+
   it("finds nothing else", () => {
     const ring = ringOf({ key: KEY, keys: [{ name: "ops", key_sha256: sha256(OTHER), scopes: ["admin"] }] });
     for (const wrong of [
@@ -161,7 +169,7 @@ describe("ensureApiKey", () => {
 
 describe("secrets in the open", () => {
   const { config } = readConfig(`
-api_server: { key: env:MAIN, keys: [{ name: ci, key: ${OTHER}, scopes: [chat] }] }
+api_server: { key: env:MAIN, keys: [{ name: ci, key: ${OTHER}, scopes: [chat] }], webhook_secret: whsec_c2lnbnM= }
 model: { providers: { p: { type: openai, api_key: sk-provider-key, headers: { x-token: header-token, x-ref: env:REF } } } }
 database: { url: "postgres://me:p%40ss@db/agentd" }
 `);
@@ -178,6 +186,7 @@ database: { url: "postgres://me:p%40ss@db/agentd" }
       new Set([
         KEY,
         OTHER,
+        "whsec_c2lnbnM=",
         "sk-provider-key",
         "header-token",
         "referred-value",
@@ -194,7 +203,7 @@ database: { url: "postgres://me:p%40ss@db/agentd" }
 
   it("are masked for people, references are not", () => {
     const text = JSON.stringify(maskSecrets(config));
-    for (const secret of [OTHER, "sk-provider-key", "header-token", "p%40ss"])
+    for (const secret of [OTHER, "whsec_c2lnbnM=", "sk-provider-key", "header-token", "p%40ss"])
       assert.ok(!text.includes(secret), secret);
     for (const open of ["env:MAIN", "env:REF", "postgres://me:[redacted]@db/agentd", '"name":"ci"']) {
       assert.ok(text.includes(open), open);
