@@ -106,7 +106,11 @@ function httpRoom(options: ServiceOptions, { parts, turns }: Agent): HttpRoom {
     keys,
     openApi,
     version,
-    settings: httpSettings(config, { toolsets, validateResponses: options.validateResponses === true }),
+    settings: httpSettings(config, {
+      toolsets,
+      validateResponses: options.validateResponses === true,
+      env: options.env,
+    }),
     ...(observe ? { observe } : {}),
   };
 }

@@ -61,7 +61,11 @@ export function agentSettings(config: Config, places: Places): AgentSettings {
 /** As {@link agentSettings}, for the HTTP surface. */
 export function httpSettings(
   config: Config,
-  more: { readonly toolsets: readonly string[]; readonly validateResponses: boolean },
+  more: {
+    readonly toolsets: readonly string[];
+    readonly validateResponses: boolean;
+    readonly env: Environment;
+  },
 ): HttpSettings {
   const { api_server: server, limits } = config;
   const loopback = ["127.0.0.1", "localhost", "[::1]"];
@@ -76,6 +80,17 @@ export function httpSettings(
     maxTextBytes: limits.max_text_bytes,
     keepaliveMs: limits.sse_keepalive_seconds * 1000,
     maxSubscribersPerRun: limits.max_subscribers_per_run,
+    maxStoredResponses: limits.max_stored_responses,
+    maxRunEvents: limits.max_run_events,
+    toolItems: server.tool_items,
+    showReasoning: server.show_reasoning,
+    webhookSecret:
+      server.webhook_secret === undefined
+        ? undefined
+        : resolveSecret(server.webhook_secret, more.env, "api_server.webhook_secret"),
+    webhookAllowedHosts: server.webhook_allowed_hosts,
+    webhookAttempts: limits.webhook_attempts,
+    corsOrigins: server.cors_origins,
     validateResponses: more.validateResponses,
   };
 }

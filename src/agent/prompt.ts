@@ -2,7 +2,7 @@ import type { ModelRef } from "./engine.ts";
 import type { BusyMode } from "./parts.ts";
 import type { Tx } from "../store/store.ts";
 import type { RunRow } from "../store/tables.ts";
-import type { RunInput, RunKind, RunWebhook } from "./run.ts";
+import type { RunInput, RunKind } from "./run.ts";
 import type { SessionAddress, SessionSeed } from "./session.ts";
 
 /** What a surface or trigger asks of the agent. */
@@ -19,7 +19,8 @@ export interface Prompt {
   readonly model?: ModelRef;
   readonly metadata?: Readonly<Record<string, string>>;
   readonly whenBusy?: BusyMode;
-  readonly webhook?: RunWebhook;
+  /** Who is told of the run, as run-webhook.ts records it. */
+  readonly webhook?: string;
   readonly responseId?: string;
   /**
    * Writes what belongs to the run in the transaction that records it. When it throws there is no run. As any store
@@ -38,6 +39,8 @@ export interface Submitted {
   readonly model: string;
   /** steered: the text went into the run that is at work, `runId`. */
   readonly status: "running" | "queued" | "steered";
+  /** Milliseconds since the epoch; of a steered text, when it was taken. */
+  readonly createdAtMs: number;
   /** Of a queued run: 1 is the next. */
   readonly queuePosition?: number;
 }

@@ -52,17 +52,6 @@ export interface RunFamily {
   readonly root: { readonly runId: string; readonly sessionId: string };
 }
 
-/** Who is told of a run, when. */
-export interface RunWebhook {
-  readonly url: string;
-  /** `whsec_<base64>` or plain text. */
-  readonly secret: string;
-  /** Absent: all but approval_required. */
-  readonly events?: readonly RunWebhookEvent[];
-}
-
-export type RunWebhookEvent = FinalStatus | "approval_required";
-
 /** The row of a run that does not exist yet, queued. */
 export function newRun(
   id: string,
@@ -74,7 +63,8 @@ export function newRun(
     readonly input: RunInput;
     readonly metadata: Readonly<Record<string, string>>;
     readonly responseId?: string | undefined;
-    readonly webhook?: RunWebhook | undefined;
+    /** As run-webhook.ts records it. */
+    readonly webhook?: string | undefined;
     readonly nowMs: number;
   },
 ): RunRow {
@@ -99,7 +89,7 @@ export function newRun(
     updated_at: from.nowMs,
     ended_at: null,
     response_id: from.responseId ?? null,
-    webhook: from.webhook === undefined ? null : JSON.stringify(from.webhook),
+    webhook: from.webhook ?? null,
     required_action: null,
     pending_steer: null,
   };

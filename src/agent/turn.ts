@@ -183,7 +183,9 @@ export class Turns {
     const text = texts.filter((part) => part !== "").join("\n\n");
     if (text === "" || !(await execution?.steer(text)) || !execution) return undefined;
     const { runId, model } = execution;
-    return { runId, sessionId: session.id, sessionKey: session.session_key, model, status: "steered" };
+    const createdAtMs = this.#parts.clock.now();
+    const { id: sessionId, session_key: sessionKey } = session;
+    return { runId, sessionId, sessionKey, model, status: "steered", createdAtMs };
   }
 
   #executionIn(sessionId: string): Execution | undefined {
@@ -222,6 +224,7 @@ export class Turns {
       sessionId: session.id,
       sessionKey: session.session_key,
       model: run.model,
+      createdAtMs: run.created_at,
       ...(position === 0 ? { status: "running" } : { status: "queued", queuePosition: position }),
     };
   }

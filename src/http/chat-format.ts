@@ -2,6 +2,7 @@ import type {
   ChatCompletion,
   ChatCompletionChunk,
   ChatDelta,
+  ChatToolCall,
   CompletionUsage,
   FinishReason,
   RunUsage,
@@ -19,12 +20,20 @@ export interface ChatHead {
 
 export interface ChatEnd {
   readonly text: string;
+  /** Calls that the client is to make. */
+  readonly calls: readonly ChatToolCall[];
   readonly finish: FinishReason;
   readonly usage: CompletionUsage;
 }
 
 export function completion(head: ChatHead, end: ChatEnd): ChatCompletion {
-  const message = { role: "assistant" as const, content: end.text, refusal: null };
+  const asks = end.calls.length > 0;
+  const message = {
+    role: "assistant" as const,
+    content: asks && end.text === "" ? null : end.text,
+    refusal: null,
+    ...(asks ? { tool_calls: [...end.calls] } : {}),
+  };
   return {
     id: head.id,
     object: "chat.completion",

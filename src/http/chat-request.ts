@@ -1,13 +1,23 @@
 import type {
   ChatCompletionRequest,
   ChatMessage,
-  MessageContent,
+  ChatToolChoice,
 } from "../../generated/http/client/types.gen.ts";
-import type { ModelRef, ModelSettings } from "../agent/engine.ts";
+import type { ModelSettings } from "../agent/engine.ts";
 import type { AssistantPart, Message } from "../agent/message.ts";
 import type { Prompt } from "../agent/prompt.ts";
 import { ServiceError } from "../base/errors.ts";
+import { loadAttachments, splitContent, textContent, type AttachmentSource } from "./content.ts";
 import type { HttpRequest } from "./contract.ts";
+import {
+  approvals,
+  checkCount,
+  checkText,
+  checkToolsets,
+  clientTools,
+  requestedModel,
+  requestedWebhook,
+} from "./request-options.ts";
 import type { HttpContext, HttpRoom } from "./room.ts";
 import { sessionAddress } from "./session.ts";
 
@@ -19,34 +29,26 @@ export interface ChatRequest {
   readonly stream: boolean;
   readonly includeUsage: boolean;
   readonly includeProgress: boolean;
+  readonly showReasoning: boolean;
   readonly cancelOnDisconnect: boolean;
 }
 
 export type ChatHttpRequest = HttpRequest<"createChatCompletion", HttpContext>;
 
 /** Reads a request that fits the schema; refuses what the schema cannot see and what is not supported. */
-export function toChatRequest(request: ChatHttpRequest, room: HttpRoom): ChatRequest {
+export async function toChatRequest(request: ChatHttpRequest, room: HttpRoom): Promise<ChatRequest> {
   const { body, headers } = request;
   refuseUnsupported(body);
-  checkSizes(body.messages, room);
+  checkCount(body.messages.length, "messages", room);
   const address = sessionAddress(request.ctx.identity, headers, body.agent?.session_id);
-  const model = requestedModel(body, headers["x-agent-model"], room);
-  const toolsets = checkToolsets(body.agent?.toolsets, room);
-  const { instructions, opening, prompt } = split(body.messages);
+  const model = requestedModel({ header: headers["x-agent-model"], body: body.model }, room);
   return {
     prompt: {
       address,
       seed: { source: "http" },
       kind: "chat",
-      input: {
-        opening,
-        prompt,
-        settings: modelSettings(body),
-        // Nothing on this surface can answer a question yet: what needs leave is denied with its reason.
-        answerable: false,
-        ...(instructions === "" ? {} : { instructions }),
-        ...(toolsets ? { toolsets } : {}),
-      },
+      input: await toInput(request, room),
+      ...requestedWebhook(body.agent?.webhook, "agent.webhook", room),
       ...(model ? { model } : {}),
       ...(body.metadata ? { metadata: body.metadata } : {}),
     },
@@ -54,8 +56,33 @@ export function toChatRequest(request: ChatHttpRequest, room: HttpRoom): ChatReq
     stream: body.stream === true,
     includeUsage: body.stream_options?.include_usage === true,
     includeProgress: body.stream_options?.include_progress === true || headers["x-agent-progress"] === "1",
+    showReasoning: room.settings.showReasoning,
     cancelOnDisconnect: body.agent?.on_disconnect !== "continue",
   };
+}
+
+async function toInput(request: ChatHttpRequest, room: HttpRoom): Promise<Prompt["input"]> {
+  const { body, signal } = request;
+  const toolsets = checkToolsets(body.agent?.toolsets, "agent.toolsets", room);
+  const tools = clientTools(
+    (body.tools ?? []).map((tool) => tool.function),
+    toChoice(body.tool_choice),
+  );
+  const { instructions, opening, prompt } = await split(body.messages, room, signal);
+  return {
+    opening,
+    prompt,
+    settings: modelSettings(body),
+    ...approvals(body.agent?.approval_mode),
+    ...tools,
+    ...(body.agent?.on_disconnect === "continue" ? { isDetached: true as const } : {}),
+    ...(instructions === "" ? {} : { instructions }),
+    ...(toolsets ? { toolsets } : {}),
+  };
+}
+
+function toChoice(choice: "none" | "auto" | "required" | ChatToolChoice | null | undefined) {
+  return typeof choice === "object" && choice !== null ? choice.function : (choice ?? undefined);
 }
 
 function refuseUnsupported(body: ChatCompletionRequest): void {
@@ -63,70 +90,10 @@ function refuseUnsupported(body: ChatCompletionRequest): void {
     throw new ServiceError("unsupported_parameter", what, { param });
   };
   if ((body.n ?? 1) !== 1) refuse("n", "n must be 1: the agent gives one answer.");
-  if (body.tools && body.tools.length > 0) {
-    refuse("tools", "tools must be empty: the agent brings its own tools. agent.toolsets narrows them.");
-  }
   const format = body.response_format?.type;
   if (format !== undefined && format !== "text") {
     refuse("response_format", `response_format ${JSON.stringify(format)} is not supported; use "text".`);
   }
-}
-
-function checkSizes(messages: readonly ChatMessage[], room: HttpRoom): void {
-  const { maxMessages, maxTextBytes } = room.settings;
-  if (messages.length > maxMessages) {
-    const what = `messages has ${messages.length} entries; the limit is ${maxMessages} (limits.max_messages).`;
-    throw new ServiceError("invalid_request", what, { param: "messages" });
-  }
-  for (const [index, message] of messages.entries()) {
-    const bytes = byteLength(textOfContent(message.content ?? "", `messages[${index}].content`));
-    if (bytes <= maxTextBytes) continue;
-    const param = `messages[${index}].content`;
-    const what = `${param} has ${bytes} bytes of text; the limit is ${maxTextBytes} (limits.max_text_bytes).`;
-    throw new ServiceError("string_above_max_length", what, { param });
-  }
-}
-
-/** UTF-8 length; text that is far from the limit in UTF-16 units needs no count. */
-function byteLength(text: string): number {
-  return text.length * 3 < 65_536 ? text.length : new TextEncoder().encode(text).length;
-}
-
-/** Header before body before session before default; an explicit header must resolve, a body may be a habit. */
-function requestedModel(
-  body: ChatCompletionRequest,
-  header: string | undefined,
-  { models, settings }: HttpRoom,
-): ModelRef | undefined {
-  if (header !== undefined) {
-    const found = models.resolve(header);
-    if (!found) throw modelNotFound(header, "X-Agent-Model");
-    return found;
-  }
-  if (body.model === undefined || body.model === settings.modelName) return undefined;
-  const found = models.resolve(body.model);
-  if (!found && settings.unknownModel === "reject") throw modelNotFound(body.model, "model");
-  return found;
-}
-
-function modelNotFound(name: string, param: string): ServiceError {
-  return new ServiceError(
-    "model_not_found",
-    `No configured provider has a model ${JSON.stringify(name)}. Use \`provider:model\` or leave it out.`,
-    { param },
-  );
-}
-
-function checkToolsets(
-  asked: readonly string[] | undefined,
-  { settings }: HttpRoom,
-): readonly string[] | undefined {
-  for (const [index, name] of (asked ?? []).entries()) {
-    if (settings.toolsets.includes(name)) continue;
-    const what = `${JSON.stringify(name)} is not a toolset of this server: ${settings.toolsets.join(", ")}.`;
-    throw new ServiceError("invalid_request", what, { param: `agent.toolsets[${index}]` });
-  }
-  return asked;
 }
 
 function modelSettings(body: ChatCompletionRequest): ModelSettings {
@@ -143,25 +110,58 @@ function modelSettings(body: ChatCompletionRequest): ModelSettings {
 }
 
 /** Instructions, the conversation so far, and what comes after the last answer: the prompt. */
-function split(messages: readonly ChatMessage[]): {
+async function split(
+  messages: readonly ChatMessage[],
+  room: HttpRoom,
+  signal: AbortSignal,
+): Promise<{
   readonly instructions: string;
   readonly opening: readonly Message[];
   readonly prompt: readonly Message[];
-} {
+}> {
   const instructions: string[] = [];
   const talk: Message[] = [];
+  const brought: { readonly at: number; readonly sources: readonly AttachmentSource[] }[] = [];
   for (const [index, message] of messages.entries()) {
-    const text = textOfContent(message.content ?? "", `messages[${index}].content`);
+    const param = `messages[${index}].content`;
+    const { text, sources } = contentOf(message, param);
+    checkText(text, param, room);
+    if (sources.length > 0) brought.push({ at: talk.length, sources });
     if (message.role === "system" || message.role === "developer") instructions.push(text);
     else talk.push(toMessage(message, text, talk));
   }
-  const lastAnswer = talk.findLastIndex((message) => message.role === "assistant" || message.role === "tool");
-  const prompt = talk.slice(lastAnswer + 1);
+  if (brought.length > 0) await attach(talk, brought, { maxBytes: room.settings.maxBodyBytes, signal });
+  const start = talk.findLastIndex((message) => message.role === "assistant") + 1;
+  const prompt = talk.slice(start);
   if (prompt.length === 0) {
-    const what = "The last message must come from the user: it is what the agent answers.";
+    const what = "The last message must come from the user or a tool: it is what the agent answers.";
     throw new ServiceError("invalid_request", what, { param: "messages" });
   }
-  return { instructions: instructions.join("\n\n"), opening: talk.slice(0, lastAnswer + 1), prompt };
+  return { instructions: instructions.join("\n\n"), opening: talk.slice(0, start), prompt };
+}
+
+function contentOf(message: ChatMessage, param: string) {
+  const content = message.content ?? "";
+  return message.role === "user"
+    ? splitContent(content, param)
+    : { text: textContent(content, param), sources: [] };
+}
+
+async function attach(
+  talk: Message[],
+  brought: readonly { readonly at: number; readonly sources: readonly AttachmentSource[] }[],
+  options: { readonly maxBytes: number; readonly signal: AbortSignal },
+): Promise<void> {
+  const all = await loadAttachments(
+    brought.flatMap(({ sources }) => sources),
+    options,
+  );
+  let used = 0;
+  for (const { at, sources } of brought) {
+    const message = talk[at];
+    const attachments = all.slice(used, (used += sources.length));
+    if (message?.role === "user") talk[at] = { ...message, attachments };
+  }
 }
 
 type Spoken = Exclude<ChatMessage, { role: "system" } | { role: "developer" }>;
@@ -195,16 +195,4 @@ function parseArguments(json: string): unknown {
   } catch {
     return { arguments: json }; // an earlier model's broken call is history, not an error of this request
   }
-}
-
-function textOfContent(content: MessageContent, path: string): string {
-  if (typeof content === "string") return content;
-  const texts = content.map((part, index) => {
-    if ((part.type === "text" || part.type === "input_text") && typeof part.text === "string")
-      return part.text;
-    const param = `${path}[${index}]`;
-    const what = `${param} has the type ${JSON.stringify(part.type)}; only text parts are supported.`;
-    throw new ServiceError("invalid_content_part", what, { param });
-  });
-  return texts.join("");
 }

@@ -1,9 +1,5 @@
-import type { ChatStreamFrame, RunEvent } from "../../generated/http/client/types.gen.ts";
+import type { ChatStreamFrame, ChatToolCall, RunEvent } from "../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../generated/http/contract.gen.ts";
-import { toRunEvent } from "../agent/event.ts";
-import type { Submitted } from "../agent/prompt.ts";
-import { errorTable, ServiceError, type ErrorCode } from "../base/errors.ts";
-import type { JournalEvent } from "../store/journal.ts";
 import { errorEnvelope } from "./answer.ts";
 import {
   chunk,
@@ -16,90 +12,57 @@ import {
 } from "./chat-format.ts";
 import { toChatRequest, type ChatHttpRequest, type ChatRequest } from "./chat-request.ts";
 import type { HttpResponse } from "./contract.ts";
+import { idempotencyOf } from "./idempotency.ts";
 import type { HttpRoom } from "./room.ts";
-
-type EventGroups = AsyncIterable<readonly JournalEvent[]>;
+import { failedAnswer, failureOf, shuttingDown } from "./run-failure.ts";
+import { runEvents, runHeaders, startRun, stopWhenGone, type EventGroups } from "./submission.ts";
 
 /** POST /v1/chat/completions: a chat is a run, and its answer is what the journal says about that run. */
 export async function createChatCompletion(
   request: ChatHttpRequest,
   room: HttpRoom,
 ): Promise<HttpResponse<"createChatCompletion">> {
-  const chat = toChatRequest(request, room);
-  const { submitted, events } = await start(chat, room, request.signal);
+  const chat = await toChatRequest(request, room);
+  const { signal } = request;
+  const claim = idempotencyOf("createChatCompletion", request);
+  const started = await startRun(chat.prompt, room, { claim, signal });
+  const { runId, sessionId, createdAtMs } = started.submitted;
   const head: ChatHead = {
-    id: `chatcmpl_${submitted.runId.slice("run_".length)}`,
-    created: Math.floor(room.clock.now() / 1000),
+    id: `chatcmpl_${runId.slice("run_".length)}`,
+    created: Math.floor(createdAtMs / 1000),
     model: chat.modelName,
-    agent: { run_id: submitted.runId, session_id: submitted.sessionId },
+    agent: { run_id: runId, session_id: sessionId },
   };
-  const headers = answerHeaders(submitted);
-  const forget = chat.cancelOnDisconnect ? stopWhenGone(request.signal, submitted.runId, room) : () => {};
-  if (chat.stream) return { status: 200, headers, stream: frames(head, events, chat) };
-  return collect(head, events, headers).finally(forget);
-}
-
-/** Submits the prompt, following its run from before its first event is committed. */
-async function start(
-  chat: ChatRequest,
-  room: HttpRoom,
-  signal: AbortSignal,
-): Promise<{ submitted: Submitted; events: EventGroups }> {
-  const { journal } = room.store;
-  let events: EventGroups | undefined;
-  const beforeStart = (runId: string) => {
-    events = journal.follow({ runId }, { fresh: true, signal });
-  };
-  try {
-    const submitted = await room.turns.submit({ ...chat.prompt, beforeStart });
-    return { submitted, events: events ?? journal.follow({ runId: submitted.runId }, { signal }) };
-  } catch (error) {
-    await events?.[Symbol.asyncIterator]().return?.();
-    throw error;
-  }
-}
-
-/** Cancels the run when the client leaves; the returned function ends the watch. */
-function stopWhenGone(signal: AbortSignal, runId: string, room: HttpRoom): () => void {
-  const stop = () => {
-    room.turns.stop(runId, "the client left").catch((error: unknown) => {
-      room.log.error("a run could not be stopped", { run: runId, error });
-    });
-  };
-  if (signal.aborted) stop();
-  else signal.addEventListener("abort", stop, { once: true });
-  return () => signal.removeEventListener("abort", stop);
-}
-
-function answerHeaders(submitted: Submitted) {
-  return {
-    "x-agent-run-id": submitted.runId,
-    "x-agent-session-id": submitted.sessionId,
-    "x-agent-model": submitted.model,
-    ...(submitted.sessionKey === null ? {} : { "x-agent-session-key": submitted.sessionKey }),
-  };
+  const headers = runHeaders(started);
+  // Who joined a run that somebody else began does not end it.
+  const isMine = chat.cancelOnDisconnect && !started.replayed;
+  const forget = isMine ? stopWhenGone(signal, runId, room) : () => {};
+  if (chat.stream) return { status: 200, headers, stream: frames(head, started.events, chat) };
+  return collect(head, started.events, headers).finally(forget);
 }
 
 /** The whole answer, once the run has ended. */
 async function collect(
   head: ChatHead,
   groups: EventGroups,
-  headers: ReturnType<typeof answerHeaders>,
+  headers: ReturnType<typeof runHeaders>,
 ): Promise<HttpResponse<"createChatCompletion">> {
   const texts: string[] = [];
-  let tools = 0;
+  const calls: ChatToolCall[] = [];
+  let toolRan = false;
   for await (const event of runEvents(groups)) {
     if (event.event === "message.completed" && event.text !== "") texts.push(event.text);
-    if (event.event === "tool.started") tools++;
+    if (event.event === "tool.started") toolRan = true;
+    if (event.event === "tool.requested") calls.push(toolCall(event));
     if (event.event === "run.completed") {
       const usage = toCompletionUsage(event.usage);
-      const end = { text: texts.join("\n\n"), finish: finishReason(event.stop), usage };
+      const end = { text: texts.join("\n\n"), calls, finish: finishReason(event.stop), usage };
       return { status: 200, headers, body: completion(head, end) };
     }
     const failure = failureOf(event);
-    if (failure) return failedAnswer(failure, tools > 0, head);
+    if (failure) return failedAnswer(failure, { runId: head.agent.run_id, toolRan });
   }
-  throw new ServiceError("server_draining", "The server is shutting down.", { retryAfterSeconds: 1 });
+  throw shuttingDown();
 }
 
 /** The answer as it comes. Texts of several messages are parted by an empty line, as in the whole answer. */
@@ -110,15 +73,18 @@ async function* frames(
 ): AsyncGenerator<SseMessage<ChatStreamFrame>> {
   yield { data: { ...chunk(head, { role: "assistant", content: "" }), agent: head.agent } };
   let speaking: string | undefined;
+  let calls = 0;
   for await (const event of runEvents(groups)) {
     if (event.event === "message.delta") {
       const gap = speaking !== undefined && speaking !== event.message_id ? "\n\n" : "";
       speaking = event.message_id;
       yield { data: chunk(head, { content: gap + event.delta }) };
     } else if (event.event === "reasoning.delta") {
-      yield { data: chunk(head, { reasoning_content: event.delta }) };
+      if (chat.showReasoning) yield { data: chunk(head, { reasoning_content: event.delta }) };
     } else if (event.event === "tool.started" || event.event === "tool.completed") {
       if (chat.includeProgress) yield { data: progressChunk(head, toolProgress(event)) };
+    } else if (event.event === "tool.requested") {
+      yield { data: chunk(head, { tool_calls: [{ index: calls++, ...toolCall(event) }] }) };
     } else if (event.event === "run.completed") {
       yield { data: chunk(head, {}, finishReason(event.stop)) };
       if (chat.includeUsage) yield { data: usageChunk(head, toCompletionUsage(event.usage)) };
@@ -129,23 +95,10 @@ async function* frames(
   }
 }
 
-/** The events of a run up to its final one. */
-async function* runEvents(groups: EventGroups): AsyncGenerator<RunEvent> {
-  for await (const group of groups) {
-    for (const entry of group) {
-      const event = toRunEvent(entry);
-      yield event;
-      if (FINAL.has(event.event)) return;
-    }
-  }
+function toolCall(event: Extract<RunEvent, { event: "tool.requested" }>): ChatToolCall {
+  const { tool_call_id: id, tool: name, arguments: json } = event;
+  return { id, type: "function", function: { name, arguments: json } };
 }
-
-const FINAL: ReadonlySet<string> = new Set([
-  "run.completed",
-  "run.failed",
-  "run.cancelled",
-  "run.interrupted",
-]);
 
 type ToolEvent = Extract<RunEvent, { event: "tool.started" | "tool.completed" }>;
 
@@ -160,34 +113,5 @@ function toolProgress(event: ToolEvent) {
     type: "tool.completed" as const,
     status: event.error ? ("failed" as const) : ("completed" as const),
     duration_ms: Math.round(event.duration * 1000),
-  };
-}
-
-/** The error that a run's end is for whoever waits for its answer; undefined for other events. */
-function failureOf(event: RunEvent): ServiceError | undefined {
-  if (event.event === "run.failed") {
-    const { code, message } = event.error;
-    const known: ErrorCode = Object.hasOwn(errorTable, code) ? (code as ErrorCode) : "internal_error";
-    // The model's name was accepted; that its provider does not have it is the provider's answer, not a bad request.
-    return new ServiceError(known === "model_not_found" ? "provider_error" : known, message);
-  }
-  if (event.event === "run.cancelled") {
-    return new ServiceError("agent_incomplete", "The run was stopped before it finished.");
-  }
-  return event.event === "run.interrupted"
-    ? new ServiceError("agent_incomplete", event.error.message)
-    : undefined;
-}
-
-/** Once a tool ran, clients are told not to repeat the request: its effects would be repeated as well. */
-function failedAnswer(
-  failure: ServiceError,
-  toolRan: boolean,
-  head: ChatHead,
-): HttpResponse<"createChatCompletion"> {
-  return {
-    status: failure.row.http as 500 | 502 | 504,
-    headers: { "x-agent-run-id": head.agent.run_id, ...(toolRan ? { "x-should-retry": "false" } : {}) },
-    body: errorEnvelope(failure),
   };
 }

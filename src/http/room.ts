@@ -37,6 +37,18 @@ export interface HttpSettings {
   readonly maxTextBytes: number;
   readonly keepaliveMs: number;
   readonly maxSubscribersPerRun: number;
+  readonly maxStoredResponses: number;
+  readonly maxRunEvents: number;
+  /** How responses show calls of the agent's own tools. */
+  readonly toolItems: "mcp_call" | "function_call" | "none";
+  readonly showReasoning: boolean;
+  /** Signs completion webhooks that bring no secret of their own. */
+  readonly webhookSecret: string | undefined;
+  /** Private hosts that completion webhooks may go to. */
+  readonly webhookAllowedHosts: readonly string[];
+  readonly webhookAttempts: number;
+  /** Origins of pages that may call, `*` for all; empty: CORS is off. */
+  readonly corsOrigins: readonly string[];
   /** Checks every answer and event against the spec and fails loudly; for tests. */
   readonly validateResponses: boolean;
 }

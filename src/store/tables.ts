@@ -86,7 +86,7 @@ export interface RunRow {
   ended_at: number | null;
   /** Of a run that was asked for in the responses format. */
   response_id: string | null;
-  /** JSON: who is told of the run, see RunWebhook in src/agent/run.ts. */
+  /** JSON: who is told of the run, see RunWebhook in src/agent/run-webhook.ts. */
   webhook: string | null;
   /** JSON: what the client has to do, when the run ended with that. */
   required_action: string | null;

@@ -18,7 +18,7 @@ interface Said {
 }
 
 async function say(service: TestService, content: string): Promise<Said> {
-  const body = { messages: [{ role: "user", content }] };
+  const body = { messages: [{ role: "user", content }], agent: { approval_mode: "deny" } };
   const response = await service.chat(body, { headers: { "x-agent-session-id": "flow" } });
   const answer = await response.json();
   assert.equal(response.status, 200, JSON.stringify(answer));

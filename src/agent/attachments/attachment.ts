@@ -50,7 +50,8 @@ export async function readAttachment(source: string, options: AttachmentOptions)
     ? { bytes: fromDataUrl(source, options), name: undefined }
     : await fromFile(source, shown, options);
   if (bytes.length === 0) throw invalid(`${shown} is empty.`);
-  return toImage(bytes, { shown, name, options }) ?? toText(bytes, { shown, name, options });
+  const naming = { shown, name, options };
+  return toImage(bytes, naming) ?? toPdf(bytes, naming) ?? toText(bytes, naming);
 }
 
 interface Naming {
@@ -86,10 +87,28 @@ function toImage(bytes: Buffer, { shown, name, options }: Naming): ReadAttachmen
   };
 }
 
+/** Undefined when the bytes are no PDF (ISO 32000-2, 7.5.2: the header stands first). */
+function toPdf(bytes: Buffer, { shown, name, options }: Naming): ReadAttachment | undefined {
+  if (bytes.subarray(0, 5).toString("latin1") !== "%PDF-") return undefined;
+  const limit = options.maxImageBytes ?? MAX_IMAGE_BYTES;
+  if (bytes.length > limit)
+    throw invalid(`${shown} has ${bytes.length} bytes; the limit for PDF files is ${limit}.`);
+  return {
+    attachment: {
+      type: "file",
+      mediaType: "application/pdf",
+      ...(name === undefined ? {} : { name }),
+      data: bytes.toString("base64"),
+    },
+    sizeBytes: bytes.length,
+    tokenEstimate: Math.ceil(bytes.length / 50),
+  };
+}
+
 function toText(bytes: Buffer, { shown, name, options }: Naming): ReadAttachment {
   const limit = options.maxFileBytes ?? MAX_FILE_BYTES;
   if (!isText(bytes)) {
-    throw invalid(`${shown} is neither text nor an image in PNG, JPEG, GIF or WebP.`);
+    throw invalid(`${shown} is neither text nor PDF nor an image in PNG, JPEG, GIF or WebP.`);
   }
   if (bytes.length > limit)
     throw invalid(`${shown} has ${bytes.length} bytes; the limit for text is ${limit}.`);

@@ -5,6 +5,9 @@ import { KEY, type TestRequest } from "../../harness/service.ts";
 const CHAT = "createChatCompletion";
 const hi = { model: "agentd", messages: [{ role: "user", content: "hi" }] };
 
+const imagePart = (url: string) => ({ type: "image_url", image_url: { url } });
+const tool = (name: string, parameters?: object) => ({ type: "function", function: { name, parameters } });
+
 for (const [title, body, code, param] of [
   ["malformed JSON", '{"messages": [', "invalid_json", null],
   ["an empty body", "", "invalid_json", null],
@@ -21,12 +24,68 @@ for (const [title, body, code, param] of [
     "messages",
   ],
   [
-    "an image part",
+    "an image that is neither a data URL nor an address",
     { messages: [{ role: "user", content: [{ type: "image_url", image_url: { url: "x" } }] }] },
-    "invalid_content_part",
-    "messages[0].content[0]",
+    "invalid_image_url",
+    "messages[0].content[0].image_url.url",
   ],
-  ["client tools", { ...hi, tools: [{ type: "function" }] }, "unsupported_parameter", "tools"],
+  [
+    "an image that is none",
+    { messages: [{ role: "user", content: [imagePart("data:image/png;base64,aGFsbG8=")] }] },
+    "invalid_image_url",
+    "messages[0].content[0].image_url.url",
+  ],
+  [
+    "an image of a private address",
+    { messages: [{ role: "user", content: [imagePart("http://127.0.0.1:1/x.png")] }] },
+    "invalid_image_url",
+    "messages[0].content[0].image_url.url",
+  ],
+  [
+    "an image where only text can stand",
+    { messages: [{ role: "system", content: [imagePart("data:,")] }, hi.messages[0]] },
+    "invalid_content_part",
+    "messages[0].content[0].image_url.url",
+  ],
+  [
+    "a text part without text",
+    { messages: [{ role: "user", content: [{ type: "text" }] }] },
+    "invalid_content_part",
+    "messages[0].content[0].text",
+  ],
+  [
+    "a file by its id",
+    { messages: [{ role: "user", content: [{ type: "file", file: { file_id: "f" } }] }] },
+    "invalid_content_part",
+    "messages[0].content[0].file.file_data",
+  ],
+  [
+    "a part of an unknown kind",
+    { messages: [{ role: "user", content: [{ type: "hologram" }] }] },
+    "unsupported_content_type",
+    "messages[0].content[0].type",
+  ],
+  [
+    "a tool without a function",
+    { ...hi, tools: [{ type: "function" }] },
+    "missing_required_parameter",
+    undefined,
+  ],
+  ["a tool with a bad name", { ...hi, tools: [tool("no spaces")] }, "invalid_request", undefined],
+  ["two tools of one name", { ...hi, tools: [tool("a"), tool("a")] }, "invalid_request", "tools[1]"],
+  [
+    "parameters that are no object",
+    { ...hi, tools: [tool("a", { type: "string" })] },
+    "invalid_request",
+    "tools[0]",
+  ],
+  [
+    "a choice that is not among the tools",
+    { ...hi, tools: [tool("a")], tool_choice: { type: "function", function: { name: "b" } } },
+    "invalid_request",
+    "tool_choice",
+  ],
+  ["a required choice of nothing", { ...hi, tool_choice: "required" }, "invalid_request", "tool_choice"],
   ["several choices", { ...hi, n: 2 }, "unsupported_parameter", "n"],
   [
     "a JSON response format",
