@@ -81,6 +81,10 @@ export type Config = {
      */
     retention: RetentionConfig;
     /**
+     * Traces for an OpenTelemetry collector, and figures for Prometheus.
+     */
+    telemetry: TelemetryConfig;
+    /**
      * The log, on stderr.
      */
     log: LogConfig;
@@ -590,6 +594,44 @@ export type SkillsConfig = {
      * Names of skills that are not offered.
      */
     disabled: Array<string>;
+};
+
+/**
+ * TelemetryConfig
+ *
+ * Traces for an OpenTelemetry collector, and figures for Prometheus. They never hold what was said.
+ */
+export type TelemetryConfig = {
+    /**
+     * Base address of a collector that takes OTLP over HTTP, such as `http://127.0.0.1:4318`; traces go to `/v1/traces` below it. Absent: there are no traces.
+     */
+    endpoint?: string;
+    /**
+     * Sent to the collector with every batch; a value may be `env:NAME`.
+     */
+    headers: {
+        [key: string]: string;
+    };
+    /**
+     * Name of this service in traces.
+     */
+    service_name: string;
+    /**
+     * Share of the traces begun here that is sent. A request that brings a trace context decides for itself.
+     */
+    sample_ratio: number;
+    /**
+     * Longest wait for the collector.
+     */
+    timeout_seconds: number;
+    /**
+     * Spans that wait for the collector; further ones are dropped.
+     */
+    max_queue_spans: number;
+    /**
+     * Whether `GET /metrics` answers; if not it is a 404.
+     */
+    metrics: boolean;
 };
 
 /**
