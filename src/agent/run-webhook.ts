@@ -2,6 +2,7 @@ import type { Webhook } from "../../generated/http/client/types.gen.ts";
 import { ServiceError, type ErrorCode } from "../base/errors.ts";
 import { createId } from "../base/ids.ts";
 import { objectionToHost } from "../base/net-guard.ts";
+import { redactValue } from "../base/redact.ts";
 import { isWebhookSecret } from "../base/standard-webhook.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { AskRow, RunRow } from "../store/tables.ts";
@@ -118,7 +119,7 @@ async function oweRunWebhook(tx: Tx, store: Store, run: RunRow, fact: RunFact): 
     object: "event",
     type: fact.type,
     created_at: Math.floor(tx.nowMs / 1000),
-    data: { ...response, run_id: run.id, session_id: run.session_id, ...fact.data },
+    data: redactValue({ ...response, run_id: run.id, session_id: run.session_id, ...fact.data }),
   };
   await store.outbox.owe(tx, {
     target: `webhook:${new URL(url).host}`,
