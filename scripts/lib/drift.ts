@@ -12,6 +12,11 @@ export async function findDrift(wantedFolder: string, foundFolder: string): Prom
   const [wanted, found] = await Promise.all([hashTree(wantedFolder), hashTree(foundFolder)]);
   return [...new Set([...wanted.keys(), ...found.keys()])]
     .toSorted()
-    .filter((file) => wanted.get(file) !== found.get(file))
+    .filter((file) => wanted.get(file) !== found.get(file) && !isByproduct(file))
     .map((file) => ({ file, state: !found.has(file) ? "missing" : !wanted.has(file) ? "extra" : "stale" }));
+}
+
+/** Python leaves what it compiled beside the source. */
+function isByproduct(file: string): boolean {
+  return file.split("/").includes("__pycache__");
 }

@@ -8,6 +8,7 @@ import { bundleSpecs, type Bundles } from "./bundle.ts";
 import { emitConfigSchema, requireDefaults, toJsonSchema, wrapSchemas } from "./config-document.ts";
 import { componentSchemas, SpecError, type BundledDocument } from "./document.ts";
 import { emitHttp } from "./emit-http.ts";
+import { writePython } from "./emit-python.ts";
 import { emitSchemas } from "./emit-schemas.ts";
 import { removeFolder, writeText } from "./files.ts";
 import { checkHttpRules, checkSchemaRules } from "./http-rules.ts";
@@ -35,6 +36,7 @@ export async function generate({ specsFolder, outFolder }: GenerateOptions): Pro
   await Promise.all([
     writeHttp(out, "http", bundles.http),
     bundles.webhook && writeHttp(out, "webhook", bundles.webhook),
+    writePython(join(out, "sdk/python"), bundles.http),
     copyContract("http", join(out, "http/contract.gen.ts")),
     copyContract("rpc", join(out, "gateway/contract.gen.ts")),
     writeText(join(out, "gateway/schemas.gen.ts"), emitSchemas(rpcSchemas, rpcImports)),
