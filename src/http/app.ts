@@ -6,7 +6,12 @@ import { createChatCompletion } from "./chat.ts";
 import { defineHttp } from "./contract.ts";
 import { getHealth, getModel, listModels } from "./meta.ts";
 import type { HttpContext, HttpRoom } from "./room.ts";
-import { getRun, RunStreams } from "./runs.ts";
+import { resolveRunApproval } from "./run-approval.ts";
+import { steerRun, stopRun } from "./run-control.ts";
+import { createRun } from "./run-create.ts";
+import { streamRunEvents } from "./run-events.ts";
+import { RunSubscribers } from "./run-subscribers.ts";
+import { getRun } from "./runs.ts";
 
 function unbuilt(): never {
   throw new ServiceError("not_found", "This operation is not built yet.");
@@ -21,11 +26,11 @@ export function createHttpApp(room: HttpRoom): H3 {
       return errorAnswer(error.cause ?? error, {});
     },
   });
-  const streams = new RunStreams(room);
+  const subscribers = new RunSubscribers(room.settings.maxSubscribersPerRun);
   const handlers = defineHttp<HttpContext>({
     createChatCompletion: (request) => createChatCompletion(request, room),
     getRun: (request) => getRun(request, room),
-    streamRunEvents: (request) => streams.open(request),
+    streamRunEvents: (request) => streamRunEvents(request, room, subscribers),
     listModels: () => listModels(room),
     getModel: (request) => getModel(request.path.model, room),
     getHealth: () => getHealth(room),
@@ -35,11 +40,11 @@ export function createHttpApp(room: HttpRoom): H3 {
     deleteResponse: unbuilt,
     cancelResponse: unbuilt,
     listResponseInputItems: unbuilt,
-    createRun: unbuilt,
+    createRun: (request) => createRun(request, room),
     listRuns: unbuilt,
-    resolveRunApproval: unbuilt,
-    steerRun: unbuilt,
-    stopRun: unbuilt,
+    resolveRunApproval: (request) => resolveRunApproval(request, room),
+    steerRun: (request) => steerRun(request, room),
+    stopRun: (request) => stopRun(request, room),
     getCapabilities: unbuilt,
     getDetailedHealth: unbuilt,
     getMetrics: unbuilt,
