@@ -1,9 +1,19 @@
 import type { Clock } from "../base/clock.ts";
-import type { Delivery, SendOutcome, Target } from "./target.ts";
+import { redact } from "../base/redact.ts";
+import type { Span, Tracer } from "../base/trace.ts";
+import type { Delivery, SendOptions, SendOutcome, Target } from "./target.ts";
 
 /** lost: somebody else may be sending it by now. stopped: the service ends. */
 export type Cut = "lost" | "stopped";
 export type AttemptEnd = SendOutcome | { readonly status: Cut };
+
+const MAX_ERROR_CHARACTERS = 500;
+
+export interface AttemptOptions {
+  readonly clock: Clock;
+  readonly tracer: Tracer;
+  readonly timeoutMs: number;
+}
 
 /** One message on its way. It ends by itself, in time, or when it is cut, whatever the target does. */
 export class Attempt {
@@ -14,13 +24,18 @@ export class Attempt {
   async run(
     target: Target,
     delivery: Delivery,
-    { clock, timeoutMs }: { readonly clock: Clock; readonly timeoutMs: number },
+    { clock, tracer, timeoutMs }: AttemptOptions,
   ): Promise<AttemptEnd> {
     const tooLong = { status: "retry", error: `There was no outcome within ${timeoutMs / 1000} s.` } as const;
     const cancel = clock.after(timeoutMs, () => this.#finish(tooLong));
-    void send(target, delivery, this.#abort.signal).then((outcome) => this.#end.resolve(outcome));
+    const span = startSpan(tracer, target, delivery);
+    void send(target, delivery, { signal: this.#abort.signal, span }).then((outcome) =>
+      this.#end.resolve(clean(outcome)),
+    );
     const end = await this.#end.promise;
     cancel();
+    if (end.status !== "delivered") span.fail(end.status);
+    span.end();
     return end;
   }
 
@@ -34,11 +49,31 @@ export class Attempt {
   }
 }
 
-async function send(target: Target, delivery: Delivery, signal: AbortSignal): Promise<SendOutcome> {
+/** Addresses may be private: the platform alone is told. */
+function startSpan(tracer: Tracer, { name }: Target, { id, attempt, payload }: Delivery): Span {
+  const { traceparent } = Object(payload) as { readonly traceparent?: unknown };
+  return tracer.start(`send ${name}`, {
+    kind: "producer",
+    parent: typeof traceparent === "string" ? traceparent : undefined,
+    attributes: {
+      "messaging.operation.type": "send",
+      "messaging.system": name,
+      "messaging.message.id": id,
+      "agentd.delivery.attempt": attempt,
+    },
+  });
+}
+
+async function send(target: Target, delivery: Delivery, options: SendOptions): Promise<SendOutcome> {
   try {
-    return await target.send(delivery, { signal });
+    return await target.send(delivery, options);
   } catch (error) {
     const detail = error instanceof Error ? error.message : String(error);
     return { status: "retry", error: `The attempt failed: ${detail}` };
   }
+}
+
+function clean(outcome: SendOutcome): SendOutcome {
+  if (outcome.status === "delivered") return outcome;
+  return { ...outcome, error: redact(outcome.error).slice(0, MAX_ERROR_CHARACTERS) };
 }

@@ -1,10 +1,11 @@
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
-import { redact } from "../base/redact.ts";
+import { offTracer, type Tracer } from "../base/trace.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
 import { Attempt, type AttemptEnd } from "./attempt.ts";
-import { defaultBackoff, retryDelayMs, type Backoff } from "./backoff.ts";
+import { defaultBackoff, type Backoff } from "./backoff.ts";
+import { recordEnd } from "./record.ts";
 import { Slots } from "./slots.ts";
 import { parseTarget, type Delivery, type Target, type Targets } from "./target.ts";
 
@@ -13,6 +14,8 @@ export interface DispatcherOptions {
   readonly targets: Targets;
   readonly clock: Clock;
   readonly log: Log;
+  /** Default: nothing is traced. */
+  readonly tracer?: Tracer;
   /** Most attempts at once; default 16. */
   readonly concurrency?: number;
   /** Of these, to one address; default 4. */
@@ -32,9 +35,6 @@ const BATCH = 64;
 const CONTENDED_MS = 50;
 const FIRST_FAILURE_MS = 1_000;
 const MAX_FAILURE_MS = 30_000;
-const MAX_ERROR_CHARACTERS = 500;
-/** What a target may ask to wait at most. */
-const MAX_ASKED_MS = 86_400_000;
 /** What the last writes get when the service stops. */
 const LAST_WRITES_MS = 4_000;
 const CLOSE_TARGETS_MS = 1_000;
@@ -59,6 +59,7 @@ export class Dispatcher {
 
   constructor(options: DispatcherOptions) {
     this.#options = {
+      tracer: offTracer,
       concurrency: 16,
       perAddress: 4,
       pollMs: 5_000,
@@ -198,7 +199,7 @@ export class Dispatcher {
   }
 
   async #send(row: OutboxRow, attempt: Attempt): Promise<AttemptEnd> {
-    const { targets, clock, sendTimeoutMs } = this.#options;
+    const { targets, clock, tracer, sendTimeoutMs } = this.#options;
     const { platform, address } = parseTarget(row.target);
     const target = targets.get(platform);
     // Another process, newer or with other settings, may know it.
@@ -212,21 +213,17 @@ export class Dispatcher {
       ref: row.ref ?? undefined,
       attempt: row.attempts,
     };
-    return attempt.run(target, delivery, { clock, timeoutMs: sendTimeoutMs });
+    return attempt.run(target, delivery, { clock, tracer, timeoutMs: sendTimeoutMs });
   }
 
   /** When the outcome cannot be written the lease runs out, and the message is sent again under the same id. */
   async #record(row: OutboxRow, end: AttemptEnd): Promise<void> {
     const { store, log, backoff } = this.#options;
-    const clean = "error" in end ? { ...end, error: redact(end.error).slice(0, MAX_ERROR_CHARACTERS) } : end;
-    const asked = end.status === "retry" ? end.afterMs : undefined;
-    const delayMs =
-      asked === undefined ? retryDelayMs(row.attempts, backoff) : Math.min(Math.max(0, asked), MAX_ASKED_MS);
     const facts = { id: row.id, target: row.target, ref: row.ref, attempt: row.attempts };
     try {
-      const isKept = await store.write((tx) => conclude(tx, store, { id: row.id, end: clean, delayMs }));
+      const isKept = await recordEnd(store, row, end, backoff);
       if (!isKept) log.warn("a message's lease was lost during the attempt", facts);
-      else if ("error" in clean) this.#logFailure(row, { ...facts, reason: clean.error }, clean.status);
+      else if ("error" in end) this.#logFailure(row, { ...facts, reason: end.error }, end.status);
     } catch (error) {
       log.warn("the outcome of a delivery could not be recorded", { ...facts, error });
     }
@@ -261,32 +258,6 @@ export class Dispatcher {
       for (const id of lost) this.#attempts.get(id)?.attempt.cut("lost");
     } catch (error) {
       log.warn("leases of messages could not be renewed; trying again", { error });
-    }
-  }
-}
-
-/** False when the lease was lost. */
-async function conclude(
-  tx: Tx,
-  store: Store,
-  { id, end, delayMs }: { readonly id: string; readonly end: AttemptEnd; readonly delayMs: number },
-): Promise<boolean> {
-  const { outbox, owner } = store;
-  switch (end.status) {
-    case "delivered":
-      return outbox.delivered(tx, id);
-    case "permanent":
-      return outbox.dead(tx, id, end.error);
-    case "stopped":
-      return outbox.release(tx, id);
-    case "lost":
-      return false;
-    case "retry": {
-      if (end.remaining !== undefined) {
-        const mine = { id, status: "leased", lease_owner: owner };
-        await tx.update("outbox", mine, { payload: JSON.stringify(end.remaining) });
-      }
-      return outbox.retryAt(tx, id, { error: end.error, atMs: tx.nowMs + delayMs });
     }
   }
 }

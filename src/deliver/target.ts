@@ -1,3 +1,5 @@
+import type { Span } from "../base/trace.ts";
+
 /** A message as its target gets it. */
 export interface Delivery {
   /**
@@ -7,7 +9,7 @@ export interface Delivery {
   readonly id: string;
   /** What stands behind the platform's name in the address. */
   readonly address: string;
-  /** What was owed: JSON, in the form that this target asks for. */
+  /** What was owed: JSON, in the form that this target asks for. A `traceparent` in it is the parent of the span. */
   readonly payload: unknown;
   /** What owes it: a run or a delivery id. */
   readonly ref: string | undefined;
@@ -30,6 +32,8 @@ export type SendOutcome =
   | { readonly status: "permanent"; readonly error: string };
 
 export interface SendOptions {
+  /** The attempt as tracing sees it. Its `traceparent` goes to platforms that take one. */
+  readonly span: Span;
   /** Aborts when the attempt has taken too long, its lease is lost, or the service stops. */
   readonly signal: AbortSignal;
 }

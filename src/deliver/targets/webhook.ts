@@ -3,7 +3,7 @@ import { FetchFailedError, guardedFetch, type GuardedFetchOptions } from "../../
 import { BlockedAddressError, UnresolvedNameError } from "../../base/net-guard.ts";
 import { parseRetryAfter } from "../../base/retry-after.ts";
 import { isWebhookSecret, signWebhook } from "../../base/standard-webhook.ts";
-import type { Delivery, SendOutcome, Target } from "../target.ts";
+import type { SendOutcome, Target } from "../target.ts";
 
 export interface WebhookTargetOptions {
   readonly clock: Clock;
@@ -27,8 +27,6 @@ interface WebhookPayload {
   readonly secret?: string;
   /** The JSON text to send, byte by byte as it is signed. */
   readonly body: string;
-  /** W3C trace context of what the event tells of. */
-  readonly traceparent?: string;
 }
 
 const TIMEOUT_MS = 10_000;
@@ -44,7 +42,7 @@ const passing = new Set([408, 425, 429]);
 export function createWebhookTarget(options: WebhookTargetOptions): Target {
   return {
     name: "webhook",
-    async send(delivery, { signal }) {
+    async send(delivery, { signal, span }) {
       const payload = toPayload(delivery.payload);
       const secret = payload?.secret ?? options.secret;
       if (!payload)
@@ -56,7 +54,13 @@ export function createWebhookTarget(options: WebhookTargetOptions): Target {
         };
       }
       const nowMs = options.clock.now();
-      const headers = await headersOf(payload, { delivery, secret, nowMs, version: options.version });
+      const headers = await headersOf(payload, {
+        id: payload.id ?? delivery.id,
+        secret,
+        nowMs,
+        version: options.version,
+        traceparent: span.traceparent,
+      });
       try {
         const answer = await guardedFetch(payload.url, {
           method: "POST",
@@ -69,6 +73,7 @@ export function createWebhookTarget(options: WebhookTargetOptions): Target {
           ...(options.lookup ? { lookup: options.lookup } : {}),
           signal,
         });
+        span.set({ "http.response.status_code": answer.status });
         return outcomeOf(answer.status, parseRetryAfter(answer.headers["retry-after"], nowMs));
       } catch (error) {
         return failureOf(error);
@@ -77,22 +82,26 @@ export function createWebhookTarget(options: WebhookTargetOptions): Target {
   };
 }
 
+interface Heading {
+  readonly id: string;
+  readonly secret: string;
+  readonly nowMs: number;
+  /** Of agentd. */
+  readonly version: string;
+  readonly traceparent: string | undefined;
+}
+
 async function headersOf(
-  { id, body, traceparent }: WebhookPayload,
-  from: {
-    readonly delivery: Delivery;
-    readonly secret: string;
-    readonly nowMs: number;
-    readonly version: string;
-  },
+  { body }: WebhookPayload,
+  { id, secret, nowMs, version, traceparent }: Heading,
 ): Promise<Readonly<Record<string, string>>> {
-  const content = { id: id ?? from.delivery.id, timestamp: String(Math.floor(from.nowMs / 1000)), body };
+  const content = { id, timestamp: String(Math.floor(nowMs / 1000)), body };
   return {
     "content-type": "application/json",
-    "user-agent": `agentd/${from.version}`,
+    "user-agent": `agentd/${version}`,
     "webhook-id": content.id,
     "webhook-timestamp": content.timestamp,
-    "webhook-signature": await signWebhook(content, from.secret),
+    "webhook-signature": await signWebhook(content, secret),
     ...(traceparent === undefined ? {} : { traceparent }),
   };
 }
@@ -123,13 +132,12 @@ function failureOf(error: unknown): SendOutcome {
 
 function toPayload(value: unknown): WebhookPayload | undefined {
   if (typeof value !== "object" || value === null) return undefined;
-  const { url, body, id, secret, traceparent } = value as Partial<Record<keyof WebhookPayload, unknown>>;
+  const { url, body, id, secret } = value as Partial<Record<keyof WebhookPayload, unknown>>;
   if (typeof url !== "string" || typeof body !== "string") return undefined;
   return {
     url,
     body,
     ...(typeof id === "string" ? { id } : {}),
     ...(typeof secret === "string" ? { secret } : {}),
-    ...(typeof traceparent === "string" ? { traceparent } : {}),
   };
 }

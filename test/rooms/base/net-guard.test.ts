@@ -3,7 +3,12 @@ import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
 import { FetchFailedError, guardedFetch, type GuardedFetchOptions } from "../../../src/base/guarded-fetch.ts";
-import { BlockedAddressError, objectionTo, UnresolvedNameError } from "../../../src/base/net-guard.ts";
+import {
+  BlockedAddressError,
+  objectionTo,
+  objectionToHost,
+  UnresolvedNameError,
+} from "../../../src/base/net-guard.ts";
 
 interface Cleaner {
   after(clean: () => unknown): void;
@@ -230,4 +235,16 @@ test("a name without addresses, or that nobody knows, says so", async () => {
     get("http://a.example/", { lookup: unknown }),
     /The name a\.example could not be resolved/,
   );
+});
+
+test("what no look-up would change can be told before one", () => {
+  const objection = (url: string, allowed: string[] = []) => objectionToHost(new URL(url), allowed);
+  assert.equal(objection("http://localhost:8080/"), "this machine itself");
+  assert.equal(objection("http://a.localhost./"), "this machine itself");
+  assert.equal(objection("http://127.1/"), "this machine itself");
+  assert.equal(objection("http://metadata.google.internal/"), "a metadata service");
+  assert.equal(objection("https://10.1.2.3/"), "private");
+  assert.equal(objection("https://10.1.2.3/", ["10.1.2.3"]), undefined);
+  assert.equal(objection("http://localhost:8080/", ["localhost:8081"]), "this machine itself");
+  assert.equal(objection("https://example.com/"), undefined);
 });

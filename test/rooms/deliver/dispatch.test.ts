@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { noSpan, type Tracer } from "../../../src/base/trace.ts";
 import type { SendOptions, SendOutcome, Delivery } from "../../../src/deliver/target.ts";
 import { createWebhookTarget } from "../../../src/deliver/targets/webhook.ts";
 import { openReceiver } from "../../harness/receiver.ts";
@@ -314,4 +315,36 @@ test("messages of a sender that is known to be dead are taken over at the start"
   const target = new TestTarget();
   await dispatch([target]).start();
   assert.equal((await reached(store, id, "delivered")).attempts, 2);
+});
+
+test("each attempt is a span, child of what owed the message; its failure is told without its words", async (t) => {
+  const { store, clock, dispatch } = await openDispatch(t);
+  const seen: unknown[] = [];
+  const tracer: Tracer = {
+    isOn: true,
+    start(name, { parent, kind, attributes = {} } = {}) {
+      seen.push([
+        name,
+        kind,
+        parent,
+        attributes["messaging.message.id"],
+        attributes["agentd.delivery.attempt"],
+      ]);
+      return { ...noSpan, traceparent: parent, fail: (e) => seen.push(e), end: () => seen.push("end") };
+    },
+  };
+  const passedOn: unknown[] = [];
+  const target = new TestTarget(({ attempt }, { span }) => {
+    passedOn.push(span.traceparent);
+    return attempt === 1 ? { status: "retry", error: "private words" } : { status: "delivered" };
+  });
+  await dispatch([target], { tracer }).start();
+  const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  const id = await owe(store, { payload: { traceparent } });
+  await clock.waitedFor(1_000);
+  clock.tick(1_000);
+  await reached(store, id, "delivered");
+  const span = (attempt: number) => ["send test", "producer", traceparent, id, attempt];
+  assert.deepEqual(seen, [span(1), "retry", "end", span(2), "end"]);
+  assert.deepEqual(passedOn, [traceparent, traceparent]);
 });

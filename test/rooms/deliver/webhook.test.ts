@@ -4,6 +4,7 @@ import { test } from "node:test";
 import OpenAI from "openai";
 import { Webhook } from "standardwebhooks";
 import { systemClock } from "../../../src/base/clock.ts";
+import { offTracer } from "../../../src/base/trace.ts";
 import { createWebhookTarget, type WebhookTargetOptions } from "../../../src/deliver/targets/webhook.ts";
 import { openReceiver } from "../../harness/receiver.ts";
 
@@ -20,7 +21,8 @@ function send(payload: unknown, options: Partial<WebhookTargetOptions> & { signa
     ...more,
   });
   const delivery = { id: "out_1", address: "example", payload, ref: "run_1", attempt: 1 };
-  return target.send(delivery, { signal });
+  const { traceparent: parent } = Object(payload) as { traceparent?: string };
+  return target.send(delivery, { signal, span: offTracer.start("send", { parent }) });
 }
 
 test("an event is posted as JSON, signed as Standard Webhooks says", async (t) => {

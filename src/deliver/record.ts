@@ -1,0 +1,49 @@
+import type { Store, Tx } from "../store/store.ts";
+import type { OutboxRow } from "../store/tables.ts";
+import type { AttemptEnd } from "./attempt.ts";
+import { retryDelayMs, type Backoff } from "./backoff.ts";
+
+/** What a target may ask to wait at most. */
+const MAX_ASKED_MS = 86_400_000;
+
+/**
+ * Writes how an attempt went: delivered, due again, or given up. What was cut by our own shutdown is given back with
+ * its attempt. False when the lease was lost: somebody else answers for the message.
+ */
+export async function recordEnd(
+  store: Store,
+  row: OutboxRow,
+  end: AttemptEnd,
+  backoff: Backoff,
+): Promise<boolean> {
+  // Drawn before the transaction, which may run twice.
+  const asked = end.status === "retry" ? end.afterMs : undefined;
+  const delayMs = asked === undefined ? retryDelayMs(row.attempts, backoff) : Math.max(0, asked);
+  return store.write((tx) =>
+    record(tx, store, { id: row.id, end, delayMs: Math.min(delayMs, MAX_ASKED_MS) }),
+  );
+}
+
+async function record(
+  tx: Tx,
+  { outbox, owner }: Store,
+  { id, end, delayMs }: { readonly id: string; readonly end: AttemptEnd; readonly delayMs: number },
+): Promise<boolean> {
+  switch (end.status) {
+    case "delivered":
+      return outbox.delivered(tx, id);
+    case "permanent":
+      return outbox.dead(tx, id, end.error);
+    case "stopped":
+      return outbox.release(tx, id);
+    case "lost":
+      return false;
+    case "retry": {
+      if (end.remaining !== undefined) {
+        const mine = { id, status: "leased", lease_owner: owner };
+        await tx.update("outbox", mine, { payload: JSON.stringify(end.remaining) });
+      }
+      return outbox.retryAt(tx, id, { error: end.error, atMs: tx.nowMs + delayMs });
+    }
+  }
+}

@@ -1,0 +1,34 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Slots } from "../../../src/deliver/slots.ts";
+import { createTargets } from "../../../src/deliver/target.ts";
+
+const single = { name: "single", concurrency: 1, send: async () => ({ status: "delivered" }) as const };
+const create = (total: number) => new Slots(createTargets([single]), { total, perAddress: 2 });
+const messages = (...targets: string[]) =>
+  targets.map((target, index) => ({ id: String(index), target, available_at: 0 }));
+const chosen = (slots: Slots, ...targets: string[]) =>
+  slots
+    .choose(messages(...targets))
+    .map(({ id }) => id)
+    .join("");
+
+test("messages are chosen in their order, as far as address, platform and total have room", () => {
+  const slots = create(5);
+  assert.equal(chosen(slots, "a:1", "a:1", "a:1", "a:2", "single:1", "single:2", "b:1", "b:2"), "0134" + "6");
+  assert.equal(chosen(slots, "a:1", "a:1"), "01", "choosing alone takes nothing");
+});
+
+test("a place that is taken counts until it is given back", () => {
+  const slots = create(3);
+  const leave = [slots.take("a:1"), slots.take("a:1"), slots.take("single:x")];
+  assert.equal(slots.isFull, true);
+  assert.deepEqual(slots.busy, { targets: ["a:1"], platforms: ["single"] });
+  leave[2]?.();
+  assert.deepEqual(slots.busy, { targets: ["a:1"], platforms: [] });
+  assert.equal(chosen(slots, "a:1", "single:y", "b:1"), "1");
+  leave[0]?.();
+  leave[1]?.();
+  assert.deepEqual(slots.busy, { targets: [], platforms: [] });
+  assert.equal(slots.isFull, false);
+});
