@@ -13,7 +13,7 @@ export function jsonAnswer(status: number, body: unknown, headers: Headers): Res
 }
 
 /** An answer that is neither JSON nor a stream. */
-export function rawAnswer(status: number, body: BodyInit, headers: Headers): Response {
+export function rawAnswer(status: number, body: BodyInit | null, headers: Headers): Response {
   return new FastResponse(body, { status, headers: present(headers) });
 }
 
@@ -33,17 +33,31 @@ export function streamAnswer(status: number, stream: ReadableStream<Uint8Array>,
 /** Any error as its answer: the envelope, and the headers that tell clients whether and when to try again. */
 export function errorAnswer(thrown: unknown, headers: Headers): Response {
   const error = toServiceError(thrown);
-  const retryAfter =
-    error.retryAfterSeconds === undefined ? undefined : String(Math.ceil(error.retryAfterSeconds));
   return jsonAnswer(error.row.http, errorEnvelope(error), {
     ...headers,
-    "retry-after": retryAfter,
-    "x-should-retry": error.row.http === 409 ? "false" : headers["x-should-retry"],
+    ...retryHeaders(error),
     "www-authenticate": error.row.http === 401 ? "Bearer" : undefined,
     // What is left of an unread body must not be taken for the next request.
     connection: error.row.http === 413 || error.row.http === 408 ? "close" : undefined,
   });
 }
+
+/**
+ * Whether and when a client may try again. Clients that know no better repeat 409 and 429 by themselves, so those that
+ * would only fail again say so.
+ */
+export function retryHeaders({ row, retryAfterSeconds }: ServiceError): Headers {
+  const isBusy = row.http === 429 || row.http === 503;
+  const seconds = retryAfterSeconds ?? (isBusy ? BUSY_SECONDS : undefined);
+  const isFinal = row.http === 409 || (isBusy && !row.retryable);
+  return {
+    ...(seconds === undefined ? {} : { "retry-after": String(Math.ceil(seconds)) }),
+    ...(isFinal ? { "x-should-retry": "false" } : {}),
+  };
+}
+
+/** Where nobody knows better. */
+const BUSY_SECONDS = 1;
 
 export function errorEnvelope(error: ServiceError): ErrorEnvelope {
   const { message, code, param = null, details } = error;

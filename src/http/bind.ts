@@ -7,7 +7,9 @@ import { errorAnswer, jsonAnswer, rawAnswer, streamAnswer, type Headers } from "
 import { authorize, checkHost } from "./auth.ts";
 import { checkAnswer, checkEvent } from "./conformance.ts";
 import type { HttpHandlers } from "./contract.ts";
+import { Cors } from "./cors.ts";
 import { readInput } from "./input.ts";
+import { RateLimit } from "./rate-limit.ts";
 import type { HttpContext, HttpRoom } from "./room.ts";
 import { sseStream } from "./sse.ts";
 
@@ -25,34 +27,43 @@ type Handler = (request: unknown) => Result | Promise<Result>;
 
 /** Mounts every operation of the spec, with 405 for the methods a path does not have and 404 for all other paths. */
 export function bindHttp(app: H3, handlers: HttpHandlers<HttpContext>, room: HttpRoom): void {
+  const cors = new Cors({ origins: room.settings.corsOrigins, requiresKey: room.keys.required });
+  const edge: Edge = { room, cors, rates: new RateLimit(room.clock) };
   const methods = new Map<string, string[]>();
   for (const id of Object.keys(operations) as OperationId[]) {
     const operation = operations[id];
     const route = operation.route.replace(/\{([^}]+)\}/g, ":$1");
     const names = operation.method === "GET" && !operation.sse ? ["GET", "HEAD"] : [operation.method];
     methods.set(route, [...(methods.get(route) ?? []), ...names]);
-    const bound = { id, operation, handler: handlers[id] as Handler, room };
+    const bound = { ...edge, id, operation, handler: handlers[id] as Handler };
     for (const name of names) app.on(name as "GET", route, (event) => serve(event, bound));
   }
-  for (const [route, names] of methods) app.all(route, (event) => refuseMethod(event, names));
-  app.all("/**", (event) => refusePath(event));
+  for (const [route, names] of methods) app.all(route, (event) => refuse(event, edge, wrongMethod(names)));
+  app.all("/**", (event) => refuse(event, edge, wrongPath));
 }
 
-interface Bound {
+/** What every request passes on its way in. */
+interface Edge {
+  readonly room: HttpRoom;
+  readonly cors: Cors;
+  readonly rates: RateLimit;
+}
+
+interface Bound extends Edge {
   readonly id: OperationId;
   readonly operation: OperationMeta;
   readonly handler: Handler;
-  readonly room: HttpRoom;
 }
 
 async function serve(event: H3Event, bound: Bound): Promise<Response> {
   const { operation, handler, room, id } = bound;
   const requestId = requestIdOf(event);
-  const base: Headers = { "x-request-id": requestId };
+  const base = headersOfAll(event, bound, requestId);
   const gone = new AbortController();
   try {
-    if (!room.keys.required) checkHost(room.settings.allowedHosts, event.req.headers.get("host"));
+    checkSource(event, bound);
     const identity = authorize(room.keys, operation, event.req.headers.get("authorization"));
+    bound.rates.count(identity);
     const input = await readInput(event, operation, room);
     if (operation.body) watchClient(event, gone);
     const ctx: HttpContext = { identity, requestId };
@@ -116,24 +127,50 @@ function watchClient(event: H3Event, gone: AbortController): void {
   event.req.signal.addEventListener("abort", () => gone.abort(), { once: true });
 }
 
-function requestIdOf(event: H3Event): string {
+/** What every answer carries, whatever it is. */
+function headersOfAll(event: H3Event, { cors }: Edge, requestId = requestIdOf(event)): Headers {
+  return { "x-request-id": requestId, ...cors.headers(event.req.headers) };
+}
+
+/** Where a request comes from and what it believes to speak to. ServiceError `host_not_allowed`, `origin_not_allowed`. */
+function checkSource(event: H3Event, { room, cors }: Edge): void {
+  if (!room.keys.required) checkHost(room.settings.allowedHosts, event.req.headers.get("host"));
+  cors.check(event.req.headers);
+}
+
+export function requestIdOf(event: H3Event): string {
   const given = event.req.headers.get("x-request-id");
   return given !== null && /^[\x21-\x7e]{1,128}$/.test(given) ? given : createId("req");
 }
 
-function refuseMethod(event: H3Event, methods: readonly string[]): Response {
-  const allow = methods.join(", ");
-  const error = new ServiceError(
-    "method_not_allowed",
-    `This path answers ${allow}, not ${event.req.method}.`,
-  );
-  return errorAnswer(error, { "x-request-id": requestIdOf(event), allow });
+/** Answers what no operation does: a preflight of a browser, or the error. */
+function refuse(event: H3Event, edge: Edge, refusal: (event: H3Event) => Refusal): Response {
+  const base = headersOfAll(event, edge);
+  try {
+    checkSource(event, edge);
+  } catch (thrown) {
+    return errorAnswer(thrown, base);
+  }
+  const preflight = edge.cors.preflight(event.req.method, event.req.headers);
+  if (preflight) return rawAnswer(204, null, { ...base, ...preflight });
+  const { error, headers } = refusal(event);
+  return errorAnswer(error, { ...base, ...headers });
 }
 
-function refusePath(event: H3Event): Response {
-  const error = new ServiceError(
-    "not_found",
-    "There is nothing at this path. GET /openapi.json lists all paths.",
-  );
-  return errorAnswer(error, { "x-request-id": requestIdOf(event) });
+interface Refusal {
+  readonly error: ServiceError;
+  readonly headers?: Headers;
+}
+
+function wrongMethod(methods: readonly string[]): (event: H3Event) => Refusal {
+  const allow = methods.join(", ");
+  return (event) => ({
+    error: new ServiceError("method_not_allowed", `This path answers ${allow}, not ${event.req.method}.`),
+    headers: { allow },
+  });
+}
+
+function wrongPath(): Refusal {
+  const what = "There is nothing at this path. GET /openapi.json lists all paths.";
+  return { error: new ServiceError("not_found", what) };
 }
