@@ -413,6 +413,13 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           description: "Tries for a completion webhook.",
         },
         max_subscribers_per_run: { type: "integer", minimum: 1, maximum: 100000, default: 16, description: "Followers of a run." },
+        slow_reader_seconds: {
+          type: "number",
+          minimum: 1,
+          maximum: 3600,
+          default: 60,
+          description: "How long a stream may stand still because its client does not read; then it is cut.",
+        },
         body_timeout_seconds: { type: "number", minimum: 1, maximum: 3600, default: 30, description: "Longest upload." },
       },
     },

@@ -361,6 +361,10 @@ export type LimitsConfig = {
      */
     max_subscribers_per_run: number;
     /**
+     * How long a stream may stand still because its client does not read; then it is cut.
+     */
+    slow_reader_seconds: number;
+    /**
      * Longest upload.
      */
     body_timeout_seconds: number;

@@ -371,8 +371,10 @@ export const schemas: SchemaMap = {
     properties: {
       type: { type: "string" },
       id: { type: ["string", "null"] },
-      role: { type: "string", enum: ["user", "assistant", "system", "developer"] },
+      role: { type: "string", enum: ["user", "assistant", "system", "developer", "tool"] },
       content: {},
+      tool_call_id: { type: "string" },
+      tool_calls: { oneOf: [{ type: "array", items: { $ref: "#/components/schemas/ChatToolCall" } }, { type: "null" }] },
       call_id: { type: "string" },
       name: { type: "string" },
       arguments: { type: "string" },
@@ -1420,6 +1422,7 @@ export const schemas: SchemaMap = {
       request_id: { type: "string" },
       choice: { $ref: "#/components/schemas/AskChoice" },
       by: { type: "string" },
+      reason: { type: "string" },
     },
   },
   ApprovalExpiredEvent: {

@@ -407,8 +407,16 @@ export type ChatStreamFrame = ChatCompletionChunk | ErrorEnvelope;
 export type InputItem = {
     type?: string;
     id?: string | null;
-    role?: 'user' | 'assistant' | 'system' | 'developer';
+    role?: 'user' | 'assistant' | 'system' | 'developer' | 'tool';
     content?: unknown;
+    /**
+     * Of a message of the chat format with the role `tool`.
+     */
+    tool_call_id?: string;
+    /**
+     * Of a message of the chat format with the role `assistant`.
+     */
+    tool_calls?: Array<ChatToolCall> | null;
     call_id?: string;
     name?: string;
     arguments?: string;
@@ -1644,6 +1652,10 @@ export type ApprovalRespondedEvent = {
     request_id: string;
     choice: AskChoice;
     by?: string;
+    /**
+     * What was said with the answer.
+     */
+    reason?: string;
 };
 
 /**

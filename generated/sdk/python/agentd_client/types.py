@@ -324,8 +324,12 @@ class InputItem(TypedDict, total=False):
 
     type: str
     id: str | None
-    role: Literal["user", "assistant", "system", "developer"]
+    role: Literal["user", "assistant", "system", "developer", "tool"]
     content: Any
+    #: Of a message of the chat format with the role `tool`.
+    tool_call_id: str
+    #: Of a message of the chat format with the role `assistant`.
+    tool_calls: list[ChatToolCall] | None
     call_id: str
     name: str
     arguments: str
@@ -1284,6 +1288,8 @@ class ApprovalRespondedEvent(_ApprovalRespondedEventRequired, total=False):
     """A question was answered."""
 
     by: str
+    #: What was said with the answer.
+    reason: str
 
 
 class ApprovalExpiredEvent(TypedDict):
