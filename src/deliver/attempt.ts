@@ -29,9 +29,7 @@ export class Attempt {
     const tooLong = { status: "retry", error: `There was no outcome within ${timeoutMs / 1000} s.` } as const;
     const cancel = clock.after(timeoutMs, () => this.#finish(tooLong));
     const span = startSpan(tracer, target, delivery);
-    void send(target, delivery, { signal: this.#abort.signal, span }).then((outcome) =>
-      this.#end.resolve(clean(outcome)),
-    );
+    void send(target, delivery, { signal: this.#abort.signal, span }).then(this.#end.resolve);
     const end = await this.#end.promise;
     cancel();
     if (end.status !== "delivered") span.fail(end.status);
@@ -66,10 +64,10 @@ function startSpan(tracer: Tracer, { name }: Target, { id, attempt, payload }: D
 
 async function send(target: Target, delivery: Delivery, options: SendOptions): Promise<SendOutcome> {
   try {
-    return await target.send(delivery, options);
+    return clean(await target.send(delivery, options));
   } catch (error) {
     const detail = error instanceof Error ? error.message : String(error);
-    return { status: "retry", error: `The attempt failed: ${detail}` };
+    return clean({ status: "retry", error: `The attempt failed: ${detail}` });
   }
 }
 

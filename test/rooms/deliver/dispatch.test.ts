@@ -85,6 +85,18 @@ test("a target that throws is tried again; no secret of an error is kept or logg
   assert.doesNotMatch(`${error}${JSON.stringify(lines)}`, /hunter2|sk-a/);
 });
 
+test("a target that breaks its promises is tried again", async (t) => {
+  const { store, clock, dispatch } = await openDispatch(t);
+  const target = new TestTarget(({ attempt }) =>
+    attempt === 1 ? (undefined as unknown as SendOutcome) : { status: "delivered" },
+  );
+  await dispatch([target]).start();
+  const id = await owe(store);
+  await clock.waitedFor(1_000);
+  clock.tick(1_000);
+  assert.equal((await reached(store, id, "delivered")).attempts, 2);
+});
+
 test("a target that nobody knows here, and a message that is no JSON, stall nothing", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const target = new TestTarget();
