@@ -90,7 +90,7 @@ async function lastTaken(
   const rows = await tx.db
     .selectFrom("messages")
     .leftJoin("runs", "runs.id", "messages.run_id")
-    .select(["messages.seq", "messages.role", "runs.ended_at", "runs.id as run"])
+    .select(["messages.seq", "messages.role", "messages.run_id", "runs.ended_at", "runs.id as run"])
     .where("messages.session_id", "=", parent.id)
     .orderBy("messages.seq")
     .execute();
@@ -102,6 +102,9 @@ async function lastTaken(
   );
   if (until < 0) return undefined;
   let last = until;
-  while (complete[last + 1]?.role === "tool") last++;
+  // A later turn may begin with what a client answers to a call: that is not this message's.
+  const isAnswer = (at: number) =>
+    complete[at]?.role === "tool" && complete[at]?.run_id === complete[until]?.run_id;
+  while (isAnswer(last + 1)) last++;
   return complete[last]?.seq;
 }

@@ -5,6 +5,13 @@ import { bindHttp } from "./bind.ts";
 import { createChatCompletion } from "./chat.ts";
 import { defineHttp } from "./contract.ts";
 import { getHealth, getModel, listModels } from "./meta.ts";
+import {
+  cancelResponse,
+  createResponse,
+  deleteResponse,
+  getResponse,
+  listResponseInputItems,
+} from "./responses.ts";
 import type { HttpContext, HttpRoom } from "./room.ts";
 import { resolveRunApproval } from "./run-approval.ts";
 import { steerRun, stopRun } from "./run-control.ts";
@@ -35,11 +42,11 @@ export function createHttpApp(room: HttpRoom): H3 {
     getModel: (request) => getModel(request.path.model, room),
     getHealth: () => getHealth(room),
     getHealthV1: () => getHealth(room),
-    createResponse: unbuilt,
-    getResponse: unbuilt,
-    deleteResponse: unbuilt,
-    cancelResponse: unbuilt,
-    listResponseInputItems: unbuilt,
+    createResponse: (request) => createResponse(request, room),
+    getResponse: (request) => getResponse(request, room),
+    deleteResponse: (request) => deleteResponse(request, room),
+    cancelResponse: (request) => cancelResponse(request, room),
+    listResponseInputItems: (request) => listResponseInputItems(request, room),
     createRun: (request) => createRun(request, room),
     listRuns: unbuilt,
     resolveRunApproval: (request) => resolveRunApproval(request, room),

@@ -30,8 +30,7 @@ export interface StartOptions {
 export async function startRun(prompt: Prompt, room: HttpRoom, options: StartOptions): Promise<StartedRun> {
   const { claim } = options;
   if (claim === undefined) return submit(prompt, room, options);
-  const known = await findRepeated(room.store, claim);
-  const joined = known === undefined ? undefined : await join(known, room, options);
+  const joined = await joinRepeated(room, options);
   if (joined) return joined;
   try {
     return await submit(withClaim(prompt, room, claim), room, options);
@@ -41,6 +40,16 @@ export async function startRun(prompt: Prompt, room: HttpRoom, options: StartOpt
     if (other) return other;
     throw new ServiceError("session_busy", "The same request is being made. Try again.", { cause: error });
   }
+}
+
+/**
+ * The run of a request that was made before under the same Idempotency-Key; undefined for a new one. For those who have
+ * work to do before they can submit. ServiceError `idempotency_key_conflict`.
+ */
+export async function joinRepeated(room: HttpRoom, options: StartOptions): Promise<StartedRun | undefined> {
+  if (options.claim === undefined) return undefined;
+  const known = await findRepeated(room.store, options.claim);
+  return known === undefined ? undefined : join(known, room, options);
 }
 
 /** Submits without looking at the events, for what answers before the run is over. */

@@ -5,7 +5,7 @@ import type { Row, Tx, Value } from "./tx.ts";
 
 /** How long what is over is kept, in milliseconds. Absent: for ever. */
 export interface Retention {
-  /** Ended runs, with their events and questions; a session made for one request goes with its runs. */
+  /** Ended runs, with their events, questions and stored responses; a session made for one request goes with its runs. */
   readonly runsMs?: number;
   /** Finished and given-up jobs. */
   readonly jobsMs?: number;
@@ -185,6 +185,7 @@ async function deleteRuns(tx: Tx, old: readonly Row[]): Promise<{ runs: number; 
   const ids = old.map((row) => row["id"] ?? null);
   const sessionIds = old.map((row) => row["session_id"] ?? null);
   const marks = old.map(() => "?").join(", ");
+  await raw.run(`delete from responses where run_id in (${marks})`, ids);
   const runs = await raw.run(`delete from runs where id in (${marks})`, ids);
   // A session that got a run meanwhile stays.
   const unused = "not exists (select 1 from runs where runs.session_id = sessions.id)";

@@ -1,0 +1,83 @@
+import type { SessionAddress } from "../agent/session.ts";
+import type { ResponseRow } from "../store/tables.ts";
+import { branchFrom, claimNext, contextUpTo, dropBranch, isTip, Overtaken } from "./response-chain.ts";
+import { responseIdOf } from "./response-object.ts";
+import type { ResponsePlan } from "./response-request.ts";
+import { keepResponse } from "./response-store.ts";
+import type { HttpRoom } from "./room.ts";
+import { startRun, type StartedRun, type StartOptions } from "./submission.ts";
+
+/**
+ * Starts the run of a response in the session it belongs to. ServiceErrors of {@link startRun}; `session_busy` when it
+ * would need a branch from a response that is at work.
+ */
+export async function startResponse(
+  plan: ResponsePlan,
+  room: HttpRoom,
+  options: StartOptions,
+): Promise<StartedRun> {
+  const { previous, address } = plan;
+  if (!previous) return submit(plan, { address }, room, options);
+  const { owner } = previous;
+  if (!plan.kept.request.echo.store) {
+    // Nobody can go on from it: it leaves no mark on what it goes on from.
+    const opening = [...(await contextUpTo(room.store, previous)), ...(plan.prompt.input.opening ?? [])];
+    const input = { ...plan.prompt.input, opening };
+    return submit({ ...plan, prompt: { ...plan.prompt, input } }, { address: { owner } }, room, options);
+  }
+  if (await isTip(room.store, previous)) {
+    try {
+      const place = { address: { owner, id: previous.session_id }, claims: previous };
+      return await submit(plan, place, room, options);
+    } catch (error) {
+      if (!(error instanceof Overtaken)) throw error;
+    }
+  }
+  return inBranch(plan, previous, room, options);
+}
+
+async function inBranch(
+  plan: ResponsePlan,
+  previous: ResponseRow,
+  room: HttpRoom,
+  options: StartOptions,
+): Promise<StartedRun> {
+  const { owner } = previous;
+  const branch = await branchFrom(room.store, previous);
+  if (!branch) return submit(plan, { address: { owner } }, room, options);
+  let inUse: string | undefined;
+  try {
+    const started = await submit(plan, { address: { owner, id: branch.id } }, room, options);
+    inUse = started.submitted.sessionId;
+    return started;
+  } finally {
+    if (inUse !== branch.id) await dropBranch(room.store, branch.id);
+  }
+}
+
+interface Place {
+  readonly address: SessionAddress;
+  /** The response whose one successor in its session this is to be. */
+  readonly claims?: ResponseRow;
+}
+
+function submit(
+  { prompt, kept }: ResponsePlan,
+  { address, claims }: Place,
+  room: HttpRoom,
+  options: StartOptions,
+): Promise<StartedRun> {
+  return startRun(
+    {
+      ...prompt,
+      address,
+      alsoRecord: async (tx, run) => {
+        run.response_id = responseIdOf(run.id);
+        if (claims) await claimNext(tx, claims, run.response_id);
+        if (kept.request.echo.store) await keepResponse(tx, run, kept, room.settings.maxStoredResponses);
+      },
+    },
+    room,
+    options,
+  );
+}

@@ -1,0 +1,165 @@
+import type { Response as ResponseObject } from "../../generated/http/client/types.gen.ts";
+import { toRunEvent } from "../agent/event.ts";
+import { isFinalStatus } from "../agent/run.ts";
+import { followRun } from "../agent/follow-run.ts";
+import { ServiceError } from "../base/errors.ts";
+import type { ResponseRow } from "../store/tables.ts";
+import type { HttpRequest, HttpResponse } from "./contract.ts";
+import { idempotencyOf } from "./idempotency.ts";
+import { ResponseFold } from "./response-fold.ts";
+import { echoOf, responseIdOf, type ResponseRequest } from "./response-object.ts";
+import { foldEvents, readResponse, responseEvents } from "./response-read.ts";
+import { planResponse, type CreateRequest } from "./response-request.ts";
+import { startResponse } from "./response-start.ts";
+import { findResponse, forgetResponse, storedInput, storedRequest, touchResponse } from "./response-store.ts";
+import type { HttpContext, HttpRoom } from "./room.ts";
+import { failedAnswer, failureOf, shuttingDown } from "./run-failure.ts";
+import { joinRepeated, runEvents, runHeaders, stopWhenGone, type StartedRun } from "./submission.ts";
+
+/** POST /v1/responses: a response is a run, told in the words of this format. */
+export async function createResponse(
+  request: CreateRequest,
+  room: HttpRoom,
+): Promise<HttpResponse<"createResponse">> {
+  const { body, signal } = request;
+  const options = { claim: idempotencyOf("createResponse", request), signal };
+  const joined = await joinRepeated(room, options);
+  const started = joined ?? (await startResponse(await planResponse(request, room), room, options));
+  const headers = runHeaders(started);
+  const { runId } = started.submitted;
+  const fold = new ResponseFold(runId, await requestOf(request, runId, room));
+  const isAlone = body.background === true || body.agent?.on_disconnect === "continue";
+  if (body.background === true && body.stream !== true) {
+    await foldEvents(room.store, fold, runId);
+    return { status: 200, headers, body: fold.response };
+  }
+  // Who joined a run that somebody else began does not end it.
+  const forget = isAlone || started.replayed ? () => {} : stopWhenGone(signal, runId, room);
+  if (body.stream === true) return { status: 200, headers, stream: responseEvents(fold, started.events) };
+  return whole(fold, started, headers).finally(forget);
+}
+
+/** What a response repeats: as it was stored when it was; else as this same request says. */
+async function requestOf(request: CreateRequest, runId: string, room: HttpRoom): Promise<ResponseRequest> {
+  const { toolItems, showReasoning, modelName } = room.settings;
+  const row = await room.store.read
+    .selectFrom("responses")
+    .selectAll()
+    .where("id", "=", responseIdOf(runId))
+    .executeTakeFirst();
+  return row ? storedRequest(row) : { echo: echoOf(request.body, modelName), toolItems, showReasoning };
+}
+
+/** The whole answer, once the run has ended. */
+async function whole(
+  fold: ResponseFold,
+  { events, submitted }: StartedRun,
+  headers: ReturnType<typeof runHeaders>,
+): Promise<HttpResponse<"createResponse">> {
+  let toolRan = false;
+  for await (const event of runEvents(events)) {
+    fold.take(event);
+    if (event.event === "tool.started") toolRan = true;
+    const failure = failureOf(event);
+    if (failure) return failedAnswer(failure, { runId: submitted.runId, toolRan });
+  }
+  if (!fold.isOver) throw shuttingDown();
+  return { status: 200, headers, body: fold.response };
+}
+
+/** GET /v1/responses/{response_id}: as it is now, or with `stream` what happened after an event, then what happens. */
+export async function getResponse(
+  { path, query, ctx, signal }: HttpRequest<"getResponse", HttpContext>,
+  room: HttpRoom,
+): Promise<HttpResponse<"getResponse">> {
+  const { store } = room;
+  const row = await findResponse(store, path.response_id, ctx.identity.name);
+  await touchResponse(store, row.id);
+  const headers = { "x-agent-run-id": row.run_id, "x-agent-session-id": row.session_id };
+  const now = await readResponse(store, row);
+  if (query.stream !== true) return { status: 200, headers, body: now.response };
+  const after = query.starting_after ?? -1;
+  if (after >= now.count) throw beyond(after, now.count - 1);
+  const events = store.journal.follow({ runId: row.run_id }, { signal });
+  const fold = new ResponseFold(row.run_id, storedRequest(row));
+  return { status: 200, headers, stream: responseEvents(fold, events, after) };
+}
+
+function beyond(after: number, last: number): ServiceError {
+  return new ServiceError(
+    "invalid_cursor",
+    `starting_after is ${after}, and the last event of the response so far is ${last}.`,
+    { param: "starting_after" },
+  );
+}
+
+/** DELETE /v1/responses/{response_id} */
+export async function deleteResponse(
+  { path, ctx }: HttpRequest<"deleteResponse", HttpContext>,
+  room: HttpRoom,
+): Promise<HttpResponse<"deleteResponse">> {
+  const row = await findResponse(room.store, path.response_id, ctx.identity.name);
+  await forgetResponse(room.store, row.id);
+  if (!(await hasEnded(room, row))) await room.turns.stop(row.run_id, "the response was deleted");
+  return { status: 200, body: { id: row.id, object: "response", deleted: true } };
+}
+
+/** POST /v1/responses/{response_id}/cancel: answers when the run has really ended. */
+export async function cancelResponse(
+  { path, ctx, signal }: HttpRequest<"cancelResponse", HttpContext>,
+  room: HttpRoom,
+): Promise<HttpResponse<"cancelResponse">> {
+  const row = await findResponse(room.store, path.response_id, ctx.identity.name);
+  if (await hasEnded(room, row))
+    return { status: 200, body: cancelled((await readResponse(room.store, row)).response) };
+  await room.turns.stop(row.run_id, "the response was cancelled");
+  const fold = new ResponseFold(row.run_id, storedRequest(row));
+  for await (const event of followRun(room.store, row.run_id, { signal })) fold.take(toRunEvent(event));
+  if (!fold.isOver) throw shuttingDown();
+  return { status: 200, body: fold.response };
+}
+
+/** ServiceError `response_not_cancellable` for one that ended in another way. */
+function cancelled(response: ResponseObject): ResponseObject {
+  if (response.status === "cancelled") return response;
+  throw new ServiceError(
+    "response_not_cancellable",
+    `The response is ${response.status} already; only one that is at work can be cancelled.`,
+  );
+}
+
+async function hasEnded({ store }: HttpRoom, row: ResponseRow): Promise<boolean> {
+  const run = await store.read
+    .selectFrom("runs")
+    .select("status")
+    .where("id", "=", row.run_id)
+    .executeTakeFirst();
+  return run === undefined || isFinalStatus(run.status);
+}
+
+/** GET /v1/responses/{response_id}/input_items */
+export async function listResponseInputItems(
+  { path, query, ctx }: HttpRequest<"listResponseInputItems", HttpContext>,
+  { store }: HttpRoom,
+): Promise<HttpResponse<"listResponseInputItems">> {
+  const row = await findResponse(store, path.response_id, ctx.identity.name);
+  const { limit = 20, order = "desc", after } = query;
+  const stored = storedInput(row);
+  const items = order === "asc" ? stored : stored.toReversed();
+  const start = after === undefined ? 0 : items.findIndex(({ id }) => id === after) + 1;
+  if (after !== undefined && start === 0) {
+    const what = `after is ${JSON.stringify(after)}, which is no item of this response.`;
+    throw new ServiceError("invalid_cursor", what, { param: "after" });
+  }
+  const data = items.slice(start, start + limit);
+  return {
+    status: 200,
+    body: {
+      object: "list",
+      data: [...data],
+      first_id: data[0]?.id ?? null,
+      last_id: data.at(-1)?.id ?? null,
+      has_more: start + data.length < items.length,
+    },
+  };
+}
