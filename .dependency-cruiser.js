@@ -5,7 +5,7 @@ const floors = [
   ["agent", "deliver"],
   ["webhook", "cron"],
   ["http", "rpc", "acp"],
-  ["gateway"],
+  ["gateway", "telemetry"],
   [
     "cli",
     "chat",
@@ -46,6 +46,7 @@ const contained = [
   ["typebox", "^(node_modules/)?typebox(/|$)", "^src/base/validate\\.ts$"],
   ["acp-sdk", "^(node_modules/)?@agentclientprotocol/", "^src/acp/"],
   ["model-sdk", "^(node_modules/)?(ai|@ai-sdk/[^/]+)(/|$)", "^src/agent/(engines|mcp)/"],
+  ["opentelemetry", "^(node_modules/)?@opentelemetry/", "^src/telemetry/otlp\\.ts$"],
   ["drivers", "^(node_modules/)?(kysely|postgres)(/|$)|^(node:)?sqlite$", "^src/store/"],
   ["server-tables", "^generated/.*server\\.gen\\.ts$", "^(src/(http|rpc|webhook)|test|scripts)/"],
 ];

@@ -1,0 +1,37 @@
+import type { Tracer } from "../base/trace.ts";
+
+export interface TracingSettings {
+  /** Where spans are posted to, complete: `http://127.0.0.1:4318/v1/traces`. */
+  readonly url: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly serviceName: string;
+  readonly version: string;
+  /** 0 to 1, of the traces that begin here. */
+  readonly sampleRatio: number;
+  /** Longest wait for the collector, with its retries. */
+  readonly timeoutMs: number;
+  /** Spans that may wait; further ones are dropped. */
+  readonly maxQueueSpans: number;
+  /** From a span's end until it is sent, when no batch is full before; default 2 s. */
+  readonly delayMs?: number;
+}
+
+/** A tracer and how it ends. */
+export interface Tracing {
+  readonly tracer: Tracer;
+  /** Sends what waits, within so long; what is not sent by then is lost. Never rejects. */
+  close(): Promise<void>;
+}
+
+export interface ExportFailure {
+  /** One sentence without secrets. */
+  readonly reason: string;
+  /** Spans that were lost by it. */
+  readonly spans: number;
+}
+
+/** What sends spans, apart from the rest because it is loaded only when it is needed. */
+export interface OtlpModule {
+  /** `onFailure` is told of each batch that could not be sent. Throws for a URL that is none. */
+  createOtlpTracer(settings: TracingSettings, onFailure: (failure: ExportFailure) => void): Tracing;
+}
