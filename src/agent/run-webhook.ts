@@ -132,8 +132,9 @@ async function oweRunWebhook(tx: Tx, store: Store, run: RunRow, fact: RunFact): 
 /** The words of OpenAI, which knows no interruption. */
 function responseStatus({ status, event }: Outcome): string {
   if (status === "interrupted") return "failed";
-  const stop = (event.data as { readonly stop?: string }).stop ?? "";
-  return status === "completed" && ["length", "max_steps"].includes(stop) ? "incomplete" : status;
+  if (status !== "completed") return status;
+  const { stop } = event.data as { readonly stop?: string };
+  return stop === "end" || stop === "tool_calls" ? "completed" : "incomplete";
 }
 
 /** Cut between characters, and said so. */
