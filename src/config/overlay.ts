@@ -11,10 +11,14 @@ export const overlayVariables: Readonly<Record<string, DotPath>> = {
   AGENTD_PORT: ["api_server", "port"],
   AGENTD_LOG_LEVEL: ["log", "level"],
   API_SERVER_KEY: ["api_server", "key"],
+  // The standard's own names: a machine's collector is configured once for all that runs there.
+  OTEL_EXPORTER_OTLP_ENDPOINT: ["telemetry", "endpoint"],
+  OTEL_EXPORTER_OTLP_HEADERS: ["telemetry", "headers"],
+  OTEL_SERVICE_NAME: ["telemetry", "service_name"],
   API_SERVER_WEBHOOK_SECRET: ["api_server", "webhook_secret"],
 };
 
-/** `value` with every variable of the table that is set and not empty laid over it, numbers as numbers. */
+/** `value` with every variable of the table that is set and not empty laid over it, as the kind of value it is. */
 export function overlay(value: unknown, env: Environment): unknown {
   return Object.entries(overlayVariables).reduce((sofar, [variable, path]) => {
     const text = env[variable];
@@ -28,8 +32,26 @@ export function overlayAt(path: string, env: Environment): string | undefined {
 }
 
 function read(path: DotPath, text: string): unknown {
-  const isNumber = schemaAt(path)?.["type"] === "integer" && /^\d{1,15}$/.test(text);
+  const type = schemaAt(path)?.["type"];
+  if (type === "object") return readPairs(text) ?? text;
+  const isNumber = type === "integer" && /^\d{1,15}$/.test(text);
   return isNumber ? Number(text) : text;
+}
+
+/** `name=value,name=value`, values percent-encoded, as in W3C Baggage. Undefined when it is something else. */
+function readPairs(text: string): Readonly<Record<string, string>> | undefined {
+  const pairs = text.split(",").filter((pair) => pair.trim() !== "");
+  const found = pairs.flatMap((pair) => {
+    const { name, value } = /^\s*(?<name>[^\s=]+)\s*=(?<value>.*)$/.exec(pair)?.groups ?? {};
+    return name === undefined || value === undefined ? [] : [[name, value.trim()] as const];
+  });
+  if (found.length < pairs.length) return undefined;
+  try {
+    return Object.fromEntries(found.map(([name, value]) => [name, decodeURIComponent(value)]));
+  } catch (error) {
+    if (error instanceof URIError) return undefined;
+    throw error;
+  }
 }
 
 function put(value: unknown, [head, ...rest]: DotPath, item: unknown): unknown {

@@ -13,9 +13,10 @@ const SECRET_KEYS = new Set(["key", "api_key", "key_sha256", "webhook_secret", "
 
 /** Every secret that the process knows: keys, headers, and the password of the database; references resolved. */
 export function secretValues(config: Config, env: Environment): string[] {
-  const { api_server: server, model, database, web, mcp } = config;
+  const { api_server: server, model, database, web, mcp, telemetry } = config;
   const written = [
     web.search?.api_key,
+    ...Object.values(telemetry.headers),
     ...Object.values(mcp.servers).flatMap(({ env: own, headers }) => [
       ...Object.entries(own ?? {}).flatMap(([name, value]) => (TELLING.test(name) ? [value] : [])),
       ...Object.values(headers ?? {}),
