@@ -4,6 +4,10 @@ import type { Agent } from "./agent/agent.ts";
 import type { Asks } from "./agent/ask.ts";
 import type { Turns } from "./agent/turn.ts";
 import { systemClock, type Clock } from "./base/clock.ts";
+import { freeBytes, processId } from "./base/machine.ts";
+import { Dispatcher } from "./deliver/dispatch.ts";
+import { createTargets } from "./deliver/target.ts";
+import { createWebhookTarget } from "./deliver/targets/webhook.ts";
 import { listen, type Listener } from "./gateway/listen.ts";
 import { createHttpApp } from "./http/app.ts";
 import type { KeyRing } from "./http/auth.ts";
@@ -21,6 +25,8 @@ export interface ServiceOptions extends AgentRoomOptions {
   /** The bundled OpenAPI document. */
   readonly openApi: Readonly<Record<string, unknown>>;
   readonly clock?: Clock;
+  /** Flaws of the configuration that did not keep it from being used, a clause each. */
+  readonly configFlaws?: readonly string[];
   /** For tests: check every answer against the spec, and tell of every answer. */
   readonly validateResponses?: boolean;
   readonly observe?: HttpRoom["observe"];
@@ -66,7 +72,10 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         onProblem: (message, error) => log.warn(message, { error }),
       }),
     );
-    const room = httpRoom(options, agent);
+    const room = httpRoom(options, agentRoom);
+    const dispatcher = createDispatcher(room);
+    closers.unshift(() => dispatcher.close());
+    await dispatcher.start();
     const listener = await listen(createHttpApp(room), {
       host: config.api_server.host,
       port: config.api_server.port,
@@ -93,8 +102,9 @@ const LISTENER_SLACK_BYTES = 1_048_576;
 /** What answers get to leave the sockets once every run has ended. */
 const CLOSE_GRACE_MS = 2_000;
 
-function httpRoom(options: ServiceOptions, { parts, turns }: Agent): HttpRoom {
-  const { config, keys, openApi, version, observe } = options;
+function httpRoom(options: ServiceOptions, { agent, mcp }: AgentRoom): HttpRoom {
+  const { config, keys, openApi, version, observe, places, configFlaws = [] } = options;
+  const { parts, turns, live } = agent;
   const toolsets = [...new Set(parts.tools().map((tool) => tool.toolset))];
   return {
     store: parts.store,
@@ -106,6 +116,14 @@ function httpRoom(options: ServiceOptions, { parts, turns }: Agent): HttpRoom {
     keys,
     openApi,
     version,
+    vitals: {
+      pid: processId,
+      startedAtMs: parts.clock.now(),
+      configFlaws,
+      liveSessions: () => live.size,
+      mcp: () => mcp.status(),
+      freeBytes: () => freeBytes(places.agentHome),
+    },
     settings: httpSettings(config, {
       toolsets,
       validateResponses: options.validateResponses === true,
@@ -113,6 +131,17 @@ function httpRoom(options: ServiceOptions, { parts, turns }: Agent): HttpRoom {
     }),
     ...(observe ? { observe } : {}),
   };
+}
+
+function createDispatcher({ store, clock, log, version, settings }: HttpRoom): Dispatcher {
+  const { webhookSecret, webhookAllowedHosts } = settings;
+  const webhook = createWebhookTarget({
+    clock,
+    version,
+    allowedPrivateHosts: webhookAllowedHosts,
+    ...(webhookSecret === undefined ? {} : { secret: webhookSecret }),
+  });
+  return new Dispatcher({ store, clock, log, targets: createTargets([webhook]) });
 }
 
 function retentionOptions(config: Config) {
