@@ -80,6 +80,7 @@ export async function boot(options: BootOptions): Promise<Booted> {
     ...(options.tools ? { tools: options.tools } : {}),
     openApi,
     version: packageFile.version,
+    configFlaws: warningsOf(loaded).map(({ path: key, message }) => `${key} ${message}`),
     log,
   });
   const model = `${models.default.provider}:${models.default.id}`;
@@ -104,7 +105,11 @@ function withAddress(config: Config, { host, port }: BootOptions): Config {
 }
 
 function warn(loaded: LoadedConfig, log: Log): void {
-  for (const { severity, path, message } of loaded.issues) {
-    if (severity !== "error") log.warn("the configuration has a flaw", { key: path, flaw: message });
+  for (const { path, message } of warningsOf(loaded)) {
+    log.warn("the configuration has a flaw", { key: path, flaw: message });
   }
+}
+
+function warningsOf({ issues }: LoadedConfig): LoadedConfig["issues"] {
+  return issues.filter(({ severity }) => severity !== "error");
 }

@@ -67,7 +67,7 @@ export function httpSettings(
     readonly env: Environment;
   },
 ): HttpSettings {
-  const { api_server: server, limits } = config;
+  const { api_server: server, limits, retention } = config;
   const loopback = ["127.0.0.1", "localhost", "[::1]"];
   return {
     modelName: server.model_name,
@@ -82,6 +82,12 @@ export function httpSettings(
     maxSubscribersPerRun: limits.max_subscribers_per_run,
     maxStoredResponses: limits.max_stored_responses,
     maxRunEvents: limits.max_run_events,
+    maxConcurrentRuns: limits.max_concurrent_runs,
+    maxQueuePerSession: config.sessions.max_queue,
+    runTtlMs: retention.runs_hours * 3_600_000,
+    eventTtlMs: Math.min(retention.events_hours ?? Infinity, retention.runs_hours) * 3_600_000,
+    approvalTimeoutMs: config.approvals.timeout_seconds * 1000,
+    runTimeoutMs: config.agent.timeout_seconds * 1000,
     toolItems: server.tool_items,
     showReasoning: server.show_reasoning,
     webhookSecret:

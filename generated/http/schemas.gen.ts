@@ -2078,7 +2078,7 @@ export const schemas: SchemaMap = {
           status: { $ref: "#/components/schemas/CheckStatus" },
           checks: {
             type: "object",
-            required: ["state_store", "config", "model", "disk", "api_server"],
+            required: ["state_store", "config", "model", "api_server"],
             additionalProperties: { $ref: "#/components/schemas/HealthCheck" },
             properties: {
               state_store: { $ref: "#/components/schemas/HealthCheck" },

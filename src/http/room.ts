@@ -1,4 +1,5 @@
 import type { Asks } from "../agent/ask.ts";
+import type { McpStatus } from "../agent/mcp/connection.ts";
 import type { ModelCatalog } from "../agent/model.ts";
 import type { Turns } from "../agent/turn.ts";
 import type { Clock } from "../base/clock.ts";
@@ -19,8 +20,22 @@ export interface HttpRoom {
   /** The bundled OpenAPI document. */
   readonly openApi: Readonly<Record<string, unknown>>;
   readonly version: string;
+  readonly vitals: Vitals;
   /** Told of every answer; status 0 stands for one that the spec does not list. For tests and figures. */
   readonly observe?: (operation: string, status: number) => void;
+}
+
+/** What the health report tells besides what the rooms know. */
+export interface Vitals {
+  readonly pid: number;
+  readonly startedAtMs: number;
+  /** Flaws of the configuration that did not keep the server from starting, a clause each. */
+  readonly configFlaws: readonly string[];
+  /** Sessions open in this process. */
+  liveSessions(): number;
+  mcp(): readonly McpStatus[];
+  /** On the volume of the home folder; undefined where the runtime does not tell. */
+  freeBytes(): Promise<number | undefined>;
 }
 
 export interface HttpSettings {
@@ -39,6 +54,16 @@ export interface HttpSettings {
   readonly maxSubscribersPerRun: number;
   readonly maxStoredResponses: number;
   readonly maxRunEvents: number;
+  /** Of the whole server; 0: no limit. */
+  readonly maxConcurrentRuns: number;
+  readonly maxQueuePerSession: number;
+  /** How long runs, and their events, are kept after their end. */
+  readonly runTtlMs: number;
+  readonly eventTtlMs: number;
+  /** 0: questions wait for ever. */
+  readonly approvalTimeoutMs: number;
+  /** 0: no limit. */
+  readonly runTimeoutMs: number;
   /** How responses show calls of the agent's own tools. */
   readonly toolItems: "mcp_call" | "function_call" | "none";
   readonly showReasoning: boolean;

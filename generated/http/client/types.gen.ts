@@ -2433,8 +2433,14 @@ export type DetailedHealth = {
             state_store: HealthCheck;
             config: HealthCheck;
             model: HealthCheck;
-            disk: HealthCheck;
+            /**
+             * Absent where the runtime does not tell how much is free.
+             */
+            disk?: HealthCheck;
             api_server: HealthCheck;
+            /**
+             * Absent when no servers are configured.
+             */
             mcp?: HealthCheck;
             [key: string]: HealthCheck | undefined;
         };

@@ -1907,10 +1907,12 @@ class _DetailedHealthReadinessChecksRequired(TypedDict):
     state_store: HealthCheck
     config: HealthCheck
     model: HealthCheck
-    disk: HealthCheck
     api_server: HealthCheck
 
 class DetailedHealthReadinessChecks(_DetailedHealthReadinessChecksRequired, total=False):
+    #: Absent where the runtime does not tell how much is free.
+    disk: HealthCheck
+    #: Absent when no servers are configured.
     mcp: HealthCheck
 
 
