@@ -1,5 +1,6 @@
 import type { Run, RunUsage } from "../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
+import { columnsOf } from "../store/columns.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { AskRow, RunRow, SessionRow } from "../store/tables.ts";
 import type { ModelSettings, ToolChoice, ToolSpec, Usage } from "./engine.ts";
@@ -92,6 +93,7 @@ export function newRun(
     webhook: from.webhook ?? null,
     required_action: null,
     pending_steer: null,
+    input_preview: preview(from.input),
   };
 }
 
@@ -142,20 +144,24 @@ export async function endRun(
   return (await tx.update("runs", { id: runId, ended_at: null }, columns)) === 1;
 }
 
+/** What people see of a run. What it was asked with may be long, and is left where it is. */
+export type RunView = Omit<RunRow, "input" | "webhook">;
+
+export const runViewColumns = columnsOf("runs").filter(
+  (name) => name !== "input" && name !== "webhook",
+) as readonly (keyof RunView)[];
+
 /** A run of `owner`. ServiceError `run_not_found` for others' runs too. */
-export async function findRun(store: Store, runId: string, owner: string): Promise<RunRow> {
-  const row = await store.read.selectFrom("runs").selectAll().where("id", "=", runId).executeTakeFirst();
-  if (!row || row.owner !== owner) {
-    throw new ServiceError(
-      "run_not_found",
-      `There is no run ${JSON.stringify(runId)}. Runs are kept for a limited time after they end.`,
-    );
-  }
-  return row;
+export async function findRun(store: Store, runId: string, owner: string): Promise<RunView> {
+  const query = store.read.selectFrom("runs").select(runViewColumns).where("id", "=", runId);
+  const row = await query.executeTakeFirst();
+  if (row?.owner === owner) return row;
+  const what = `There is no run ${JSON.stringify(runId)}. Runs are kept for a limited time after they end.`;
+  throw new ServiceError("run_not_found", what);
 }
 
 /** The run as every surface shows it. */
-export function describeRun(row: RunRow, sessionKey: string | null, asks: readonly AskRow[]): Run {
+export function describeRun(row: RunView, sessionKey: string | null, asks: readonly AskRow[]): Run {
   const approvals = asks
     .filter((ask) => ask.kind === "approval" && ask.status === "open")
     .map(toApprovalRequest);
@@ -174,7 +180,7 @@ export function describeRun(row: RunRow, sessionKey: string | null, asks: readon
     ended_at: seconds(row.ended_at),
     last_event: row.last_event,
     last_seq: row.last_seq,
-    input_preview: preview(parseInput(row)),
+    input_preview: row.input_preview ?? "",
     output: row.output,
     usage: row.usage === null ? null : (JSON.parse(row.usage) as RunUsage),
     error: row.error === null ? null : (JSON.parse(row.error) as Run["error"]),

@@ -2,8 +2,10 @@ import { H3 } from "h3";
 import { ServiceError } from "../base/errors.ts";
 import { errorAnswer } from "./answer.ts";
 import { bindHttp } from "./bind.ts";
+import { getCapabilities } from "./capabilities.ts";
 import { createChatCompletion } from "./chat.ts";
 import { defineHttp } from "./contract.ts";
+import { getDetailedHealth } from "./health.ts";
 import { getHealth, getModel, listModels } from "./meta.ts";
 import {
   cancelResponse,
@@ -17,6 +19,7 @@ import { resolveRunApproval } from "./run-approval.ts";
 import { steerRun, stopRun } from "./run-control.ts";
 import { createRun } from "./run-create.ts";
 import { streamRunEvents } from "./run-events.ts";
+import { listRuns } from "./run-list.ts";
 import { RunSubscribers } from "./run-subscribers.ts";
 import { getRun } from "./runs.ts";
 
@@ -36,24 +39,24 @@ export function createHttpApp(room: HttpRoom): H3 {
   const subscribers = new RunSubscribers(room.settings.maxSubscribersPerRun);
   const handlers = defineHttp<HttpContext>({
     createChatCompletion: (request) => createChatCompletion(request, room),
-    getRun: (request) => getRun(request, room),
+    getRun: (request) => getRun(request, room, subscribers),
     streamRunEvents: (request) => streamRunEvents(request, room, subscribers),
     listModels: () => listModels(room),
     getModel: (request) => getModel(request.path.model, room),
     getHealth: () => getHealth(room),
     getHealthV1: () => getHealth(room),
     createResponse: (request) => createResponse(request, room),
-    getResponse: (request) => getResponse(request, room),
+    getResponse: (request) => getResponse(request, room, subscribers),
     deleteResponse: (request) => deleteResponse(request, room),
     cancelResponse: (request) => cancelResponse(request, room),
     listResponseInputItems: (request) => listResponseInputItems(request, room),
     createRun: (request) => createRun(request, room),
-    listRuns: unbuilt,
+    listRuns: (request) => listRuns(request, room),
     resolveRunApproval: (request) => resolveRunApproval(request, room),
     steerRun: (request) => steerRun(request, room),
     stopRun: (request) => stopRun(request, room),
-    getCapabilities: unbuilt,
-    getDetailedHealth: unbuilt,
+    getCapabilities: (request) => getCapabilities(request, room),
+    getDetailedHealth: (request) => getDetailedHealth(request, room),
     getMetrics: unbuilt,
     getDocs: unbuilt,
     getOpenApi: () => ({ status: 200, body: { ...room.openApi } }),

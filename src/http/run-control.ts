@@ -1,7 +1,6 @@
-import { findRun, isFinalStatus } from "../agent/run.ts";
 import type { StopResult } from "../../generated/http/client/types.gen.ts";
+import { findRun, isFinalStatus, type RunView } from "../agent/run.ts";
 import { ServiceError } from "../base/errors.ts";
-import type { RunRow } from "../store/tables.ts";
 import type { HttpRequest, HttpResponse } from "./contract.ts";
 import type { HttpContext, HttpRoom } from "./room.ts";
 
@@ -40,7 +39,7 @@ export async function stopRun(
 
 const ATTEMPTS = 3;
 
-function isStopping({ status }: RunRow): boolean {
+function isStopping({ status }: RunView): boolean {
   return status === "stopping" || isFinalStatus(status);
 }
 
@@ -61,7 +60,7 @@ function steerText(body: SteerRequest["body"], { settings }: HttpRoom): string {
   throw new ServiceError("invalid_steer_input", what, { param });
 }
 
-function notSteerable({ id, status }: RunRow): ServiceError {
+function notSteerable({ id, status }: RunView): ServiceError {
   if (isFinalStatus(status)) {
     return new ServiceError("run_not_active", `The run ${id} is over: ${status}. Start another one.`);
   }

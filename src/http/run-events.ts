@@ -1,9 +1,8 @@
 import type { RunEvent } from "../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../generated/http/contract.gen.ts";
 import { isFinalEvent, toRunEvent } from "../agent/event.ts";
-import { findRun, isFinalStatus } from "../agent/run.ts";
+import { findRun, isFinalStatus, type RunView } from "../agent/run.ts";
 import { ServiceError } from "../base/errors.ts";
-import type { RunRow } from "../store/tables.ts";
 import type { HttpRequest, HttpResponse } from "./contract.ts";
 import type { HttpContext, HttpRoom } from "./room.ts";
 import type { RunSubscribers } from "./run-subscribers.ts";
@@ -27,7 +26,7 @@ export async function streamRunEvents(
 }
 
 async function* events(
-  row: RunRow,
+  row: RunView,
   room: HttpRoom,
   { after, signal, leave }: { after: number; signal: AbortSignal; leave: () => void },
 ): AsyncGenerator<SseMessage<RunEvent>> {
@@ -45,7 +44,7 @@ async function* events(
 }
 
 /** A run may be kept longer than its events. */
-async function refuseExpired(row: RunRow, after: number, room: HttpRoom): Promise<void> {
+async function refuseExpired(row: RunView, after: number, room: HttpRoom): Promise<void> {
   if (after >= row.last_seq) return;
   const [next] = await room.store.journal.read({ runId: row.id }, { after, limit: 1 });
   if (next?.runSeq === after + 1) return;
@@ -56,7 +55,7 @@ async function refuseExpired(row: RunRow, after: number, room: HttpRoom): Promis
 }
 
 /** The number of the last event the client has: a whole number up to the newest one there is. */
-function cursor(text: string | undefined, row: RunRow): number {
+function cursor(text: string | undefined, row: RunView): number {
   if (text === undefined || text === "") return 0;
   const after = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
   if (after <= row.last_seq) return after;

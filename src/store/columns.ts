@@ -52,6 +52,7 @@ const columns: Columns = {
     webhook: true,
     required_action: true,
     pending_steer: true,
+    input_preview: true,
   },
   responses: {
     id: true,

@@ -92,6 +92,8 @@ export interface RunRow {
   required_action: string | null;
   /** JSON: steering that came too late for the model. */
   pending_steer: string | null;
+  /** Start of the prompt; its input may be long. */
+  input_preview: string | null;
 }
 
 /** A request in the responses format that is kept, beside its run. */

@@ -8,10 +8,15 @@ export async function httpApi(schema: SchemaBuilder): Promise<void> {
     webhook: "text?",
     required_action: "text?",
     pending_steer: "text?",
+    input_preview: "text?",
   });
   await schema.index("runs", "active", {
     columns: ["owner", "status"],
     where: sql<boolean>`ended_at is null`,
+  });
+  await schema.index("runs", "by_end", {
+    columns: ["owner", "status", "id"],
+    where: sql<boolean>`ended_at is not null`,
   });
   await schema.columns("asks", { call_id: "text?" });
   await schema.table(

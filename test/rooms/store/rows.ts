@@ -55,6 +55,7 @@ export function runRow(sessionId: string, set: Partial<RunRow> = {}): RunRow {
     webhook: null,
     required_action: null,
     pending_steer: null,
+    input_preview: null,
     ...set,
   };
 }
