@@ -60,7 +60,7 @@ const containment = contained.map(([name, what, where]) => ({
 
 /** The files whose captions say that they touch the machine. */
 const machine = [
-  "^src/base/(runtime|machine|log|ids)\\.ts$",
+  "^src/base/(runtime|machine|log|ids|digest)\\.ts$",
   "^src/config/(home|env-file|secrets)\\.ts$",
   "^src/store/(sqlite|sqlite-connection|migrate|owner)\\.ts$",
   "^src/agent/tools/",

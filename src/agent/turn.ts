@@ -176,7 +176,8 @@ export class Turns {
   /** Undefined when no turn of this process can take the text: then it is a prompt like any. */
   async #steerInto(session: SessionRow, prompt: Prompt): Promise<Submitted | undefined> {
     const { prompt: messages } = prompt.input;
-    // What rides with a prompt cannot be steered in.
+    // What is recorded with a run, and what rides with a prompt, cannot be steered in.
+    if (prompt.alsoRecord) return undefined;
     if (messages.some((message) => message.role === "user" && message.attachments?.length)) return undefined;
     const execution = this.#executionIn(session.id);
     const texts = messages.map((message) => (message.role === "user" ? message.text : ""));

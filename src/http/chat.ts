@@ -1,15 +1,15 @@
-import type { ChatStreamFrame, ChatToolCall, RunEvent } from "../../generated/http/client/types.gen.ts";
+import type { ChatStreamFrame, ChatToolCall } from "../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../generated/http/contract.gen.ts";
-import { errorEnvelope } from "./answer.ts";
 import {
-  chunk,
-  completion,
+  ChatChunks,
   finishReason,
-  progressChunk,
   toCompletionUsage,
-  usageChunk,
+  toolCall,
   type ChatHead,
-} from "./chat-format.ts";
+} from "../client/chat-chunks.ts";
+import { limitRuns } from "./admission.ts";
+import { errorEnvelope } from "./answer.ts";
+import { completion } from "./chat-format.ts";
 import { toChatRequest, type ChatHttpRequest, type ChatRequest } from "./chat-request.ts";
 import type { HttpResponse } from "./contract.ts";
 import { idempotencyOf } from "./idempotency.ts";
@@ -25,7 +25,7 @@ export async function createChatCompletion(
   const chat = await toChatRequest(request, room);
   const { signal } = request;
   const claim = idempotencyOf("createChatCompletion", request);
-  const started = await startRun(chat.prompt, room, { claim, signal });
+  const started = await startRun(limitRuns(chat.prompt, request.ctx.identity), room, { claim, signal });
   const { runId, sessionId, createdAtMs } = started.submitted;
   const head: ChatHead = {
     id: `chatcmpl_${runId.slice("run_".length)}`,
@@ -65,53 +65,20 @@ async function collect(
   throw shuttingDown();
 }
 
-/** The answer as it comes. Texts of several messages are parted by an empty line, as in the whole answer. */
+/** The answer as it comes. Each frame has the number of its event, so that a client can go on with the run's events. */
 async function* frames(
   head: ChatHead,
   groups: EventGroups,
   chat: ChatRequest,
 ): AsyncGenerator<SseMessage<ChatStreamFrame>> {
-  yield { data: { ...chunk(head, { role: "assistant", content: "" }), agent: head.agent } };
-  let speaking: string | undefined;
-  let calls = 0;
+  const chunks = new ChatChunks(head, chat);
+  yield { data: chunks.first() };
   for await (const event of runEvents(groups)) {
-    if (event.event === "message.delta") {
-      const gap = speaking !== undefined && speaking !== event.message_id ? "\n\n" : "";
-      speaking = event.message_id;
-      yield { data: chunk(head, { content: gap + event.delta }) };
-    } else if (event.event === "reasoning.delta") {
-      if (chat.showReasoning) yield { data: chunk(head, { reasoning_content: event.delta }) };
-    } else if (event.event === "tool.started" || event.event === "tool.completed") {
-      if (chat.includeProgress) yield { data: progressChunk(head, toolProgress(event)) };
-    } else if (event.event === "tool.requested") {
-      yield { data: chunk(head, { tool_calls: [{ index: calls++, ...toolCall(event) }] }) };
-    } else if (event.event === "run.completed") {
-      yield { data: chunk(head, {}, finishReason(event.stop)) };
-      if (chat.includeUsage) yield { data: usageChunk(head, toCompletionUsage(event.usage)) };
-    } else {
-      const failure = failureOf(event);
-      if (failure) yield { data: errorEnvelope(failure) };
+    const made = chunks.of(event);
+    for (const [index, data] of made.entries()) {
+      yield index === made.length - 1 ? { data, id: String(event.seq) } : { data };
     }
+    const failure = made.length === 0 ? failureOf(event) : undefined;
+    if (failure) yield { data: errorEnvelope(failure) };
   }
-}
-
-function toolCall(event: Extract<RunEvent, { event: "tool.requested" }>): ChatToolCall {
-  const { tool_call_id: id, tool: name, arguments: json } = event;
-  return { id, type: "function", function: { name, arguments: json } };
-}
-
-type ToolEvent = Extract<RunEvent, { event: "tool.started" | "tool.completed" }>;
-
-function toolProgress(event: ToolEvent) {
-  const call = { tool: event.tool, tool_call_id: event.tool_call_id };
-  if (event.event === "tool.started") {
-    const label = event.preview === undefined ? {} : { label: event.preview };
-    return { ...call, ...label, type: "tool.started" as const, status: "running" as const };
-  }
-  return {
-    ...call,
-    type: "tool.completed" as const,
-    status: event.error ? ("failed" as const) : ("completed" as const),
-    duration_ms: Math.round(event.duration * 1000),
-  };
 }

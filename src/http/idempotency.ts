@@ -1,10 +1,12 @@
 /** Keys under which a request is made once, whoever repeats it. */
-import { hash } from "node:crypto";
+import { sha256 } from "../base/digest.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { ClaimRequest } from "../store/ledger.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { LedgerRow } from "../store/tables.ts";
 import type { HttpContext } from "./room.ts";
+
+export const MAX_KEY_LENGTH = 255;
 
 /** What identifies a request that must not be made twice. */
 export type IdempotencyClaim = Pick<ClaimRequest, "scope" | "key" | "fingerprint">;
@@ -24,12 +26,12 @@ export function idempotencyOf(operation: string, request: Repeatable): Idempoten
   const { ctx, headers, body } = request;
   const key = headers["idempotency-key"];
   if (key === undefined) return undefined;
-  if (!/^[\x21-\x7e]{1,255}$/.test(key)) {
-    const what = "Idempotency-Key must be 1 to 255 visible ASCII characters.";
+  if (!/^[\x21-\x7e]+$/.test(key) || key.length > MAX_KEY_LENGTH) {
+    const what = `Idempotency-Key must be 1 to ${MAX_KEY_LENGTH} visible ASCII characters.`;
     throw new ServiceError("invalid_idempotency_key", what, { param: "Idempotency-Key" });
   }
   const asked = [body, ...FINGERPRINTED.map((name) => headers[name] ?? null)];
-  const fingerprint = hash("sha256", canonicalJson(asked));
+  const fingerprint = sha256(canonicalJson(asked));
   return { scope: `idempotency:${ctx.identity.name}:${operation}`, key, fingerprint };
 }
 

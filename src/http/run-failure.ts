@@ -1,6 +1,6 @@
 import type { ErrorEnvelope, RunEvent } from "../../generated/http/client/types.gen.ts";
 import { errorTable, ServiceError, type ErrorCode } from "../base/errors.ts";
-import { errorEnvelope } from "./answer.ts";
+import { errorEnvelope, retryHeaders, type Headers } from "./answer.ts";
 
 /** The error that a run's end is for whoever waits for its answer; undefined for other events. */
 export function failureOf(event: RunEvent): ServiceError | undefined {
@@ -30,16 +30,15 @@ export function failedAnswer(
   { runId, toolRan }: { readonly runId: string; readonly toolRan: boolean },
 ): {
   readonly status: 500 | 502 | 504;
-  readonly headers: Readonly<Record<string, string>>;
+  readonly headers: Headers;
   readonly body: ErrorEnvelope;
 } {
-  const { retryAfterSeconds } = failure;
   return {
     status: failure.row.http as 500 | 502 | 504,
     headers: {
       "x-agent-run-id": runId,
+      ...retryHeaders(failure),
       ...(toolRan ? { "x-should-retry": "false" } : {}),
-      ...(retryAfterSeconds === undefined ? {} : { "retry-after": String(Math.ceil(retryAfterSeconds)) }),
     },
     body: errorEnvelope(failure),
   };

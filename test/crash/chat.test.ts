@@ -14,8 +14,13 @@ test("SIGKILL in the middle of a streamed chat: the run reads interrupted, its e
   const apiKey = await place.key();
   const seen: string[] = [];
   const headers = { "x-agent-session-id": "survivor" };
+  const agent = { on_disconnect: "cancel" as const };
   const ask = (content: string) => ({ messages: [{ role: "user" as const, content }] });
-  const stream = streamChatCompletion({ baseUrl: first.url, apiKey }, ask("run: sleep 5"), { headers });
+  const stream = streamChatCompletion(
+    { baseUrl: first.url, apiKey },
+    { ...ask("run: sleep 5"), agent },
+    { headers },
+  );
   let runId = "";
   await assert.rejects(async () => {
     for await (const chunk of stream) {

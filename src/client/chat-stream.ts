@@ -1,0 +1,130 @@
+import type {
+  ChatCompletionChunk,
+  ChatCompletionRequest,
+  ErrorEnvelope,
+} from "../../generated/http/client/types.gen.ts";
+import { AgentApiError, StreamCutError } from "./api-error.ts";
+import { ChatChunks, type ChatHead } from "./chat-chunks.ts";
+import { readFrames } from "./event-stream.ts";
+import { post, stopRun, type Posted, type StreamRequest } from "./post.ts";
+import type { ClientOptions } from "./request.ts";
+import { isFinal, streamRunEvents } from "./run-stream.ts";
+
+/**
+ * The chunks of one streamed chat completion. The request is sent once, never again: when its connection is cut, the
+ * rest comes from the events of the run, without loss or repetition. Leaving the loop, or aborting `signal`, stops the
+ * run. With `agent.on_disconnect: "cancel"` the run ends with the connection, and a cut is a StreamCutError.
+ * AgentApiError for an error answer and for an error frame.
+ */
+export async function* streamChatCompletion(
+  options: ClientOptions,
+  body: Omit<ChatCompletionRequest, "stream">,
+  request: StreamRequest = {},
+): AsyncGenerator<ChatCompletionChunk, void> {
+  const posted = await post(options, "/v1/chat/completions", body, request);
+  const stream = new ChatStream(body, request);
+  let isOver = false;
+  try {
+    const isWhole = yield* stream.read(posted.response);
+    if (!isWhole) yield* stream.resume(options, posted);
+    isOver = true;
+  } catch (error) {
+    isOver = !(request.signal?.aborted ?? false);
+    throw error;
+  } finally {
+    if (!isOver && posted.isDetached) stopRun(options, posted.runId);
+  }
+}
+
+class ChatStream {
+  readonly #body: Omit<ChatCompletionRequest, "stream">;
+  readonly #request: StreamRequest;
+  #first: ChatCompletionChunk | undefined;
+  /** Number of the last event whose chunks were handed on. */
+  #last = 0;
+  /** Chunks handed on since then: of several chunks of one event only the last has its number. */
+  #unnumbered = 0;
+  #showsReasoning = false;
+
+  constructor(body: Omit<ChatCompletionRequest, "stream">, request: StreamRequest) {
+    this.#body = body;
+    this.#request = request;
+  }
+
+  /** Resolves to whether the stream came to its end. */
+  async *read(response: Response): AsyncGenerator<ChatCompletionChunk, boolean> {
+    const frames = readFrames(response);
+    try {
+      for (;;) {
+        const next = await frames.next().catch((error: unknown) => {
+          if (this.#request.signal?.aborted) throw error;
+          return undefined; // the connection broke
+        });
+        if (!next || next.done) return false;
+        const { data, id } = next.value;
+        if (data === "[DONE]") return true;
+        const frame = JSON.parse(data) as ChatCompletionChunk | ErrorEnvelope;
+        if ("error" in frame) throw new AgentApiError(0, frame.error);
+        this.#count(frame, id);
+        yield frame;
+      }
+    } finally {
+      await frames.return(undefined);
+    }
+  }
+
+  #count(chunk: ChatCompletionChunk, id: string | undefined): void {
+    if (this.#first) this.#unnumbered += 1;
+    this.#first ??= chunk;
+    if (chunk.choices[0]?.delta.reasoning_content !== undefined) this.#showsReasoning = true;
+    if (id === undefined) return;
+    this.#last = Number(id);
+    this.#unnumbered = 0;
+  }
+
+  async *resume(
+    options: ClientOptions,
+    { response, runId, isDetached }: Posted,
+  ): AsyncGenerator<ChatCompletionChunk, void> {
+    const head = this.#headOf(response);
+    if (runId === undefined || !head || !isDetached) throw new StreamCutError(runId);
+    const asked: { include_usage?: unknown; include_progress?: unknown } = this.#body.stream_options ?? {};
+    const chunks = new ChatChunks(head, {
+      includeUsage: asked.include_usage === true,
+      includeProgress: asked.include_progress === true,
+      showReasoning: this.#showsReasoning || this.#last === 0,
+    });
+    if (!this.#first) yield chunks.first();
+    for await (const event of streamRunEvents(options, runId, this.#request)) {
+      const made = chunks.of(event);
+      if (event.seq <= this.#last) continue;
+      yield* made.slice(this.#unnumbered);
+      if (made.length > 0) this.#unnumbered = 0;
+      if (isFinal(event) && event.event !== "run.completed")
+        throw endedBadly("error" in event ? event.error : undefined);
+    }
+  }
+
+  /** As the first chunk had it; when not even that came, as far as the answer's headers tell. */
+  #headOf({ headers }: Response): ChatHead | undefined {
+    const first = this.#first;
+    if (first) {
+      return first.agent && { id: first.id, created: first.created, model: first.model, agent: first.agent };
+    }
+    const run_id = headers.get("x-agent-run-id");
+    if (run_id === null) return undefined;
+    const session_id = headers.get("x-agent-session-id") ?? "";
+    return {
+      id: `chatcmpl_${run_id.slice("run_".length)}`,
+      created: Math.floor(Date.parse(headers.get("date") ?? "") / 1000) || 0,
+      model: String(this.#body.model ?? headers.get("x-agent-model")),
+      agent: { run_id, session_id },
+    };
+  }
+}
+
+const stopped = { code: "agent_incomplete", message: "The run was stopped before it finished." };
+
+function endedBadly({ code, message }: { readonly code: string; readonly message: string } = stopped) {
+  return new AgentApiError(0, { message, type: "server_error", param: null, code });
+}
