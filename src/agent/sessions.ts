@@ -173,7 +173,7 @@ export class Sessions {
     await this.#store.write(async (tx) => {
       if ((await tx.update("sessions", { id, lease_owner: null }, { updated_at: tx.nowMs })) === 0)
         throw busy();
-      for (const table of ["events", "messages", "asks", "runs"] as const) {
+      for (const table of ["events", "messages", "asks", "responses", "runs"] as const) {
         await tx.db.deleteFrom(table).where("session_id", "=", id).execute();
       }
       await tx.db.deleteFrom("sessions").where("id", "=", id).execute();

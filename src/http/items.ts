@@ -33,7 +33,7 @@ export interface ItemOptions {
 export const UNKNOWN_TOOL = "unknown";
 
 /**
- * Reads input items. `reasoning` and `mcp_call` are left out: the agent has its own record of both. ServiceError
+ * Reads input items, and messages of the chat format. `reasoning` and `mcp_call` are left out: the agent has its own record of both. ServiceError
  * `invalid_request`, `unsupported_parameter` and those of the content parts, naming the item.
  */
 export async function toConversation(
@@ -93,8 +93,9 @@ class ItemReader {
     return { instructions: this.#instructions.join("\n\n"), messages, answers: this.#answers };
   }
 
-  #message({ role, content }: InputItem, path: string): void {
+  #message({ role, content, ...item }: InputItem, path: string): void {
     const param = `${path}.content`;
+    if (role === "tool") return this.#answer({ ...item, output: content }, path);
     if (role === undefined) throw invalid(`${path}.role`, "is missing: user, assistant, system or developer");
     if (role === "user") {
       const { text, sources } = splitContent(contentOf(content, param), param);
@@ -103,10 +104,14 @@ class ItemReader {
       this.#messages.push({ role: "user", text });
       return;
     }
-    const text = textContent(contentOf(content, param), param);
+    const { tool_calls: calls } = item;
+    const text = calls && content == null ? "" : textContent(contentOf(content, param), param);
     checkText(text, param, this.#room);
-    if (role === "assistant") this.#say({ type: "text", text });
-    else this.#instructions.push(text);
+    if (role !== "assistant") return void this.#instructions.push(text);
+    this.#say({ type: "text", text });
+    for (const [index, call] of (calls ?? []).entries()) {
+      this.#call({ ...call.function, call_id: call.id }, `${path}.tool_calls[${index}]`);
+    }
   }
 
   #call({ call_id: callId, name, arguments: json }: InputItem, path: string): void {
@@ -117,12 +122,17 @@ class ItemReader {
     this.#say({ type: "tool_call", callId, tool: name, input: parseArguments(json ?? "{}") });
   }
 
-  #answer({ call_id: callId, output }: InputItem, path: string): void {
-    if (callId === undefined || callId === "") throw invalid(`${path}.call_id`, "is missing");
-    const text = textContent(contentOf(output, `${path}.output`), `${path}.output`);
-    checkText(text, `${path}.output`, this.#room);
+  /** In the words of either format. */
+  #answer({ call_id, tool_call_id, output, type }: InputItem, path: string): void {
+    const isChat = type !== "function_call_output";
+    const param = `${path}.${isChat ? "tool_call_id" : "call_id"}`;
+    const callId = isChat ? (tool_call_id ?? "") : (call_id ?? "");
+    if (callId === "") throw invalid(param, "is missing");
+    const at = `${path}.${isChat ? "content" : "output"}`;
+    const text = textContent(contentOf(output, at), at);
+    checkText(text, at, this.#room);
     const known = this.#calls.get(callId);
-    if (known === undefined) this.#answers.push({ callId, param: `${path}.call_id` });
+    if (known === undefined) this.#answers.push({ callId, param });
     this.#messages.push({ role: "tool", callId, tool: known ?? UNKNOWN_TOOL, status: "ok", text });
   }
 

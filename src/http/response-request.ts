@@ -5,6 +5,7 @@ import type { Prompt } from "../agent/prompt.ts";
 import { checkSessionName, findSession, type SessionAddress } from "../agent/session.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { ResponseRow } from "../store/tables.ts";
+import type { Identity } from "./auth.ts";
 import type { HttpRequest } from "./contract.ts";
 import { toConversation, type ItemConversation } from "./items.ts";
 import {
@@ -30,6 +31,7 @@ export interface ResponsePlan {
   readonly prompt: Omit<Prompt, "address" | "alsoRecord">;
   /** Where it goes without `previous`. */
   readonly address: SessionAddress;
+  readonly identity: Identity;
   /** The response it goes on from. */
   readonly previous: ResponseRow | undefined;
   readonly kept: KeptResponse;
@@ -59,6 +61,7 @@ export async function planResponse(request: CreateRequest, room: HttpRoom): Prom
       ...requestedWebhook(body.agent?.webhook, "agent.webhook", room),
     },
     address,
+    identity: ctx.identity,
     previous,
     kept: {
       request: { echo: echoOf(body, modelName), toolItems, showReasoning },
@@ -98,13 +101,8 @@ function addressOf({ body, headers, ctx }: CreateRequest): SessionAddress {
     const what = "conversation and X-Agent-Session-Key name different conversations.";
     throw new ServiceError("invalid_request", what, { param: "conversation" });
   }
-  const named = sessionAddress(
-    ctx.identity,
-    { ...headers, "x-agent-session-key": "conversation" },
-    sessionId,
-  );
-  checkSessionName("key", conversation, "conversation");
-  return { ...named, key: conversation };
+  if (ctx.identity.authenticated) checkSessionName("key", conversation, "conversation");
+  return sessionAddress(ctx.identity, headers, sessionId, { key: conversation });
 }
 
 function inputItems({ input }: CreateResponseRequest, room: HttpRoom): readonly InputItem[] {

@@ -1,5 +1,7 @@
+import type { Prompt } from "../agent/prompt.ts";
 import type { SessionAddress } from "../agent/session.ts";
 import type { ResponseRow } from "../store/tables.ts";
+import { limitRuns } from "./admission.ts";
 import { branchFrom, claimNext, contextUpTo, dropBranch, isTip, Overtaken } from "./response-chain.ts";
 import { responseIdOf } from "./response-object.ts";
 import type { ResponsePlan } from "./response-request.ts";
@@ -62,22 +64,19 @@ interface Place {
 }
 
 function submit(
-  { prompt, kept }: ResponsePlan,
+  { prompt, kept, identity }: ResponsePlan,
   { address, claims }: Place,
   room: HttpRoom,
   options: StartOptions,
 ): Promise<StartedRun> {
-  return startRun(
-    {
-      ...prompt,
-      address,
-      alsoRecord: async (tx, run) => {
-        run.response_id = responseIdOf(run.id);
-        if (claims) await claimNext(tx, claims, run.response_id);
-        if (kept.request.echo.store) await keepResponse(tx, run, kept, room.settings.maxStoredResponses);
-      },
+  const placed: Prompt = {
+    ...prompt,
+    address,
+    alsoRecord: async (tx, run) => {
+      run.response_id = responseIdOf(run.id);
+      if (claims) await claimNext(tx, claims, run.response_id);
+      if (kept.request.echo.store) await keepResponse(tx, run, kept, room.settings.maxStoredResponses);
     },
-    room,
-    options,
-  );
+  };
+  return startRun(limitRuns(placed, identity), room, options);
 }

@@ -113,11 +113,18 @@ const PREFIXES: Readonly<Record<string, string>> = {
   mcp_call: "mcp",
 };
 
-/** Clients page by the ids of items and refer to them, so each gets one. */
+/** Clients page by the ids of items and refer to them, so each gets one. Messages are kept in one form. */
 function withId(item: InputItem, index: number, responseId: string): StoredItem {
   const type = item.type ?? "message";
   const suffix = `${responseId.slice("resp_".length)}_${index}`;
   const id =
     typeof item.id === "string" && item.id !== "" ? item.id : `${PREFIXES[type] ?? "item"}_${suffix}`;
-  return { ...item, id, type };
+  if (type !== "message") return { ...item, id, type };
+  return { ...item, id, type, status: item.status ?? "completed", content: partsOf(item) };
+}
+
+function partsOf({ role, content }: InputItem): unknown {
+  if (typeof content !== "string") return content;
+  if (role !== "assistant") return [{ type: "input_text", text: content }];
+  return [{ type: "output_text", text: content, annotations: [], logprobs: [] }];
 }

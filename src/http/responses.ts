@@ -13,6 +13,7 @@ import { planResponse, type CreateRequest } from "./response-request.ts";
 import { startResponse } from "./response-start.ts";
 import { findResponse, forgetResponse, storedInput, storedRequest, touchResponse } from "./response-store.ts";
 import type { HttpContext, HttpRoom } from "./room.ts";
+import type { RunSubscribers } from "./run-subscribers.ts";
 import { failedAnswer, failureOf, shuttingDown } from "./run-failure.ts";
 import { joinRepeated, runEvents, runHeaders, stopWhenGone, type StartedRun } from "./submission.ts";
 
@@ -71,6 +72,7 @@ async function whole(
 export async function getResponse(
   { path, query, ctx, signal }: HttpRequest<"getResponse", HttpContext>,
   room: HttpRoom,
+  subscribers: RunSubscribers,
 ): Promise<HttpResponse<"getResponse">> {
   const { store } = room;
   const row = await findResponse(store, path.response_id, ctx.identity.name);
@@ -80,9 +82,20 @@ export async function getResponse(
   if (query.stream !== true) return { status: 200, headers, body: now.response };
   const after = query.starting_after ?? -1;
   if (after >= now.count) throw beyond(after, now.count - 1);
+  const leave = subscribers.enter(row.run_id);
+  signal.addEventListener("abort", leave, { once: true });
   const events = store.journal.follow({ runId: row.run_id }, { signal });
   const fold = new ResponseFold(row.run_id, storedRequest(row));
-  return { status: 200, headers, stream: responseEvents(fold, events, after) };
+  return { status: 200, headers, stream: leaving(responseEvents(fold, events, after), leave) };
+}
+
+/** Calls `leave` when the events are over, or nobody wants them any more. */
+async function* leaving<T>(events: AsyncIterable<T>, leave: () => void): AsyncGenerator<T> {
+  try {
+    yield* events;
+  } finally {
+    leave();
+  }
 }
 
 function beyond(after: number, last: number): ServiceError {
