@@ -1,0 +1,131 @@
+import type { Log } from "../base/log.ts";
+import { Metrics } from "../base/metrics.ts";
+import { currentRuntime, residentBytes, watchEventLoop } from "../base/runtime.ts";
+import type { HttpMetrics } from "../http/metrics.ts";
+import { readFigures } from "../store/figures.ts";
+import type { Store } from "../store/store.ts";
+
+export interface ServiceMetricsOptions {
+  readonly store: Store;
+  readonly version: string;
+  readonly log: Log;
+  /** When the service started; default now. */
+  readonly startedAtMs?: number;
+}
+
+/** The figures of a service. */
+export interface ServiceMetrics {
+  readonly http: HttpMetrics;
+  /** A run ended in this process. */
+  runEnded(kind: string, status: string): void;
+  /** Stops measuring. */
+  close(): void;
+}
+
+const OPEN_STATUSES = ["queued", "running", "waiting_for_approval", "stopping"];
+const OUTBOX_STATUSES = ["due", "leased", "dead"];
+/** From an answer out of memory to one a model was waited for. */
+const DURATION_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
+
+/** Everything `GET /metrics` shows. What costs something is measured from the first time that somebody looks. */
+export function createServiceMetrics(options: ServiceMetricsOptions): ServiceMetrics {
+  const { store, log } = options;
+  const metrics = new Metrics({
+    onProblem: (error) => log.warn("some metrics could not be read", { error }),
+  });
+  const endedRuns = metrics.counter("agentd_runs_total", {
+    help: "Runs that ended in this process.",
+    labels: ["kind", "status"],
+  });
+  collectStore(metrics, store);
+  const http = httpMetrics(metrics);
+  const stop = collectProcess(metrics, options);
+  return {
+    http,
+    runEnded: (kind, status) => endedRuns.add([kind, status]),
+    close: stop,
+  };
+}
+
+function collectStore(metrics: Metrics, store: Store): void {
+  const runs = metrics.gauge("agentd_runs", {
+    help: "Runs of the whole database that have not ended.",
+    labels: ["status"],
+  });
+  const queue = metrics.gauge("agentd_queue_depth", { help: "Runs that wait for their turn." });
+  const outbox = metrics.gauge("agentd_outbox_messages", {
+    help: "Messages owed to targets: due, being sent (leased), given up (dead).",
+    labels: ["status"],
+  });
+  metrics.collect(async () => {
+    const figures = await readFigures(store);
+    for (const status of OPEN_STATUSES) runs.set(figures.runs.get(status) ?? 0, [status]);
+    for (const status of OUTBOX_STATUSES) outbox.set(figures.outbox.get(status) ?? 0, [status]);
+    queue.set(figures.runs.get("queued") ?? 0);
+  });
+}
+
+function httpMetrics(metrics: Metrics): HttpMetrics {
+  const requests = metrics.counter("agentd_http_requests_total", {
+    help: "Requests that were answered.",
+    labels: ["operation", "status"],
+  });
+  const durations = metrics.histogram("agentd_http_request_duration_seconds", {
+    help: "Time to the answer; of a stream, to its beginning.",
+    labels: ["operation"],
+    buckets: DURATION_BUCKETS,
+  });
+  const subscribers = metrics.gauge("agentd_subscribers", {
+    help: "Event streams that are open.",
+    labels: ["operation"],
+  });
+  const open = new Map<string, number>();
+  const change = (operation: string, by: number) => {
+    const count = (open.get(operation) ?? 0) + by;
+    open.set(operation, count);
+    subscribers.set(count, [operation]);
+  };
+  return {
+    text: () => metrics.text(),
+    answered(operation, status, seconds) {
+      requests.add([operation, String(status)]);
+      durations.observe(seconds, [operation]);
+    },
+    streamOpened: (operation) => change(operation, 1),
+    streamClosed: (operation) => change(operation, -1),
+  };
+}
+
+/** The returned function stops what measures. */
+function collectProcess(
+  metrics: Metrics,
+  { version, startedAtMs = Date.now() }: ServiceMetricsOptions,
+): () => void {
+  const memory = metrics.gauge("process_resident_memory_bytes", { help: "Memory in RAM." });
+  const start = metrics.gauge("process_start_time_seconds", { help: "When the service started, Unix time." });
+  const uptime = metrics.gauge("agentd_uptime_seconds", { help: "Time since the service started." });
+  const build = metrics.gauge("agentd_build_info", {
+    help: "1, with what runs here.",
+    labels: ["version", "runtime", "runtime_version"],
+  });
+  const delay = metrics.gauge("agentd_event_loop_delay_seconds", {
+    help: "How late the event loop came to its work, since the last look.",
+    labels: ["stat"],
+  });
+  const runtime = currentRuntime();
+  build.set(1, [version, runtime.name, runtime.version]);
+  start.set(startedAtMs / 1000);
+  let loop: ReturnType<typeof watchEventLoop> | undefined;
+  let isClosed = false;
+  metrics.collect(() => {
+    memory.set(residentBytes());
+    uptime.set((Date.now() - startedAtMs) / 1000);
+    if (isClosed) return;
+    loop ??= watchEventLoop();
+    for (const [stat, value] of Object.entries(loop.read() ?? {})) delay.set(value, [stat]);
+  });
+  return () => {
+    isClosed = true;
+    loop?.stop();
+  };
+}

@@ -1,0 +1,59 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { sql } from "kysely";
+import { readFigures } from "../../../src/store/figures.ts";
+import { openTestStore, testDialect } from "../../harness/store.ts";
+import { runRow, sessionRow } from "./rows.ts";
+
+test("open runs are counted by status, ended ones are not", async (t) => {
+  const { store } = await openTestStore(t);
+  const session = sessionRow();
+  const statuses = ["queued", "queued", "running", "waiting_for_approval"];
+  await store.write(async (tx) => {
+    await tx.insert("sessions", [session]);
+    await tx.insert("runs", [
+      ...statuses.map((status) => runRow(session.id, { status })),
+      runRow(session.id, { status: "completed", ended_at: 5 }),
+    ]);
+  });
+  const { runs } = await readFigures(store);
+  assert.deepEqual(Object.fromEntries(runs), { queued: 2, running: 1, waiting_for_approval: 1 });
+});
+
+test("messages are counted by status: due, leased and dead, but not what arrived", async (t) => {
+  const { store } = await openTestStore(t);
+  const { outbox } = store;
+  await store.write(async (tx) => {
+    for (let index = 0; index < 5; index++) await outbox.owe(tx, { target: `t:${index}`, payload: {} });
+  });
+  const [delivered, dead, leased] = await store.write((tx) =>
+    outbox.claim(tx, { limit: 3, leaseMs: 60_000 }),
+  );
+  await store.write(async (tx) => {
+    await outbox.delivered(tx, delivered!.id);
+    await outbox.dead(tx, dead!.id, "gone");
+  });
+  const figures = await readFigures(store);
+  assert.ok(leased);
+  assert.deepEqual(Object.fromEntries(figures.outbox), { due: 2, leased: 1, dead: 1 });
+});
+
+test("an empty database has no figures", async (t) => {
+  const { store } = await openTestStore(t);
+  const { runs, outbox } = await readFigures(store);
+  assert.equal(runs.size, 0);
+  assert.deepEqual(Object.fromEntries(outbox), { dead: 0 });
+});
+
+test(
+  "counting open runs reads the index of open runs only",
+  { skip: testDialect !== "sqlite" },
+  async (t) => {
+    const { store } = await openTestStore(t);
+    const plan = await sql<{ readonly detail: string }>`
+    explain query plan select status, count(*) as number from runs where ended_at is null group by status
+  `.execute(store.read);
+    const detail = plan.rows.map((row) => row.detail).join("; ");
+    assert.match(detail, /USING (?:COVERING )?INDEX runs_active/);
+  },
+);

@@ -1,0 +1,108 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createLog, silentLog } from "../../../src/base/log.ts";
+import { createServiceMetrics } from "../../../src/telemetry/service-metrics.ts";
+import { parseExposition, sampleValue } from "../../harness/exposition.ts";
+import { openTestStore } from "../../harness/store.ts";
+import { runRow, sessionRow } from "../store/rows.ts";
+
+test("the figures of a service parse, and name what they should", async (t) => {
+  const { store } = await openTestStore(t);
+  const metrics = createServiceMetrics({ store, version: "1.2.3", log: silentLog });
+  t.after(async () => metrics.close());
+  const families = parseExposition(await metrics.http.text());
+  assert.deepEqual([...families.keys()].toSorted(), [
+    "agentd_build_info",
+    "agentd_event_loop_delay_seconds",
+    "agentd_http_request_duration_seconds",
+    "agentd_http_requests_total",
+    "agentd_outbox_messages",
+    "agentd_queue_depth",
+    "agentd_runs",
+    "agentd_runs_total",
+    "agentd_subscribers",
+    "agentd_uptime_seconds",
+    "process_resident_memory_bytes",
+    "process_start_time_seconds",
+  ]);
+  const build = families.get("agentd_build_info")?.samples[0]?.labels;
+  assert.equal(build?.["version"], "1.2.3");
+  assert.equal(build?.["runtime"], "Deno" in globalThis ? "deno" : "node");
+});
+
+test("runs, the queue and the outbox are those of the database, with a zero where there is none", async (t) => {
+  const { store } = await openTestStore(t);
+  const metrics = createServiceMetrics({ store, version: "1", log: silentLog });
+  t.after(async () => metrics.close());
+  const session = sessionRow();
+  await store.write(async (tx) => {
+    await tx.insert("sessions", [session]);
+    const statuses = ["queued", "queued", "running"];
+    await tx.insert(
+      "runs",
+      statuses.map((status) => runRow(session.id, { status })),
+    );
+    await store.outbox.owe(tx, { target: "webhook:a", payload: {} });
+  });
+  const families = parseExposition(await metrics.http.text());
+  const runs = (status: string) => sampleValue(families, "agentd_runs", { status });
+  assert.deepEqual(["queued", "running", "waiting_for_approval", "stopping"].map(runs), [2, 1, 0, 0]);
+  assert.equal(sampleValue(families, "agentd_queue_depth"), 2);
+  const outbox = (status: string) => sampleValue(families, "agentd_outbox_messages", { status });
+  assert.deepEqual(["due", "leased", "dead"].map(outbox), [1, 0, 0]);
+});
+
+test("requests, streams and ended runs are counted", async (t) => {
+  const { store } = await openTestStore(t);
+  const { http, runEnded, close } = createServiceMetrics({ store, version: "1", log: silentLog });
+  t.after(async () => close());
+  http.answered("getRun", 200, 0.003);
+  http.answered("getRun", 404, 0.2);
+  http.streamOpened("streamRunEvents");
+  http.streamOpened("streamRunEvents");
+  http.streamClosed("streamRunEvents");
+  runEnded("chat", "completed");
+  runEnded("chat", "completed");
+  const families = parseExposition(await http.text());
+  const requests = (status: string) =>
+    sampleValue(families, "agentd_http_requests_total", { operation: "getRun", status });
+  assert.deepEqual([requests("200"), requests("404")], [1, 1]);
+  const durations = "agentd_http_request_duration_seconds";
+  assert.equal(sampleValue(families, `${durations}_bucket`, { operation: "getRun", le: "0.005" }), 1);
+  assert.equal(sampleValue(families, `${durations}_count`, { operation: "getRun" }), 2);
+  assert.equal(sampleValue(families, "agentd_subscribers", { operation: "streamRunEvents" }), 1);
+  assert.equal(sampleValue(families, "agentd_runs_total", { kind: "chat", status: "completed" }), 2);
+});
+
+test("a database that is away is told of, and hides no other figure", async (t) => {
+  const { store } = await openTestStore(t);
+  const lines: string[] = [];
+  const log = createLog("info", (line) => void lines.push(line));
+  const metrics = createServiceMetrics({ store, version: "1", log });
+  t.after(async () => metrics.close());
+  await store.close();
+  const families = parseExposition(await metrics.http.text());
+  assert.ok((sampleValue(families, "process_resident_memory_bytes") ?? 0) > 0);
+  assert.equal(families.get("agentd_runs")?.samples.length, 0);
+  assert.match(lines.join(""), /some metrics could not be read/);
+});
+
+test("the event loop is measured from the first look on", async (t) => {
+  const { store } = await openTestStore(t);
+  const metrics = createServiceMetrics({ store, version: "1", log: silentLog });
+  t.after(async () => metrics.close());
+  const delays = async () => {
+    const families = parseExposition(await metrics.http.text());
+    return families.get("agentd_event_loop_delay_seconds")?.samples ?? [];
+  };
+  let samples = await delays();
+  for (let looks = 0; looks < 200 && samples.length === 0; looks++) {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    samples = await delays();
+  }
+  assert.deepEqual(
+    samples.map(({ labels }) => labels["stat"]),
+    ["mean", "median", "p99", "max"],
+  );
+  assert.ok(samples.every(({ value }) => value >= 0));
+});
