@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { schemas } from "../../generated/http/schemas.gen.ts";
 import { operations } from "../../generated/http/server.gen.ts";
+import { operationsWith } from "../harness/scenario.ts";
 
 const folder = join(import.meta.dirname, "http");
 
@@ -16,6 +17,9 @@ function scenariosIn(sources: readonly string[]): ReadonlySet<string> {
     );
     for (const [, quoted, name, status] of source.matchAll(/scenario\(\s*(?:"(\w+)"|(\w+)),\s*(\d{3}),/g)) {
       found.add(`${quoted ?? constants.get(name)} ${status}`);
+    }
+    for (const [, status] of source.matchAll(/scenarioOfAll\(\s*(\d{3}),/g)) {
+      for (const { id } of operationsWith(Number(status))) found.add(`${id} ${status}`);
     }
   }
   return found;

@@ -1,6 +1,8 @@
 /** A contract test: it provokes one declared answer of one operation, and proves that this answer was given. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import type { OperationMeta } from "../../generated/http/contract.gen.ts";
+import { operations } from "../../generated/http/server.gen.ts";
 import { startTestService, type TestService, type TestServiceOptions } from "./service.ts";
 
 /**
@@ -17,6 +19,41 @@ export function scenario(
     await using service = await startTestService(what);
     await run(service);
     assert.ok(service.seen.has(`${operation} ${status}`), `${operation} never answered ${status}`);
+    const undeclared = [...service.seen].filter((answer) => answer.endsWith(" 0"));
+    assert.deepEqual(undeclared, [], "answers that the spec does not list");
+  });
+}
+
+/** An operation of the spec, with its name. */
+export interface NamedOperation extends OperationMeta {
+  readonly id: string;
+}
+
+/** Those that list the status. */
+export function operationsWith(status: number): readonly NamedOperation[] {
+  const all: readonly [string, OperationMeta][] = Object.entries(operations);
+  return all.flatMap(([id, meta]) => (meta.responses[String(status)] ? [{ ...meta, id }] : []));
+}
+
+/**
+ * As {@link scenario}, for every operation that lists the status: what the edge answers is the same for all. `provoke`
+ * is called for each, on one service; the test fails unless each gave the status.
+ */
+export function scenarioOfAll(
+  status: number,
+  what: TestServiceOptions & { readonly title: string },
+  provoke: (service: TestService, operation: NamedOperation) => Promise<void>,
+): void {
+  test(`every operation that lists ${status}: ${what.title}`, async () => {
+    await using service = await startTestService(what);
+    for (const operation of operationsWith(status)) {
+      try {
+        await provoke(service, operation);
+      } catch (cause) {
+        throw new Error(`${operation.id} ${status}: ${(cause as Error).message}`, { cause });
+      }
+      assert.ok(service.seen.has(`${operation.id} ${status}`), `${operation.id} never answered ${status}`);
+    }
     const undeclared = [...service.seen].filter((answer) => answer.endsWith(" 0"));
     assert.deepEqual(undeclared, [], "answers that the spec does not list");
   });

@@ -30,11 +30,15 @@ export interface TestServiceOptions {
     readonly key: string;
     readonly name: string;
     readonly scopes: readonly string[];
+    readonly rateLimitRpm?: number;
+    readonly maxConcurrentRuns?: number;
   }[];
   /** False: no key is asked for. */
   readonly requireKey?: boolean;
   readonly providers?: readonly ModelProvider[];
   readonly clock?: Clock;
+  /** Of the configuration, as boot finds them. */
+  readonly configFlaws?: readonly string[];
   /** Take over the database and home of a service that was stopped. */
   readonly like?: TestService;
 }
@@ -116,6 +120,7 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     ...(options.tools ? { tools: options.tools } : {}),
     openApi,
     version: "0.0.0-test",
+    ...(options.configFlaws ? { configFlaws: options.configFlaws } : {}),
     log: createLog("info", (line) => void logLines.push(line)),
     clock,
     validateResponses: true,

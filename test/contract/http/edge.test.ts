@@ -1,0 +1,243 @@
+/** What every request passes on its way in, for each operation that there is. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  assertError,
+  assertHealthy,
+  operationsWith,
+  scenario,
+  scenarioOfAll,
+  type NamedOperation,
+} from "../../harness/scenario.ts";
+import { KEY, startTestService, type TestService } from "../../harness/service.ts";
+import { send } from "../../harness/wire.ts";
+
+const bearer = { authorization: `Bearer ${KEY}` };
+const json = { "content-type": "application/json" };
+
+/** Bodies that are accepted, of the operations that need one. */
+const BODIES: Readonly<Record<string, object>> = {
+  createChatCompletion: { messages: [{ role: "user", content: "hi" }] },
+  createResponse: { input: "hi" },
+  createRun: { input: "hi" },
+  resolveRunApproval: { choice: "once" },
+  steerRun: { input: "and now?" },
+  stopRun: {},
+};
+
+const pathOf = ({ route }: NamedOperation) => route.replaceAll(/\{[^}]+\}/g, "x");
+
+/** A request that the operation accepts. */
+function ask(
+  service: TestService,
+  operation: NamedOperation,
+  headers: Record<string, string> = bearer,
+): Promise<Response> {
+  const { id, method, body } = operation;
+  if (body && !BODIES[id]) throw new Error(`add a body for ${id} to BODIES`);
+  return send(service, {
+    method,
+    path: pathOf(operation),
+    headers: body ? { ...json, ...headers } : headers,
+    ...(body ? { body: JSON.stringify(BODIES[id]) } : {}),
+  });
+}
+
+scenarioOfAll(401, { title: "asks for a key, and names the scheme" }, async (service, operation) => {
+  for (const [authorization, code] of [
+    [undefined, "missing_api_key"],
+    ["Basic eDp5", "missing_api_key"],
+    ["Bearer wrong-key-0123456789", "invalid_api_key"],
+  ] as const) {
+    const response = await ask(service, operation, authorization === undefined ? {} : { authorization });
+    assert.equal(response.headers.get("www-authenticate"), "Bearer");
+    const { type } = await assertError(response, 401, code);
+    assert.equal(type, "authentication_error");
+  }
+});
+
+scenarioOfAll(
+  403,
+  {
+    title: "a page of a foreign origin",
+    config: { api_server: { cors_origins: ["https://app.example"] } },
+  },
+  async (service, operation) => {
+    const response = await ask(service, operation, { ...bearer, origin: "https://evil.example" });
+    assert.equal(response.headers.get("access-control-allow-origin"), null);
+    assert.equal((await assertError(response, 403, "origin_not_allowed")).type, "permission_error");
+  },
+);
+
+scenarioOfAll(
+  403,
+  { title: "a host that is not this one, where no key is asked for", requireKey: false },
+  async (service, operation) => {
+    await assertError(await ask(service, operation, { host: "evil.example" }), 403, "host_not_allowed");
+  },
+);
+
+scenarioOfAll(
+  403,
+  { title: "a foreign page where no key is asked for, also while CORS is off", requireKey: false },
+  async (service, operation) => {
+    const response = await ask(service, operation, { origin: "https://evil.example" });
+    await assertError(response, 403, "origin_not_allowed");
+    const [name] = [...response.headers.keys()].filter((each) => each.startsWith("access-control-"));
+    assert.equal(name, undefined);
+  },
+);
+
+test("every operation with a scope 403: a key that has all the others", async () => {
+  const every = ["chat", "runs", "approvals", "sessions", "jobs", "read"];
+  const scopes = new Set(operationsWith(403).flatMap(({ scope }) => scope ?? []));
+  for (const scope of scopes) {
+    const keys = [{ key: KEY, name: "some", scopes: every.filter((other) => other !== scope) }];
+    await using service = await startTestService({ keys });
+    for (const operation of operationsWith(403).filter((each) => each.scope === scope)) {
+      const error = await assertError(await ask(service, operation), 403, "insufficient_scope");
+      assert.match(error.message, new RegExp(`"${scope}"`), operation.id);
+    }
+  }
+});
+
+test("every operation is open to all, or asks for a key and one scope", () => {
+  for (const { id, security, scope } of operationsWith(200).concat(operationsWith(202))) {
+    assert.equal(security.length === 0, scope === undefined, id);
+  }
+});
+
+scenarioOfAll(408, { title: "a body that does not come", config: slow() }, async (service, operation) => {
+  const response = await send(service, {
+    method: operation.method,
+    path: pathOf(operation),
+    headers: { ...bearer, ...json, "content-length": "100" },
+    body: "{",
+    keepOpen: true,
+  });
+  await assertError(response, 408, "request_timeout");
+});
+
+function slow() {
+  return { limits: { body_timeout_seconds: 0.02 } };
+}
+
+scenarioOfAll(
+  413,
+  { title: "a body over the limit, before it is read", config: { limits: { max_body_bytes: 2000 } } },
+  async (service, operation) => {
+    const response = await send(service, {
+      method: operation.method,
+      path: pathOf(operation),
+      headers: { ...bearer, ...json, "content-length": "2001" },
+      keepOpen: true,
+    });
+    assert.match(response.headers.get("connection") ?? "", /close/);
+    await assertError(response, 413, "body_too_large");
+  },
+);
+
+scenarioOfAll(415, { title: "a body that is not JSON" }, async (service, operation) => {
+  for (const type of ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"]) {
+    const headers = { ...bearer, "content-type": type };
+    await assertError(await ask(service, operation, headers), 415, "unsupported_media_type");
+  }
+});
+
+test("every operation with a body takes JSON of any name, and of none", async () => {
+  await using service = await startTestService();
+  for (const operation of operationsWith(415)) {
+    for (const type of ["application/json; charset=utf-8", "Application/Vnd.Api+JSON"]) {
+      const response = await ask(service, operation, { ...bearer, "content-type": type });
+      assert.notEqual(response.status, 415, operation.id);
+    }
+    const { method } = operation;
+    const body = JSON.stringify(BODIES[operation.id]);
+    const bare = await send(service, { method, path: pathOf(operation), headers: bearer, body });
+    assert.notEqual(bare.status, 415, operation.id);
+  }
+});
+
+scenarioOfAll(
+  429,
+  {
+    title: "a key that has made its requests of this minute",
+    keys: [
+      { key: KEY, name: "busy", scopes: ["admin"], rateLimitRpm: 1 },
+      { key: "another-key-0123456789", name: "calm", scopes: ["admin"], rateLimitRpm: 1_000_000 },
+    ],
+  },
+  async (service, operation) => {
+    await service.request("/v1/models");
+    const response = await ask(service, operation);
+    const seconds = Number(response.headers.get("retry-after"));
+    assert.ok(Number.isInteger(seconds) && seconds >= 1 && seconds <= 60, `Retry-After ${seconds}`);
+    assert.equal(response.headers.get("x-should-retry"), null);
+    const error = await assertError(response, 429, "rate_limit_exceeded");
+    assert.equal(error.type, "rate_limit_error");
+    const other = await ask(service, operation, { authorization: "Bearer another-key-0123456789" });
+    assert.notEqual(other.status, 429);
+  },
+);
+
+scenarioOfAll(503, { title: "the database cannot be reached" }, async (service, operation) => {
+  await service.service.store.close();
+  const path = operation.id === "getDetailedHealth" ? "?strict=true" : "";
+  const response = await ask(service, { ...operation, route: `${operation.route}${path}` });
+  assert.equal(response.status, 503, await response.clone().text());
+  if (operation.id === "getDetailedHealth") return; // answers with what it knows, see health.test.ts
+  assert.equal(response.headers.get("retry-after"), "1");
+  const error = await assertError(response, 503, "state_store_unavailable");
+  assert.equal(error.type, "overloaded_error");
+});
+
+for (const id of ["createChatCompletion", "createResponse", "createRun"]) {
+  scenario(id, 503, { title: "no new run while the server shuts down" }, async (service) => {
+    await service.service.turns.drain(0);
+    const operation = operationsWith(503).find((each) => each.id === id);
+    assert.ok(operation);
+    const response = await ask(service, operation);
+    assert.equal(response.headers.get("retry-after"), "1");
+    await assertError(response, 503, "server_draining");
+    await assertHealthy(service);
+  });
+}
+
+test("the edge looks at host, origin, key, rate and input, in this order", async () => {
+  const wrong = {
+    host: "evil.example",
+    origin: "https://other.example",
+    authorization: "Bearer wrong-key-0123456789",
+    "content-type": "text/plain",
+  };
+  const path = "/v1/runs";
+  const post = async (service: TestService, headers: Record<string, string>) => {
+    const response = await send(service, { method: "POST", path, headers, body: "{}" });
+    return (await response.json()).error.code;
+  };
+  await using open = await startTestService({ requireKey: false });
+  assert.equal(await post(open, wrong), "host_not_allowed");
+  assert.equal(await post(open, { ...wrong, host: "localhost" }), "origin_not_allowed");
+  await using service = await startTestService({
+    config: { api_server: { cors_origins: ["https://app.example"] } },
+    keys: [{ key: KEY, name: "one", scopes: ["runs"], rateLimitRpm: 1 }],
+  });
+  assert.equal(await post(service, wrong), "origin_not_allowed");
+  const page = { ...wrong, origin: "https://app.example" };
+  assert.equal(await post(service, page), "invalid_api_key");
+  const known = { ...page, ...bearer };
+  assert.equal(await post(service, known), "unsupported_media_type");
+  assert.equal(await post(service, known), "rate_limit_exceeded");
+});
+
+test("a key without scope, or none at all, costs nobody's requests of the minute", async () => {
+  const keys = [{ key: KEY, name: "one", scopes: ["read"], rateLimitRpm: 1 }];
+  await using service = await startTestService({ keys });
+  for (let i = 0; i < 3; i++) {
+    assert.equal((await service.chat({})).status, 403);
+    assert.equal((await fetch(`${service.url}/v1/models`)).status, 401);
+    assert.equal((await fetch(`${service.url}/health`)).status, 200);
+  }
+  assert.equal((await service.request("/v1/models")).status, 200);
+  assert.equal((await service.request("/v1/models")).status, 429);
+});
