@@ -12,6 +12,30 @@ export const schemas: SchemaMap = {
       { $ref: "#/components/schemas/BackgroundCompleteEvent" },
     ],
   },
+  WebhookEvent: {
+    type: "object",
+    required: ["id", "object", "type", "created_at", "data"],
+    properties: {
+      id: { type: "string" },
+      object: { const: "event" },
+      type: {
+        type: "string",
+        enum: [
+          "run.completed",
+          "run.failed",
+          "run.cancelled",
+          "run.interrupted",
+          "run.approval_required",
+          "response.completed",
+          "response.incomplete",
+          "response.failed",
+          "response.cancelled",
+        ],
+      },
+      created_at: { type: "integer" },
+      data: { $ref: "#/components/schemas/WebhookEventData" },
+    },
+  },
   ContentPart: {
     type: "object",
     required: ["type"],
@@ -86,13 +110,11 @@ export const schemas: SchemaMap = {
   ChatTool: {
     type: "object",
     required: ["type", "function"],
-    additionalProperties: true,
     properties: {
       type: { const: "function" },
       function: {
         type: "object",
         required: ["name"],
-        additionalProperties: true,
         properties: {
           name: { type: "string", pattern: "^[a-zA-Z0-9_-]{1,64}$" },
           description: { type: ["string", "null"], maxLength: 8192 },
@@ -397,7 +419,6 @@ export const schemas: SchemaMap = {
   FunctionTool: {
     type: "object",
     required: ["type", "name"],
-    additionalProperties: true,
     properties: {
       type: { const: "function" },
       name: { type: "string", pattern: "^[a-zA-Z0-9_-]{1,64}$" },
@@ -485,15 +506,46 @@ export const schemas: SchemaMap = {
   },
   ResponseStatus: { type: "string", enum: ["queued", "in_progress", "completed", "incomplete", "failed", "cancelled"] },
   ItemStatus: { type: "string", enum: ["in_progress", "completed", "incomplete"] },
-  NoItem: { not: {} },
+  UrlCitation: {
+    type: "object",
+    required: ["type", "start_index", "end_index", "url", "title"],
+    properties: {
+      type: { const: "url_citation" },
+      start_index: { type: "integer" },
+      end_index: { type: "integer" },
+      url: { type: "string" },
+      title: { type: "string" },
+    },
+  },
+  Logprob: {
+    type: "object",
+    required: ["token", "bytes", "logprob", "top_logprobs"],
+    properties: {
+      token: { type: "string" },
+      bytes: { type: "array", items: { type: "integer" } },
+      logprob: { type: "number" },
+      top_logprobs: {
+        type: "array",
+        items: {
+          type: "object",
+          required: ["token", "bytes", "logprob"],
+          properties: {
+            token: { type: "string" },
+            bytes: { type: "array", items: { type: "integer" } },
+            logprob: { type: "number" },
+          },
+        },
+      },
+    },
+  },
   OutputText: {
     type: "object",
     required: ["type", "text", "annotations", "logprobs"],
     properties: {
       type: { const: "output_text" },
       text: { type: "string" },
-      annotations: { type: "array", maxItems: 0, items: { $ref: "#/components/schemas/NoItem" } },
-      logprobs: { type: "array", maxItems: 0, items: { $ref: "#/components/schemas/NoItem" } },
+      annotations: { type: "array", maxItems: 0, items: { $ref: "#/components/schemas/UrlCitation" } },
+      logprobs: { type: "array", maxItems: 0, items: { $ref: "#/components/schemas/Logprob" } },
     },
   },
   MessageItem: {
@@ -711,7 +763,7 @@ export const schemas: SchemaMap = {
       metadata: { $ref: "#/components/schemas/ResponseMetadata" },
       safety_identifier: { type: ["string", "null"] },
       prompt_cache_key: { type: ["string", "null"] },
-      user: { type: ["string", "null"] },
+      user: { type: "string" },
       agent: { $ref: "#/components/schemas/AgentInfo" },
     },
   },
@@ -823,7 +875,7 @@ export const schemas: SchemaMap = {
       output_index: { type: "integer", minimum: 0 },
       content_index: { type: "integer", minimum: 0 },
       delta: { type: "string" },
-      logprobs: { type: "array", maxItems: 0, items: { $ref: "#/components/schemas/NoItem" } },
+      logprobs: { type: "array", maxItems: 0, items: { $ref: "#/components/schemas/Logprob" } },
     },
   },
   ResponseTextDoneEvent: {
@@ -836,7 +888,7 @@ export const schemas: SchemaMap = {
       output_index: { type: "integer", minimum: 0 },
       content_index: { type: "integer", minimum: 0 },
       text: { type: "string" },
-      logprobs: { type: "array", maxItems: 0, items: { $ref: "#/components/schemas/NoItem" } },
+      logprobs: { type: "array", maxItems: 0, items: { $ref: "#/components/schemas/Logprob" } },
     },
   },
   ResponseReasoningSummaryPartAddedEvent: {
@@ -2149,11 +2201,30 @@ export const schemas: SchemaMap = {
       text: { type: "string" },
     },
   },
+  WebhookEventData: {
+    type: "object",
+    required: ["run_id", "session_id", "status"],
+    properties: {
+      id: { type: "string" },
+      run_id: { type: "string" },
+      session_id: { type: "string" },
+      status: { type: "string", enum: ["completed", "failed", "cancelled", "interrupted", "waiting_for_approval"] },
+      stop: { type: "string" },
+      output: { type: "string" },
+      output_truncated: { const: true },
+      usage: { $ref: "#/components/schemas/RunUsage" },
+      error: { $ref: "#/components/schemas/RunError" },
+      request_id: { type: "string" },
+      request_kind: { type: "string", enum: ["approval", "clarify", "sudo", "secret"] },
+      approval: { $ref: "#/components/schemas/ApprovalRequest" },
+    },
+  },
 };
 
 /** Component name -> TypeScript type. */
 export interface SchemaTypes {
   SessionEvent: T.SessionEvent;
+  WebhookEvent: T.WebhookEvent;
   ContentPart: T.ContentPart;
   MessageContent: T.MessageContent;
   ChatSystemMessage: T.ChatSystemMessage;
@@ -2189,7 +2260,8 @@ export interface SchemaTypes {
   CreateResponseRequest: T.CreateResponseRequest;
   ResponseStatus: T.ResponseStatus;
   ItemStatus: T.ItemStatus;
-  NoItem: T.NoItem;
+  UrlCitation: T.UrlCitation;
+  Logprob: T.Logprob;
   OutputText: T.OutputText;
   MessageItem: T.MessageItem;
   SummaryText: T.SummaryText;
@@ -2301,4 +2373,5 @@ export interface SchemaTypes {
   SessionUpdatedEvent: T.SessionUpdatedEvent;
   SessionUndoneEvent: T.SessionUndoneEvent;
   BackgroundCompleteEvent: T.BackgroundCompleteEvent;
+  WebhookEventData: T.WebhookEventData;
 }

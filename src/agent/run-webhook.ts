@@ -1,4 +1,10 @@
-import type { Webhook } from "../../generated/http/client/types.gen.ts";
+import type {
+  RunError,
+  RunUsage,
+  Webhook,
+  WebhookEvent,
+  WebhookEventData,
+} from "../../generated/http/client/types.gen.ts";
 import { ServiceError, type ErrorCode } from "../base/errors.ts";
 import { createId } from "../base/ids.ts";
 import { objectionToHost } from "../base/net-guard.ts";
@@ -7,7 +13,7 @@ import { isWebhookSecret } from "../base/standard-webhook.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { AskRow, RunRow } from "../store/tables.ts";
 import type { Outcome } from "./outcome.ts";
-import { toApprovalRequest } from "./question.ts";
+import { toApprovalRequest, type AskKind } from "./question.ts";
 import type { FinalStatus } from "./run.ts";
 
 /** Who is told of a run, when: the text in its row. */
@@ -75,14 +81,16 @@ export async function oweEndWebhook(tx: Tx, store: Store, run: RunRow, outcome: 
   const { status, set } = outcome;
   if (run.webhook === null) return;
   const output = set.output ?? null;
+  const stop = stopOf(outcome);
   await oweRunWebhook(tx, store, run, {
     event: status,
     type: run.kind === "response" ? `response.${responseStatus(outcome)}` : `run.${status}`,
     data: {
       status,
+      ...(stop === undefined ? {} : { stop }),
       ...(output === null ? {} : bounded(output)),
-      ...(set.usage ? { usage: JSON.parse(set.usage) as unknown } : {}),
-      ...(set.error ? { error: JSON.parse(set.error) as unknown } : {}),
+      ...(set.usage ? { usage: JSON.parse(set.usage) as RunUsage } : {}),
+      ...(set.error ? { error: JSON.parse(set.error) as RunError } : {}),
     },
   });
 }
@@ -96,15 +104,20 @@ export async function oweQuestionWebhook(tx: Tx, store: Store, ask: AskRow): Pro
   await oweRunWebhook(tx, store, run, {
     event: "approval_required",
     type: "run.approval_required",
-    data: { status: "waiting_for_approval", request_id: ask.id, request_kind: ask.kind, ...approval },
+    data: {
+      status: "waiting_for_approval",
+      request_id: ask.id,
+      request_kind: ask.kind as AskKind,
+      ...approval,
+    },
   });
 }
 
 interface RunFact {
   /** What is subscribed to. */
   readonly event: RunWebhookEvent;
-  readonly type: string;
-  readonly data: Readonly<Record<string, unknown>>;
+  readonly type: WebhookEvent["type"];
+  readonly data: Omit<WebhookEventData, "id" | "run_id" | "session_id">;
 }
 
 /** Owes an event to the run's webhook if that wants it. The id of the event is the same for every attempt. */
@@ -114,12 +127,13 @@ async function oweRunWebhook(tx: Tx, store: Store, run: RunRow, fact: RunFact): 
   if (!events.includes(fact.event)) return;
   const id = createId("evt", tx.nowMs);
   const response = run.response_id === null ? {} : { id: run.response_id };
-  const event = {
+  const data: WebhookEventData = { ...response, run_id: run.id, session_id: run.session_id, ...fact.data };
+  const event: WebhookEvent = {
     id,
     object: "event",
     type: fact.type,
     created_at: Math.floor(tx.nowMs / 1000),
-    data: redactValue({ ...response, run_id: run.id, session_id: run.session_id, ...fact.data }),
+    data: redactValue(data) as WebhookEventData,
   };
   await store.outbox.owe(tx, {
     target: `webhook:${new URL(url).host}`,
@@ -130,11 +144,15 @@ async function oweRunWebhook(tx: Tx, store: Store, run: RunRow, fact: RunFact): 
 }
 
 /** The words of OpenAI, which knows no interruption. */
-function responseStatus({ status, event }: Outcome): string {
-  if (status === "interrupted") return "failed";
-  if (status !== "completed") return status;
-  const { stop } = event.data as { readonly stop?: string };
+function responseStatus(outcome: Outcome): "completed" | "incomplete" | "failed" | "cancelled" {
+  if (outcome.status === "interrupted") return "failed";
+  if (outcome.status !== "completed") return outcome.status;
+  const stop = stopOf(outcome);
   return stop === "end" || stop === "tool_calls" ? "completed" : "incomplete";
+}
+
+function stopOf({ event }: Outcome): string | undefined {
+  return (event.data as { readonly stop?: string }).stop;
 }
 
 /** Cut between characters, and said so. */

@@ -18,6 +18,25 @@ export type SessionEvent = ({
 } & BackgroundCompleteEvent);
 
 /**
+ * WebhookEvent
+ *
+ * What a webhook gets, by POST, signed as Standard Webhooks says in the headers webhook-id, webhook-timestamp and webhook-signature. It may come more than once, always with the same id, and in any order. A status of 2xx takes it; 410 and other refusals end the tries; everything else is tried again.
+ */
+export type WebhookEvent = {
+    /**
+     * Also in the header webhook-id.
+     */
+    id: string;
+    object: 'event';
+    type: 'run.completed' | 'run.failed' | 'run.cancelled' | 'run.interrupted' | 'run.approval_required' | 'response.completed' | 'response.incomplete' | 'response.failed' | 'response.cancelled';
+    /**
+     * Unix seconds.
+     */
+    created_at: number;
+    data: WebhookEventData;
+};
+
+/**
  * ContentPart
  *
  * A piece of a message: text (`text`, `input_text`), an image (`image_url`, `input_image`: a data URL or base64) or a file (`file`, `input_file`: a data URL).
@@ -126,9 +145,7 @@ export type ChatTool = {
             [key: string]: unknown;
         } | null;
         strict?: boolean | null;
-        [key: string]: unknown;
     };
-    [key: string]: unknown;
 };
 
 /**
@@ -449,7 +466,6 @@ export type FunctionTool = {
         [key: string]: unknown;
     } | null;
     strict?: boolean | null;
-    [key: string]: unknown;
 };
 
 /**
@@ -543,11 +559,33 @@ export type ResponseStatus = 'queued' | 'in_progress' | 'completed' | 'incomplet
 export type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
 
 /**
- * NoItem
+ * UrlCitation
  *
- * Nothing fits; lists of these are always empty.
+ * Of the format; the agent gives none.
  */
-export type NoItem = unknown;
+export type UrlCitation = {
+    type: 'url_citation';
+    start_index: number;
+    end_index: number;
+    url: string;
+    title: string;
+};
+
+/**
+ * Logprob
+ *
+ * Of the format; the agent gives none.
+ */
+export type Logprob = {
+    token: string;
+    bytes: Array<number>;
+    logprob: number;
+    top_logprobs: Array<{
+        token: string;
+        bytes: Array<number>;
+        logprob: number;
+    }>;
+};
 
 /**
  * OutputText
@@ -555,8 +593,8 @@ export type NoItem = unknown;
 export type OutputText = {
     type: 'output_text';
     text: string;
-    annotations: Array<NoItem>;
-    logprobs: Array<NoItem>;
+    annotations: Array<UrlCitation>;
+    logprobs: Array<Logprob>;
 };
 
 /**
@@ -745,7 +783,7 @@ export type Response = {
     metadata: ResponseMetadata;
     safety_identifier: string | null;
     prompt_cache_key: string | null;
-    user?: string | null;
+    user?: string;
     agent?: AgentInfo;
 };
 
@@ -879,7 +917,7 @@ export type ResponseTextDeltaEvent = {
     output_index: number;
     content_index: number;
     delta: string;
-    logprobs: Array<NoItem>;
+    logprobs: Array<Logprob>;
 };
 
 /**
@@ -894,7 +932,7 @@ export type ResponseTextDoneEvent = {
     output_index: number;
     content_index: number;
     text: string;
-    logprobs: Array<NoItem>;
+    logprobs: Array<Logprob>;
 };
 
 /**
@@ -2511,6 +2549,39 @@ export type BackgroundCompleteEvent = {
     task_id: string;
     status: 'complete' | 'error';
     text: string;
+};
+
+/**
+ * WebhookEventData
+ */
+export type WebhookEventData = {
+    /**
+     * The response's id; of a run that was asked for as a response.
+     */
+    id?: string;
+    run_id: string;
+    session_id: string;
+    status: 'completed' | 'failed' | 'cancelled' | 'interrupted' | 'waiting_for_approval';
+    /**
+     * Why the agent ended its answer; tool_calls asks for the client's.
+     */
+    stop?: string;
+    /**
+     * At most 64 KiB of the answer; the run has all of it.
+     */
+    output?: string;
+    /**
+     * The answer is longer.
+     */
+    output_truncated?: true;
+    usage?: RunUsage;
+    error?: RunError;
+    /**
+     * The question that the run waits with.
+     */
+    request_id?: string;
+    request_kind?: 'approval' | 'clarify' | 'sudo' | 'secret';
+    approval?: ApprovalRequest;
 };
 
 export type RunId = string;

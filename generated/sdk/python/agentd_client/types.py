@@ -10,6 +10,27 @@ from typing import Any, Literal, TypeAlias, TypedDict, Union
 SessionEvent: TypeAlias = Union["SessionUpdatedEvent", "SessionUndoneEvent", "BackgroundCompleteEvent"]
 
 
+_WebhookEventRequired = TypedDict(
+    "_WebhookEventRequired",
+    {
+        #: Also in the header webhook-id.
+        "id": str,
+        "object": Literal["event"],
+        "type": Literal["run.completed", "run.failed", "run.cancelled", "run.interrupted", "run.approval_required", "response.completed", "response.incomplete", "response.failed", "response.cancelled"],
+        #: Unix seconds.
+        "created_at": int,
+        "data": "WebhookEventData",
+    },
+)
+
+class WebhookEvent(_WebhookEventRequired, total=False):
+    """What a webhook gets, by POST, signed as Standard Webhooks says in the headers webhook-id,
+    webhook-timestamp and webhook-signature. It may come more than once, always with the same id, and in
+    any order. A status of 2xx takes it; 410 and other refusals end the tries; everything else is tried
+    again.
+    """
+
+
 class _ContentPartRequired(TypedDict):
     type: str
 
@@ -421,8 +442,29 @@ ResponseStatus: TypeAlias = Literal["queued", "in_progress", "completed", "incom
 ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
 
-#: Nothing fits; lists of these are always empty.
-NoItem: TypeAlias = Any
+class UrlCitation(TypedDict):
+    """Of the format; the agent gives none."""
+
+    type: Literal["url_citation"]
+    start_index: int
+    end_index: int
+    url: str
+    title: str
+
+
+class LogprobTopLogprobsItem(TypedDict):
+    token: str
+    bytes: list[int]
+    logprob: float
+
+
+class Logprob(TypedDict):
+    """Of the format; the agent gives none."""
+
+    token: str
+    bytes: list[int]
+    logprob: float
+    top_logprobs: list[LogprobTopLogprobsItem]
 
 
 _OutputTextRequired = TypedDict(
@@ -430,8 +472,8 @@ _OutputTextRequired = TypedDict(
     {
         "type": Literal["output_text"],
         "text": str,
-        "annotations": list["NoItem"],
-        "logprobs": list["NoItem"],
+        "annotations": list["UrlCitation"],
+        "logprobs": list["Logprob"],
     },
 )
 
@@ -594,7 +636,7 @@ class Response(_ResponseRequired, total=False):
     """What a request in the responses format came to, or has come to so far."""
 
     conversation: ResponseConversation | None
-    user: str | None
+    user: str
     agent: AgentInfo
 
 
@@ -695,7 +737,7 @@ class ResponseTextDeltaEvent(TypedDict):
     output_index: int
     content_index: int
     delta: str
-    logprobs: list[NoItem]
+    logprobs: list[Logprob]
 
 
 class ResponseTextDoneEvent(TypedDict):
@@ -707,7 +749,7 @@ class ResponseTextDoneEvent(TypedDict):
     output_index: int
     content_index: int
     text: str
-    logprobs: list[NoItem]
+    logprobs: list[Logprob]
 
 
 class ResponseReasoningSummaryPartAddedEvent(TypedDict):
@@ -1987,3 +2029,25 @@ class BackgroundCompleteEvent(TypedDict):
     task_id: str
     status: Literal["complete", "error"]
     text: str
+
+
+class _WebhookEventDataRequired(TypedDict):
+    run_id: str
+    session_id: str
+    status: Literal["completed", "failed", "cancelled", "interrupted", "waiting_for_approval"]
+
+class WebhookEventData(_WebhookEventDataRequired, total=False):
+    #: The response's id; of a run that was asked for as a response.
+    id: str
+    #: Why the agent ended its answer; tool_calls asks for the client's.
+    stop: str
+    #: At most 64 KiB of the answer; the run has all of it.
+    output: str
+    #: The answer is longer.
+    output_truncated: Literal[True]
+    usage: RunUsage
+    error: RunError
+    #: The question that the run waits with.
+    request_id: str
+    request_kind: Literal["approval", "clarify", "sudo", "secret"]
+    approval: ApprovalRequest
