@@ -1,13 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI from "openai";
-import type { Webhook } from "../../../generated/http/client/types.gen.ts";
+import type { Webhook, WebhookEvent } from "../../../generated/http/client/types.gen.ts";
 import { checkWebhook, recordWebhook, type WebhookSettings } from "../../../src/agent/run-webhook.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { registerSecret } from "../../../src/base/redact.ts";
 import { Dispatcher } from "../../../src/deliver/dispatch.ts";
 import { createTargets } from "../../../src/deliver/target.ts";
 import { createWebhookTarget } from "../../../src/deliver/targets/webhook.ts";
+import { specSchemas } from "../../../src/http/schemas.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 import { openReceiver } from "../../harness/receiver.ts";
 
@@ -24,13 +25,7 @@ interface Owed {
   readonly ref: string | null;
   readonly maxAttempts: number;
   readonly payload: { id: string; url: string; secret?: string; traceparent?: string };
-  readonly event: {
-    id: string;
-    object: string;
-    type: string;
-    created_at: number;
-    data: Record<string, unknown>;
-  };
+  readonly event: WebhookEvent;
 }
 
 /** What is owed to webhooks, oldest first. */
@@ -43,6 +38,8 @@ async function owed({ store }: TestAgent): Promise<readonly Owed[]> {
     .execute();
   return rows.map((row) => {
     const { body, ...payload } = JSON.parse(row.payload);
+    const issues = specSchemas.checkNamed("WebhookEvent", JSON.parse(body));
+    assert.equal(issues, undefined, `an event does not fit the spec: ${JSON.stringify(issues)} ${body}`);
     const { target, ref, max_attempts: maxAttempts } = row;
     return { target, ref, maxAttempts, payload, event: JSON.parse(body) };
   });
@@ -65,6 +62,7 @@ test("the end of a run is owed to its webhook, in the transaction that ends it",
     run_id: runId,
     session_id: sessionId,
     status: "completed",
+    stop: "end",
     output: "the answer",
   });
   assert.equal(typeof (usage as { total_tokens: number }).total_tokens, "number");
@@ -111,15 +109,15 @@ test("a run that fails, is cancelled or interrupted is told of with its error", 
   await agent.turns.drain(0);
   const events = (await owed(agent)).map(({ event }) => event);
   assert.deepEqual(
-    events.map(({ type, data }) => [type, data["run_id"], data["status"]]),
+    events.map(({ type, data }) => [type, data.run_id, data.status]),
     [
       ["run.failed", failing.runId, "failed"],
       ["run.cancelled", stopping.runId, "cancelled"],
       ["run.interrupted", cut.runId, "interrupted"],
     ],
   );
-  assert.equal((events[0]!.data["error"] as { code: string }).code, "provider_error");
-  assert.equal((events[2]!.data["error"] as { code: string }).code, "interrupted");
+  assert.equal(events[0]!.data.error?.code, "provider_error");
+  assert.equal(events[2]!.data.error?.code, "interrupted");
 });
 
 test("a run that leaves the queue without having started, and one that a dead process left, are told of", async () => {
@@ -136,7 +134,7 @@ test("a run that leaves the queue without having started, and one that a dead pr
   gate.resolve();
   await agent.turns.drain(5_000);
   assert.deepEqual(
-    (await owed(agent)).map(({ event }) => [event.type, event.data["run_id"]]),
+    (await owed(agent)).map(({ event }) => [event.type, event.data.run_id]),
     [
       ["run.cancelled", queued.runId],
       ["run.interrupted", first.runId],
@@ -195,7 +193,7 @@ test("a response is told of in the words of OpenAI, with its id", async () => {
     await agent.events(runId);
   }
   assert.deepEqual(
-    (await owed(agent)).map(({ event }) => [event.type, event.data["id"]]),
+    (await owed(agent)).map(({ event }) => [event.type, event.data.id]),
     [
       ["response.completed", "resp_0"],
       ["response.incomplete", "resp_1"],
