@@ -1,4 +1,8 @@
+import type { Config } from "../../generated/config/types.gen.ts";
+import { ServiceError } from "../base/errors.ts";
 import type { Tracer } from "../base/trace.ts";
+import type { Environment } from "../config/home.ts";
+import { resolveSecret } from "../config/secrets.ts";
 
 export interface TracingSettings {
   /** Where spans are posted to, complete: `http://127.0.0.1:4318/v1/traces`. */
@@ -34,4 +38,35 @@ export interface ExportFailure {
 export interface OtlpModule {
   /** `onFailure` is told of each batch that could not be sent. Throws for a URL that is none. */
   createOtlpTracer(settings: TracingSettings, onFailure: (failure: ExportFailure) => void): Tracing;
+}
+
+/**
+ * Undefined when no collector is configured. ServiceError `invalid_config` for an address that is none, or a header
+ * that refers to a variable that is not set.
+ */
+export function tracingSettings(
+  { telemetry }: Pick<Config, "telemetry">,
+  from: { readonly env: Environment; readonly version: string },
+): TracingSettings | undefined {
+  const { endpoint, headers } = telemetry;
+  if (endpoint === undefined) return undefined;
+  const url = URL.parse(endpoint);
+  if (!url) {
+    const message = "telemetry.endpoint is no address. Write it as http://127.0.0.1:4318.";
+    throw new ServiceError("invalid_config", message, { param: "telemetry.endpoint" });
+  }
+  url.pathname = `${url.pathname.replace(/\/+$/, "")}/v1/traces`;
+  const resolved = Object.entries(headers).map(([name, value]) => [
+    name,
+    resolveSecret(value, from.env, `telemetry.headers.${name}`),
+  ]);
+  return {
+    url: url.href,
+    headers: Object.fromEntries(resolved) as Readonly<Record<string, string>>,
+    serviceName: telemetry.service_name,
+    version: from.version,
+    sampleRatio: telemetry.sample_ratio,
+    timeoutMs: telemetry.timeout_seconds * 1000,
+    maxQueueSpans: telemetry.max_queue_spans,
+  };
 }
