@@ -145,10 +145,17 @@ function createDispatcher({ store, clock, log, version, settings }: HttpRoom): D
 }
 
 function retentionOptions(config: Config) {
-  const keepMs = config.retention.runs_hours * 3_600_000;
+  const { runs_hours: runsHours, events_hours: eventsHours, sweep_minutes: sweepMinutes } = config.retention;
+  const keepMs = runsHours * 3_600_000;
   return {
-    retention: { runsMs: keepMs, jobsMs: keepMs, outboxMs: keepMs },
-    everyMs: config.retention.sweep_minutes * 60_000,
+    retention: {
+      runsMs: keepMs,
+      jobsMs: keepMs,
+      outboxMs: keepMs,
+      maxRunEvents: config.limits.max_run_events,
+      ...(eventsHours === undefined ? {} : { eventsMs: eventsHours * 3_600_000 }),
+    },
+    everyMs: sweepMinutes * 60_000,
   };
 }
 

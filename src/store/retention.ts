@@ -1,22 +1,30 @@
 import type { Clock } from "../base/clock.ts";
+import { Batches } from "./batches.ts";
+import { EventSweeper } from "./event-sweep.ts";
 import type { Store } from "./store.ts";
 import { rawTx } from "./tx.ts";
-import type { Row, Tx, Value } from "./tx.ts";
+import type { Row, Tx } from "./tx.ts";
 
 /** How long what is over is kept, in milliseconds. Absent: for ever. */
 export interface Retention {
   /** Ended runs, with their events, questions and stored responses; a session made for one request goes with its runs. */
   readonly runsMs?: number;
+  /** Events of ended runs, where they go earlier than the runs. */
+  readonly eventsMs?: number;
   /** Finished and given-up jobs. */
   readonly jobsMs?: number;
   /** Delivered and dead messages. */
   readonly outboxMs?: number;
+  /** Events kept of one run; a longer one loses its oldest, also while it is at work. */
+  readonly maxRunEvents?: number;
 }
 
 /** How many rows a sweep took away. */
 export interface Swept {
   readonly runs: number;
   readonly sessions: number;
+  /** Taken away earlier than their runs. */
+  readonly events: number;
   readonly ledger: number;
   readonly jobs: number;
   readonly outbox: number;
@@ -26,6 +34,8 @@ export interface SweepOptions {
   readonly retention: Retention;
   /** Most rows a transaction deletes, so that no writer waits long; default 500. */
   readonly batchSize?: number;
+  /** Runs that ended before were looked at by an earlier sweep with the same retention, and are left out. Default 0. */
+  readonly sinceMs?: number;
   readonly signal?: AbortSignal;
 }
 
@@ -37,11 +47,17 @@ const BATCH_SIZE = 500;
  * signal or a crash, may leave a run without its first events; the next one goes on.
  */
 export async function sweep(store: Store, options: SweepOptions): Promise<Swept> {
-  const { retention } = options;
-  const sweeper = new Sweeper(store, options);
+  const { retention, batchSize = BATCH_SIZE, signal, sinceMs = 0 } = options;
+  const batches = new Batches(store, { size: batchSize, signal });
+  const sweeper = new Sweeper(batches);
+  const events = new EventSweeper(batches, sinceMs);
+  const { eventsMs, maxRunEvents } = retention;
   const none = { runs: 0, sessions: 0 };
   return {
     ...(retention.runsMs === undefined ? none : await sweeper.runs(retention.runsMs)),
+    events:
+      (eventsMs === undefined ? 0 : await events.expired(eventsMs)) +
+      (maxRunEvents === undefined ? 0 : await events.surplus(maxRunEvents)),
     ledger: await sweeper.ledger(),
     jobs: retention.jobsMs === undefined ? 0 : await sweeper.done("jobs", retention.jobsMs),
     outbox: retention.outboxMs === undefined ? 0 : await sweeper.done("outbox", retention.outboxMs),
@@ -61,9 +77,12 @@ export function scheduleSweeps(store: Store, options: SweepScheduleOptions): () 
   const stop = new AbortController();
   let running: Promise<void> = Promise.resolve();
   let cancel = () => {};
+  let sinceMs = 0;
   const run = async () => {
+    const startMs = clock.now();
     try {
-      await sweep(store, { retention, signal: stop.signal });
+      await sweep(store, { retention, signal: stop.signal, sinceMs });
+      sinceMs = startMs - CLOCK_SKEW_MS;
     } catch (error) {
       onProblem("A sweep of old rows failed; the next one goes on.", error);
     }
@@ -80,15 +99,14 @@ export function scheduleSweeps(store: Store, options: SweepScheduleOptions): () 
   };
 }
 
-class Sweeper {
-  readonly #store: Store;
-  readonly #batch: number;
-  readonly #signal: AbortSignal | undefined;
+/** The database's clock may differ from ours. */
+const CLOCK_SKEW_MS = 5 * 60_000;
 
-  constructor(store: Store, { batchSize = BATCH_SIZE, signal }: SweepOptions) {
-    this.#store = store;
-    this.#batch = Math.max(1, batchSize);
-    this.#signal = signal;
+class Sweeper {
+  readonly #batches: Batches;
+
+  constructor(batches: Batches) {
+    this.#batches = batches;
   }
 
   /** Events first: once a run is gone, nobody would know of them. */
@@ -97,60 +115,39 @@ class Sweeper {
     for (;;) {
       const old = await this.#oldRuns(ageMs);
       for (const { id, session_id: sessionId, expendable } of old) {
-        await this.#all(DELETE_OF_RUN.events, id ?? null);
-        await this.#all(DELETE_OF_RUN.asks, id ?? null);
-        if (expendable === 1) await this.#all(DELETE_OF_SESSION.events, sessionId ?? null);
-        if (expendable === 1) await this.#all(DELETE_OF_SESSION.messages, sessionId ?? null);
-        if (this.#isStopped) return swept;
+        await this.#batches.all(DELETE_OF_RUN.events, [id ?? null]);
+        await this.#batches.all(DELETE_OF_RUN.asks, [id ?? null]);
+        if (expendable === 1) await this.#batches.all(DELETE_OF_SESSION.events, [sessionId ?? null]);
+        if (expendable === 1) await this.#batches.all(DELETE_OF_SESSION.messages, [sessionId ?? null]);
+        if (this.#batches.isStopped) return swept;
       }
       if (old.length === 0) return swept;
-      const gone = await this.#write((tx) => deleteRuns(tx, old));
+      const gone = await this.#batches.write((tx) => deleteRuns(tx, old));
       swept.runs += gone.runs;
       swept.sessions += gone.sessions;
-      if (this.#isStopped) return swept;
+      if (this.#batches.isStopped) return swept;
     }
   }
 
   ledger(): Promise<number> {
-    return this.#all(
+    return this.#batches.all(
       "delete from ledger where (scope, key) in (select scope, key from ledger where expires_at <= ? limit ?)",
-      (tx) => tx.nowMs,
+      (tx) => [tx.nowMs],
     );
   }
 
   done(table: "jobs" | "outbox", ageMs: number): Promise<number> {
-    return this.#all(
+    return this.#batches.all(
       `delete from ${table} where id in (select id from ${table} where done_at is not null and done_at <= ? limit ?)`,
-      (tx) => tx.nowMs - ageMs,
+      (tx) => [tx.nowMs - ageMs],
     );
   }
 
-  get #isStopped(): boolean {
-    return this.#signal?.aborted ?? false;
-  }
-
-  /** Repeats a delete of at most so many rows until nothing is left. */
-  async #all(sql: string, value: Value | ((tx: Tx) => Value)): Promise<number> {
-    let swept = 0;
-    for (;;) {
-      const gone = await this.#write((tx) =>
-        rawTx(tx).run(sql, [typeof value === "function" ? value(tx) : value, this.#batch]),
-      );
-      swept += gone;
-      if (gone < this.#batch || this.#isStopped) return swept;
-    }
-  }
-
   #oldRuns(ageMs: number): Promise<readonly Row[]> {
-    return this.#write((tx) => {
+    return this.#batches.write((tx) => {
       const endedBefore = tx.nowMs - ageMs;
-      return rawTx(tx).all(OLD_RUNS, [endedBefore, endedBefore, Math.min(this.#batch, MAX_RUNS)]);
+      return rawTx(tx).all(OLD_RUNS, [endedBefore, endedBefore, Math.min(this.#batches.size, MAX_RUNS)]);
     });
-  }
-
-  // Not durable: a deletion that a crash undoes is made again.
-  #write<T>(work: (tx: Tx) => Promise<T> | T): Promise<T> {
-    return this.#store.write(work, { durable: false });
   }
 }
 
