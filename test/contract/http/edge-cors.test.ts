@@ -1,0 +1,113 @@
+/** CORS as a browser sees it: over the wire, on good answers, errors and streams. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { assertError, assertHealthy } from "../../harness/scenario.ts";
+import { KEY, startTestService } from "../../harness/service.ts";
+import { send } from "../../harness/wire.ts";
+
+const PAGE = "https://app.example";
+const config = { api_server: { cors_origins: [PAGE] } };
+const bearer = { authorization: `Bearer ${KEY}` };
+const hi = { messages: [{ role: "user", content: "hi" }] };
+
+function assertReadable(response: Response, what: string): void {
+  assert.equal(response.headers.get("access-control-allow-origin"), PAGE, what);
+  assert.equal(response.headers.get("vary"), "Origin", what);
+  assert.match(response.headers.get("access-control-expose-headers") ?? "", /X-Agent-Run-Id/, what);
+  assert.equal(response.headers.get("access-control-allow-credentials"), null, what);
+  assert.ok(response.headers.get("x-request-id"), what);
+}
+
+function preflight(service: { readonly url: string }, path: string, more: Record<string, string> = {}) {
+  const asked = { "access-control-request-method": "POST", ...more };
+  return send(service, { method: "OPTIONS", path, headers: { origin: PAGE, ...asked } });
+}
+
+test("a page that may call can read every answer: JSON, streams, errors, paths and methods that there are not", async () => {
+  await using service = await startTestService({ config });
+  const origin = { origin: PAGE };
+  assertReadable(await service.request("/v1/models", { headers: origin }), "200");
+  assertReadable(await service.chat(hi, { headers: origin }), "200 of a run");
+  const stream = await service.chat({ ...hi, stream: true }, { headers: origin });
+  assertReadable(stream, "a stream");
+  assert.match(await stream.text(), /\[DONE\]/);
+  assertReadable(await service.chat({}, { headers: origin }), "400");
+  assertReadable(await service.request("/v1/models", { headers: { ...origin, authorization: "" } }), "401");
+  assertReadable(await service.request("/v1/nothing", { headers: origin }), "404");
+  assertReadable(await service.request("/v1/models", { method: "PUT", headers: origin }), "405");
+  assertReadable(await service.request("/openapi.json", { headers: origin }), "an open path");
+});
+
+test("a preflight is 204 without a key, for any path, with methods, headers and for how long", async () => {
+  await using service = await startTestService({ config });
+  for (const path of ["/v1/chat/completions", "/v1/runs/x/events", "/health", "/v1/nothing"]) {
+    const asked = { "access-control-request-headers": "authorization,x-agent-model,x-stainless-os,cookie" };
+    const response = await preflight(service, path, asked);
+    assert.equal(response.status, 204, path);
+    assert.equal(await response.text(), "");
+    assertReadable(response, path);
+    assert.deepEqual(
+      ["methods", "headers"].map((name) => response.headers.get(`access-control-allow-${name}`)),
+      ["GET, POST, PATCH, DELETE, OPTIONS", "authorization, x-agent-model, x-stainless-os"],
+    );
+    assert.equal(response.headers.get("access-control-max-age"), "600");
+  }
+});
+
+test("a preflight of another origin is origin_not_allowed", async () => {
+  await using service = await startTestService({ config });
+  const response = await preflight(service, "/v1/runs", { origin: "https://evil.example" });
+  assert.equal(response.headers.get("access-control-allow-origin"), null);
+  assert.equal(response.headers.get("access-control-allow-methods"), null);
+  assert.equal(response.headers.get("vary"), "Origin");
+  await assertError(response, 403, "origin_not_allowed");
+});
+
+test("OPTIONS that is no preflight is a method that the path does not have", async () => {
+  await using service = await startTestService({ config });
+  const response = await send(service, { method: "OPTIONS", path: "/v1/models", headers: bearer });
+  await assertError(response, 405, "method_not_allowed");
+});
+
+test("while CORS is off no header of it is sent, and a program's Origin header means nothing", async () => {
+  await using service = await startTestService();
+  for (const response of [
+    await service.chat(hi, { headers: { origin: PAGE } }),
+    await service.request("/v1/nothing", { headers: { origin: PAGE } }),
+    await preflight(service, "/v1/runs"),
+  ]) {
+    const names = [...response.headers.keys()].filter((name) => /^access-control-|^vary$/.test(name));
+    assert.deepEqual(names, []);
+  }
+  assert.equal((await service.chat(hi, { headers: { origin: PAGE } })).status, 200);
+  await assertError(await preflight(service, "/v1/runs"), 405, "method_not_allowed");
+});
+
+test("pages of the server itself may call, whatever is configured", async () => {
+  for (const requireKey of [true, false]) {
+    await using service = await startTestService({ config, requireKey });
+    const response = await service.chat(hi, { headers: { origin: service.url } });
+    assert.equal(response.status, 200);
+    assert.equal(response.headers.get("access-control-allow-origin"), null);
+  }
+});
+
+test("with * any page may call, and none with credentials", async () => {
+  await using service = await startTestService({ config: { api_server: { cors_origins: ["*"] } } });
+  for (const origin of [PAGE, "null", "https://other.example"]) {
+    const response = await service.chat(hi, { headers: { origin } });
+    assert.equal(response.status, 200);
+    assert.equal(response.headers.get("access-control-allow-origin"), "*");
+    assert.equal(response.headers.get("access-control-allow-credentials"), null);
+  }
+});
+
+test("a page cannot start a run on an open server by leaving the content type out", async () => {
+  await using service = await startTestService({ requireKey: false });
+  const headers = { origin: "https://evil.example" };
+  const body = JSON.stringify(hi);
+  const path = "/v1/chat/completions";
+  await assertError(await send(service, { method: "POST", path, headers, body }), 403, "origin_not_allowed");
+  assert.equal((await send(service, { method: "POST", path, body })).status, 200);
+  await assertHealthy(service);
+});

@@ -1,0 +1,115 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Capabilities } from "../../../generated/http/client/types.gen.ts";
+import { operations } from "../../../generated/http/server.gen.ts";
+import type { Identity } from "../../../src/http/auth.ts";
+import { getCapabilities } from "../../../src/http/capabilities.ts";
+import type { HttpRoom } from "../../../src/http/room.ts";
+import { httpSettings } from "../../../src/settings.ts";
+import { testConfig } from "../../harness/service.ts";
+
+const admin: Identity = { name: "default", scopes: ["admin"], authenticated: true };
+
+async function ask(config: object = {}, identity: Identity = admin, required = true): Promise<Capabilities> {
+  const more = { toolsets: [], validateResponses: true, env: {} };
+  const room: Partial<HttpRoom> = {
+    version: "1.2.3",
+    keys: { required, find: () => undefined },
+    settings: httpSettings(testConfig({ ...config }), more),
+  };
+  const { body } = await getCapabilities({ ctx: { identity } } as never, room as HttpRoom);
+  return body as Capabilities;
+}
+
+test("every operation is an endpoint, as the spec has it", async () => {
+  const { endpoints } = await ask();
+  assert.deepEqual(Object.keys(endpoints), Object.keys(operations));
+  assert.deepEqual(endpoints["getRun"], { method: "GET", path: "/v1/runs/{run_id}" });
+});
+
+test("what has an operation is there, what has none is not", async () => {
+  const { features } = await ask();
+  for (const name of ["chat_completions", "responses_api", "run_submission", "run_events_sse"] as const)
+    assert.equal(features[name], true, name);
+  for (const name of ["responses_streaming", "run_events_replay", "tool_progress"] as const)
+    assert.equal(features[name], true, name);
+  for (const name of ["responses_websocket", "conversations", "sessions_api", "jobs_api"] as const)
+    assert.equal(features[name], false, name);
+});
+
+test("features and limits are those of the configuration", async () => {
+  const usual = await ask();
+  assert.deepEqual(
+    [usual.features.cors, usual.features.reasoning_streaming, usual.features.tool_items],
+    [false, true, "mcp_call"],
+  );
+  const changed = await ask({
+    api_server: {
+      cors_origins: ["*"],
+      show_reasoning: false,
+      tool_items: "none",
+      model_name: "helper",
+    },
+    retention: { runs_hours: 2, events_hours: 1 },
+    limits: {
+      max_body_bytes: 5000,
+      max_messages: 7,
+      max_text_bytes: 9,
+      max_concurrent_runs: 4,
+      sse_keepalive_seconds: 3,
+      max_stored_responses: 6,
+      max_run_events: 2500,
+      webhook_attempts: 2,
+      max_subscribers_per_run: 8,
+    },
+    sessions: { max_queue: 11 },
+    approvals: { timeout_seconds: 12 },
+    agent: { timeout_seconds: 13 },
+  });
+  assert.equal(changed.model, "helper");
+  const { cors, reasoning_streaming: reasoning, tool_items: items, idempotency } = changed.features;
+  assert.deepEqual([cors, reasoning, items, idempotency.retention_seconds], [true, false, "none", 7200]);
+  assert.deepEqual(changed.limits, {
+    max_body_bytes: 5000,
+    max_messages: 7,
+    max_text_bytes: 9,
+    max_concurrent_runs: 4,
+    max_queue_per_session: 11,
+    max_stored_responses: 6,
+    max_subscribers_per_run: 8,
+    run_status_ttl_seconds: 7200,
+    run_event_ttl_seconds: 3600,
+    run_event_buffer: 2500,
+    sse_keepalive_seconds: 3,
+    session_header_max_length: 256,
+    idempotency_key_max_length: 255,
+    approval_timeout_seconds: 12,
+    run_timeout_seconds: 13,
+    webhook_attempts: 2,
+  });
+});
+
+test("events are not kept longer than their run", async () => {
+  const { limits } = await ask({ retention: { runs_hours: 1, events_hours: 5 } });
+  assert.equal(limits.run_event_ttl_seconds, 3600);
+});
+
+test("runs at once are those of the key when it has fewer than the server", async () => {
+  const runs = async (all: number, own?: number) => {
+    const identity = own === undefined ? admin : { ...admin, maxConcurrentRuns: own };
+    return (await ask({ limits: { max_concurrent_runs: all } }, identity)).limits.max_concurrent_runs;
+  };
+  assert.deepEqual(
+    [await runs(0), await runs(5), await runs(0, 2), await runs(5, 2), await runs(1, 2)],
+    [0, 5, 2, 2, 1],
+  );
+});
+
+test("the key is told its scopes; without keys there are no sessions to name", async () => {
+  const some = await ask({}, { ...admin, scopes: ["read", "chat"] });
+  assert.deepEqual(some.auth, { type: "bearer", required: true, scopes: ["read", "chat"] });
+  assert.equal(some.features.session_id_header, true);
+  const open = await ask({}, { ...admin, authenticated: false }, false);
+  assert.equal(open.auth.required, false);
+  assert.deepEqual([open.features.session_id_header, open.features.session_key_header], [false, false]);
+});

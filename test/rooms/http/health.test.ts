@@ -1,0 +1,213 @@
+import assert from "node:assert/strict";
+import { test, type TestContext } from "node:test";
+import type { DetailedHealth } from "../../../generated/http/client/types.gen.ts";
+import type { McpStatus } from "../../../src/agent/mcp/connection.ts";
+import { createModelCatalog, type ModelProvider } from "../../../src/agent/model.ts";
+import { newRun } from "../../../src/agent/run.ts";
+import { newSession } from "../../../src/agent/session.ts";
+import { FakeClock } from "../../../src/base/clock.ts";
+import { silentLog } from "../../../src/base/log.ts";
+import { getDetailedHealth } from "../../../src/http/health.ts";
+import type { HttpRoom, Vitals } from "../../../src/http/room.ts";
+import type { Store } from "../../../src/store/store.ts";
+import { openTestStore } from "../../harness/store.ts";
+
+interface Changes {
+  readonly vitals?: Partial<Vitals>;
+  readonly providers?: readonly ModelProvider[];
+  readonly draining?: boolean;
+  readonly requireKey?: boolean;
+  readonly store?: Partial<Store>;
+}
+
+/** As much of a room as the report looks at. */
+async function createRoom(t: TestContext, changes: Changes = {}) {
+  const clock = new FakeClock();
+  const { store } = await openTestStore(t);
+  const vitals: Vitals = {
+    pid: 42,
+    startedAtMs: clock.now(),
+    configFlaws: [],
+    liveSessions: () => 3,
+    mcp: () => [],
+    freeBytes: () => Promise.resolve(10e9),
+    ...changes.vitals,
+  };
+  const room: Partial<HttpRoom> = {
+    store: { ...store, read: store.read, dialect: store.dialect, ...changes.store },
+    clock,
+    log: silentLog,
+    vitals,
+    version: "1.2.3",
+    models: createModelCatalog({ providers: changes.providers ?? [] }),
+    keys: { required: changes.requireKey !== false, find: () => undefined },
+    turns: { draining: changes.draining === true } as HttpRoom["turns"],
+    settings: { maxConcurrentRuns: 10 } as HttpRoom["settings"],
+  };
+  const ask = async (strict?: boolean) => {
+    const query = strict === undefined ? {} : { strict };
+    const { status, body } = await getDetailedHealth({ query } as never, room as HttpRoom);
+    return { status, body: body as DetailedHealth };
+  };
+  return { ask, clock, store };
+}
+
+test("a server in order says so, with its age and who it is", async (t) => {
+  const { ask, clock } = await createRoom(t);
+  clock.tick(61_500);
+  const { status, body } = await ask();
+  assert.equal(status, 200);
+  assert.deepEqual(
+    [body.status, body.readiness.status, body.version, body.pid, body.uptime_seconds, body.draining],
+    ["ok", "ok", "1.2.3", 42, 61, false],
+  );
+  assert.equal(body.started_at, "2026-01-01T00:00:00.000Z");
+  assert.deepEqual(Object.keys(body.readiness.checks), [
+    "state_store",
+    "config",
+    "model",
+    "disk",
+    "api_server",
+  ]);
+});
+
+test("runs are counted by status, without ended ones and sub-agents; sessions without those of one request", async (t) => {
+  const { ask, store } = await createRoom(t);
+  const kept = newSession({ owner: "a" }, { source: "http" }, 1);
+  const passing = { ...newSession({ owner: "b" }, { source: "http" }, 1), transient: 1 };
+  const input = { prompt: [], settings: {}, answerable: false };
+  const made = (id: string, status: string, more: object = {}) => ({
+    ...newRun(id, kept, { kind: "run", model: "demo:demo", input, metadata: {}, nowMs: 1 }),
+    status,
+    ...more,
+  });
+  await store.write(async (tx) => {
+    await tx.insert("sessions", [{ ...kept, transient: 0 }, passing]);
+    await tx.insert("runs", [
+      made("r1", "queued"),
+      made("r2", "running"),
+      made("r3", "running"),
+      made("r4", "waiting_for_approval"),
+      made("r5", "stopping"),
+      made("r6", "completed", { ended_at: 5 }),
+      made("r7", "running", { kind: "subagent" }),
+    ]);
+  });
+  const { body } = await ask();
+  const expected = { queued: 1, running: 2, waiting_for_approval: 1, stopping: 1, limit: 10 };
+  assert.deepEqual(body.runs, expected);
+  assert.deepEqual(body.sessions, { live: 3, stored: 1 });
+});
+
+test("a disk that is almost full is degraded, and an unready server where that is asked", async (t) => {
+  const { ask } = await createRoom(t, { vitals: { freeBytes: () => Promise.resolve(99_999_999) } });
+  const { status, body } = await ask();
+  assert.deepEqual([status, body.status, body.readiness.checks.disk?.status], [200, "degraded", "degraded"]);
+  assert.equal((await ask(false)).status, 200);
+  assert.equal((await ask(true)).status, 503);
+});
+
+test("a disk of which nothing is known is not mentioned", async (t) => {
+  const { ask } = await createRoom(t, { vitals: { freeBytes: () => Promise.resolve(undefined) } });
+  const { status, body } = await ask(true);
+  assert.equal(status, 200);
+  assert.ok(!("disk" in body.readiness.checks));
+});
+
+test("flaws of the configuration are told, and the server is ready all the same", async (t) => {
+  const configFlaws = ["a x", "b x", "c x", "d x", "e x", "f x"];
+  const { ask } = await createRoom(t, { vitals: { configFlaws } });
+  const { status, body } = await ask(true);
+  assert.equal(status, 200);
+  assert.deepEqual(body.readiness.checks.config, {
+    status: "ok",
+    warnings: 6,
+    detail: "a x, b x, c x, d x, e x and 1 more.",
+  });
+});
+
+const cloud = { name: "openai", type: "openai", models: ["gpt-5"] };
+for (const [what, providers, status, detail] of [
+  ["the demo model answers, and that is said", [], "ok", /demo model/],
+  ["a provider with its key is fine", [{ ...cloud, hasKey: true }], "ok", undefined],
+  ["a provider without its key is not", [{ ...cloud, hasKey: false }], "degraded", /openai has no key/],
+  [
+    "a server of one's own needs none",
+    [{ name: "local", type: "openai_compatible", models: ["qwen"], hasKey: false }],
+    "ok",
+    undefined,
+  ],
+] as const) {
+  test(`the default model: ${what}`, async (t) => {
+    const { ask } = await createRoom(t, { providers });
+    const { model } = (await ask()).body.readiness.checks;
+    assert.equal(model.status, status);
+    assert.match(model.detail ?? "", detail ?? /^$/);
+  });
+}
+
+test("servers of MCP that cannot be used are named", async (t) => {
+  const servers: McpStatus[] = [
+    { name: "good", status: "connected", tools: 2 },
+    { name: "slow", status: "connecting", tools: 0 },
+  ];
+  const { ask } = await createRoom(t, { vitals: { mcp: () => servers } });
+  assert.deepEqual((await ask()).body.readiness.checks.mcp, {
+    status: "ok",
+    connected: 1,
+    connecting: 1,
+    failed: 0,
+  });
+  servers.push({ name: "bad", status: "failed", tools: 0, error: "secret-looking reason" });
+  assert.deepEqual((await ask()).body.readiness.checks.mcp, {
+    status: "degraded",
+    connected: 1,
+    connecting: 1,
+    failed: 1,
+    detail: "These servers cannot be used: bad.",
+  });
+});
+
+test("a server that shuts down is not ready", async (t) => {
+  const { ask } = await createRoom(t, { draining: true });
+  const { status, body } = await ask(true);
+  assert.deepEqual([status, body.draining, body.readiness.checks.api_server.status], [503, true, "degraded"]);
+});
+
+test("that no key is asked for is said", async (t) => {
+  const { ask } = await createRoom(t, { requireKey: false });
+  const { api_server: server } = (await ask()).body.readiness.checks;
+  assert.deepEqual([server.status, server["keys_required"]], ["ok", false]);
+  assert.match(server.detail ?? "", /No key/);
+});
+
+test("a database that fails is told of without its words, and the rest of the report stands", async (t) => {
+  const read = {
+    selectFrom: () => {
+      throw new Error("connection to postgres://me:hunter2@db failed");
+    },
+  } as never;
+  const { ask } = await createRoom(t, { store: { read } });
+  const { status, body } = await ask();
+  assert.equal(status, 200);
+  assert.equal(body.readiness.checks.state_store.status, "degraded");
+  assert.equal(body.runs.running, 0);
+  assert.ok(!JSON.stringify(body).includes("hunter2"));
+});
+
+test("a database that hangs is given two seconds", async (t) => {
+  const hanging: unknown = new Proxy(() => hanging, {
+    get: (_target, name) => (name === "then" ? () => {} : hanging),
+  });
+  const read = { selectFrom: () => hanging } as never;
+  const { ask, clock } = await createRoom(t, { store: { read } });
+  const report = ask();
+  clock.tick(1_999);
+  let isDone = false;
+  void report.then(() => (isDone = true));
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(isDone, false);
+  clock.tick(1);
+  assert.equal((await report).body.readiness.checks.state_store.status, "degraded");
+  assert.equal(clock.pending, 0);
+});
