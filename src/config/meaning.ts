@@ -8,7 +8,7 @@ export const NO_AUTH = "INSECURE_NO_AUTH";
 
 /** Flaws of a configuration that fits the schema and has its defaults. */
 export function checkMeaning(config: Config): readonly Flaw[] {
-  return [...providerFlaws(config), ...keyFlaws(config)];
+  return [...providerFlaws(config), ...keyFlaws(config), ...originFlaws(config)];
 }
 
 function providerFlaws({ model }: Config): readonly Flaw[] {
@@ -50,6 +50,12 @@ function keyFlaws({ api_server: { key, keys, webhook_secret: secret } }: Config)
     flaws.push({ path: ["api_server", "keys"], message, kind: "invalid" });
   }
   return flaws;
+}
+
+function originFlaws({ api_server: { key, cors_origins: origins } }: Config): readonly Flaw[] {
+  if (key !== NO_AUTH || !origins.includes("*")) return [];
+  const message = `must name the origins while api_server.key is ${NO_AUTH}: any web page could run commands here`;
+  return [{ path: ["api_server", "cors_origins"], message, kind: "invalid" }];
 }
 
 function isShort(key: string | undefined): boolean {

@@ -49,12 +49,13 @@ export function resolveSecret(value: string, env: Environment, path: string): st
 
 /**
  * The key ring of a valid configuration that has a key (see {@link ensureApiKey}). ServiceError `invalid_config` for keys
- * under 16 characters, for a key given twice, and for INSECURE_NO_AUTH on an address that others can reach.
+ * under 16 characters, for a key given twice, and for INSECURE_NO_AUTH on an address that others, or any web page, can
+ * reach.
  */
 export function createKeyRing(config: Config, { env }: { readonly env: Environment }): KeyRing {
-  const { host, key, keys } = config.api_server;
+  const { host, key, keys, cors_origins: origins } = config.api_server;
   const main = key === undefined ? undefined : resolveSecret(key, env, "api_server.key");
-  if (main === NO_AUTH) return openRing(host);
+  if (main === NO_AUTH) return openRing(host, origins);
   const entries = keys.map((each, index) => toEntry(each, env, `api_server.keys[${index}]`));
   if (main !== undefined)
     entries.unshift(entry(main, { name: MAIN_KEY_NAME, scopes: ["admin"] }, "api_server.key"));
@@ -93,8 +94,12 @@ interface Entry {
   readonly path: string;
 }
 
-function openRing(host: string): KeyRing {
-  if (isLoopback(host)) return { required: false, find: () => undefined };
+function openRing(host: string, origins: readonly string[]): KeyRing {
+  if (isLoopback(host) && !origins.includes("*")) return { required: false, find: () => undefined };
+  if (isLoopback(host)) {
+    const what = `${NO_AUTH} would let any web page run commands here. Name the origins instead of "*".`;
+    throw invalid("api_server.cors_origins", what);
+  }
   throw invalid(
     "api_server.key",
     `${NO_AUTH} would let everybody who reaches ${host} run commands here. Set a real api_server.key, or api_server.host to 127.0.0.1.`,

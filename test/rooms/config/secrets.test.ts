@@ -119,6 +119,18 @@ describe("createKeyRing", () => {
     });
   }
 
+  it("refuses INSECURE_NO_AUTH to the pages of all origins, not to those of some", () => {
+    const open = { key: "env:K", cors_origins: ["https://app.example", "*"] };
+    assert.throws(() => ringOf(open, { K: "INSECURE_NO_AUTH" }), invalid(/let any web page/));
+    const some = { key: "INSECURE_NO_AUTH", cors_origins: ["https://app.example"] };
+    assert.equal(ringOf(some).required, false);
+    const { issues } = readConfig('api_server: { key: INSECURE_NO_AUTH, cors_origins: ["*"] }');
+    assert.deepEqual(
+      issues.map(({ path, severity }) => [path, severity]),
+      [["api_server.cors_origins", "error"]],
+    );
+  });
+
   it("refuses INSECURE_NO_AUTH as a named key", () => {
     const keys = [{ name: "a", key: "env:K", scopes: ["chat"] }];
     assert.throws(() => ringOf({ keys }, { K: "INSECURE_NO_AUTH" }), invalid(/must be a key/));
