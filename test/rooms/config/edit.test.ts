@@ -276,5 +276,6 @@ function fittingValue(name: string, schema: JsonSchema): string {
     return String(Math.min(Number(minimum ?? 0) + 1, Number(maximum ?? Infinity)));
   if (type === "array") return LISTS[name] ?? '["one","two"]';
   if (type === "object") return '{"x-a":"b"}';
-  return name === "base_url" || name === "url" ? "https://example.com/v1" : "a".repeat(64);
+  const isAddress = name === "url" || String(schema["pattern"]).startsWith("^https?:");
+  return isAddress ? "https://example.com/v1" : "a".repeat(64);
 }
