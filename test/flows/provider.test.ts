@@ -3,79 +3,13 @@ import assert from "node:assert/strict";
 import { access } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { createEngine } from "../../src/agent/engines/select.ts";
-import { FakeClock, systemClock, type Clock } from "../../src/base/clock.ts";
-import { createLog } from "../../src/base/log.ts";
-import { checkToolInput } from "../../src/check-input.ts";
-import {
-  calling,
-  saying,
-  startModelServer,
-  strict,
-  tooLong,
-  type ModelReply,
-  type ModelServer,
-  type Replies,
-} from "../harness/openai-server.ts";
-import { startTestService, type TestService } from "../harness/service.ts";
+import { FakeClock } from "../../src/base/clock.ts";
+import { calling, saying, strict, tooLong, type ModelReply } from "../harness/openai-server.ts";
+import { PROVIDER_KEY, startFlow } from "../harness/provider-flow.ts";
+import { type TestService } from "../harness/service.ts";
 import { readData, readFrames } from "../harness/sse.ts";
 import { startLocalEngine } from "../rooms/agent/engines/local-engine.ts";
 import { probe } from "../rooms/agent/engines/turn-probe.ts";
-
-/** Of no shape that the log's redaction knows. */
-const PROVIDER_KEY = "a provider key";
-
-interface Flow extends AsyncDisposable {
-  readonly service: TestService;
-  readonly models: ModelServer;
-  /** Answers as provider `second`, when the flow has one. */
-  readonly second: ModelServer;
-  readonly logLines: readonly string[];
-}
-
-interface FlowOptions {
-  /** Is the engine's alone. */
-  readonly clock?: Clock;
-  /** What the model `second:spare` answers, which takes over for the first. */
-  readonly second?: Replies;
-  readonly config?: Readonly<Record<string, unknown>>;
-}
-
-async function startFlow(
-  replies: Replies,
-  { clock = systemClock, second: spare, config = {} }: FlowOptions = {},
-): Promise<Flow> {
-  const models = await startModelServer(replies);
-  const second = await startModelServer(spare ?? []);
-  const logLines: string[] = [];
-  const type = "openai_compatible" as const;
-  const engine = createEngine({
-    providers: [
-      { name: "local", type, baseUrl: models.baseUrl, apiKey: PROVIDER_KEY },
-      { name: "second", type, baseUrl: second.baseUrl, apiKey: PROVIDER_KEY },
-    ],
-    checkInput: checkToolInput,
-    clock,
-    log: createLog("debug", (line) => void logLines.push(line)),
-  });
-  const providers = [
-    { name: "local", type, models: ["test-model"] },
-    { name: "second", type, models: ["spare"] },
-  ];
-  const fallbacks = spare === undefined ? {} : { model: { fallbacks: ["second:spare"] } };
-  const service = await startTestService({ engine, providers, config: { ...fallbacks, ...config } });
-  return {
-    service,
-    models,
-    second,
-    logLines,
-    async [Symbol.asyncDispose]() {
-      await service[Symbol.asyncDispose]();
-      await models[Symbol.asyncDispose]();
-      await second[Symbol.asyncDispose]();
-    },
-  };
-}
 
 const hi = (content: string) => ({ messages: [{ role: "user", content }] });
 const session = { "x-agent-session-id": "flow" };

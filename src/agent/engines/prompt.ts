@@ -67,9 +67,7 @@ function answersTo(message: AssistantMessage, later: readonly Message[]): ToolCo
     const isAnswer = (other: Message): other is ToolMessage =>
       other.role === "tool" && other.callId === part.callId;
     const first = near.find(isAnswer);
-    // What a client was to do it may tell later, also after more was said.
-    const isLate = (other: Message): other is ToolMessage => isAnswer(other) && other.status !== "pending";
-    const answer = first?.status === "pending" ? (later.find(isLate) ?? first) : first;
+    const answer = first?.status === "pending" ? (lateAnswer(part.callId, later) ?? first) : first;
     return [
       {
         type: "tool-result" as const,
@@ -79,6 +77,16 @@ function answersTo(message: AssistantMessage, later: readonly Message[]): ToolCo
       },
     ];
   });
+}
+
+/** What a client was to do it may tell later, also after more was said; until an id comes again. */
+function lateAnswer(callId: string, later: readonly Message[]): ToolMessage | undefined {
+  for (const message of later) {
+    if (message.role === "tool" && message.callId === callId && message.status !== "pending") return message;
+    if (message.role !== "assistant") continue;
+    if (message.parts.some((part) => part.type === "tool_call" && part.callId === callId)) return undefined;
+  }
+  return undefined;
 }
 
 function toOutput(answer: ToolMessage | undefined) {

@@ -13,7 +13,7 @@ const call = (callId: string, input: unknown = { city: "Paris" }): AssistantPart
   tool: "weather",
   input,
 });
-const answerTo = (callId: string, status: "ok" | "error" | "denied" | "aborted" = "ok"): Message => ({
+const answerTo = (callId: string, status: Extract<Message, { role: "tool" }>["status"] = "ok"): Message => ({
   role: "tool",
   callId,
   tool: "weather",
@@ -138,6 +138,23 @@ for (const [title, parts] of [
     );
   });
 }
+
+test("what a client answers late takes the place of the word that it has not, also after more was said", () => {
+  const assistant = (...parts: AssistantPart[]): Message => ({ role: "assistant", parts });
+  const said = assistant({ type: "text", text: "never mind" });
+  const results = (messages: readonly Message[]) =>
+    toModelMessages(messages).flatMap(({ role, content }) =>
+      role === "tool" ? content.map((part) => part.type === "tool-result" && part.output) : [],
+    );
+  const pending = answerTo("c1", "pending");
+  const late = [{ type: "text", value: "ok c1" }];
+  assert.deepEqual(results([user("hi"), assistant(call("c1")), pending, answerTo("c1")]), late);
+  assert.deepEqual(results([assistant(call("c1")), pending, user("well?"), said, answerTo("c1")]), late);
+  const unanswered = { type: "error-text", value: "pending c1" };
+  assert.deepEqual(results([assistant(call("c1")), pending, user("well?")]), [unanswered]);
+  const again = [assistant(call("c1")), pending, user("x"), assistant(call("c1")), answerTo("c1")];
+  assert.deepEqual(results(again), [unanswered, ...late]);
+});
 
 test("an empty history has no messages and no instructions", () => {
   assert.deepEqual(toPrompt([]), { instructions: [], messages: [] });
