@@ -7,6 +7,7 @@ import { createChatCompletion } from "./chat.ts";
 import { defineHttp } from "./contract.ts";
 import { getDetailedHealth } from "./health.ts";
 import { getHealth, getModel, listModels } from "./meta.ts";
+import { getMetrics } from "./metrics.ts";
 import {
   cancelResponse,
   createResponse,
@@ -57,7 +58,7 @@ export function createHttpApp(room: HttpRoom): H3 {
     stopRun: (request) => stopRun(request, room),
     getCapabilities: (request) => getCapabilities(request, room),
     getDetailedHealth: (request) => getDetailedHealth(request, room),
-    getMetrics: unbuilt,
+    getMetrics: () => getMetrics(room),
     getDocs: unbuilt,
     getOpenApi: () => ({ status: 200, body: { ...room.openApi } }),
   });

@@ -10,6 +10,7 @@ import type { HttpHandlers } from "./contract.ts";
 import { Cors } from "./cors.ts";
 import { readInput } from "./input.ts";
 import { RateLimit } from "./rate-limit.ts";
+import { RequestWatch } from "./request-watch.ts";
 import type { HttpContext, HttpRoom } from "./room.ts";
 import { sseStream } from "./sse.ts";
 
@@ -58,7 +59,8 @@ interface Bound extends Edge {
 async function serve(event: H3Event, bound: Bound): Promise<Response> {
   const { operation, handler, room, id } = bound;
   const requestId = requestIdOf(event);
-  const base = headersOfAll(event, bound, requestId);
+  const watch = new RequestWatch(room, bound, event.req);
+  const base = { ...headersOfAll(event, bound, requestId), traceparent: watch.traceparent };
   const gone = new AbortController();
   try {
     checkSource(event, bound);
@@ -66,10 +68,11 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
     bound.rates.count(identity);
     const input = await readInput(event, operation, room);
     if (operation.body) watchClient(event, gone);
-    const ctx: HttpContext = { identity, requestId };
+    const ctx: HttpContext = { identity, requestId, traceparent: watch.traceparent };
     const result = await handler({ ...input, ctx, raw: event.req, signal: gone.signal });
     if (room.settings.validateResponses) checkAnswer(id, operation, result);
     room.observe?.(id, result.status);
+    watch.answered(result.status, { isStream: result.stream !== undefined });
     const headers = { ...base, ...result.headers };
     if (result.raw !== undefined)
       return rawAnswer(result.status, result.raw, {
@@ -77,14 +80,19 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
         "content-type": result.contentType,
       });
     if (!result.stream) return jsonAnswer(result.status, result.body, headers);
-    return streamAnswer(result.status, eventStream(result.stream, bound, { requestId, gone }), headers);
+    return streamAnswer(
+      result.status,
+      eventStream(result.stream, bound, { requestId, gone, watch }),
+      headers,
+    );
   } catch (thrown) {
-    return failed(thrown, bound, base);
+    const error = toServiceError(thrown);
+    watch.answered(error.row.http, { error });
+    return failed(error, bound, base);
   }
 }
 
-function failed(thrown: unknown, { id, operation, room }: Bound, base: Headers): Response {
-  const error = toServiceError(thrown);
+function failed(error: ServiceError, { id, operation, room }: Bound, base: Headers): Response {
   if (error.row.http >= 500 && error.code !== "server_draining") {
     room.log.error("a request failed", {
       operation: id,
@@ -103,12 +111,17 @@ function failed(thrown: unknown, { id, operation, room }: Bound, base: Headers):
 function eventStream(
   source: AsyncIterable<SseMessage<unknown>>,
   { operation, id, room }: Bound,
-  { requestId, gone }: { readonly requestId: string; readonly gone: AbortController },
+  {
+    requestId,
+    gone,
+    watch,
+  }: { readonly requestId: string; readonly gone: AbortController; readonly watch: RequestWatch },
 ): ReadableStream<Uint8Array> {
   return sseStream(source, {
     meta: operation.sse,
     keepaliveMs: room.settings.keepaliveMs,
     onClientGone: () => gone.abort(),
+    onEnd: (error) => watch.streamed(error),
     onFailure: (error) => {
       gone.abort();
       room.log.error("a stream failed", { operation: id, request: requestId, error });

@@ -4,8 +4,10 @@ import type { ModelCatalog } from "../agent/model.ts";
 import type { Turns } from "../agent/turn.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import type { Tracer } from "../base/trace.ts";
 import type { Store } from "../store/store.ts";
 import type { Identity, KeyRing } from "./auth.ts";
+import type { HttpMetrics } from "./metrics.ts";
 
 /** What the HTTP surface is built from. */
 export interface HttpRoom {
@@ -23,6 +25,10 @@ export interface HttpRoom {
   readonly vitals: Vitals;
   /** Told of every answer; status 0 stands for one that the spec does not list. For tests and figures. */
   readonly observe?: (operation: string, status: number) => void;
+  /** Absent: requests are not traced, a trace context is only passed on. */
+  readonly tracer?: Tracer;
+  /** Absent: metrics are off. */
+  readonly metrics?: HttpMetrics;
 }
 
 /** What the health report tells besides what the rooms know. */
@@ -82,4 +88,6 @@ export interface HttpSettings {
 export interface HttpContext {
   readonly identity: Identity;
   readonly requestId: string;
+  /** W3C trace context of the request, for what it sets going. */
+  readonly traceparent?: string | undefined;
 }

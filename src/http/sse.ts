@@ -8,6 +8,8 @@ export interface SseOptions {
   readonly onClientGone: () => void;
   /** Looks at each event before it is sent; throws to end the stream. */
   readonly inspect?: (data: unknown) => void;
+  /** Called once when the stream is over, with what failed it. */
+  readonly onEnd?: (error?: unknown) => void;
   /** Told when the source fails: the stream can then only be cut. */
   readonly onFailure: (error: unknown) => void;
 }
@@ -26,13 +28,14 @@ export function sseStream(
   const iterator = source[Symbol.asyncIterator]();
   let keepalive: ReturnType<typeof setInterval> | undefined;
   let over = false;
-  const end = () => {
+  const end = (error?: unknown) => {
+    if (!over) options.onEnd?.(error);
     over = true;
     clearInterval(keepalive);
   };
   /** Ends before the source did: a generator that rests at a yield would keep what it holds for ever. */
-  const cut = () => {
-    end();
+  const cut = (error?: unknown) => {
+    end(error);
     void Promise.resolve(iterator.return?.()).catch(options.onFailure);
   };
   return new ReadableStream<Uint8Array>(
@@ -57,7 +60,7 @@ export function sseStream(
           controller.close();
         } catch (error) {
           if (over) return;
-          cut();
+          cut(error);
           options.onFailure(error);
           controller.error(error);
         }
