@@ -79,6 +79,7 @@ export function httpSettings(
     maxMessages: limits.max_messages,
     maxTextBytes: limits.max_text_bytes,
     keepaliveMs: limits.sse_keepalive_seconds * 1000,
+    slowReaderMs: limits.slow_reader_seconds * 1000,
     maxSubscribersPerRun: limits.max_subscribers_per_run,
     maxStoredResponses: limits.max_stored_responses,
     maxRunEvents: limits.max_run_events,

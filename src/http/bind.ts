@@ -120,6 +120,7 @@ function eventStream(
   return sseStream(source, {
     meta: operation.sse,
     keepaliveMs: room.settings.keepaliveMs,
+    slowReaderMs: room.settings.slowReaderMs,
     onClientGone: () => gone.abort(),
     onEnd: (error) => watch.streamed(error),
     onFailure: (error) => {

@@ -57,6 +57,7 @@ export interface HttpSettings {
   readonly maxMessages: number;
   readonly maxTextBytes: number;
   readonly keepaliveMs: number;
+  readonly slowReaderMs: number;
   readonly maxSubscribersPerRun: number;
   readonly maxStoredResponses: number;
   readonly maxRunEvents: number;

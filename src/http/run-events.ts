@@ -5,36 +5,55 @@ import { findRun, isFinalStatus, type RunView } from "../agent/run.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { HttpRequest, HttpResponse } from "./contract.ts";
 import type { HttpContext, HttpRoom } from "./room.ts";
+import { firstKept, runSnapshot, type FirstKept } from "./run-snapshot.ts";
 import type { RunSubscribers } from "./run-subscribers.ts";
 
-/** GET /v1/runs/{run_id}/events: replay after the cursor, then live, to the run's final event. */
+/**
+ * GET /v1/runs/{run_id}/events: replay after the cursor, then live, to the run's final event. Where the oldest events
+ * after the cursor are gone, a snapshot stands for them.
+ */
 export async function streamRunEvents(
   { path, headers, query, ctx, signal }: HttpRequest<"streamRunEvents", HttpContext>,
   room: HttpRoom,
   subscribers: RunSubscribers,
 ): Promise<HttpResponse<"streamRunEvents">> {
-  const row = await findRun(room.store, path.run_id, ctx.identity.name);
-  const after = cursor(headers["last-event-id"] ?? query.after, row);
-  await refuseExpired(row, after, room);
-  const leave = subscribers.enter(row.id);
+  const run = await findRun(room.store, path.run_id, ctx.identity.name);
+  const after = cursor(headers["last-event-id"] ?? query.after, run);
+  const first = after >= run.last_seq ? undefined : await firstEvent(run, room);
+  const leave = subscribers.enter(run.id);
   signal.addEventListener("abort", leave, { once: true });
   return {
     status: 200,
-    headers: { "x-agent-run-id": row.id, "x-agent-session-id": row.session_id },
-    stream: events(row, room, { after, signal, leave }),
+    headers: { "x-agent-run-id": run.id, "x-agent-session-id": run.session_id },
+    stream: follow(run, room, { after, first, signal, leave }),
   };
 }
 
-async function* events(
-  row: RunView,
+async function* follow(
+  run: RunView,
   room: HttpRoom,
-  { after, signal, leave }: { after: number; signal: AbortSignal; leave: () => void },
+  from: { after: number; first: FirstKept | undefined; signal: AbortSignal; leave: () => void },
 ): AsyncGenerator<SseMessage<RunEvent>> {
+  const { signal, leave } = from;
   try {
-    if (isFinalStatus(row.status) && after >= row.last_seq) return;
-    for await (const group of room.store.journal.follow({ runId: row.id }, { after, signal })) {
+    let { after, first } = from;
+    if (isFinalStatus(run.status) && after >= run.last_seq) return;
+    if (first && first.seq > after + 1) {
+      yield frame(await runSnapshot(room, run, first));
+      after = first.seq - 1;
+    }
+    for await (const group of room.store.journal.follow({ runId: run.id }, { after, signal })) {
       for (const entry of group) {
-        yield { data: toRunEvent(entry), event: entry.type, id: String(entry.runSeq) };
+        const seq = entry.runSeq ?? 0;
+        if (seq > after + 1) {
+          // A sweep took away what this slow reader had before it.
+          first = await firstEvent(run, room);
+          yield frame(await runSnapshot(room, run, first));
+          after = first.seq - 1;
+        }
+        if (seq <= after) continue;
+        yield frame(toRunEvent(entry));
+        after = seq;
         if (isFinalEvent(entry.type)) return;
       }
     }
@@ -43,14 +62,17 @@ async function* events(
   }
 }
 
-/** A run may be kept longer than its events. */
-async function refuseExpired(row: RunView, after: number, room: HttpRoom): Promise<void> {
-  if (after >= row.last_seq) return;
-  const [next] = await room.store.journal.read({ runId: row.id }, { after, limit: 1 });
-  if (next?.runSeq === after + 1) return;
+function frame(event: RunEvent): SseMessage<RunEvent> {
+  return { data: event, event: event.event, id: String(event.seq) };
+}
+
+/** A run may be kept longer than its events. ServiceError `run_events_expired`. */
+async function firstEvent({ id }: RunView, room: HttpRoom): Promise<FirstKept> {
+  const first = await firstKept(room, id);
+  if (first) return first;
   throw new ServiceError(
     "run_events_expired",
-    `The events of run ${row.id} after ${after} are no longer kept. GET /v1/runs/${row.id} still tells how it ended.`,
+    `The events of run ${id} are no longer kept. GET /v1/runs/${id} still tells how it ended.`,
   );
 }
 

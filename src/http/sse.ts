@@ -4,6 +4,8 @@ export interface SseOptions {
   /** How the spec says that the stream ends. */
   readonly meta: SseMeta | undefined;
   readonly keepaliveMs: number;
+  /** How long the stream may stand still, full, because its client does not read; then it is cut. */
+  readonly slowReaderMs: number;
   /** Called when the client leaves before the end. */
   readonly onClientGone: () => void;
   /** Looks at each event before it is sent; throws to end the stream. */
@@ -27,16 +29,24 @@ export function sseStream(
 ): ReadableStream<Uint8Array> {
   const iterator = source[Symbol.asyncIterator]();
   let keepalive: ReturnType<typeof setInterval> | undefined;
+  let stalled: ReturnType<typeof setTimeout> | undefined;
   let over = false;
   const end = (error?: unknown) => {
     if (!over) options.onEnd?.(error);
     over = true;
     clearInterval(keepalive);
+    clearTimeout(stalled);
   };
   /** Ends before the source did: a generator that rests at a yield would keep what it holds for ever. */
   const cut = (error?: unknown) => {
     end(error);
     void Promise.resolve(iterator.return?.()).catch(options.onFailure);
+  };
+  const giveUp = (controller: ReadableStreamDefaultController<Uint8Array>) => {
+    const error = new Error("The client does not read.");
+    cut(error);
+    options.onClientGone();
+    controller.error(error);
   };
   return new ReadableStream<Uint8Array>(
     {
@@ -48,12 +58,17 @@ export function sseStream(
         }, options.keepaliveMs);
       },
       async pull(controller) {
+        clearTimeout(stalled);
         try {
           const { done, value } = await iterator.next();
           if (over) return;
           if (!done) {
             options.inspect?.(value.data);
-            return controller.enqueue(encoder.encode(encodeSse(value)));
+            controller.enqueue(encoder.encode(encodeSse(value)));
+            // Nobody pulls a stream that is full: only its client can go on.
+            if ((controller.desiredSize ?? 0) > 0) return;
+            stalled = setTimeout(() => giveUp(controller), options.slowReaderMs);
+            return;
           }
           end();
           controller.enqueue(encoder.encode(closing(options.meta)));

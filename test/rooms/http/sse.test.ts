@@ -15,6 +15,7 @@ function open(source: AsyncIterable<{ data: unknown }>, more: Partial<SseOptions
   const stream = sseStream(source, {
     meta: undefined,
     keepaliveMs: 1_000_000,
+    slowReaderMs: 1_000_000,
     onClientGone: () => void told.gone++,
     onFailure: (error) => void told.failures.push(error),
     ...more,
@@ -187,5 +188,30 @@ test("a reader that does not read lets the source rest at the high-water mark", 
   assert.equal(await next(), ": connected\n\n");
   for (let i = 0; i < 1000; i++) assert.equal(await next(), `data: ${i}\n\n`);
   assert.ok(given <= 1000 + 17, `${given}`);
+  await reader.cancel();
+});
+
+test("a client that does not read is cut after its time, and one that reads slowly is not", async () => {
+  const { source, state, give } = held();
+  const { reader, next, told } = open(source, { slowReaderMs: 300 });
+  for (let i = 0; i < 100; i++) give(i);
+  // It reads one event now and then, for longer than the time.
+  for (let i = 0; i < 8; i++) {
+    assert.ok(await next());
+    await new Promise((resolve) => setTimeout(resolve, 60));
+  }
+  assert.deepEqual([told.gone, state.returned], [0, 0]);
+  await assert.rejects(reader.closed, /does not read/);
+  assert.deepEqual([told.gone, state.returned, told.failures], [1, 1, []]);
+});
+
+test("a stream with nothing to say is no slow reader's", async () => {
+  const { source, give } = held();
+  const { next, told, reader } = open(source, { slowReaderMs: 10 });
+  await next();
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  give("late");
+  assert.match((await next()) ?? "", /late/);
+  assert.equal(told.gone, 0);
   await reader.cancel();
 });
