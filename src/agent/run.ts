@@ -53,6 +53,11 @@ export interface RunFamily {
   readonly root: { readonly runId: string; readonly sessionId: string };
 }
 
+/** Id of the response that a run of kind response makes. */
+export function responseIdOf(runId: string): string {
+  return `resp_${runId.slice("run_".length)}`;
+}
+
 /** The row of a run that does not exist yet, queued. */
 export function newRun(
   id: string,
@@ -63,7 +68,6 @@ export function newRun(
     readonly model: string;
     readonly input: RunInput;
     readonly metadata: Readonly<Record<string, string>>;
-    readonly responseId?: string | undefined;
     /** As run-webhook.ts records it. */
     readonly webhook?: string | undefined;
     readonly nowMs: number;
@@ -89,7 +93,7 @@ export function newRun(
     started_at: null,
     updated_at: from.nowMs,
     ended_at: null,
-    response_id: from.responseId ?? null,
+    response_id: from.kind === "response" ? responseIdOf(id) : null,
     webhook: from.webhook ?? null,
     required_action: null,
     pending_steer: null,

@@ -1,3 +1,4 @@
+import { responseIdOf } from "../agent/run.ts";
 import type {
   ResponseError,
   ResponseStatus,
@@ -15,13 +16,7 @@ import {
   type ItemPlace,
   type ItemWriter,
 } from "./response-item.ts";
-import {
-  noUsage,
-  responseIdOf,
-  toResponseUsage,
-  type ResponseObject,
-  type ResponseRequest,
-} from "./response-object.ts";
+import { noUsage, toResponseUsage, type ResponseObject, type ResponseRequest } from "./response-object.ts";
 import { failureOf } from "./run-failure.ts";
 
 /** How a response stands, apart from what its request says and its output. */

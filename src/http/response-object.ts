@@ -114,8 +114,3 @@ export const noUsage: ResponseUsage = {
   output_tokens_details: { reasoning_tokens: 0 },
   total_tokens: 0,
 };
-
-/** Runs and their responses share what follows the prefix, so one id tells the other. */
-export function responseIdOf(runId: string): string {
-  return `resp_${runId.slice("run_".length)}`;
-}

@@ -1,9 +1,9 @@
+import { responseIdOf } from "../agent/run.ts";
 import type { Prompt } from "../agent/prompt.ts";
 import type { SessionAddress } from "../agent/session.ts";
 import type { ResponseRow } from "../store/tables.ts";
 import { limitRuns } from "./admission.ts";
 import { branchFrom, claimNext, contextUpTo, dropBranch, isTip, Overtaken } from "./response-chain.ts";
-import { responseIdOf } from "./response-object.ts";
 import type { ResponsePlan } from "./response-request.ts";
 import { keepResponse } from "./response-store.ts";
 import type { HttpRoom } from "./room.ts";
@@ -73,8 +73,7 @@ function submit(
     ...prompt,
     address,
     alsoRecord: async (tx, run) => {
-      run.response_id = responseIdOf(run.id);
-      if (claims) await claimNext(tx, claims, run.response_id);
+      if (claims) await claimNext(tx, claims, responseIdOf(run.id));
       if (kept.request.echo.store) await keepResponse(tx, run, kept, room.settings.maxStoredResponses);
     },
   };

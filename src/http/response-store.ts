@@ -1,8 +1,9 @@
+import { responseIdOf } from "../agent/run.ts";
 import type { InputItem } from "../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { ResponseRow, RunRow } from "../store/tables.ts";
-import { responseIdOf, type ResponseRequest } from "./response-object.ts";
+import type { ResponseRequest } from "./response-object.ts";
 
 /** An input item as it is kept: each has an id. */
 export type StoredItem = InputItem & { readonly id: string; readonly type: string };

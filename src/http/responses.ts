@@ -1,13 +1,13 @@
 import type { Response as ResponseObject } from "../../generated/http/client/types.gen.ts";
 import { toRunEvent } from "../agent/event.ts";
-import { isFinalStatus } from "../agent/run.ts";
+import { isFinalStatus, responseIdOf } from "../agent/run.ts";
 import { followRun } from "../agent/follow-run.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { ResponseRow } from "../store/tables.ts";
 import type { HttpRequest, HttpResponse } from "./contract.ts";
 import { idempotencyOf } from "./idempotency.ts";
 import { ResponseFold } from "./response-fold.ts";
-import { echoOf, responseIdOf, type ResponseRequest } from "./response-object.ts";
+import { echoOf, type ResponseRequest } from "./response-object.ts";
 import { foldEvents, readResponse, responseEvents } from "./response-read.ts";
 import { planResponse, type CreateRequest } from "./response-request.ts";
 import { startResponse } from "./response-start.ts";

@@ -18,6 +18,10 @@ export async function httpApi(schema: SchemaBuilder): Promise<void> {
     columns: ["owner", "status", "id"],
     where: sql<boolean>`ended_at is not null`,
   });
+  await schema.index("outbox", "dead", {
+    columns: ["done_at"],
+    where: sql<boolean>`status = 'dead'`,
+  });
   await schema.columns("asks", { call_id: "text?" });
   await schema.table(
     "responses",
