@@ -256,7 +256,6 @@ export interface Operations {
       | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMetricsErrors[403] }
       | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMetricsErrors[404] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMetricsErrors[429] }
-      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMetricsErrors[503] }
   };
   /** This document */
   getOpenApi: {
@@ -919,10 +918,6 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
       "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
       "429": {
-        json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
-      },
-      "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
       },

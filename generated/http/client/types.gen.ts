@@ -3653,10 +3653,6 @@ export type GetMetricsErrors = {
      * Not now. `Retry-After` says when.
      */
     429: ErrorEnvelope;
-    /**
-     * Not now. `Retry-After` says when.
-     */
-    503: ErrorEnvelope;
 };
 
 export type GetMetricsError = GetMetricsErrors[keyof GetMetricsErrors];
