@@ -9,6 +9,7 @@ import { emitConfigSchema, requireDefaults, toJsonSchema, wrapSchemas } from "./
 import { componentSchemas, SpecError, type BundledDocument } from "./document.ts";
 import { emitHttp } from "./emit-http.ts";
 import { writePython } from "./emit-python.ts";
+import { writeReference } from "./emit-reference.ts";
 import { emitSchemas } from "./emit-schemas.ts";
 import { removeFolder, writeText } from "./files.ts";
 import { checkHttpRules, checkSchemaRules } from "./http-rules.ts";
@@ -37,6 +38,7 @@ export async function generate({ specsFolder, outFolder }: GenerateOptions): Pro
     writeHttp(out, "http", bundles.http),
     bundles.webhook && writeHttp(out, "webhook", bundles.webhook),
     writePython(join(out, "sdk/python"), bundles.http),
+    writeReference(join(out, "reference"), bundles),
     copyContract("http", join(out, "http/contract.gen.ts")),
     copyContract("rpc", join(out, "gateway/contract.gen.ts")),
     writeText(join(out, "gateway/schemas.gen.ts"), emitSchemas(rpcSchemas, rpcImports)),

@@ -5,6 +5,7 @@ import { bindHttp } from "./bind.ts";
 import { getCapabilities } from "./capabilities.ts";
 import { createChatCompletion } from "./chat.ts";
 import { defineHttp } from "./contract.ts";
+import { getDocs } from "./docs.ts";
 import { getDetailedHealth } from "./health.ts";
 import { getHealth, getModel, listModels } from "./meta.ts";
 import { getMetrics } from "./metrics.ts";
@@ -59,7 +60,7 @@ export function createHttpApp(room: HttpRoom): H3 {
     getCapabilities: (request) => getCapabilities(request, room),
     getDetailedHealth: (request) => getDetailedHealth(request, room),
     getMetrics: () => getMetrics(room),
-    getDocs: unbuilt,
+    getDocs: () => getDocs(),
     getOpenApi: () => ({ status: 200, body: { ...room.openApi } }),
   });
   bindHttp(app, handlers, room);

@@ -1,0 +1,59 @@
+/** Writes generated/reference: the specs as documents for people. Touches the machine. */
+import { join } from "node:path";
+import { errorTable, type ErrorRow } from "../../src/base/errors.ts";
+import type { Bundles } from "./bundle.ts";
+import type { BundledDocument } from "./document.ts";
+import { writeText } from "./files.ts";
+import { readOperations } from "./operation.ts";
+import { HEADER } from "./print.ts";
+import { httpReference, type ErrorEntry } from "./reference-http.ts";
+import { printIndex, printMarkdown } from "./reference-markdown.ts";
+import type { Reference } from "./reference-model.ts";
+import { printPage, type Page } from "./reference-page.ts";
+import { configReference, rpcReference } from "./reference-rpc.ts";
+
+/** Markdown of every spec that is there, an index, and the page of the HTTP API. The same specs give the same bytes. */
+export async function writeReference(folder: string, bundles: Bundles): Promise<void> {
+  const { http, webhook, gateway, host, config } = bundles;
+  const page = openApiReference(http, errorEntries());
+  const references: readonly (readonly [file: string, reference: Reference])[] = [
+    ["http.md", page],
+    ...(webhook ? [["webhook.md", openApiReference(webhook, [])] as const] : []),
+    ["gateway.md", rpcReference(gateway)],
+    ...(host ? [["host.md", rpcReference(host)] as const] : []),
+    ["config.md", configReference(config, http.info.version)],
+  ];
+  const index = references.map(([file, { title }]) => ({ file, title }));
+  await Promise.all([
+    ...references.map(([file, reference]) => writeText(join(folder, file), printMarkdown(reference))),
+    writeText(join(folder, "README.md"), printIndex(index)),
+    writeText(join(folder, "docs.gen.ts"), emitDocs(printPage(page))),
+  ]);
+}
+
+/** The module that GET /docs answers from. */
+export function emitDocs({ html, policy }: Page): string {
+  return `${HEADER}
+/** Content-Security-Policy of the page: its own style and script, by their hashes, and nothing else. */
+export const docsPolicy = ${JSON.stringify(policy)};
+
+/** The reference of the HTTP API as one HTML page. */
+export const docsPage = \`${html.replaceAll(/[\\`]|\$(?=\{)/g, String.raw`\$&`)}\`;
+`;
+}
+
+function openApiReference(document: BundledDocument, errors: readonly ErrorEntry[]): Reference {
+  return httpReference(document, readOperations(document), errors);
+}
+
+/** The table of all surfaces as this one sees it: by status, then by code, two codes of one wire name once. */
+function errorEntries(): readonly ErrorEntry[] {
+  const entries = Object.entries<ErrorRow>(errorTable).map(([code, row]) => ({
+    code: row.wire ?? code,
+    status: row.http,
+    type: row.type,
+    retryable: row.retryable,
+  }));
+  const unique = new Map(entries.map((entry) => [`${entry.status} ${entry.code}`, entry]));
+  return [...unique.values()].toSorted((a, b) => a.status - b.status || (a.code < b.code ? -1 : 1));
+}

@@ -1,0 +1,102 @@
+/** The references of the gateway's OpenRPC document and of the configuration file. */
+import { componentSchemas, isObject, stringAt, type BundledDocument } from "./document.ts";
+import {
+  anchor,
+  code,
+  join,
+  paragraph,
+  paragraphs,
+  prose,
+  table,
+  text,
+  type Block,
+  type Line,
+  type Reference,
+  type Section,
+} from "./reference-model.ts";
+import { schemaSection } from "./reference-http.ts";
+import { openSchema, schemaBlocks, sentence } from "./reference-schema.ts";
+import { factLines, typeLine } from "./reference-type.ts";
+import { listAt } from "./document.ts";
+import { readMethods, type RpcMethod } from "./rpc-method.ts";
+
+/** Every method of an OpenRPC document. */
+export function rpcReference(document: BundledDocument): Reference {
+  const { title, version } = document.info;
+  const servers = listAt(document, "servers").filter(isObject);
+  return {
+    title,
+    version,
+    blocks: [
+      ...paragraphs(stringAt(document.info, "description")),
+      ...servers.map((server) => paragraph(text("Server: "), code(stringAt(server, "url") ?? ""))),
+    ],
+    sections: [
+      {
+        id: "methods",
+        title: "Methods",
+        blocks: [],
+        sections: readMethods(document).map((method) => methodSection(document, method)),
+      },
+      ...schemaSection(document),
+    ],
+  };
+}
+
+/** The configuration file: its sections in their order, then the other schemas. */
+export function configReference(config: BundledDocument, version: string): Reference {
+  const { Config: root = {}, ...schemas } = componentSchemas(config);
+  const rest: BundledDocument = { ...config, components: { schemas } };
+  return {
+    title: "agentd configuration",
+    version,
+    blocks: [],
+    sections: [
+      { id: anchor("schema", "Config"), title: "The file", blocks: schemaBlocks(config, root) },
+      ...schemaSection(rest),
+    ],
+  };
+}
+
+function methodSection(document: BundledDocument, method: RpcMethod): Section {
+  const rows = method.params.map(({ name, required, schema }) => [
+    [code(name)],
+    typeLine(schema),
+    join(
+      [
+        required ? [text("Required.")] : [],
+        prose(stringAt(schema, "description") ?? ""),
+        sentence(factLines(schema)),
+      ],
+      " ",
+    ),
+  ]);
+  return {
+    id: anchor("method", method.name),
+    title: method.name,
+    blocks: [
+      ...paragraphs(method.summary),
+      ...(method.scope === undefined
+        ? []
+        : [paragraph(text("Needs the scope "), code(method.scope), text("."))]),
+      ...table(["Parameter", "Type", "Description"], rows),
+      ...resultBlocks(document, method),
+      ...(method.errors.length === 0
+        ? []
+        : [
+            paragraph(
+              text("Errors: "),
+              ...join(
+                method.errors.map((each): Line => [code(String(each))]),
+                ", ",
+              ),
+            ),
+          ]),
+    ],
+  };
+}
+
+function resultBlocks(document: BundledDocument, { result }: RpcMethod): readonly Block[] {
+  if (result === undefined) return [paragraph(text("A notification: there is no answer."))];
+  return [paragraph(text("Result:")), ...openSchema(document, result.schema)];
+}
