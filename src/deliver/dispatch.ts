@@ -1,11 +1,13 @@
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { offTracer, type Tracer } from "../base/trace.ts";
+import type { BusyTargets } from "../store/outbox.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
 import { Attempt, type AttemptEnd } from "./attempt.ts";
 import { defaultBackoff, type Backoff } from "./backoff.ts";
 import { recordEnd } from "./record.ts";
+import { Scan } from "./scan.ts";
 import { Slots } from "./slots.ts";
 import { parseTarget, type Delivery, type Target, type Targets } from "./target.ts";
 
@@ -29,6 +31,15 @@ export interface DispatcherOptions {
   readonly backoff?: Backoff;
 }
 
+interface Claimed {
+  readonly rows: readonly OutboxRow[];
+  /** When to look again, if nothing wakes us before. */
+  readonly waitMs: number;
+  readonly firstMs: number | undefined;
+  /** The store's time. */
+  readonly nowMs: number;
+}
+
 /** Messages looked at in one round. */
 const BATCH = 64;
 /** Until the next look when others were faster. */
@@ -47,6 +58,7 @@ const CLOSE_TARGETS_MS = 1_000;
 export class Dispatcher {
   readonly #options: Required<DispatcherOptions>;
   readonly #slots: Slots;
+  readonly #scan = new Scan();
   readonly #attempts = new Map<string, { readonly attempt: Attempt; readonly done: Promise<void> }>();
   #stopListening = () => {};
   #cancelPoll = () => {};
@@ -134,10 +146,11 @@ export class Dispatcher {
   }
 
   async #within(ms: number, work: Promise<void>): Promise<void> {
-    const late = Promise.withResolvers<void>();
-    const cancel = this.#options.clock.after(ms, late.resolve);
-    await Promise.race([work, late.promise]);
-    cancel();
+    const over = new AbortController();
+    // Unlike the other timers this one keeps the process alive: it is to close what it has, not to vanish.
+    const late = this.#options.clock.sleep(ms, { signal: over.signal }).catch(() => {});
+    await Promise.race([work, late]);
+    over.abort();
   }
 
   /** One at a time; who wakes it meanwhile gets another look. */
@@ -154,15 +167,18 @@ export class Dispatcher {
 
   /** Starts as many attempts as are due and have room. Resolves to how long nothing more is to be done. */
   async #fill(): Promise<number> {
-    const { store, pollMs, log } = this.#options;
+    const { store, clock, pollMs, log } = this.#options;
     try {
       for (;;) {
         // The end of an attempt wakes us.
         if (this.#slots.isFull) return pollMs;
-        const { rows, waitMs } = await store.write((tx) => this.#claim(tx));
+        const { busy } = this.#slots;
+        const fromMs = this.#scan.begin(busy, clock.now());
+        const { rows, waitMs, firstMs, nowMs } = await store.write((tx) => this.#claim(tx, busy, fromMs));
+        const againMs = this.#scan.end(firstMs, nowMs, clock.now());
         this.#failures = 0;
         for (const row of rows) this.#start(row);
-        if (rows.length === 0 || this.#closing) return Math.min(waitMs, pollMs);
+        if (rows.length === 0 || this.#closing) return Math.min(waitMs, againMs, pollMs);
       }
     } catch (error) {
       const waitMs = Math.min(FIRST_FAILURE_MS * 2 ** this.#failures, MAX_FAILURE_MS);
@@ -172,17 +188,19 @@ export class Dispatcher {
     }
   }
 
-  async #claim(tx: Tx): Promise<{ readonly rows: readonly OutboxRow[]; readonly waitMs: number }> {
+  async #claim(tx: Tx, busy: BusyTargets, fromMs: number): Promise<Claimed> {
     const { store, leaseMs, pollMs } = this.#options;
-    const waiting = await store.outbox.waiting(tx, { limit: BATCH, except: this.#slots.busy });
+    const { nowMs } = tx;
+    const waiting = await store.outbox.waiting(tx, { limit: BATCH, except: busy, fromMs });
     // One of ours that is under way looks due when its lease could not be renewed: it is not sent twice at once.
-    const due = waiting.filter(({ id, available_at: at }) => at <= tx.nowMs && !this.#attempts.has(id));
-    const next = waiting.find(({ available_at: at }) => at > tx.nowMs);
-    const waitMs = next ? next.available_at - tx.nowMs : pollMs;
-    if (due.length === 0) return { rows: [], waitMs };
+    const due = waiting.filter(({ id, available_at: at }) => at <= nowMs && !this.#attempts.has(id));
+    const next = waiting.find(({ available_at: at }) => at > nowMs);
+    const waitMs = next ? next.available_at - nowMs : pollMs;
+    const firstMs = waiting[0]?.available_at;
+    if (due.length === 0) return { rows: [], waitMs, firstMs, nowMs };
     const ids = this.#slots.choose(due).map(({ id }) => id);
     const rows = await store.outbox.claim(tx, { ids, limit: ids.length, leaseMs });
-    return { rows, waitMs: Math.min(waitMs, CONTENDED_MS) };
+    return { rows, waitMs: Math.min(waitMs, CONTENDED_MS), firstMs, nowMs };
   }
 
   #start(row: OutboxRow): void {

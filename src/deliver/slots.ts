@@ -33,7 +33,9 @@ export class Slots {
     const { addresses, platforms } = this.#taken;
     const full = [...addresses].filter(([, count]) => count >= this.#limits.perAddress);
     const fullPlatforms = [...platforms].filter(([name, count]) => count >= this.#platformLimit(name));
-    return { targets: full.map(([target]) => target), platforms: fullPlatforms.map(([name]) => name) };
+    const waiting = [...this.#targets.values()].filter((target) => target.isReady?.() === false);
+    const names = new Set([...fullPlatforms.map(([name]) => name), ...waiting.map(({ name }) => name)]);
+    return { targets: full.map(([target]) => target), platforms: [...names] };
   }
 
   /** As many of the messages as there is room for, in their order. */

@@ -52,6 +52,11 @@ export interface Target {
   readonly name: string;
   /** Most attempts at once in one process; default 8. */
   readonly concurrency?: number;
+  /**
+   * False: this process sends nothing there for now, as while another holds the one connection that the platform
+   * allows. Asked before every round; absent: always true.
+   */
+  isReady?(): boolean;
   send(delivery: Delivery, options: SendOptions): Promise<SendOutcome>;
   /** Lets go of what it holds, such as a connection. Called once, after the last attempt. */
   close?(): Promise<void>;

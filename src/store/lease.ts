@@ -54,18 +54,21 @@ export class Leases {
     const { nowMs } = tx;
     const only = among ? ` and ${among.column} in (${among.values.map(() => "?").join(", ")})` : "";
     if (among?.values.length === 0 || limit < 1) return [];
+    // Ids are looked up one by one: a long line of others that are due costs nothing then.
+    const isById = among?.column === "id";
     await raw.run(
       `update ${table} set status = 'dead', lease_owner = null, done_at = ?, ` +
         `last_error = coalesce(last_error, 'The worker was lost during the last attempt.') ` +
-        `where status = 'leased' and status in ('${ready}', 'leased') and available_at <= ? and attempts >= max_attempts`,
-      [nowMs, nowMs],
+        `where status = 'leased' and status in ('${ready}', 'leased') and available_at <= ? ` +
+        `and attempts >= max_attempts${isById ? only : ""}`,
+      [nowMs, nowMs, ...(isById ? among.values : [])],
     );
     // A common table expression, since PostgreSQL may run a subquery with a limit more than once and take too many.
     const skip = raw.dialect === "postgres" ? " for update skip locked" : "";
     const values: Value[] = [nowMs, ...(among?.values ?? []), limit, this.#holder.owner, nowMs + leaseMs];
     const rows = await raw.all(
       `with picked as (select id from ${table} where status in ('${ready}', 'leased') and available_at <= ?${only} ` +
-        `order by available_at, id limit ?${skip}) ` +
+        `${isById ? "" : "order by available_at, id "}limit ?${skip}) ` +
         `update ${table} set status = 'leased', lease_owner = ?, available_at = ?, attempts = attempts + 1 ` +
         `where id in (select id from picked) returning *`,
       values,

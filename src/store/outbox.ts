@@ -34,10 +34,13 @@ export interface BusyTargets {
 export interface Outbox {
   /** Resolves to the message's id, by which a target may recognise a repeat. */
   owe(tx: Tx, message: NewMessage): Promise<string>;
-  /** Messages that are due or will be, or whose lease will run out, soonest first; without those of busy targets. */
+  /**
+   * Messages that are due, at `fromMs` (default 0) or later, or will be, or whose lease will run out, soonest first;
+   * without those of busy targets.
+   */
   waiting(
     tx: Tx,
-    request: { readonly limit: number; readonly except: BusyTargets },
+    request: { readonly limit: number; readonly except: BusyTargets; readonly fromMs?: number },
   ): Promise<readonly Waiting[]>;
   /** Takes at most `limit` due messages, of `ids` if given, for `leaseMs`; no other sender gets them meanwhile. */
   claim(
@@ -90,14 +93,14 @@ export function createOutbox(holder: Leaseholder): Outbox {
       tx.afterCommit(tell);
       return id;
     },
-    async waiting(tx, { limit, except: { targets, platforms } }) {
+    async waiting(tx, { limit, except: { targets, platforms }, fromMs = 0 }) {
       const others = targets.map(() => " and target <> ?").join("");
       const rest = platforms.map(() => " and target <> ? and target not like ?").join("");
       const names = platforms.flatMap((platform) => [platform, `${platform}:%`]);
       const rows = await rawTx(tx).all(
-        `select id, target, available_at from outbox where status in ('due', 'leased')${others}${rest} ` +
+        `select id, target, available_at from outbox where status in ('due', 'leased') and available_at >= ?${others}${rest} ` +
           "order by available_at, id limit ?",
-        [...targets, ...names, limit],
+        [fromMs, ...targets, ...names, limit],
       );
       return rows as unknown as readonly Waiting[];
     },

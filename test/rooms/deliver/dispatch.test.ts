@@ -126,6 +126,20 @@ test("a part that arrived is not sent again", async (t) => {
   assert.deepEqual(second?.payload, { parts: ["b", "c"] });
 });
 
+test("a platform that this process may not serve now is left to others, and taken up later", async (t) => {
+  const { store, clock, dispatch } = await openDispatch(t);
+  let isReady = false;
+  const single = Object.assign(new TestTarget(undefined, "single"), { isReady: () => isReady });
+  await dispatch([single, new TestTarget()], { pollMs: 5_000 }).start();
+  await owe(store, { target: "single:x" });
+  await reached(store, await owe(store), "delivered");
+  await clock.waitedFor(5_000);
+  assert.deepEqual(single.sent, []);
+  isReady = true;
+  clock.tick(5_000);
+  await single.count(1);
+});
+
 test("two dispatchers on one store send each message once", async (t) => {
   const { store, openAnother, dispatch } = await openDispatch(t);
   const other = await openAnother();
