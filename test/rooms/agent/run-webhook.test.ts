@@ -187,17 +187,19 @@ test("a response is told of in the words of OpenAI, with its id", async () => {
       return { text: "ok", ...(stop ? { stop } : {}) };
     },
   });
-  for (const [index, user] of ["fine", "long", "fail"].entries()) {
+  const ids: (string | null)[] = [];
+  for (const user of ["fine", "long", "fail"]) {
     const webhook = webhookText();
-    const { runId } = await agent.submit(user, { kind: "response", responseId: `resp_${index}`, webhook });
+    const { runId } = await agent.submit(user, { kind: "response", webhook });
     await agent.events(runId);
+    ids.push((await agent.run(runId)).response_id);
   }
   assert.deepEqual(
     (await owed(agent)).map(({ event }) => [event.type, event.data.id]),
     [
-      ["response.completed", "resp_0"],
-      ["response.incomplete", "resp_1"],
-      ["response.failed", "resp_2"],
+      ["response.completed", ids[0]],
+      ["response.incomplete", ids[1]],
+      ["response.failed", ids[2]],
     ],
   );
 });
@@ -231,12 +233,12 @@ test("the receiver verifies what the dispatcher sends with the openai package", 
   const dispatcher = new Dispatcher({ store, clock, log, targets: createTargets([target]) });
   await dispatcher.start();
   const webhook = webhookText({ url: receiver.url });
-  await agent.submit("x", { kind: "response", responseId: "resp_1", webhook });
+  const { runId } = await agent.submit("x", { kind: "response", webhook });
   const [request] = await receiver.count(1);
   const client = new OpenAI({ apiKey: "unused", webhookSecret: secret });
   const event = await client.webhooks.unwrap(request!.body, request!.headers as Record<string, string>);
   assert.equal(event.type, "response.completed");
-  assert.equal((event.data as { id: string }).id, "resp_1");
+  assert.equal((event.data as { id: string }).id, (await agent.run(runId)).response_id);
   assert.equal(request?.headers["webhook-id"], event.id);
   await dispatcher.close();
 });
