@@ -1,3 +1,4 @@
+import type { Span } from "../base/trace.ts";
 import type { Engine, EngineTurn, ModelRef, TurnEnd } from "./engine.ts";
 import type { Message } from "./message.ts";
 
@@ -9,6 +10,7 @@ export interface CompletionRequest {
   readonly messages: readonly Message[];
   readonly settings?: EngineTurn["settings"];
   readonly signal: AbortSignal;
+  readonly span?: Span;
 }
 
 /** Never rejects for what a provider does: the end says how it went. */

@@ -1,4 +1,5 @@
 import { redact } from "../base/redact.ts";
+import type { Span } from "../base/trace.ts";
 import type { Store } from "../store/store.ts";
 import { completeOnce } from "./completion.ts";
 import { planCompression, quoteForSummary, type CompressionPlan } from "./compression-plan.ts";
@@ -26,6 +27,7 @@ export interface CompressionOptions {
   /** What the summary is to keep above all. */
   readonly focus?: string;
   readonly signal: AbortSignal;
+  readonly span?: Span;
 }
 
 export interface Compressed {
@@ -84,7 +86,7 @@ const CHARACTERS_A_TOKEN = 4;
 
 async function summarise(
   plan: CompressionPlan,
-  { engine, runId, model, contextTokens, focus, signal }: CompressionOptions,
+  { engine, runId, model, contextTokens, focus, signal, span }: CompressionOptions,
 ): Promise<{ readonly text: string; readonly note?: string; readonly usage: Usage }> {
   const quoted = quoteForSummary(plan.older, Math.floor(contextTokens * QUOTED_SHARE * CHARACTERS_A_TOKEN));
   const wish = focus === undefined ? "" : `\n\nKeep above all what concerns: ${focus}`;
@@ -98,6 +100,7 @@ async function summarise(
     instructions: INSTRUCTIONS,
     messages: [prompt],
     signal,
+    ...(span ? { span } : {}),
   });
   signal.throwIfAborted();
   const text = redact(answer.text.trim());

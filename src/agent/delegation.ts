@@ -54,7 +54,11 @@ export class Delegation {
   }
 
   /** Resolves when every task has ended, in the order of the tasks. ToolError beyond the limits of delegation. */
-  async run(callId: string, tasks: readonly SubagentTask[]): Promise<readonly SubagentResult[]> {
+  async run(
+    callId: string,
+    tasks: readonly SubagentTask[],
+    traceparent?: string,
+  ): Promise<readonly SubagentResult[]> {
     const { maxTasks, maxConcurrent, maxDepth } = this.#parts.settings.delegation;
     if (tasks.length > maxTasks) {
       throw new ToolError(
@@ -72,7 +76,8 @@ export class Delegation {
     const worker = async () => {
       for (let index = next++; index < tasks.length; index = next++) {
         const task = tasks[index];
-        if (task) results[index] = await this.#one(task, { callId, index, count: tasks.length, depth });
+        if (task)
+          results[index] = await this.#one(task, { callId, index, count: tasks.length, depth, traceparent });
       }
     };
     const workers = Array.from({ length: Math.min(maxConcurrent, tasks.length) }, async () => {
@@ -94,7 +99,7 @@ export class Delegation {
     signal.throwIfAborted();
     const startedMs = this.#parts.clock.now();
     const model = this.#modelOf(task);
-    const input = this.#inputOf(task, place.depth);
+    const input = this.#inputOf(task, place);
     const child = await this.#spawner.spawn({
       owner: run.owner,
       cwd: session.cwd,
@@ -187,7 +192,7 @@ export class Delegation {
     return wanted ?? this.#from.run.model;
   }
 
-  #inputOf(task: SubagentTask, depth: number): RunInput {
+  #inputOf(task: SubagentTask, { depth, traceparent }: Place): RunInput {
     const { input, run, session } = this.#from;
     const { maxSteps, tokenBudget } = this.#parts.settings.delegation;
     const text = task.context === undefined ? task.goal : `${task.goal}\n\nContext:\n${task.context}`;
@@ -203,6 +208,7 @@ export class Delegation {
       settings: input.settings,
       answerable: input.answerable,
       ...(input.onlyApprovals ? { onlyApprovals: true as const } : {}),
+      ...(traceparent === undefined ? {} : { traceparent }),
       family,
       maxSteps,
       ...(tokenBudget > 0 ? { tokenBudget } : {}),
@@ -216,6 +222,7 @@ interface Place {
   readonly index: number;
   readonly count: number;
   readonly depth: number;
+  readonly traceparent: string | undefined;
 }
 
 const INSTRUCTIONS =

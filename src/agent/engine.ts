@@ -1,3 +1,4 @@
+import type { Span } from "../base/trace.ts";
 import type { Message, ToolStatus } from "./message.ts";
 
 /**
@@ -43,6 +44,8 @@ export interface EngineTurn {
   readonly compactAtTokens?: number;
   readonly ports: TurnPorts;
   readonly signal: AbortSignal;
+  /** What the model calls are part of. Absent: they are not traced. */
+  readonly span?: Span;
 }
 
 /** `id` is the provider's own model name. */

@@ -1,4 +1,5 @@
 import { createId } from "../base/ids.ts";
+import type { Span } from "../base/trace.ts";
 import type { RunToolCall } from "../../generated/http/client/types.gen.ts";
 import type { Tx } from "../store/store.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
@@ -7,6 +8,7 @@ import { Delegation, type Spawner } from "./delegation.ts";
 import { fromEngine } from "./engine-event.ts";
 import { addUsage, zeroUsage, type EngineTurn, type TurnEnd, type TurnPorts, type Usage } from "./engine.ts";
 import { runEvent } from "./event.ts";
+import { describeRunEnd, startRunSpan } from "./gen-ai-span.ts";
 import { loadContext } from "./history.ts";
 import type { Message } from "./message.ts";
 import { outcomeOf, type Outcome } from "./outcome.ts";
@@ -45,6 +47,7 @@ export class Execution {
   readonly #options: ExecutionOptions;
   readonly #recorder: Recorder;
   readonly #aside: SideCalls;
+  readonly #span: Span;
   readonly #abort = new AbortController();
   #steers: Steer[] = [];
   /** Calls that the client is to make. */
@@ -66,9 +69,11 @@ export class Execution {
       onFailure: (cause) =>
         this.#abort.abort(new RunStop("failure", "The run could not be recorded.", { cause })),
     });
+    this.#span = startRunSpan(parts.tracing, run, options.input.traceparent);
     this.#aside = new SideCalls({
       parts,
       run,
+      span: this.#span,
       input: options.input,
       budget: options.budget,
       recorder: this.#recorder,
@@ -99,7 +104,12 @@ export class Execution {
     const whole = { ...end, usage: addUsage(end.usage, this.#aside.usage) };
     const pendingSteer = this.#steers.map(({ text }) => text);
     const outcome = outcomeOf(this.runId, whole, { stop, pendingSteer, requested: this.#requested });
-    return this.#recorder.finish(outcome.event, (tx) => close.end(tx, outcome), close.next);
+    describeRunEnd(this.#span, whole, outcome);
+    try {
+      return await this.#recorder.finish(outcome.event, (tx) => close.end(tx, outcome), close.next);
+    } finally {
+      this.#span.end();
+    }
   }
 
   /**
@@ -181,6 +191,7 @@ export class Execution {
       maxSteps,
       ...(compactAtTokens === undefined ? {} : { compactAtTokens }),
       signal: this.#abort.signal,
+      span: this.#span,
       ports,
     };
   }
@@ -220,7 +231,7 @@ export class Execution {
       grants,
       variables: parts.variables.of(root.sessionId),
       complete: (prompt) => this.#aside.complete(prompt),
-      delegate: (callId, tasks) => delegation.run(callId, tasks),
+      delegate: (callId, tasks, traceparent) => delegation.run(callId, tasks, traceparent),
       todos: todoListOf(parts.store, this.sessionId),
       asks,
       clock,
@@ -228,6 +239,7 @@ export class Execution {
       checkInput,
       signal,
       record,
+      span: this.#span,
       stopRun: (reason) => this.#abort.abort(new RunStop("cancelled", reason)),
     };
   }

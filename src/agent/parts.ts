@@ -4,6 +4,7 @@ import type { Store } from "../store/store.ts";
 import type { Asks } from "./ask.ts";
 import type { BudgetLimits } from "./budget.ts";
 import type { Engine } from "./engine.ts";
+import type { AgentTracing } from "./gen-ai-span.ts";
 import type { ModelCatalog } from "./model.ts";
 import type { PolicyMode } from "./policy.ts";
 import type { Grants } from "./grants.ts";
@@ -33,6 +34,10 @@ export interface AgentParts {
   /** Undefined when the input fits the tool's schema, else what does not. */
   readonly checkInput: (tool: Tool, input: unknown) => string | undefined;
   readonly settings: AgentSettings;
+  /** Absent: runs are not traced. */
+  readonly tracing?: AgentTracing;
+  /** Told of each run that ended in this process, after its end is committed. For figures; it MUST NOT throw. */
+  readonly runEnded?: (kind: string, status: string) => void;
 }
 
 /** What can be switched while the process runs, for all of its sessions. */

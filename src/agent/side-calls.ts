@@ -1,3 +1,4 @@
+import type { Span } from "../base/trace.ts";
 import type { RunRow } from "../store/tables.ts";
 import type { Budget } from "./budget.ts";
 import { completeOnce } from "./completion.ts";
@@ -17,6 +18,7 @@ interface SideCallsOptions {
   readonly budget: Budget;
   readonly recorder: Recorder;
   readonly signal: AbortSignal;
+  readonly span: Span;
 }
 
 /** The model calls that a run makes beside its turn: those of tools, and summaries. They count to the run. */
@@ -48,6 +50,7 @@ export class SideCalls {
       instructions,
       messages,
       signal: this.#from.signal,
+      span: this.#from.span,
     };
     const { text, usage, error } = await completeOnce(parts.engine, request);
     this.#spend(usage);
@@ -74,6 +77,7 @@ export class SideCalls {
       reason,
       ...(input.focus === undefined ? {} : { focus: input.focus }),
       signal: this.#from.signal,
+      span: this.#from.span,
     });
     this.#spend(done.usage);
     this.#cannotCompact = done.status === "failed";

@@ -2,6 +2,7 @@ import type { FileChange, Todo } from "../../generated/http/client/types.gen.ts"
 import { redact, redactValue } from "../base/redact.ts";
 import type { SettledAnswer, ToolAnswer, ToolCall } from "./engine.ts";
 import { runEvent } from "./event.ts";
+import { endToolSpan, startToolSpan } from "./gen-ai-span.ts";
 import { permission } from "./permission.ts";
 import { toolContext } from "./tool-context.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
@@ -18,7 +19,9 @@ const MAX_RESULT_CHARACTERS = 65_536;
 export async function callTool(call: ToolCall, scope: ToolCallScope): Promise<ToolAnswer> {
   if (scope.clientTools.has(call.tool)) return handOver(call, scope);
   const startedMs = scope.clock.now();
-  const { status, ...output } = await attempt(call, scope);
+  const span = startToolSpan(scope.span, call);
+  const { status, ...output } = await attempt(call, span === scope.span ? scope : { ...scope, span });
+  endToolSpan(span, status);
   const text = bounded(redact(output.text));
   scope.record(
     runEvent(scope.runId, "tool.completed", {

@@ -30,7 +30,7 @@ export function toolContext(
     questions: questionsOf(scope, passwords),
     variables: scope.variables,
     complete: scope.complete,
-    delegate: (tasks) => scope.delegate(call.callId, tasks),
+    delegate: (tasks) => scope.delegate(call.callId, tasks, scope.span.traceparent),
     todos: scope.todos,
   };
   const end = () => {

@@ -1,6 +1,7 @@
 import type { RunToolCall } from "../../generated/http/client/types.gen.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import type { Span } from "../base/trace.ts";
 import type { NewEvent } from "../store/journal.ts";
 import type { Asks, AskSubject } from "./ask.ts";
 import type { Grants } from "./grants.ts";
@@ -37,9 +38,16 @@ export interface ToolCallScope {
   readonly signal: AbortSignal;
   readonly checkInput: (tool: Tool, input: unknown) => string | undefined;
   readonly complete: ToolContext["complete"];
-  readonly delegate: (callId: string, tasks: readonly SubagentTask[]) => Promise<readonly SubagentResult[]>;
+  /** The sub-agents' runs become part of the trace that `traceparent` tells. */
+  readonly delegate: (
+    callId: string,
+    tasks: readonly SubagentTask[],
+    traceparent?: string,
+  ) => Promise<readonly SubagentResult[]>;
   readonly todos: TodoList;
   readonly record: (event: NewEvent) => void;
+  /** The run, then the call that is at work. */
+  readonly span: Span;
   readonly stopRun: (reason: string) => void;
 }
 

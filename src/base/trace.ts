@@ -66,8 +66,10 @@ export function formatTraceparent({ traceId, spanId, isSampled }: TraceContext):
 /** What `span.fail` tells of an error: a code or a class of errors, never its message, which may quote anything. */
 export function errorType(error: unknown): string {
   if (typeof error === "string") return error;
-  const { code, name } = (error ?? {}) as { readonly code?: unknown; readonly name?: unknown };
+  const { code, statusCode, name } = (error ?? {}) as Readonly<Record<string, unknown>>;
   if (typeof code === "string") return code;
+  // What a provider answered says more than the class of its client's error.
+  if (typeof statusCode === "number") return String(statusCode);
   return typeof name === "string" ? name : "_OTHER";
 }
 

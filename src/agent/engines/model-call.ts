@@ -2,6 +2,7 @@ import type * as Sdk from "ai";
 import type { ToolSet } from "ai";
 import type { Clock } from "../../base/clock.ts";
 import type { EngineEvent, EngineTurn, ToolChoice, ToolSpec } from "../engine.ts";
+import { endModelSpan, startModelSpan } from "../gen-ai-span.ts";
 import type { Message } from "../message.ts";
 import type { AnsweringModel } from "./model-line.ts";
 import { toPrompt } from "./prompt.ts";
@@ -28,6 +29,11 @@ export interface CallerOptions {
   readonly clock: Clock;
 }
 
+interface Asked {
+  readonly messages: readonly Message[];
+  readonly traceparent: string | undefined;
+}
+
 /** Makes the model calls of a turn. */
 export class ModelCaller {
   readonly #sdk: ModelSdk;
@@ -44,6 +50,15 @@ export class ModelCaller {
 
   /** One model call, made again as long as that may help. */
   async call(answering: AnsweringModel, messages: readonly Message[]): Promise<CallEnd> {
+    const { span: parent, settings } = this.#turn;
+    const span = startModelSpan(parent, answering.ref, { provider: answering.provider, settings });
+    const end = await this.#call(answering, { messages, traceparent: span.traceparent });
+    const { usage, finish } = end.result;
+    endModelSpan(span, { usage, finish, error: end.error });
+    return end;
+  }
+
+  async #call(answering: AnsweringModel, { messages, traceparent }: Asked): Promise<CallEnd> {
     const { signal, ports } = this.#turn;
     const { clock } = this.#options;
     const { provider } = answering;
@@ -59,7 +74,7 @@ export class ModelCaller {
       await withRetries(
         async () => {
           reader = new StepReader(emit);
-          await this.#attempt(answering, { messages, reader });
+          await this.#attempt(answering, { messages, traceparent, reader });
         },
         {
           clock,
@@ -79,7 +94,7 @@ export class ModelCaller {
 
   async #attempt(
     { model, provider }: AnsweringModel,
-    { messages, reader }: { readonly messages: readonly Message[]; readonly reader: StepReader },
+    { messages, traceparent, reader }: Asked & { readonly reader: StepReader },
   ): Promise<void> {
     const { signal, settings, toolChoice } = this.#turn;
     const { timeoutMs = DEFAULT_TIMEOUT_MS } = provider;
@@ -98,6 +113,7 @@ export class ModelCaller {
         ...(instructions === "" ? {} : { instructions }),
         messages: prompt.messages,
         abortSignal: guard.signal,
+        ...(traceparent === undefined ? {} : { headers: { traceparent } }),
         ...(temperature === undefined ? {} : { temperature }),
         ...(topP === undefined ? {} : { topP }),
         ...(maxOutputTokens === undefined ? {} : { maxOutputTokens }),

@@ -87,5 +87,6 @@ test("of an error only its code or name is told", () => {
   assert.equal(errorType(new ServiceError("run_not_found", "run_secret is not there")), "run_not_found");
   assert.equal(errorType(new TypeError("the prompt was: hello")), "TypeError");
   assert.equal(errorType(Object.assign(new Error("x"), { code: "ECONNRESET" })), "ECONNRESET");
+  assert.equal(errorType(Object.assign(new Error("x"), { statusCode: 429 })), "429");
   for (const odd of [undefined, null, 7, {}]) assert.equal(errorType(odd), "_OTHER");
 });
