@@ -24,6 +24,11 @@ export function exampleOf(document: BundledDocument, media: JsonObject): unknown
   return makeValue(document, objectAt(media, "schema"), { name: "", depth: 0 });
 }
 
+/** Whether the spec itself gives an example of the media type. */
+export function hasExample(media: JsonObject): boolean {
+  return media["example"] !== undefined || media["examples"] !== undefined;
+}
+
 /** The operation as a command line. `body` is its example body, undefined when it has none. */
 export function curlExample(document: BundledDocument, operation: Operation, body: unknown): string {
   const streams = operation.responses.some(

@@ -11,7 +11,7 @@ import {
   type Schema,
 } from "./document.ts";
 import type { Operation, Response } from "./operation.ts";
-import { curlExample, exampleOf } from "./reference-example.ts";
+import { curlExample, exampleOf, hasExample } from "./reference-example.ts";
 import {
   anchor,
   code,
@@ -26,7 +26,7 @@ import {
   type Reference,
   type Section,
 } from "./reference-model.ts";
-import { openSchema, schemaBlocks, sentence } from "./reference-schema.ts";
+import { schemaBlocks, sentence } from "./reference-schema.ts";
 import { factLines, schemaAnchor, typeLine } from "./reference-type.ts";
 
 /** One stable error code and what the wire makes of it. */
@@ -257,15 +257,24 @@ function requestBody(document: BundledDocument, node: JsonObject): RequestBody {
   if (node["requestBody"] === undefined) return { blocks: [], example: undefined };
   const body = dereference(document, node["requestBody"]);
   const contents = Object.entries(objectAt(body, "content"));
-  const blocks = contents.flatMap(([type, media]) => [
-    paragraph(code(type), text(body["required"] === true ? ", required." : ", optional.")),
-    ...openSchema(document, objectAt(media, "schema")),
-  ]);
+  const blocks = contents.flatMap(([type, media]) => {
+    const schema = objectAt(media, "schema");
+    const demand = body["required"] === true ? ", required: " : ", optional: ";
+    return [
+      paragraph(code(type), text(demand), ...typeLine(schema), text(".")),
+      ...schemaBlocks(document, dereference(document, schema)),
+    ];
+  });
   const json = objectAt(body, "content")["application/json"];
   return {
     blocks: [...paragraphs(stringAt(body, "description")), ...blocks],
-    example: isObject(json) ? exampleOf(document, json) : undefined,
+    example: isObject(json) ? bodyExample(document, json, body["required"] === true) : undefined,
   };
+}
+
+/** A body that may be left out and has no example is left out. */
+function bodyExample(document: BundledDocument, media: JsonObject, required: boolean): unknown {
+  return required || hasExample(media) ? exampleOf(document, media) : undefined;
 }
 
 /** Statuses that answer alike share a row. */
@@ -299,7 +308,10 @@ function responseCells(document: BundledDocument, node: unknown, response: Respo
         ? [text("stream of "), ...typeLine(schema)]
         : [code(type)],
   );
-  const headers = Object.keys(objectAt(resolved, "headers")).map((name): Line => [code(name)]);
+  const headers = Object.entries(objectAt(resolved, "headers")).map(([name, header]): Line => {
+    const about = stringAt(dereference(document, header), "description");
+    return about === undefined ? [code(name)] : [code(name), text(" ("), ...prose(about), text(")")];
+  });
   return [
     bodies.length === 0 ? [text("none")] : join(bodies, " or "),
     [
@@ -347,8 +359,7 @@ function streamBlocks(document: BundledDocument, { responses, sse }: Operation):
 function answerExample(document: BundledDocument, node: JsonObject): readonly Block[] {
   const success = Object.entries(objectAt(node, "responses")).find(([status]) => status.startsWith("2"));
   const media = objectAt(objectAt(dereference(document, success?.[1]), "content"), "application/json");
-  const isGiven = media["example"] !== undefined || media["examples"] !== undefined;
-  if (!isGiven) return [];
+  if (!hasExample(media)) return [];
   return [
     { kind: "code", language: "json", text: JSON.stringify(exampleOf(document, media as Schema), null, 2) },
   ];

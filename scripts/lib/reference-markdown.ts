@@ -23,8 +23,12 @@ export function printIndex(entries: readonly { readonly file: string; readonly t
 }
 
 function printSection(section: Section, level: number): readonly string[] {
-  const badge = section.badge === undefined ? "" : `${section.badge} `;
-  const heading = `${"#".repeat(Math.min(level, 6))} ${badge}${escapeMarkdown(section.title)}`;
+  // The title of an operation is its route.
+  const title =
+    section.badge === undefined
+      ? escapeMarkdown(section.title)
+      : `${section.badge} ${printCode(section.title, false)}`;
+  const heading = `${"#".repeat(Math.min(level, 6))} ${title}`;
   return [
     `<a id="${section.id}"></a>\n\n${heading}`,
     ...section.blocks.map(printBlock),

@@ -107,7 +107,8 @@ function printBlock(block: Block): string {
   const rows = block.rows.map(
     (row) => `<tr>${row.map((cell) => `<td>${printLine(cell)}</td>`).join("")}</tr>`,
   );
-  return `<table class="c${block.head.length}">\n<thead><tr>${head}</tr></thead>\n<tbody>\n${rows.join("\n")}\n</tbody>\n</table>`;
+  const kind = block.head.length === 3 && block.head[0] === "Status" ? "c3 status" : `c${block.head.length}`;
+  return `<table class="${kind}">\n<thead><tr>${head}</tr></thead>\n<tbody>\n${rows.join("\n")}\n</tbody>\n</table>`;
 }
 
 function printLine(line: Line): string {

@@ -31,7 +31,7 @@ main{padding:1.5rem 2.5rem 6rem;max-width:62rem;width:100%}
 h1,h2,h3,h4{line-height:1.25;overflow-wrap:anywhere}
 h1{font-size:1.9rem;margin:.5rem 0 1rem}
 h2{font-size:1.5rem;margin:3rem 0 1rem;padding-top:1.5rem;border-top:1px solid var(--line)}
-h3{font-size:1.15rem;margin:2.25rem 0 .75rem}
+h3{font-size:1.15rem;margin:3rem 0 .75rem}
 h4{font-size:.8rem;margin:1.5rem 0 .5rem;color:var(--soft);text-transform:uppercase;letter-spacing:.05em}
 h1 a,h2 a,h3 a,h4 a{color:inherit}
 p{margin:.5rem 0}
@@ -48,7 +48,8 @@ th{color:var(--soft);font-weight:600}
 .c2 th:first-child{width:20%}
 .c3 th:first-child,.c3 th:nth-child(2){width:28%}
 .c4 th{width:18%}.c4 th:first-child{width:24%}.c4 th:nth-child(2){width:9%}.c4 th:last-child{width:auto}
-#errors .c4 th{width:auto}#errors .c4 th:nth-child(2){width:38%}
+.status th:first-child{width:17%}.status th:nth-child(2){width:30%}
+#errors .c4 th,#errors .c4 th:first-child{width:auto}#errors .c4 th:nth-child(2){width:38%}
 section:target>h2,section:target>h3,section:target>h4{background:linear-gradient(90deg,var(--raised),transparent);
 box-shadow:-.6rem 0 var(--raised),-.75rem 0 var(--link)}
 [hidden]{display:none!important}
@@ -62,6 +63,8 @@ thead{position:absolute;clip-path:inset(50%);width:1px;height:1px;overflow:hidde
 table,tbody,tr,td{display:block}
 tr{padding:.5rem 0;border-bottom:1px solid var(--line)}
 td{padding:.1rem 0;border:0}
+td:nth-child(2){color:var(--soft)}
+.c4 td:nth-child(2),.c4 td:nth-child(3){display:inline-block;margin-right:.75rem;color:var(--soft)}
 td:empty{display:none}
 }
 @media print{header{display:none}body{display:block}}

@@ -96,6 +96,7 @@ function typeNamed(name: string, schema: Schema): Line {
 
 function range(schema: Schema, [low, high]: readonly [string, string], unit: string): readonly Line[] {
   const [least, most] = [schema[low], schema[high]];
+  if (least === 1 && most === undefined && unit !== "") return [[text("not empty")]];
   const words =
     least !== undefined && most !== undefined
       ? least === most

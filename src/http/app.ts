@@ -1,5 +1,4 @@
 import { H3 } from "h3";
-import { ServiceError } from "../base/errors.ts";
 import { errorAnswer } from "./answer.ts";
 import { bindHttp } from "./bind.ts";
 import { getCapabilities } from "./capabilities.ts";
@@ -24,10 +23,6 @@ import { streamRunEvents } from "./run-events.ts";
 import { listRuns } from "./run-list.ts";
 import { RunSubscribers } from "./run-subscribers.ts";
 import { getRun } from "./runs.ts";
-
-function unbuilt(): never {
-  throw new ServiceError("not_found", "This operation is not built yet.");
-}
 
 /** The HTTP API as an h3 app: the operations of specs/http.openapi.yaml, each bound to its handler. */
 export function createHttpApp(room: HttpRoom): H3 {
