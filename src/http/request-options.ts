@@ -120,6 +120,7 @@ export function requestedWebhook(
   asked: Webhook | undefined,
   param: string,
   { settings }: HttpRoom,
+  traceparent?: string,
 ): { readonly webhook?: string } {
   if (asked === undefined) return {};
   const { webhookSecret, webhookAllowedHosts, webhookAttempts } = settings;
@@ -128,7 +129,7 @@ export function requestedWebhook(
     allowedPrivateHosts: webhookAllowedHosts,
     maxAttempts: webhookAttempts,
   };
-  return { webhook: recordWebhook(asked, rules, { param }) };
+  return { webhook: recordWebhook(asked, rules, { param, traceparent }) };
 }
 
 /** UTF-8 length; text that is far from the limit in UTF-16 units needs no count. */
