@@ -133,7 +133,7 @@ function httpRoom(options: ServiceOptions, { agent, mcp }: AgentRoom): HttpRoom 
   };
 }
 
-function createDispatcher({ store, clock, log, version, settings }: HttpRoom): Dispatcher {
+function createDispatcher({ store, clock, log, version, settings, tracer }: HttpRoom): Dispatcher {
   const { webhookSecret, webhookAllowedHosts } = settings;
   const webhook = createWebhookTarget({
     clock,
@@ -141,7 +141,8 @@ function createDispatcher({ store, clock, log, version, settings }: HttpRoom): D
     allowedPrivateHosts: webhookAllowedHosts,
     ...(webhookSecret === undefined ? {} : { secret: webhookSecret }),
   });
-  return new Dispatcher({ store, clock, log, targets: createTargets([webhook]) });
+  const targets = createTargets([webhook]);
+  return new Dispatcher({ store, clock, log, targets, ...(tracer ? { tracer } : {}) });
 }
 
 function retentionOptions(config: Config) {
