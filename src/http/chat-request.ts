@@ -48,7 +48,7 @@ export async function toChatRequest(request: ChatHttpRequest, room: HttpRoom): P
       seed: { source: "http" },
       kind: "chat",
       input: await toInput(request, room),
-      ...requestedWebhook(body.agent?.webhook, "agent.webhook", room, request.ctx.traceparent),
+      ...requestedWebhook(body.agent?.webhook, "agent.webhook", room),
       ...(model ? { model } : {}),
       ...(body.metadata ? { metadata: body.metadata } : {}),
     },

@@ -120,7 +120,6 @@ export function requestedWebhook(
   asked: Webhook | undefined,
   param: string,
   { settings }: HttpRoom,
-  traceparent?: string,
 ): { readonly webhook?: string } {
   if (asked === undefined) return {};
   const { webhookSecret, webhookAllowedHosts, webhookAttempts } = settings;
@@ -129,7 +128,7 @@ export function requestedWebhook(
     allowedPrivateHosts: webhookAllowedHosts,
     maxAttempts: webhookAttempts,
   };
-  return { webhook: recordWebhook(asked, rules, { param, traceparent }) };
+  return { webhook: recordWebhook(asked, rules, { param }) };
 }
 
 /** UTF-8 length; text that is far from the limit in UTF-16 units needs no count. */

@@ -59,7 +59,7 @@ export async function planResponse(request: CreateRequest, room: HttpRoom): Prom
       input: { ...talk, ...options(body, room), ...(traceparent === undefined ? {} : { traceparent }) },
       ...(model ? { model } : {}),
       ...(body.metadata ? { metadata: body.metadata } : {}),
-      ...requestedWebhook(body.agent?.webhook, "agent.webhook", room, traceparent),
+      ...requestedWebhook(body.agent?.webhook, "agent.webhook", room),
     },
     address,
     identity: ctx.identity,
