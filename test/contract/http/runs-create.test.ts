@@ -319,18 +319,6 @@ scenario(RUN, 400, { title: "a webhook that may not be told" }, async (service) 
   );
 });
 
-scenario(RUN, 401, { title: "asks for a key" }, async (service) => {
-  const response = await post(service, "/v1/runs", { input: "hi" }, { authorization: "Bearer nope" });
-  await assertError(response, 401, "invalid_api_key");
-});
-
-scenario(
-  RUN,
-  403,
-  { title: "asks for the scope runs", keys: [{ key: KEY, name: "a", scopes: ["chat", "read"] }] },
-  async (service) => void (await refused(service, { input: "hi" }, 403, "insufficient_scope")),
-);
-
 scenario(RUN, 403, { title: "sessions need a key", requireKey: false }, async (service) => {
   await refused(service, { input: "hi", session_key: "k" }, 403, "auth_required_for_session");
 });
@@ -373,18 +361,6 @@ scenario(
     await refused(service, { input: "hi", session_id: "s" }, 409, "session_busy");
   },
 );
-
-scenario(
-  RUN,
-  413,
-  { title: "a body above the limit", config: { limits: { max_body_bytes: 2_000 } } },
-  async (service) => void (await refused(service, { input: "x".repeat(3_000) }, 413, "body_too_large")),
-);
-
-scenario(RUN, 415, { title: "a body of another type" }, async (service) => {
-  const response = await post(service, "/v1/runs", "hi", { "content-type": "text/plain" });
-  await assertError(response, 415, "unsupported_media_type");
-});
 
 scenario(
   RUN,
