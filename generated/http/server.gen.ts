@@ -102,7 +102,6 @@ export interface Operations {
       | { readonly status: 400; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRunsErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListRunsErrors[401] }
       | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRunsErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRunsErrors[404] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRunsErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRunsErrors[503] }
   };
@@ -576,7 +575,6 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       "400": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
       "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
       "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["retry-after", "x-should-retry", "x-agent-run-id"],

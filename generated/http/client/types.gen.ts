@@ -3029,10 +3029,6 @@ export type ListRunsErrors = {
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
-     */
-    404: ErrorEnvelope;
-    /**
      * Not now. `Retry-After` says when.
      */
     429: ErrorEnvelope;
