@@ -95,12 +95,23 @@ function object(schema: JsonSchema, tastes: Tastes, depth: number): Arbitrary<un
       return [name, tastes[name] ? mixed(member, tastes[name], made) : made];
     }),
   );
-  const known = fc.record(model, { requiredKeys: required, noNullPrototype: true });
+  const optional = kept.map(([name]) => name).filter((name) => !required.includes(name));
+  // All of many at once hardly ever go together; a few do.
+  const chosen = fc.oneof(
+    { weight: 5, arbitrary: fc.subarray(optional, { maxLength: Math.min(2, optional.length) }) },
+    { weight: 1, arbitrary: fc.subarray(optional) },
+  );
+  const known = chosen.chain((names) =>
+    fc.record(Object.fromEntries([...required, ...names].map((name) => [name, model[name] ?? anything])), {
+      noNullPrototype: true,
+    }),
+  );
   const extra = schema["additionalProperties"];
   if (extra === false || extra === undefined || depth > MAX_DEPTH) return known;
   const value = extra === true ? anything : fitting(extra as JsonSchema, tastes, depth + 1);
   const others = fc.dictionary(text(1, 20), value, { maxKeys: 2, noNullPrototype: true });
-  return fc.tuple(others, known).map(([more, named]) => ({ ...more, ...(named as object) }));
+  const few = fc.oneof({ weight: 4, arbitrary: fc.constant({}) }, { weight: 1, arbitrary: others });
+  return fc.tuple(few, known).map(([more, named]) => ({ ...more, ...named }));
 }
 
 function mixed(schema: JsonSchema, taste: Arbitrary<unknown>, other: Arbitrary<unknown>): Arbitrary<unknown> {
@@ -115,9 +126,20 @@ export interface Spoiled {
   readonly value: unknown;
 }
 
-/** Everything that can be done to `value`, which fits `schema`, so that it no longer does; one change each. */
-export function spoiled(schema: JsonSchema, value: unknown): readonly Spoiled[] {
-  return changes(schema, value, "").filter((each) => specSchemas.check(schema, each.value) !== undefined);
+/**
+ * `value`, which fits `schema`, with one change after which it no longer does; `dice` chooses which. Undefined when
+ * nothing can be wrong. `survives` tells whether a change is still one on the way it travels.
+ */
+export function spoil(
+  schema: JsonSchema,
+  value: unknown,
+  { dice, survives = () => true }: { readonly dice: number; readonly survives?: (value: unknown) => boolean },
+): Spoiled | undefined {
+  const all = changes(schema, value, "");
+  const start = all.length === 0 ? 0 : dice % all.length;
+  return [...all.slice(start), ...all.slice(0, start)].find(
+    (each) => survives(each.value) && specSchemas.check(schema, each.value) !== undefined,
+  );
 }
 
 function changes(schema: JsonSchema, value: unknown, path: string): readonly Spoiled[] {

@@ -6,8 +6,11 @@ import assert from "node:assert/strict";
 import process from "node:process";
 import { test } from "node:test";
 import fc, { type Arbitrary } from "fast-check";
+import type { ScriptState, ScriptStep } from "../../../src/agent/engines/scripted.ts";
+import type { ParameterGroup } from "../../../generated/http/contract.gen.ts";
+import type { JsonSchema } from "../../../src/base/schema.ts";
 import { specSchemas } from "../../../src/http/schemas.ts";
-import { fitting, spoiled, type Tastes } from "../../harness/arbitrary.ts";
+import { fitting, spoil, type Tastes } from "../../harness/arbitrary.ts";
 import { assertHealthy, operationsWith, type NamedOperation } from "../../harness/scenario.ts";
 import { startTestService, type TestService } from "../../harness/service.ts";
 import { readFrames } from "../../harness/sse.ts";
@@ -17,7 +20,10 @@ const SEED = Number(process.env["AGENTD_PROPERTY_SEED"] ?? 8642);
 /** Longest that one property may take. */
 const PATIENCE_MS = 15_000;
 
-const all = [...operationsWith(200), ...operationsWith(202)];
+/** What removes things comes last. */
+const all = [...operationsWith(200), ...operationsWith(202)].toSorted(
+  (a, b) => Number(a.method === "DELETE") - Number(b.method === "DELETE"),
+);
 
 interface Request {
   readonly path: Readonly<Record<string, string>>;
@@ -30,6 +36,7 @@ interface Request {
 interface Known {
   readonly run: string;
   readonly response: string;
+  readonly session: string;
 }
 
 const PNG =
@@ -44,13 +51,7 @@ const address = fc.constantFrom(
   "",
 );
 const kind = fc.constantFrom(
-  "text",
-  "input_text",
-  "output_text",
-  "image_url",
-  "input_image",
-  "file",
-  "input_file",
+  ..."text input_text output_text image_url input_image file input_file".split(" "),
 );
 
 const part = fc.record(
@@ -65,20 +66,37 @@ const part = fc.record(
   { requiredKeys: ["type"] },
 );
 
+const words = fc.string({ minLength: 1, maxLength: 20, unit: "grapheme" });
+const content = fc.oneof(
+  { weight: 3, arbitrary: words },
+  { weight: 1, arbitrary: fc.array(part, { minLength: 1, maxLength: 3 }) },
+);
+const message = fc.record({ role: fc.constantFrom("user", "assistant", "system", "developer"), content });
+const question = fc.record({ role: fc.constant("user"), content: words });
+const item = fc.oneof(
+  { weight: 3, arbitrary: message },
+  fc.record({ type: fc.constant("message"), role: fc.constant("user"), content }),
+  fc.record({ type: fc.constant("function_call_output"), call_id: words, output: content }),
+  fc.record({
+    type: fc.constantFrom("function_call", "reasoning", "item_reference", "mcp_call", "other"),
+    id: words,
+    call_id: words,
+    name: words,
+    arguments: words,
+  }),
+);
+const conversation = (piece: Arbitrary<unknown>) =>
+  fc.tuple(fc.array(piece, { maxLength: 3 }), question).map(([before, last]) => [...before, last]);
+/** Called by the model wherever it is offered. */
+const CLIENT_TOOL = "look_up";
+const signature = { name: fc.constant(CLIENT_TOOL), description: words };
+const tool = { type: fc.constant("function") };
+const tools = fc.oneof(
+  fc.record({ ...tool, ...signature }).map((flat) => [flat]),
+  fc.record({ ...tool, function: fc.record(signature) }).map((nested) => [nested]),
+);
+
 function tastesFor(known: Known): Tastes {
-  const content = fc.oneof(fc.string(), fc.array(part, { maxLength: 3 }));
-  const item = fc.oneof(
-    fc.record({ role: fc.constantFrom("user", "assistant", "system"), content }),
-    fc.record({ type: fc.constant("message"), role: fc.constant("user"), content }),
-    fc.record({ type: fc.constant("function_call_output"), call_id: fc.string(), output: content }),
-    fc.record({
-      type: fc.constantFrom("function_call", "reasoning", "item_reference", "mcp_call", "other"),
-      id: fc.string(),
-      call_id: fc.string(),
-      name: fc.string(),
-      arguments: fc.string(),
-    }),
-  );
   return {
     ContentPart: part,
     InputItem: item,
@@ -86,78 +104,120 @@ function tastesFor(known: Known): Tastes {
       url: fc.constantFrom("http://127.0.0.1/x", "nowhere"),
       secret: fc.constantFrom("s".repeat(16), "whsec_%%%%%%%%%%"),
     }),
-    model: fc.constantFrom("agentd", "demo:demo", "gpt-none", ""),
-    previous_response_id: fc.constantFrom(known.response, "resp_none", null),
-    toolsets: fc.constantFrom(["files"], ["nothing"], []),
-    session_id: fc.constantFrom("s1", "s2", "a/b", ""),
+    messages: conversation(message),
+    input: fc.oneof({ weight: 2, arbitrary: words }, { weight: 1, arbitrary: conversation(item) }),
+    content,
+    tools,
+    tool_choice: fc.constantFrom("auto", "none", null),
+    response_format: fc.constantFrom({ type: "text" }, null),
+    text: fc.constantFrom<unknown>({ format: { type: "text" } }, "some text"),
+    model: fc.constantFrom("agentd", "demo:demo", "demo", "gpt-none"),
+    previous_response_id: fc.constantFrom(known.response, known.response, "resp_none", null),
+    conversation: fc.constantFrom("one", { id: "two" }, null),
+    toolsets: fc.constantFrom(["files"], [], ["nothing"]),
+    session_id: fc.constantFrom("s1", "s2", known.session),
+    session_key: fc.constantFrom("k1", "k2"),
     choice: fc.constantFrom("once", "approve", "denied", "perhaps"),
-    n: fc.constantFrom(1, 2, null),
+    after: fc.constantFrom(known.run, "1"),
+    n: fc.constantFrom(1, null),
   };
 }
 
-/** Values that travel in headers; the spec's own limits for them are words, so some miss. */
-const headerTastes: Readonly<Record<string, Arbitrary<string>>> = {
-  "x-agent-session-id": fc.constantFrom("s1", "s2", "a/b", "..", "x".repeat(257)),
-  "x-agent-session-key": fc.constantFrom("k1", "k 2", "x".repeat(257)),
-  "x-agent-model": fc.constantFrom("demo:demo", "demo", "nobody:none", "two words"),
+/** Values that travel in headers: ones that are right, and ones that break a rule that the spec says in words. */
+const goodHeaders: Readonly<Record<string, Arbitrary<string>>> = {
+  "x-agent-session-id": fc.constantFrom("s1", "s2"),
+  "x-agent-session-key": fc.constantFrom("k1", "k 2"),
+  "x-agent-model": fc.constantFrom("demo:demo", "demo"),
   "x-agent-progress": fc.constantFrom("1", "0", "yes"),
-  "idempotency-key": fc.oneof(
-    fc.string({ minLength: 1, maxLength: 8, unit: fc.constantFrom(..."abc123-_~") }),
-    fc.constantFrom("two words", "x".repeat(256)),
-  ),
-  "last-event-id": fc.constantFrom("0", "1", "999999", "-1", "x", "1.5"),
+  "idempotency-key": fc.string({ minLength: 1, maxLength: 4, unit: fc.constantFrom(..."abc123-_~") }),
+  "last-event-id": fc.constantFrom("0", "1"),
+};
+const badHeaders: Readonly<Record<string, Arbitrary<string>>> = {
+  "x-agent-session-id": fc.constantFrom("a/b", "..", "x".repeat(257)),
+  "x-agent-session-key": fc.constant("x".repeat(257)),
+  "x-agent-model": fc.constantFrom("nobody:none", "two words"),
+  "idempotency-key": fc.constantFrom("two words", "x".repeat(256)),
+  "last-event-id": fc.constantFrom("999999", "-1", "x", "1.5"),
 };
 
-function requestFor({ path, query, headers, body }: NamedOperation, known: Known): Arbitrary<Request> {
+function headersFor({ headers }: NamedOperation): Arbitrary<Record<string, string>> {
+  const names = Object.keys(headers?.coerce ?? {});
+  const some = (max: number) => fc.subarray(names, { maxLength: Math.min(max, names.length) });
+  const from = (table: typeof goodHeaders) => (chosen: readonly string[]) =>
+    fc.record(Object.fromEntries(chosen.map((name) => [name, table[name] ?? words.map(encodeURIComponent)])));
+  return fc.oneof(
+    { weight: 3, arbitrary: fc.constant({}) },
+    { weight: 3, arbitrary: some(2).chain(from(goodHeaders)) },
+    { weight: 1, arbitrary: some(9).chain(from(goodHeaders)) },
+    { weight: 1, arbitrary: some(1).chain(from(badHeaders)) },
+  );
+}
+
+function requestFor(operation: NamedOperation, known: Known): Arbitrary<Request> {
+  const { path, query, body } = operation;
   const ids: Readonly<Record<string, string>> = {
     run_id: known.run,
     response_id: known.response,
     model: "agentd",
   };
+  const odd = fc.constantFrom("x", "run_none", "%00", "a b", "\u{1f600}", "'; drop table runs; --");
   const places = Object.keys(path?.coerce ?? {}).map((name) => {
-    const odd = fc.constantFrom("x", "run_none", "%00", "a b", "\u{1f600}", "'; drop table runs; --");
-    return [name, fc.oneof({ weight: 3, arbitrary: fc.constant(ids[name] ?? "x") }, odd)] as const;
+    const right = fc.constant(ids[name] ?? "x");
+    return [name, fc.oneof({ weight: 5, arbitrary: right }, { weight: 1, arbitrary: odd })] as const;
   });
-  const sent = Object.keys(headers?.coerce ?? {}).map(
-    (name) =>
-      [name, headerTastes[name] ?? fc.string({ unit: "grapheme-ascii" }).map((text) => text.trim())] as const,
-  );
   return fc.record({
     path: fc.record(Object.fromEntries(places)),
-    query: query ? (fitting(query.schema) as Arbitrary<Request["query"]>) : fc.constant({}),
-    headers: fc.record(Object.fromEntries(sent), { requiredKeys: [] }) as Arbitrary<Request["headers"]>,
-    body: body && !body.raw ? fitting(body.schema, tastesFor(known)) : fc.constant(undefined),
+    query: query ? (fitting(query.schema, tastesFor(known)) as Arbitrary<Request["query"]>) : fc.constant({}),
+    headers: headersFor(operation),
+    body: body && !body.raw ? bodyFor(operation.id, body.schema, known) : fc.constant(undefined),
   });
 }
 
+/** What the schema leaves open and the operation as good as needs. */
+const USUAL: Readonly<Record<string, object>> = {
+  createResponse: { input: "hi" },
+  resolveRunApproval: { choice: "once" },
+  steerRun: { input: "go on" },
+};
+
+function bodyFor(id: string, schema: JsonSchema, known: Known): Arbitrary<unknown> {
+  const body = fitting(schema, tastesFor(known));
+  const usual = USUAL[id];
+  if (usual === undefined) return body;
+  const whole = body.map((some) => ({ ...usual, ...(some as object) }));
+  return fc.oneof({ weight: 4, arbitrary: whole }, { weight: 1, arbitrary: body });
+}
+
+interface WrongRequest {
+  readonly what: string;
+  readonly request: Request;
+}
+
 /** One thing wrong with the query or the body; undefined when there is nothing that could be. */
-function wrongRequestFor(
-  operation: NamedOperation,
-  known: Known,
-): Arbitrary<{ what: string; request: Request }> {
+function wrongRequestFor(operation: NamedOperation, known: Known): Arbitrary<WrongRequest | undefined> {
+  const { query, body } = operation;
   const right = requestFor(operation, known).map((request) => ({ ...request, headers: {} }));
-  return fc.tuple(right, fc.nat()).chain(([request, dice]) => {
-    const { query, body } = operation;
-    const ways = [
-      ...(query ? spoiled(query.schema, request.query) : [])
-        .filter(({ value }) => survives(operation, value))
-        .map(({ what, value }) => ({ what, request: { ...request, query: value as Request["query"] } })),
-      ...(body && !body.raw ? spoiled(body.schema, request.body) : []).map(({ what, value }) => ({
-        what,
-        request: { ...request, body: value },
-      })),
-    ];
-    const way = ways[dice % Math.max(1, ways.length)];
-    return fc.constant(way ?? { what: "nothing", request });
+  return fc.tuple(right, fc.nat(), fc.boolean()).map(([request, dice, prefersQuery]) => {
+    const inQuery = () => {
+      const way = query && spoil(query.schema, request.query, { dice, survives: survives(query) });
+      return way && { what: way.what, request: { ...request, query: way.value as Request["query"] } };
+    };
+    const inBody = () => {
+      const way = body && !body.raw ? spoil(body.schema, request.body, { dice }) : undefined;
+      return way && { what: way.what, request: { ...request, body: way.value } };
+    };
+    return (prefersQuery && inQuery()) || inBody() || inQuery();
   });
 }
 
 /** Whether a wrong query is still wrong after it became text and was read again. */
-function survives({ query }: NamedOperation, value: unknown): boolean {
-  if (!query || typeof value !== "object" || value === null || Array.isArray(value)) return false;
-  const members = Object.entries(value).filter(([name]) => query.coerce[name] !== undefined);
-  const read = members.map(([name, item]) => [name, asRead(query.coerce[name], String(item))]);
-  return specSchemas.check(query.schema, Object.fromEntries(read)) !== undefined;
+function survives(query: ParameterGroup): (value: unknown) => boolean {
+  return (value) => {
+    if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
+    const members = Object.entries(value).filter(([name]) => query.coerce[name] !== undefined);
+    const read = members.map(([name, item]) => [name, asRead(query.coerce[name], String(item))]);
+    return specSchemas.check(query.schema, Object.fromEntries(read)) !== undefined;
+  };
 }
 
 function asRead(coercion: string | undefined, text: string): unknown {
@@ -205,6 +265,14 @@ async function assertDeclared({ id, responses }: NamedOperation, response: Respo
   assert.deepEqual(specSchemas.check(declared.json, JSON.parse(text)), undefined, text);
 }
 
+/** Thinks, calls the client's tool where there is one, answers. */
+function script({ tools: offered, user }: ScriptState): ScriptStep {
+  const reasoning = "Let me see.";
+  if (offered.includes(CLIENT_TOOL))
+    return { reasoning, calls: [{ tool: CLIENT_TOOL, input: { about: user } }] };
+  return { reasoning, text: `You said: ${user}`, chunkSize: 8 };
+}
+
 async function makeKnown(service: TestService): Promise<Known> {
   const headers = { "content-type": "application/json" };
   const post = async (path: string, body: object) =>
@@ -212,14 +280,17 @@ async function makeKnown(service: TestService): Promise<Known> {
   const response = await post("/v1/responses", { input: "hi" });
   const run = await post("/v1/runs", { input: "hi" });
   await service.request(`/v1/runs/${run.run_id}?wait=10`);
-  return { run: run.run_id, response: response.id };
+  return { run: run.run_id, response: response.id, session: run.session_id };
 }
 
 /** Runs the check over requests of every operation, against one service that must come through it unharmed. */
 async function tryAll(
   check: (service: TestService, operation: NamedOperation, known: Known) => fc.IAsyncProperty<[never]>,
 ): Promise<void> {
-  await using service = await startTestService();
+  await using service = await startTestService({
+    script,
+    config: { limits: { max_stored_responses: 10_000 } },
+  });
   const known = await makeKnown(service);
   for (const operation of all) {
     const options = { numRuns: RUNS, seed: SEED, interruptAfterTimeLimit: PATIENCE_MS };
@@ -243,11 +314,14 @@ test("every operation answers what the spec lists to any request that fits the s
 test("every operation refuses a request that is wrong in one place, with 400 and where", () =>
   tryAll(
     (service, operation, known) =>
-      fc.asyncProperty(wrongRequestFor(operation, known), async ({ what, request }) => {
-        fc.pre(what !== "nothing" || !(operation.query || operation.body));
-        if (what === "nothing") return;
-        const response = await send(service, operation, request);
-        assert.equal(response.status, 400, `${operation.id}: ${what}: ${await response.clone().text()}`);
+      fc.asyncProperty(wrongRequestFor(operation, known), async (wrong) => {
+        if (!wrong) return;
+        const response = await send(service, operation, wrong.request);
+        assert.equal(
+          response.status,
+          400,
+          `${operation.id}: ${wrong.what}: ${await response.clone().text()}`,
+        );
         await assertDeclared(operation, response);
       }) as never,
   ));
