@@ -436,7 +436,7 @@ td:empty{display:none}
 <tr><td><code>model</code></td><td>string</td><td>The name of the agent, or a model: <code>model</code> or <code>provider:model</code>. At most 256 characters.</td></tr>
 <tr><td><code>input</code></td><td>string or array of <a href="#schema-input-item">InputItem</a> or null</td><td></td></tr>
 <tr><td><code>instructions</code></td><td>string or null</td><td>Of this request alone; not carried on.</td></tr>
-<tr><td><code>previous_response_id</code></td><td>string or null</td><td>Goes on from this stored response. A second request from the same one begins a branch. At most 256 characters.</td></tr>
+<tr><td><code>previous_response_id</code></td><td>string or null</td><td>Goes on from this stored response, whatever session the headers name. A second request from the same one begins a branch. At most 256 characters.</td></tr>
 <tr><td><code>conversation</code></td><td><a href="#schema-conversation-param">ConversationParam</a></td><td>The client&#39;s own name for a conversation, which is continued or begun. Not together with <code>previous_response_id</code>.</td></tr>
 <tr><td><code>store</code></td><td>boolean or null</td><td>Whether the response can be fetched and gone on from. Default <code>true</code>.</td></tr>
 <tr><td><code>stream</code></td><td>boolean or null</td><td></td></tr>
@@ -524,7 +524,7 @@ td:empty{display:none}
 <section id="operation-get-response" class="entry">
 <h3><a href="#operation-get-response"><b class="badge get">GET</b> <code>/v1/responses/{response_id}</code></a></h3>
 <p>A stored response</p>
-<p>With <code>stream=true</code> its events, from the one after <code>starting_after</code>: those that were, then live ones.</p>
+<p>With <code>stream=true</code> its events, from the one after <code>starting_after</code>: those that were, then live ones. When its first events are no longer kept there is no stream any more, and the response has only its last text.</p>
 <p>Operation <code>getResponse</code>. Needs a key with the scope <code>read</code>.</p>
 <section id="operation-get-response-parameters">
 <h4><a href="#operation-get-response-parameters">Parameters</a></h4>
@@ -1923,7 +1923,7 @@ td:empty{display:none}
 <tr><td><code>model</code></td><td>string</td><td>The name of the agent, or a model: <code>model</code> or <code>provider:model</code>. At most 256 characters.</td></tr>
 <tr><td><code>input</code></td><td>string or array of <a href="#schema-input-item">InputItem</a> or null</td><td></td></tr>
 <tr><td><code>instructions</code></td><td>string or null</td><td>Of this request alone; not carried on.</td></tr>
-<tr><td><code>previous_response_id</code></td><td>string or null</td><td>Goes on from this stored response. A second request from the same one begins a branch. At most 256 characters.</td></tr>
+<tr><td><code>previous_response_id</code></td><td>string or null</td><td>Goes on from this stored response, whatever session the headers name. A second request from the same one begins a branch. At most 256 characters.</td></tr>
 <tr><td><code>conversation</code></td><td><a href="#schema-conversation-param">ConversationParam</a></td><td>The client&#39;s own name for a conversation, which is continued or begun. Not together with <code>previous_response_id</code>.</td></tr>
 <tr><td><code>store</code></td><td>boolean or null</td><td>Whether the response can be fetched and gone on from. Default <code>true</code>.</td></tr>
 <tr><td><code>stream</code></td><td>boolean or null</td><td></td></tr>

@@ -500,7 +500,7 @@ export type CreateResponseRequest = {
      */
     instructions?: string | null;
     /**
-     * Goes on from this stored response. A second request from the same one begins a branch.
+     * Goes on from this stored response, whatever session the headers name. A second request from the same one begins a branch.
      */
     previous_response_id?: string | null;
     /**
