@@ -1,6 +1,7 @@
 import { createId } from "../base/ids.ts";
 import type { Span } from "../base/trace.ts";
 import type { RunToolCall } from "../../generated/http/client/types.gen.ts";
+import type { NewEvent } from "../store/journal.ts";
 import type { Tx } from "../store/store.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
 import type { Budget } from "./budget.ts";
@@ -14,7 +15,8 @@ import type { Message } from "./message.ts";
 import { outcomeOf, type Outcome } from "./outcome.ts";
 import type { AgentParts } from "./parts.ts";
 import { Recorder } from "./recorder.ts";
-import { moveRun, toRunUsage, type RunInput, type RunKind } from "./run.ts";
+import { listenForControl, requestStop, unheardSteers, type Steer } from "./run-control.ts";
+import { toRunUsage, type RunInput, type RunKind } from "./run.ts";
 import { SideCalls } from "./side-calls.ts";
 import { RunStop } from "./stop.ts";
 import { callTool } from "./tool-call.ts";
@@ -33,11 +35,6 @@ export interface ExecutionOptions {
   readonly fresh: boolean;
 }
 
-interface Steer {
-  readonly id: string;
-  readonly text: string;
-}
-
 /** One run at work: hands the engine its turn, records what it does, and can be steered and stopped meanwhile. */
 export class Execution {
   readonly runId: string;
@@ -50,6 +47,8 @@ export class Execution {
   readonly #span: Span;
   readonly #abort = new AbortController();
   #steers: Steer[] = [];
+  /** Ids of all steering that was ever in `#steers`. */
+  readonly #heard = new Set<string>();
   /** Calls that the client is to make. */
   readonly #requested: RunToolCall[] = [];
   #usage: Usage = zeroUsage;
@@ -100,16 +99,29 @@ export class Execution {
   }): Promise<T | undefined> {
     const end = await this.#work();
     this.#over = true;
-    const stop = this.#abort.signal.reason instanceof RunStop ? this.#abort.signal.reason : undefined;
     const whole = { ...end, usage: addUsage(end.usage, this.#aside.usage) };
-    const pendingSteer = this.#steers.map(({ text }) => text);
-    const outcome = outcomeOf(this.runId, whole, { stop, pendingSteer, requested: this.#requested });
-    describeRunEnd(this.#span, whole, outcome);
+    const conclude = async (tx: Tx): Promise<NewEvent | undefined> => {
+      const outcome = await this.#outcome(tx, whole);
+      describeRunEnd(this.#span, whole, outcome);
+      return (await close.end(tx, outcome)) ? outcome.event : undefined;
+    };
     try {
-      return await this.#recorder.finish(outcome.event, (tx) => close.end(tx, outcome), close.next);
+      return await this.#recorder.finish(conclude, close.next);
     } finally {
       this.#span.end();
     }
+  }
+
+  async #outcome(tx: Tx, end: TurnEnd): Promise<Outcome> {
+    const { started_at: startedAt, created_at: createdAt } = this.#options.run;
+    const run = { id: this.runId, startedAtMs: startedAt ?? createdAt };
+    const unheard = await unheardSteers(tx, run, this.#heard);
+    const { reason } = this.#abort.signal;
+    return outcomeOf(this.runId, end, {
+      stop: reason instanceof RunStop ? reason : undefined,
+      pendingSteer: [...this.#steers.map(({ text }) => text), ...unheard],
+      requested: this.#requested,
+    });
   }
 
   /**
@@ -119,7 +131,7 @@ export class Execution {
   async steer(text: string): Promise<boolean> {
     if (this.#over || this.#abort.signal.aborted || !this.isTurn) return false;
     const steer = { id: createId("str"), text };
-    this.#steers.push(steer);
+    this.#hear(steer);
     this.#recorder.event(runEvent(this.runId, "run.steer_accepted", { steer_id: steer.id, text }));
     await this.#recorder.flush();
     return true;
@@ -131,14 +143,25 @@ export class Execution {
     this.#abort.abort(stop);
     if (stop.kind !== "cancelled") return;
     const { store } = this.#options.parts;
-    await store.write(async (tx) => {
-      const set = { stop_requested: 1 };
-      const moved =
-        (await moveRun(tx, this.runId, { from: "running", to: "stopping" }, set)) ||
-        (await moveRun(tx, this.runId, { from: "waiting_for_approval", to: "stopping" }, set));
-      if (!moved) return;
-      const event = runEvent(this.runId, "run.stopping", { reason: stop.message });
-      await store.journal.append(tx, this.sessionId, [event]);
+    const run = { id: this.runId, sessionId: this.sessionId };
+    await store.write((tx) => requestStop(tx, store, run, stop.message));
+  }
+
+  #hear(steer: Steer): void {
+    if (this.#heard.has(steer.id)) return;
+    this.#heard.add(steer.id);
+    this.#steers.push(steer);
+  }
+
+  /** What other processes ask of the run. */
+  #listen(): () => void {
+    const { log } = this.#options.parts;
+    return listenForControl(this.#options.parts, this.runId, {
+      onStop: (reason) => {
+        if (!this.#abort.signal.aborted) this.#abort.abort(new RunStop("cancelled", reason));
+      },
+      onSteer: (steer) => this.#hear(steer),
+      onFailure: (error) => log.warn("a run cannot be controlled from elsewhere", { run: this.runId, error }),
     });
   }
 
@@ -149,6 +172,7 @@ export class Execution {
     const expire = () =>
       this.#abort.abort(new RunStop("timeout", `The run took longer than ${seconds} seconds.`));
     const cancelTimer = seconds > 0 ? clock.after(timeoutMs, expire) : undefined;
+    const stopListening = this.#listen();
     try {
       return this.isTurn ? await engine.runTurn(await this.#engineTurn()) : await this.#compression();
     } catch (error) {
@@ -159,6 +183,7 @@ export class Execution {
       return { stop: "error", text: "", usage: this.#usage, error: { code: "internal_error", message } };
     } finally {
       cancelTimer?.();
+      stopListening();
     }
   }
 

@@ -8,6 +8,7 @@ import { Lane, type Started } from "./lane.ts";
 import { formatModel } from "./model.ts";
 import type { AgentParts } from "./parts.ts";
 import type { Prompt, Submitted } from "./prompt.ts";
+import { requestSteer, requestStopOf } from "./run-control.ts";
 import { concludeRun } from "./run-end.ts";
 import { newRun, type RunInput } from "./run.ts";
 import { findSession, newSession, settingsOf } from "./session.ts";
@@ -82,20 +83,28 @@ export class Turns {
   }
 
   /**
-   * Gives text to a running turn. False when it is not running here (any more). Once this resolves with true the text is
-   * safe: the model gets it at its next step, or the final event hands it back.
+   * Gives text to a running turn, whatever process it runs in. False when it is not running (any more). Once this
+   * resolves with true the text is safe: the model gets it at its next step, or the final event hands it back.
    */
   async steer(runId: string, text: string): Promise<boolean> {
-    return (await this.#running.get(runId)?.steer(text)) ?? false;
+    const { store } = this.#parts;
+    const here = this.#running.get(runId);
+    return here ? here.steer(text) : store.write((tx) => requestSteer(tx, store, runId, text));
   }
 
   /**
-   * Asks a run to stop. A queued run is cancelled at once; a running one goes through `stopping`.
-   * False when it has ended or runs in another process.
+   * Asks a run to stop, whatever process it runs in. A queued run is cancelled at once; a running one goes through
+   * `stopping`. False when it has ended.
    */
   async stop(runId: string, reason: string): Promise<boolean> {
+    const { store } = this.#parts;
     const execution = this.#running.get(runId);
-    if (!execution) return this.#parts.store.write((tx) => this.#lane.cancelQueued(tx, runId, reason));
+    if (!execution) {
+      return store.write(
+        async (tx) =>
+          (await this.#lane.cancelQueued(tx, runId, reason)) || requestStopOf(tx, store, runId, reason),
+      );
+    }
     await execution.stop(new RunStop("cancelled", reason));
     return true;
   }
