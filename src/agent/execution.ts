@@ -18,7 +18,8 @@ import { Recorder } from "./recorder.ts";
 import { listenForControl, requestStop, unheardSteers, type Steer } from "./run-control.ts";
 import { toRunUsage, type RunInput, type RunKind } from "./run.ts";
 import { SideCalls } from "./side-calls.ts";
-import { RunStop } from "./stop.ts";
+import { settleStep, type Suspended } from "./resume.ts";
+import { isParked, RunStop } from "./stop.ts";
 import { callTool } from "./tool-call.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
 import { todoListOf } from "./todo-list.ts";
@@ -33,6 +34,8 @@ export interface ExecutionOptions {
   readonly spawner: Spawner;
   /** True when the run's prompt is all there is: the transcript need not be read. */
   readonly fresh: boolean;
+  /** Set for a run that another process left waiting. */
+  readonly suspended?: Suspended | undefined;
 }
 
 /** One run at work: hands the engine its turn, records what it does, and can be steered and stopped meanwhile. */
@@ -85,6 +88,15 @@ export class Execution {
     return this.#options.run.kind !== "compression";
   }
 
+  /** Whether another process can take the run up where it stands, if it waits for leave. */
+  get isDetached(): boolean {
+    return this.#options.input.isDetached === true;
+  }
+
+  get isParked(): boolean {
+    return isParked(this.#abort.signal);
+  }
+
   get isSubagent(): boolean {
     return this.#options.run.kind === "subagent";
   }
@@ -99,7 +111,12 @@ export class Execution {
   }): Promise<T | undefined> {
     const end = await this.#work();
     this.#over = true;
-    const whole = { ...end, usage: addUsage(end.usage, this.#aside.usage) };
+    if (this.isParked) {
+      this.#span.end();
+      return undefined;
+    }
+    const before = this.#options.suspended?.usage ?? zeroUsage;
+    const whole = { ...end, usage: addUsage(before, addUsage(end.usage, this.#aside.usage)) };
     const conclude = async (tx: Tx): Promise<NewEvent | undefined> => {
       const outcome = await this.#outcome(tx, whole);
       describeRunEnd(this.#span, whole, outcome);
@@ -145,6 +162,13 @@ export class Execution {
     const { store } = this.#options.parts;
     const run = { id: this.runId, sessionId: this.sessionId };
     await store.write((tx) => requestStop(tx, store, run, stop.message));
+  }
+
+  /** Leaves the run as it is stored, for the next process: from now on nothing of it is written here. */
+  park(): void {
+    if (this.#over || this.#abort.signal.aborted) return;
+    this.#recorder.abandon();
+    this.#abort.abort(new RunStop("parked", "The server was shut down while the run waited for leave."));
   }
 
   #hear(steer: Steer): void {
@@ -203,6 +227,7 @@ export class Execution {
       admit: () => budget.admit(),
       compact: (reason) => this.#aside.compact(reason),
     };
+    await this.#settle(scope);
     const { compactAtTokens, model, fallbacks, instructions, settings, maxSteps } = setup;
     return {
       runId: this.runId,
@@ -219,6 +244,14 @@ export class Execution {
       span: this.#span,
       ports,
     };
+  }
+
+  /** Ends the step that the process before left in the middle. */
+  async #settle(scope: ToolCallScope): Promise<void> {
+    const { suspended } = this.#options;
+    if (!suspended) return;
+    this.#saveStep(await settleStep(suspended, scope), zeroUsage);
+    await this.#recorder.flush();
   }
 
   async #context(): Promise<readonly Message[]> {
@@ -295,14 +328,15 @@ export class Execution {
     return taken.map(({ text }) => text);
   }
 
-  #saveStep(messages: readonly Message[], usage: Usage): void {
-    this.#usage = addUsage(this.#usage, usage);
-    this.#options.budget.spend(usage);
+  #saveStep(messages: readonly Message[], spent: Usage): void {
+    this.#usage = addUsage(this.#usage, spent);
+    this.#options.budget.spend(spent);
     this.#recorder.messages(messages.map(asSteer));
     // The final event carries the usage of a turn of one step; only longer turns report on the way. What follows this
     // event belongs to no saved step, which is what salvage goes by.
     if (messages.some((message) => message.role !== "assistant")) {
-      this.#recorder.event(runEvent(this.runId, "usage.updated", { usage: toRunUsage(this.#usage) }));
+      const usage = addUsage(this.#options.suspended?.usage ?? zeroUsage, this.#usage);
+      this.#recorder.event(runEvent(this.runId, "usage.updated", { usage: toRunUsage(usage) }));
     }
   }
 }

@@ -99,6 +99,14 @@ export class Recorder {
     });
   }
 
+  /** Takes nothing more, and writes nothing of what is left: another process goes on from what is stored. */
+  abandon(): void {
+    this.#finishing = true;
+    this.#cancelTimer?.();
+    this.#events = [];
+    this.#messages = [];
+  }
+
   #begin(): void {
     if (this.#write || this.#finishing || this.#failed) return;
     this.#cancelTimer?.();

@@ -9,8 +9,9 @@ import { formatModel } from "./model.ts";
 import type { AgentParts } from "./parts.ts";
 import type { Prompt, Submitted } from "./prompt.ts";
 import { requestSteer, requestStopOf } from "./run-control.ts";
+import { suspended, type Suspended } from "./resume.ts";
 import { concludeRun } from "./run-end.ts";
-import { newRun, type RunInput } from "./run.ts";
+import { newRun, parseInput, type RunInput } from "./run.ts";
 import { findSession, newSession, settingsOf } from "./session.ts";
 import { RunStop } from "./stop.ts";
 
@@ -111,14 +112,16 @@ export class Turns {
 
   /**
    * Takes no more prompts and waits for the running turns; those still at work after `graceMs` are cut and end as
-   * interrupted. Queued runs stay queued for the next start.
+   * interrupted. Queued runs stay queued for the next start, and runs that wait for leave without a client stay waiting.
    */
   async drain(graceMs: number): Promise<void> {
     this.#draining = true;
     const grace = new AbortController();
     const patience = this.#parts.clock.sleep(graceMs, { signal: grace.signal }).catch(() => {});
+    await this.#park();
     const settled = this.#settled();
     await Promise.race([settled, patience]);
+    await this.#park();
     for (const execution of this.#running.values()) {
       await execution.stop(new RunStop("shutdown", "The server was shut down while the run was at work."));
     }
@@ -131,7 +134,30 @@ export class Turns {
     const next = await this.#parts.store.write((tx) =>
       this.#lane.next(tx, sessionId, { hold: this.#draining }),
     );
-    if (next) this.#execute(next, false);
+    if (next) this.#execute(next);
+  }
+
+  /** Takes a run up that another process left waiting, in a session whose lease this process holds. */
+  async resume(run: RunRow, session: SessionRow): Promise<void> {
+    const { store } = this.#parts;
+    const left = await store.write(async (tx) => {
+      const left = this.#draining ? undefined : await suspended(tx, run);
+      await (left ? this.#lane.resume(tx, run) : this.#lane.park(tx, session.id));
+      return left;
+    });
+    if (left) this.#execute({ run, session, input: parseInput(run) }, { suspended: left });
+  }
+
+  async #park(): Promise<void> {
+    const { store } = this.#parts;
+    for (const execution of this.#running.values()) {
+      if (!execution.isDetached) continue;
+      const canWait = await store.write(async (tx) => {
+        const run = await tx.find("runs", { id: execution.runId });
+        return run !== undefined && (await suspended(tx, run)) !== undefined;
+      });
+      if (canWait) execution.park();
+    }
   }
 
   async #settled(): Promise<void> {
@@ -228,7 +254,7 @@ export class Turns {
       const position = await this.#lane.enqueue(tx, run, this.#queueLimit(prompt));
       return { run, session, input, isNew: false, position };
     });
-    if (position === 0) this.#execute({ run, session, input }, isNew);
+    if (position === 0) this.#execute({ run, session, input }, { fresh: isNew });
     return {
       runId,
       sessionId: session.id,
@@ -256,9 +282,17 @@ export class Turns {
     return formatModel(prompt.model ?? own ?? models.default);
   }
 
-  #execute(started: Started, fresh: boolean): void {
+  #execute(started: Started, how: { readonly fresh?: boolean; readonly suspended?: Suspended } = {}): void {
+    const { fresh = false, suspended } = how;
     const budget = this.#budgets.open(started.run, started.input);
-    const execution = new Execution({ parts: this.#parts, ...started, budget, spawner: this, fresh });
+    const execution = new Execution({
+      parts: this.#parts,
+      ...started,
+      budget,
+      spawner: this,
+      fresh,
+      suspended,
+    });
     this.#running.set(started.run.id, execution);
     void this.#track(this.#conclude(execution, started));
   }
@@ -272,8 +306,9 @@ export class Turns {
         next: (tx) => this.#lane.next(tx, run.session_id, { hold: this.#draining }),
       });
       this.#running.delete(run.id);
+      if (execution.isParked) return await store.write((tx) => this.#lane.park(tx, session.id));
       if (!isStateless) this.#onEnd?.(run);
-      if (next) this.#execute(next, false);
+      if (next) this.#execute(next);
     } catch (error) {
       // The end could not be written. The lease runs out and recovery closes the run as interrupted.
       this.#parts.log.error("the end of a run could not be recorded", { run: run.id, error });
