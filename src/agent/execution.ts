@@ -51,7 +51,7 @@ export class Execution {
   readonly #abort = new AbortController();
   #steers: Steer[] = [];
   /** Ids of all steering that was ever in `#steers`. */
-  readonly #heard = new Set<string>();
+  readonly #heard: Set<string>;
   /** Calls that the client is to make. */
   readonly #requested: RunToolCall[] = [];
   #usage: Usage = zeroUsage;
@@ -63,6 +63,8 @@ export class Execution {
     this.runId = run.id;
     this.sessionId = run.session_id;
     this.model = run.model;
+    this.#heard = new Set(options.suspended?.steered);
+    for (const steer of options.suspended?.steers ?? []) this.#hear(steer);
     this.#recorder = new Recorder({
       store: parts.store,
       clock: parts.clock,

@@ -5,8 +5,9 @@ import type { Tx } from "../store/store.ts";
 import type { AskRow, RunRow } from "../store/tables.ts";
 import { zeroUsage, type ToolAnswer, type ToolCall, type Usage } from "./engine.ts";
 import type { Message, ToolMessage } from "./message.ts";
+import type { Steer } from "./run-control.ts";
 import { parseInput } from "./run.ts";
-import { brokenStep, unsavedEvents, type BrokenStep } from "./salvage.ts";
+import { brokenStep, steerEvents, unsavedEvents, type BrokenStep } from "./salvage.ts";
 import { callTool } from "./tool-call.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
 
@@ -19,6 +20,9 @@ export interface Suspended {
   readonly waiting: readonly WaitingCall[];
   /** Of the steps before. */
   readonly usage: Usage;
+  /** Ids of the steering that the model has had, and steering that it has not. */
+  readonly steered: readonly string[];
+  readonly steers: readonly Steer[];
 }
 
 interface WaitingCall {
@@ -47,7 +51,7 @@ export async function suspended(tx: Tx, run: RunRow): Promise<Suspended | undefi
     if (!ask || ask.taken_at !== null || ask.status === "cancelled") return undefined;
     waiting.push({ call, ask });
   }
-  return { step, waiting, usage: await usageOf(tx, run.id) };
+  return { step, waiting, usage: await usageOf(tx, run.id), ...(await steersOf(tx, run.id)) };
 }
 
 /** The messages of the broken step, once all that waits in it has come to an end. Never rejects. */
@@ -91,6 +95,14 @@ async function startsOf(tx: Tx, runId: string): Promise<number> {
     .where("type", "=", "run.started")
     .executeTakeFirstOrThrow();
   return Number(count);
+}
+
+async function steersOf(tx: Tx, runId: string): Promise<Pick<Suspended, "steered" | "steers">> {
+  const events = await steerEvents(tx, runId);
+  const idOf = ({ data }: { readonly data: Readonly<Record<string, unknown>> }) => String(data["steer_id"]);
+  const steered = events.filter(({ type }) => type === "run.steered").map(idOf);
+  const left = events.filter((event) => !steered.includes(idOf(event)));
+  return { steered, steers: left.map((event) => ({ id: idOf(event), text: String(event.data["text"]) })) };
 }
 
 async function usageOf(tx: Tx, runId: string): Promise<Usage> {

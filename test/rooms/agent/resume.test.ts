@@ -182,6 +182,36 @@ test("a call whose arguments held a secret is not made without it: the model is 
   }
 });
 
+test("steering that the model has had is not given again; what it has not had is", async () => {
+  const gate = Promise.withResolvers<void>();
+  const script = async (state: Parameters<typeof deletes>[0]) => {
+    const said = state.messages.flatMap((m) =>
+      m.role === "user" ? [(m as unknown as { text: string }).text] : [],
+    );
+    const answered = state.messages.filter(({ role }) => role === "tool").length;
+    if (answered === 0) {
+      await gate.promise;
+      return { text: "thinking", calls: [{ tool: "probe", input: { command: "true" } }] };
+    }
+    return answered === 1
+      ? { calls: [{ tool: "terminal", input: { command: "rm -rf old" } }] }
+      : { text: said.join("|") };
+  };
+  const tools = () => [counter().tool, testTool(async () => "ok", "probe")];
+  await using agent = await createTestAgent({ script, tools: tools() });
+  const { runId } = await agent.submit("go", detached());
+  assert.equal(await agent.turns.steer(runId, "had"), true);
+  gate.resolve();
+  const asked = await agent.event(runId, "approval.request");
+  assert.equal(await agent.turns.steer(runId, "not had"), true);
+  await agent.turns.drain(0);
+  await using next = await successor(agent, { script, tools: tools() });
+  await next.recovery.recover();
+  await answer(next, String(asked.data["request_id"]), "once");
+  const output = String((await next.events(runId)).at(-1)!.data["output"]);
+  assert.equal(output, "go|had|not had");
+});
+
 test("a run that its client's leaving would have ended is interrupted as ever", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
