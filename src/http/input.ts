@@ -20,7 +20,8 @@ export interface Input {
  */
 export async function readInput(event: H3Event, operation: OperationMeta, room: HttpRoom): Promise<Input> {
   const input: Input = {};
-  if (operation.path) input.path = parameters(operation.path, (name) => event.context.params?.[name]);
+  if (operation.path)
+    input.path = parameters(operation.path, (name) => unescape(event.context.params?.[name]));
   if (operation.query) {
     const query = event.url.searchParams;
     input.query = parameters(operation.query, (name) => query.get(name) ?? undefined);
@@ -43,6 +44,11 @@ function parameters(
   }
   refuse(specSchemas.check(group.schema, values));
   return values;
+}
+
+/** The router hands segments on as they stand in the path, which is well-formed by then. */
+function unescape(segment: string | undefined): string | undefined {
+  return segment?.includes("%") ? decodeURIComponent(segment) : segment;
 }
 
 /** Text that does not fit stays text: the schema then says what was expected. */

@@ -11,7 +11,20 @@ const MAX_DEPTH = 5;
 const MAX_ITEMS = 3;
 const MAX_TEXT = 40;
 
-/** Mostly text as people write it; now and then any code unit, half a surrogate pair and NUL among them. */
+/** Text that some layer may stumble over; of every length that a schema asks for. */
+const NASTY = [
+  "\u0000",
+  "a\u0000b",
+  "\ud800",
+  "__proto__",
+  "constructor",
+  "' or 1=1 --",
+  "%00",
+  "\r\nx: y",
+  "x".repeat(40),
+];
+
+/** Mostly text as people write it; now and then any code unit at all. */
 const text = (minLength = 0, maxLength = MAX_TEXT): Arbitrary<string> =>
   fc.oneof(
     { weight: 4, arbitrary: fc.string({ minLength, maxLength, unit: "grapheme-ascii" }) },
@@ -21,6 +34,10 @@ const text = (minLength = 0, maxLength = MAX_TEXT): Arbitrary<string> =>
       arbitrary: fc
         .array(fc.integer({ min: 0, max: 0xff_ff }), { minLength, maxLength })
         .map((units) => String.fromCharCode(...units)),
+    },
+    {
+      weight: 1,
+      arbitrary: fc.constantFrom(...NASTY.filter(({ length }) => length >= minLength && length <= maxLength)),
     },
   );
 

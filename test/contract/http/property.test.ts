@@ -15,7 +15,7 @@ import { assertHealthy, operationsWith, type NamedOperation } from "../../harnes
 import { startTestService, type TestService } from "../../harness/service.ts";
 import { readFrames } from "../../harness/sse.ts";
 
-const RUNS = Number(process.env["AGENTD_PROPERTY_RUNS"] ?? 12);
+const RUNS = Number(process.env["AGENTD_PROPERTY_RUNS"] ?? 20);
 const SEED = Number(process.env["AGENTD_PROPERTY_SEED"] ?? 8642);
 /** Longest that one property may take. */
 const PATIENCE_MS = 15_000;
@@ -153,14 +153,25 @@ function headersFor({ headers }: NamedOperation): Arbitrary<Record<string, strin
   );
 }
 
+const idsOf = (known: Known): Readonly<Record<string, string>> => ({
+  run_id: known.run,
+  response_id: known.response,
+  model: "agentd",
+});
+
 function requestFor(operation: NamedOperation, known: Known): Arbitrary<Request> {
   const { path, query, body } = operation;
-  const ids: Readonly<Record<string, string>> = {
-    run_id: known.run,
-    response_id: known.response,
-    model: "agentd",
-  };
-  const odd = fc.constantFrom("x", "run_none", "%00", "a b", "\u{1f600}", "'; drop table runs; --");
+  const ids = idsOf(known);
+  const odd = fc.constantFrom(
+    "x",
+    "run_none",
+    "%00",
+    "\u0000",
+    "a b",
+    "a/b",
+    "\u{1f600}",
+    "'; drop table runs; --",
+  );
   const places = Object.keys(path?.coerce ?? {}).map((name) => {
     const right = fc.constant(ids[name] ?? "x");
     return [name, fc.oneof({ weight: 5, arbitrary: right }, { weight: 1, arbitrary: odd })] as const;
@@ -175,6 +186,8 @@ function requestFor(operation: NamedOperation, known: Known): Arbitrary<Request>
 
 /** What the schema leaves open and the operation as good as needs. */
 const USUAL: Readonly<Record<string, object>> = {
+  createChatCompletion: { messages: [{ role: "user", content: "hi" }] },
+  createRun: { input: "hi" },
   createResponse: { input: "hi" },
   resolveRunApproval: { choice: "once" },
   steerRun: { input: "go on" },
@@ -193,21 +206,40 @@ interface WrongRequest {
   readonly request: Request;
 }
 
-/** One thing wrong with the query or the body; undefined when there is nothing that could be. */
+/** One thing wrong with query, body or headers; undefined when there is nothing that could be. */
 function wrongRequestFor(operation: NamedOperation, known: Known): Arbitrary<WrongRequest | undefined> {
   const { query, body } = operation;
   const right = requestFor(operation, known).map((request) => ({ ...request, headers: {} }));
-  return fc.tuple(right, fc.nat(), fc.boolean()).map(([request, dice, prefersQuery]) => {
-    const inQuery = () => {
-      const way = query && spoil(query.schema, request.query, { dice, survives: survives(query) });
-      return way && { what: way.what, request: { ...request, query: way.value as Request["query"] } };
-    };
-    const inBody = () => {
-      const way = body && !body.raw ? spoil(body.schema, request.body, { dice }) : undefined;
-      return way && { what: way.what, request: { ...request, body: way.value } };
-    };
-    return (prefersQuery && inQuery()) || inBody() || inQuery();
-  });
+  return fc
+    .tuple(right, wrongHeader(operation, known), fc.nat(), fc.nat({ max: 2 }))
+    .map(([request, inHeader, dice, first]) => {
+      const inQuery = () => {
+        const way = query && spoil(query.schema, request.query, { dice, survives: survives(query) });
+        return way && { what: way.what, request: { ...request, query: way.value as Request["query"] } };
+      };
+      const inBody = () => {
+        const way = body && !body.raw ? spoil(body.schema, request.body, { dice }) : undefined;
+        return way && { what: way.what, request: { ...request, body: way.value } };
+      };
+      const ways = [inQuery, inBody, () => inHeader];
+      return [...ways.slice(first), ...ways.slice(0, first)].reduce<WrongRequest | undefined>(
+        (found, make) => found ?? make(),
+        undefined,
+      );
+    });
+}
+
+/** The plainest request that the operation accepts, but for one header. */
+function wrongHeader(operation: NamedOperation, known: Known): Arbitrary<WrongRequest | undefined> {
+  const bad = Object.entries(badHeaders).filter(([name]) => operation.headers?.coerce[name] !== undefined);
+  const request = { path: idsOf(known), query: {}, body: operation.body ? USUAL[operation.id] : undefined };
+  const ways = bad.map(([name, values]) =>
+    values.map((value) => ({
+      what: `${name} is ${value.slice(0, 20)}`,
+      request: { ...request, headers: { [name]: value } },
+    })),
+  );
+  return ways.length === 0 ? fc.constant(undefined) : fc.oneof(...ways);
 }
 
 /** Whether a wrong query is still wrong after it became text and was read again. */
