@@ -946,4 +946,4 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
   },
 };
 
-export const info = { title: "agentd HTTP API", version: "0.1.0" } as const;
+export const info = { title: "agentd HTTP API", version: "0.2.0" } as const;

@@ -87,7 +87,7 @@ td:empty{display:none}
 <a class="skip" href="#main">To the text</a>
 <header>
 <details class="menu" open>
-<summary><strong>agentd HTTP API</strong> <small>0.1.0</small></summary>
+<summary><strong>agentd HTTP API</strong> <small>0.2.0</small></summary>
 <input id="filter" type="search" placeholder="Filter" aria-label="Filter the reference" hidden>
 <nav aria-label="Contents">
 <p><a href="#authentication"><span>Authentication</span></a></p>
