@@ -3,10 +3,12 @@ import type { SseMessage } from "../../generated/http/contract.gen.ts";
 import { isFinalEvent, toRunEvent } from "../agent/event.ts";
 import { findRun, isFinalStatus, type RunView } from "../agent/run.ts";
 import { ServiceError } from "../base/errors.ts";
+import type { JournalEvent } from "../store/journal.ts";
 import type { HttpRequest, HttpResponse } from "./contract.ts";
 import type { HttpContext, HttpRoom } from "./room.ts";
 import { firstKept, runSnapshot, type FirstKept } from "./run-snapshot.ts";
 import type { RunSubscribers } from "./run-subscribers.ts";
+import { SharedMessage } from "./sse.ts";
 
 /**
  * GET /v1/runs/{run_id}/events: replay after the cursor, then live, to the run's final event. Where the oldest events
@@ -52,7 +54,7 @@ async function* follow(
           after = first.seq - 1;
         }
         if (seq <= after) continue;
-        yield frame(toRunEvent(entry));
+        yield sharedFrame(entry);
         after = seq;
         if (isFinalEvent(entry.type)) return;
       }
@@ -60,6 +62,17 @@ async function* follow(
   } finally {
     leave();
   }
+}
+
+/** Followers of this process are handed the same events: what is made of one serves all. */
+const shared = new WeakMap<JournalEvent, SharedMessage<RunEvent>>();
+
+function sharedFrame(entry: JournalEvent): SharedMessage<RunEvent> {
+  const known = shared.get(entry);
+  if (known) return known;
+  const made = new SharedMessage(toRunEvent(entry), entry.type, String(entry.runSeq));
+  shared.set(entry, made);
+  return made;
 }
 
 function frame(event: RunEvent): SseMessage<RunEvent> {
