@@ -104,10 +104,20 @@ export class Asks {
     return (await this.#wait(row, 0, { timeoutMs, signal })) as AskOutcome;
   }
 
-  /** Makes use of leave that was given, once: false when it was made use of before. What it is for may begin now. */
-  async take(askId: string): Promise<boolean> {
+  /**
+   * Makes use of leave that was given, once: false when it was made use of before, or `signal` aborted meanwhile. What
+   * it is for may begin now.
+   */
+  async take(askId: string, { signal }: { readonly signal: AbortSignal }): Promise<boolean> {
     const taken = { id: askId, status: "answered", taken_at: null };
-    return this.#store.write(async (tx) => (await tx.update("asks", taken, { taken_at: tx.nowMs })) === 1);
+    return this.#store.write(
+      async (tx) => !signal.aborted && (await tx.update("asks", taken, { taken_at: tx.nowMs })) === 1,
+    );
+  }
+
+  /** Closes a question, if it is open, that no answer matters to any more. */
+  async withdraw(row: AskRow): Promise<void> {
+    await this.#close(row, "cancelled");
   }
 
   async #wait(
@@ -176,6 +186,11 @@ export class Asks {
     }
     checkReply(row, reply);
     if (row.status !== "open") throw closedAlready(askId);
+    if (row.expires_at !== null && row.expires_at <= this.#clock.now()) {
+      // Nobody may be at work who watches the time.
+      await this.#close(row, "timeout");
+      throw closedAlready(askId);
+    }
     await this.#deliver(row, reply);
     const won = await this.#store.write(async (tx) => {
       const set = {

@@ -19,8 +19,10 @@ export async function permission(
   scope: ToolCallScope,
 ): Promise<SettledAnswer | undefined> {
   const decision = storable(decide(intent, scope.policy, call.tool));
-  if (decision.verdict === "allow") return undefined;
   if (decision.verdict === "deny") return denied(`Refused: ${decision.reason}`);
+  // Who was asked decides, though the call would need no leave by now: the answer may be there.
+  if (scope.prior) return ask(call, intent, decision, scope);
+  if (decision.verdict === "allow") return undefined;
   if (decision.remember !== "never" && (await scope.grants.allows(scope.subject, decision.signature)))
     return undefined;
   if (!scope.answerable) {
@@ -65,11 +67,13 @@ async function ask(
   if (outcome.choice === "deny") {
     return denied(outcome.reason ? `Denied by the user: ${outcome.reason}` : "Denied by the user.");
   }
-  if (outcome.choice === "session") scope.grants.allowForSession({ owner, sessionId }, signature);
-  if (outcome.choice === "always") {
+  // What may be kept is what the policy says now: the question may be older.
+  if (outcome.choice === "session" && decision.remember !== "never")
+    scope.grants.allowForSession({ owner, sessionId }, signature);
+  if (outcome.choice === "always" && decision.remember === "always") {
     await scope.grants.allowAlways({ owner, signature, tool: call.tool, title });
   }
-  if (await asks.take(outcome.id)) return undefined;
+  if (await asks.take(outcome.id, { signal })) return undefined;
   return { status: "aborted", text: "This leave was made use of by another process." };
 }
 

@@ -6,8 +6,9 @@ import type { AgentParts } from "./parts.ts";
 import { addMessages } from "./history.ts";
 import { LEASE_MS } from "./lane.ts";
 import { suspended } from "./resume.ts";
+import { unheardSteers } from "./run-control.ts";
 import { concludeRun } from "./run-end.ts";
-import { endsWithAnswer, pendingSteers, salvageStep, steerEvents, unsavedEvents } from "./salvage.ts";
+import { endsWithAnswer, salvageStep, unsavedEvents } from "./salvage.ts";
 import type { Turns } from "./turn.ts";
 
 /** Sessions looked at in one round; more are found in the next. */
@@ -120,7 +121,7 @@ export class Recovery {
     const isSaved = await endsWithAnswer(tx, where);
     const messages = isSaved ? [] : salvageStep(await unsavedEvents(tx, run.id));
     await addMessages(tx, where, messages);
-    const steers = pendingSteers(await steerEvents(tx, run.id));
+    const steers = await unheardSteers(tx, { id: run.id, startedAtMs: 0 }, new Set());
     const outcome = interruptedOutcome(
       run.id,
       "The server process that ran this ended before the run did.",

@@ -8,6 +8,7 @@ import type { Message, ToolMessage } from "./message.ts";
 import type { Steer } from "./run-control.ts";
 import { parseInput } from "./run.ts";
 import { brokenStep, steerEvents, unsavedEvents, type BrokenStep } from "./salvage.ts";
+import { isParked } from "./stop.ts";
 import { callTool } from "./tool-call.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
 
@@ -54,7 +55,7 @@ export async function suspended(tx: Tx, run: RunRow): Promise<Suspended | undefi
   return { step, waiting, usage: await usageOf(tx, run.id), ...(await steersOf(tx, run.id)) };
 }
 
-/** The messages of the broken step, once all that waits in it has come to an end. Never rejects. */
+/** The messages of the broken step, once all that waits in it has come to an end. Rejects when the store fails. */
 export async function settleStep(
   { step, waiting }: Suspended,
   scope: ToolCallScope,
@@ -62,7 +63,10 @@ export async function settleStep(
   const answers = await Promise.all(
     waiting.map(async ({ call, ask }): Promise<ToolMessage> => {
       const { callId, tool } = call;
-      return { role: "tool", callId, tool, ...(await answer(call, { ...scope, prior: ask })) };
+      const answered = await answer(call, { ...scope, prior: ask });
+      // A call that cannot be made any more was answered without its question.
+      if (!isParked(scope.signal)) await scope.asks.withdraw(ask);
+      return { role: "tool", callId, tool, ...answered };
     }),
   );
   return [...step.messages, ...step.answers, ...answers];

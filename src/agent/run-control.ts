@@ -47,6 +47,9 @@ export async function requestSteer(tx: Tx, store: Store, runId: string, text: st
   const run = await tx.find("runs", { id: runId });
   if (run?.status !== "running" || run.kind === "compression") return false;
   if (tx.nowMs - (run.started_at ?? tx.nowMs) < REMOTE_STEER_AFTER_MS) return false;
+  // Transactions overlap on some stores: this fails when the run has ended since it was read, else its end waits for us.
+  const isOurs = { id: runId, status: "running" };
+  if ((await tx.update("runs", isOurs, { updated_at: tx.nowMs })) === 0) return false;
   const event = runEvent(runId, "run.steer_accepted", { steer_id: createId("str", tx.nowMs), text });
   await store.journal.append(tx, run.session_id, [event]);
   return true;
@@ -62,6 +65,8 @@ export async function unheardSteers(
   heard: ReadonlySet<string>,
 ): Promise<readonly string[]> {
   if (tx.nowMs - run.startedAtMs < FOLLOW_AFTER_MS) return [];
+  // Whoever gives text holds the row until it is committed, and none is taken from here on.
+  await tx.update("runs", { id: run.id, ended_at: null }, { updated_at: tx.nowMs });
   const events = await steerEvents(tx, run.id);
   return pendingSteers(events.filter(({ data }) => !heard.has(String(data["steer_id"]))));
 }

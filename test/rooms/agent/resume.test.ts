@@ -127,6 +127,42 @@ test("a question whose time ran out while no process ran is closed by the next o
   assert.match(String(events.at(-1)!.data["output"]), /nobody answered in time/);
 });
 
+test("an answer that comes after its time does not count, though no process runs the run", async () => {
+  await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
+  const { runId, askId } = await waiting(agent);
+  await agent.turns.drain(0);
+  await agent.store.write(async (tx) => void (await tx.update("asks", { id: askId }, { expires_at: 1 })));
+  await assert.rejects(answer(agent, askId, "once"), { code: "ask_not_pending" });
+  const second = counter();
+  await using next = await successor(agent, { script: deletes, tools: [second.tool] });
+  await next.recovery.recover();
+  assert.match(String((await next.events(runId)).at(-1)!.data["output"]), /nobody answered in time/);
+  assert.deepEqual(second.ran, []);
+});
+
+test("a call that was refused is not made because the next process would not have asked", async () => {
+  await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
+  const { runId, askId } = await waiting(agent);
+  await agent.turns.drain(0);
+  await answer(agent, askId, "deny");
+  const second = counter();
+  const settings = { policyMode: "yolo" } as const;
+  await using next = await successor(agent, { script: deletes, tools: [second.tool], settings });
+  await next.recovery.recover();
+  assert.equal((await next.events(runId)).at(-1)!.data["output"], "it says: Denied by the user.");
+  assert.deepEqual(second.ran, []);
+});
+
+test("a call whose tool the next process does not have is answered, and its question is closed", async () => {
+  await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
+  const { runId, askId } = await waiting(agent);
+  await agent.turns.drain(0);
+  await using next = await successor(agent, { script: deletes });
+  await next.recovery.recover();
+  assert.match(String((await next.events(runId)).at(-1)!.data["output"]), /There is no tool/);
+  await assert.rejects(answer(next, askId, "once"), { code: "ask_not_pending" });
+});
+
 test("a shutdown leaves a run that waits for leave waiting, at once, and what is queued behind it", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
   const { runId, askId } = await waiting(agent);
@@ -175,8 +211,11 @@ test("a call whose arguments held a secret is not made without it: the model is 
     const second = counter();
     await using next = await successor(agent, { script, tools: [second.tool] });
     await next.recovery.recover();
-    assert.match(String((await next.events(runId)).at(-1)!.data["output"]), /Call again/);
+    const events = await next.events(runId);
+    assert.match(String(events.at(-1)!.data["output"]), /Call again/);
     assert.deepEqual(second.ran, []);
+    assert.deepEqual(await next.parts.asks.open({ runId }), []);
+    assert.ok(events.some(({ type }) => type === "approval.expired"));
   } finally {
     forgetSecret(secret);
   }

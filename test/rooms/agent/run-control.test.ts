@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
+import { requestSteer } from "../../../src/agent/run-control.ts";
+import { testDialect } from "../../harness/store.ts";
 import { createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 
 /** Speaks until it is stopped or `gate` opens; what it is told meanwhile it repeats at the end. */
@@ -112,6 +114,30 @@ test("text that another process gave as the run ended comes back in its final ev
   assert.deepEqual(final.data["pending_steer"], ["too late"]);
   assert.deepEqual(JSON.parse((await agent.run(runId)).pending_steer!), ["too late"]);
 });
+
+test(
+  "text whose transaction is open as the run ends is waited for",
+  { skip: testDialect === "sqlite" && "there is one writer at a time" },
+  async () => {
+    const gate = Promise.withResolvers<void>();
+    await using agent = await createTestAgent({ script: talker(gate.promise) });
+    await using other = await createTestAgent({ database: agent.databaseUrl });
+    const { runId } = await agent.submit("go", { id: "s" });
+    await agent.event(runId, "message.delta");
+    await steerFrom(other, runId, "first");
+    const accepted = other.store.write(async (tx) => {
+      const taken = await requestSteer(tx, other.store, runId, "second");
+      gate.resolve();
+      await sleep(150); // the run ends meanwhile, if nothing keeps it from it
+      return taken;
+    });
+    assert.equal(await accepted, true);
+    const events = await agent.events(runId);
+    const told = events.filter(({ type }) => type === "run.steered").map(({ data }) => data["text"]);
+    const left = (events.at(-1)!.data["pending_steer"] ?? []) as string[];
+    assert.deepEqual([...told, ...left].toSorted(), ["first", "second"]);
+  },
+);
 
 test("a run that is queued, over or unknown takes no text from another process", async () => {
   const gate = Promise.withResolvers<void>();
