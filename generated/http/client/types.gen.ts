@@ -2477,6 +2477,10 @@ export type DetailedHealth = {
             disk?: HealthCheck;
             api_server: HealthCheck;
             /**
+             * Messages to others that wait, and those given up. Absent when the database does not answer.
+             */
+            webhook?: HealthCheck;
+            /**
              * Absent when no servers are configured.
              */
             mcp?: HealthCheck;

@@ -1955,6 +1955,8 @@ class _DetailedHealthReadinessChecksRequired(TypedDict):
 class DetailedHealthReadinessChecks(_DetailedHealthReadinessChecksRequired, total=False):
     #: Absent where the runtime does not tell how much is free.
     disk: HealthCheck
+    #: Messages to others that wait, and those given up. Absent when the database does not answer.
+    webhook: HealthCheck
     #: Absent when no servers are configured.
     mcp: HealthCheck
 
