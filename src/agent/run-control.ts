@@ -39,20 +39,36 @@ export async function requestStopOf(tx: Tx, store: Store, runId: string, reason:
   return run !== undefined && requestStop(tx, store, { id: runId, sessionId: run.session_id }, reason);
 }
 
-/**
- * Gives text to a run that is at work in another process, inside `tx`. False when it is not running, or has only just
- * begun: then it was not taken.
- */
-export async function requestSteer(tx: Tx, store: Store, runId: string, text: string): Promise<boolean> {
+/** Gives text to a run that is at work in another process. False when it is not running (any more): it was not taken. */
+export async function steerElsewhere(
+  { store, clock }: { readonly store: Store; readonly clock: Clock },
+  runId: string,
+  text: string,
+): Promise<boolean> {
+  for (;;) {
+    const { taken, retryMs } = await store.write((tx) => requestSteer(tx, store, runId, text));
+    if (retryMs === undefined) return taken;
+    await clock.sleep(retryMs);
+  }
+}
+
+/** As {@link steerElsewhere}, inside `tx`. A run that has only just begun takes nothing yet: `retryMs` says when. */
+export async function requestSteer(
+  tx: Tx,
+  store: Store,
+  runId: string,
+  text: string,
+): Promise<{ readonly taken: boolean; readonly retryMs?: number }> {
   const run = await tx.find("runs", { id: runId });
-  if (run?.status !== "running" || run.kind === "compression") return false;
-  if (tx.nowMs - (run.started_at ?? tx.nowMs) < REMOTE_STEER_AFTER_MS) return false;
+  if (run?.status !== "running" || run.kind === "compression") return { taken: false };
+  const youngMs = REMOTE_STEER_AFTER_MS - (tx.nowMs - (run.started_at ?? run.created_at));
+  if (youngMs > 0) return { taken: false, retryMs: Math.min(youngMs, REMOTE_STEER_AFTER_MS) };
   // Transactions overlap on some stores: this fails when the run has ended since it was read, else its end waits for us.
   const isOurs = { id: runId, status: "running" };
-  if ((await tx.update("runs", isOurs, { updated_at: tx.nowMs })) === 0) return false;
+  if ((await tx.update("runs", isOurs, { updated_at: tx.nowMs })) === 0) return { taken: false };
   const event = runEvent(runId, "run.steer_accepted", { steer_id: createId("str", tx.nowMs), text });
   await store.journal.append(tx, run.session_id, [event]);
-  return true;
+  return { taken: true };
 }
 
 /**

@@ -8,7 +8,7 @@ import { Lane, type Started } from "./lane.ts";
 import { formatModel } from "./model.ts";
 import type { AgentParts } from "./parts.ts";
 import type { Prompt, Submitted } from "./prompt.ts";
-import { requestSteer, requestStopOf } from "./run-control.ts";
+import { requestStopOf, steerElsewhere } from "./run-control.ts";
 import { suspended, type Suspended } from "./resume.ts";
 import { concludeRun } from "./run-end.ts";
 import { newRun, parseInput, type RunInput } from "./run.ts";
@@ -88,9 +88,8 @@ export class Turns {
    * resolves with true the text is safe: the model gets it at its next step, or the final event hands it back.
    */
   async steer(runId: string, text: string): Promise<boolean> {
-    const { store } = this.#parts;
     const here = this.#running.get(runId);
-    return here ? here.steer(text) : store.write((tx) => requestSteer(tx, store, runId, text));
+    return here ? here.steer(text) : steerElsewhere(this.#parts, runId, text);
   }
 
   /**

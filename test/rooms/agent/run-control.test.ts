@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
 import { requestSteer } from "../../../src/agent/run-control.ts";
 import { testDialect } from "../../harness/store.ts";
-import { createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
+import { createTestAgent, testTool } from "../../harness/agent.ts";
 
 /** Speaks until it is stopped or `gate` opens; what it is told meanwhile it repeats at the end. */
 function talker(gate: Promise<void>) {
@@ -31,11 +31,6 @@ function talker(gate: Promise<void>) {
 function lastUserText(messages: readonly { role: string }[]): string {
   const last = messages.findLast(({ role }) => role === "user");
   return (last as { text?: string } | undefined)?.text ?? "";
-}
-
-/** Waits until the run is old enough to take steering from elsewhere. */
-async function steerFrom(other: TestAgent, runId: string, text: string): Promise<void> {
-  while (!(await other.turns.steer(runId, text))) await sleep(20);
 }
 
 test("a run is stopped from another process: stopping at once, cancelled when it has really ended", async () => {
@@ -85,7 +80,7 @@ test("text from another process reaches the model at its next step, once", async
   });
   await using other = await createTestAgent({ database: agent.databaseUrl });
   const { runId } = await agent.submit("go", { id: "s" });
-  await steerFrom(other, runId, "be quick");
+  assert.equal(await other.turns.steer(runId, "be quick"), true);
   const events = await agent.events(runId);
   assert.equal(events.filter(({ type }) => type === "run.steer_accepted").length, 1);
   assert.equal(events.filter(({ type }) => type === "run.steered").length, 1);
@@ -103,7 +98,7 @@ test("text that another process gave as the run ended comes back in its final ev
       await release.promise;
       const end = await runTurn.call(engine, turn);
       // The turn is over and takes no more steps, but its end is not committed yet.
-      await steerFrom(other, turn.runId, "too late");
+      assert.equal(await other.turns.steer(turn.runId, "too late"), true);
       return end;
     },
   });
@@ -124,9 +119,9 @@ test(
     await using other = await createTestAgent({ database: agent.databaseUrl });
     const { runId } = await agent.submit("go", { id: "s" });
     await agent.event(runId, "message.delta");
-    await steerFrom(other, runId, "first");
+    assert.equal(await other.turns.steer(runId, "first"), true);
     const accepted = other.store.write(async (tx) => {
-      const taken = await requestSteer(tx, other.store, runId, "second");
+      const { taken } = await requestSteer(tx, other.store, runId, "second");
       gate.resolve();
       await sleep(150); // the run ends meanwhile, if nothing keeps it from it
       return taken;
