@@ -1,6 +1,6 @@
 /** Runs that one process works on and another is asked about, and leave that is waited for across restarts. */
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { createAgentClient, streamRunEvents, type Run, type RunEvent } from "../../src/client/http.ts";
@@ -139,6 +139,24 @@ test("leave that is refused after a restart is told to the model with the reason
   const run = await runs.settled(runId);
   assert.equal(run.status, "completed");
   assert.match(run.output ?? "", /Denied by the user: keep it/);
+  assert.equal(await runs.marks(), "");
+  await runs.at.kill("SIGTERM");
+});
+
+test("a question keeps its time across a restart: nobody answers, and the call is refused", async () => {
+  await using place = await createGatewayPlace();
+  await writeFile(join(place.home, "config.yaml"), JSON.stringify({ approvals: { timeout_seconds: 6 } }));
+  const runs = await begin(place);
+  const runId = await runs.start(ASKS);
+  const asked = await runs.settled(runId);
+  assert.ok(asked.approval?.expires_at, JSON.stringify(asked));
+  await runs.at.kill("SIGKILL");
+  runs.at = await place.start();
+  const events = await runs.events(runId);
+  const expired = events.find(({ event }) => event === "approval.expired");
+  assert.ok(expired !== undefined && expired.timestamp >= asked.approval.expires_at);
+  assert.match((await runs.settled(runId)).output ?? "", /nobody answered in time/);
+  assert.equal(await runs.answer(runId, "once"), 409);
   assert.equal(await runs.marks(), "");
   await runs.at.kill("SIGTERM");
 });
