@@ -39,7 +39,7 @@ scenario(
     const run = await waiting(service);
     assert.equal(run.approval?.command, "rm -rf build");
     assert.deepEqual(run.approvals, [run.approval]);
-    const response = await answer(service, run.id, { choice: "once" });
+    const response = await answer(service, run.id, { choice: "once", reason: "it is old" });
     assert.deepEqual(await response.json(), {
       object: "agent.run.approval_response",
       run_id: run.id,
@@ -50,7 +50,8 @@ scenario(
     const done = await fetchRun(service, run.id, 30);
     assert.deepEqual([done.status, done.output], ["completed", "ok: ran rm -rf build"]);
     const [event] = await responses(service, run.id);
-    assert.deepEqual(event && "by" in event ? event.by : undefined, "http:a");
+    assert.ok(event?.event === "approval.responded");
+    assert.deepEqual([event.choice, event.by, event.reason], ["once", "http:a", "it is old"]);
   },
 );
 
