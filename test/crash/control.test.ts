@@ -74,8 +74,9 @@ test("a run is steered by way of another process: the text reaches the model or 
   await using place = await createGatewayPlace();
   const runs = await begin(place);
   const first = runs.at;
-  const runId = await runs.start("run: sleep 2; echo slept");
-  runs.at = await place.start();
+  const second = await place.start();
+  const runId = await runs.start("run: sleep 3; echo slept");
+  runs.at = second;
   await runs.until(runId, "tool.started");
   const { data } = await runs.client.steerRun({
     path: { run_id: runId },
@@ -88,7 +89,7 @@ test("a run is steered by way of another process: the text reaches the model or 
   const last = events.at(-1) as { pending_steer?: readonly string[] };
   const given = events.flatMap((event) => (event.event === "run.steered" ? [event.text] : []));
   assert.deepEqual([...given, ...(last.pending_steer ?? [])], ["and mind the gap"]);
-  await Promise.all([first.kill("SIGTERM"), runs.at.kill("SIGTERM")]);
+  await Promise.all([first.kill("SIGTERM"), second.kill("SIGTERM")]);
 });
 
 test("a run that waits for leave is stopped by way of another process, and its question is closed", async () => {
