@@ -34,7 +34,7 @@ export async function run(): Promise<readonly BenchRow[]> {
 }
 
 /** Runs recorded and run to their end, against a bare route that parses the same body and answers the same bytes. */
-export async function creations(): Promise<readonly BenchRow[]> {
+async function creations(): Promise<readonly BenchRow[]> {
   await using service = await startServer("service");
   const accepted = await fetch(`${service.url}${creation.path}`, { method: "POST", ...creation });
   await using bare = await startServer("bare", await accepted.text());
@@ -74,7 +74,7 @@ async function startHeld(service: Server): Promise<string> {
 }
 
 /** A thousand followers of one run, idle and then told everything, against a bare fan-out of the same bytes. */
-export async function fanOut(): Promise<readonly BenchRow[]> {
+async function fanOut(): Promise<readonly BenchRow[]> {
   await using service = await startServer("service");
   const frames = await recordFrames(service);
   await using bare = await startServer("bare", JSON.stringify(frames));
@@ -169,7 +169,7 @@ async function recordFrames(service: Server): Promise<string[]> {
 }
 
 /** Streams that are opened and cut without a word must leave nothing behind. */
-export async function cuts(): Promise<readonly BenchRow[]> {
+async function cuts(): Promise<readonly BenchRow[]> {
   await using service = await startServer("service");
   const path = `/v1/runs/${await startHeld(service)}/events`;
   const cut = async (count: number): Promise<Memory> => {
