@@ -1,7 +1,7 @@
 import type { Tx } from "../store/store.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
 import { cancelOpenAsks } from "./ask.ts";
-import { interruptedOutcome } from "./outcome.ts";
+import { cancelledOutcome, interruptedOutcome } from "./outcome.ts";
 import type { AgentParts } from "./parts.ts";
 import { addMessages } from "./history.ts";
 import { LEASE_MS } from "./lane.ts";
@@ -55,7 +55,13 @@ export class Recovery {
         session: session.id,
         owner: session.lease_owner,
       });
-      await (waiting ? this.#turns.resume(waiting, session) : this.#turns.continueSession(session.id));
+      try {
+        await (waiting ? this.#turns.resume(waiting, session) : this.#turns.continueSession(session.id));
+      } catch (error) {
+        // Kept, the lease would be renewed with nothing at work under it.
+        log.error("a session that was taken over could not go on", { session: session.id, error });
+        await this.#turns.letGo(session.id);
+      }
     }
     return count;
   }
@@ -122,11 +128,10 @@ export class Recovery {
     const messages = isSaved ? [] : salvageStep(await unsavedEvents(tx, run.id));
     await addMessages(tx, where, messages);
     const steers = await unheardSteers(tx, { id: run.id, startedAtMs: 0 }, new Set());
-    const outcome = interruptedOutcome(
-      run.id,
-      "The server process that ran this ended before the run did.",
-      steers,
-    );
+    const outcome =
+      run.stop_requested === 1
+        ? cancelledOutcome(run.id, steers)
+        : interruptedOutcome(run.id, "The server process that ran this ended before the run did.", steers);
     await concludeRun(tx, store, { run, ended }, outcome);
     await store.journal.append(tx, run.session_id, [outcome.event]);
   }

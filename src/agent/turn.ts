@@ -15,6 +15,9 @@ import { newRun, parseInput, type RunInput } from "./run.ts";
 import { findSession, newSession, settingsOf } from "./session.ts";
 import { RunStop } from "./stop.ts";
 
+/** How often a drain looks for runs that have come to wait for leave. */
+const PARK_MS = 500;
+
 /**
  * The turn queue: in each session one turn at a time, whoever asks and from whatever process, by the session's lease.
  * A prompt is recorded, with its run, before `submit` resolves; from then on it is never lost.
@@ -117,10 +120,8 @@ export class Turns {
     this.#draining = true;
     const grace = new AbortController();
     const patience = this.#parts.clock.sleep(graceMs, { signal: grace.signal }).catch(() => {});
-    await this.#park();
     const settled = this.#settled();
-    await Promise.race([settled, patience]);
-    await this.#park();
+    await this.#parkUntil(Promise.race([settled, patience]));
     for (const execution of this.#running.values()) {
       await execution.stop(new RunStop("shutdown", "The server was shut down while the run was at work."));
     }
@@ -145,6 +146,25 @@ export class Turns {
       return left;
     });
     if (left) this.#execute({ run, session, input: parseInput(run) }, { suspended: left });
+  }
+
+  /** Leaves a session to whoever looks after sessions next, this process included. */
+  async letGo(sessionId: string): Promise<void> {
+    await this.#parts.store.write((tx) => this.#lane.park(tx, sessionId));
+  }
+
+  /** Parks what can be parked now, and what comes to wait until `over`. */
+  async #parkUntil(over: Promise<unknown>): Promise<void> {
+    const done = new AbortController();
+    void over.finally(() => done.abort());
+    do await this.#park();
+    while (
+      await this.#parts.clock.sleep(PARK_MS, { signal: done.signal }).then(
+        () => true,
+        () => false,
+      )
+    );
+    await this.#park();
   }
 
   async #park(): Promise<void> {
@@ -241,6 +261,7 @@ export class Turns {
       const about = { kind, model, input, metadata, webhook };
       const run = newRun(runId, session, { ...about, nowMs: tx.nowMs });
       await prompt.alsoRecord?.(tx, run);
+      await prompt.admit?.(tx);
       if (!existing) {
         await this.#lane.open(tx, { session, run, input });
         return { run, session, input, isNew: true, position: 0 };

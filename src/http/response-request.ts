@@ -28,7 +28,7 @@ export type CreateRequest = HttpRequest<"createResponse", HttpContext>;
 
 /** A request for a response in the agent's terms, but for the session it goes into. */
 export interface ResponsePlan {
-  readonly prompt: Omit<Prompt, "address" | "alsoRecord">;
+  readonly prompt: Omit<Prompt, "address" | "alsoRecord" | "admit">;
   /** Where it goes without `previous`. */
   readonly address: SessionAddress;
   readonly identity: Identity;

@@ -285,3 +285,32 @@ test("a run that was taken up again can be stopped and is taken up at most three
   assert.equal(await last.turns.stop(scene.runId, "enough"), true);
   assert.equal((await last.events(scene.runId)).at(-1)!.type, "run.cancelled");
 });
+
+test("a parked run that is stopped while no process runs it reads cancelled", async () => {
+  await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
+  const { runId } = await waiting(agent);
+  await agent.turns.drain(0);
+  assert.equal(await agent.turns.stop(runId, "enough"), true);
+  assert.equal((await agent.run(runId)).status, "stopping");
+  await using next = await successor(agent, { script: deletes, tools: [counter().tool] });
+  await next.recovery.recover();
+  assert.equal((await next.run(runId)).status, "cancelled");
+  assert.deepEqual(await next.parts.asks.open({ runId }), []);
+});
+
+test("a run that comes to wait while the server drains does not hold it up", async () => {
+  const gate = Promise.withResolvers<void>();
+  await using agent = await createTestAgent({
+    script: async (state) => {
+      await gate.promise;
+      return deletes(state);
+    },
+    tools: [counter().tool],
+  });
+  const { runId } = await agent.submit("go", detached());
+  await agent.event(runId, "run.started");
+  const drained = agent.turns.drain(600_000);
+  gate.resolve();
+  await drained;
+  assert.equal((await agent.run(runId)).status, "waiting_for_approval");
+});
