@@ -2,6 +2,7 @@ import type { H3Event } from "h3";
 import type { Coercion, OperationMeta, ParameterGroup } from "../../generated/http/contract.gen.ts";
 import { ServiceError } from "../base/errors.ts";
 import { formatIssue } from "../base/validate.ts";
+import { parseJson } from "./json.ts";
 import { readBody } from "./read-body.ts";
 import type { HttpRoom } from "./room.ts";
 import { specSchemas } from "./schemas.ts";
@@ -76,10 +77,10 @@ async function jsonBody(event: H3Event, body: JsonBody, room: HttpRoom): Promise
   return value;
 }
 
-/** An absent content type is taken for JSON: curl users forget it, and the parser decides anyway. */
+/** An absent or empty content type is taken for JSON: curl users forget it, and the parser decides anyway. */
 function checkMediaType(header: string | null): void {
-  const type = (header ?? "application/json").split(";")[0]?.trim().toLowerCase() ?? "";
-  if (type === "application/json" || type.endsWith("+json")) return;
+  const type = (header ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
+  if (type === "" || type === "application/json" || type.endsWith("+json")) return;
   throw new ServiceError(
     "unsupported_media_type",
     `Send the body as application/json; ${JSON.stringify(type)} is not understood.`,
@@ -90,8 +91,9 @@ const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
 
 function parse(bytes: Uint8Array): unknown {
   try {
-    return JSON.parse(decoder.decode(bytes));
+    return parseJson(decoder.decode(bytes));
   } catch (cause) {
+    if (cause instanceof ServiceError) throw cause;
     throw new ServiceError("invalid_json", `The body is not valid JSON${placeOf(cause)}.`, { cause });
   }
 }

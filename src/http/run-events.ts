@@ -20,7 +20,10 @@ export async function streamRunEvents(
   subscribers: RunSubscribers,
 ): Promise<HttpResponse<"streamRunEvents">> {
   const run = await findRun(room.store, path.run_id, ctx.identity.name);
-  const after = cursor(headers["last-event-id"] ?? query.after, run);
+  const after =
+    headers["last-event-id"] === undefined
+      ? cursor(query.after, run, "after")
+      : cursor(headers["last-event-id"], run, "Last-Event-ID");
   const first = after >= run.last_seq ? undefined : await firstEvent(run, room);
   const leave = subscribers.enter(run.id);
   signal.addEventListener("abort", leave, { once: true });
@@ -90,13 +93,13 @@ async function firstEvent({ id }: RunView, room: HttpRoom): Promise<FirstKept> {
 }
 
 /** The number of the last event the client has: a whole number up to the newest one there is. */
-function cursor(text: string | undefined, row: RunView): number {
+function cursor(text: string | undefined, row: RunView, param: string): number {
   if (text === undefined || text === "") return 0;
   const after = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
   if (after <= row.last_seq) return after;
   throw new ServiceError(
     "invalid_cursor",
     `The cursor ${JSON.stringify(text)} is not the number of an event of this run, which are 1 to ${row.last_seq}.`,
-    { param: "Last-Event-ID" },
+    { param },
   );
 }

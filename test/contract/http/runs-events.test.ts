@@ -122,7 +122,12 @@ scenario(
 scenario("streamRunEvents", 400, { title: "a cursor that is no event of the run" }, async (service) => {
   const id = await chatRun(service);
   for (const after of ["999", "-1", "1.5", "abc", "99999999999999999999"]) {
-    await assertError(await service.request(`/v1/runs/${id}/events?after=${after}`), 400, "invalid_cursor");
+    const path = `/v1/runs/${id}/events`;
+    const asked = await assertError(await service.request(`${path}?after=${after}`), 400, "invalid_cursor");
+    assert.equal(asked.param, "after");
+    const headers = { "last-event-id": after };
+    const resumed = await assertError(await service.request(path, { headers }), 400, "invalid_cursor");
+    assert.equal(resumed.param, "Last-Event-ID");
   }
 });
 
