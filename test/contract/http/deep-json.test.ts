@@ -31,10 +31,10 @@ const BODIES: readonly (readonly [string, string, string])[] = [
 test("deep nesting is refused wherever it stands, with an Idempotency-Key too", async () => {
   await using service = await startTestService();
   for (const [where, path, body] of BODIES) {
-    for (const headers of [{}, { "idempotency-key": "deep" }]) {
+    for (const key of [[], [["idempotency-key", "deep"]]]) {
       const response = await service.request(path, {
         method: "POST",
-        headers: { "content-type": "application/json", ...headers },
+        headers: { "content-type": "application/json", ...Object.fromEntries(key) },
         body,
       });
       const error = await assertError(response, 400, "invalid_request");
