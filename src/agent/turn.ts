@@ -3,6 +3,7 @@ import { createId } from "../base/ids.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
 import { Budgets } from "./budgets.ts";
 import type { ChildPrompt } from "./delegation.ts";
+import { drainRuns } from "./drain.ts";
 import { Execution } from "./execution.ts";
 import { Lane, type Started } from "./lane.ts";
 import { formatModel } from "./model.ts";
@@ -14,9 +15,6 @@ import { concludeRun } from "./run-end.ts";
 import { newRun, parseInput, type RunInput } from "./run.ts";
 import { findSession, newSession, settingsOf } from "./session.ts";
 import { RunStop } from "./stop.ts";
-
-/** How often a drain looks for runs that have come to wait for leave. */
-const PARK_MS = 500;
 
 /**
  * The turn queue: in each session one turn at a time, whoever asks and from whatever process, by the session's lease.
@@ -39,6 +37,12 @@ export class Turns {
     this.#lane = new Lane(parts);
     this.#budgets = new Budgets(parts);
     this.#onEnd = options.onEnd;
+  }
+
+  /** Can be gone through more than once, as they are at the time. */
+  get #executions(): Iterable<Execution> {
+    const running = this.#running;
+    return { [Symbol.iterator]: () => running.values() };
   }
 
   /** Runs at work in this process. */
@@ -118,15 +122,7 @@ export class Turns {
    */
   async drain(graceMs: number): Promise<void> {
     this.#draining = true;
-    const grace = new AbortController();
-    const patience = this.#parts.clock.sleep(graceMs, { signal: grace.signal }).catch(() => {});
-    const settled = this.#settled();
-    await this.#parkUntil(Promise.race([settled, patience]));
-    for (const execution of this.#running.values()) {
-      await execution.stop(new RunStop("shutdown", "The server was shut down while the run was at work."));
-    }
-    await settled;
-    grace.abort();
+    await drainRuns(this.#executions, this.#parts, { graceMs, settled: this.#settled() });
   }
 
   /** Starts the next queued run of a session whose lease this process holds, or gives the lease back. */
@@ -151,32 +147,6 @@ export class Turns {
   /** Leaves a session to whoever looks after sessions next, this process included. */
   async letGo(sessionId: string): Promise<void> {
     await this.#parts.store.write((tx) => this.#lane.park(tx, sessionId));
-  }
-
-  /** Parks what can be parked now, and what comes to wait until `over`. */
-  async #parkUntil(over: Promise<unknown>): Promise<void> {
-    const done = new AbortController();
-    void over.finally(() => done.abort());
-    do await this.#park();
-    while (
-      await this.#parts.clock.sleep(PARK_MS, { signal: done.signal }).then(
-        () => true,
-        () => false,
-      )
-    );
-    await this.#park();
-  }
-
-  async #park(): Promise<void> {
-    const { store } = this.#parts;
-    for (const execution of this.#running.values()) {
-      if (!execution.isDetached) continue;
-      const canWait = await store.write(async (tx) => {
-        const run = await tx.find("runs", { id: execution.runId });
-        return run !== undefined && (await suspended(tx, run)) !== undefined;
-      });
-      if (canWait) execution.park();
-    }
   }
 
   async #settled(): Promise<void> {
