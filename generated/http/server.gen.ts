@@ -20,10 +20,10 @@ export interface Operations {
       | { readonly status: 413; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[413] }
       | { readonly status: 415; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[429] }
-      | { readonly status: 500; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[500] }
-      | { readonly status: 502; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[502] }
+      | { readonly status: 500; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateChatCompletionErrors[500] }
+      | { readonly status: 502; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateChatCompletionErrors[502] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[503] }
-      | { readonly status: 504; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[504] }
+      | { readonly status: 504; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateChatCompletionErrors[504] }
   };
   /** Ask the agent, in the responses format */
   createResponse: {
@@ -40,10 +40,10 @@ export interface Operations {
       | { readonly status: 413; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[413] }
       | { readonly status: 415; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[429] }
-      | { readonly status: 500; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[500] }
-      | { readonly status: 502; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[502] }
+      | { readonly status: 500; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateResponseErrors[500] }
+      | { readonly status: 502; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateResponseErrors[502] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[503] }
-      | { readonly status: 504; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[504] }
+      | { readonly status: 504; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateResponseErrors[504] }
   };
   /** A stored response */
   getResponse: {
@@ -330,11 +330,27 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "500": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: [
+          "retry-after",
+          "x-should-retry",
+          "x-agent-run-id",
+          "x-agent-session-id",
+          "x-agent-session-key",
+          "x-agent-model",
+          "idempotency-replayed",
+        ],
       },
       "502": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: [
+          "retry-after",
+          "x-should-retry",
+          "x-agent-run-id",
+          "x-agent-session-id",
+          "x-agent-session-key",
+          "x-agent-model",
+          "idempotency-replayed",
+        ],
       },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
@@ -342,7 +358,15 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "504": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: [
+          "retry-after",
+          "x-should-retry",
+          "x-agent-run-id",
+          "x-agent-session-id",
+          "x-agent-session-key",
+          "x-agent-model",
+          "idempotency-replayed",
+        ],
       },
     },
   },
@@ -399,11 +423,27 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "500": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: [
+          "retry-after",
+          "x-should-retry",
+          "x-agent-run-id",
+          "x-agent-session-id",
+          "x-agent-session-key",
+          "x-agent-model",
+          "idempotency-replayed",
+        ],
       },
       "502": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: [
+          "retry-after",
+          "x-should-retry",
+          "x-agent-run-id",
+          "x-agent-session-id",
+          "x-agent-session-key",
+          "x-agent-model",
+          "idempotency-replayed",
+        ],
       },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
@@ -411,7 +451,15 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "504": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: [
+          "retry-after",
+          "x-should-retry",
+          "x-agent-run-id",
+          "x-agent-session-id",
+          "x-agent-session-key",
+          "x-agent-model",
+          "idempotency-replayed",
+        ],
       },
     },
   },

@@ -88,7 +88,7 @@ async function whole(
     fold.take(event);
     if (event.event === "tool.started") toolRan = true;
     const failure = failureOf(event);
-    if (failure) return failedAnswer(failure, { runId: submitted.runId, toolRan });
+    if (failure) return failedAnswer(failure, { headers, toolRan });
   }
   if (!fold.isOver) throw shuttingDown();
   return { status: 200, headers, body: fold.response };
