@@ -7,7 +7,7 @@ import process from "node:process";
 import { test } from "node:test";
 import type { Script } from "../../src/agent/engines/scripted.ts";
 import { testTool } from "../harness/agent.ts";
-import { openCutProxy } from "../harness/cut-proxy.ts";
+import { startCuttingProxy } from "../harness/cutting-proxy.ts";
 import { KEY, startTestService } from "../harness/service.ts";
 
 const sdk = join(import.meta.dirname, "../../generated/sdk/python");
@@ -90,7 +90,7 @@ test("python: both clients against the service, through proxies that cut", { ski
   });
   await using proxies = new AsyncDisposableStack();
   const open = (sizes: readonly number[]) =>
-    Promise.all(sizes.map(async (bytes) => proxies.use(await openCutProxy(service.url, bytes))));
+    Promise.all(sizes.map(async (bytes) => proxies.use(await startCuttingProxy(service.url, bytes))));
   const narrow = await open([1100, 1303, 1777]);
   const wide = await open([2111, 3001, 4444]);
   await python(["-m", "unittest", "test_live"], {

@@ -5,21 +5,28 @@ export interface CuttingProxy extends AsyncDisposable {
   readonly url: string;
   /** Connections so far. */
   readonly connections: number;
+  /** Connections that were cut so far. */
+  readonly cuts: number;
   /** `METHOD path` of the requests so far, the first on each connection. */
   readonly requests: readonly string[];
 }
 
-/** `budgets` are the bytes that the first, second, ... connection may carry back; later ones carry all. */
+/**
+ * `budgets` are the bytes that the first, second, ... connection may carry back; later ones carry all. A single number
+ * holds for every connection.
+ */
 export async function startCuttingProxy(
   targetUrl: string,
-  budgets: readonly number[],
+  budgets: readonly number[] | number,
 ): Promise<CuttingProxy> {
   const target = new URL(targetUrl);
   const sockets = new Set<Socket>();
   const requests: string[] = [];
   let connections = 0;
+  let cuts = 0;
   const server = createServer((client) => {
-    const budget = budgets[connections++] ?? Number.POSITIVE_INFINITY;
+    const own = typeof budgets === "number" ? budgets : budgets[connections];
+    connections += 1;
     const upstream = connect(Number(target.port), target.hostname);
     for (const socket of [client, upstream]) {
       sockets.add(socket);
@@ -27,11 +34,13 @@ export async function startCuttingProxy(
     }
     client.once("data", (bytes: Buffer) => requests.push(bytes.toString("latin1").split(" HTTP/")[0] ?? ""));
     client.pipe(upstream);
-    let left = budget;
+    let left = own ?? Number.POSITIVE_INFINITY;
     upstream.on("data", (bytes: Buffer) => {
+      if (left <= 0) return;
       client.write(bytes.subarray(0, left));
       left -= bytes.length;
       if (left > 0) return;
+      cuts += 1;
       upstream.destroy();
       client.end(() => client.destroy());
     });
@@ -44,6 +53,9 @@ export async function startCuttingProxy(
     url: `http://127.0.0.1:${port}`,
     get connections() {
       return connections;
+    },
+    get cuts() {
+      return cuts;
     },
     requests,
     async [Symbol.asyncDispose]() {
