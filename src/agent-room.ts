@@ -14,6 +14,7 @@ import { Grants } from "./agent/grants.ts";
 import type { McpStatus } from "./agent/mcp/connection.ts";
 import { McpServers } from "./agent/mcp/servers.ts";
 import type { ModelCatalog } from "./agent/model.ts";
+import type { AgentParts } from "./agent/parts.ts";
 import { Skills } from "./agent/skills/skills.ts";
 import { SpawnTrees } from "./agent/spawn-tree.ts";
 import { VariableShares } from "./agent/session-variables.ts";
@@ -43,6 +44,8 @@ export interface AgentRoomOptions {
   readonly readConfig?: () => Promise<Config>;
   readonly version: string;
   readonly log: Log;
+  /** Absent: runs are neither traced nor counted. */
+  readonly telemetry?: Pick<AgentParts, "tracing" | "runEnded">;
 }
 
 /** The agent, its commands, and how both end. */
@@ -94,6 +97,7 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
       variables: new VariableShares(variables),
       checkInput: checkToolInput,
       settings: agentSettings(config, places),
+      ...options.telemetry,
     },
     { maxLiveSessions: config.sessions.max_live },
   );

@@ -15,10 +15,11 @@ import type { HttpRoom } from "./http/room.ts";
 import { httpSettings } from "./settings.ts";
 import { openStore } from "./store/open.ts";
 import { scheduleSweeps } from "./store/retention.ts";
+import { openTelemetry } from "./telemetry/telemetry.ts";
 
 import type { Store } from "./store/store.ts";
 
-export interface ServiceOptions extends AgentRoomOptions {
+export interface ServiceOptions extends Omit<AgentRoomOptions, "telemetry"> {
   /** Complete and valid, as `loadConfig` returns it. */
   readonly config: Config;
   readonly keys: KeyRing;
@@ -61,7 +62,9 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   });
   const closers: (() => Promise<void>)[] = [() => store.close()];
   try {
-    const agentRoom = createAgentRoom(options, store, clock);
+    const telemetry = await openTelemetry(options, { store, clock });
+    closers.unshift(() => telemetry.close());
+    const agentRoom = createAgentRoom({ ...options, telemetry: telemetry.agent }, store, clock);
     const { agent } = agentRoom;
     closers.unshift(() => agentRoom.close());
     await agent.start();
@@ -72,7 +75,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
         onProblem: (message, error) => log.warn(message, { error }),
       }),
     );
-    const room = httpRoom(options, agentRoom);
+    const room = { ...httpRoom(options, agentRoom), ...telemetry.http };
     const dispatcher = createDispatcher(room);
     closers.unshift(() => dispatcher.close());
     await dispatcher.start();
@@ -133,7 +136,7 @@ function httpRoom(options: ServiceOptions, { agent, mcp }: AgentRoom): HttpRoom 
   };
 }
 
-function createDispatcher({ store, clock, log, version, settings }: HttpRoom): Dispatcher {
+function createDispatcher({ store, clock, log, version, settings, tracer }: HttpRoom): Dispatcher {
   const { webhookSecret, webhookAllowedHosts } = settings;
   const webhook = createWebhookTarget({
     clock,
@@ -141,7 +144,8 @@ function createDispatcher({ store, clock, log, version, settings }: HttpRoom): D
     allowedPrivateHosts: webhookAllowedHosts,
     ...(webhookSecret === undefined ? {} : { secret: webhookSecret }),
   });
-  return new Dispatcher({ store, clock, log, targets: createTargets([webhook]) });
+  const targets = createTargets([webhook]);
+  return new Dispatcher({ store, clock, log, targets, ...(tracer ? { tracer } : {}) });
 }
 
 function retentionOptions(config: Config) {

@@ -1,5 +1,5 @@
 /** The references of the gateway's OpenRPC document and of the configuration file. */
-import { componentSchemas, isObject, stringAt, type BundledDocument } from "./document.ts";
+import { componentSchemas, isObject, listAt, stringAt, type BundledDocument } from "./document.ts";
 import {
   anchor,
   code,
@@ -16,8 +16,7 @@ import {
 } from "./reference-model.ts";
 import { schemaSection } from "./reference-http.ts";
 import { openSchema, schemaBlocks, sentence } from "./reference-schema.ts";
-import { factLines, typeLine } from "./reference-type.ts";
-import { listAt } from "./document.ts";
+import { factLines, schemaAnchor, typeLine } from "./reference-type.ts";
 import { readMethods, type RpcMethod } from "./rpc-method.ts";
 
 /** Every method of an OpenRPC document. */
@@ -52,7 +51,7 @@ export function configReference(config: BundledDocument, version: string): Refer
     version,
     blocks: [],
     sections: [
-      { id: anchor("schema", "Config"), title: "The file", blocks: schemaBlocks(config, root) },
+      { id: schemaAnchor("Config"), title: "The file", blocks: schemaBlocks(config, root) },
       ...schemaSection(rest),
     ],
   };

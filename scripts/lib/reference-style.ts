@@ -56,6 +56,8 @@ box-shadow:-.6rem 0 var(--raised),-.75rem 0 var(--link)}
 @media (max-width:52rem){
 body{display:block}
 header{position:static;height:auto;border-right:0;border-bottom:1px solid var(--line)}
+html:has(.live){scroll-padding-top:4rem}
+.live header{position:sticky;max-height:100vh;z-index:1;padding:.75rem 1rem}
 .menu>summary{cursor:pointer}
 .menu>summary::after{content:"Contents";float:right;color:var(--link);font-size:.875rem}
 main{padding:1rem 1rem 4rem}
@@ -72,6 +74,7 @@ td:empty{display:none}
 
 /** The filter, and a menu that starts closed on a small screen. */
 export const PAGE_SCRIPT = `
+document.body.classList.add("live");
 const small = matchMedia("(max-width:52rem)");
 const menu = document.querySelector(".menu");
 menu.open = !small.matches;
@@ -81,26 +84,37 @@ menu.querySelector("nav").addEventListener("click", (event) => {
   if (small.matches && event.target.closest("a")) menu.open = false;
 });
 const filter = document.getElementById("filter");
-const entries = [...document.querySelectorAll("main .entry")].map((node) => ({
+const part = (node) => ({
   node, text: node.textContent.toLowerCase(), item: document.querySelector('nav a[href="#' + node.id + '"]'),
-}));
-const groups = [...document.querySelectorAll("main > section")];
+});
+const entries = [...document.querySelectorAll("main .entry")].map(part);
+const groups = [...document.querySelectorAll("main > section")].map(part);
 const lists = [...document.querySelectorAll("nav details")];
-filter.hidden = false;
-filter.addEventListener("input", () => {
+const show = ({ node, item }, fits) => {
+  node.hidden = !fits;
+  if (item) item.parentElement.hidden = !fits;
+};
+const apply = () => {
   const words = filter.value.toLowerCase().split(/\\s+/).filter(Boolean);
-  let found = 0;
-  for (const { node, text, item } of entries) {
-    const fits = words.every((word) => text.includes(word));
-    node.hidden = !fits;
-    item.parentElement.hidden = !fits;
-    if (fits) found += 1;
-  }
+  const fits = ({ text }) => words.every((word) => text.includes(word));
+  for (const entry of entries) show(entry, fits(entry));
   for (const group of groups) {
-    const inner = [...group.querySelectorAll(".entry")];
-    group.hidden = words.length > 0 && inner.every((node) => node.hidden);
+    const inner = [...group.node.querySelectorAll(".entry")];
+    show(group, inner.length === 0 ? fits(group) : inner.some((node) => !node.hidden));
   }
-  for (const list of lists) list.open = words.length > 0;
-  document.getElementById("nothing").hidden = found > 0;
+  for (const list of lists) {
+    list.open = words.length > 0;
+    list.hidden = [...list.querySelectorAll("li")].every((item) => item.hidden);
+  }
+  document.getElementById("nothing").hidden = groups.some(({ node }) => !node.hidden);
+};
+filter.hidden = false;
+filter.addEventListener("input", apply);
+document.addEventListener("click", (event) => {
+  const link = event.target.closest('a[href^="#"]');
+  const target = link && document.getElementById(link.hash.slice(1));
+  if (!target || !target.closest("[hidden]")) return;
+  filter.value = "";
+  apply();
 });
 `;

@@ -32,6 +32,7 @@ class AsyncExchange:
         self._timeout = timeout
         #: Bytes left of the chunk, or of a body of known length; None where only the connection's end tells.
         self._left: int | None = None
+        self._timed_out = False
         self._chunked = False
         self._in_chunk = False
         self._ended = False
@@ -41,8 +42,19 @@ class AsyncExchange:
         address: tuple[str, int], tls: ssl.SSLContext | None, *, connect_timeout: float, timeout: float
     ) -> AsyncExchange:
         host, port = address
-        opening = asyncio.open_connection(host, port, ssl=tls, limit=_LINE_BYTES)
-        reader, writer = await guard(opening, connect_timeout)
+        opening = asyncio.ensure_future(asyncio.open_connection(host, port, ssl=tls, limit=_LINE_BYTES))
+        try:
+            await asyncio.wait({opening}, timeout=connect_timeout)
+            if not opening.done():
+                raise AgentTimeoutError("the connection did not stand in time")
+        except BaseException:
+            opening.add_done_callback(_discard)
+            opening.cancel()
+            raise
+        try:
+            reader, writer = opening.result()
+        except OSError as error:
+            raise _broken(error) from error
         return AsyncExchange(reader, writer, timeout)
 
     async def send(self, line: tuple[str, str], headers: dict[str, str], content: bytes | None) -> None:
@@ -54,7 +66,7 @@ class AsyncExchange:
         head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
         self._writer.write(f"{method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1") + (content or b""))
         try:
-            await guard(self._writer.drain(), self._timeout)
+            await self._guard(self._writer.drain(), self._timeout)
         except AgentTimeoutError:
             raise
         except AgentConnectionError:
@@ -73,7 +85,7 @@ class AsyncExchange:
         if self._ended or self._left == 0:
             return b""
         size = _CHUNK_BYTES if self._left is None else min(self._left, _CHUNK_BYTES)
-        chunk = await guard(self._reader.read(size), wait)
+        chunk = await self._guard(self._reader.read(size), wait)
         if self._left is None:
             return chunk
         if not chunk:
@@ -133,19 +145,41 @@ class AsyncExchange:
 
     async def _line(self, wait: float) -> bytes:
         try:
-            line = await guard(self._reader.readline(), wait)
+            line = await self._guard(self._reader.readline(), wait)
         except ValueError as error:
             raise AgentProtocolError("a line of the server's answer is too long") from error
         if not line.endswith(b"\n"):
             raise AgentConnectionError("the connection was closed before the answer was whole")
         return line.rstrip(b"\r\n")
 
+    async def _guard(self, act: Awaitable[T], timeout: float) -> T:
+        """`act`, with its failures as errors of this package.
 
-async def guard(act: Awaitable[T], timeout: float) -> T:
-    """`act`, with its failures as errors of this package."""
-    try:
-        return await asyncio.wait_for(act, timeout)
-    except (asyncio.TimeoutError, TimeoutError) as error:
-        raise AgentTimeoutError("the server was silent for too long") from error
-    except OSError as error:
-        raise AgentConnectionError(f"the connection failed: {str(error) or type(error).__name__}") from error
+        Time that is up ends the connection, and `act` with it. asyncio.wait_for would not do: before Python 3.12 it
+        can swallow the cancellation of the caller.
+        """
+        timer = asyncio.get_running_loop().call_later(timeout, self._expire)
+        try:
+            result = await act
+        except OSError as error:
+            if not self._timed_out:
+                raise _broken(error) from error
+        finally:
+            timer.cancel()
+        if self._timed_out:
+            raise AgentTimeoutError("the server was silent for too long")
+        return result
+
+    def _expire(self) -> None:
+        self._timed_out = True
+        self.close()
+
+
+def _discard(opening: asyncio.Task[tuple[asyncio.StreamReader, asyncio.StreamWriter]]) -> None:
+    """Closes a connection that stands after nobody waits for it any more."""
+    if not opening.cancelled() and opening.exception() is None:
+        opening.result()[1].transport.abort()
+
+
+def _broken(error: OSError) -> AgentConnectionError:
+    return AgentConnectionError(f"the connection failed: {str(error) or type(error).__name__}")

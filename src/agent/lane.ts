@@ -4,6 +4,7 @@ import type { RunRow, SessionRow } from "../store/tables.ts";
 import { runEvent } from "./event.ts";
 import { addMessages, insertMessages } from "./history.ts";
 import type { Outcome } from "./outcome.ts";
+import type { AgentParts } from "./parts.ts";
 import { concludeRun } from "./run-end.ts";
 import { parseInput, type RunInput, type RunKind } from "./run.ts";
 import { releaseLease, sessionNotFound, takeLease } from "./session.ts";
@@ -32,9 +33,11 @@ export interface Started {
  */
 export class Lane {
   readonly #store: Store;
+  readonly #ended: AgentParts["runEnded"];
 
-  constructor(store: Store) {
+  constructor({ store, runEnded }: Pick<AgentParts, "store" | "runEnded">) {
     this.#store = store;
+    this.#ended = runEnded;
   }
 
   /** The session of this id when somebody made it first. ServiceError `session_not_found` when it is not its owner's. */
@@ -100,7 +103,8 @@ export class Lane {
       .executeTakeFirst();
     const event = runEvent(runId, "run.cancelled", { reason });
     const outcome: Outcome = { status: "cancelled", set: { stop_requested: 1 }, event };
-    if (!row || !(await concludeRun(tx, this.#store, { run: row }, outcome))) return false;
+    if (!row || !(await concludeRun(tx, this.#store, { run: row, ended: this.#ended }, outcome)))
+      return false;
     await tx.increment("sessions", { id: row.session_id }, "queued", -1);
     await this.#store.journal.append(tx, row.session_id, [event]);
     return true;

@@ -110,7 +110,7 @@ export class Recovery {
 
   /** Ends a run whose process is gone, with what it had said and done as far as anybody knows. */
   async #close(tx: Tx, run: RunRow): Promise<void> {
-    const { store } = this.#parts;
+    const { store, runEnded: ended } = this.#parts;
     await cancelOpenAsks(tx, store, run.id);
     const where = { sessionId: run.session_id, runId: run.id };
     const isSaved = await endsWithAnswer(tx, where);
@@ -122,7 +122,7 @@ export class Recovery {
       "The server process that ran this ended before the run did.",
       steers,
     );
-    await concludeRun(tx, store, { run }, outcome);
+    await concludeRun(tx, store, { run, ended }, outcome);
     await store.journal.append(tx, run.session_id, [outcome.event]);
   }
 }

@@ -3,23 +3,33 @@ import type { Store, Tx } from "../store/store.ts";
 import type { RunRow } from "../store/tables.ts";
 import { sessionEvent } from "./event.ts";
 import type { Outcome } from "./outcome.ts";
+import type { AgentParts } from "./parts.ts";
 import { endRun, parseInput, type RunInput } from "./run.ts";
 import { oweEndWebhook } from "./run-webhook.ts";
 
 /** Longest text of a background prompt that its event carries; all of it stands in the run. */
 const MAX_TEXT_CHARACTERS = 65_536;
 
+interface ConcludedRun {
+  readonly run: RunRow;
+  /** The session was made for this one request. */
+  readonly isStateless?: boolean;
+  readonly ended: AgentParts["runEnded"];
+}
+
 /**
  * Ends a run and does what follows from it in the same transaction: the session's usage grows, and who waits for a
- * background prompt or asked for a webhook is told. `isStateless` says that the session was made for this one request. False when the run had ended already. The final event itself is the caller's to append.
+ * background prompt or asked for a webhook is told. False when the run had ended already. The final event itself is the
+ * caller's to append.
  */
 export async function concludeRun(
   tx: Tx,
   store: Store,
-  { run, isStateless = false }: { readonly run: RunRow; readonly isStateless?: boolean },
+  { run, isStateless = false, ended }: ConcludedRun,
   outcome: Outcome,
 ): Promise<boolean> {
   if (!(await endRun(tx, run.id, outcome.status, outcome.set))) return false;
+  if (ended) tx.afterCommit(() => ended(run.kind, outcome.status));
   await oweEndWebhook(tx, store, run, outcome);
   const isPlain = run.kind !== "subagent" && run.kind !== "background";
   if (isPlain && isStateless) return true;

@@ -14,7 +14,7 @@ import type { Store, Tx } from "../store/store.ts";
 import type { AskRow, RunRow } from "../store/tables.ts";
 import type { Outcome } from "./outcome.ts";
 import { toApprovalRequest, type AskKind } from "./question.ts";
-import type { FinalStatus } from "./run.ts";
+import { parseInput, type FinalStatus } from "./run.ts";
 
 /** Who is told of a run, when: the text in its row. */
 export interface RunWebhook {
@@ -25,8 +25,6 @@ export interface RunWebhook {
   readonly events?: readonly RunWebhookEvent[];
   /** Tries for each event. */
   readonly maxAttempts: number;
-  /** W3C trace context that the events carry on. */
-  readonly traceparent?: string;
 }
 
 export type RunWebhookEvent = FinalStatus | "approval_required";
@@ -52,7 +50,7 @@ const usual: readonly RunWebhookEvent[] = ["completed", "failed", "cancelled", "
 export function recordWebhook(
   webhook: Webhook,
   settings: WebhookSettings,
-  { param, traceparent }: { readonly param: string; readonly traceparent?: string | undefined },
+  { param }: { readonly param: string },
 ): string {
   checkWebhook(webhook, settings, param);
   const { url, secret, events } = webhook;
@@ -60,7 +58,6 @@ export function recordWebhook(
     url,
     ...(secret === undefined ? {} : { secret }),
     ...(events === undefined ? {} : { events }),
-    ...(traceparent === undefined ? {} : { traceparent }),
     maxAttempts: settings.maxAttempts,
   };
   return JSON.stringify(record);
@@ -123,9 +120,10 @@ interface RunFact {
 /** Owes an event to the run's webhook if that wants it. The id of the event is the same for every attempt. */
 async function oweRunWebhook(tx: Tx, store: Store, run: RunRow, fact: RunFact): Promise<void> {
   if (run.webhook === null) return;
-  const { url, secret, events = usual, maxAttempts, traceparent } = JSON.parse(run.webhook) as RunWebhook;
+  const { url, secret, events = usual, maxAttempts } = JSON.parse(run.webhook) as RunWebhook;
   if (!events.includes(fact.event)) return;
   const id = createId("evt", tx.nowMs);
+  const { traceparent } = parseInput(run);
   const response = run.response_id === null ? {} : { id: run.response_id };
   const data: WebhookEventData = { ...response, run_id: run.id, session_id: run.session_id, ...fact.data };
   const event: WebhookEvent = {

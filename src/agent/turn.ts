@@ -31,7 +31,7 @@ export class Turns {
   /** `onEnd` is told of each run of a kept session that ended in this process, after its end is committed. It MUST NOT throw. */
   constructor(parts: AgentParts, options: { readonly onEnd?: (run: RunRow) => void } = {}) {
     this.#parts = parts;
-    this.#lane = new Lane(parts.store);
+    this.#lane = new Lane(parts);
     this.#budgets = new Budgets(parts);
     this.#onEnd = options.onEnd;
   }
@@ -256,9 +256,10 @@ export class Turns {
 
   async #conclude(execution: Execution, { run, session }: Started): Promise<void> {
     const isStateless = session.transient === 1;
+    const { store, runEnded: ended } = this.#parts;
     try {
       const next = await execution.run({
-        end: (tx, outcome) => concludeRun(tx, this.#parts.store, { run, isStateless }, outcome),
+        end: (tx, outcome) => concludeRun(tx, store, { run, isStateless, ended }, outcome),
         next: (tx) => this.#lane.next(tx, run.session_id, { hold: this.#draining }),
       });
       this.#running.delete(run.id);

@@ -62,7 +62,7 @@ export async function toChatRequest(request: ChatHttpRequest, room: HttpRoom): P
 }
 
 async function toInput(request: ChatHttpRequest, room: HttpRoom): Promise<Prompt["input"]> {
-  const { body, signal } = request;
+  const { body, signal, ctx } = request;
   const toolsets = checkToolsets(body.agent?.toolsets, "agent.toolsets", room);
   const tools = clientTools(
     (body.tools ?? []).map((tool) => tool.function),
@@ -73,6 +73,7 @@ async function toInput(request: ChatHttpRequest, room: HttpRoom): Promise<Prompt
     opening,
     prompt,
     settings: modelSettings(body),
+    ...(ctx.traceparent === undefined ? {} : { traceparent: ctx.traceparent }),
     ...approvals(body.agent?.approval_mode),
     ...tools,
     ...(body.agent?.on_disconnect === "continue" ? { isDetached: true as const } : {}),

@@ -30,7 +30,7 @@ export interface ItemOptions {
 }
 
 /** Stands for the tool of a {@link LooseAnswer} until its call is found. */
-export const UNKNOWN_TOOL = "unknown";
+const UNKNOWN_TOOL = "unknown";
 
 /**
  * Reads input items, and messages of the chat format. `reasoning` and `mcp_call` are left out: the agent has its own record of both. ServiceError

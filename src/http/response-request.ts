@@ -42,6 +42,7 @@ export async function planResponse(request: CreateRequest, room: HttpRoom): Prom
   const { body, headers, ctx } = request;
   refuseUnsupported(body);
   const { name: owner } = ctx.identity;
+  const { traceparent } = ctx;
   const address = addressOf(request);
   const previous =
     body.previous_response_id == null
@@ -55,7 +56,7 @@ export async function planResponse(request: CreateRequest, room: HttpRoom): Prom
     prompt: {
       seed: { source: "http" },
       kind: "response",
-      input: { ...talk, ...options(body, room) },
+      input: { ...talk, ...options(body, room), ...(traceparent === undefined ? {} : { traceparent }) },
       ...(model ? { model } : {}),
       ...(body.metadata ? { metadata: body.metadata } : {}),
       ...requestedWebhook(body.agent?.webhook, "agent.webhook", room),

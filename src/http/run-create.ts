@@ -1,131 +1,123 @@
-import type { InputItem, RunAccepted } from "../../generated/http/client/types.gen.ts";
-import type { Message } from "../agent/message.ts";
-import type { Prompt } from "../agent/prompt.ts";
+import type { RunAccepted } from "../../generated/http/client/types.gen.ts";
+import type { Submitted } from "../agent/prompt.ts";
+import { findRun } from "../agent/run.ts";
+import type { SessionAddress } from "../agent/session.ts";
 import { ServiceError } from "../base/errors.ts";
-import type { HttpRequest, HttpResponse } from "./contract.ts";
-import { idempotencyOf } from "./idempotency.ts";
-import { toConversation, type ItemConversation } from "./items.ts";
+import type { ResponseRow } from "../store/tables.ts";
+import { limitRuns } from "./admission.ts";
+import type { HttpResponse } from "./contract.ts";
 import {
-  approvals,
-  checkCount,
-  checkText,
-  checkToolsets,
-  requestedModel,
-  requestedWebhook,
-} from "./request-options.ts";
-import type { HttpContext, HttpRoom } from "./room.ts";
-import { sessionAddress } from "./session.ts";
-import { recordRun, runHeaders } from "./submission.ts";
+  findRepeated,
+  forgetKey,
+  idempotencyOf,
+  RepeatedRequest,
+  type IdempotencyClaim,
+} from "./idempotency.ts";
+import { branchFrom, dropBranch, isTip } from "./response-chain.ts";
+import type { HttpRoom } from "./room.ts";
+import { planRun, type CreateRunHttpRequest } from "./run-prompt.ts";
+import { runHeaders, withClaim } from "./submission.ts";
 
-type CreateRequest = HttpRequest<"createRun", HttpContext>;
+type Created = HttpResponse<"createRun">;
 
 /** POST /v1/runs: answers once the run is recorded; nobody has to stay for it. */
-export async function createRun(request: CreateRequest, room: HttpRoom): Promise<HttpResponse<"createRun">> {
-  const { signal } = request;
+export async function createRun(request: CreateRunHttpRequest, room: HttpRoom): Promise<Created> {
   const claim = idempotencyOf("createRun", request);
-  let createdAtMs: number | undefined;
-  const prompt: Prompt = {
-    ...(await toPrompt(request, room)),
-    alsoRecord: async (_tx, run) => void (createdAtMs = run.created_at),
+  const known = claim && (await findRepeated(room.store, claim));
+  const replayed = known === undefined ? undefined : await replay(known, request, room, claim);
+  if (replayed) return replayed;
+  const { prompt, address, previous } = await planRun(request, room);
+  const { identity } = request.ctx;
+  const submit = (place: SessionAddress) => {
+    const limited = limitRuns({ ...prompt, address: place }, identity);
+    return room.turns.submit(claim ? withClaim(limited, room, claim) : limited);
   };
-  const started = await recordRun(prompt, room, { claim, signal });
-  const { submitted, replayed } = started;
-  const { runId, sessionId } = submitted;
-  const isNew = !replayed && createdAtMs !== undefined;
-  const known = isNew ? { status: submitted.status, created_at: createdAtMs } : await statusOf(runId, room);
-  const body: RunAccepted = {
-    object: "agent.run",
-    run_id: runId,
-    id: runId,
-    status: known.status as RunAccepted["status"],
-    session_id: sessionId,
-    created_at: (known.created_at ?? 0) / 1000,
-    replayed,
-    urls: {
-      status: `/v1/runs/${runId}`,
-      events: `/v1/runs/${runId}/events`,
-      stop: `/v1/runs/${runId}/stop`,
-      approval: `/v1/runs/${runId}/approval`,
+  try {
+    const submitted = previous ? await goOnFrom(previous, submit, room) : await submit(address);
+    // Text that was steered into the run at work made none of its own.
+    const status = submitted.status === "queued" ? "queued" : "running";
+    return accepted({ submitted, status, replayed: false });
+  } catch (error) {
+    if (!(error instanceof RepeatedRequest)) throw error;
+    const made = await replay(error.runId, request, room, claim);
+    if (made) return made;
+    throw new ServiceError("session_busy", "The same request is being made. Try again.", { cause: error });
+  }
+}
+
+/** In the session of the response when nothing was said there since, else in a branch of its own. */
+async function goOnFrom(
+  previous: ResponseRow,
+  submit: (address: SessionAddress) => Promise<Submitted>,
+  room: HttpRoom,
+): Promise<Submitted> {
+  const { owner } = previous;
+  if (await isTip(room.store, previous)) return submit({ owner, id: previous.session_id });
+  const branch = await branchFrom(room.store, previous);
+  if (!branch) return submit({ owner });
+  try {
+    return await submit({ owner, id: branch.id });
+  } catch (error) {
+    await dropBranch(room.store, branch.id);
+    throw error;
+  }
+}
+
+/** The run that the same request made before; undefined when it is gone, and with it what the key stood for. */
+async function replay(
+  runId: string,
+  { ctx }: CreateRunHttpRequest,
+  { store }: HttpRoom,
+  claim: IdempotencyClaim | undefined,
+): Promise<Created | undefined> {
+  const run = await findRun(store, runId, ctx.identity.name).catch((error: unknown) => {
+    if (error instanceof ServiceError && error.code === "run_not_found") return undefined;
+    throw error;
+  });
+  if (!run) {
+    if (claim) await forgetKey(store, claim, runId);
+    return undefined;
+  }
+  const session = await store.read
+    .selectFrom("sessions")
+    .select("session_key")
+    .where("id", "=", run.session_id)
+    .executeTakeFirst();
+  const submitted: Submitted = {
+    runId,
+    sessionId: run.session_id,
+    sessionKey: session?.session_key ?? null,
+    model: run.model,
+    createdAtMs: run.created_at,
+    status: run.status === "queued" ? "queued" : "running",
+  };
+  return accepted({ submitted, status: run.status, replayed: true });
+}
+
+function accepted(run: {
+  readonly submitted: Submitted;
+  readonly status: string;
+  readonly replayed: boolean;
+}): Created {
+  const { runId: id, sessionId, createdAtMs } = run.submitted;
+  const urls = {
+    status: `/v1/runs/${id}`,
+    events: `/v1/runs/${id}/events`,
+    stop: `/v1/runs/${id}/stop`,
+    approval: `/v1/runs/${id}/approval`,
+  };
+  return {
+    status: 202,
+    headers: { ...runHeaders(run), location: urls.status },
+    body: {
+      object: "agent.run",
+      run_id: id,
+      id,
+      status: run.status as RunAccepted["status"],
+      session_id: sessionId,
+      created_at: createdAtMs / 1000,
+      replayed: run.replayed,
+      urls,
     },
   };
-  return { status: 202, headers: { ...runHeaders(started), location: body.urls.status }, body };
-}
-
-/** Of a run that this request did not make. */
-function statusOf(runId: string, { store }: HttpRoom) {
-  return store.read
-    .selectFrom("runs")
-    .select(["status", "created_at"])
-    .where("id", "=", runId)
-    .executeTakeFirstOrThrow();
-}
-
-async function toPrompt(request: CreateRequest, room: HttpRoom): Promise<Prompt> {
-  const { body, headers, ctx } = request;
-  const { session_key: key, session_id: id } = body;
-  const model = requestedModel({ header: headers["x-agent-model"], body: body.model, isStrict: true }, room);
-  return {
-    address: sessionAddress(ctx.identity, headers, id, { key, path: "" }),
-    seed: { source: "http" },
-    kind: "run",
-    input: await toInput(request, room),
-    ...requestedWebhook(body.webhook, "webhook", room),
-    ...(model ? { model } : {}),
-    ...(body.metadata ? { metadata: body.metadata } : {}),
-  };
-}
-
-async function toInput(request: CreateRequest, room: HttpRoom): Promise<Prompt["input"]> {
-  const { body } = request;
-  const toolsets = checkToolsets(body.toolsets, "toolsets", room);
-  const history = await conversation(body.conversation_history ?? [], "conversation_history", request, room);
-  const asked = await askedWith(request, room);
-  checkText(body.instructions ?? "", "instructions", room);
-  const texts = [body.instructions ?? "", history.instructions, asked.instructions];
-  const instructions = texts.filter((text) => text !== "").join("\n\n");
-  return {
-    opening: [...history.messages, ...asked.opening],
-    prompt: asked.prompt,
-    settings: {},
-    isDetached: true,
-    ...approvals(body.approval_mode),
-    ...(instructions === "" ? {} : { instructions }),
-    ...(toolsets ? { toolsets } : {}),
-    ...(body.timeout_seconds === undefined ? {} : { timeoutMs: body.timeout_seconds * 1000 }),
-  };
-}
-
-interface Asked {
-  readonly instructions: string;
-  readonly opening: readonly Message[];
-  readonly prompt: readonly Message[];
-}
-
-/** The input: what comes after the last answer in it is the prompt. */
-async function askedWith(request: CreateRequest, room: HttpRoom): Promise<Asked> {
-  const { input } = request.body;
-  if (typeof input === "string") {
-    checkText(input, "input", room);
-    return { instructions: "", opening: [], prompt: [{ role: "user", text: input }] };
-  }
-  const { messages, instructions } = await conversation(input, "input", request, room);
-  const start = messages.findLastIndex((message) => message.role === "assistant") + 1;
-  const prompt = messages.slice(start);
-  if (prompt.length > 0) return { instructions, opening: messages.slice(0, start), prompt };
-  const what = "The last item must come from the user or a tool: it is what the agent answers.";
-  throw new ServiceError("invalid_request", what, { param: "input" });
-}
-
-async function conversation(
-  items: readonly InputItem[],
-  param: string,
-  { signal }: CreateRequest,
-  room: HttpRoom,
-): Promise<ItemConversation> {
-  checkCount(items.length, param, room);
-  const read = await toConversation(items, { param, room, signal });
-  const [loose] = read.answers;
-  if (!loose) return read;
-  const what = `${loose.param} names no call of this conversation.`;
-  throw new ServiceError("invalid_request", what, { param: loose.param });
 }

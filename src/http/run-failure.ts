@@ -8,10 +8,9 @@ export function failureOf(event: RunEvent): ServiceError | undefined {
     const { code, message } = event.error;
     const known: ErrorCode = Object.hasOwn(errorTable, code) ? (code as ErrorCode) : "internal_error";
     // The model's name was accepted; that its provider does not have it is the provider's answer, not a bad request.
-    const retryAfterSeconds = event.retry_after_seconds;
-    return new ServiceError(known === "model_not_found" ? "provider_error" : known, message, {
-      ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
-    });
+    const { retry_after_seconds: retryAfterSeconds } = event;
+    const options = retryAfterSeconds === undefined ? {} : { retryAfterSeconds };
+    return new ServiceError(known === "model_not_found" ? "provider_error" : known, message, options);
   }
   if (event.event === "run.cancelled") {
     return new ServiceError("agent_incomplete", "The run was stopped before it finished.");

@@ -52,19 +52,8 @@ export async function joinRepeated(room: HttpRoom, options: StartOptions): Promi
   return known === undefined ? undefined : join(known, room, options);
 }
 
-/** Submits without looking at the events, for what answers before the run is over. */
-export async function recordRun(
-  prompt: Prompt,
-  room: HttpRoom,
-  { claim, signal }: StartOptions,
-): Promise<Omit<StartedRun, "events">> {
-  if (claim === undefined) return { submitted: await room.turns.submit(prompt), replayed: false };
-  const { events, ...started } = await startRun(prompt, room, { claim, signal });
-  await end(events);
-  return started;
-}
-
-function withClaim(prompt: Prompt, { store }: HttpRoom, claim: IdempotencyClaim): Prompt {
+/** Claims the key for the run, in the transaction that records it. RepeatedRequest when another run has it. */
+export function withClaim(prompt: Prompt, { store }: HttpRoom, claim: IdempotencyClaim): Prompt {
   return {
     ...prompt,
     alsoRecord: async (tx, run) => {

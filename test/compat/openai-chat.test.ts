@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI, {
-  APIError,
   AuthenticationError,
   BadRequestError,
   ConflictError,
   NotFoundError,
   PermissionDeniedError,
   RateLimitError,
+  type APIError,
 } from "openai";
 import type { ScriptState } from "../../src/agent/engines/scripted.ts";
 import { KEY, startTestService, type TestService } from "../harness/service.ts";

@@ -8,6 +8,7 @@ import { assertError } from "../harness/scenario.ts";
 import { startTestService, type TestServiceOptions } from "../harness/service.ts";
 
 const secret = `whsec_${btoa("0123456789abcdef0123456789abcdef")}`;
+const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const headersOf = (request: Received) => request.headers as Record<string, string>;
 const start = (host: string, more: Record<string, unknown> = {}, options: TestServiceOptions = {}) =>
   startTestService({
@@ -20,7 +21,7 @@ test("a run's end is told, signed with the client's secret, and verified by the 
   await using service = await start(receiver.host);
   const response = await service.request("/v1/runs", {
     method: "POST",
-    headers: { "content-type": "application/json" },
+    headers: { "content-type": "application/json", traceparent },
     body: JSON.stringify({ input: "hi", webhook: { url: receiver.url, secret } }),
   });
   assert.equal(response.status, 202);
@@ -38,6 +39,7 @@ test("a run's end is told, signed with the client's secret, and verified by the 
   );
   assert.equal(request?.headers["webhook-id"], event.id);
   assert.equal(request?.headers["user-agent"], "agentd/0.0.0-test");
+  assert.equal(request?.headers["traceparent"], traceparent);
 });
 
 test("a response's end is told with its id, signed with the configured secret", async (t) => {

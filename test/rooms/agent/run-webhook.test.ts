@@ -14,11 +14,8 @@ import { openReceiver } from "../../harness/receiver.ts";
 
 const secret = "0123456789abcdef";
 const settings: WebhookSettings = { hasSecret: false, allowedPrivateHosts: ["127.0.0.1"], maxAttempts: 5 };
-const webhookText = (webhook: Partial<Webhook> = {}, more: { traceparent?: string } = {}) =>
-  recordWebhook({ url: "https://hooks.example/x?key=1", secret, ...webhook }, settings, {
-    param: "webhook",
-    ...more,
-  });
+const webhookText = (webhook: Partial<Webhook> = {}) =>
+  recordWebhook({ url: "https://hooks.example/x?key=1", secret, ...webhook }, settings, { param: "webhook" });
 
 interface Owed {
   readonly target: string;
@@ -48,8 +45,13 @@ async function owed({ store }: TestAgent): Promise<readonly Owed[]> {
 test("the end of a run is owed to its webhook, in the transaction that ends it", async () => {
   await using agent = await createTestAgent({ script: () => ({ text: "the answer" }) });
   const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-  const webhook = webhookText({}, { traceparent });
-  const { runId, sessionId } = await agent.submit("hi", { webhook });
+  const input = {
+    prompt: [{ role: "user", text: "hi" } as const],
+    settings: {},
+    answerable: false,
+    traceparent,
+  };
+  const { runId, sessionId } = await agent.submit("hi", { webhook: webhookText(), input });
   await agent.events(runId);
   const [message, ...others] = await owed(agent);
   assert.deepEqual(others, []);

@@ -5,6 +5,7 @@ import { FakeClock } from "../../../src/base/clock.ts";
 import { toSessionEvent } from "../../../src/agent/event.ts";
 import { specSchemas } from "../../../src/http/schemas.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
+import { responseRow } from "../store/rows.ts";
 
 const OWNER = "tester";
 const isCode = (code: string) => (error: unknown) => error instanceof ServiceError && error.code === code;
@@ -173,11 +174,14 @@ test("what changes a conversation is refused while a turn is at work", async () 
   await agent.events(runId);
 });
 
-test("a deleted session is gone with its runs, messages, events and questions", async () => {
+test("a deleted session is gone with its runs, messages, events, questions and stored responses", async () => {
   await using agent = await createTestAgent();
   await talk(agent, "a", "one");
+  const run = await agent.store.read.selectFrom("runs").select("id").executeTakeFirstOrThrow();
+  const response = responseRow({ sessionId: "a", runId: run.id });
+  await agent.store.write((tx) => tx.insert("responses", [response]));
   await agent.core.sessions.delete("a", OWNER);
-  for (const table of ["sessions", "runs", "messages", "events"] as const) {
+  for (const table of ["sessions", "runs", "messages", "events", "responses"] as const) {
     assert.deepEqual(await agent.store.read.selectFrom(table).selectAll().execute(), []);
   }
   await assert.rejects(agent.core.sessions.delete("a", OWNER), isCode("session_not_found"));

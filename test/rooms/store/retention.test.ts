@@ -4,7 +4,7 @@ import { FakeClock } from "../../../src/base/clock.ts";
 import { scheduleSweeps, sweep } from "../../../src/store/retention.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
-import { deltas, runRow, seed } from "./rows.ts";
+import { deltas, responseRow, runRow, seed } from "./rows.ts";
 
 const DAY_MS = 86_400_000;
 const NOW_MS = 100 * DAY_MS;
@@ -38,6 +38,16 @@ test("old ended runs go with their events; open and fresh ones stay", async (t) 
   assert.equal(messages.length, 3, "the transcript of a saved session stays");
   const [next] = await store.write((tx) => store.journal.append(tx, gone.sessionId, deltas(null, 1)));
   assert.equal(next!.seq, 1202, "and its numbers go on");
+});
+
+test("a stored response goes with its run", async (t) => {
+  const { store } = await openTestStore(t, { now: () => NOW_MS });
+  const kept = await seed(store, { run: fresh });
+  const gone = await seed(store, { run: old });
+  await store.write((tx) => tx.insert("responses", [responseRow(kept), responseRow(gone)]));
+  await sweep(store, { retention });
+  const left = await store.read.selectFrom("responses").select("run_id").execute();
+  assert.deepEqual(left, [{ run_id: kept.runId }]);
 });
 
 test("a session that was made for one request goes with its last run", async (t) => {

@@ -1,7 +1,7 @@
 import { createId, createSessionId } from "../../../src/base/ids.ts";
 import type { NewEvent } from "../../../src/store/journal.ts";
 import type { Store } from "../../../src/store/store.ts";
-import type { RunRow, SessionRow } from "../../../src/store/tables.ts";
+import type { ResponseRow, RunRow, SessionRow } from "../../../src/store/tables.ts";
 
 export function sessionRow(set: Partial<SessionRow> = {}): SessionRow {
   return {
@@ -56,6 +56,24 @@ export function runRow(sessionId: string, set: Partial<RunRow> = {}): RunRow {
     required_action: null,
     pending_steer: null,
     input_preview: null,
+    ...set,
+  };
+}
+
+/** The stored response of a run. */
+export function responseRow({ sessionId, runId }: Seed, set: Partial<ResponseRow> = {}): ResponseRow {
+  return {
+    id: `resp_${runId.slice("run_".length)}`,
+    owner: "tests",
+    run_id: runId,
+    session_id: sessionId,
+    conversation: null,
+    previous_id: null,
+    next_id: null,
+    request: "{}",
+    input: "[]",
+    created_at: 1,
+    used_at: 1,
     ...set,
   };
 }

@@ -150,7 +150,7 @@ def read_answer(request: Request, head: Head, content: bytes) -> Any:
     """What the method returns. AgentApiError for an error answer."""
     if not 200 <= head.status <= 299:
         raise to_error(head, content)
-    if request.accept == "" or head.status == 204 or content == b"":
+    if request.accept == "" or (content == b"" and head.status != 200):
         return None
     if request.accept.endswith("json"):
         return read_json(content)
