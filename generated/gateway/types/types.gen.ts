@@ -589,6 +589,10 @@ export type EventParams = {
     };
     session_id?: string;
     seq?: number;
+    /**
+     * Of deltas that were merged: the number of the first.
+     */
+    first_seq?: number;
     turn_id?: string;
 };
 
@@ -969,6 +973,10 @@ export type MessageTextEvent = {
     session_id?: string;
     seq?: number;
     /**
+     * Of deltas that were merged: the number of the first.
+     */
+    first_seq?: number;
+    /**
      * Unix milliseconds.
      */
     ts: number;
@@ -1232,6 +1240,10 @@ export type ReasoningTextEvent = {
     type: 'reasoning.delta';
     session_id?: string;
     seq?: number;
+    /**
+     * Of deltas that were merged: the number of the first.
+     */
+    first_seq?: number;
     /**
      * Unix milliseconds.
      */
@@ -2184,6 +2196,10 @@ export type ThinkingTextEvent = {
     type: 'thinking.delta';
     session_id?: string;
     seq?: number;
+    /**
+     * Of deltas that were merged: the number of the first.
+     */
+    first_seq?: number;
     /**
      * Unix milliseconds.
      */
