@@ -97,6 +97,7 @@ export const errorTable = {
   server_draining: row(503, "overloaded_error", -32001, true),
   state_store_unavailable: row(503, "overloaded_error", -32001, true),
   agent_timeout: row(504, "server_error", 5032, true),
+  invalid_params: gateway(-32602),
   unknown_method: gateway(-32601, missing(-32601)),
   overloaded: gateway(-32001, row(503, "overloaded_error", -32001, true)),
   missing_param: gateway(4000),
