@@ -14,7 +14,7 @@ import { completePayload, usageOf } from "./turn-payload.ts";
 import { cancelPayload, questionMethodOf, questionPayload } from "./question-payload.ts";
 import { subagentChange, subagentReport } from "./subagent-payload.ts";
 import { toolPayload } from "./tool-payload.ts";
-import { turnIdOf } from "./turn-id.ts";
+import { taskIdOf, turnIdOf } from "./turn-id.ts";
 
 /** What is told of an entry but does not stand in it. */
 export interface EntryFacts {
@@ -66,11 +66,6 @@ export class GatewayFold {
     return isFinalEvent(entry.type) && this.#turn?.runId === entry.runId;
   }
 
-  /** Takes an entry in that was told already. */
-  skip(entry: JournalEvent, facts: EntryFacts = {}): void {
-    this.tell(entry, facts);
-  }
-
   /** The event with the entry's number, and what goes with it. */
   tell(entry: JournalEvent, facts: EntryFacts = {}): readonly GatewayEvent[] {
     const { type, runId, data } = entry;
@@ -96,7 +91,7 @@ export class GatewayFold {
         return [
           this.#event(entry, type, {
             ...(data as Payload<"background.complete">),
-            task_id: turnIdOf(text(data["task_id"])),
+            task_id: taskIdOf(text(data["task_id"])),
           }),
         ];
     }
@@ -104,7 +99,7 @@ export class GatewayFold {
     return [this.#other(entry, facts)];
   }
 
-  /** What ends a turn, for those who had its last numbered event. Undefined when a turn is at work. */
+  /** What ends a turn, for those who had its last numbered event. */
   trailer(entry: JournalEvent, info: SessionInfo): GatewayEvent {
     return this.#snapshot(entry, { ...info, running: false });
   }
@@ -133,6 +128,10 @@ export class GatewayFold {
 
   #started(entry: JournalEvent, facts: EntryFacts): readonly GatewayEvent[] {
     const { runId, data } = entry;
+    // A run that goes on in another process is the same turn.
+    if (this.#turn?.runId === runId) {
+      return [this.#event(entry, "status.update", { kind: "lifecycle", text: "The turn goes on." })];
+    }
     const turnId = turnIdOf(runId ?? "");
     const waited = this.#queued.some(({ turn_id }) => turn_id === turnId);
     this.#queued = this.#queued.filter(({ turn_id }) => turn_id !== turnId);

@@ -2,6 +2,10 @@ import { gatewayRequests } from "../../generated/gateway/rpc.gen.ts";
 import { ServiceError } from "../base/errors.ts";
 import { defineRpc, type RpcHandlers } from "./contract.ts";
 import { connectionMethods } from "./methods/connection.ts";
+import { promptMethods } from "./methods/prompt.ts";
+import { sessionEditMethods } from "./methods/session-edit.ts";
+import { sessionLiveMethods } from "./methods/session-live.ts";
+import { sessionMethods } from "./methods/session.ts";
 import type { RpcContext } from "./room.ts";
 
 /** Methods whose handlers are not there yet; goes when all are, and then a missing one is a compile error. */
@@ -18,4 +22,8 @@ const unbuilt = Object.fromEntries(
 export const rpcHandlers = defineRpc<RpcContext>({
   ...unbuilt,
   ...connectionMethods,
+  ...promptMethods,
+  ...sessionMethods,
+  ...sessionLiveMethods,
+  ...sessionEditMethods,
 });

@@ -7,3 +7,8 @@ export function turnIdOf(runId: string): string {
 export function runIdOf(turnId: string): string {
   return `run_${turnId.replace(/^(?:turn|run)_/, "")}`;
 }
+
+/** A background prompt, as hosts know it. */
+export function taskIdOf(runId: string): string {
+  return `bg_${runId.replace(/^run_/, "")}`;
+}
