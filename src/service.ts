@@ -10,7 +10,6 @@ import { createTargets } from "./deliver/target.ts";
 import { createWebhookTarget } from "./deliver/targets/webhook.ts";
 import { listen, type Listener } from "./gateway/listen.ts";
 import { createHttpApp } from "./http/app.ts";
-import type { KeyRing } from "./http/auth.ts";
 import type { HttpRoom } from "./http/room.ts";
 import type { Environment } from "./config/home.ts";
 import { rpcHandlers } from "./rpc/handlers.ts";
@@ -18,6 +17,10 @@ import { RpcHub } from "./rpc/hub.ts";
 import { RPC_LIMITS } from "./rpc/limits.ts";
 import { createSubscriptions } from "./rpc/notify.ts";
 import type { RpcRoom } from "./rpc/room.ts";
+import { SocketGate } from "./rpc/socket.ts";
+import { isLoopback } from "./config/secrets.ts";
+import type { KeyRing } from "./http/auth.ts";
+import { Tickets } from "./config/tickets.ts";
 import { httpSettings } from "./settings.ts";
 import { openStore } from "./store/open.ts";
 import { scheduleSweeps } from "./store/retention.ts";
@@ -75,6 +78,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
       port: config.api_server.port,
       maxBodyBytes: config.limits.max_body_bytes + LISTENER_SLACK_BYTES,
       clock: rooms.http.clock,
+      sockets: socketGate(options, rooms),
     });
     return { ...toService(rooms, config, listener), url: listener.url };
   } catch (error) {
@@ -147,6 +151,7 @@ const LISTENER_SLACK_BYTES = 1_048_576;
 /** What answers get to leave the sockets once every run has ended. */
 const CLOSE_GRACE_MS = 2_000;
 const LAST_EVENTS_MS = 20;
+const LOOPBACK_NAMES = ["127.0.0.1", "localhost", "[::1]"];
 
 function httpRoom(options: ServiceOptions, { agent, mcp }: AgentRoom): HttpRoom {
   const { config, keys, openApi, version, observe, places, configFlaws = [] } = options;
@@ -160,6 +165,7 @@ function httpRoom(options: ServiceOptions, { agent, mcp }: AgentRoom): HttpRoom 
     clock: parts.clock,
     log: parts.log,
     keys,
+    tickets: new Tickets(parts.clock),
     openApi,
     version,
     vitals: {
@@ -195,6 +201,17 @@ function rpcParts(options: ServiceOptions, room: AgentRoom): Omit<RpcRoom, "peer
     config: { atStart: config, home: places.agentHome, userHome: places.userHome, env: processEnv },
     subscribe: createSubscriptions,
   };
+}
+
+function socketGate({ config }: ServiceOptions, { hub, http }: Rooms): SocketGate {
+  const { host, allowed_hosts: allowed, cors_origins: origins } = config.api_server;
+  const isOpen = ["0.0.0.0", "::", "[::]"].includes(host);
+  const hosts = [...LOOPBACK_NAMES, host, ...allowed].map((name) => name.toLowerCase());
+  return new SocketGate({
+    hub,
+    isLocal: isLoopback(host),
+    rules: { keys: http.keys, tickets: http.tickets, hosts: isOpen ? undefined : hosts, origins },
+  });
 }
 
 function createDispatcher({ store, clock, log, version, settings, tracer }: HttpRoom): Dispatcher {

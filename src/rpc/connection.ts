@@ -78,7 +78,7 @@ export class Connection implements RpcPeer {
     this.#outbox = new Outbox({ wire, clock: room.clock, maxFrames, maxBytes, onOverflow });
     this.#holds = new Holds((event) => this.#outbox.event(event));
     this.#questions = new Questions((frame) => this.#outbox.control(JSON.stringify(frame)), this.#log);
-    this.#subscriptions = room.subscribe(this);
+    this.#subscriptions = room.subscribe(room, this);
   }
 
   get signal(): AbortSignal {

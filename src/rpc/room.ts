@@ -31,7 +31,7 @@ export interface RpcRoom {
   /** All connections there are, for what concerns everybody. */
   readonly peers: Iterable<RpcPeer>;
   /** Made for each connection. */
-  readonly subscribe: (peer: RpcPeer) => Subscriptions;
+  readonly subscribe: (room: RpcRoom, peer: RpcPeer) => Subscriptions;
 }
 
 export interface RpcSettings {

@@ -1932,6 +1932,14 @@ class Health(TypedDict):
     version: str
 
 
+class SocketTicket(TypedDict):
+    """Lets one WebSocket in."""
+
+    ticket: str
+    #: Seconds.
+    expires_in: int
+
+
 CheckStatus: TypeAlias = Literal["ok", "degraded"]
 
 
