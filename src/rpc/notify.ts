@@ -57,7 +57,7 @@ export class Notify implements Subscriptions {
 
   close(): void {
     this.#isClosed = true;
-    for (const sessionId of [...this.#followed.keys()]) this.detach(sessionId);
+    for (const sessionId of this.#followed.keys()) this.detach(sessionId);
   }
 
   /** A session that somebody looks at is not closed for being idle. */

@@ -1,7 +1,7 @@
 import { readAttachment } from "../agent/attachments/attachment.ts";
 import type { Attachment, UserMessage } from "../agent/message.ts";
 import { ServiceError } from "../base/errors.ts";
-import { takeImages } from "./queued-images.ts";
+import { queuedImages } from "./queued-images.ts";
 import type { RpcRoom } from "./room.ts";
 import type { SessionPlace } from "./session-place.ts";
 import { cwdOf } from "./session-view.ts";
@@ -12,7 +12,7 @@ interface Asked {
 }
 
 /**
- * The prompt with what rides with it: images that were named, and those that were attached before. ServiceError
+ * The prompt with what rides with it: images that were named, and those that wait, which go on waiting. ServiceError
  * `bad_value` for a part of an unknown kind, `not_found_or_unsupported` for an image that cannot be taken.
  */
 export async function promptOf(room: RpcRoom, place: SessionPlace, asked: Asked): Promise<UserMessage> {
@@ -21,7 +21,8 @@ export async function promptOf(room: RpcRoom, place: SessionPlace, asked: Asked)
   const sources = [...parts.flatMap(sourceIn), ...(asked.images ?? [])];
   const named: Attachment[] = [];
   for (const source of sources) named.push(await read(room, place, source));
-  const attachments = [...takeImages(place.live), ...named];
+  const waiting = queuedImages(place.live).map(({ attachment }) => attachment);
+  const attachments = [...waiting, ...named];
   return { role: "user", text, ...(attachments.length > 0 ? { attachments } : {}) };
 }
 

@@ -33,9 +33,7 @@ export function queuedImages(live: LiveSession): readonly QueuedImage[] {
   return waiting.get(live) ?? [];
 }
 
-/** They ride with the prompt that takes them, and wait no more. */
-export function takeImages(live: LiveSession): readonly Attachment[] {
-  const images = waiting.get(live) ?? [];
+/** A prompt that was taken has them. */
+export function forgetImages(live: LiveSession): void {
   waiting.delete(live);
-  return images.map(({ attachment }) => attachment);
 }

@@ -27,7 +27,6 @@ export async function liveSession({ room, peer }: RpcContext, id: string): Promi
     "not_live",
     `The session ${JSON.stringify(id)} is saved and not open here. Resume it.`,
     {
-      param: "session_id",
       details: { stored: true },
     },
   );

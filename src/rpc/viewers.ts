@@ -1,8 +1,9 @@
 import type { GatewayEvent } from "../../generated/gateway/host.gen.ts";
 import type { RpcContext, RpcRoom } from "./room.ts";
 
-/** Tells all connections of an owner what is of no session. */
-export function tellAll(room: RpcRoom, owner: string, event: GatewayEvent): void {
+/** Tells all connections of an owner that the list of saved sessions is another. */
+export function tellChanged(room: RpcRoom, owner: string): void {
+  const event: GatewayEvent = { type: "sessions.changed", session_id: "", ts: room.clock.now(), payload: {} };
   for (const peer of room.peers) if (peer.identity.owner === owner) peer.event(event);
 }
 

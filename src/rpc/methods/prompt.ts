@@ -4,11 +4,13 @@ import type { Prompt, Submitted } from "../../agent/prompt.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { RpcCall, RpcGroup } from "../contract.ts";
 import { promptOf } from "../prompt-content.ts";
+import { forgetImages } from "../queued-images.ts";
 import type { RpcContext, RpcRoom } from "../room.ts";
 import { liveSession, saveSession, type SessionPlace } from "../session-place.ts";
 import { taskIdOf, turnIdOf } from "../turn-id.ts";
 import { findTurn, onceFor, RepeatedTurn } from "../turn-once.ts";
 import { truncateBefore } from "../truncate.ts";
+import { tellChanged } from "../viewers.ts";
 
 type Call = RpcCall<"prompt.submit", RpcContext>;
 type Answer = Awaited<ReturnType<RpcGroup<"prompt.submit", RpcContext>["prompt.submit"]>>;
@@ -50,18 +52,22 @@ async function submit({ params, ctx }: Call, place: SessionPlace): Promise<Answe
       isConfirmed: params.confirm_truncate === true,
     });
   }
-  const whenBusy: BusyMode | undefined = params.queued === true ? "queue" : params.when_busy;
+  const asked = params.queued === true ? "queue" : params.when_busy;
+  const whenBusy: BusyMode = asked ?? room.agent.parts.settings.whenBusy;
   const once = onceFor(place, params);
   const prompt: Prompt = {
     address: { owner: place.owner, id: place.id },
     seed: place.live.seed,
     kind: "run",
     input: { prompt: [message], settings: {}, answerable: true, isDetached: true },
-    ...(whenBusy === undefined ? {} : { whenBusy }),
+    whenBusy,
     ...(once && whenBusy !== "steer" ? { alsoRecord: (tx, run) => once.record(tx, room.store, run.id) } : {}),
   };
   const submitted = await room.agent.turns.submit(prompt);
-  if (submitted.status === "steered") await once?.keep(room.store, submitted.runId);
+  // With a prompt that steers nothing may be recorded, as there need not be a run.
+  if (whenBusy === "steer") await once?.keep(room.store, submitted.runId);
+  forgetImages(place.live);
+  if (!place.row) tellChanged(room, place.owner);
   return answerOf(submitted);
 }
 

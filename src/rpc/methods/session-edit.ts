@@ -5,6 +5,7 @@ import type { RpcContext, RpcRoom } from "../room.ts";
 import { liveSession, savedSession, saveSession, type SessionPlace } from "../session-place.ts";
 import { describeInfo, sessionUsage, titleOf } from "../session-view.ts";
 import { messageSeq, readMessages } from "../transcript.ts";
+import { tellChanged } from "../viewers.ts";
 
 type Names = "session.compress" | "session.branch" | "session.undo" | "session.title";
 
@@ -47,6 +48,7 @@ export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
       ...(count === undefined ? {} : { count }),
       ...(messageId === undefined ? {} : { throughSeq: messageSeq(messageId, "message_id") }),
     });
+    tellChanged(room, place.owner);
     room.agent.live.open({ id: row.id, owner: place.owner, seed: { source: row.source } });
     call.hold(row.id);
     await peer.attach(row.id);
@@ -90,7 +92,9 @@ async function rename(room: RpcRoom, place: SessionPlace, title: string): Promis
   if (title.trim() === "")
     throw new ServiceError("title_required", "title must not be empty.", { param: "title" });
   await saveSession(room, place.live);
-  return room.agent.sessions.rename(place.id, place.owner, title);
+  const stored = await room.agent.sessions.rename(place.id, place.owner, title);
+  tellChanged(room, place.owner);
+  return stored;
 }
 
 type Compressed = Awaited<ReturnType<RpcRoom["agent"]["compress"]>>;

@@ -13,7 +13,7 @@ import type { RpcContext, RpcRoom } from "../room.ts";
 import { savedSession, saveSession } from "../session-place.ts";
 import { describeInfo, describeLive } from "../session-view.ts";
 import { readMessages } from "../transcript.ts";
-import { closeWithConnection, tellAll } from "../viewers.ts";
+import { closeWithConnection, tellChanged } from "../viewers.ts";
 
 type Names = "session.create" | "session.list" | "session.most_recent" | "session.resume" | "session.delete";
 type CreateParams = RpcCall<"session.create", RpcContext>["params"];
@@ -107,7 +107,7 @@ export const sessionMethods: RpcGroup<Names, RpcContext> = {
       const isBusy = error instanceof ServiceError && error.code === "session_busy";
       throw isBusy ? new ServiceError("session_live", "The session is at work. Stop its turn first.") : error;
     });
-    tellAll(room, owner, { type: "sessions.changed", session_id: "", ts: room.clock.now(), payload: {} });
+    tellChanged(room, owner);
     return { deleted: true };
   },
 };
