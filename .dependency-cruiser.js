@@ -70,7 +70,7 @@ const machine = [
   "^src/agent/(spawn-tree|inside)\\.ts$",
   "^src/http/(read-body|bind)\\.ts$",
   "^src/gateway/listen\\.ts$",
-  "^src/rpc/(stdio|socket)\\.ts$",
+  "^src/rpc/(stdio|socket|folder)\\.ts$",
   "^src/cli/",
   "^src/boot\\.ts$",
   "^src/agent-room\\.ts$",

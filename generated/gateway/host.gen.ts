@@ -78,7 +78,7 @@ export interface GatewayEvents {
   "session.info": T.SessionInfoEvent;
   /** The session has a new title. */
   "session.title": T.SessionTitleEvent;
-  /** Usage in the middle of a turn. */
+  /** Usage of the turn at work so far. */
   "session.usage": T.SessionUsageEvent;
   /** The session is open no more. */
   "session.closed": T.SessionClosedEvent;
@@ -98,7 +98,7 @@ export interface GatewayEvents {
   "thinking.delta": T.ThinkingTextEvent;
   /** A piece of reasoning is whole. */
   "reasoning.available": T.ReasoningAvailableEvent;
-  /** The turn's answer, exactly one a turn. `text` counts; deltas are for show. */
+  /** The turn's answer, exactly one a turn. `text` counts; deltas are for show. `usage` is the turn's own; that of the session stands in the `session.info` that follows. */
   "message.complete": T.MessageCompleteEvent;
   /** The model writes a call. */
   "tool.generating": T.ToolGeneratingEvent;

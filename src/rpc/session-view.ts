@@ -1,6 +1,4 @@
 /** Sessions as hosts see them. */
-import { readFile } from "node:fs/promises";
-import { dirname, join } from "node:path";
 import type {
   GatewayUsage,
   Inflight,
@@ -13,6 +11,7 @@ import type {
 import { formatModel } from "../agent/model.ts";
 import { settingsOf, type SessionSettings } from "../agent/session.ts";
 import type { AskRow, SessionRow } from "../store/tables.ts";
+import { branchOf } from "./folder.ts";
 import { openRequest } from "./question-payload.ts";
 import type { RpcRoom } from "./room.ts";
 import { savedSession, type SessionPlace } from "./session-place.ts";
@@ -170,13 +169,4 @@ function toolNames({ agent }: RpcRoom): Record<string, string[]> {
   const names: Record<string, string[]> = {};
   for (const { name, toolset } of agent.parts.tools()) (names[toolset] ??= []).push(name);
   return names;
-}
-
-/** The git branch that a folder is on; undefined where there is none. Looks at files only. */
-async function branchOf(cwd: string): Promise<string | undefined> {
-  for (let folder = cwd; ; folder = dirname(folder)) {
-    const head = await readFile(join(folder, ".git", "HEAD"), "utf8").catch(() => undefined);
-    if (head !== undefined) return /^ref: refs\/heads\/(.+)$/m.exec(head)?.[1];
-    if (dirname(folder) === folder) return undefined;
-  }
 }

@@ -663,7 +663,7 @@ export type GatewayErrorPayload = {
 /**
  * GatewayEvent
  *
- * What the gateway tells a host. `seq` numbers the events of a session, from 1, without gaps, within one epoch; events that belong to no session have none.
+ * What the gateway tells a host. `seq` numbers the events of a session, from 1, without gaps, within one epoch; events that belong to no session have none, nor have snapshots that only go with another event: the `session.info` that ends a turn, which is sent again to who resumes behind its `message.complete`.
  */
 export type GatewayEvent = GatewayReadyEvent | SessionInfoEvent | SessionTitleEvent | SessionUsageEvent | SessionClosedEvent | SessionReclaimedEvent | SessionQueueEvent | SessionsChangedEvent | MessageStartEvent | MessageTextEvent | ReasoningTextEvent | ThinkingTextEvent | ReasoningAvailableEvent | MessageCompleteEvent | ToolGeneratingEvent | ToolStartEvent | GatewayToolProgressEvent | ToolCompleteEvent | ApprovalAskedEvent | ClarifyAskedEvent | SudoAskedEvent | SecretAskedEvent | RequestCancelEvent | StatusUpdateEvent | NotificationShowEvent | NotificationClearEvent | GatewayErrorEvent | SubagentSpawnRequestedEvent | SubagentBeganEvent | SubagentThinkingEvent | SubagentToolCallEvent | SubagentProgressLineEvent | SubagentEndedEvent | BackgroundDoneEvent | SkinChangedEvent;
 
@@ -901,7 +901,7 @@ export type LiveStatus = 'idle' | 'starting' | 'waiting' | 'working';
 /**
  * MessageCompleteEvent
  *
- * The turn's answer, exactly one a turn. `text` counts; deltas are for show.
+ * The turn's answer, exactly one a turn. `text` counts; deltas are for show. `usage` is the turn's own; that of the session stands in the `session.info` that follows.
  */
 export type MessageCompleteEvent = {
     type: 'message.complete';
@@ -1589,7 +1589,7 @@ export type SessionListParams = {
     limit?: number;
     cursor?: string;
     /**
-     * Part of the title.
+     * The exact title.
      */
     title?: string;
     source?: string;
@@ -1762,7 +1762,7 @@ export type SessionUndoParams = {
 /**
  * SessionUsageEvent
  *
- * Usage in the middle of a turn.
+ * Usage of the turn at work so far.
  */
 export type SessionUsageEvent = {
     type: 'session.usage';

@@ -1,6 +1,4 @@
 /** Methods about saved sessions: make, list, resume, name, read, delete. */
-import { stat } from "node:fs/promises";
-import { isAbsolute } from "node:path";
 import type { SessionSeed, SessionSettings } from "../../agent/session.ts";
 import { cleanTitle } from "../../agent/title.ts";
 import { EFFORTS } from "../../agent/agent.ts";
@@ -9,6 +7,7 @@ import type { Message } from "../../agent/message.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { createSessionId } from "../../base/ids.ts";
 import type { RpcCall, RpcGroup } from "../contract.ts";
+import { existingFolder } from "../folder.ts";
 import type { RpcContext, RpcRoom } from "../room.ts";
 import { savedSession, saveSession } from "../session-place.ts";
 import { describeInfo, describeLive } from "../session-view.ts";
@@ -137,7 +136,7 @@ async function seedOf(room: RpcRoom, owner: string, params: CreateParams): Promi
     throw bad("reasoning_effort", `must be one of: ${EFFORTS.join(", ")}`);
   }
   if (parentId !== undefined) await room.agent.sessions.get(parentId, owner);
-  const cwd = await folderOf(params.cwd);
+  const cwd = await existingFolder(params.cwd);
   const model = modelNamed(room, params);
   return {
     source,
@@ -155,13 +154,6 @@ function modelNamed(room: RpcRoom, { model, provider }: CreateParams): string | 
   const ref = room.agent.parts.models.resolve(name);
   if (!ref) throw bad("model", `${JSON.stringify(name)} is of no configured provider`);
   return formatModel(ref);
-}
-
-/** A folder that is not there is ignored, as a host may run on another machine. */
-async function folderOf(cwd: string | undefined): Promise<string | undefined> {
-  if (cwd === undefined || !isAbsolute(cwd) || cwd.includes("\0")) return undefined;
-  const found = await stat(cwd).catch(() => undefined);
-  return found?.isDirectory() === true ? cwd : undefined;
 }
 
 function seedMessage({

@@ -133,3 +133,64 @@ async function assertResumes(
     other.leave();
   }
 }
+
+test("who reconnects by cursor at every event of a live turn hears the same stream", async () => {
+  const script: Script = ({ step: at }) =>
+    at === 0
+      ? {
+          reasoning: "hm",
+          text: ["a ", "b ", "c "],
+          delayMs: 20,
+          calls: [{ tool: "terminal", input: { command: "x" } }],
+        }
+      : { text: ["d ", "e ", "f"], delayMs: 40 };
+  await using gateway = await createTestGateway({ script, tools: [quiet], settings: { policyMode: "yolo" } });
+  const steady = gateway.host();
+  const { session_id: id } = await steady.call("session.create");
+  await steady.call("prompt.submit", { session_id: id, text: "go" });
+  const heard: GatewayEvent[] = [];
+  let cuts = 0;
+  while (heard.at(-1)?.type !== "session.info") {
+    const host = gateway.host();
+    const cursor = { epoch: gateway.agent.store.epoch, last_seen: numbered(heard).at(-1) ?? 0 };
+    await host.call("session.resume", { session_id: id, cursor });
+    const next = await host.until(() => host.events.find(({ session_id: of }) => of === id));
+    host.leave();
+    heard.push(next);
+    cuts++;
+  }
+  await steady.ended();
+  assert.ok(cuts > 8, `it was cut ${cuts} times`);
+  assert.deepEqual(essence(heard), essence(steady.events));
+  assertOrder(heard);
+});
+
+test("a second attach with a cursor replays, one without changes nothing", async () => {
+  await using gateway = await createTestGateway();
+  const host = gateway.host();
+  const id = await converse(host, ["one"]);
+  const heard = host.events.length;
+  await host.call("session.activate", { session_id: id });
+  const cursor = { epoch: gateway.agent.store.epoch, last_seen: 0 };
+  await Promise.all([1, 2, 3].map(() => host.call("session.activate", { session_id: id, cursor })));
+  await host.ended(heard);
+  const again = essence(host.events.slice(heard));
+  assert.deepEqual(again.slice(-3), essence(host.events.slice(0, heard)).slice(-3));
+  const from = host.events.length;
+  await host.call("prompt.submit", { session_id: id, text: "two" });
+  await host.ended(from);
+  assert.equal(host.events.slice(from).filter(({ type }) => type === "message.start").length, 1);
+});
+
+test("a host that detached hears nothing more; the session goes on", async () => {
+  await using gateway = await createTestGateway();
+  const [host, other] = [gateway.host(), gateway.host()];
+  const id = await converse(host, ["one"]);
+  await other.call("session.activate", { session_id: id });
+  assert.deepEqual(await host.call("session.detach", { session_id: id }), { detached: true });
+  assert.deepEqual(await host.call("session.detach", { session_id: id }), { detached: false });
+  const heard = host.events.length;
+  await other.call("prompt.submit", { session_id: id, text: "two" });
+  await other.ended();
+  assert.equal(host.events.length, heard);
+});
