@@ -108,7 +108,7 @@ test("the order rules hold for any script, and any cursor resumes to the identic
       assertOrder(host.events);
       await assertResumes(gateway, host, id);
     }),
-    { numRuns: 12 },
+    { numRuns: 6 },
   );
 });
 
