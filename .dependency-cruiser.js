@@ -71,6 +71,7 @@ const machine = [
   "^src/http/(read-body|bind)\\.ts$",
   "^src/gateway/listen\\.ts$",
   "^src/rpc/(stdio|socket|folder)\\.ts$",
+  "^src/rpc/(typed-path|complete-path|host-clipboard|image-attach|own-program|settings-(read|write)|methods/terminal)\\.ts$",
   "^src/cli/",
   "^src/boot\\.ts$",
   "^src/agent-room\\.ts$",

@@ -1,29 +1,34 @@
-import { gatewayRequests } from "../../generated/gateway/rpc.gen.ts";
-import { ServiceError } from "../base/errors.ts";
-import { defineRpc, type RpcHandlers } from "./contract.ts";
+import { defineRpc } from "./contract.ts";
+import { cliMethods } from "./methods/cli.ts";
+import { commandMethods } from "./methods/commands.ts";
+import { configMethods } from "./methods/config.ts";
 import { connectionMethods } from "./methods/connection.ts";
+import { delegationMethods } from "./methods/delegation.ts";
+import { modelMethods } from "./methods/models.ts";
+import { processMethods } from "./methods/processes.ts";
 import { promptMethods } from "./methods/prompt.ts";
+import { reloadMethods } from "./methods/reload.ts";
+import { replyMethods } from "./methods/replies.ts";
 import { sessionEditMethods } from "./methods/session-edit.ts";
 import { sessionLiveMethods } from "./methods/session-live.ts";
 import { sessionMethods } from "./methods/session.ts";
+import { terminalMethods } from "./methods/terminal.ts";
 import type { RpcContext } from "./room.ts";
 
-/** Methods whose handlers are not there yet; goes when all are, and then a missing one is a compile error. */
-const unbuilt = Object.fromEntries(
-  Object.keys(gatewayRequests).map((method) => [
-    method,
-    () => {
-      throw new ServiceError("unknown_method", `unknown method: ${method}`);
-    },
-  ]),
-) as unknown as RpcHandlers<RpcContext>;
-
-/** Every method of specs/gateway.openrpc.yaml, bound to its handler. */
+/** Every method of specs/gateway.openrpc.yaml, bound to its handler. One without a handler is a compile error. */
 export const rpcHandlers = defineRpc<RpcContext>({
-  ...unbuilt,
   ...connectionMethods,
   ...promptMethods,
   ...sessionMethods,
   ...sessionLiveMethods,
   ...sessionEditMethods,
+  ...replyMethods,
+  ...configMethods,
+  ...commandMethods,
+  ...cliMethods,
+  ...reloadMethods,
+  ...processMethods,
+  ...delegationMethods,
+  ...terminalMethods,
+  ...modelMethods,
 });
