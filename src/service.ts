@@ -8,8 +8,7 @@ import { freeBytes, processId } from "./base/machine.ts";
 import { Dispatcher } from "./deliver/dispatch.ts";
 import { createTargets } from "./deliver/target.ts";
 import { createWebhookTarget } from "./deliver/targets/webhook.ts";
-import { listen, type Listener } from "./gateway/listen.ts";
-import { createHttpApp } from "./http/app.ts";
+import type { Listener } from "./gateway/listen.ts";
 import type { HttpRoom } from "./http/room.ts";
 import type { Environment } from "./config/home.ts";
 import { rpcHandlers } from "./rpc/handlers.ts";
@@ -73,6 +72,11 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   const { config } = options;
   const rooms = await openRooms(options);
   try {
+    // Loaded here: what serves standard input and output does not wait for what it does not need.
+    const [{ listen }, { createHttpApp }] = await Promise.all([
+      import("./gateway/listen.ts"),
+      import("./http/app.ts"),
+    ]);
     const listener = await listen(createHttpApp(rooms.http), {
       host: config.api_server.host,
       port: config.api_server.port,
