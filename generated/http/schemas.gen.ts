@@ -2143,6 +2143,7 @@ export const schemas: SchemaMap = {
               model: { $ref: "#/components/schemas/HealthCheck" },
               disk: { $ref: "#/components/schemas/HealthCheck" },
               api_server: { $ref: "#/components/schemas/HealthCheck" },
+              webhook: { $ref: "#/components/schemas/HealthCheck" },
               mcp: { $ref: "#/components/schemas/HealthCheck" },
             },
           },

@@ -20,10 +20,10 @@ export interface Operations {
       | { readonly status: 413; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[413] }
       | { readonly status: 415; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[429] }
-      | { readonly status: 500; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[500] }
-      | { readonly status: 502; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[502] }
+      | { readonly status: 500; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateChatCompletionErrors[500] }
+      | { readonly status: 502; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateChatCompletionErrors[502] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[503] }
-      | { readonly status: 504; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[504] }
+      | { readonly status: 504; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateChatCompletionErrors[504] }
   };
   /** Ask the agent, in the responses format */
   createResponse: {
@@ -40,10 +40,10 @@ export interface Operations {
       | { readonly status: 413; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[413] }
       | { readonly status: 415; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[415] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[429] }
-      | { readonly status: 500; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[500] }
-      | { readonly status: 502; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[502] }
+      | { readonly status: 500; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateResponseErrors[500] }
+      | { readonly status: 502; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateResponseErrors[502] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[503] }
-      | { readonly status: 504; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[504] }
+      | { readonly status: 504; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateResponseErrors[504] }
   };
   /** A stored response */
   getResponse: {
@@ -102,7 +102,6 @@ export interface Operations {
       | { readonly status: 400; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRunsErrors[400] }
       | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.ListRunsErrors[401] }
       | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRunsErrors[403] }
-      | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRunsErrors[404] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRunsErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListRunsErrors[503] }
   };
@@ -340,11 +339,27 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "500": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: [
+          "retry-after",
+          "x-should-retry",
+          "x-agent-run-id",
+          "x-agent-session-id",
+          "x-agent-session-key",
+          "x-agent-model",
+          "idempotency-replayed",
+        ],
       },
       "502": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: [
+          "retry-after",
+          "x-should-retry",
+          "x-agent-run-id",
+          "x-agent-session-id",
+          "x-agent-session-key",
+          "x-agent-model",
+          "idempotency-replayed",
+        ],
       },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
@@ -352,7 +367,15 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "504": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: [
+          "retry-after",
+          "x-should-retry",
+          "x-agent-run-id",
+          "x-agent-session-id",
+          "x-agent-session-key",
+          "x-agent-model",
+          "idempotency-replayed",
+        ],
       },
     },
   },
@@ -409,11 +432,27 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "500": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: [
+          "retry-after",
+          "x-should-retry",
+          "x-agent-run-id",
+          "x-agent-session-id",
+          "x-agent-session-key",
+          "x-agent-model",
+          "idempotency-replayed",
+        ],
       },
       "502": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: [
+          "retry-after",
+          "x-should-retry",
+          "x-agent-run-id",
+          "x-agent-session-id",
+          "x-agent-session-key",
+          "x-agent-model",
+          "idempotency-replayed",
+        ],
       },
       "503": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
@@ -421,7 +460,15 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       },
       "504": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
-        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+        headers: [
+          "retry-after",
+          "x-should-retry",
+          "x-agent-run-id",
+          "x-agent-session-id",
+          "x-agent-session-key",
+          "x-agent-model",
+          "idempotency-replayed",
+        ],
       },
     },
   },
@@ -585,7 +632,6 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
       "400": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
       "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
       "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
-      "404": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
       "429": {
         json: { $ref: "#/components/schemas/ErrorEnvelope" },
         headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
@@ -972,4 +1018,4 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
   },
 };
 
-export const info = { title: "agentd HTTP API", version: "0.1.0" } as const;
+export const info = { title: "agentd HTTP API", version: "0.2.0" } as const;

@@ -87,7 +87,7 @@ td:empty{display:none}
 <a class="skip" href="#main">To the text</a>
 <header>
 <details class="menu" open>
-<summary><strong>agentd HTTP API</strong> <small>0.1.0</small></summary>
+<summary><strong>agentd HTTP API</strong> <small>0.2.0</small></summary>
 <input id="filter" type="search" placeholder="Filter" aria-label="Filter the reference" hidden>
 <nav aria-label="Contents">
 <p><a href="#authentication"><span>Authentication</span></a></p>
@@ -378,7 +378,7 @@ td:empty{display:none}
 <tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>500</code>, <code>502</code>, <code>504</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The agent could not finish. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>500</code>, <code>502</code>, <code>504</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The agent could not finish. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -441,7 +441,7 @@ td:empty{display:none}
 <tr><td><code>model</code></td><td>string</td><td>The name of the agent, or a model: <code>model</code> or <code>provider:model</code>. At most 256 characters.</td></tr>
 <tr><td><code>input</code></td><td>string or array of <a href="#schema-input-item">InputItem</a> or null</td><td></td></tr>
 <tr><td><code>instructions</code></td><td>string or null</td><td>Of this request alone; not carried on.</td></tr>
-<tr><td><code>previous_response_id</code></td><td>string or null</td><td>Goes on from this stored response. A second request from the same one begins a branch. At most 256 characters.</td></tr>
+<tr><td><code>previous_response_id</code></td><td>string or null</td><td>Goes on from this stored response, whatever session the headers name. A second request from the same one begins a branch. At most 256 characters.</td></tr>
 <tr><td><code>conversation</code></td><td><a href="#schema-conversation-param">ConversationParam</a></td><td>The client&#39;s own name for a conversation, which is continued or begun. Not together with <code>previous_response_id</code>.</td></tr>
 <tr><td><code>store</code></td><td>boolean or null</td><td>Whether the response can be fetched and gone on from. Default <code>true</code>.</td></tr>
 <tr><td><code>stream</code></td><td>boolean or null</td><td></td></tr>
@@ -478,7 +478,7 @@ td:empty{display:none}
 <tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>500</code>, <code>502</code>, <code>504</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The agent could not finish. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>500</code>, <code>502</code>, <code>504</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The agent could not finish. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -529,7 +529,7 @@ td:empty{display:none}
 <section id="operation-get-response" class="entry">
 <h3><a href="#operation-get-response"><b class="badge get">GET</b> <code>/v1/responses/{response_id}</code></a></h3>
 <p>A stored response</p>
-<p>With <code>stream=true</code> its events, from the one after <code>starting_after</code>: those that were, then live ones.</p>
+<p>With <code>stream=true</code> its events, from the one after <code>starting_after</code>: those that were, then live ones. When its first events are no longer kept there is no stream any more, and the response has only its last text.</p>
 <p>Operation <code>getResponse</code>. Needs a key with the scope <code>read</code>.</p>
 <section id="operation-get-response-parameters">
 <h4><a href="#operation-get-response-parameters">Parameters</a></h4>
@@ -718,7 +718,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-run-list">RunList</a></td><td>A page of runs.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 <tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
 <tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
@@ -1955,7 +1955,7 @@ td:empty{display:none}
 <tr><td><code>model</code></td><td>string</td><td>The name of the agent, or a model: <code>model</code> or <code>provider:model</code>. At most 256 characters.</td></tr>
 <tr><td><code>input</code></td><td>string or array of <a href="#schema-input-item">InputItem</a> or null</td><td></td></tr>
 <tr><td><code>instructions</code></td><td>string or null</td><td>Of this request alone; not carried on.</td></tr>
-<tr><td><code>previous_response_id</code></td><td>string or null</td><td>Goes on from this stored response. A second request from the same one begins a branch. At most 256 characters.</td></tr>
+<tr><td><code>previous_response_id</code></td><td>string or null</td><td>Goes on from this stored response, whatever session the headers name. A second request from the same one begins a branch. At most 256 characters.</td></tr>
 <tr><td><code>conversation</code></td><td><a href="#schema-conversation-param">ConversationParam</a></td><td>The client&#39;s own name for a conversation, which is continued or begun. Not together with <code>previous_response_id</code>.</td></tr>
 <tr><td><code>store</code></td><td>boolean or null</td><td>Whether the response can be fetched and gone on from. Default <code>true</code>.</td></tr>
 <tr><td><code>stream</code></td><td>boolean or null</td><td></td></tr>
@@ -2034,6 +2034,7 @@ td:empty{display:none}
 <tr><td><code>readiness.checks.model</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Required.</td></tr>
 <tr><td><code>readiness.checks.disk</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Absent where the runtime does not tell how much is free.</td></tr>
 <tr><td><code>readiness.checks.api_server</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Required.</td></tr>
+<tr><td><code>readiness.checks.webhook</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Messages to others that wait, and those given up. Absent when the database does not answer.</td></tr>
 <tr><td><code>readiness.checks.mcp</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Absent when no servers are configured.</td></tr>
 <tr><td><code>runs</code></td><td>object</td><td>Required.</td></tr>
 <tr><td><code>runs.queued</code></td><td>integer</td><td>Required. At least 0.</td></tr>

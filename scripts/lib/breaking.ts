@@ -13,7 +13,7 @@ import { apiSpecs, type SpecFile } from "./specs.ts";
 export interface Comparison {
   /** Name of the bundle. */
   readonly file: string;
-  readonly verdict: "new" | "absent" | "removed" | "compatible" | "breaking";
+  readonly verdict: "new" | "absent" | "removed" | "compatible" | "announced" | "breaking";
   /** What to show. */
   readonly report: string;
 }
@@ -68,7 +68,26 @@ async function compareSpec({ bundle }: SpecFile, places: Places): Promise<Compar
       ])
     : [older, newer];
   const { status, output } = await runRedocly(["diff", a, b, "--fail-on=major"]);
-  return { file: bundle, verdict: status === 0 ? "compatible" : "breaking", report: `${bundle}:\n${output}` };
+  const report = `${bundle}:\n${output}`;
+  if (status === 0) return { file: bundle, verdict: "compatible", report };
+  const [before, now] = await Promise.all([versionOf(older), versionOf(newer)]);
+  if (!announcesBreaking(before, now)) return { file: bundle, verdict: "breaking", report };
+  return {
+    file: bundle,
+    verdict: "announced",
+    report: `${report}\nThe version says so: ${before} -> ${now}.`,
+  };
+}
+
+async function versionOf(file: string): Promise<string> {
+  return ((await readJson(file)) as BundledDocument).info.version;
+}
+
+/** Whether clients of `before` are told not to rely on `now` (Semantic Versioning 2.0.0, 4 and 8). */
+export function announcesBreaking(before: string, now: string): boolean {
+  const [oldMajor = 0, oldMinor = 0] = before.split(".").map(Number);
+  const [newMajor = 0, newMinor = 0] = now.split(".").map(Number);
+  return newMajor > oldMajor || (newMajor === 0 && oldMajor === 0 && newMinor > oldMinor);
 }
 
 /** The differ has no rules for OpenRPC, so it is shown the same contract as OpenAPI. */

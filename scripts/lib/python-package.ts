@@ -34,7 +34,7 @@ export function printReadme(): string {
 The Python client of the agentd HTTP API. Python 3.10 or newer, standard library only, fully typed.
 
 \`\`\`python
-from agentd_client import AgentClient
+from agentd_client import AgentClient, StreamCutError
 
 client = AgentClient("http://127.0.0.1:8642", api_key="...")
 answer = client.create_chat_completion({"messages": [{"role": "user", "content": "hello"}]})
@@ -53,6 +53,8 @@ try:
             for choice in chunk["choices"]:
                 print(choice["delta"].get("content") or "", end="", flush=True)
 except StreamCutError as cut:
+    if cut.run_id is None:
+        raise
     for event in client.stream_run_events(cut.run_id):
         ...
 \`\`\`

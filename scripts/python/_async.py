@@ -97,29 +97,26 @@ async def read_all(exchange: AsyncExchange) -> bytes:
 class AsyncStream(Generic[E]):
     """The events of a stream, as they arrive: `async for event in stream`.
 
-    The request is sent when the first event is asked for, or on entering `async with`. Leave early with `close()` or
-    by leaving `async with`; a loop that is broken off keeps the connection until the stream is collected.
+    The request is sent when the first event is asked for, or on entering `async with`. To leave early, leave `async with`,
+    call `close()`, or break off the loop that has the only reference to the stream.
     """
 
     def __init__(self, client: AsyncBase, request: Request, kind: StreamKind) -> None:
-        self._client = client
-        self._follow = Follow(request, kind, client._retry)
-        self._silence = client._stream_timeout if request.timeout is None else request.timeout
-        self._exchange: AsyncExchange | None = None
-        self._events: AsyncIterator[E] = self._run()
+        self._course = _Course(client, request, kind)
+        self._events: AsyncIterator[E] = self._course.run()
 
     @property
     def run_id(self) -> str | None:
         """The run behind the stream, once the server has answered."""
-        return self._follow.header("x-agent-run-id")
+        return self.header("x-agent-run-id")
 
     @property
     def session_id(self) -> str | None:
-        return self._follow.header("x-agent-session-id")
+        return self.header("x-agent-session-id")
 
     def header(self, name: str) -> str | None:
         """A header of the server's newest answer."""
-        return self._follow.header(name.lower())
+        return self._course.follow.header(name.lower())
 
     def __aiter__(self) -> AsyncIterator[E]:
         return self
@@ -128,11 +125,7 @@ class AsyncStream(Generic[E]):
         return await self._events.__anext__()
 
     async def __aenter__(self) -> AsyncStream[E]:
-        while self._exchange is None and not self._follow.done:
-            try:
-                await self._connect()
-            except AgentError as error:
-                await asyncio.sleep(self._follow.failed(error))
+        await self._course.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -140,38 +133,58 @@ class AsyncStream(Generic[E]):
 
     def close(self) -> None:
         """Ends the stream. What happens to its run is for the server to decide."""
-        self._follow.done = True
+        self._course.close()
+
+
+class _Course:
+    """The connections of one stream. Does not know the stream: a circle would keep a stream that nobody wants."""
+
+    def __init__(self, client: AsyncBase, request: Request, kind: StreamKind) -> None:
+        self.follow = Follow(request, kind, client._retry)
+        self._client = client
+        self._silence = client._stream_timeout if request.timeout is None else request.timeout
+        self._exchange: AsyncExchange | None = None
+
+    async def open(self) -> None:
+        while self._exchange is None and not self.follow.done:
+            try:
+                await self._connect()
+            except AgentError as error:
+                await asyncio.sleep(self.follow.failed(error))
+
+    def close(self) -> None:
+        self.follow.done = True
         self._disconnect()
 
-    async def _run(self) -> AsyncIterator[E]:
+    async def run(self) -> AsyncIterator[Any]:
         try:
-            while not self._follow.done:
+            while not self.follow.done:
                 try:
                     async for event in self._read(await self._connect()):
                         yield event
                 except AgentError as error:
                     self._disconnect()
-                    if self._follow.done:
+                    if self.follow.done:
                         return
-                    wait = self._follow.failed(error)
+                    wait = self.follow.failed(error)
                     await asyncio.sleep(wait)
         finally:
             self._disconnect()
 
-    async def _read(self, exchange: AsyncExchange) -> AsyncIterator[E]:
+    async def _read(self, exchange: AsyncExchange) -> AsyncIterator[Any]:
         parser = SseParser()
         while chunk := await exchange.read_some(self._silence):
             for frame in parser.feed(chunk):
-                self._follow.server_wait = parser.retry
-                for event in self._follow.take(frame):
+                self.follow.server_wait = parser.retry
+                for event in self.follow.take(frame):
                     yield event
-                if self._follow.done:
+                if self.follow.done:
                     return
-        self._follow.ended(parser.comment)
+        self.follow.ended(parser.comment)
 
     async def _connect(self) -> AsyncExchange:
         if self._exchange is None:
-            exchange = await self._client._open(self._follow.next_request())
+            exchange = await self._client._open(self.follow.next_request())
             try:
                 if exchange.head.status != 200:
                     raise to_error(exchange.head, await read_all(exchange))
@@ -181,7 +194,7 @@ class AsyncStream(Generic[E]):
                 exchange.close()
                 raise
             self._exchange = exchange
-            self._follow.opened(exchange.head)
+            self.follow.opened(exchange.head)
         return self._exchange
 
     def _disconnect(self) -> None:

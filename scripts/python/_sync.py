@@ -163,29 +163,26 @@ class Exchange:
 class Stream(Generic[E]):
     """The events of a stream, as they arrive: `for event in stream`.
 
-    The request is sent when the first event is asked for, or on entering `with`. Leave early with `close()` or by
-    leaving `with`; a loop that is broken off keeps the connection until the stream is collected.
+    The request is sent when the first event is asked for, or on entering `with`. To leave early, leave `with`,
+    call `close()`, or break off the loop that has the only reference to the stream.
     """
 
     def __init__(self, client: SyncBase, request: Request, kind: StreamKind) -> None:
-        self._client = client
-        self._follow = Follow(request, kind, client._retry)
-        self._silence = client._stream_timeout if request.timeout is None else request.timeout
-        self._exchange: Exchange | None = None
-        self._events: Iterator[E] = self._run()
+        self._course = _Course(client, request, kind)
+        self._events: Iterator[E] = self._course.run()
 
     @property
     def run_id(self) -> str | None:
         """The run behind the stream, once the server has answered."""
-        return self._follow.header("x-agent-run-id")
+        return self.header("x-agent-run-id")
 
     @property
     def session_id(self) -> str | None:
-        return self._follow.header("x-agent-session-id")
+        return self.header("x-agent-session-id")
 
     def header(self, name: str) -> str | None:
         """A header of the server's newest answer."""
-        return self._follow.header(name.lower())
+        return self._course.follow.header(name.lower())
 
     def __iter__(self) -> Iterator[E]:
         return self
@@ -194,11 +191,7 @@ class Stream(Generic[E]):
         return next(self._events)
 
     def __enter__(self) -> Stream[E]:
-        while self._exchange is None and not self._follow.done:
-            try:
-                self._connect()
-            except AgentError as error:
-                time.sleep(self._follow.failed(error))
+        self._course.open()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -206,36 +199,56 @@ class Stream(Generic[E]):
 
     def close(self) -> None:
         """Ends the stream. What happens to its run is for the server to decide."""
-        self._follow.done = True
+        self._course.close()
+
+
+class _Course:
+    """The connections of one stream. Does not know the stream: a circle would keep a stream that nobody wants."""
+
+    def __init__(self, client: SyncBase, request: Request, kind: StreamKind) -> None:
+        self.follow = Follow(request, kind, client._retry)
+        self._client = client
+        self._silence = client._stream_timeout if request.timeout is None else request.timeout
+        self._exchange: Exchange | None = None
+
+    def open(self) -> None:
+        while self._exchange is None and not self.follow.done:
+            try:
+                self._connect()
+            except AgentError as error:
+                time.sleep(self.follow.failed(error))
+
+    def close(self) -> None:
+        self.follow.done = True
         self._disconnect()
 
-    def _run(self) -> Iterator[E]:
+    def run(self) -> Iterator[Any]:
         try:
-            while not self._follow.done:
+            while not self.follow.done:
                 try:
                     yield from self._read(self._connect())
                 except AgentError as error:
                     self._disconnect()
-                    if self._follow.done:
+                    if self.follow.done:
                         return
-                    wait = self._follow.failed(error)
+                    wait = self.follow.failed(error)
                     time.sleep(wait)
         finally:
             self._disconnect()
 
-    def _read(self, exchange: Exchange) -> Iterator[E]:
+    def _read(self, exchange: Exchange) -> Iterator[Any]:
         parser = SseParser()
         while chunk := exchange.read_some(self._silence):
             for frame in parser.feed(chunk):
-                self._follow.server_wait = parser.retry
-                yield from self._follow.take(frame)
-                if self._follow.done:
+                self.follow.server_wait = parser.retry
+                yield from self.follow.take(frame)
+                if self.follow.done:
                     return
-        self._follow.ended(parser.comment)
+        self.follow.ended(parser.comment)
 
     def _connect(self) -> Exchange:
         if self._exchange is None:
-            exchange = self._client._open(self._follow.next_request())
+            exchange = self._client._open(self.follow.next_request())
             try:
                 if exchange.head.status != 200:
                     raise to_error(exchange.head, exchange.read_all())
@@ -245,7 +258,7 @@ class Stream(Generic[E]):
                 exchange.close()
                 raise
             self._exchange = exchange
-            self._follow.opened(exchange.head)
+            self.follow.opened(exchange.head)
         return self._exchange
 
     def _disconnect(self) -> None:

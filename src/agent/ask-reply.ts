@@ -5,18 +5,25 @@ import { toApprovalRequest, type AskKind, type AskQuestions, type AskReplies } f
 /** Most characters of a typed answer, password or secret. */
 export const MAX_REPLY_CHARACTERS = 65_536;
 
+/** Most characters of why somebody gave or refused leave. */
+const MAX_REASON_CHARACTERS = 1024;
+
 const FIELD = { approval: "choice", clarify: "answers", sudo: "password", secret: "value" } as const;
 
 /** Throws ServiceError `invalid_request` when `reply` does not answer the question in `row`; names the field. */
 export function checkReply(row: AskRow, reply: AskReplies[AskKind]): void {
   const field = FIELD[row.kind as AskKind];
   if (!(field in reply)) throw invalid(field, `is required: the question ${row.id} is a ${row.kind}`);
-  const other = Object.keys(reply).find((key) => key !== field);
+  const allowed = field === "choice" ? [field, "reason"] : [field];
+  const other = Object.keys(reply).find((key) => !allowed.includes(key));
   if (other !== undefined)
     throw invalid(other, `does not answer the question ${row.id}, which is a ${row.kind}`);
   if ("choice" in reply) {
     const offered = toApprovalRequest(row).choices;
     if (!offered.includes(reply.choice)) throw invalid(field, `must be one of: ${offered.join(", ")}`);
+    if (reply.reason !== undefined && reply.reason.length > MAX_REASON_CHARACTERS) {
+      throw invalid("reason", `must be at most ${MAX_REASON_CHARACTERS} characters`);
+    }
   } else if ("answers" in reply) {
     checkAnswers(row, reply.answers);
   } else {

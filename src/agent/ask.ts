@@ -16,17 +16,18 @@ import {
   type AskReplies,
 } from "./question.ts";
 import { moveRun } from "./run.ts";
+import { isParked } from "./stop.ts";
 import { oweQuestionWebhook } from "./run-webhook.ts";
 
 /** How a question ended. `by` names who answered. */
 export type AskOutcome<K extends AskKind = "approval"> =
-  | ({ readonly status: "answered"; readonly by: string } & Learned[K])
+  | ({ readonly status: "answered"; readonly id: string; readonly by: string } & Learned[K])
   | { readonly status: "expired" }
   | { readonly status: "cancelled" };
 
 /** What the asker learns of an answer. */
 interface Learned {
-  readonly approval: { readonly choice: AskChoice };
+  readonly approval: { readonly choice: AskChoice; readonly reason?: string };
   readonly clarify: { readonly answers: Readonly<Record<string, string>> };
   /** Undefined: refused. */
   readonly sudo: { readonly password: string | undefined };
@@ -73,11 +74,12 @@ export class Asks {
     kind: K,
     subject: AskSubject,
     question: AskQuestions[K],
-    options: { readonly timeoutMs: number; readonly signal: AbortSignal },
+    options: AskOptions,
   ): Promise<AskOutcome<K>> {
+    const { timeoutMs, callId } = options;
     const id = createId("ask", this.#clock.now());
     if (kind === "sudo") this.#passwords.set(id, undefined);
-    const opening = this.#open({ id, kind, subject, question, timeoutMs: options.timeoutMs });
+    const opening = this.#open({ id, kind, subject, question, timeoutMs, callId });
     const opened = await opening.catch((error: unknown) => {
       this.#passwords.delete(id);
       throw error;
@@ -86,23 +88,57 @@ export class Asks {
       this.#passwords.delete(id);
       return { status: "cancelled" };
     }
-    const { row, after } = opened;
+    try {
+      return (await this.#wait(opened.row, opened.after, options)) as AskOutcome<K>;
+    } finally {
+      this.#passwords.delete(id);
+    }
+  }
+
+  /**
+   * Waits for the outcome of an approval that another process asked for, which may be known already. Its time runs on as
+   * it was set then.
+   */
+  async attach(row: AskRow, { signal }: { readonly signal: AbortSignal }): Promise<AskOutcome> {
+    const timeoutMs = row.expires_at === null ? 0 : Math.max(1, row.expires_at - this.#clock.now());
+    return (await this.#wait(row, 0, { timeoutMs, signal })) as AskOutcome;
+  }
+
+  /**
+   * Makes use of leave that was given, once: false when it was made use of before, or `signal` aborted meanwhile. What
+   * it is for may begin now.
+   */
+  async take(askId: string, { signal }: { readonly signal: AbortSignal }): Promise<boolean> {
+    const taken = { id: askId, status: "answered", taken_at: null };
+    return this.#store.write(
+      async (tx) => !signal.aborted && (await tx.update("asks", taken, { taken_at: tx.nowMs })) === 1,
+    );
+  }
+
+  /** Closes a question, if it is open, that no answer matters to any more. */
+  async withdraw(row: AskRow): Promise<void> {
+    await this.#close(row, "cancelled");
+  }
+
+  async #wait(
+    row: AskRow,
+    after: number,
+    { timeoutMs, signal }: Pick<AskOptions, "timeoutMs" | "signal">,
+  ): Promise<AskOutcome<AskKind>> {
     const ended = new AbortController();
     const trouble = Promise.withResolvers<never>();
     const close = (reason: "timeout" | "cancelled") => void this.#close(row, reason).catch(trouble.reject);
-    const stopTimer =
-      options.timeoutMs > 0 ? this.#clock.after(options.timeoutMs, () => close("timeout")) : undefined;
-    const cancel = () => close("cancelled");
-    options.signal.addEventListener("abort", cancel, { once: true });
-    if (options.signal.aborted) cancel();
+    const stopTimer = timeoutMs > 0 ? this.#clock.after(timeoutMs, () => close("timeout")) : undefined;
+    // A question whose run is parked stays open for the next process.
+    const cancel = () => (isParked(signal) ? ended.abort() : close("cancelled"));
+    signal.addEventListener("abort", cancel, { once: true });
+    if (signal.aborted) cancel();
     try {
-      const outcome = this.#outcome(row, { after, signal: ended.signal });
-      return (await Promise.race([outcome, trouble.promise])) as AskOutcome<K>;
+      return await Promise.race([this.#outcome(row, { after, signal: ended.signal }), trouble.promise]);
     } finally {
       ended.abort();
       stopTimer?.();
-      options.signal.removeEventListener("abort", cancel);
-      this.#passwords.delete(id);
+      signal.removeEventListener("abort", cancel);
     }
   }
 
@@ -138,7 +174,8 @@ export class Asks {
   /** Never two of a question at once in this process: a password or secret of the one that loses must not stay. */
   async #answer(askId: string, { owner, by, ...given }: Answer): Promise<void> {
     // What people type may hold a secret that is known here, by mistake.
-    const reply = "answers" in given ? (redactValue(given) as typeof given) : given;
+    const isText = "answers" in given || "choice" in given;
+    const reply = isText ? (redactValue(given) as typeof given) : given;
     const row = await this.#store.read
       .selectFrom("asks")
       .selectAll()
@@ -149,6 +186,11 @@ export class Asks {
     }
     checkReply(row, reply);
     if (row.status !== "open") throw closedAlready(askId);
+    if (row.expires_at !== null && row.expires_at <= this.#clock.now()) {
+      // Nobody may be at work who watches the time.
+      await this.#close(row, "timeout");
+      throw closedAlready(askId);
+    }
     await this.#deliver(row, reply);
     const won = await this.#store.write(async (tx) => {
       const set = {
@@ -188,6 +230,7 @@ export class Asks {
     subject,
     question,
     timeoutMs,
+    callId,
   }: Opening): Promise<{ row: AskRow; after: number } | undefined> {
     return this.#store.write(async (tx) => {
       const row: AskRow = {
@@ -203,7 +246,8 @@ export class Asks {
         created_at: tx.nowMs,
         expires_at: timeoutMs > 0 ? tx.nowMs + timeoutMs : null,
         answered_at: null,
-        call_id: null,
+        call_id: callId ?? null,
+        taken_at: null,
       };
       if (!(await moveRun(tx, subject.runId, { from: "running", to: "waiting_for_approval" }))) {
         const run = await tx.find("runs", { id: subject.runId });
@@ -252,20 +296,30 @@ export class Asks {
 
   #answered(row: AskRow, data: Readonly<Record<string, unknown>>): AskOutcome<AskKind> {
     const by = String(data["by"]);
+    const { id } = row;
+    const reason = data["reason"] === undefined ? {} : { reason: String(data["reason"]) };
     switch (row.kind as AskKind) {
       case "approval":
-        return { status: "answered", by, choice: data["choice"] as AskChoice };
+        return { status: "answered", id, by, choice: data["choice"] as AskChoice, ...reason };
       case "clarify":
-        return { status: "answered", by, answers: data["answers"] as Record<string, string> };
+        return { status: "answered", id, by, answers: data["answers"] as Record<string, string> };
       case "sudo":
-        return { status: "answered", by, password: this.#passwords.get(row.id) };
+        return { status: "answered", id, by, password: this.#passwords.get(row.id) };
       case "secret":
-        return { status: "answered", by, stored: data["skipped"] === false };
+        return { status: "answered", id, by, stored: data["skipped"] === false };
     }
   }
 }
 
 type Answer = { readonly owner: string; readonly by: string } & AskReplies[AskKind];
+
+export interface AskOptions {
+  /** 0 waits without end. */
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal;
+  /** The call that waits, when it is one of the run that is asked about. */
+  readonly callId?: string | undefined;
+}
 
 interface Opening {
   readonly id: string;
@@ -273,6 +327,7 @@ interface Opening {
   readonly subject: AskSubject;
   readonly question: AskQuestions[AskKind];
   readonly timeoutMs: number;
+  readonly callId: string | undefined;
 }
 
 /** Closes what a dead run left open, inside `tx`. */

@@ -1,6 +1,7 @@
 import { createId } from "../base/ids.ts";
 import type { Span } from "../base/trace.ts";
 import type { RunToolCall } from "../../generated/http/client/types.gen.ts";
+import type { NewEvent } from "../store/journal.ts";
 import type { Tx } from "../store/store.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
 import type { Budget } from "./budget.ts";
@@ -14,9 +15,11 @@ import type { Message } from "./message.ts";
 import { outcomeOf, type Outcome } from "./outcome.ts";
 import type { AgentParts } from "./parts.ts";
 import { Recorder } from "./recorder.ts";
-import { moveRun, toRunUsage, type RunInput, type RunKind } from "./run.ts";
+import { listenForControl, requestStop, unheardSteers, type Steer } from "./run-control.ts";
+import { toRunUsage, type RunInput, type RunKind } from "./run.ts";
 import { SideCalls } from "./side-calls.ts";
-import { RunStop } from "./stop.ts";
+import { settleStep, type Suspended } from "./resume.ts";
+import { isParked, RunStop } from "./stop.ts";
 import { callTool } from "./tool-call.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
 import { todoListOf } from "./todo-list.ts";
@@ -31,11 +34,8 @@ export interface ExecutionOptions {
   readonly spawner: Spawner;
   /** True when the run's prompt is all there is: the transcript need not be read. */
   readonly fresh: boolean;
-}
-
-interface Steer {
-  readonly id: string;
-  readonly text: string;
+  /** Set for a run that another process left waiting. */
+  readonly suspended?: Suspended | undefined;
 }
 
 /** One run at work: hands the engine its turn, records what it does, and can be steered and stopped meanwhile. */
@@ -50,6 +50,8 @@ export class Execution {
   readonly #span: Span;
   readonly #abort = new AbortController();
   #steers: Steer[] = [];
+  /** Ids of all steering that was ever in `#steers`. */
+  readonly #heard: Set<string>;
   /** Calls that the client is to make. */
   readonly #requested: RunToolCall[] = [];
   #usage: Usage = zeroUsage;
@@ -61,6 +63,8 @@ export class Execution {
     this.runId = run.id;
     this.sessionId = run.session_id;
     this.model = run.model;
+    this.#heard = new Set(options.suspended?.steered);
+    for (const steer of options.suspended?.steers ?? []) this.#hear(steer);
     this.#recorder = new Recorder({
       store: parts.store,
       clock: parts.clock,
@@ -86,6 +90,15 @@ export class Execution {
     return this.#options.run.kind !== "compression";
   }
 
+  /** Whether another process can take the run up where it stands, if it waits for leave. */
+  get isDetached(): boolean {
+    return this.#options.input.isDetached === true;
+  }
+
+  get isParked(): boolean {
+    return isParked(this.#abort.signal);
+  }
+
   get isSubagent(): boolean {
     return this.#options.run.kind === "subagent";
   }
@@ -100,16 +113,34 @@ export class Execution {
   }): Promise<T | undefined> {
     const end = await this.#work();
     this.#over = true;
-    const stop = this.#abort.signal.reason instanceof RunStop ? this.#abort.signal.reason : undefined;
-    const whole = { ...end, usage: addUsage(end.usage, this.#aside.usage) };
-    const pendingSteer = this.#steers.map(({ text }) => text);
-    const outcome = outcomeOf(this.runId, whole, { stop, pendingSteer, requested: this.#requested });
-    describeRunEnd(this.#span, whole, outcome);
+    if (this.isParked) {
+      this.#span.end();
+      return undefined;
+    }
+    const before = this.#options.suspended?.usage ?? zeroUsage;
+    const whole = { ...end, usage: addUsage(before, addUsage(end.usage, this.#aside.usage)) };
+    const conclude = async (tx: Tx): Promise<NewEvent | undefined> => {
+      const outcome = await this.#outcome(tx, whole);
+      describeRunEnd(this.#span, whole, outcome);
+      return (await close.end(tx, outcome)) ? outcome.event : undefined;
+    };
     try {
-      return await this.#recorder.finish(outcome.event, (tx) => close.end(tx, outcome), close.next);
+      return await this.#recorder.finish(conclude, close.next);
     } finally {
       this.#span.end();
     }
+  }
+
+  async #outcome(tx: Tx, end: TurnEnd): Promise<Outcome> {
+    const { started_at: startedAt, created_at: createdAt } = this.#options.run;
+    const run = { id: this.runId, startedAtMs: startedAt ?? createdAt };
+    const unheard = await unheardSteers(tx, run, this.#heard);
+    const { reason } = this.#abort.signal;
+    return outcomeOf(this.runId, end, {
+      stop: reason instanceof RunStop ? reason : undefined,
+      pendingSteer: [...this.#steers.map(({ text }) => text), ...unheard],
+      requested: this.#requested,
+    });
   }
 
   /**
@@ -119,7 +150,7 @@ export class Execution {
   async steer(text: string): Promise<boolean> {
     if (this.#over || this.#abort.signal.aborted || !this.isTurn) return false;
     const steer = { id: createId("str"), text };
-    this.#steers.push(steer);
+    this.#hear(steer);
     this.#recorder.event(runEvent(this.runId, "run.steer_accepted", { steer_id: steer.id, text }));
     await this.#recorder.flush();
     return true;
@@ -131,14 +162,32 @@ export class Execution {
     this.#abort.abort(stop);
     if (stop.kind !== "cancelled") return;
     const { store } = this.#options.parts;
-    await store.write(async (tx) => {
-      const set = { stop_requested: 1 };
-      const moved =
-        (await moveRun(tx, this.runId, { from: "running", to: "stopping" }, set)) ||
-        (await moveRun(tx, this.runId, { from: "waiting_for_approval", to: "stopping" }, set));
-      if (!moved) return;
-      const event = runEvent(this.runId, "run.stopping", { reason: stop.message });
-      await store.journal.append(tx, this.sessionId, [event]);
+    const run = { id: this.runId, sessionId: this.sessionId };
+    await store.write((tx) => requestStop(tx, store, run, stop.message));
+  }
+
+  /** Leaves the run as it is stored, for the next process: from now on nothing of it is written here. */
+  park(): void {
+    if (this.#over || this.#abort.signal.aborted) return;
+    this.#recorder.abandon();
+    this.#abort.abort(new RunStop("parked", "The server was shut down while the run waited for leave."));
+  }
+
+  #hear(steer: Steer): void {
+    if (this.#heard.has(steer.id)) return;
+    this.#heard.add(steer.id);
+    this.#steers.push(steer);
+  }
+
+  /** What other processes ask of the run. */
+  #listen(): () => void {
+    const { log } = this.#options.parts;
+    return listenForControl(this.#options.parts, this.runId, {
+      onStop: (reason) => {
+        if (!this.#abort.signal.aborted) this.#abort.abort(new RunStop("cancelled", reason));
+      },
+      onSteer: (steer) => this.#hear(steer),
+      onFailure: (error) => log.warn("a run cannot be controlled from elsewhere", { run: this.runId, error }),
     });
   }
 
@@ -149,6 +198,7 @@ export class Execution {
     const expire = () =>
       this.#abort.abort(new RunStop("timeout", `The run took longer than ${seconds} seconds.`));
     const cancelTimer = seconds > 0 ? clock.after(timeoutMs, expire) : undefined;
+    const stopListening = this.#listen();
     try {
       return this.isTurn ? await engine.runTurn(await this.#engineTurn()) : await this.#compression();
     } catch (error) {
@@ -159,6 +209,7 @@ export class Execution {
       return { stop: "error", text: "", usage: this.#usage, error: { code: "internal_error", message } };
     } finally {
       cancelTimer?.();
+      stopListening();
     }
   }
 
@@ -178,6 +229,7 @@ export class Execution {
       admit: () => budget.admit(),
       compact: (reason) => this.#aside.compact(reason),
     };
+    await this.#settle(scope);
     const { compactAtTokens, model, fallbacks, instructions, settings, maxSteps } = setup;
     return {
       runId: this.runId,
@@ -194,6 +246,14 @@ export class Execution {
       span: this.#span,
       ports,
     };
+  }
+
+  /** Ends the step that the process before left in the middle. */
+  async #settle(scope: ToolCallScope): Promise<void> {
+    const { suspended } = this.#options;
+    if (!suspended) return;
+    this.#saveStep(await settleStep(suspended, scope), zeroUsage);
+    await this.#recorder.flush();
   }
 
   async #context(): Promise<readonly Message[]> {
@@ -270,14 +330,15 @@ export class Execution {
     return taken.map(({ text }) => text);
   }
 
-  #saveStep(messages: readonly Message[], usage: Usage): void {
-    this.#usage = addUsage(this.#usage, usage);
-    this.#options.budget.spend(usage);
+  #saveStep(messages: readonly Message[], spent: Usage): void {
+    this.#usage = addUsage(this.#usage, spent);
+    this.#options.budget.spend(spent);
     this.#recorder.messages(messages.map(asSteer));
     // The final event carries the usage of a turn of one step; only longer turns report on the way. What follows this
     // event belongs to no saved step, which is what salvage goes by.
     if (messages.some((message) => message.role !== "assistant")) {
-      this.#recorder.event(runEvent(this.runId, "usage.updated", { usage: toRunUsage(this.#usage) }));
+      const usage = addUsage(this.#options.suspended?.usage ?? zeroUsage, this.#usage);
+      this.#recorder.event(runEvent(this.runId, "usage.updated", { usage: toRunUsage(usage) }));
     }
   }
 }

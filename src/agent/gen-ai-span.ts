@@ -1,5 +1,5 @@
 /** What the agent's work is called in traces: the semantic conventions of OpenTelemetry for generative AI, 1.41. */
-import { noSpan, type Span, type Tracer } from "../base/trace.ts";
+import { noSpan, offTracer, type Span, type Tracer } from "../base/trace.ts";
 import type { RunRow } from "../store/tables.ts";
 import type { ModelRef, ModelSettings, ToolCall, TurnEnd, Usage } from "./engine.ts";
 import type { ToolStatus } from "./message.ts";
@@ -26,7 +26,7 @@ export function startRunSpan(
   run: Pick<RunRow, "id" | "session_id" | "kind" | "model">,
   parent: string | undefined,
 ): Span {
-  if (!tracing) return noSpan;
+  if (!tracing) return parent === undefined ? noSpan : offTracer.start("", { parent });
   const { tracer, agentName } = tracing;
   const span = tracer.start(`invoke_agent ${agentName}`, { parent });
   if (!span.isRecording) return span;

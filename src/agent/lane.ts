@@ -110,6 +110,16 @@ export class Lane {
     return true;
   }
 
+  /** Gives a run that waits for leave to whoever looks after sessions next; ours no more. */
+  async park(tx: Tx, sessionId: string): Promise<void> {
+    await tx.update("sessions", { id: sessionId, lease_owner: this.#store.owner }, HELD);
+  }
+
+  /** Notes that a run goes on in this process. */
+  async resume(tx: Tx, run: RunRow): Promise<void> {
+    await this.#store.journal.append(tx, run.session_id, [startedEvent(run)]);
+  }
+
   /** Starts the next queued run, or gives the lease back. With `hold` nothing starts: what is queued stays queued. */
   async next(tx: Tx, sessionId: string, { hold = false } = {}): Promise<Started | undefined> {
     if (await releaseLease(tx, sessionId, this.#store.owner)) return undefined;

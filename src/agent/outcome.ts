@@ -58,6 +58,17 @@ export function outcomeOf(
   };
 }
 
+/** The end of a run that was to stop when its process went. */
+export function cancelledOutcome(runId: string, pendingSteer: readonly string[]): Outcome {
+  const pending = pendingSteer.length > 0 ? { pending_steer: [...pendingSteer] } : {};
+  const data = { reason: "The run was stopped, and its process ended meanwhile.", ...pending };
+  return {
+    status: "cancelled",
+    set: pendingSteer.length > 0 ? { pending_steer: JSON.stringify(pendingSteer) } : {},
+    event: runEvent(runId, "run.cancelled", data),
+  };
+}
+
 /** The end of a run whose process is gone or going. */
 export function interruptedOutcome(
   runId: string,

@@ -19,8 +19,10 @@ export async function permission(
   scope: ToolCallScope,
 ): Promise<SettledAnswer | undefined> {
   const decision = storable(decide(intent, scope.policy, call.tool));
-  if (decision.verdict === "allow") return undefined;
   if (decision.verdict === "deny") return denied(`Refused: ${decision.reason}`);
+  // Who was asked decides, though the call would need no leave by now: the answer may be there.
+  if (scope.prior) return ask(call, intent, decision, scope);
+  if (decision.verdict === "allow") return undefined;
   if (decision.remember !== "never" && (await scope.grants.allows(scope.subject, decision.signature)))
     return undefined;
   if (!scope.answerable) {
@@ -47,8 +49,13 @@ async function ask(
     ...(intent.command === undefined ? {} : { command: redact(intent.command) }),
     choices: choices[decision.remember],
   };
-  const options = { timeoutMs: scope.timeouts.approvalMs, signal: scope.signal };
-  const outcome = await scope.asks.ask("approval", scope.subject, question, options);
+  const { asks, signal, subject, prior } = scope;
+  // What a sub-agent asks is asked of the run at the top of its family, where it is no call.
+  const callId = subject.runId === scope.runId ? call.callId : undefined;
+  const options = { timeoutMs: scope.timeouts.approvalMs, signal, callId };
+  const outcome = prior
+    ? await asks.attach(prior, { signal })
+    : await asks.ask("approval", subject, question, options);
   if (outcome.status === "cancelled")
     return { status: "aborted", text: "The run was stopped before an answer came." };
   if (outcome.status === "expired") {
@@ -57,12 +64,17 @@ async function ask(
   }
   const { owner, sessionId } = scope.subject;
   const { signature } = decision;
-  if (outcome.choice === "deny") return denied("Denied by the user.");
-  if (outcome.choice === "session") scope.grants.allowForSession({ owner, sessionId }, signature);
-  if (outcome.choice === "always") {
+  if (outcome.choice === "deny") {
+    return denied(outcome.reason ? `Denied by the user: ${outcome.reason}` : "Denied by the user.");
+  }
+  // What may be kept is what the policy says now: the question may be older.
+  if (outcome.choice === "session" && decision.remember !== "never")
+    scope.grants.allowForSession({ owner, sessionId }, signature);
+  if (outcome.choice === "always" && decision.remember === "always") {
     await scope.grants.allowAlways({ owner, signature, tool: call.tool, title });
   }
-  return undefined;
+  if (await asks.take(outcome.id, { signal })) return undefined;
+  return { status: "aborted", text: "This leave was made use of by another process." };
 }
 
 /** A signature with a secret in it must not be stored, and without the secret it would cover more than was allowed. */

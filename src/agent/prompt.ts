@@ -26,6 +26,8 @@ export interface Prompt {
    * work it may be called twice.
    */
   readonly alsoRecord?: (tx: Tx, run: RunRow) => Promise<void>;
+  /** Refuses the run by throwing, in the same transaction, behind {@link alsoRecord}. Not asked about steering. */
+  readonly admit?: (tx: Tx) => Promise<void>;
   /** Called with the id of a new run before anything of it is committed: follow it from its first event. */
   readonly beforeStart?: (runId: string) => void;
 }

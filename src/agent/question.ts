@@ -26,7 +26,7 @@ export type AskKind = keyof AskQuestions;
 
 /** What answers a question of each kind. An empty password or value refuses; a question without an answer is skipped. */
 export interface AskReplies {
-  readonly approval: { readonly choice: AskChoice };
+  readonly approval: { readonly choice: AskChoice; readonly reason?: string };
   readonly clarify: { readonly answers: Readonly<Record<string, string>> };
   readonly sudo: { readonly password: string };
   readonly secret: { readonly value: string };
@@ -64,8 +64,10 @@ export function requestEvent(row: AskRow): NewEvent {
 /** The event of an answer. Passwords and secrets are in no event: only whether there was one. */
 export function respondedEvent(row: AskRow, reply: AskReplies[AskKind], by: string): NewEvent {
   const about = { request_id: row.id, by };
-  if ("choice" in reply)
-    return runEvent(row.run_id, "approval.responded", { ...about, choice: reply.choice });
+  if ("choice" in reply) {
+    const reason = reply.reason === undefined ? {} : { reason: reply.reason };
+    return runEvent(row.run_id, "approval.responded", { ...about, choice: reply.choice, ...reason });
+  }
   if ("answers" in reply) {
     return runEvent(row.run_id, "clarify.responded", { ...about, answers: { ...reply.answers } });
   }

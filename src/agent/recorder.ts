@@ -78,13 +78,12 @@ export class Recorder {
   }
 
   /**
-   * Writes what is left and the final event `last`, in one durable transaction, and takes nothing more. `fence` comes
-   * first in it: when that says no, the run is no longer ours and nothing is written. `then` goes with it, and its
-   * value is what this resolves to. Both may be called twice, as any store work.
+   * Writes what is left and the final event, in one durable transaction, and takes nothing more. `conclude` comes first
+   * in it and gives that event; undefined says that the run is no longer ours, and nothing is written. `then` goes with
+   * it, and its value is what this resolves to. Both may be called twice, as any store work.
    */
   async finish<T>(
-    last: NewEvent,
-    fence: (tx: Tx) => Promise<boolean>,
+    conclude: (tx: Tx) => Promise<NewEvent | undefined>,
     then: (tx: Tx) => Promise<T>,
   ): Promise<T | undefined> {
     this.#finishing = true;
@@ -92,11 +91,20 @@ export class Recorder {
     if (this.#taken) await this.#write;
     let batch: Batch | undefined;
     return this.#options.store.write(async (tx) => {
-      if (!(await fence(tx))) return undefined;
+      const last = await conclude(tx);
+      if (!last) return undefined;
       batch ??= this.#take();
       await this.#put(tx, { ...batch, events: [...batch.events, last] });
       return then(tx);
     });
+  }
+
+  /** Takes nothing more, and writes nothing of what is left: another process goes on from what is stored. */
+  abandon(): void {
+    this.#finishing = true;
+    this.#cancelTimer?.();
+    this.#events = [];
+    this.#messages = [];
   }
 
   #begin(): void {

@@ -1,12 +1,14 @@
 import type { Tx } from "../store/store.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
 import { cancelOpenAsks } from "./ask.ts";
-import { interruptedOutcome } from "./outcome.ts";
+import { cancelledOutcome, interruptedOutcome } from "./outcome.ts";
 import type { AgentParts } from "./parts.ts";
 import { addMessages } from "./history.ts";
 import { LEASE_MS } from "./lane.ts";
+import { suspended } from "./resume.ts";
+import { unheardSteers } from "./run-control.ts";
 import { concludeRun } from "./run-end.ts";
-import { endsWithAnswer, pendingSteers, salvageStep, steerEvents, unsavedEvents } from "./salvage.ts";
+import { endsWithAnswer, salvageStep, unsavedEvents } from "./salvage.ts";
 import type { Turns } from "./turn.ts";
 
 /** Sessions looked at in one round; more are found in the next. */
@@ -14,7 +16,7 @@ const BATCH = 200;
 
 /**
  * Keeps this process's leases alive, and takes over the sessions of processes that are gone: what they were running
- * ends as interrupted, what they had queued goes on. Runs at start and then at a third of the lease.
+ * ends as interrupted or, where it waits for leave and can, goes on waiting; what they had queued goes on. Runs at start and then at a third of the lease.
  */
 export class Recovery {
   readonly #parts: AgentParts;
@@ -47,12 +49,19 @@ export class Recovery {
     for (const session of await this.#abandoned()) {
       const taken = await store.write((tx) => this.#takeOver(tx, session));
       if (!taken) continue;
+      const { waiting } = taken;
       count++;
       log.info("took over a session whose process is gone", {
         session: session.id,
         owner: session.lease_owner,
       });
-      await this.#turns.continueSession(session.id);
+      try {
+        await (waiting ? this.#turns.resume(waiting, session) : this.#turns.continueSession(session.id));
+      } catch (error) {
+        // Kept, the lease would be renewed with nothing at work under it.
+        log.error("a session that was taken over could not go on", { session: session.id, error });
+        await this.#turns.letGo(session.id);
+      }
     }
     return count;
   }
@@ -91,12 +100,12 @@ export class Recovery {
     return leased.filter(isOver);
   }
 
-  /** False when another process was faster. */
-  async #takeOver(tx: Tx, session: SessionRow): Promise<boolean> {
+  /** Undefined when another process was faster; else with the run that is to be taken up again, if there is one. */
+  async #takeOver(tx: Tx, session: SessionRow): Promise<{ readonly waiting?: RunRow } | undefined> {
     const { store } = this.#parts;
     const old = { id: session.id, lease_owner: session.lease_owner, lease_until: session.lease_until };
     const mine = { lease_owner: store.owner, lease_until: tx.nowMs + LEASE_MS };
-    if ((await tx.update("sessions", old, mine)) === 0) return false;
+    if ((await tx.update("sessions", old, mine)) === 0) return undefined;
     const open = await tx.db
       .selectFrom("runs")
       .selectAll()
@@ -104,8 +113,10 @@ export class Recovery {
       .where("ended_at", "is", null)
       .where("status", "!=", "queued")
       .execute();
+    const [waiting] = open;
+    if (waiting && open.length === 1 && (await suspended(tx, waiting))) return { waiting };
     for (const run of open) await this.#close(tx, run);
-    return true;
+    return {};
   }
 
   /** Ends a run whose process is gone, with what it had said and done as far as anybody knows. */
@@ -116,12 +127,11 @@ export class Recovery {
     const isSaved = await endsWithAnswer(tx, where);
     const messages = isSaved ? [] : salvageStep(await unsavedEvents(tx, run.id));
     await addMessages(tx, where, messages);
-    const steers = pendingSteers(await steerEvents(tx, run.id));
-    const outcome = interruptedOutcome(
-      run.id,
-      "The server process that ran this ended before the run did.",
-      steers,
-    );
+    const steers = await unheardSteers(tx, { id: run.id, startedAtMs: 0 }, new Set());
+    const outcome =
+      run.stop_requested === 1
+        ? cancelledOutcome(run.id, steers)
+        : interruptedOutcome(run.id, "The server process that ran this ended before the run did.", steers);
     await concludeRun(tx, store, { run, ended }, outcome);
     await store.journal.append(tx, run.session_id, [outcome.event]);
   }

@@ -20,6 +20,26 @@ export function salvageStep(events: readonly RunFact[]): readonly Message[] {
   return step.messages();
 }
 
+/** A step in the middle, as the next process finds it. */
+export interface BrokenStep {
+  /** Steering, and what the assistant said and called. */
+  readonly messages: readonly Message[];
+  /** Answers of the calls that ended. */
+  readonly answers: readonly ToolMessage[];
+  /** The other calls, with their arguments as they were journaled: redacted. */
+  readonly unfinished: readonly { readonly callId: string; readonly tool: string; readonly input: unknown }[];
+  /** Ids of the approvals that were asked for in it. */
+  readonly asked: ReadonlySet<string>;
+}
+
+/** As {@link salvageStep}, for a step that is to go on. */
+export function brokenStep(events: readonly RunFact[]): BrokenStep {
+  const step = new Step();
+  for (const event of events) step.take(event);
+  const asked = events.filter(({ type }) => type === "approval.request");
+  return { ...step.broken(), asked: new Set(asked.map(({ data }) => String(data["request_id"]))) };
+}
+
 /** The events of a run that belong to no saved step: those after the last one that tells of usage, which follows each. */
 export async function unsavedEvents(tx: Tx, runId: string): Promise<readonly RunFact[]> {
   const saved = await tx.db
@@ -35,7 +55,13 @@ export async function unsavedEvents(tx: Tx, runId: string): Promise<readonly Run
     .select(["type", "data"])
     .where("run_id", "=", runId)
     .where("run_seq", ">", saved?.run_seq ?? 0)
-    .where("type", "in", ["run.steered", "message.delta", "tool.started", "tool.completed"])
+    .where("type", "in", [
+      "run.steered",
+      "message.delta",
+      "tool.started",
+      "tool.completed",
+      "approval.request",
+    ])
     .orderBy("run_seq")
     .execute();
   return rows.map(toFact);
@@ -88,6 +114,8 @@ export function pendingSteers(events: readonly RunFact[]): readonly string[] {
 class Step {
   readonly #parts: AssistantPart[] = [];
   readonly #answers = new Map<string, ToolMessage>();
+  /** Ids of the calls that ended. */
+  readonly #ended = new Set<string>();
   readonly #steers: Message[] = [];
 
   take({ type, data }: RunFact): void {
@@ -115,6 +143,16 @@ class Step {
     ];
   }
 
+  broken(): Omit<BrokenStep, "asked"> {
+    const assistant = { role: "assistant" as const, parts: this.#parts };
+    const calls = this.#parts.flatMap((part) => (part.type === "tool_call" ? [part] : []));
+    return {
+      messages: this.#parts.length === 0 ? this.#steers : [...this.#steers, assistant],
+      answers: [...this.#answers.values()].filter(({ callId }) => this.#ended.has(callId)),
+      unfinished: calls.filter(({ callId }) => !this.#ended.has(callId)),
+    };
+  }
+
   #say(text: string): void {
     if (text === "") return;
     const last = this.#parts.at(-1);
@@ -133,6 +171,7 @@ class Step {
     const callId = String(data["tool_call_id"]);
     const known = this.#answers.get(callId);
     if (!known) return;
+    this.#ended.add(callId);
     const status = data["status"] as ToolStatus;
     this.#answers.set(callId, { ...known, status, text: String(data["result"] ?? "") });
   }

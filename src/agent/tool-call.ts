@@ -128,6 +128,7 @@ function started(
   scope: ToolCallScope,
   { tool, intent }: { readonly tool: Tool | undefined; readonly intent?: ToolIntent },
 ): void {
+  if (scope.prior) return; // it was told of when it began to wait
   const paths = [...(intent?.writes ?? []), ...(intent?.reads ?? [])];
   scope.record(
     runEvent(scope.runId, "tool.started", {

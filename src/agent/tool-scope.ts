@@ -3,6 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Span } from "../base/trace.ts";
 import type { NewEvent } from "../store/journal.ts";
+import type { AskRow } from "../store/tables.ts";
 import type { Asks, AskSubject } from "./ask.ts";
 import type { Grants } from "./grants.ts";
 import type { PolicyContext } from "./policy.ts";
@@ -23,6 +24,8 @@ export interface ToolCallScope {
   readonly answerable: boolean;
   /** Nobody can answer other questions than approvals. */
   readonly onlyApprovals: boolean;
+  /** The question that the call waits with already, when its run was taken up again. */
+  readonly prior?: AskRow;
   /** Tools that the client runs. */
   readonly clientTools: ReadonlySet<string>;
   /** Takes a call that the client is to make. */

@@ -3,13 +3,16 @@ import { createId } from "../base/ids.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
 import { Budgets } from "./budgets.ts";
 import type { ChildPrompt } from "./delegation.ts";
+import { drainRuns } from "./drain.ts";
 import { Execution } from "./execution.ts";
 import { Lane, type Started } from "./lane.ts";
 import { formatModel } from "./model.ts";
 import type { AgentParts } from "./parts.ts";
 import type { Prompt, Submitted } from "./prompt.ts";
+import { requestStopOf, steerElsewhere } from "./run-control.ts";
+import { suspended, type Suspended } from "./resume.ts";
 import { concludeRun } from "./run-end.ts";
-import { newRun, type RunInput } from "./run.ts";
+import { newRun, parseInput, type RunInput } from "./run.ts";
 import { findSession, newSession, settingsOf } from "./session.ts";
 import { RunStop } from "./stop.ts";
 
@@ -34,6 +37,12 @@ export class Turns {
     this.#lane = new Lane(parts);
     this.#budgets = new Budgets(parts);
     this.#onEnd = options.onEnd;
+  }
+
+  /** Can be gone through more than once, as they are at the time. */
+  get #executions(): Iterable<Execution> {
+    const running = this.#running;
+    return { [Symbol.iterator]: () => running.values() };
   }
 
   /** Runs at work in this process. */
@@ -82,39 +91,38 @@ export class Turns {
   }
 
   /**
-   * Gives text to a running turn. False when it is not running here (any more). Once this resolves with true the text is
-   * safe: the model gets it at its next step, or the final event hands it back.
+   * Gives text to a running turn, whatever process it runs in. False when it is not running (any more). Once this
+   * resolves with true the text is safe: the model gets it at its next step, or the final event hands it back.
    */
   async steer(runId: string, text: string): Promise<boolean> {
-    return (await this.#running.get(runId)?.steer(text)) ?? false;
+    const here = this.#running.get(runId);
+    return here ? here.steer(text) : steerElsewhere(this.#parts, runId, text);
   }
 
   /**
-   * Asks a run to stop. A queued run is cancelled at once; a running one goes through `stopping`.
-   * False when it has ended or runs in another process.
+   * Asks a run to stop, whatever process it runs in. A queued run is cancelled at once; a running one goes through
+   * `stopping`. False when it has ended.
    */
   async stop(runId: string, reason: string): Promise<boolean> {
+    const { store } = this.#parts;
     const execution = this.#running.get(runId);
-    if (!execution) return this.#parts.store.write((tx) => this.#lane.cancelQueued(tx, runId, reason));
+    if (!execution) {
+      return store.write(
+        async (tx) =>
+          (await this.#lane.cancelQueued(tx, runId, reason)) || requestStopOf(tx, store, runId, reason),
+      );
+    }
     await execution.stop(new RunStop("cancelled", reason));
     return true;
   }
 
   /**
    * Takes no more prompts and waits for the running turns; those still at work after `graceMs` are cut and end as
-   * interrupted. Queued runs stay queued for the next start.
+   * interrupted. Queued runs stay queued for the next start, and runs that wait for leave without a client stay waiting.
    */
   async drain(graceMs: number): Promise<void> {
     this.#draining = true;
-    const grace = new AbortController();
-    const patience = this.#parts.clock.sleep(graceMs, { signal: grace.signal }).catch(() => {});
-    const settled = this.#settled();
-    await Promise.race([settled, patience]);
-    for (const execution of this.#running.values()) {
-      await execution.stop(new RunStop("shutdown", "The server was shut down while the run was at work."));
-    }
-    await settled;
-    grace.abort();
+    await drainRuns(this.#executions, this.#parts, { graceMs, settled: this.#settled() });
   }
 
   /** Starts the next queued run of a session whose lease this process holds, or gives the lease back. */
@@ -122,7 +130,23 @@ export class Turns {
     const next = await this.#parts.store.write((tx) =>
       this.#lane.next(tx, sessionId, { hold: this.#draining }),
     );
-    if (next) this.#execute(next, false);
+    if (next) this.#execute(next);
+  }
+
+  /** Takes a run up that another process left waiting, in a session whose lease this process holds. */
+  async resume(run: RunRow, session: SessionRow): Promise<void> {
+    const { store } = this.#parts;
+    const left = await store.write(async (tx) => {
+      const left = this.#draining ? undefined : await suspended(tx, run);
+      await (left ? this.#lane.resume(tx, run) : this.#lane.park(tx, session.id));
+      return left;
+    });
+    if (left) this.#execute({ run, session, input: parseInput(run) }, { suspended: left });
+  }
+
+  /** Leaves a session to whoever looks after sessions next, this process included. */
+  async letGo(sessionId: string): Promise<void> {
+    await this.#parts.store.write((tx) => this.#lane.park(tx, sessionId));
   }
 
   async #settled(): Promise<void> {
@@ -207,6 +231,7 @@ export class Turns {
       const about = { kind, model, input, metadata, webhook };
       const run = newRun(runId, session, { ...about, nowMs: tx.nowMs });
       await prompt.alsoRecord?.(tx, run);
+      await prompt.admit?.(tx);
       if (!existing) {
         await this.#lane.open(tx, { session, run, input });
         return { run, session, input, isNew: true, position: 0 };
@@ -219,7 +244,7 @@ export class Turns {
       const position = await this.#lane.enqueue(tx, run, this.#queueLimit(prompt));
       return { run, session, input, isNew: false, position };
     });
-    if (position === 0) this.#execute({ run, session, input }, isNew);
+    if (position === 0) this.#execute({ run, session, input }, { fresh: isNew });
     return {
       runId,
       sessionId: session.id,
@@ -247,9 +272,17 @@ export class Turns {
     return formatModel(prompt.model ?? own ?? models.default);
   }
 
-  #execute(started: Started, fresh: boolean): void {
+  #execute(started: Started, how: { readonly fresh?: boolean; readonly suspended?: Suspended } = {}): void {
+    const { fresh = false, suspended } = how;
     const budget = this.#budgets.open(started.run, started.input);
-    const execution = new Execution({ parts: this.#parts, ...started, budget, spawner: this, fresh });
+    const execution = new Execution({
+      parts: this.#parts,
+      ...started,
+      budget,
+      spawner: this,
+      fresh,
+      suspended,
+    });
     this.#running.set(started.run.id, execution);
     void this.#track(this.#conclude(execution, started));
   }
@@ -263,8 +296,9 @@ export class Turns {
         next: (tx) => this.#lane.next(tx, run.session_id, { hold: this.#draining }),
       });
       this.#running.delete(run.id);
+      if (execution.isParked) return await store.write((tx) => this.#lane.park(tx, session.id));
       if (!isStateless) this.#onEnd?.(run);
-      if (next) this.#execute(next, false);
+      if (next) this.#execute(next);
     } catch (error) {
       // The end could not be written. The lease runs out and recovery closes the run as interrupted.
       this.#parts.log.error("the end of a run could not be recorded", { run: run.id, error });

@@ -1,6 +1,7 @@
 /** The one secret redactor: everything that leaves the process as text or JSON passes through here. */
 
-const MASK = "[redacted]";
+/** Stands where a secret was. */
+export const MASK = "[redacted]";
 /** Shorter values would blank out ordinary words. */
 const MIN_SECRET_LENGTH = 8;
 /** Of a password that is hidden only while one command runs. */

@@ -15,9 +15,8 @@ export function limitRuns(prompt: Prompt, { name, maxConcurrentRuns: limit }: Id
   if (limit === undefined) return prompt;
   return {
     ...prompt,
-    alsoRecord: async (tx, run) => {
+    admit: async (tx) => {
       if ((await countAtWork(tx, name)) >= limit) throw tooMany(name, limit);
-      await prompt.alsoRecord?.(tx, run);
     },
   };
 }

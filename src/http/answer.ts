@@ -37,8 +37,8 @@ export function errorAnswer(thrown: unknown, headers: Headers): Response {
     ...headers,
     ...retryHeaders(error),
     "www-authenticate": error.row.http === 401 ? "Bearer" : undefined,
-    // What is left of an unread body must not be taken for the next request.
-    connection: error.row.http === 413 || error.row.http === 408 ? "close" : undefined,
+    // What is left of a body that did not come must not be taken for the next request.
+    connection: error.row.http === 408 ? "close" : undefined,
   });
 }
 

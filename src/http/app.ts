@@ -1,6 +1,7 @@
-import { H3 } from "h3";
+import { H3, type H3Event, type HTTPError } from "h3";
+import { ServiceError } from "../base/errors.ts";
 import { errorAnswer } from "./answer.ts";
-import { bindHttp } from "./bind.ts";
+import { bindHttp, requestIdOf } from "./bind.ts";
 import { getCapabilities } from "./capabilities.ts";
 import { createChatCompletion } from "./chat.ts";
 import { defineHttp } from "./contract.ts";
@@ -29,10 +30,7 @@ import { createSocketTicket } from "./ticket.ts";
 export function createHttpApp(room: HttpRoom): H3 {
   const app = new H3({
     silent: true,
-    onError: (error) => {
-      room.log.error("a request failed outside its handler", { error });
-      return errorAnswer(error.cause ?? error, {});
-    },
+    onError: (error, event) => failOutside(error, event, room),
   });
   const subscribers = new RunSubscribers(room.settings.maxSubscribersPerRun);
   const handlers = defineHttp<HttpContext>({
@@ -62,4 +60,14 @@ export function createHttpApp(room: HttpRoom): H3 {
   });
   bindHttp(app, handlers, room);
   return app;
+}
+
+/** What went wrong before a request reached its operation: the framework's own refusals, and bugs. */
+function failOutside(error: HTTPError, event: H3Event, { log }: HttpRoom): Response {
+  const headers = { "x-request-id": requestIdOf(event) };
+  if (error.status === 400) {
+    return errorAnswer(new ServiceError("invalid_request", "The path of the request is malformed."), headers);
+  }
+  log.error("a request failed outside its handler", { error });
+  return errorAnswer(error.cause ?? error, headers);
 }

@@ -105,7 +105,17 @@ function failed(error: ServiceError, { id, operation, room }: Bound, base: Heade
     room.log.error("an answer is not in the spec", { operation: id, status: error.row.http, error });
     room.observe?.(id, 0);
   }
-  return errorAnswer(error, base);
+  return errorAnswer(error.code === "internal_error" ? unknown(error, base) : error, base);
+}
+
+/** Of a bug clients learn where in the log it stands, and no more. */
+function unknown(cause: ServiceError, base: Headers): ServiceError {
+  const where = base["x-request-id"];
+  return new ServiceError(
+    "internal_error",
+    `Internal error. The server log tells more of request ${where}.`,
+    { cause },
+  );
 }
 
 function eventStream(

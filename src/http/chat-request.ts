@@ -9,6 +9,7 @@ import type { Prompt } from "../agent/prompt.ts";
 import { ServiceError } from "../base/errors.ts";
 import { loadAttachments, splitContent, textContent, type AttachmentSource } from "./content.ts";
 import type { HttpRequest } from "./contract.ts";
+import { parseJson } from "./json.ts";
 import {
   approvals,
   checkCount,
@@ -192,7 +193,7 @@ function calledTool(before: readonly Message[], callId: string): string {
 
 function parseArguments(json: string): unknown {
   try {
-    return JSON.parse(json);
+    return parseJson(json);
   } catch {
     return { arguments: json }; // an earlier model's broken call is history, not an error of this request
   }

@@ -60,7 +60,7 @@ async function collect(
       return { status: 200, headers, body: completion(head, end) };
     }
     const failure = failureOf(event);
-    if (failure) return failedAnswer(failure, { runId: head.agent.run_id, toolRan });
+    if (failure) return failedAnswer(failure, { headers, toolRan });
   }
   throw shuttingDown();
 }

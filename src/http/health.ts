@@ -1,5 +1,6 @@
 import type { DetailedHealth, HealthCheck } from "../../generated/http/client/types.gen.ts";
 import { formatModel } from "../agent/model.ts";
+import { readFigures } from "../store/figures.ts";
 import type { HttpRequest, HttpResponse } from "./contract.ts";
 import type { HttpContext, HttpRoom } from "./room.ts";
 
@@ -26,6 +27,7 @@ export async function getDetailedHealth(
     model: checkModel(room),
     ...(disk ? { disk } : {}),
     api_server: checkServer(room),
+    ...(stored.webhook ? { webhook: stored.webhook } : {}),
     ...(mcp ? { mcp } : {}),
   };
   const isDegraded = Object.values(checks).some((check) => check?.status === "degraded");
@@ -56,6 +58,8 @@ interface Stored {
   readonly check: HealthCheck;
   readonly runs: Readonly<Record<keyof typeof NO_RUNS, number>>;
   readonly sessions: number;
+  /** What is owed to others; undefined when the database did not tell. */
+  readonly webhook?: HealthCheck;
 }
 
 const NO_RUNS = { queued: 0, running: 0, waiting_for_approval: 0, stopping: 0 };
@@ -71,8 +75,8 @@ async function askStore(room: HttpRoom): Promise<Stored> {
   const asked = countStored(room);
   asked.catch(() => {});
   try {
-    const { runs, sessions } = await Promise.race([asked, late]);
-    return { check: { status: "ok", driver: store.dialect }, runs, sessions };
+    const counted = await Promise.race([asked, late]);
+    return { check: { status: "ok", driver: store.dialect }, ...counted };
   } catch (error) {
     log.error("the database failed its check", { error });
     const detail = "The database does not answer. The server log has the details.";
@@ -82,9 +86,9 @@ async function askStore(room: HttpRoom): Promise<Stored> {
   }
 }
 
-/** Both counts are over partial indexes: runs that have not ended, sessions that are kept. */
-async function countStored({ store }: HttpRoom): Promise<Pick<Stored, "runs" | "sessions">> {
-  const [open, kept] = await Promise.all([
+/** All counts are over partial indexes: runs that have not ended, sessions that are kept, messages that are owed. */
+async function countStored({ store }: HttpRoom): Promise<Pick<Stored, "runs" | "sessions" | "webhook">> {
+  const [open, kept, { outbox }] = await Promise.all([
     store.read
       .selectFrom("runs")
       .select(({ fn }) => ["status", fn.countAll().as("count")])
@@ -95,12 +99,19 @@ async function countStored({ store }: HttpRoom): Promise<Pick<Stored, "runs" | "
     store.read
       .selectFrom("sessions")
       .select(({ fn }) => fn.countAll().as("count"))
-      .where("transient", "=", 0)
+      // Written out: for a bound value SQLite does not look at the index.
+      .where((row) => row("transient", "=", row.lit(0)))
       .executeTakeFirst(),
+    readFigures(store),
   ]);
   const counted = Object.fromEntries(open.map(({ status, count }) => [status, Number(count)]));
   const { queued = 0, running = 0, waiting_for_approval = 0, stopping = 0 } = counted;
-  return { runs: { queued, running, waiting_for_approval, stopping }, sessions: Number(kept?.count ?? 0) };
+  const owed = (outbox.get("due") ?? 0) + (outbox.get("leased") ?? 0);
+  return {
+    runs: { queued, running, waiting_for_approval, stopping },
+    sessions: Number(kept?.count ?? 0),
+    webhook: { status: "ok", waiting: owed, given_up: outbox.get("dead") ?? 0 },
+  };
 }
 
 /** What is only doubtful is told and does not make the server unready: it runs with what it understood. */

@@ -2,6 +2,7 @@ import type { H3Event } from "h3";
 import type { Coercion, OperationMeta, ParameterGroup } from "../../generated/http/contract.gen.ts";
 import { ServiceError } from "../base/errors.ts";
 import { formatIssue } from "../base/validate.ts";
+import { parseJson } from "./json.ts";
 import { readBody } from "./read-body.ts";
 import type { HttpRoom } from "./room.ts";
 import { specSchemas } from "./schemas.ts";
@@ -20,7 +21,8 @@ export interface Input {
  */
 export async function readInput(event: H3Event, operation: OperationMeta, room: HttpRoom): Promise<Input> {
   const input: Input = {};
-  if (operation.path) input.path = parameters(operation.path, (name) => event.context.params?.[name]);
+  if (operation.path)
+    input.path = parameters(operation.path, (name) => unescape(event.context.params?.[name]));
   if (operation.query) {
     const query = event.url.searchParams;
     input.query = parameters(operation.query, (name) => query.get(name) ?? undefined);
@@ -43,6 +45,11 @@ function parameters(
   }
   refuse(specSchemas.check(group.schema, values));
   return values;
+}
+
+/** The router hands segments on as they stand in the path, which is well-formed by then. */
+function unescape(segment: string | undefined): string | undefined {
+  return segment?.includes("%") ? decodeURIComponent(segment) : segment;
 }
 
 /** Text that does not fit stays text: the schema then says what was expected. */
@@ -70,10 +77,10 @@ async function jsonBody(event: H3Event, body: JsonBody, room: HttpRoom): Promise
   return value;
 }
 
-/** An absent content type is taken for JSON: curl users forget it, and the parser decides anyway. */
+/** An absent or empty content type is taken for JSON: curl users forget it, and the parser decides anyway. */
 function checkMediaType(header: string | null): void {
-  const type = (header ?? "application/json").split(";")[0]?.trim().toLowerCase() ?? "";
-  if (type === "application/json" || type.endsWith("+json")) return;
+  const type = (header ?? "").split(";")[0]?.trim().toLowerCase() ?? "";
+  if (type === "" || type === "application/json" || type.endsWith("+json")) return;
   throw new ServiceError(
     "unsupported_media_type",
     `Send the body as application/json; ${JSON.stringify(type)} is not understood.`,
@@ -84,8 +91,9 @@ const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: false });
 
 function parse(bytes: Uint8Array): unknown {
   try {
-    return JSON.parse(decoder.decode(bytes));
+    return parseJson(decoder.decode(bytes));
   } catch (cause) {
+    if (cause instanceof ServiceError) throw cause;
     throw new ServiceError("invalid_json", `The body is not valid JSON${placeOf(cause)}.`, { cause });
   }
 }

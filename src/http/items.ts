@@ -2,6 +2,7 @@ import type { InputItem, MessageContent } from "../../generated/http/client/type
 import type { AssistantPart, Attachment, Message } from "../agent/message.ts";
 import { ServiceError } from "../base/errors.ts";
 import { loadAttachments, splitContent, textContent, type AttachmentSource } from "./content.ts";
+import { parseJson } from "./json.ts";
 import { checkText } from "./request-options.ts";
 import type { HttpRoom } from "./room.ts";
 
@@ -158,7 +159,7 @@ function isPart(part: unknown): boolean {
 
 function parseArguments(json: string): unknown {
   try {
-    return JSON.parse(json);
+    return parseJson(json);
   } catch {
     return { arguments: json }; // an earlier model's broken call is history, not an error of this request
   }

@@ -17,10 +17,13 @@ export interface BodyLimits {
  */
 export async function readBody(event: H3Event, limits: BodyLimits): Promise<Uint8Array> {
   const declared = event.req.headers.get("content-length");
-  if (declared !== null && !(Number(declared) <= limits.maxBytes)) throw tooLarge(limits);
+  const incoming = event.runtime?.node?.req as IncomingMessage | undefined;
+  if (declared !== null && !(Number(declared) <= limits.maxBytes)) {
+    if (incoming) discard(incoming, limits);
+    throw tooLarge(limits);
+  }
   const late = Promise.withResolvers<never>();
   const cancel = limits.clock.after(limits.timeoutMs, () => late.reject(tooSlow(limits)));
-  const incoming = event.runtime?.node?.req as IncomingMessage | undefined;
   const body = incoming ? readIncoming(incoming, limits) : readStream(event.req.body, limits);
   body.catch(() => {}); // the loser of the race below must not count as unhandled
   try {
@@ -43,7 +46,7 @@ function readIncoming(request: IncomingMessage, limits: BodyLimits): Promise<Uin
       chunks.push(chunk);
       if (size <= limits.maxBytes) return;
       settle(() => {
-        request.pause();
+        discard(request, limits);
         reject(tooLarge(limits));
       });
     };
@@ -54,6 +57,23 @@ function readIncoming(request: IncomingMessage, limits: BodyLimits): Promise<Uin
     request.on("data", onData).on("end", onEnd).on("error", onError).on("close", onClose);
   });
 }
+
+/**
+ * Lets a client send the rest of a body that is refused already, unread: many look for the answer only when they have
+ * sent all, and a connection that is closed before that takes the answer away from them. Not for ever, though.
+ */
+function discard(request: IncomingMessage, { maxBytes, timeoutMs, clock }: BodyLimits): void {
+  let left = Math.max(DISCARD_BYTES, 4 * maxBytes);
+  const giveUp = () => request.socket.destroy();
+  const cancel = clock.after(timeoutMs, giveUp);
+  request.on("data", (chunk: Buffer) => {
+    left -= chunk.length;
+    if (left < 0) giveUp();
+  });
+  request.once("end", cancel).once("close", cancel).on("error", cancel);
+}
+
+const DISCARD_BYTES = 16 * 1_048_576;
 
 async function readStream(body: ReadableStream<Uint8Array> | null, limits: BodyLimits): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];

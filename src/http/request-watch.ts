@@ -1,7 +1,7 @@
 import type { OperationMeta } from "../../generated/http/contract.gen.ts";
 import type { Clock } from "../base/clock.ts";
 import type { ServiceError } from "../base/errors.ts";
-import { noSpan, offTracer, type Span, type Tracer } from "../base/trace.ts";
+import { offTracer, type Span, type Tracer } from "../base/trace.ts";
 import type { HttpMetrics } from "./metrics.ts";
 
 export interface WatchRoom {
@@ -29,7 +29,8 @@ export class RequestWatch {
     this.#room = room;
     this.#id = id;
     this.#startedMs = room.metrics ? room.clock.now() : 0;
-    this.#span = untraced.has(id) ? noSpan : startSpan(room.tracer ?? offTracer, operation, request);
+    const tracer = untraced.has(id) ? offTracer : (room.tracer ?? offTracer);
+    this.#span = startSpan(tracer, operation, request);
   }
 
   /** The trace context of this request, for its answer and for what it sets going. */

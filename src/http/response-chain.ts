@@ -59,10 +59,13 @@ export async function dropBranch(store: Store, sessionId: string): Promise<void>
 
 /** What the model would get of the conversation up to `previous`. ServiceError `session_busy` while that is at work. */
 export async function contextUpTo(store: Store, previous: ResponseRow): Promise<readonly Message[]> {
-  const { throughSeq, session } = await store.write(async (tx) => ({
-    throughSeq: await lastMessage(tx, previous),
-    session: await tx.find("sessions", { id: previous.session_id }),
-  }));
+  const { throughSeq, session } = await store.write(async (tx) => {
+    await tx.update("responses", { id: previous.id }, { used_at: tx.nowMs });
+    return {
+      throughSeq: await lastMessage(tx, previous),
+      session: await tx.find("sessions", { id: previous.session_id }),
+    };
+  });
   if (throughSeq === undefined || !session) return [];
   const isBehind = session.summary_seq !== null && session.summary_seq <= throughSeq;
   const context = isBehind ? session : { id: session.id, context_seq: 0, summary_seq: null };

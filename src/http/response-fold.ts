@@ -48,6 +48,7 @@ export class ResponseFold {
   #isStarted = false;
   #isOver = false;
   #next = 0;
+  #lastSeq = 0;
 
   constructor(runId: string, request: ResponseRequest) {
     this.#runId = runId;
@@ -67,6 +68,11 @@ export class ResponseFold {
   /** How many events there were; the number of the next. */
   get count(): number {
     return this.#next;
+  }
+
+  /** Number of the run's event that was taken last. */
+  get lastSeq(): number {
+    return this.#lastSeq;
   }
 
   /** True after the last event. */
@@ -90,6 +96,7 @@ export class ResponseFold {
   /** The events of the response that an event of the run makes: none, one or several. */
   take(event: RunEvent): ResponseStreamEvent[] {
     if (this.#isOver) return [];
+    this.#lastSeq = event.seq;
     return this.#events(event).map((made) => this.#number(made));
   }
 

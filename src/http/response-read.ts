@@ -1,34 +1,49 @@
 /** Responses as the journal tells them. */
-import type { ResponseStreamEvent, RunEvent } from "../../generated/http/client/types.gen.ts";
+import type { ResponseStreamEvent } from "../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../generated/http/contract.gen.ts";
 import { toRunEvent } from "../agent/event.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { Store } from "../store/store.ts";
 import type { ResponseRow } from "../store/tables.ts";
 import { ResponseFold } from "./response-fold.ts";
+import { remainsOf } from "./response-remains.ts";
 import { storedRequest } from "./response-store.ts";
 import { shuttingDown } from "./run-failure.ts";
 import { runEvents, type EventGroups } from "./submission.ts";
 
 const PAGE = 512;
 
-/** A stored response as it is now. ServiceError `run_events_expired` when its first events are no longer kept. */
+/**
+ * A stored response as it is now: in all its items, or when its first events are no longer kept, in what its run still
+ * tells. ServiceError `run_events_expired` when that is not enough to say how it ended.
+ */
 export async function readResponse(store: Store, row: ResponseRow): Promise<ResponseFold> {
   const fold = new ResponseFold(row.run_id, storedRequest(row));
-  await foldEvents(store, fold, row.run_id);
-  return fold;
+  if (await foldEvents(store, fold, row.run_id)) return fold;
+  const remains = await remainsOf(store, row.run_id);
+  if (!remains) throw expired(fold);
+  const shortened = new ResponseFold(row.run_id, storedRequest(row));
+  for (const event of remains) shortened.take(event);
+  return shortened;
 }
 
-/** Takes all committed events of a run, from its first. ServiceError `run_events_expired`. */
-export async function foldEvents(store: Store, fold: ResponseFold, runId: string): Promise<void> {
-  let after = 0;
+/** A stored response with all its events. ServiceError `run_events_expired`. */
+export async function readWhole(store: Store, row: ResponseRow): Promise<ResponseFold> {
+  const fold = new ResponseFold(row.run_id, storedRequest(row));
+  if (await foldEvents(store, fold, row.run_id)) return fold;
+  throw expired(fold);
+}
+
+/** Takes all committed events of a run. False when they are not all there from the first. */
+export async function foldEvents(store: Store, fold: ResponseFold, runId: string): Promise<boolean> {
   for (;;) {
-    const page = await store.journal.read({ runId }, { after, limit: PAGE });
-    for (const entry of page) fold.take(firstToLast(toRunEvent(entry), fold));
-    if (page.length < PAGE) break;
-    after = page.at(-1)?.runSeq ?? after;
+    const page = await store.journal.read({ runId }, { after: fold.lastSeq, limit: PAGE });
+    for (const entry of page) {
+      if (entry.runSeq !== fold.lastSeq + 1) return false;
+      fold.take(toRunEvent(entry));
+    }
+    if (page.length < PAGE) return fold.count > 0;
   }
-  if (fold.count === 0) throw expired(fold);
 }
 
 /** The events of a response with a number above `after`, to its last. */
@@ -38,18 +53,14 @@ export async function* responseEvents(
   after = -1,
 ): AsyncGenerator<SseMessage<ResponseStreamEvent>> {
   for await (const event of runEvents(groups)) {
-    for (const made of fold.take(firstToLast(event, fold))) {
+    // A reader so slow that events went before it came to them cannot be told the rest.
+    if (event.seq !== fold.lastSeq + 1) throw expired(fold);
+    for (const made of fold.take(event)) {
       if (made.sequence_number > after) yield { data: made, event: made.type };
     }
   }
   // The store is closing: whoever reads has to come again, and must not take this for the end.
   if (!fold.isOver) throw shuttingDown();
-}
-
-/** A response can only be told from its first event on. */
-function firstToLast(event: RunEvent, fold: ResponseFold): RunEvent {
-  if (fold.count === 0 && event.seq !== 1) throw expired(fold);
-  return event;
 }
 
 function expired({ id }: ResponseFold): ServiceError {

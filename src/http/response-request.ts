@@ -28,7 +28,7 @@ export type CreateRequest = HttpRequest<"createResponse", HttpContext>;
 
 /** A request for a response in the agent's terms, but for the session it goes into. */
 export interface ResponsePlan {
-  readonly prompt: Omit<Prompt, "address" | "alsoRecord">;
+  readonly prompt: Omit<Prompt, "address" | "alsoRecord" | "admit">;
   /** Where it goes without `previous`. */
   readonly address: SessionAddress;
   readonly identity: Identity;
@@ -142,13 +142,14 @@ async function talkOf(
   const { body, signal } = request;
   const read = await toConversation(items, { param: "input", room, signal });
   const calls = await knownCalls(room, address, previous);
-  const messages = withoutKnown(answered(read, calls), calls);
+  // A client that names a session and not what it goes on from may send all it knows, as in the chat format.
+  const sendsAll = previous === undefined && conversationOf(body) === undefined;
+  const all = answered(read, calls);
+  const messages = sendsAll ? all : withoutKnown(all, calls);
   if (messages.at(-1)?.role !== "user" && messages.at(-1)?.role !== "tool") {
     const what = "The last item must come from the user or a tool: it is what the agent answers.";
     throw new ServiceError("invalid_request", what, { param: "input" });
   }
-  // A client that names a session and not what it goes on from may send all it knows, as in the chat format.
-  const sendsAll = previous === undefined && conversationOf(body) === undefined;
   const start = sendsAll ? messages.findLastIndex(({ role }) => role === "assistant") + 1 : 0;
   const asked = [body.instructions ?? "", read.instructions].filter((text) => text !== "");
   checkText(body.instructions ?? "", "instructions", room);

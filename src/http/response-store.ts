@@ -98,7 +98,7 @@ export function forgetResponse(store: Store, id: string): Promise<boolean> {
   });
 }
 
-export function storedRequest(row: ResponseRow): ResponseRequest {
+export function storedRequest(row: Pick<ResponseRow, "request">): ResponseRequest {
   return JSON.parse(row.request) as ResponseRequest;
 }
 

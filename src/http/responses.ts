@@ -8,14 +8,21 @@ import type { HttpRequest, HttpResponse } from "./contract.ts";
 import { idempotencyOf } from "./idempotency.ts";
 import { ResponseFold } from "./response-fold.ts";
 import { echoOf, type ResponseRequest } from "./response-object.ts";
-import { foldEvents, readResponse, responseEvents } from "./response-read.ts";
+import { foldEvents, readResponse, readWhole, responseEvents } from "./response-read.ts";
 import { planResponse, type CreateRequest } from "./response-request.ts";
 import { startResponse } from "./response-start.ts";
 import { findResponse, forgetResponse, storedInput, storedRequest, touchResponse } from "./response-store.ts";
 import type { HttpContext, HttpRoom } from "./room.ts";
 import type { RunSubscribers } from "./run-subscribers.ts";
 import { failedAnswer, failureOf, shuttingDown } from "./run-failure.ts";
-import { joinRepeated, runEvents, runHeaders, stopWhenGone, type StartedRun } from "./submission.ts";
+import {
+  joinRepeated,
+  runEvents,
+  runHeaders,
+  stopWhenGone,
+  type StartedRun,
+  type StartOptions,
+} from "./submission.ts";
 
 /** POST /v1/responses: a response is a run, told in the words of this format. */
 export async function createResponse(
@@ -24,31 +31,49 @@ export async function createResponse(
 ): Promise<HttpResponse<"createResponse">> {
   const { body, signal } = request;
   const options = { claim: idempotencyOf("createResponse", request), signal };
-  const joined = await joinRepeated(room, options);
-  const started = joined ?? (await startResponse(await planResponse(request, room), room, options));
+  const { started, asked } = await startOrJoin(request, room, options);
   const headers = runHeaders(started);
   const { runId } = started.submitted;
-  const fold = new ResponseFold(runId, await requestOf(request, runId, room));
-  const isAlone = body.background === true || body.agent?.on_disconnect === "continue";
+  const fold = new ResponseFold(runId, asked);
   if (body.background === true && body.stream !== true) {
+    await started.events[Symbol.asyncIterator]().return?.();
     await foldEvents(room.store, fold, runId);
     return { status: 200, headers, body: fold.response };
   }
+  const isAlone = body.background === true || body.agent?.on_disconnect === "continue";
   // Who joined a run that somebody else began does not end it.
   const forget = isAlone || started.replayed ? () => {} : stopWhenGone(signal, runId, room);
   if (body.stream === true) return { status: 200, headers, stream: responseEvents(fold, started.events) };
   return whole(fold, started, headers).finally(forget);
 }
 
-/** What a response repeats: as it was stored when it was; else as this same request says. */
-async function requestOf(request: CreateRequest, runId: string, room: HttpRoom): Promise<ResponseRequest> {
-  const { toolItems, showReasoning, modelName } = room.settings;
-  const row = await room.store.read
+/** The run, new or the one that this request made before, and what its response repeats of the request. */
+async function startOrJoin(
+  request: CreateRequest,
+  room: HttpRoom,
+  options: StartOptions,
+): Promise<{ readonly started: StartedRun; readonly asked: ResponseRequest }> {
+  const joined = await joinRepeated(room, options);
+  if (joined) return { started: joined, asked: await askedBefore(request, joined, room) };
+  const plan = await planResponse(request, room);
+  const started = await startResponse(plan, room, options);
+  const { request: asked } = plan.kept;
+  return { started, asked: started.replayed ? await askedBefore(request, started, room) : asked };
+}
+
+/** As it was stored when it was; else as this same request says. */
+async function askedBefore(
+  { body }: CreateRequest,
+  { submitted }: StartedRun,
+  { store, settings }: HttpRoom,
+): Promise<ResponseRequest> {
+  const row = await store.read
     .selectFrom("responses")
-    .selectAll()
-    .where("id", "=", responseIdOf(runId))
+    .select("request")
+    .where("id", "=", responseIdOf(submitted.runId))
     .executeTakeFirst();
-  return row ? storedRequest(row) : { echo: echoOf(request.body, modelName), toolItems, showReasoning };
+  const { toolItems, showReasoning, modelName } = settings;
+  return row ? storedRequest(row) : { echo: echoOf(body, modelName), toolItems, showReasoning };
 }
 
 /** The whole answer, once the run has ended. */
@@ -59,13 +84,22 @@ async function whole(
 ): Promise<HttpResponse<"createResponse">> {
   let toolRan = false;
   for await (const event of runEvents(events)) {
+    if (event.seq !== fold.lastSeq + 1) throw tooLate(submitted.runId);
     fold.take(event);
     if (event.event === "tool.started") toolRan = true;
     const failure = failureOf(event);
-    if (failure) return failedAnswer(failure, { runId: submitted.runId, toolRan });
+    if (failure) return failedAnswer(failure, { headers, toolRan });
   }
   if (!fold.isOver) throw shuttingDown();
   return { status: 200, headers, body: fold.response };
+}
+
+function tooLate(runId: string): ServiceError {
+  return new ServiceError(
+    "idempotency_key_conflict",
+    `The run ${runId} of this Idempotency-Key is not kept whole any more. Use a new key.`,
+    { param: "Idempotency-Key" },
+  );
 }
 
 /** GET /v1/responses/{response_id}: as it is now, or with `stream` what happened after an event, then what happens. */
@@ -78,10 +112,12 @@ export async function getResponse(
   const row = await findResponse(store, path.response_id, ctx.identity.name);
   await touchResponse(store, row.id);
   const headers = { "x-agent-run-id": row.run_id, "x-agent-session-id": row.session_id };
-  const now = await readResponse(store, row);
-  if (query.stream !== true) return { status: 200, headers, body: now.response };
+  if (query.stream !== true) {
+    return { status: 200, headers, body: (await readResponse(store, row)).response };
+  }
   const after = query.starting_after ?? -1;
-  if (after >= now.count) throw beyond(after, now.count - 1);
+  const { count } = await readWhole(store, row);
+  if (after >= count) throw beyond(after, count - 1);
   const leave = subscribers.enter(row.run_id);
   signal.addEventListener("abort", leave, { once: true });
   const events = store.journal.follow({ runId: row.run_id }, { signal });

@@ -93,12 +93,13 @@ async function question(runId: string, askId: string, { store }: HttpRoom): Prom
 async function answer(
   ask: AskRow,
   choice: AskChoice,
-  { ctx }: ApprovalRequest,
+  { ctx, body }: ApprovalRequest,
   { asks }: HttpRoom,
 ): Promise<boolean> {
   const { name } = ctx.identity;
+  const reason = body.reason === undefined ? {} : { reason: body.reason };
   try {
-    await asks.answer(ask.id, { owner: name, by: `http:${name}`, choice });
+    await asks.answer(ask.id, { owner: name, by: `http:${name}`, choice, ...reason });
     return true;
   } catch (error) {
     const isLate = error instanceof ServiceError && ["ask_not_pending", "ask_not_found"].includes(error.code);

@@ -13,6 +13,7 @@ import {
   RepeatedRequest,
   type IdempotencyClaim,
 } from "./idempotency.ts";
+import { inTurn } from "./in-turn.ts";
 import { branchFrom, dropBranch, isTip } from "./response-chain.ts";
 import type { HttpRoom } from "./room.ts";
 import { planRun, type CreateRunHttpRequest } from "./run-prompt.ts";
@@ -23,6 +24,14 @@ type Created = HttpResponse<"createRun">;
 /** POST /v1/runs: answers once the run is recorded; nobody has to stay for it. */
 export async function createRun(request: CreateRunHttpRequest, room: HttpRoom): Promise<Created> {
   const claim = idempotencyOf("createRun", request);
+  return inTurn(room.store, claim, () => create(request, room, claim));
+}
+
+async function create(
+  request: CreateRunHttpRequest,
+  room: HttpRoom,
+  claim: IdempotencyClaim | undefined,
+): Promise<Created> {
   const known = claim && (await findRepeated(room.store, claim));
   const replayed = known === undefined ? undefined : await replay(known, request, room, claim);
   if (replayed) return replayed;

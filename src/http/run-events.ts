@@ -3,10 +3,12 @@ import type { SseMessage } from "../../generated/http/contract.gen.ts";
 import { isFinalEvent, toRunEvent } from "../agent/event.ts";
 import { findRun, isFinalStatus, type RunView } from "../agent/run.ts";
 import { ServiceError } from "../base/errors.ts";
+import type { JournalEvent } from "../store/journal.ts";
 import type { HttpRequest, HttpResponse } from "./contract.ts";
 import type { HttpContext, HttpRoom } from "./room.ts";
 import { firstKept, runSnapshot, type FirstKept } from "./run-snapshot.ts";
 import type { RunSubscribers } from "./run-subscribers.ts";
+import { SharedMessage } from "./sse.ts";
 
 /**
  * GET /v1/runs/{run_id}/events: replay after the cursor, then live, to the run's final event. Where the oldest events
@@ -18,7 +20,10 @@ export async function streamRunEvents(
   subscribers: RunSubscribers,
 ): Promise<HttpResponse<"streamRunEvents">> {
   const run = await findRun(room.store, path.run_id, ctx.identity.name);
-  const after = cursor(headers["last-event-id"] ?? query.after, run);
+  const after =
+    headers["last-event-id"] === undefined
+      ? cursor(query.after, run, "after")
+      : cursor(headers["last-event-id"], run, "Last-Event-ID");
   const first = after >= run.last_seq ? undefined : await firstEvent(run, room);
   const leave = subscribers.enter(run.id);
   signal.addEventListener("abort", leave, { once: true });
@@ -52,7 +57,7 @@ async function* follow(
           after = first.seq - 1;
         }
         if (seq <= after) continue;
-        yield frame(toRunEvent(entry));
+        yield sharedFrame(entry);
         after = seq;
         if (isFinalEvent(entry.type)) return;
       }
@@ -60,6 +65,17 @@ async function* follow(
   } finally {
     leave();
   }
+}
+
+/** Followers of this process are handed the same events: what is made of one serves all. */
+const shared = new WeakMap<JournalEvent, SharedMessage<RunEvent>>();
+
+function sharedFrame(entry: JournalEvent): SharedMessage<RunEvent> {
+  const known = shared.get(entry);
+  if (known) return known;
+  const made = new SharedMessage(toRunEvent(entry), entry.type, String(entry.runSeq));
+  shared.set(entry, made);
+  return made;
 }
 
 function frame(event: RunEvent): SseMessage<RunEvent> {
@@ -77,13 +93,13 @@ async function firstEvent({ id }: RunView, room: HttpRoom): Promise<FirstKept> {
 }
 
 /** The number of the last event the client has: a whole number up to the newest one there is. */
-function cursor(text: string | undefined, row: RunView): number {
+function cursor(text: string | undefined, row: RunView, param: string): number {
   if (text === undefined || text === "") return 0;
   const after = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
   if (after <= row.last_seq) return after;
   throw new ServiceError(
     "invalid_cursor",
     `The cursor ${JSON.stringify(text)} is not the number of an event of this run, which are 1 to ${row.last_seq}.`,
-    { param: "Last-Event-ID" },
+    { param },
   );
 }

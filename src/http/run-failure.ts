@@ -26,7 +26,7 @@ export function failureOf(event: RunEvent): ServiceError | undefined {
  */
 export function failedAnswer(
   failure: ServiceError,
-  { runId, toolRan }: { readonly runId: string; readonly toolRan: boolean },
+  { headers, toolRan }: { readonly headers: Headers; readonly toolRan: boolean },
 ): {
   readonly status: 500 | 502 | 504;
   readonly headers: Headers;
@@ -35,7 +35,7 @@ export function failedAnswer(
   return {
     status: failure.row.http as 500 | 502 | 504,
     headers: {
-      "x-agent-run-id": runId,
+      ...headers,
       ...retryHeaders(failure),
       ...(toolRan ? { "x-should-retry": "false" } : {}),
     },

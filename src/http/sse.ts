@@ -18,6 +18,25 @@ export interface SseOptions {
 
 const encoder = new TextEncoder();
 
+/** An event that several streams send: it is made into bytes once. */
+export class SharedMessage<T> implements SseMessage<T> {
+  readonly data: T;
+  readonly event: string;
+  readonly id: string;
+  #bytes: Uint8Array | undefined;
+
+  constructor(data: T, event: string, id: string) {
+    this.data = data;
+    this.event = event;
+    this.id = id;
+  }
+
+  /** Nobody may change them. */
+  get bytes(): Uint8Array {
+    return (this.#bytes ??= encoder.encode(encodeSse(this)));
+  }
+}
+
 /**
  * Server-sent events (WHATWG HTML, 9.2) from a source that is pulled: the next event is asked for when the client has
  * room, so a slow reader slows only its own source, which reads on from the journal, and nothing piles up here.
@@ -64,7 +83,9 @@ export function sseStream(
           if (over) return;
           if (!done) {
             options.inspect?.(value.data);
-            controller.enqueue(encoder.encode(encodeSse(value)));
+            controller.enqueue(
+              value instanceof SharedMessage ? value.bytes : encoder.encode(encodeSse(value)),
+            );
             // Nobody pulls a stream that is full: only its client can go on.
             if ((controller.desiredSize ?? 0) > 0) return;
             stalled = setTimeout(() => giveUp(controller), options.slowReaderMs);

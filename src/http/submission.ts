@@ -5,6 +5,7 @@ import { isFinalStatus } from "../agent/run.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { JournalEvent } from "../store/journal.ts";
 import { claimKey, findRepeated, forgetKey, RepeatedRequest, type IdempotencyClaim } from "./idempotency.ts";
+import { inTurn } from "./in-turn.ts";
 import type { HttpRoom } from "./room.ts";
 
 export type EventGroups = AsyncIterable<readonly JournalEvent[]>;
@@ -30,10 +31,18 @@ export interface StartOptions {
 export async function startRun(prompt: Prompt, room: HttpRoom, options: StartOptions): Promise<StartedRun> {
   const { claim } = options;
   if (claim === undefined) return submit(prompt, room, options);
+  return inTurn(room.store, claim, () => startOnce(prompt, room, { ...options, claim }));
+}
+
+async function startOnce(
+  prompt: Prompt,
+  room: HttpRoom,
+  options: StartOptions & { readonly claim: IdempotencyClaim },
+): Promise<StartedRun> {
   const joined = await joinRepeated(room, options);
   if (joined) return joined;
   try {
-    return await submit(withClaim(prompt, room, claim), room, options);
+    return await submit(withClaim(prompt, room, options.claim), room, options);
   } catch (error) {
     if (!(error instanceof RepeatedRequest)) throw error;
     const other = await join(error.runId, room, options);

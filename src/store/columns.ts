@@ -91,6 +91,7 @@ const columns: Columns = {
     expires_at: true,
     answered_at: true,
     call_id: true,
+    taken_at: true,
   },
   ledger: {
     scope: true,

@@ -10,14 +10,20 @@ export interface StoreFigures {
 }
 
 /**
- * Counts what is open. Each count reads a partial index that holds only what it counts, so the cost is that of what is
- * open now, however much is kept. The statuses are written out: a bound value would keep SQLite from those indexes.
+ * Each reads a partial index that holds only what it counts, so the cost is that of what is open now, however much is
+ * kept. The statuses are written out: a bound value would keep SQLite from those indexes.
  */
+export const figureQueries = {
+  runs: "select status, count(*) as number from runs where ended_at is null group by status",
+  owed: "select status, count(*) as number from outbox where status in ('due', 'leased') group by status",
+  dead: "select 'dead' as status, count(*) as number from outbox where status = 'dead'",
+} as const;
+
+/** Counts what is open, over the whole database. ServiceError `state_store_unavailable`. */
 export async function readFigures({ read }: Store): Promise<StoreFigures> {
-  const runs = sql<Count>`select status, count(*) as number from runs where ended_at is null group by status`;
-  const owed = sql<Count>`select status, count(*) as number from outbox where status in ('due', 'leased') group by status`;
-  const dead = sql<Count>`select 'dead' as status, count(*) as number from outbox where status = 'dead'`;
-  const rows = await Promise.all([runs.execute(read), owed.execute(read), dead.execute(read)]);
+  const { runs, owed, dead } = figureQueries;
+  const count = (query: string) => sql<Count>`${sql.raw(query)}`.execute(read);
+  const rows = await Promise.all([count(runs), count(owed), count(dead)]);
   const [open, waiting, given] = rows.map((result) => result.rows);
   return { runs: toMap(open), outbox: toMap([...(waiting ?? []), ...(given ?? [])]) };
 }

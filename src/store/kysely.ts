@@ -8,6 +8,7 @@ import {
   SqliteQueryCompiler,
 } from "kysely";
 import type { CompiledQuery, DatabaseConnection, QueryResult } from "kysely";
+import { withoutNul } from "./statement.ts";
 import type { Tables } from "./tables.ts";
 import type { Dialect } from "./tx.ts";
 
@@ -56,7 +57,9 @@ export function createKysely(
 function toConnection(execute: Execute): DatabaseConnection {
   return {
     async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
-      const { rows, changes } = await execute(query.sql, query.parameters);
+      // As in statement.ts: what is looked for is written as what was kept.
+      const values = query.parameters.map((value) => (typeof value === "string" ? withoutNul(value) : value));
+      const { rows, changes } = await execute(query.sql, values);
       const numAffectedRows = changes === undefined ? undefined : BigInt(changes);
       return { rows: rows as R[], ...(numAffectedRows !== undefined && { numAffectedRows }) };
     },

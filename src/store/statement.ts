@@ -112,9 +112,14 @@ export function findStatement(table: Table, where: object): Statement {
   return { sql, values };
 }
 
-/** What a driver binds. NUL becomes U+FFFD: PostgreSQL refuses it, and Deno's SQLite cuts the text there. */
+/** Text as it can be bound. NUL becomes U+FFFD: PostgreSQL refuses it, and Deno's SQLite cuts the text there. */
+export function withoutNul(text: string): string {
+  return text.includes("\0") ? text.replaceAll("\0", "\ufffd") : text;
+}
+
+/** What a driver binds. */
 export function toValue(value: unknown, name: string): Value {
-  if (typeof value === "string") return value.includes("\0") ? value.replaceAll("\0", "\ufffd") : value;
+  if (typeof value === "string") return withoutNul(value);
   if (typeof value === "number") return value;
   if (value === null || value === undefined) return null;
   throw new TypeError(`Column ${name} takes text, a number or null, not ${typeof value}.`);

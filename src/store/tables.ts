@@ -156,6 +156,8 @@ export interface AskRow {
   answered_at: number | null;
   /** The tool call that waits for the answer, when it is one of the run itself. */
   call_id: string | null;
+  /** When leave that was given was made use of: what it was for has begun then. */
+  taken_at: number | null;
 }
 
 /** Once-only work: a row is a claim on (scope, key). */

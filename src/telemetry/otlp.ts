@@ -1,4 +1,9 @@
-/** Spans to a collector, OTLP as JSON over HTTP. Loaded only when a collector is configured; nothing of it is global. */
+/**
+ * Spans to a collector, OTLP as JSON over HTTP. Loaded only when a collector is configured; nothing of it is global.
+ * Touches the machine (connections).
+ */
+import { Agent } from "node:http";
+import { Agent as TlsAgent } from "node:https";
 import {
   ROOT_CONTEXT,
   SpanKind as OtelKind,
@@ -30,7 +35,7 @@ import {
   type SpanOptions,
   type Tracer,
 } from "../base/trace.ts";
-import type { ExportFailure, Tracing, TracingSettings } from "./settings.ts";
+import type { ExportFailure, OtlpModule, TracingSettings } from "./settings.ts";
 
 const DELAY_MS = 2_000;
 const MAX_BATCH_SPANS = 512;
@@ -45,11 +50,12 @@ const kinds: Readonly<Record<SpanKind, OtelKind>> = {
   producer: OtelKind.PRODUCER,
 };
 
-/** `onFailure` is told of each batch that could not be sent. `close` sends the rest and never rejects. */
+/** See {@link OtlpModule}. */
 export function createOtlpTracer(
   settings: TracingSettings,
   onFailure: (failure: ExportFailure) => void,
-): Tracing {
+): ReturnType<OtlpModule["createOtlpTracer"]> {
+  const connections = new Connections(settings.url);
   const provider = new TracerProvider({
     resource: defaultResource().merge(
       resourceFromAttributes({ "service.name": settings.serviceName, "service.version": settings.version }),
@@ -62,7 +68,7 @@ export function createOtlpTracer(
     },
     spanProcessors: [
       new BatchSpanProcessor({
-        exporter: createExporter(settings, onFailure),
+        exporter: createExporter(settings, connections, onFailure),
         maxQueueSize: settings.maxQueueSpans,
         maxExportBatchSize: Math.min(MAX_BATCH_SPANS, settings.maxQueueSpans),
         scheduledDelayMillis: settings.delayMs ?? DELAY_MS,
@@ -75,19 +81,51 @@ export function createOtlpTracer(
     isOn: true,
     start: (name, options) => begin(otel, remote(options?.parent), name, options),
   };
-  // A batch that fails was told of already.
-  return { tracer, close: () => provider.shutdown().catch(() => {}) };
+  const close = async (signal: AbortSignal) => {
+    signal.addEventListener("abort", () => connections.cut(), { once: true });
+    // A batch that fails was told of already.
+    await provider.shutdown().catch(() => {});
+  };
+  return { tracer, close };
+}
+
+/** What holds the process while a collector does not answer. */
+class Connections {
+  readonly agent: Agent;
+  #isCut = false;
+
+  constructor(url: string) {
+    this.agent = url.startsWith("https:")
+      ? new TlsAgent({ keepAlive: true })
+      : new Agent({ keepAlive: true });
+    const connect = this.agent.createConnection.bind(this.agent);
+    this.agent.createConnection = (...wanted) => {
+      // Else a batch that is tried again would begin to wait anew.
+      if (this.#isCut) throw new Error("The service has stopped.");
+      return connect(...wanted);
+    };
+  }
+
+  /** Ends every connection, and lets none begin. */
+  cut(): void {
+    this.#isCut = true;
+    const open = [...Object.values(this.agent.sockets), ...Object.values(this.agent.freeSockets)];
+    for (const socket of open.flat()) socket?.destroy(new Error("The service has stopped."));
+  }
 }
 
 function createExporter(
-  { url, headers, timeoutMs }: TracingSettings,
+  { url, headers, timeoutMs, maxQueueSpans }: TracingSettings,
+  { agent }: Connections,
   onFailure: (failure: ExportFailure) => void,
 ): SpanExporter {
   const exporter = new OTLPTraceExporter({
     url,
     headers: { ...headers },
     timeoutMillis: timeoutMs,
-    concurrencyLimit: 4,
+    // At the end all that waits goes at once.
+    concurrencyLimit: Math.ceil(maxQueueSpans / MAX_BATCH_SPANS) + 1,
+    httpAgentOptions: () => agent,
   });
   return {
     export: (spans, done) =>

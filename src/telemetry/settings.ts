@@ -37,7 +37,13 @@ export interface ExportFailure {
 /** What sends spans, apart from the rest because it is loaded only when it is needed. */
 export interface OtlpModule {
   /** `onFailure` is told of each batch that could not be sent. Throws for a URL that is none. */
-  createOtlpTracer(settings: TracingSettings, onFailure: (failure: ExportFailure) => void): Tracing;
+  createOtlpTracer(
+    settings: TracingSettings,
+    onFailure: (failure: ExportFailure) => void,
+  ): Pick<Tracing, "tracer"> & {
+    /** Sends what waits; once `signal` aborts the rest is lost, and no connection stays. Never rejects. */
+    close(signal: AbortSignal): Promise<void>;
+  };
 }
 
 /**

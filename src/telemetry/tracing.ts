@@ -28,7 +28,7 @@ export async function openTracing(
   try {
     const { createOtlpTracer } = await load();
     const { tracer, close } = createOtlpTracer(settings, complain(log, clock));
-    return { tracer, close: () => within(CLOSE_MS, clock, close()) };
+    return { tracer, close: () => within(CLOSE_MS, clock, close) };
   } catch (error) {
     log.warn("traces cannot be sent; the service runs without", { error });
     return { tracer: offTracer, close: async () => {} };
@@ -48,9 +48,13 @@ function complain(log: Log, clock: Clock): (failure: ExportFailure) => void {
   };
 }
 
-async function within(ms: number, clock: Clock, work: Promise<void>): Promise<void> {
-  const late = Promise.withResolvers<void>();
-  const cancel = clock.after(ms, late.resolve);
-  await Promise.race([work, late.promise]);
+async function within(ms: number, clock: Clock, work: (signal: AbortSignal) => Promise<void>): Promise<void> {
+  const late = new AbortController();
+  const isLate = Promise.withResolvers<void>();
+  const cancel = clock.after(ms, () => {
+    late.abort();
+    isLate.resolve();
+  });
+  await Promise.race([work(late.signal), isLate.promise]);
   cancel();
 }

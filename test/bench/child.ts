@@ -11,23 +11,38 @@ export interface Server extends AsyncDisposable {
   readonly url: string;
   /** CPU time of the process so far, in microseconds. */
   cpuMicros(): Promise<number>;
+  /** What the process holds after a garbage collection. */
+  memory(): Promise<Memory>;
+  /** Lets go what waits for it: a run `held ...`, the fan-out of a bare server. */
+  go(): void;
+}
+
+/** Bytes. `used` is heap and buffers, `resident` what the system counts. */
+export interface Memory {
+  readonly used: number;
+  readonly resident: number;
 }
 
 /** What the child says. */
-export type Reply = { readonly url: string } | { readonly cpuMicros: number };
-export type Request = { readonly answer: string } | { readonly ask: "cpu" | "stop" };
+export type Reply = { readonly url: string } | { readonly cpuMicros: number } | { readonly memory: Memory };
+export type Request =
+  | { readonly answer: string; readonly home: string | undefined }
+  | { readonly ask: "cpu" | "memory" | "go" | "stop" };
 
 /**
- * Starts a server of a kind; `answer` is the body a bare one gives. AGENTD_BENCH_PROF names a folder for the CPU
+ * Starts a server of a kind; `answer` is the body a bare one gives, `home` the folder of a service that is there
+ * already, with its database. AGENTD_BENCH_PROF names a folder for the CPU
  * profiles of the servers.
  */
-export async function startServer(kind: ServerKind, answer = ""): Promise<Server> {
+export async function startServer(kind: ServerKind, answer = "", home?: string): Promise<Server> {
   const folder = process.env["AGENTD_BENCH_PROF"];
   const profiling =
     folder === undefined
       ? []
       : ["--cpu-prof", `--cpu-prof-dir=${folder}`, `--cpu-prof-name=${kind}-${Date.now()}.cpuprofile`];
-  const child = fork(fileURLToPath(new URL("server.ts", import.meta.url)), [kind], { execArgv: profiling });
+  const child = fork(fileURLToPath(new URL("server.ts", import.meta.url)), [kind], {
+    execArgv: ["--expose-gc", ...profiling],
+  });
   const exited = once(child, "exit");
   const send = (request: Request) => child.send(request);
   const reply = async (): Promise<Reply> => {
@@ -37,7 +52,7 @@ export async function startServer(kind: ServerKind, answer = ""): Promise<Server
     const [message] = await Promise.race([once(child, "message"), gone]);
     return message as Reply;
   };
-  send({ answer });
+  send({ answer, home });
   const ready = await reply();
   if (!("url" in ready)) throw new Error("the server did not tell its address");
   return {
@@ -48,6 +63,14 @@ export async function startServer(kind: ServerKind, answer = ""): Promise<Server
       const usage = await answered;
       return "cpuMicros" in usage ? usage.cpuMicros : Number.NaN;
     },
+    memory: async () => {
+      const answered = reply();
+      send({ ask: "memory" });
+      const told = await answered;
+      if (!("memory" in told)) throw new Error("the server did not tell its memory");
+      return told.memory;
+    },
+    go: () => void send({ ask: "go" }),
     [Symbol.asyncDispose]: async () => {
       send({ ask: "stop" });
       await exited;

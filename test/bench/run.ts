@@ -11,6 +11,7 @@ const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly B
   journal: () => import("./journal.ts"),
   turn: () => import("./turn.ts"),
   sessions: () => import("./sessions.ts"),
+  runs: () => import("./runs.ts"),
   flood: () => import("./flood.ts"),
 };
 

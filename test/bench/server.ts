@@ -16,14 +16,18 @@ import { listen } from "../../src/gateway/listen.ts";
 import { Variables } from "../../src/config/variables.ts";
 import { startService } from "../../src/service.ts";
 import { KEY, testConfig } from "../harness/service.ts";
-import type { Reply, Request } from "./child.ts";
+import type { Memory, Reply, Request } from "./child.ts";
+import { mountFanOut } from "./fan-out.ts";
 
 interface Running {
   readonly url: string;
   stop(): Promise<void>;
 }
 
-const kinds: Readonly<Record<string, (answer: string) => Promise<Running>>> = {
+/** Told to go; see {@link Request}. */
+let released = Promise.withResolvers<void>();
+
+const kinds: Readonly<Record<string, (answer: string, home: string | undefined) => Promise<Running>>> = {
   service: runService,
   bare: runBare,
 };
@@ -42,12 +46,17 @@ const sayings: Readonly<Record<string, (first: number, second: number) => Promis
 const start = kinds[process.argv[2] ?? ""];
 if (!start || !process.send) throw new Error("child.ts starts this file, with the kind of server");
 const [first] = (await once(process, "message")) as [Request];
-const running = await start("answer" in first ? first.answer : "");
+const running = await ("answer" in first ? start(first.answer, first.home) : start("", undefined));
 process.on("message", (request: Request) => {
   if (!("ask" in request)) return;
   if (request.ask === "cpu") {
     const { user, system } = process.cpuUsage();
     tell({ cpuMicros: user + system });
+  } else if (request.ask === "memory") {
+    void memory().then((held) => tell({ memory: held }));
+  } else if (request.ask === "go") {
+    released.resolve();
+    released = Promise.withResolvers<void>();
   } else void running.stop().then(() => process.disconnect());
 });
 // Also when the bench dies.
@@ -58,10 +67,24 @@ function tell(reply: Reply): void {
   process.send?.(reply);
 }
 
+/** Finalizers run between collections, so one is not enough. */
+async function memory(): Promise<Memory> {
+  for (let i = 0; i < 4; i++) {
+    globalThis.gc?.();
+    await sleep(100);
+  }
+  const { rss, heapUsed, external } = process.memoryUsage();
+  return { used: heapUsed + external, resident: rss };
+}
+
 /** The service as the gateway starts it, on a SQLite file, with keys, and a model that is a script. */
-async function runService(): Promise<Running> {
-  const home = await realpath(await mkdtemp(join(tmpdir(), "agentd-bench-")));
-  const config = testConfig({ api_server: { key: KEY } });
+async function runService(_answer: string, given: string | undefined): Promise<Running> {
+  const home = given ?? (await realpath(await mkdtemp(join(tmpdir(), "agentd-bench-"))));
+  const config = testConfig({
+    api_server: { key: KEY },
+    agent: { max_steps: 500 },
+    limits: { max_subscribers_per_run: 100_000 },
+  });
   const service = await startService({
     config,
     places: { agentHome: home, userHome: home, workspace: home, databaseUrl: join(home, "state.db") },
@@ -77,7 +100,7 @@ async function runService(): Promise<Running> {
   });
   const stop = async () => {
     await service.stop({ graceMs: 0 });
-    await rm(home, { recursive: true, force: true });
+    if (given === undefined) await rm(home, { recursive: true, force: true });
   };
   return { url: service.url, stop };
 }
@@ -97,6 +120,11 @@ async function runBare(answer: string): Promise<Running> {
     const stream = toStream(frames(deltas(Number(count), Number(paceMs))));
     return new FastResponse(stream, { headers: { "content-type": "text/event-stream; charset=utf-8" } });
   });
+  app.post("/v1/runs", async (event) => {
+    await event.req.json();
+    return new FastResponse(answer, { status: 202, headers: { "content-type": "application/json" } });
+  });
+  mountFanOut(app, () => released.promise, answer);
   const options = { host: "127.0.0.1", port: 0, maxBodyBytes: 16_777_216, clock: systemClock };
   const listener = await listen(app, options);
   return { url: listener.url, stop: () => listener.close(0) };
@@ -134,11 +162,19 @@ async function* frames(source: AsyncIterable<string>): AsyncGenerator<Uint8Array
 }
 
 /** What the model says is asked for by the prompt; see {@link sayings}. */
-async function script({ user }: ScriptState): Promise<ScriptStep> {
+async function script({ user, step }: ScriptState): Promise<ScriptStep> {
   const [what = "", first, second] = user.split(" ");
+  if (what === "held") return held(step, Number(first));
   const say = Object.hasOwn(sayings, what) ? sayings[what] : undefined;
   if (say) return say(Number(first), Number(second));
   return { text: "Hello! I am well, thanks." };
+}
+
+/** `held STEPS`: waits until it is told to go, then makes so many steps as fast as it can. */
+async function held(step: number, steps: number): Promise<ScriptStep> {
+  if (step === 0) await released.promise;
+  const text = `This is step ${step}, and nothing was found here.`;
+  return step < steps ? { text, calls: [{ tool: "look", input: { at: step } }] } : { text: "Done." };
 }
 
 async function* deltas(count: number, paceMs: number): AsyncGenerator<string> {

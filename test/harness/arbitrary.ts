@@ -11,7 +11,20 @@ const MAX_DEPTH = 5;
 const MAX_ITEMS = 3;
 const MAX_TEXT = 40;
 
-/** Mostly text as people write it; now and then any code unit, half a surrogate pair and NUL among them. */
+/** Text that some layer may stumble over; of every length that a schema asks for. */
+const NASTY = [
+  "\u0000",
+  "a\u0000b",
+  "\ud800",
+  "__proto__",
+  "constructor",
+  "' or 1=1 --",
+  "%00",
+  "\r\nx: y",
+  "x".repeat(40),
+];
+
+/** Mostly text as people write it; now and then any code unit at all. */
 const text = (minLength = 0, maxLength = MAX_TEXT): Arbitrary<string> =>
   fc.oneof(
     { weight: 4, arbitrary: fc.string({ minLength, maxLength, unit: "grapheme-ascii" }) },
@@ -21,6 +34,10 @@ const text = (minLength = 0, maxLength = MAX_TEXT): Arbitrary<string> =>
       arbitrary: fc
         .array(fc.integer({ min: 0, max: 0xff_ff }), { minLength, maxLength })
         .map((units) => String.fromCharCode(...units)),
+    },
+    {
+      weight: 1,
+      arbitrary: fc.constantFrom(...NASTY.filter(({ length }) => length >= minLength && length <= maxLength)),
     },
   );
 
@@ -95,12 +112,23 @@ function object(schema: JsonSchema, tastes: Tastes, depth: number): Arbitrary<un
       return [name, tastes[name] ? mixed(member, tastes[name], made) : made];
     }),
   );
-  const known = fc.record(model, { requiredKeys: required, noNullPrototype: true });
+  const optional = kept.map(([name]) => name).filter((name) => !required.includes(name));
+  // All of many at once hardly ever go together; a few do.
+  const chosen = fc.oneof(
+    { weight: 5, arbitrary: fc.subarray(optional, { maxLength: Math.min(2, optional.length) }) },
+    { weight: 1, arbitrary: fc.subarray(optional) },
+  );
+  const known = chosen.chain((names) =>
+    fc.record(Object.fromEntries([...required, ...names].map((name) => [name, model[name] ?? anything])), {
+      noNullPrototype: true,
+    }),
+  );
   const extra = schema["additionalProperties"];
   if (extra === false || extra === undefined || depth > MAX_DEPTH) return known;
   const value = extra === true ? anything : fitting(extra as JsonSchema, tastes, depth + 1);
   const others = fc.dictionary(text(1, 20), value, { maxKeys: 2, noNullPrototype: true });
-  return fc.tuple(others, known).map(([more, named]) => ({ ...more, ...(named as object) }));
+  const few = fc.oneof({ weight: 4, arbitrary: fc.constant({}) }, { weight: 1, arbitrary: others });
+  return fc.tuple(few, known).map(([more, named]) => ({ ...more, ...named }));
 }
 
 function mixed(schema: JsonSchema, taste: Arbitrary<unknown>, other: Arbitrary<unknown>): Arbitrary<unknown> {
@@ -115,9 +143,20 @@ export interface Spoiled {
   readonly value: unknown;
 }
 
-/** Everything that can be done to `value`, which fits `schema`, so that it no longer does; one change each. */
-export function spoiled(schema: JsonSchema, value: unknown): readonly Spoiled[] {
-  return changes(schema, value, "").filter((each) => specSchemas.check(schema, each.value) !== undefined);
+/**
+ * `value`, which fits `schema`, with one change after which it no longer does; `dice` chooses which. Undefined when
+ * nothing can be wrong. `survives` tells whether a change is still one on the way it travels.
+ */
+export function spoil(
+  schema: JsonSchema,
+  value: unknown,
+  { dice, survives = () => true }: { readonly dice: number; readonly survives?: (value: unknown) => boolean },
+): Spoiled | undefined {
+  const all = changes(schema, value, "");
+  const start = all.length === 0 ? 0 : dice % all.length;
+  return [...all.slice(start), ...all.slice(0, start)].find(
+    (each) => survives(each.value) && specSchemas.check(schema, each.value) !== undefined,
+  );
 }
 
 function changes(schema: JsonSchema, value: unknown, path: string): readonly Spoiled[] {

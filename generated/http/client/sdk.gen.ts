@@ -107,7 +107,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * A stored response
      *
-     * With `stream=true` its events, from the one after `starting_after`: those that were, then live ones.
+     * With `stream=true` its events, from the one after `starting_after`: those that were, then live ones. When its first events are no longer kept there is no stream any more, and the response has only its last text.
      */
     public getResponse<ThrowOnError extends boolean = false>(options: Options<GetResponseData, ThrowOnError>): RequestResult<GetResponseResponses, GetResponseErrors, ThrowOnError> {
         return (options.client ?? this.client).get<GetResponseResponses, GetResponseErrors, ThrowOnError>({

@@ -500,7 +500,7 @@ export type CreateResponseRequest = {
      */
     instructions?: string | null;
     /**
-     * Goes on from this stored response. A second request from the same one begins a branch.
+     * Goes on from this stored response, whatever session the headers name. A second request from the same one begins a branch.
      */
     previous_response_id?: string | null;
     /**
@@ -2490,6 +2490,10 @@ export type DetailedHealth = {
             disk?: HealthCheck;
             api_server: HealthCheck;
             /**
+             * Messages to others that wait, and those given up. Absent when the database does not answer.
+             */
+            webhook?: HealthCheck;
+            /**
              * Absent when no servers are configured.
              */
             mcp?: HealthCheck;
@@ -3041,10 +3045,6 @@ export type ListRunsErrors = {
      * The request cannot be served as it is. A run that found that out is named.
      */
     403: ErrorEnvelope;
-    /**
-     * The request cannot be served as it is. A run that found that out is named.
-     */
-    404: ErrorEnvelope;
     /**
      * Not now. `Retry-After` says when.
      */

@@ -62,6 +62,7 @@ class ScriptedTurn {
   readonly #clock: Clock;
   readonly #conversation: Conversation;
   readonly #toolResults: ToolMessage[] = [];
+  #firstStep = 0;
   #usage: Usage = zeroUsage;
   #text = "";
 
@@ -70,10 +71,16 @@ class ScriptedTurn {
     this.#script = script;
     this.#clock = clock;
     this.#conversation = new Conversation(turn);
+    // A turn that was broken off goes on: what it had done since its prompt counts.
+    const prompt = turn.messages.findLastIndex(({ role }) => role === "user");
+    for (const message of turn.messages.slice(prompt + 1)) {
+      if (message.role === "assistant") this.#firstStep += 1;
+      if (message.role === "tool") this.#toolResults.push(message);
+    }
   }
 
   async run(): Promise<TurnEnd> {
-    for (let step = 0; step < this.#turn.maxSteps; step++) {
+    for (let step = this.#firstStep; step < this.#turn.maxSteps; step++) {
       const end = await this.#step(step);
       if (end) return end;
     }

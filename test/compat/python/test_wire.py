@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import shutil
 import socket
+import ssl
+import subprocess
+import tempfile
 import threading
 import time
 import unittest
@@ -156,6 +161,27 @@ class Cases:
         with self.assertRaises(AgentConnectionError):
             self.call({"base_url": url}, "get_health")
 
+    def test_tls_with_a_certificate_that_is_trusted_and_one_that_is_not(self: Any) -> None:
+        openssl = shutil.which("openssl")
+        if openssl is None:
+            self.skipTest("there is no openssl to make a certificate with")
+        with tempfile.TemporaryDirectory() as folder:
+            key, certificate = f"{folder}/key.pem", f"{folder}/certificate.pem"
+            name = ["-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1"]
+            make = [openssl, "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+            subprocess.run([*make, *name, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+            server_side = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            server_side.load_cert_chain(certificate, key)
+            trusting = ssl.create_default_context(cafile=certificate)
+            once = RetryPolicy(max_retries=0)
+            with WireServer([OK, stream(event(1, "run.completed"))], tls=server_side) as server:
+                with self.assertRaisesRegex(AgentConnectionError, "(?i)certificate"):
+                    self.call({"base_url": server.url, "retry": once}, "get_health")
+                options = {"base_url": server.url, "ssl_context": trusting}
+                self.assertEqual(self.call(options, "get_health"), {"status": "ok"})
+                events, error = self.collect(options, "stream_run_events", "run_1")
+                self.assertEqual((seqs(events), error), ([1], None))
+
     # Streams that follow.
 
     def test_a_cut_stream_goes_on_after_the_last_whole_event(self: Any) -> None:
@@ -283,6 +309,13 @@ class BlockingWire(Blocking, Cases, unittest.TestCase):
             self.assertEqual(list(events), [])
             self.assertEqual(len(server.requests), 1)
 
+    def test_a_loop_that_is_broken_off_leaves_nothing_open(self) -> None:
+        with WireServer([stream(event(1), event(2), end=False)]) as server:
+            for each in AgentClient(server.url, retry=FAST).stream_run_events("run_1"):
+                self.assertEqual(each["seq"], 1)
+                break
+            gc.collect()
+
     def test_a_stream_that_is_never_read_sends_nothing(self) -> None:
         AgentClient("http://127.0.0.1:1").stream_run_events("run_1").close()
 
@@ -298,6 +331,17 @@ class OnLoopWire(OnLoop, Cases, unittest.TestCase):
         with WireServer([stream(event(1), event(2), end=False, x_agent_run_id="run_1")]) as server:
             self.assertEqual(asyncio.run(read(server.url), debug=True), [1])
             self.assertEqual(len(server.requests), 1)
+
+    def test_a_loop_that_is_broken_off_leaves_nothing_open(self) -> None:
+        async def read(url: str) -> None:
+            async for each in AsyncAgentClient(url, retry=FAST).stream_run_events("run_1"):
+                self.assertEqual(each["seq"], 1)
+                break
+            gc.collect()
+
+        with WireServer([stream(event(1), event(2), end=False)]) as server:
+            asyncio.run(read(server.url), debug=True)
+            gc.collect()
 
     def test_cancelling_a_task_ends_its_wait_at_once(self) -> None:
         async def cancel(url: str, name: str, *args: Any) -> None:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from typing import Sequence
 
 
 class WireServer:
-    def __init__(self, answers: Sequence[bytes | None], pieces: int = 1 << 20) -> None:
+    def __init__(
+        self, answers: Sequence[bytes | None], pieces: int = 1 << 20, tls: ssl.SSLContext | None = None
+    ) -> None:
         """`None` closes without an answer; `pieces` is how many bytes are written at once."""
+        self._tls = tls
         self.requests: list[str] = []
         self._answers = list(answers)
         self._pieces = pieces
@@ -18,7 +22,7 @@ class WireServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self._listener.getsockname()[1]}"
+        return f"http{'s' if self._tls else ''}://127.0.0.1:{self._listener.getsockname()[1]}"
 
     def __enter__(self) -> WireServer:
         self._thread.start()
@@ -35,6 +39,15 @@ class WireServer:
     def _serve(self) -> None:
         while True:
             connection, _ = self._listener.accept()
+            if self._tls is not None:
+                try:
+                    connection = self._tls.wrap_socket(connection, server_side=True)
+                except OSError:
+                    # Refused by the client; or the last connection, which only wakes this thread.
+                    connection.close()
+                    if self._answers:
+                        continue
+                    return
             with connection:
                 request = self._read(connection)
                 if request == "" or not self._answers:

@@ -310,7 +310,9 @@ scenario(
   async (service) => {
     const response = await service.chat(hi);
     const error = await assertError(response, 500, "internal_error");
-    assert.ok(response.headers.get("x-agent-run-id"));
+    for (const name of ["x-agent-run-id", "x-agent-session-id", "x-agent-model"]) {
+      assert.ok(response.headers.get(name), name);
+    }
     assert.ok(!error.message.includes("/etc/secret"), error.message);
     await assertHealthy(service);
   },

@@ -45,6 +45,9 @@ scenario(
     assert.equal(run.output, null);
     assert.equal(run.required_action.type, "submit_tool_outputs");
     assert.equal(run.required_action.tool_calls[0].id, call!.id);
+    const events = await (await service.request(`/v1/runs/${run.run_id}/events`)).text();
+    assert.equal(events.split("event: tool.requested").length, 2);
+    assert.match(events, /"event":"tool.requested"[^\n]*"tool":"weather"/);
   },
 );
 

@@ -132,7 +132,6 @@ scenarioOfAll(
       headers: { ...bearer, ...json, "content-length": "2001" },
       keepOpen: true,
     });
-    assert.match(response.headers.get("connection") ?? "", /close/);
     await assertError(response, 413, "body_too_large");
   },
 );
@@ -147,7 +146,7 @@ scenarioOfAll(415, { title: "a body that is not JSON" }, async (service, operati
 test("every operation with a body takes JSON of any name, and of none", async () => {
   await using service = await startTestService();
   for (const operation of operationsWith(415)) {
-    for (const type of ["application/json; charset=utf-8", "Application/Vnd.Api+JSON"]) {
+    for (const type of ["application/json; charset=utf-8", "Application/Vnd.Api+JSON", ""]) {
       const response = await ask(service, operation, { ...bearer, "content-type": type });
       assert.notEqual(response.status, 415, operation.id);
     }

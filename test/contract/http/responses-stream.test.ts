@@ -1,7 +1,10 @@
 /** Streams of responses that are cut and taken up again. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ResponseStreamEvent } from "../../../generated/http/client/types.gen.ts";
+import type {
+  Response as ResponseObject,
+  ResponseStreamEvent,
+} from "../../../generated/http/client/types.gen.ts";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { callsOnce, testTool } from "../../harness/agent.ts";
 import {
@@ -9,6 +12,7 @@ import {
   eventsOf,
   getResponse,
   objectOf,
+  outputText,
   respond,
   responseOf,
 } from "../../harness/responses.ts";
@@ -103,14 +107,33 @@ scenario("getResponse", 400, { title: "an event that has not been", script }, as
   }
 });
 
-scenario("getResponse", 410, { title: "the events are no longer all kept" }, async (service) => {
-  const { id, agent } = await responseOf(service, { input: "hi" });
-  const { store } = service.service;
-  await store.write((tx) =>
-    tx.db.deleteFrom("events").where("run_id", "=", agent!.run_id).where("run_seq", "<", 3).execute(),
+async function forget(service: TestService, response: ResponseObject, ...seqs: number[]): Promise<void> {
+  const { run_id: id } = response.agent!;
+  await service.service.store.write((tx) =>
+    tx.db.deleteFrom("events").where("run_id", "=", id).where("run_seq", "in", seqs).execute(),
   );
-  await assertError(await getResponse(service, id), 410, "run_events_expired");
-  await assertError(await getResponse(service, id, "?stream=true"), 410, "run_events_expired");
+}
+
+scenario(
+  "getResponse",
+  200,
+  { title: "without its first events it still says what came of it", script, tools },
+  async (service) => {
+    const whole = await responseOf(service, { input: "go", metadata: { a: "b" } });
+    await forget(service, whole, 1, 2, 3, 4);
+    const rest = await objectOf(await getResponse(service, whole.id));
+    assert.equal(outputText(rest), "All done.");
+    assert.deepEqual({ ...rest, output: [] }, { ...whole, output: [] });
+  },
+);
+
+scenario("getResponse", 410, { title: "the events are no longer all kept" }, async (service) => {
+  const response = await responseOf(service, { input: "hi" });
+  await forget(service, response, 3);
+  const stream = await getResponse(service, response.id, "?stream=true");
+  await assertError(stream, 410, "run_events_expired");
+  await forget(service, response, 1, 2, 4, 5, 6);
+  await assertError(await getResponse(service, response.id), 410, "run_events_expired");
 });
 
 const many = createGate();

@@ -112,6 +112,27 @@ scenario(
   },
 );
 
+scenario(
+  CREATE,
+  200,
+  { title: "in a session a client may send all it knows; nothing is said twice", script },
+  async (service) => {
+    const headers = { "x-agent-session-id": "s" };
+    const first = await responseOf(service, ask, { headers });
+    const input = [{ role: "user", content: ask.input }, ...callsOf(first), ...outputs(first)];
+    const second = await responseOf(service, { ...ask, input }, { headers });
+    assert.equal(outputText(second), "sun 0, sun 1");
+    const rows = await service.service.store.read
+      .selectFrom("messages")
+      .select("role")
+      .where("session_id", "=", "s")
+      .orderBy("seq")
+      .execute();
+    const roles = rows.map(({ role }) => role).join(" ");
+    assert.equal(roles, "user assistant tool tool tool tool assistant");
+  },
+);
+
 scenario(CREATE, 400, { title: "an output whose call nobody knows", script }, async (service) => {
   const first = await responseOf(service, ask);
   const stray = { type: "function_call_output", call_id: "call_none", output: "x" };

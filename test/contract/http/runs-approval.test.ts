@@ -26,10 +26,6 @@ async function waiting(service: TestService, count = 1) {
   }
 }
 
-async function refused(service: TestService, id: string, body: unknown, status: number, code: string) {
-  return assertError(await answer(service, id, body), status, code);
-}
-
 async function responses(service: TestService, id: string) {
   const events = await allEvents(service, id);
   return events.filter((event) => event.event === "approval.responded");
@@ -43,7 +39,7 @@ scenario(
     const run = await waiting(service);
     assert.equal(run.approval?.command, "rm -rf build");
     assert.deepEqual(run.approvals, [run.approval]);
-    const response = await answer(service, run.id, { choice: "once" });
+    const response = await answer(service, run.id, { choice: "once", reason: "it is old" });
     assert.deepEqual(await response.json(), {
       object: "agent.run.approval_response",
       run_id: run.id,
@@ -54,7 +50,8 @@ scenario(
     const done = await fetchRun(service, run.id, 30);
     assert.deepEqual([done.status, done.output], ["completed", "ok: ran rm -rf build"]);
     const [event] = await responses(service, run.id);
-    assert.deepEqual(event && "by" in event ? event.by : undefined, "http:a");
+    assert.ok(event?.event === "approval.responded");
+    assert.deepEqual([event.choice, event.by, event.reason], ["once", "http:a", "it is old"]);
   },
 );
 
@@ -125,7 +122,7 @@ scenario(
         assert.equal(lost.status, 409);
         assert.ok(["approval_not_pending", "approval_not_active"].includes(error.code), error.code);
       }
-      const { choice } = await won[0]?.json();
+      const { choice } = await won[0]!.json();
       const { output } = await fetchRun(service, run.id, 30);
       assert.equal(output, choice === "once" ? "ok: ran rm -rf build" : "denied: Denied by the user.");
       assert.equal((await responses(service, run.id)).length, 1);
@@ -142,7 +139,7 @@ scenario(
     const run = await fetchRun(service, id, 30);
     if (!run.approval?.choices.includes("session")) {
       // What cannot be kept is not offered.
-      await refused(service, id, { choice: "session" }, 400, "invalid_approval_choice");
+      await assertError(await answer(service, id, { choice: "session" }), 400, "invalid_approval_choice");
       await answer(service, id, { choice: "once" });
     } else {
       await answer(service, id, { choice: "session" });
@@ -159,20 +156,28 @@ scenario(
   { title: "a choice that there is not, or that is not offered", ...asks },
   async (service) => {
     const run = await waiting(service);
-    const unknown = await refused(service, run.id, { choice: "maybe" }, 400, "invalid_approval_choice");
+    const unknown = await assertError(
+      await answer(service, run.id, { choice: "maybe" }),
+      400,
+      "invalid_approval_choice",
+    );
     assert.match(unknown.message, /once, session, always, deny, approve/);
     assert.equal(unknown.param, "choice");
-    const missing = await refused(service, run.id, {}, 400, "missing_required_parameter");
+    const missing = await assertError(await answer(service, run.id, {}), 400, "missing_required_parameter");
     assert.equal(missing.param, "choice");
     const offered = run.approval?.choices ?? [];
     for (const choice of (["session", "always"] as const).filter((each) => !offered.includes(each))) {
       for (const body of [{ choice }, { choice, all: true }]) {
-        const { message } = await refused(service, run.id, body, 400, "invalid_approval_choice");
+        const { message } = await assertError(
+          await answer(service, run.id, body),
+          400,
+          "invalid_approval_choice",
+        );
         assert.match(message, new RegExp(offered.join(", ")));
       }
     }
-    await refused(service, run.id, { choice: "toString" }, 400, "invalid_approval_choice");
-    await refused(service, run.id, { choice: "once", more: 1 }, 400, "invalid_request");
+    await assertError(await answer(service, run.id, { choice: "toString" }), 400, "invalid_approval_choice");
+    await assertError(await answer(service, run.id, { choice: "once", more: 1 }), 400, "invalid_request");
     assert.equal((await fetchRun(service, run.id)).status, "waiting_for_approval");
   },
 );
@@ -182,17 +187,15 @@ scenario(APPROVAL, 400, { title: "a request that the run does not have", ...asks
   const other = await waiting(service);
   const ids = { unknown: "ask_nope", foreign: other.approval?.request_id };
   for (const request_id of Object.values(ids)) {
-    const error = await refused(
-      service,
-      run.id,
-      { choice: "once", request_id },
+    const error = await assertError(
+      await answer(service, run.id, { choice: "once", request_id }),
       400,
       "invalid_approval_request",
     );
     assert.equal(error.param, "request_id");
   }
   const both = { choice: "once", request_id: run.approval?.request_id, all: true };
-  await refused(service, run.id, both, 400, "invalid_approval_request");
+  await assertError(await answer(service, run.id, both), 400, "invalid_approval_request");
 });
 
 scenario(
@@ -203,7 +206,7 @@ scenario(
     const run = await waiting(service);
     const headers = { authorization: `Bearer ${OTHER}` };
     await assertError(await answer(service, run.id, { choice: "once" }, headers), 404, "run_not_found");
-    await refused(service, "run_nope", { choice: "once" }, 404, "run_not_found");
+    await assertError(await answer(service, "run_nope", { choice: "once" }), 404, "run_not_found");
     assert.equal((await fetchRun(service, run.id)).status, "waiting_for_approval");
   },
 );
@@ -212,7 +215,7 @@ scenario(APPROVAL, 409, { title: "nothing is open, or it is closed already", ...
   const run = await waiting(service);
   const named = { choice: "once", request_id: run.approval?.request_id };
   assert.equal((await answer(service, run.id, named)).status, 200);
-  await refused(service, run.id, named, 409, "approval_not_pending");
+  await assertError(await answer(service, run.id, named), 409, "approval_not_pending");
   await fetchRun(service, run.id, 30);
   const response = await answer(service, run.id, { choice: "once" });
   assert.equal(response.headers.get("x-should-retry"), "false");
@@ -233,7 +236,7 @@ scenario(
     const expired = (await allEvents(service, run.id)).find(({ event }) => event === "approval.expired");
     assert.ok(expired);
     const body = { choice: "once", request_id: run.approval?.request_id };
-    await refused(service, run.id, body, 409, "approval_not_pending");
+    await assertError(await answer(service, run.id, body), 409, "approval_not_pending");
     const { status, output } = await fetchRun(service, run.id, 30);
     assert.deepEqual([status, output], ["completed", "denied: Denied: nobody answered in time."]);
   },

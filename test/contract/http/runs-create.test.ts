@@ -27,7 +27,9 @@ async function echoOf(service: TestService, body: Readonly<Record<string, unknow
   return outputOf(service, (await startRun(service, body)).run_id);
 }
 
-async function refused(service: TestService, body: unknown, status: number, code: string, param?: string) {
+type Refusal = [status: number, code: string, param?: string];
+
+async function refused(service: TestService, body: unknown, ...[status, code, param]: Refusal) {
   const error = await assertError(await post(service, "/v1/runs", body), status, code);
   if (param !== undefined) assert.equal(error.param, param);
   return error;

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
-import type { Script } from "../../../src/agent/engines/scripted.ts";
+import { callsOnce, testTool } from "../../harness/agent.ts";
+import { createGate, fetchRun, post, runEvent, startRun } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
 import { KEY, type TestService } from "../../harness/service.ts";
-import { readFrames, type Frame } from "../../harness/sse.ts";
 
 const hi = { messages: [{ role: "user", content: "hi" }] };
 const OTHER = "another-key-0123456789";
@@ -10,18 +10,10 @@ const twoKeys = [
   { key: KEY, name: "a", scopes: ["admin"] },
   { key: OTHER, name: "b", scopes: ["admin"] },
 ];
-const chatOnly = [{ key: KEY, name: "chat only", scopes: ["chat"] }];
-
 async function chatRun(service: TestService): Promise<string> {
   const response = await service.chat(hi);
   await response.text();
   return response.headers.get("x-agent-run-id")!;
-}
-
-async function frames(response: Response): Promise<Frame[]> {
-  const all = [];
-  for await (const frame of readFrames(response)) all.push(frame);
-  return all;
 }
 
 scenario("getRun", 200, { title: "tells what became of a run" }, async (service) => {
@@ -34,18 +26,6 @@ scenario("getRun", 200, { title: "tells what became of a run" }, async (service)
   assert.equal(run.last_event, "run.completed");
   assert.equal(run.usage.model_calls, 1);
   assert.ok(run.ended_at >= run.started_at && run.started_at >= run.created_at);
-});
-
-scenario("getRun", 401, { title: "asks for a key" }, async (service) => {
-  await assertError(
-    await service.request("/v1/runs/x", { headers: { authorization: "" } }),
-    401,
-    "missing_api_key",
-  );
-});
-
-scenario("getRun", 403, { title: "asks for the scope read", keys: chatOnly }, async (service) => {
-  await assertError(await service.request("/v1/runs/x"), 403, "insufficient_scope");
 });
 
 scenario(
@@ -62,167 +42,168 @@ scenario(
   },
 );
 
-scenario("getRun", 503, { title: "says that the store is gone" }, async (service) => {
-  await service.service.store.close();
-  await assertError(await service.request("/v1/runs/x"), 503, "state_store_unavailable");
-});
-
-const spoken: Script = () => ({ text: "one two three", chunkSize: 3 });
-
-scenario(
-  "streamRunEvents",
-  200,
-  { title: "replays a finished run, numbered from 1 without gaps, and ends", script: spoken },
-  async (service) => {
-    const id = await chatRun(service);
-    const response = await service.request(`/v1/runs/${id}/events`);
-    assert.equal(response.headers.get("x-agent-run-id"), id);
-    const all = await frames(response);
-    assert.equal(all[0]?.comment, "connected");
-    assert.equal(all.at(-1)?.comment, "stream closed");
-    const events = all.filter((frame) => frame.data !== undefined);
-    const data = events.map((frame) => JSON.parse(frame.data!));
-    assert.deepEqual(
-      data.map((event) => event.seq),
-      data.map((_, index) => index + 1),
+scenario("getRun", 400, { title: "a wait that is too long" }, async (service) => {
+  const { run_id: id } = await startRun(service);
+  for (const wait of ["61", "-1", "soon"]) {
+    const error = await assertError(
+      await service.request(`/v1/runs/${id}?wait=${wait}`),
+      400,
+      "invalid_request",
     );
-    assert.deepEqual(
-      events.map((frame) => frame.id),
-      data.map((event) => String(event.seq)),
-    );
-    assert.deepEqual(
-      events.map((frame) => frame.event),
-      data.map((event) => event.event),
-    );
-    assert.deepEqual(
-      data.map((event) => event.event).filter((name) => name !== "message.delta"),
-      ["run.queued", "run.started", "message.started", "message.completed", "run.completed"],
-    );
-    const text = data.map((event) => (event.event === "message.delta" ? event.delta : "")).join("");
-    assert.equal(text, "one two three");
-  },
-);
-
-scenario(
-  "streamRunEvents",
-  200,
-  { title: "resumes after the cursor; Last-Event-ID wins over after" },
-  async (service) => {
-    const id = await chatRun(service);
-    const whole = (await frames(await service.request(`/v1/runs/${id}/events`))).filter((frame) => frame.id);
-    for (const cut of whole.keys()) {
-      const headers = { "last-event-id": String(cut + 1) };
-      const rest = await frames(await service.request(`/v1/runs/${id}/events?after=0`, { headers }));
-      assert.deepEqual(
-        rest.filter((frame) => frame.id),
-        whole.slice(cut + 1),
-      );
-    }
-    const byQuery = await frames(await service.request(`/v1/runs/${id}/events?after=2`));
-    assert.deepEqual(
-      byQuery.filter((frame) => frame.id),
-      whole.slice(2),
-    );
-  },
-);
-
-async function* gated(gate: Promise<void>, signal: AbortSignal): AsyncGenerator<string> {
-  yield "before ";
-  await Promise.race([
-    gate,
-    new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true })),
-  ]);
-  yield "after";
-}
-
-const gate = Promise.withResolvers<void>();
-scenario(
-  "streamRunEvents",
-  200,
-  {
-    title: "follows a run live, from several clients at once",
-    script: ({ signal }) => ({ text: gated(gate.promise, signal) }),
-  },
-  async (service) => {
-    const chat = service.chat(hi);
-    const stream = await service.chat({ ...hi, stream: true });
-    const id = stream.headers.get("x-agent-run-id")!;
-    const followers = await Promise.all([1, 2, 3].map(() => service.request(`/v1/runs/${id}/events`)));
-    const reading = followers.map(frames);
-    gate.resolve();
-    const all = await Promise.all(reading);
-    assert.deepEqual(all[1], all[0]);
-    assert.deepEqual(all[2], all[0]);
-    assert.equal(all[0]?.at(-2)?.event, "run.completed");
-    await stream.text();
-    await (await chat).text();
-  },
-);
-
-scenario("streamRunEvents", 400, { title: "a cursor that is no event of the run" }, async (service) => {
-  const id = await chatRun(service);
-  for (const after of ["999", "-1", "1.5", "abc", "99999999999999999999"]) {
-    await assertError(await service.request(`/v1/runs/${id}/events?after=${after}`), 400, "invalid_cursor");
+    assert.equal(error.param, "wait");
   }
 });
 
-scenario("streamRunEvents", 401, { title: "asks for a key" }, async (service) => {
-  const headers = { authorization: "Bearer nope" };
-  await assertError(await service.request("/v1/runs/x/events", { headers }), 401, "invalid_api_key");
-});
-
-scenario("streamRunEvents", 403, { title: "asks for the scope read", keys: chatOnly }, async (service) => {
-  await assertError(await service.request("/v1/runs/x/events"), 403, "insufficient_scope");
-});
-
+const held = createGate();
 scenario(
-  "streamRunEvents",
-  404,
-  { title: "an unknown run and another owner's look the same", keys: twoKeys },
+  "getRun",
+  200,
+  { title: "wait answers as soon as the run has ended", script: held.script },
   async (service) => {
-    const id = await chatRun(service);
-    const headers = { authorization: `Bearer ${OTHER}` };
-    await assertError(await service.request(`/v1/runs/${id}/events`, { headers }), 404, "run_not_found");
-    await assertError(await service.request("/v1/runs/nope/events"), 404, "run_not_found");
+    const { run_id: id } = await startRun(service);
+    const waiting = Promise.all([1, 2, 3].map(() => fetchRun(service, id, 60)));
+    await runEvent(service, id, "message.delta");
+    held.open();
+    for (const run of await waiting)
+      assert.deepEqual([run.status, run.output], ["completed", "before after"]);
+    assert.equal((await fetchRun(service, id, 60)).status, "completed", "at once");
   },
 );
 
-scenario("streamRunEvents", 410, { title: "events that are no longer kept" }, async (service) => {
-  const id = await chatRun(service);
-  await service.service.store.write(async (tx) => {
-    await tx.db.deleteFrom("events").where("run_id", "=", id).execute();
-  });
-  await assertError(await service.request(`/v1/runs/${id}/events`), 410, "run_events_expired");
-});
+scenario(
+  "getRun",
+  200,
+  { title: "wait answers when its time is over", script: createGate().script },
+  async (service) => {
+    const { run_id: id } = await startRun(service);
+    const startMs = performance.now();
+    assert.equal((await fetchRun(service, id, 0.2)).status, "running");
+    assert.ok(performance.now() - startMs >= 190);
+  },
+);
 
 scenario(
-  "streamRunEvents",
-  429,
+  "getRun",
+  200,
   {
-    title: "more followers of a run than the limit; a place is free again when one leaves",
-    config: { limits: { max_subscribers_per_run: 2 } },
-    script: ({ signal }) => ({ text: gated(new Promise(() => {}), signal) }),
+    title: "wait answers when the run asks something, and a queued one when its turn is over",
+    script: callsOnce("rm -rf build"),
+    tools: [testTool(async () => "ran")],
   },
   async (service) => {
-    const chat = await service.chat({ ...hi, stream: true });
-    const path = `/v1/runs/${chat.headers.get("x-agent-run-id")}/events`;
-    const first = await service.request(path);
-    const second = await service.request(path);
-    const third = await service.request(path);
-    assert.equal(third.headers.get("retry-after"), "5");
-    await assertError(third, 429, "too_many_subscribers");
-    await first.body?.cancel();
-    for (;;) {
-      const again = await service.request(path); // the server learns of a cut connection in its own time
-      await again.body?.cancel();
-      if (again.status === 200) break;
-    }
-    await second.body?.cancel();
-    await chat.body?.cancel();
+    const first = await startRun(service, { session_id: "s" });
+    const second = await startRun(service, { session_id: "s" });
+    const later = fetchRun(service, second.run_id, 60);
+    const run = await fetchRun(service, first.run_id, 60);
+    assert.equal(run.status, "waiting_for_approval");
+    assert.equal(run.approval?.command, "rm -rf build");
+    await post(service, `/v1/runs/${first.run_id}/approval`, { choice: "once" });
+    assert.equal((await later).status, "waiting_for_approval");
   },
 );
 
-scenario("streamRunEvents", 503, { title: "says that the store is gone" }, async (service) => {
-  await service.service.store.close();
-  await assertError(await service.request("/v1/runs/x/events"), 503, "state_store_unavailable");
+async function list(service: TestService, query = "", headers: Record<string, string> = {}) {
+  const response = await service.request(`/v1/runs${query}`, { headers });
+  const body = await response.json();
+  assert.equal(response.status, 200, JSON.stringify(body));
+  assert.equal(body.object, "list");
+  assert.equal(body.first_id, body.data.at(0)?.id ?? null);
+  assert.equal(body.last_id, body.data.at(-1)?.id ?? null);
+  return { ...body, ids: body.data.map((run: { id: string }) => run.id) };
+}
+
+const listing = createGate();
+scenario(
+  "listRuns",
+  200,
+  {
+    title: "the caller's runs, newest first, by status and session, page by page",
+    keys: twoKeys,
+    script: (state) => (state.user === "hold" ? listing.script(state) : { text: "hello" }),
+  },
+  async (service) => {
+    assert.deepEqual((await list(service)).ids, []);
+    const ids: string[] = [];
+    for (let i = 0; i < 6; i++) {
+      const { run_id: id } = await startRun(service, {
+        input: `run ${i}`,
+        session_id: i % 2 ? "odd" : "even",
+      });
+      await fetchRun(service, id, 30);
+      ids.unshift(id);
+    }
+    const work = await startRun(service, { input: "hold", session_id: "odd" });
+    const queued = await startRun(service, { input: "hold", session_id: "odd" });
+    ids.unshift(queued.run_id, work.run_id);
+    const all = await list(service);
+    assert.deepEqual(all.ids, ids);
+    assert.equal(all.has_more, false);
+    assert.equal(all.data.at(-1).input_preview, "run 0");
+    assert.equal(all.data.at(-1).session_key, null);
+    for (const [run, id] of all.data.map((run: unknown, i: number) => [run, ids[i]])) {
+      if (id !== work.run_id) assert.deepEqual(run, await fetchRun(service, id), "as GET shows it");
+    }
+    assert.deepEqual((await list(service, "?status=completed")).ids, ids.slice(2));
+    assert.deepEqual((await list(service, "?status=queued")).ids, [queued.run_id]);
+    assert.deepEqual((await list(service, "?status=running")).ids, [work.run_id]);
+    assert.deepEqual((await list(service, "?status=failed")).ids, []);
+    assert.deepEqual(
+      (await list(service, "?session_id=even")).ids,
+      [3, 5, 7].map((i) => ids[i]),
+    );
+    assert.deepEqual(
+      (await list(service, "?session_id=odd&status=completed")).ids,
+      [2, 4, 6].map((i) => ids[i]),
+    );
+    for (const query of ["", "&status=completed", "&session_id=odd"]) {
+      const expected = (await list(service, `?limit=100${query}`)).ids;
+      const pages = [];
+      let page = await list(service, `?limit=3${query}`);
+      for (; page.has_more; page = await list(service, `?limit=3&after=${page.last_id}${query}`))
+        pages.push(...page.ids);
+      assert.deepEqual([...pages, ...page.ids], expected, query);
+    }
+    const other = await list(service, "", { authorization: `Bearer ${OTHER}` });
+    assert.deepEqual(other.ids, []);
+  },
+);
+
+scenario(
+  "listRuns",
+  200,
+  {
+    title: "shows open questions, and no more of a long prompt than its start",
+    script: callsOnce("rm -rf build"),
+    tools: [testTool(async () => "ran")],
+  },
+  async (service) => {
+    const { run_id: id } = await startRun(service, { input: `${"𝄞".repeat(300)}` });
+    await fetchRun(service, id, 30);
+    const { data } = await list(service);
+    assert.equal(data[0].input_preview, "𝄞".repeat(200));
+    assert.equal(data[0].approval.command, "rm -rf build");
+  },
+);
+
+scenario("listRuns", 400, { title: "what is no cursor, limit or status", keys: twoKeys }, async (service) => {
+  const { run_id: id } = await startRun(service);
+  const asked = await service.request("/v1/runs?after=run_nope");
+  assert.equal((await assertError(asked, 400, "invalid_cursor")).param, "after");
+  const foreign = { headers: { authorization: `Bearer ${OTHER}` } };
+  await assertError(await service.request(`/v1/runs?after=${id}`, foreign), 400, "invalid_cursor");
+  for (const query of ["limit=0", "limit=101", "limit=x", "status=done"]) {
+    await assertError(await service.request(`/v1/runs?${query}`), 400, "invalid_request");
+  }
 });
+
+scenario(
+  "listRuns",
+  200,
+  { title: "no runs of a session that is not there or another's", keys: twoKeys },
+  async (service) => {
+    await startRun(service, { session_id: "s" });
+    assert.deepEqual((await list(service, "?session_id=nope")).ids, []);
+    const foreign = await list(service, "?session_id=s", { authorization: `Bearer ${OTHER}` });
+    assert.deepEqual(foreign.ids, []);
+  },
+);

@@ -6,6 +6,7 @@ import { createClarify } from "../../../src/agent/tools/clarify.ts";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
 import type { ToolContext } from "../../../src/agent/tool.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
+import { forgetSecret, registerSecret } from "../../../src/base/redact.ts";
 import { callsOnce, createTestAgent, TestVariables, testTool, type TestAgent } from "../../harness/agent.ts";
 
 const OWNER = "tester";
@@ -96,6 +97,41 @@ test("a reply of another kind, to an unknown question or too long is refused, an
   assert.equal((await agent.parts.asks.open({ sessionId })).length, 1);
   await answer(agent, askId, { answers: {} });
   assert.equal((await agent.events(runId)).at(-1)?.data["output"], "ok: {}");
+});
+
+test("why leave is refused is told to the model and to all who follow, without secrets", async () => {
+  const secret = "what-people-paste-0815";
+  registerSecret(secret);
+  try {
+    await using agent = await createTestAgent({
+      tools: [testTool(async () => "ran")],
+      script: callsOnce("rm -rf x"),
+    });
+    const { runId } = await agent.submit("go", { id: "s", answerable: true });
+    const askId = await request(agent, runId, "approval.request");
+    for (const reply of [
+      { choice: "deny", reason: "x".repeat(1025) },
+      { choice: "deny", answers: {} },
+    ]) {
+      await assert.rejects(answer(agent, askId, reply as Reply), { code: "invalid_request" });
+    }
+    await answer(agent, askId, { choice: "deny", reason: `it holds ${secret}` });
+    const events = await agent.events(runId);
+    const responded = events.find(({ type }) => type === "approval.responded");
+    assert.equal(responded?.data["reason"], "it holds [redacted]");
+    assert.equal(events.at(-1)?.data["output"], "denied: Denied by the user: it holds [redacted]");
+    assert.ok(!(await traces(agent)).includes(secret));
+  } finally {
+    forgetSecret(secret);
+  }
+});
+
+test("a reason is no answer to a question that is no approval", async () => {
+  await using agent = await asking(({ questions }) => questions.clarify(twoQuestions));
+  const { runId } = await agent.submit("go", { id: "s", answerable: true });
+  const askId = await request(agent, runId, "clarify.request");
+  const reply = { answers: {}, reason: "because" } as Reply;
+  await assert.rejects(answer(agent, askId, reply), { code: "invalid_request", param: "reason" });
 });
 
 test("a password reaches the asker and stands nowhere else", async () => {

@@ -158,7 +158,8 @@ test("a name that a model made up is bounded", () => {
 
 test("off: no span is made, and a context goes on", () => {
   const place = { provider: { name: "p", type: "openai" }, settings: {} };
-  assert.equal(startRunSpan(undefined, run, parent), noSpan);
+  assert.equal(startRunSpan(undefined, run, undefined), noSpan);
+  assert.equal(startRunSpan(undefined, run, parent).traceparent, parent);
   assert.equal(startModelSpan(undefined, { provider: "p", id: "m" }, place), noSpan);
   const span = startRunSpan({ tracer: offTracer, agentName: "a" }, run, parent);
   assert.equal(startModelSpan(span, { provider: "p", id: "m" }, place).traceparent, parent);

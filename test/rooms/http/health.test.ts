@@ -68,7 +68,9 @@ test("a server in order says so, with its age and who it is", async (t) => {
     "model",
     "disk",
     "api_server",
+    "webhook",
   ]);
+  assert.deepEqual(body.readiness.checks.webhook, { status: "ok", waiting: 0, given_up: 0 });
 });
 
 test("runs are counted by status, without ended ones and sub-agents; sessions without those of one request", async (t) => {
@@ -199,7 +201,7 @@ test("a database that hangs is given two seconds", async (t) => {
   const hanging: unknown = new Proxy(() => hanging, {
     get: (_target, name) => (name === "then" ? () => {} : hanging),
   });
-  const read = { selectFrom: () => hanging } as never;
+  const read = { selectFrom: () => hanging, getExecutor: () => hanging } as never;
   const { ask, clock } = await createRoom(t, { store: { read } });
   const report = ask();
   clock.tick(1_999);

@@ -65,8 +65,9 @@ test("the span of a stream ends with the stream", () => {
 
 test("what probes look at leaves no span, and is counted", () => {
   for (const id of ["getHealth", "getMetrics"] as const) {
-    const { tracer, seen, watch: one } = watch(id);
+    const { tracer, seen, watch: one } = watch(id, {}, { traceparent: parent });
     one.answered(200);
+    assert.equal(one.traceparent, parent);
     assert.equal(tracer.spans.length, 0);
     assert.deepEqual(seen, [`${id} 200 0`]);
   }

@@ -3,7 +3,7 @@ import { cp, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, test, type TestContext } from "node:test";
-import { compareSpecs, type Comparison } from "../../../scripts/lib/breaking.ts";
+import { announcesBreaking, compareSpecs, type Comparison } from "../../../scripts/lib/breaking.ts";
 import { bundleSpecs } from "../../../scripts/lib/bundle.ts";
 import { readJson, writeJson } from "../../../scripts/lib/files.ts";
 import { fixtureSpecs, makeFolder, run } from "./fixtures.ts";
@@ -109,6 +109,34 @@ for (const [title, bundle, change] of BREAKS) {
     assert.match(report, /[1-9]\d* major/);
   });
 }
+
+test("a change that breaks clients passes when the version announces it", async (context) => {
+  const { verdict, report } = await compare(context, "http.openapi.json", (http) => {
+    delete at(http, "paths")[Object.keys(at(http, "paths"))[0]!];
+    at(http, "info")["version"] = "99.0.0";
+  });
+  assert.equal(verdict, "announced", report);
+  assert.match(report, /The version says so: .* -> 99\.0\.0\.$/);
+});
+
+test("a major version announces, below 1 a minor one; nothing else does", () => {
+  for (const [before, now] of [
+    ["1.2.3", "2.0.0"],
+    ["0.1.9", "0.2.0"],
+    ["0.9.0", "1.0.0"],
+  ] as const) {
+    assert.ok(announcesBreaking(before, now), `${before} -> ${now}`);
+  }
+  for (const [before, now] of [
+    ["1.2.3", "1.3.0"],
+    ["0.1.0", "0.1.1"],
+    ["2.0.0", "1.0.0"],
+    ["1.0.0", "0.9.0"],
+    ["0.2.0", "0.2.0"],
+  ] as const) {
+    assert.ok(!announcesBreaking(before, now), `${before} -> ${now}`);
+  }
+});
 
 const GROWTH: readonly (readonly [string, string, (document: Json) => void])[] = [
   [

@@ -41,6 +41,8 @@ test("a NUL in a text is kept as U+FFFD, since PostgreSQL has none", async (t) =
   const { store } = await openTestStore(t);
   await store.write((tx) => tx.insert("sessions", [titled("a\0b")]));
   assert.deepEqual(await titles(store), ["a\ufffdb"]);
+  const found = await store.read.selectFrom("sessions").select("id").where("title", "=", "a\0b").execute();
+  assert.equal(found.length, 1, "what is looked for is read as what was kept");
 });
 
 test("works of one turn share a transaction and still see what the ones before them wrote", async (t) => {

@@ -24,6 +24,7 @@ function settingsOf(collector: Collector, more: Partial<TracingSettings> = {}): 
   };
 }
 
+const noLimit = new AbortController().signal;
 const never = (failure: ExportFailure) => assert.fail(failure.reason);
 
 test("spans go to the collector with their resource, kind, attributes, events and parents", async () => {
@@ -40,7 +41,7 @@ test("spans go to the collector with their resource, kind, attributes, events an
   call.set({ late: "yes" });
   call.end();
   request.end();
-  await close();
+  await close(noLimit);
   const [span, root] = [collector.span("chat gpt"), collector.span("GET /v1/runs")];
   assert.deepEqual(span.attributes, {
     text: "a",
@@ -72,7 +73,7 @@ test("a span without a parent begins a trace, and its context goes on", async ()
   const second = tracer.start("second", { parent: first.traceparent });
   second.end();
   first.end();
-  await close();
+  await close(noLimit);
   assert.equal(collector.span("first").parentSpanId, undefined);
   assert.equal(collector.span("first").traceId, context?.traceId);
   assert.deepEqual(collector.path(collector.span("second")), ["first", "second"]);
@@ -84,7 +85,7 @@ test("a failed span tells the code of its error and never its message", async ()
   const span = tracer.start("work");
   span.fail(new TypeError("the prompt said: open sesame"));
   span.end();
-  await close();
+  await close(noLimit);
   const { isError, attributes } = collector.span("work");
   assert.equal(isError, true);
   assert.equal(attributes["error.type"], "TypeError");
@@ -100,7 +101,7 @@ test("known secrets and what looks like one leave no span", async () => {
       attributes: { a: "open-sesame-0123456789", b: ["sk-abcdefghijklmnopqrstuvwxyz"], c: "x".repeat(5_000) },
     })
     .end();
-  await close();
+  await close(noLimit);
   const { attributes } = collector.span("work");
   assert.deepEqual([attributes["a"], attributes["b"]], ["[redacted]", ["[redacted]"]]);
   assert.equal(String(attributes["c"]).length, 1_024);
@@ -116,7 +117,7 @@ test("a ratio of 0 sends only what was sampled by who asked", async () => {
   own.end();
   tracer.start("asked", { parent: remote }).end();
   tracer.start("not asked", { parent: remote.replace(/01$/, "00") }).end();
-  await close();
+  await close(noLimit);
   assert.deepEqual(collector.names, ["asked"]);
 });
 
@@ -125,7 +126,7 @@ test("spans that have ended go soon, without a close", async () => {
   const { tracer, close } = createOtlpTracer(settingsOf(collector), never);
   tracer.start("soon").end();
   await collector.until(({ names }) => names.includes("soon"));
-  await close();
+  await close(noLimit);
 });
 
 test("the queue is bounded: what does not fit is dropped, nothing waits for it", async () => {
@@ -133,7 +134,7 @@ test("the queue is bounded: what does not fit is dropped, nothing waits for it",
   const settings = settingsOf(collector, { maxQueueSpans: 64, delayMs: 60_000 });
   const { tracer, close } = createOtlpTracer(settings, never);
   for (let index = 0; index < 500; index++) tracer.start(`span ${index}`).end();
-  await close();
+  await close(noLimit);
   assert.ok(collector.spans.length <= 128, `${collector.spans.length} spans were kept`);
   assert.ok(collector.names.includes("span 0"));
 });
@@ -144,7 +145,7 @@ test("a batch that the collector refuses is told of without what it said", async
   const failures: ExportFailure[] = [];
   const { tracer, close } = createOtlpTracer(settingsOf(collector), (failure) => void failures.push(failure));
   tracer.start("work").end();
-  await close();
+  await close(noLimit);
   assert.deepEqual(failures, [{ reason: "The collector answered 400.", spans: 1 }]);
 });
 
@@ -158,8 +159,39 @@ test("a collector that is away fails the batch and nothing else", async () => {
     (failure) => void failures.push(failure),
   );
   tracer.start("work").end();
-  await close();
+  await close(noLimit);
   assert.equal(failures.length, 1);
   assert.equal(failures[0]?.spans, 1);
   tracer.start("after the close").end();
+});
+
+test("a collector that does not answer is left when the time is up", async () => {
+  await using _ = watchUnhandled();
+  await using collector = await startCollector(() => {});
+  const failures: ExportFailure[] = [];
+  const settings = settingsOf(collector, { timeoutMs: 60_000 });
+  const { tracer, close } = createOtlpTracer(settings, (failure) => void failures.push(failure));
+  tracer.start("work").end();
+  const limit = new AbortController();
+  const closed = close(limit.signal);
+  await collector.until(({ requests }) => requests.length === 1);
+  limit.abort();
+  await closed;
+  assert.deepEqual(failures, [{ reason: "The service has stopped.", spans: 1 }]);
+});
+
+test("nor is a batch tried again then", async () => {
+  await using _ = watchUnhandled();
+  await using collector = await startCollector((response) => void response.writeHead(503).end());
+  const failures: ExportFailure[] = [];
+  const settings = settingsOf(collector, { timeoutMs: 60_000 });
+  const { tracer, close } = createOtlpTracer(settings, (failure) => void failures.push(failure));
+  tracer.start("work").end();
+  const limit = new AbortController();
+  const closed = close(limit.signal);
+  await collector.until(({ requests }) => requests.length === 1);
+  limit.abort();
+  await closed;
+  assert.equal(collector.requests.length, 1);
+  assert.equal(failures.length, 1);
 });

@@ -80,12 +80,22 @@ test("failures are logged at once and then once a minute at most, with what was 
 
 test("a collector that does not answer holds the end up for three seconds at most", async () => {
   await using _ = watchUnhandled();
+  let cut: AbortSignal | undefined;
   const { clock, tracing } = open(async () => ({
-    createOtlpTracer: () => ({ tracer: offTracer, close: () => new Promise(() => {}) }),
+    createOtlpTracer: () => ({
+      tracer: offTracer,
+      close: (signal) => {
+        cut = signal;
+        return new Promise(() => {});
+      },
+    }),
   }));
   const { close } = await tracing;
   const closed = close();
-  clock.tick(3_000);
+  clock.tick(2_999);
+  assert.equal(cut?.aborted, false);
+  clock.tick(1);
   await closed;
+  assert.equal(cut?.aborted, true);
   assert.equal(clock.pending, 0);
 });

@@ -240,7 +240,8 @@ class AsyncAgentClient(AsyncBase):
         """A stored response.
 
         With `stream=true` its events, from the one after `starting_after`: those that were, then live
-        ones.
+        ones. When its first events are no longer kept there is no stream any more, and the response has
+        only its last text.
 
         `GET /v1/responses/{response_id}`. Needs a key with the scope `read`.
         """
@@ -263,7 +264,8 @@ class AsyncAgentClient(AsyncBase):
         """A stored response.
 
         With `stream=true` its events, from the one after `starting_after`: those that were, then live
-        ones.
+        ones. When its first events are no longer kept there is no stream any more, and the response has
+        only its last text.
 
         Gives the events as they come. After a cut connection it goes on by itself where it was.
 

@@ -408,7 +408,8 @@ class CreateResponseRequest(TypedDict, total=False):
     input: str | list[InputItem] | None
     #: Of this request alone; not carried on.
     instructions: str | None
-    #: Goes on from this stored response. A second request from the same one begins a branch.
+    #: Goes on from this stored response, whatever session the headers name. A second request from the same
+    #: one begins a branch.
     previous_response_id: str | None
     #: The client's own name for a conversation, which is continued or begun. Not together with
     #: `previous_response_id`.
@@ -1962,6 +1963,8 @@ class _DetailedHealthReadinessChecksRequired(TypedDict):
 class DetailedHealthReadinessChecks(_DetailedHealthReadinessChecksRequired, total=False):
     #: Absent where the runtime does not tell how much is free.
     disk: HealthCheck
+    #: Messages to others that wait, and those given up. Absent when the database does not answer.
+    webhook: HealthCheck
     #: Absent when no servers are configured.
     mcp: HealthCheck
 

@@ -64,14 +64,27 @@ test("a text file rides along as text", async (t) => {
   );
 });
 
+const pdf = new TextEncoder().encode("%PDF-1.7\n1 0 obj");
+
+test("a PDF is a file of its type, whatever the URL says", async () => {
+  const { attachment } = await readAttachment(dataUrl(pdf), nowhere);
+  assert.deepEqual([attachment.type, attachment.mediaType], ["file", "application/pdf"]);
+});
+
 const big = new Uint8Array(2_000).fill(65);
 const cases: readonly (readonly [string, string, object, RegExp])[] = [
-  ["what is neither image nor text", dataUrl(new Uint8Array([1, 0, 2])), {}, /neither text nor an image/],
+  [
+    "what is neither image nor text",
+    dataUrl(new Uint8Array([1, 0, 2])),
+    {},
+    /neither text nor PDF nor an image/,
+  ],
   ["an image cut short", dataUrl(pngBytes(3, 2).subarray(0, 20)), {}, /broken image/],
   ["nothing", "data:image/png;base64,", {}, /is empty/],
   ["base64 that is none", "data:image/png;base64,@@@@", {}, /not base64/],
   ["a data URL that is not base64", "data:text/plain,hello", {}, /must read/],
   ["an image above the limit", dataUrl(pngBytes(3, 2)), { maxImageBytes: 10 }, /limit/],
+  ["a PDF above the limit", dataUrl(pdf), { maxImageBytes: 4 }, /limit/],
   ["a text above the limit", dataUrl(big), { maxFileBytes: 1_000 }, /limit for text is 1000/],
   ["an image that claims to be vast", dataUrl(pngBytes(60_000, 60_000)), {}, /pixels/],
   ["an address on the web", "https://example.com/a.png", {}, /on the web/],
