@@ -41,6 +41,7 @@ const upward = floors.flatMap((rooms, floor) =>
 const contained = [
   ["h3", "^(node_modules/)?(h3|srvx)(/|$)", "^src/(http|webhook|gateway)/"],
   ["crossws", "^(node_modules/)?crossws(/|$)", "^src/(rpc|gateway)/"],
+  ["ws", "^(node_modules/)?ws(/|$)", "^src/rpc/socket\\.ts$"],
   ["croner", "^(node_modules/)?croner(/|$)", "^src/cron/"],
   ["citty", "^(node_modules/)?citty(/|$)", "^(src/cli|scripts)/"],
   ["typebox", "^(node_modules/)?typebox(/|$)", "^src/base/validate\\.ts$"],
@@ -61,7 +62,7 @@ const containment = contained.map(([name, what, where]) => ({
 /** The files whose captions say that they touch the machine. */
 const machine = [
   "^src/base/(runtime|machine|log|ids|digest)\\.ts$",
-  "^src/config/(home|env-file|secrets)\\.ts$",
+  "^src/config/(home|env-file|secrets|tickets)\\.ts$",
   "^src/store/(sqlite|sqlite-connection|migrate|owner)\\.ts$",
   "^src/agent/tools/",
   "^src/agent/(skills|mcp|context|attachments)/",
@@ -69,6 +70,8 @@ const machine = [
   "^src/agent/(spawn-tree|inside)\\.ts$",
   "^src/http/(read-body|bind)\\.ts$",
   "^src/gateway/listen\\.ts$",
+  "^src/rpc/(stdio|socket|folder)\\.ts$",
+  "^src/rpc/(typed-path|complete-path|host-clipboard|image-attach|own-program|settings-(read|write)|methods/terminal)\\.ts$",
   "^src/telemetry/otlp\\.ts$",
   "^src/cli/",
   "^src/boot\\.ts$",

@@ -57,6 +57,12 @@ export interface AgentRoom {
   readonly skills: Skills;
   readonly mcp: McpServers;
   readonly spawnTrees: SpawnTrees;
+  readonly reload: {
+    /** Reads the `.env` file again. Resolves to how many variables changed. */
+    env(): Promise<number>;
+    /** Connects the MCP servers that the configuration names now. Resolves to a line for each. */
+    mcp(): Promise<readonly string[]>;
+  };
   /** Ends what the agent's tools hold: processes, servers. After the turns were drained. */
   close(): Promise<void>;
 }
@@ -101,6 +107,13 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
     },
     { maxLiveSessions: config.sessions.max_live },
   );
+  const reload: AgentRoom["reload"] = {
+    env: () => variables.reload(),
+    mcp: async () => {
+      await useMcp(await (options.readConfig?.() ?? config));
+      return mcp.status().map(describeMcp);
+    },
+  };
   const commands: Commands = new Commands(
     () => conversationCommands,
     () => sessionCommands,
@@ -109,11 +122,8 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
       serviceCommands(
         {
           version,
-          reloadEnv: () => variables.reload(),
-          reloadMcp: async () => {
-            await useMcp(await (options.readConfig?.() ?? config));
-            return mcp.status().map(describeMcp);
-          },
+          reloadEnv: reload.env,
+          reloadMcp: reload.mcp,
           skills: async (cwd) => (await skills.list(cwd)).skills,
         },
         () => commands,
@@ -126,7 +136,7 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
     await agent.stop();
     await Promise.all([processes.close(), mcp.close()]);
   };
-  return { agent, commands, processes, skills, mcp, spawnTrees, close };
+  return { agent, commands, processes, skills, mcp, spawnTrees, reload, close };
 }
 
 /** The first turns wait so long for servers that are starting; tools that come later are there at the next turn. */

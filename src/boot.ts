@@ -6,6 +6,7 @@ import packageFile from "../package.json" with { type: "json" };
 import type { Config } from "../generated/config/types.gen.ts";
 import type { Engine } from "./agent/engine.ts";
 import { createEngine } from "./agent/engines/select.ts";
+import { formatModel } from "./agent/model.ts";
 import type { Tool } from "./agent/tool.ts";
 import { systemClock } from "./base/clock.ts";
 import { createLog, type Log } from "./base/log.ts";
@@ -18,7 +19,13 @@ import { secretValues } from "./config/secret-values.ts";
 import { createKeyRing, ensureApiKey } from "./config/secrets.ts";
 import { Variables } from "./config/variables.ts";
 import { createCatalog, findProviders } from "./models.ts";
-import { startService, type Service } from "./service.ts";
+import {
+  startRpcService,
+  startService,
+  type RpcService,
+  type Service,
+  type ServiceOptions,
+} from "./service.ts";
 import type { Places } from "./settings.ts";
 
 export interface BootOptions {
@@ -52,6 +59,31 @@ export interface Booted {
  * ServiceError `invalid_config` that lists what is wrong, or `state_store_unavailable`.
  */
 export async function boot(options: BootOptions): Promise<Booted> {
+  const { service: prepared, loaded, keyed } = await prepare(options);
+  const { log, models } = prepared;
+  const service = await startService(prepared);
+  const model = formatModel(models.default);
+  log.info("listening", { url: service.url, model, version: packageFile.version });
+  const isKept = keyed.created || loaded.env["API_SERVER_KEY"] !== undefined;
+  const keyFile = isKept && options.env["API_SERVER_KEY"] === undefined ? keyed.path : undefined;
+  return { service, version: packageFile.version, model, keyFile, keyCreated: keyed.created, log };
+}
+
+/** As {@link boot}, for a process that serves the one who started it and listens nowhere. */
+export async function bootRpc(
+  options: BootOptions,
+): Promise<{ readonly service: RpcService; readonly log: Log }> {
+  const { service } = await prepare(options);
+  return { service: await startRpcService(service), log: service.log };
+}
+
+interface Prepared {
+  readonly service: ServiceOptions;
+  readonly loaded: LoadedConfig;
+  readonly keyed: Awaited<ReturnType<typeof ensureApiKey>>;
+}
+
+async function prepare(options: BootOptions): Promise<Prepared> {
   const userHome = homedir();
   const profile = options.profile === undefined ? {} : { profile: options.profile };
   const home = options.home ?? resolveHome({ env: options.env, userHome, ...profile });
@@ -68,13 +100,14 @@ export async function boot(options: BootOptions): Promise<Booted> {
   const models = createCatalog(config, providers);
   const engine =
     options.engine ?? createEngine({ providers, checkInput: checkToolInput, clock: systemClock, log });
-  const service = await startService({
+  const service: ServiceOptions = {
     config,
     places,
     keys: createKeyRing(config, { env: loaded.env }),
     models,
     engine,
     env: loaded.env,
+    processEnv: options.env,
     readConfig: async () => requireValid(await loadConfig({ home, env: options.env })),
     variables: await Variables.open({ env: options.env, home }),
     ...(options.tools ? { tools: options.tools } : {}),
@@ -82,12 +115,8 @@ export async function boot(options: BootOptions): Promise<Booted> {
     version: packageFile.version,
     configFlaws: warningsOf(loaded).map(({ path: key, message }) => `${key} ${message}`),
     log,
-  });
-  const model = `${models.default.provider}:${models.default.id}`;
-  log.info("listening", { url: service.url, model, version: packageFile.version });
-  const isKept = keyed.created || loaded.env["API_SERVER_KEY"] !== undefined;
-  const keyFile = isKept && options.env["API_SERVER_KEY"] === undefined ? keyed.path : undefined;
-  return { service, version: packageFile.version, model, keyFile, keyCreated: keyed.created, log };
+  };
+  return { service, loaded, keyed };
 }
 
 /** Makes the workspace. The policy compares paths as they really are, without links, so its places must be so too. */

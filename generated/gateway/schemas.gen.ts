@@ -5,6 +5,962 @@ import type * as T from "./types/types.gen.ts";
 
 /** JSON Schema 2020-12, by component name; `#/components/schemas/X` points into this map. */
 export const schemas: SchemaMap = {
+  ActiveList: {
+    type: "object",
+    required: ["sessions"],
+    properties: { sessions: { type: "array", items: { $ref: "#/components/schemas/ActiveRow" } } },
+  },
+  ActiveRow: {
+    type: "object",
+    required: [
+      "id",
+      "session_key",
+      "title",
+      "preview",
+      "model",
+      "status",
+      "current",
+      "started_at",
+      "last_active",
+      "message_count",
+    ],
+    properties: {
+      id: { type: "string" },
+      session_key: { type: "string" },
+      title: { type: "string" },
+      preview: { type: "string" },
+      model: { type: "string" },
+      status: { $ref: "#/components/schemas/LiveStatus" },
+      current: { type: "boolean" },
+      started_at: { type: "number" },
+      last_active: { type: "number" },
+      message_count: { type: "integer", minimum: 0 },
+    },
+  },
+  ActiveSubagent: {
+    type: "object",
+    required: ["subagent_id", "parent_id", "depth", "goal", "model", "started_at", "status", "tool_count"],
+    properties: {
+      subagent_id: { type: "string" },
+      parent_id: { type: ["string", "null"] },
+      session_id: { type: "string" },
+      depth: { type: "integer", minimum: 1 },
+      goal: { type: "string" },
+      model: { type: ["string", "null"] },
+      started_at: { type: "number" },
+      status: { type: "string" },
+      tool_count: { type: "integer", minimum: 0 },
+    },
+  },
+  AliasDirective: {
+    type: "object",
+    required: ["type", "target"],
+    properties: { type: { const: "alias" }, target: { type: "string" } },
+  },
+  ApprovalAnswer: {
+    type: "object",
+    required: ["choice"],
+    properties: { choice: { $ref: "#/components/schemas/AskChoice" }, all: { type: "boolean" } },
+  },
+  ApprovalAskedEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "approval.request" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/ApprovalAskedPayload" },
+    },
+  },
+  ApprovalAskedPayload: {
+    type: "object",
+    required: ["request_id", "command", "description", "choices", "allow_permanent", "allow_session", "expires_at"],
+    properties: {
+      request_id: { type: "string" },
+      command: { type: "string" },
+      description: { type: "string" },
+      choices: { type: "array", items: { $ref: "#/components/schemas/AskChoice" } },
+      allow_permanent: { type: "boolean" },
+      allow_session: { type: "boolean" },
+      tool_name: { type: "string" },
+      pattern_key: { type: "string" },
+      expires_at: { type: ["number", "null"] },
+    },
+  },
+  ApprovalParams: {
+    type: "object",
+    required: ["session_id", "payload"],
+    properties: { session_id: { type: "string" }, payload: { $ref: "#/components/schemas/ApprovalAskedPayload" } },
+  },
+  ApprovalPendingParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: { session_id: { type: "string", minLength: 1, maxLength: 256 } },
+  },
+  ApprovalRequest: {
+    type: "object",
+    required: ["request_id", "tool", "kind", "title", "choices", "created_at", "expires_at"],
+    properties: {
+      request_id: { type: "string" },
+      tool: { type: "string" },
+      kind: { type: "string", enum: ["command", "file", "network", "tool"] },
+      title: { type: "string" },
+      description: { type: "string" },
+      command: { type: "string" },
+      choices: { type: "array", items: { $ref: "#/components/schemas/AskChoice" } },
+      created_at: { type: "number" },
+      expires_at: { type: ["number", "null"] },
+    },
+  },
+  ApprovalRespondParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: {
+      session_id: { type: "string", minLength: 1, maxLength: 256 },
+      choice: { type: "string", enum: ["once", "session", "always", "deny"] },
+      all: { type: "boolean" },
+      request_id: { type: "string" },
+    },
+  },
+  ApprovalsPending: {
+    type: "object",
+    required: ["approvals"],
+    properties: { approvals: { type: "array", items: { $ref: "#/components/schemas/ApprovalRequest" } } },
+  },
+  ApprovalsResolved: { type: "object", required: ["resolved"], properties: { resolved: { type: "integer", minimum: 0 } } },
+  AskChoice: { type: "string", enum: ["once", "session", "always", "deny"] },
+  AttachResult: {
+    type: "object",
+    required: ["attached"],
+    properties: {
+      attached: { type: "boolean" },
+      message: { type: "string" },
+      path: { type: "string" },
+      count: { type: "integer", minimum: 0 },
+      name: { type: "string" },
+      width: { type: "integer", minimum: 0 },
+      height: { type: "integer", minimum: 0 },
+      token_estimate: { type: "integer", minimum: 0 },
+      remainder: { type: "string" },
+      text: { type: "string" },
+    },
+  },
+  BackgroundDoneEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "background.complete" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/BackgroundDonePayload" },
+    },
+  },
+  BackgroundDonePayload: {
+    type: "object",
+    required: ["task_id", "text", "status"],
+    properties: {
+      task_id: { type: "string" },
+      text: { type: "string" },
+      status: { type: "string", enum: ["complete", "error"] },
+    },
+  },
+  BackgroundResult: { type: "object", required: ["task_id"], properties: { task_id: { type: "string" } } },
+  BranchResult: {
+    type: "object",
+    required: ["session_id", "stored_session_id", "title", "parent", "message_count", "messages", "info"],
+    properties: {
+      session_id: { type: "string" },
+      stored_session_id: { type: "string" },
+      title: { type: "string" },
+      parent: { type: "string" },
+      message_count: { type: "integer", minimum: 0 },
+      messages: { type: "array", items: { $ref: "#/components/schemas/TranscriptMessage" } },
+      info: { $ref: "#/components/schemas/SessionInfo" },
+    },
+  },
+  ClarifyAnswer: { type: "object", required: ["answer"], properties: { answer: { type: "string" } } },
+  ClarifyAskedEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "clarify.request" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/ClarifyAskedPayload" },
+    },
+  },
+  ClarifyAskedPayload: {
+    type: "object",
+    required: ["request_id", "question", "choices", "expires_at"],
+    properties: {
+      request_id: { type: "string" },
+      question: { type: "string" },
+      choices: { type: ["array", "null"], items: { type: "string" } },
+      multi_select: { type: "boolean" },
+      questions: { type: "array", items: { $ref: "#/components/schemas/ClarifyQuestion" } },
+      expires_at: { type: ["number", "null"] },
+    },
+  },
+  ClarifyParams: {
+    type: "object",
+    required: ["session_id", "payload"],
+    properties: { session_id: { type: "string" }, payload: { $ref: "#/components/schemas/ClarifyAskedPayload" } },
+  },
+  ClarifyQuestion: {
+    type: "object",
+    required: ["id", "question", "choices", "multi_select"],
+    properties: {
+      id: { type: "string" },
+      question: { type: "string" },
+      choices: { oneOf: [{ type: "array", items: { type: "string" } }, { type: "null" }] },
+      multi_select: { type: "boolean" },
+    },
+  },
+  ClarifyRespondParams: {
+    type: "object",
+    required: ["request_id", "answer"],
+    properties: {
+      request_id: { type: "string" },
+      answer: { type: "string" },
+      session_id: { type: "string", maxLength: 256 },
+    },
+  },
+  CliExecParams: {
+    type: "object",
+    required: ["argv"],
+    properties: {
+      argv: { type: "array", minItems: 1, maxItems: 64, items: { type: "string", maxLength: 65536 } },
+      timeout: { type: "number", minimum: 1, maximum: 600 },
+    },
+  },
+  CliResult: {
+    type: "object",
+    required: ["blocked", "code", "output"],
+    properties: {
+      blocked: { type: "boolean" },
+      code: { type: "integer" },
+      output: { type: "string" },
+      hint: { type: "string" },
+    },
+  },
+  ClientCapabilitiesParams: {
+    type: "object",
+    required: [],
+    properties: {
+      protocol_version: { type: "integer" },
+      client: {
+        type: "object",
+        additionalProperties: true,
+        properties: { name: { type: "string" }, version: { type: "string" } },
+      },
+      server_requests: { type: "boolean" },
+      events: {
+        type: "object",
+        additionalProperties: true,
+        properties: {
+          opt_out: { type: "array", maxItems: 64, items: { type: "string" } },
+          deltas: { type: "string", enum: ["all", "final"] },
+        },
+      },
+    },
+  },
+  ClientCapabilitiesResult: {
+    type: "object",
+    required: ["protocol", "server_requests", "declines_not_shown"],
+    properties: {
+      protocol: { type: "object", required: ["version"], properties: { version: { type: "integer" } } },
+      server_requests: { type: "array", items: { type: "string" } },
+      declines_not_shown: { type: "boolean" },
+    },
+  },
+  ClipboardPasteParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: { session_id: { type: "string", minLength: 1, maxLength: 256 } },
+  },
+  CloseResult: { type: "object", required: ["closed"], properties: { closed: { type: "boolean" } } },
+  CommandCatalog: {
+    type: "object",
+    required: ["pairs", "sub", "canon", "categories", "skill_count", "warning"],
+    properties: {
+      pairs: { type: "array", items: { type: "array", minItems: 2, maxItems: 2, items: { type: "string" } } },
+      sub: { type: "object", additionalProperties: { type: "array", items: { type: "string" } } },
+      canon: { type: "object", additionalProperties: { type: "string" } },
+      categories: {
+        type: "array",
+        items: {
+          type: "object",
+          required: ["name", "pairs"],
+          properties: {
+            name: { type: "string" },
+            pairs: { type: "array", items: { type: "array", items: { type: "string" } } },
+          },
+        },
+      },
+      skill_count: { type: "integer", minimum: 0 },
+      warning: { type: "string" },
+    },
+  },
+  CommandDispatchParams: {
+    type: "object",
+    required: [],
+    properties: {
+      command: { type: "string" },
+      name: { type: "string", maxLength: 256 },
+      arg: { type: "string" },
+      session_id: { type: "string", maxLength: 256 },
+    },
+  },
+  CommandResolveParams: { type: "object", required: ["name"], properties: { name: { type: "string", maxLength: 256 } } },
+  CommandsCatalogParams: { type: "object", required: [], properties: { session_id: { type: "string", maxLength: 256 } } },
+  CompletePathParams: {
+    type: "object",
+    required: ["word"],
+    properties: {
+      word: { type: "string", maxLength: 4096 },
+      cwd: { type: "string", maxLength: 4096 },
+      session_id: { type: "string", maxLength: 256 },
+    },
+  },
+  CompleteSlashParams: {
+    type: "object",
+    required: ["text"],
+    properties: { text: { type: "string", maxLength: 4096 }, session_id: { type: "string", maxLength: 256 } },
+  },
+  CompletionItem: {
+    type: "object",
+    required: ["text", "display", "meta"],
+    properties: { text: { type: "string" }, display: { type: "string" }, meta: { type: "string" } },
+  },
+  Completions: {
+    type: "object",
+    required: ["items"],
+    properties: {
+      items: { type: "array", items: { $ref: "#/components/schemas/CompletionItem" } },
+      replace_from: { type: "integer", minimum: 0 },
+    },
+  },
+  CompressResult: {
+    type: "object",
+    required: [
+      "status",
+      "removed",
+      "before_messages",
+      "after_messages",
+      "before_tokens",
+      "after_tokens",
+      "summary",
+      "usage",
+      "info",
+      "messages",
+    ],
+    properties: {
+      status: { type: "string", enum: ["compressed", "noop", "aborted"] },
+      removed: { type: "integer", minimum: 0 },
+      before_messages: { type: "integer", minimum: 0 },
+      after_messages: { type: "integer", minimum: 0 },
+      before_tokens: { type: "integer", minimum: 0 },
+      after_tokens: { type: "integer", minimum: 0 },
+      summary: {
+        type: "object",
+        required: ["headline", "token_line", "note", "noop"],
+        properties: {
+          headline: { type: "string" },
+          token_line: { type: "string" },
+          note: { type: ["string", "null"] },
+          noop: { type: "boolean" },
+        },
+      },
+      usage: { $ref: "#/components/schemas/GatewayUsage" },
+      info: { $ref: "#/components/schemas/SessionInfo" },
+      messages: { type: "array", items: { $ref: "#/components/schemas/TranscriptMessage" } },
+    },
+  },
+  ConfigGetParams: {
+    type: "object",
+    required: ["key"],
+    properties: {
+      key: { type: "string", maxLength: 256 },
+      session_id: { type: "string", maxLength: 256 },
+      cwd: { type: "string", maxLength: 4096 },
+    },
+  },
+  ConfigSetParams: {
+    type: "object",
+    required: ["key", "value"],
+    properties: {
+      key: { type: "string", maxLength: 256 },
+      value: {},
+      session_id: { type: "string", maxLength: 256 },
+      scope: { type: "string", enum: ["session", "global"] },
+    },
+  },
+  ConfigSetResult: {
+    type: "object",
+    required: ["key", "value"],
+    properties: {
+      key: { type: "string" },
+      value: {},
+      warning: { type: "string" },
+      scope: { type: "string", enum: ["session", "global"] },
+      info: { $ref: "#/components/schemas/SessionInfo" },
+      cwd: { type: "string" },
+      branch: { type: "string" },
+    },
+  },
+  ConfigValue: {
+    type: "object",
+    properties: {
+      value: {},
+      display: { type: "string" },
+      config: { type: "object", additionalProperties: true },
+      mtime: { type: "number" },
+      model: { type: "string" },
+      provider: { type: "string" },
+      providers: { type: "array", items: { type: "string" } },
+      home: { type: "string" },
+      cwd: { type: "string" },
+      branch: { type: "string" },
+      prompt: { type: "string" },
+    },
+  },
+  CreatedSession: {
+    type: "object",
+    required: ["session_id", "stored_session_id", "session_key", "message_count", "messages", "info"],
+    properties: {
+      session_id: { type: "string" },
+      stored_session_id: { type: "string" },
+      session_key: { type: "string" },
+      message_count: { type: "integer", minimum: 0 },
+      messages: { type: "array", items: { $ref: "#/components/schemas/TranscriptMessage" } },
+      info: { $ref: "#/components/schemas/SessionInfo" },
+    },
+  },
+  Cursor: {
+    type: "object",
+    required: ["epoch", "last_seen"],
+    properties: { epoch: { type: "string", maxLength: 64 }, last_seen: { type: "integer", minimum: 0 } },
+  },
+  DelegationStatus: {
+    type: "object",
+    required: ["active", "paused", "max_spawn_depth", "max_concurrent_children"],
+    properties: {
+      active: { type: "array", items: { $ref: "#/components/schemas/ActiveSubagent" } },
+      paused: { type: "boolean" },
+      max_spawn_depth: { type: "integer" },
+      max_concurrent_children: { type: "integer" },
+    },
+  },
+  DelegationStatusParams: { type: "object", required: [], properties: { session_id: { type: "string", maxLength: 256 } } },
+  DeleteResult: { type: "object", required: ["deleted"], properties: { deleted: { type: "boolean" } } },
+  DetachResult: { type: "object", required: ["detached"], properties: { detached: { type: "boolean" } } },
+  Directive: {
+    oneOf: [
+      { $ref: "#/components/schemas/ExecDirective" },
+      { $ref: "#/components/schemas/PluginDirective" },
+      { $ref: "#/components/schemas/AliasDirective" },
+      { $ref: "#/components/schemas/SkillDirective" },
+      { $ref: "#/components/schemas/SendDirective" },
+      { $ref: "#/components/schemas/PrefillDirective" },
+    ],
+  },
+  DropResult: {
+    type: "object",
+    required: ["matched"],
+    properties: {
+      matched: { type: "boolean" },
+      is_image: { type: "boolean" },
+      path: { type: "string" },
+      name: { type: "string" },
+      text: { type: "string" },
+      count: { type: "integer", minimum: 0 },
+    },
+  },
+  EventParams: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { type: "string" },
+      ts: { type: "number" },
+      payload: { type: "object", additionalProperties: true },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      first_seq: { type: "integer", minimum: 1 },
+      turn_id: { type: "string" },
+    },
+  },
+  EventsSince: {
+    type: "object",
+    required: ["events", "latest_seq", "truncated", "count", "epoch", "open_requests"],
+    properties: {
+      events: { type: "array", items: { $ref: "#/components/schemas/GatewayEvent" } },
+      latest_seq: { type: "integer", minimum: 0 },
+      truncated: { type: "boolean" },
+      count: { type: "integer", minimum: 0 },
+      epoch: { type: "string" },
+      open_requests: { type: "array", items: { $ref: "#/components/schemas/OpenRequest" } },
+    },
+  },
+  ExecDirective: { type: "object", required: ["type"], properties: { type: { const: "exec" }, output: { type: "string" } } },
+  GatewayCapabilities: {
+    type: "object",
+    required: [
+      "event_replay",
+      "resume_cursor",
+      "server_requests",
+      "client_turn_id",
+      "fanout",
+      "busy_modes",
+      "approvals_by_id",
+      "batch_clarify",
+      "voice",
+      "shell_exec",
+    ],
+    properties: {
+      event_replay: { type: "boolean" },
+      resume_cursor: { type: "boolean" },
+      server_requests: { type: "boolean" },
+      client_turn_id: { type: "boolean" },
+      fanout: { type: "boolean" },
+      busy_modes: { type: "array", items: { type: "string", enum: ["queue", "steer", "interrupt", "reject"] } },
+      approvals_by_id: { type: "boolean" },
+      batch_clarify: { type: "boolean" },
+      voice: { type: "boolean" },
+      shell_exec: { type: "boolean" },
+    },
+  },
+  GatewayErrorEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "error" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/GatewayErrorPayload" },
+    },
+  },
+  GatewayErrorPayload: {
+    type: "object",
+    required: ["message", "fatal"],
+    properties: { message: { type: "string" }, code: { type: "string" }, fatal: { type: "boolean" } },
+  },
+  GatewayEvent: {
+    oneOf: [
+      { $ref: "#/components/schemas/GatewayReadyEvent" },
+      { $ref: "#/components/schemas/SessionInfoEvent" },
+      { $ref: "#/components/schemas/SessionTitleEvent" },
+      { $ref: "#/components/schemas/SessionUsageEvent" },
+      { $ref: "#/components/schemas/SessionClosedEvent" },
+      { $ref: "#/components/schemas/SessionReclaimedEvent" },
+      { $ref: "#/components/schemas/SessionQueueEvent" },
+      { $ref: "#/components/schemas/SessionsChangedEvent" },
+      { $ref: "#/components/schemas/MessageStartEvent" },
+      { $ref: "#/components/schemas/MessageTextEvent" },
+      { $ref: "#/components/schemas/ReasoningTextEvent" },
+      { $ref: "#/components/schemas/ThinkingTextEvent" },
+      { $ref: "#/components/schemas/ReasoningAvailableEvent" },
+      { $ref: "#/components/schemas/MessageCompleteEvent" },
+      { $ref: "#/components/schemas/ToolGeneratingEvent" },
+      { $ref: "#/components/schemas/ToolStartEvent" },
+      { $ref: "#/components/schemas/GatewayToolProgressEvent" },
+      { $ref: "#/components/schemas/ToolCompleteEvent" },
+      { $ref: "#/components/schemas/ApprovalAskedEvent" },
+      { $ref: "#/components/schemas/ClarifyAskedEvent" },
+      { $ref: "#/components/schemas/SudoAskedEvent" },
+      { $ref: "#/components/schemas/SecretAskedEvent" },
+      { $ref: "#/components/schemas/RequestCancelEvent" },
+      { $ref: "#/components/schemas/StatusUpdateEvent" },
+      { $ref: "#/components/schemas/NotificationShowEvent" },
+      { $ref: "#/components/schemas/NotificationClearEvent" },
+      { $ref: "#/components/schemas/GatewayErrorEvent" },
+      { $ref: "#/components/schemas/SubagentSpawnRequestedEvent" },
+      { $ref: "#/components/schemas/SubagentBeganEvent" },
+      { $ref: "#/components/schemas/SubagentThinkingEvent" },
+      { $ref: "#/components/schemas/SubagentToolCallEvent" },
+      { $ref: "#/components/schemas/SubagentProgressLineEvent" },
+      { $ref: "#/components/schemas/SubagentEndedEvent" },
+      { $ref: "#/components/schemas/BackgroundDoneEvent" },
+      { $ref: "#/components/schemas/SkinChangedEvent" },
+    ],
+  },
+  GatewayLimits: {
+    type: "object",
+    required: [
+      "max_frame_bytes",
+      "max_inflight_requests",
+      "max_batch",
+      "max_outbox_frames",
+      "max_outbox_bytes",
+      "max_queue_per_session",
+      "max_replay_events",
+      "max_replay_bytes",
+    ],
+    properties: {
+      max_frame_bytes: { type: "integer" },
+      max_inflight_requests: { type: "integer" },
+      max_batch: { type: "integer" },
+      max_outbox_frames: { type: "integer" },
+      max_outbox_bytes: { type: "integer" },
+      max_queue_per_session: { type: "integer" },
+      max_replay_events: { type: "integer" },
+      max_replay_bytes: { type: "integer" },
+    },
+  },
+  GatewayPingParams: { type: "object", required: [], properties: {} },
+  GatewayReadyEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "gateway.ready" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/GatewayReadyPayload" },
+    },
+  },
+  GatewayReadyPayload: {
+    type: "object",
+    required: [
+      "skin",
+      "protocol",
+      "server",
+      "connection_id",
+      "replay_epoch",
+      "change_events",
+      "heartbeat",
+      "capabilities",
+      "limits",
+    ],
+    properties: {
+      skin: { type: "object", additionalProperties: true },
+      protocol: {
+        type: "object",
+        required: ["name", "version", "min_version"],
+        properties: {
+          name: { const: "agent-tui-gateway" },
+          version: { type: "integer" },
+          min_version: { type: "integer" },
+        },
+      },
+      server: {
+        type: "object",
+        required: ["name", "version"],
+        properties: { name: { type: "string" }, version: { type: "string" } },
+      },
+      connection_id: { type: "string" },
+      replay_epoch: { type: "string" },
+      change_events: { type: "boolean" },
+      heartbeat: { type: "boolean" },
+      capabilities: { $ref: "#/components/schemas/GatewayCapabilities" },
+      limits: { $ref: "#/components/schemas/GatewayLimits" },
+    },
+  },
+  GatewayToolProgressEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "tool.progress" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/GatewayToolProgressPayload" },
+    },
+  },
+  GatewayToolProgressPayload: {
+    type: "object",
+    required: ["tool_id", "name", "preview"],
+    properties: { tool_id: { type: "string" }, name: { type: "string" }, preview: { type: "string" } },
+  },
+  GatewayUsage: {
+    type: "object",
+    required: [
+      "model",
+      "input",
+      "output",
+      "cache_read",
+      "cache_write",
+      "reasoning",
+      "prompt",
+      "completion",
+      "total",
+      "calls",
+    ],
+    properties: {
+      model: { type: "string" },
+      input: { type: "integer", minimum: 0 },
+      output: { type: "integer", minimum: 0 },
+      cache_read: { type: "integer", minimum: 0 },
+      cache_write: { type: "integer", minimum: 0 },
+      reasoning: { type: "integer", minimum: 0 },
+      prompt: { type: "integer", minimum: 0 },
+      completion: { type: "integer", minimum: 0 },
+      total: { type: "integer", minimum: 0 },
+      calls: { type: "integer", minimum: 0 },
+      context_used: { type: "integer", minimum: 0 },
+      context_max: { type: "integer", minimum: 0 },
+      context_percent: { type: "number", minimum: 0, maximum: 100 },
+      compressions: { type: "integer", minimum: 0 },
+      active_subagents: { type: "integer", minimum: 0 },
+      cost_status: { type: "string", enum: ["estimated", "exact", "unknown"] },
+      cost_usd: { type: "number", minimum: 0 },
+    },
+  },
+  ImageAttachBytesParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: {
+      session_id: { type: "string", minLength: 1, maxLength: 256 },
+      content_base64: { type: "string" },
+      data: { type: "string" },
+      filename: { type: "string", maxLength: 256 },
+      ext: { type: "string", maxLength: 16 },
+    },
+  },
+  ImageAttachParams: {
+    type: "object",
+    required: ["session_id", "path"],
+    properties: {
+      session_id: { type: "string", minLength: 1, maxLength: 256 },
+      path: { type: "string", maxLength: 65536 },
+    },
+  },
+  ImageDetachParams: {
+    type: "object",
+    required: ["session_id", "path"],
+    properties: {
+      session_id: { type: "string", minLength: 1, maxLength: 256 },
+      path: { type: "string", maxLength: 65536 },
+    },
+  },
+  ImageDetachResult: {
+    type: "object",
+    required: ["detached", "count"],
+    properties: { detached: { type: "boolean" }, count: { type: "integer", minimum: 0 } },
+  },
+  Inflight: {
+    type: "object",
+    required: ["user", "assistant", "streaming"],
+    properties: { user: { type: "string" }, assistant: { type: "string" }, streaming: { type: "boolean" } },
+  },
+  InputDetectDropParams: {
+    type: "object",
+    required: ["session_id", "text"],
+    properties: {
+      session_id: { type: "string", minLength: 1, maxLength: 256 },
+      text: { type: "string", maxLength: 65536 },
+    },
+  },
+  InterruptResult: {
+    type: "object",
+    required: ["status"],
+    properties: {
+      status: { type: "string", enum: ["interrupted", "not_interrupted"] },
+      turn_id: { type: "string" },
+      cleared: { type: "integer", minimum: 0 },
+    },
+  },
+  KillResult: { type: "object", required: ["killed"], properties: { killed: { type: "integer", minimum: 0 } } },
+  LiveSession: {
+    type: "object",
+    required: [
+      "session_id",
+      "stored_session_id",
+      "session_key",
+      "message_count",
+      "messages",
+      "info",
+      "running",
+      "started_at",
+      "status",
+      "open_requests",
+      "latest_seq",
+      "epoch",
+    ],
+    properties: {
+      session_id: { type: "string" },
+      stored_session_id: { type: "string" },
+      session_key: { type: "string" },
+      message_count: { type: "integer", minimum: 0 },
+      messages: { type: "array", items: { $ref: "#/components/schemas/TranscriptMessage" } },
+      messages_omitted: { type: "boolean" },
+      info: { $ref: "#/components/schemas/SessionInfo" },
+      running: { type: "boolean" },
+      started_at: { type: "number" },
+      status: { $ref: "#/components/schemas/LiveStatus" },
+      inflight: { $ref: "#/components/schemas/Inflight" },
+      open_requests: { type: "array", items: { $ref: "#/components/schemas/OpenRequest" } },
+      latest_seq: { type: "integer", minimum: 0 },
+      epoch: { type: "string" },
+      replayed: { type: "integer", minimum: 0 },
+      truncated: { type: "boolean" },
+      resumed: { type: "string" },
+    },
+  },
+  LiveStatus: { type: "string", enum: ["idle", "starting", "waiting", "working"] },
+  MessageCompleteEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "message.complete" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/MessageCompletePayload" },
+    },
+  },
+  MessageCompletePayload: {
+    type: "object",
+    required: ["text", "status", "usage"],
+    properties: {
+      text: { type: "string" },
+      status: { type: "string", enum: ["complete", "interrupted", "error"] },
+      usage: { $ref: "#/components/schemas/GatewayUsage" },
+      reasoning: { type: "string" },
+      warning: { type: "string" },
+      error: { type: "string" },
+      error_info: {
+        type: "object",
+        required: ["code", "retryable", "layer"],
+        properties: { code: { type: "string" }, retryable: { type: "boolean" }, layer: { type: "string" } },
+      },
+      partial: { type: "boolean" },
+      undelivered_steer: { type: "array", items: { type: "string" } },
+    },
+  },
+  MessageStartEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "message.start" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/MessageStartPayload" },
+    },
+  },
+  MessageStartPayload: {
+    type: "object",
+    required: ["turn_id", "origin"],
+    properties: {
+      turn_id: { type: "string" },
+      input: {
+        type: "object",
+        required: ["role", "text"],
+        properties: { role: { type: "string" }, text: { type: "string" } },
+      },
+      origin: { type: "string", enum: ["user", "queue", "background", "webhook", "cron", "other"] },
+    },
+  },
+  MessageTextEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "message.delta" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      first_seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/MessageTextPayload" },
+    },
+  },
+  MessageTextPayload: {
+    type: "object",
+    required: ["text"],
+    properties: { text: { type: "string" }, dropped: { type: "integer", minimum: 0 } },
+  },
+  ModelOptions: {
+    type: "object",
+    required: ["providers", "model", "provider"],
+    properties: {
+      providers: {
+        type: "array",
+        items: {
+          type: "object",
+          required: ["slug", "name", "models", "is_current"],
+          properties: {
+            slug: { type: "string" },
+            name: { type: "string" },
+            models: { type: "array", items: { type: "string" } },
+            is_current: { type: "boolean" },
+            warning: { type: "string" },
+          },
+        },
+      },
+      model: { type: "string" },
+      provider: { type: "string" },
+    },
+  },
+  ModelOptionsParams: {
+    type: "object",
+    required: [],
+    properties: { session_id: { type: "string", maxLength: 256 }, refresh: { type: "boolean" } },
+  },
+  MostRecent: {
+    type: "object",
+    required: ["session_id"],
+    properties: {
+      session_id: { type: ["string", "null"] },
+      title: { type: "string" },
+      started_at: { type: "number" },
+      source: { type: "string" },
+    },
+  },
+  NotificationClearEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "notification.clear" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/NotificationClearPayload" },
+    },
+  },
+  NotificationClearPayload: { type: "object", required: ["id"], properties: { id: { type: "string" } } },
+  NotificationShowEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "notification.show" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/NotificationShowPayload" },
+    },
+  },
+  NotificationShowPayload: {
+    type: "object",
+    required: ["id", "text"],
+    properties: {
+      id: { type: "string" },
+      text: { type: "string" },
+      level: { type: "string", enum: ["info", "warning", "error"] },
+    },
+  },
+  OpenRequest: {
+    type: "object",
+    required: ["id", "method", "params"],
+    properties: {
+      id: { type: "string" },
+      method: { type: "string", enum: ["approval", "clarify", "sudo", "secret"] },
+      params: { type: "object", additionalProperties: true },
+    },
+  },
   OpenRpcDocument: {
     type: "object",
     required: ["openrpc", "info", "methods"],
@@ -20,11 +976,1177 @@ export const schemas: SchemaMap = {
       methods: { type: "array", items: { type: "object", additionalProperties: true } },
     },
   },
+  PetCells: { type: "object", required: ["enabled"], properties: { enabled: { const: false } } },
+  PetCellsParams: { type: "object", required: [], properties: { state: {}, graphics: {} } },
+  PingParams: { type: "object", required: [], properties: {} },
+  PluginDirective: {
+    type: "object",
+    required: ["type"],
+    properties: { type: { const: "plugin" }, output: { type: "string" } },
+  },
+  Pong: { type: "object", required: ["pong"], properties: { pong: { const: true } } },
+  PrefillDirective: {
+    type: "object",
+    required: ["type", "message"],
+    properties: { type: { const: "prefill" }, message: { type: "string" }, notice: { type: "string" } },
+  },
+  ProcessKillParams: {
+    type: "object",
+    required: ["process_id"],
+    properties: { process_id: { type: "string" }, session_id: { type: "string", maxLength: 256 } },
+  },
+  ProcessList: {
+    type: "object",
+    required: ["processes"],
+    properties: {
+      processes: {
+        type: "array",
+        items: {
+          type: "object",
+          required: ["process_id", "command", "status", "started_at"],
+          properties: {
+            process_id: { type: "string" },
+            command: { type: "string" },
+            status: { type: "string" },
+            started_at: { type: "number" },
+            session_id: { type: "string" },
+          },
+        },
+      },
+    },
+  },
+  ProcessListParams: { type: "object", required: [], properties: { session_id: { type: "string", maxLength: 256 } } },
+  ProcessStopParams: { type: "object", required: [], properties: { session_id: { type: "string", maxLength: 256 } } },
+  PromptBackgroundParams: {
+    type: "object",
+    required: ["session_id", "text"],
+    properties: { session_id: { type: "string", minLength: 1, maxLength: 256 }, text: { type: "string" } },
+  },
+  PromptSubmitParams: {
+    type: "object",
+    required: ["session_id", "text"],
+    properties: {
+      session_id: { type: "string", minLength: 1, maxLength: 256 },
+      text: {
+        oneOf: [
+          { type: "string" },
+          { type: "array", maxItems: 256, items: { type: "object", additionalProperties: true } },
+        ],
+      },
+      when_busy: { type: "string", enum: ["queue", "steer", "interrupt", "reject"] },
+      queued: { type: "boolean" },
+      client_turn_id: { type: "string", minLength: 1, maxLength: 64 },
+      images: { type: "array", maxItems: 32, items: { type: "string" } },
+      truncate_before_user_ordinal: { type: "integer", minimum: 0 },
+      confirm_truncate: { type: "boolean" },
+    },
+  },
+  ReasoningAvailableEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "reasoning.available" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/ReasoningAvailablePayload" },
+    },
+  },
+  ReasoningAvailablePayload: { type: "object", required: ["text"], properties: { text: { type: "string" } } },
+  ReasoningTextEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "reasoning.delta" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      first_seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/ReasoningTextPayload" },
+    },
+  },
+  ReasoningTextPayload: {
+    type: "object",
+    required: ["text"],
+    properties: { text: { type: "string" }, dropped: { type: "integer", minimum: 0 } },
+  },
+  ReloadEnvParams: { type: "object", required: [], properties: {} },
+  ReloadEnvResult: { type: "object", required: ["updated"], properties: { updated: { type: "integer", minimum: 0 } } },
+  ReloadMcpParams: {
+    type: "object",
+    required: [],
+    properties: {
+      session_id: { type: "string", maxLength: 256 },
+      confirm: { type: "boolean" },
+      always: { type: "boolean" },
+    },
+  },
+  ReloadMcpResult: {
+    type: "object",
+    required: ["status"],
+    properties: { status: { type: "string", enum: ["confirm_required", "reloaded"] }, message: { type: "string" } },
+  },
+  RequestAnswerParams: {
+    type: "object",
+    required: ["id", "result"],
+    properties: {
+      id: { type: "string" },
+      result: { type: "object", additionalProperties: true },
+      session_id: { type: "string", maxLength: 256 },
+    },
+  },
+  RequestCancelEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "request.cancel" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/RequestCancelPayload" },
+    },
+  },
+  RequestCancelPayload: {
+    type: "object",
+    required: ["id", "method", "reason"],
+    properties: {
+      id: { type: "string" },
+      method: { type: "string", enum: ["approval", "clarify", "sudo", "secret"] },
+      reason: { type: "string", enum: ["timeout", "interrupted", "shutdown", "resolved", "session_closed"] },
+      resolution: { type: "string" },
+    },
+  },
+  ResizeResult: { type: "object", required: ["cols"], properties: { cols: { type: "integer" } } },
+  ResolvedCommand: {
+    type: "object",
+    required: ["canonical", "description", "category"],
+    properties: { canonical: { type: "string" }, description: { type: "string" }, category: { type: "string" } },
+  },
   RpcDiscoverParams: { type: "object", required: [], properties: {} },
+  SecretAnswer: { type: "object", required: ["value"], properties: { value: { type: "string" } } },
+  SecretAskedEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "secret.request" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/SecretAskedPayload" },
+    },
+  },
+  SecretAskedPayload: {
+    type: "object",
+    required: ["request_id", "prompt", "env_var", "expires_at"],
+    properties: {
+      request_id: { type: "string" },
+      prompt: { type: "string" },
+      env_var: { type: "string" },
+      metadata: { type: "object", additionalProperties: true },
+      expires_at: { type: ["number", "null"] },
+    },
+  },
+  SecretParams: {
+    type: "object",
+    required: ["session_id", "payload"],
+    properties: { session_id: { type: "string" }, payload: { $ref: "#/components/schemas/SecretAskedPayload" } },
+  },
+  SecretRespondParams: {
+    type: "object",
+    required: ["request_id", "value"],
+    properties: {
+      request_id: { type: "string" },
+      value: { type: "string" },
+      session_id: { type: "string", maxLength: 256 },
+    },
+  },
+  SeedMessage: {
+    type: "object",
+    required: ["role"],
+    properties: {
+      role: { type: "string", enum: ["user", "assistant", "system"] },
+      content: { type: "string" },
+      text: { type: "string" },
+    },
+  },
+  SendDirective: {
+    type: "object",
+    required: ["type", "message"],
+    properties: { type: { const: "send" }, message: { type: "string" }, notice: { type: "string" } },
+  },
+  SessionActivateParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: {
+      session_id: { type: "string", minLength: 1, maxLength: 256 },
+      cols: { type: "integer", minimum: 1, maximum: 10000 },
+      omit_messages: { type: "boolean" },
+      cursor: { $ref: "#/components/schemas/Cursor" },
+    },
+  },
+  SessionActiveListParams: { type: "object", required: [], properties: { current_session_id: { type: "string", maxLength: 256 } } },
+  SessionBranchParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: {
+      session_id: { type: "string", minLength: 1, maxLength: 256 },
+      name: { type: "string", maxLength: 256 },
+      count: { type: "integer", minimum: 1 },
+      message_id: { type: "string", maxLength: 256 },
+    },
+  },
+  SessionCloseParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: { session_id: { type: "string", minLength: 1, maxLength: 256 } },
+  },
+  SessionClosedEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "session.closed" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/SessionClosedPayload" },
+    },
+  },
+  SessionClosedPayload: { type: "object", required: ["reason"], properties: { reason: { type: "string" } } },
+  SessionCompressParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: {
+      session_id: { type: "string", minLength: 1, maxLength: 256 },
+      focus_topic: { type: "string", maxLength: 1024 },
+    },
+  },
+  SessionCreateParams: {
+    type: "object",
+    required: [],
+    properties: {
+      cols: { type: "integer", minimum: 1, maximum: 10000 },
+      title: { type: "string", maxLength: 256 },
+      cwd: { type: "string", maxLength: 4096 },
+      source: { type: "string", maxLength: 32 },
+      messages: { type: "array", maxItems: 1000, items: { $ref: "#/components/schemas/SeedMessage" } },
+      model: { type: "string", maxLength: 256 },
+      provider: { type: "string", maxLength: 64 },
+      reasoning_effort: { type: "string", maxLength: 32 },
+      close_on_disconnect: { type: "boolean" },
+      parent_session_id: { type: "string", maxLength: 256 },
+    },
+  },
+  SessionDeleteParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: { session_id: { type: "string", minLength: 1, maxLength: 256 } },
+  },
+  SessionDetachParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: { session_id: { type: "string", minLength: 1, maxLength: 256 } },
+  },
+  SessionEventsSinceParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: {
+      session_id: { type: "string", minLength: 1, maxLength: 256 },
+      last_seen: { type: "integer", minimum: 0 },
+      epoch: { type: "string", maxLength: 64 },
+      since_seq: { type: "integer", minimum: 0 },
+    },
+  },
+  SessionHistory: {
+    type: "object",
+    required: ["count", "messages", "has_more"],
+    properties: {
+      count: { type: "integer", minimum: 0 },
+      messages: { type: "array", items: { $ref: "#/components/schemas/TranscriptMessage" } },
+      has_more: { type: "boolean" },
+    },
+  },
+  SessionHistoryParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: {
+      session_id: { type: "string", minLength: 1, maxLength: 256 },
+      before: { type: "string", maxLength: 256 },
+      limit: { type: "integer", minimum: 1, maximum: 1000 },
+    },
+  },
+  SessionInfo: {
+    type: "object",
+    required: ["model", "provider", "cwd", "title", "running", "tools", "skills", "version"],
+    properties: {
+      model: { type: "string" },
+      provider: { type: "string" },
+      reasoning_effort: { type: "string" },
+      service_tier: { type: "string" },
+      fast: { type: "boolean" },
+      yolo: { type: "boolean" },
+      running: { type: "boolean" },
+      tools: { type: "object", additionalProperties: { type: "array", items: { type: "string" } } },
+      skills: { type: "object", additionalProperties: { type: "array", items: { type: "string" } } },
+      cwd: { type: "string" },
+      branch: { type: "string" },
+      title: { type: "string" },
+      version: { type: "string" },
+      profile_name: { type: "string" },
+      usage: { $ref: "#/components/schemas/GatewayUsage" },
+      mcp_servers: {
+        type: "array",
+        items: {
+          type: "object",
+          required: ["name", "status", "tools"],
+          properties: {
+            name: { type: "string" },
+            status: { type: "string" },
+            tools: { type: "integer", minimum: 0 },
+            error: { type: "string" },
+          },
+        },
+      },
+      credential_warning: { type: "string" },
+      config_warning: { type: "string" },
+      lazy: { type: "boolean" },
+    },
+  },
+  SessionInfoEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "session.info" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/SessionInfo" },
+    },
+  },
+  SessionInterruptParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: {
+      session_id: { type: "string", minLength: 1, maxLength: 256 },
+      turn_id: { type: "string" },
+      clear_queue: { type: "boolean" },
+    },
+  },
+  SessionListParams: {
+    type: "object",
+    required: [],
+    properties: {
+      limit: { type: "integer", minimum: 1, maximum: 1000 },
+      cursor: { type: "string", maxLength: 512 },
+      title: { type: "string", maxLength: 256 },
+      source: { type: "string", maxLength: 32 },
+    },
+  },
+  SessionMostRecentParams: { type: "object", required: [], properties: {} },
+  SessionPage: {
+    type: "object",
+    required: ["sessions"],
+    properties: {
+      sessions: { type: "array", items: { $ref: "#/components/schemas/SessionRow" } },
+      next_cursor: { type: "string" },
+    },
+  },
+  SessionQueueEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "session.queue" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/SessionQueuePayload" },
+    },
+  },
+  SessionQueuePayload: {
+    type: "object",
+    required: ["queued"],
+    properties: {
+      queued: {
+        type: "array",
+        items: {
+          type: "object",
+          required: ["turn_id", "text_preview"],
+          properties: { turn_id: { type: "string" }, text_preview: { type: "string" } },
+        },
+      },
+    },
+  },
+  SessionReclaimedEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "session.reclaimed" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/SessionReclaimedPayload" },
+    },
+  },
+  SessionReclaimedPayload: {
+    type: "object",
+    required: ["session_id", "stored_session_id", "reason"],
+    properties: {
+      session_id: { type: "string" },
+      stored_session_id: { type: "string" },
+      reason: { type: "string", enum: ["idle_timeout", "lru_evict"] },
+    },
+  },
+  SessionResumeParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: {
+      session_id: { type: "string", minLength: 1, maxLength: 256 },
+      cols: { type: "integer", minimum: 1, maximum: 10000 },
+      lazy: { type: "boolean" },
+      omit_messages: { type: "boolean" },
+      close_on_disconnect: { type: "boolean" },
+      cursor: { $ref: "#/components/schemas/Cursor" },
+    },
+  },
+  SessionRow: {
+    type: "object",
+    required: ["id", "title", "preview", "started_at", "message_count", "source"],
+    properties: {
+      id: { type: "string" },
+      title: { type: "string" },
+      preview: { type: "string" },
+      started_at: { type: "number" },
+      last_active: { type: "number" },
+      message_count: { type: "integer", minimum: 0 },
+      source: { type: "string" },
+      model: { type: "string" },
+    },
+  },
+  SessionState: {
+    type: "object",
+    required: [
+      "session_id",
+      "status",
+      "running",
+      "model",
+      "provider",
+      "cwd",
+      "title",
+      "created_at",
+      "last_active",
+      "queue_length",
+      "pending_requests",
+      "usage",
+    ],
+    properties: {
+      session_id: { type: "string" },
+      status: { $ref: "#/components/schemas/LiveStatus" },
+      running: { type: "boolean" },
+      turn_id: { type: "string" },
+      model: { type: "string" },
+      provider: { type: "string" },
+      cwd: { type: "string" },
+      title: { type: "string" },
+      created_at: { type: "number" },
+      last_active: { type: "number" },
+      queue_length: { type: "integer", minimum: 0 },
+      pending_requests: { type: "integer", minimum: 0 },
+      usage: { $ref: "#/components/schemas/GatewayUsage" },
+    },
+  },
+  SessionStatusParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: { session_id: { type: "string", minLength: 1, maxLength: 256 } },
+  },
+  SessionStatusResult: {
+    type: "object",
+    required: ["output", "state"],
+    properties: { output: { type: "string" }, state: { $ref: "#/components/schemas/SessionState" } },
+  },
+  SessionSteerParams: {
+    type: "object",
+    required: ["session_id", "text"],
+    properties: {
+      session_id: { type: "string", minLength: 1, maxLength: 256 },
+      text: { type: "string" },
+      turn_id: { type: "string" },
+    },
+  },
+  SessionTitleEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "session.title" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/SessionTitlePayload" },
+    },
+  },
+  SessionTitleParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: { session_id: { type: "string", minLength: 1, maxLength: 256 }, title: { type: "string" } },
+  },
+  SessionTitlePayload: {
+    type: "object",
+    required: ["session_id", "title"],
+    properties: { session_id: { type: "string" }, title: { type: "string" } },
+  },
+  SessionUndoParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: { session_id: { type: "string", minLength: 1, maxLength: 256 } },
+  },
+  SessionUsageEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "session.usage" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/SessionUsagePayload" },
+    },
+  },
+  SessionUsageParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: { session_id: { type: "string", minLength: 1, maxLength: 256 } },
+  },
+  SessionUsagePayload: {
+    type: "object",
+    required: ["usage"],
+    properties: { usage: { $ref: "#/components/schemas/GatewayUsage" } },
+  },
+  SessionsChangedEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "sessions.changed" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/SessionsChangedPayload" },
+    },
+  },
+  SessionsChangedPayload: { type: "object" },
+  SetupStatus: {
+    type: "object",
+    required: ["provider_configured"],
+    properties: { provider_configured: { type: "boolean" }, model: { type: "string" } },
+  },
+  SetupStatusParams: { type: "object", required: [], properties: {} },
+  SkillDirective: {
+    type: "object",
+    required: ["type", "name", "message"],
+    properties: {
+      type: { const: "skill" },
+      name: { type: "string" },
+      message: { type: "string" },
+      display: { type: "string" },
+    },
+  },
+  SkinChangedEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "skin.changed" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/SkinChangedPayload" },
+    },
+  },
+  SkinChangedPayload: { type: "object" },
+  SlashExecParams: {
+    type: "object",
+    required: ["session_id", "command"],
+    properties: { session_id: { type: "string", minLength: 1, maxLength: 256 }, command: { type: "string" } },
+  },
+  SlashResult: {
+    type: "object",
+    properties: {
+      output: { type: "string" },
+      warning: { type: "string" },
+      type: { type: "string" },
+      message: { type: "string" },
+      notice: { type: "string" },
+      target: { type: "string" },
+      name: { type: "string" },
+    },
+  },
+  SpawnTree: {
+    type: "object",
+    required: ["session_id", "started_at", "finished_at", "label", "subagents"],
+    properties: {
+      session_id: { type: "string" },
+      started_at: { type: ["number", "null"] },
+      finished_at: { type: "number" },
+      label: { type: "string" },
+      subagents: { type: "array", items: { type: "object", additionalProperties: true } },
+    },
+  },
+  SpawnTreeEntry: {
+    type: "object",
+    required: ["path", "session_id", "started_at", "finished_at", "label", "count"],
+    properties: {
+      path: { type: "string" },
+      session_id: { type: "string" },
+      started_at: { type: ["number", "null"] },
+      finished_at: { type: "number" },
+      label: { type: "string" },
+      count: { type: "integer", minimum: 0 },
+    },
+  },
+  SpawnTreeList: {
+    type: "object",
+    required: ["entries"],
+    properties: { entries: { type: "array", items: { $ref: "#/components/schemas/SpawnTreeEntry" } } },
+  },
+  SpawnTreeListParams: {
+    type: "object",
+    required: [],
+    properties: {
+      session_id: { type: "string", maxLength: 256 },
+      limit: { type: "integer", minimum: 1, maximum: 1000 },
+      cross_session: { type: "boolean" },
+    },
+  },
+  SpawnTreeLoadParams: { type: "object", required: ["path"], properties: { path: { type: "string", maxLength: 4096 } } },
+  SpawnTreeSaveParams: {
+    type: "object",
+    required: ["subagents"],
+    properties: {
+      subagents: { type: "array", minItems: 1, maxItems: 10000, items: { type: "object", additionalProperties: true } },
+      session_id: { type: "string", maxLength: 256 },
+      started_at: { type: ["number", "null"] },
+      finished_at: { type: "number" },
+      label: { type: "string", maxLength: 256 },
+    },
+  },
+  SpawnTreeSaved: {
+    type: "object",
+    required: ["path", "session_id"],
+    properties: { path: { type: "string" }, session_id: { type: "string" } },
+  },
+  StatusOk: { type: "object", required: ["status"], properties: { status: { const: "ok" } } },
+  StatusUpdateEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "status.update" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/StatusUpdatePayload" },
+    },
+  },
+  StatusUpdatePayload: {
+    type: "object",
+    required: ["kind", "text"],
+    properties: { kind: { type: "string" }, text: { type: "string" } },
+  },
+  SteerOutcome: {
+    type: "object",
+    required: ["status", "text"],
+    properties: {
+      status: { type: "string", enum: ["queued", "rejected"] },
+      text: { type: "string" },
+      reason: { type: "string", enum: ["idle", "starting", "unsupported"] },
+    },
+  },
+  SubagentBeganEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "subagent.start" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/SubagentReport" },
+    },
+  },
+  SubagentEndedEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "subagent.complete" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/SubagentReport" },
+    },
+  },
+  SubagentInterrupt: {
+    type: "object",
+    required: ["found", "subagent_id"],
+    properties: { found: { type: "boolean" }, subagent_id: { type: "string" } },
+  },
+  SubagentInterruptParams: {
+    type: "object",
+    required: ["subagent_id"],
+    properties: { subagent_id: { type: "string" }, session_id: { type: "string", maxLength: 256 } },
+  },
+  SubagentProgressLineEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "subagent.progress" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/SubagentReport" },
+    },
+  },
+  SubagentReport: {
+    type: "object",
+    required: ["subagent_id", "parent_id", "depth", "goal", "status"],
+    properties: {
+      subagent_id: { type: "string" },
+      parent_id: { type: ["string", "null"] },
+      depth: { type: "integer", minimum: 1 },
+      task_index: { type: "integer", minimum: 0 },
+      task_count: { type: "integer", minimum: 1 },
+      goal: { type: "string" },
+      model: { type: "string" },
+      status: {
+        type: "string",
+        enum: ["queued", "running", "completed", "failed", "error", "timeout", "interrupted"],
+      },
+      text: { type: "string" },
+      tool_name: { type: "string" },
+      tool_preview: { type: "string" },
+      tool_count: { type: "integer", minimum: 0 },
+      summary: { type: "string" },
+      duration_seconds: { type: "number", minimum: 0 },
+      input_tokens: { type: "integer", minimum: 0 },
+      output_tokens: { type: "integer", minimum: 0 },
+      child_session_id: { type: "string" },
+    },
+  },
+  SubagentSpawnRequestedEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "subagent.spawn_requested" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/SubagentReport" },
+    },
+  },
+  SubagentThinkingEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "subagent.thinking" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/SubagentReport" },
+    },
+  },
+  SubagentToolCallEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "subagent.tool" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/SubagentReport" },
+    },
+  },
+  SubmitResult: {
+    type: "object",
+    required: ["status", "turn_id"],
+    properties: {
+      status: { type: "string", enum: ["streaming", "queued", "steered", "redirected"] },
+      turn_id: { type: ["string", "null"] },
+      queue_position: { type: "integer", minimum: 1 },
+      duplicate: { const: true },
+    },
+  },
+  SudoAnswer: { type: "object", required: ["value"], properties: { value: { type: "string" } } },
+  SudoAskedEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "sudo.request" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/SudoAskedPayload" },
+    },
+  },
+  SudoAskedPayload: {
+    type: "object",
+    required: ["request_id", "command", "expires_at"],
+    properties: { request_id: { type: "string" }, command: { type: "string" }, expires_at: { type: ["number", "null"] } },
+  },
+  SudoParams: {
+    type: "object",
+    required: ["session_id", "payload"],
+    properties: { session_id: { type: "string" }, payload: { $ref: "#/components/schemas/SudoAskedPayload" } },
+  },
+  SudoRespondParams: {
+    type: "object",
+    required: ["request_id", "password"],
+    properties: {
+      request_id: { type: "string" },
+      password: { type: "string" },
+      session_id: { type: "string", maxLength: 256 },
+    },
+  },
+  TerminalResizeParams: {
+    type: "object",
+    required: ["session_id"],
+    properties: {
+      session_id: { type: "string", minLength: 1, maxLength: 256 },
+      cols: { type: "integer", minimum: 1, maximum: 10000 },
+      rows: { type: "integer", minimum: 1, maximum: 10000 },
+    },
+  },
+  ThinkingTextEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "thinking.delta" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      first_seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/ThinkingTextPayload" },
+    },
+  },
+  ThinkingTextPayload: { type: "object", required: ["text"], properties: { text: { type: "string" } } },
+  TitleResult: {
+    type: "object",
+    required: ["title", "session_key", "pending"],
+    properties: { title: { type: "string" }, session_key: { type: "string" }, pending: { type: "boolean" } },
+  },
+  Todo: {
+    type: "object",
+    required: ["id", "content", "status"],
+    properties: {
+      id: { type: "string" },
+      content: { type: "string" },
+      status: { type: "string", enum: ["pending", "in_progress", "completed", "cancelled"] },
+    },
+  },
+  ToolCompleteEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "tool.complete" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/ToolCompletePayload" },
+    },
+  },
+  ToolCompletePayload: {
+    type: "object",
+    required: ["tool_id", "name", "duration_s", "result"],
+    properties: {
+      tool_id: { type: "string" },
+      name: { type: "string" },
+      args: {},
+      duration_s: { type: "number" },
+      result: {},
+      summary: { type: "string" },
+      error: { type: "string" },
+      inline_diff: { type: "string" },
+      todos: { type: "array", items: { $ref: "#/components/schemas/Todo" } },
+      result_text: { type: "string" },
+    },
+  },
+  ToolGeneratingEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "tool.generating" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/ToolGeneratingPayload" },
+    },
+  },
+  ToolGeneratingPayload: {
+    type: "object",
+    required: ["name"],
+    properties: { name: { type: "string" }, tool_id: { type: "string" } },
+  },
+  ToolStartEvent: {
+    type: "object",
+    required: ["type", "ts", "payload"],
+    properties: {
+      type: { const: "tool.start" },
+      session_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      ts: { type: "number" },
+      turn_id: { type: "string" },
+      payload: { $ref: "#/components/schemas/ToolStartPayload" },
+    },
+  },
+  ToolStartPayload: {
+    type: "object",
+    required: ["tool_id", "name", "context"],
+    properties: {
+      tool_id: { type: "string" },
+      name: { type: "string" },
+      context: { type: "string" },
+      args: {},
+      args_text: { type: "string" },
+    },
+  },
+  TranscriptMessage: {
+    type: "object",
+    required: ["role"],
+    properties: {
+      role: { type: "string", enum: ["user", "assistant", "system", "tool"] },
+      message_id: { type: "string" },
+      text: { type: "string" },
+      reasoning: { type: "string" },
+      name: { type: "string" },
+      context: { type: "string" },
+    },
+  },
+  UndoResult: { type: "object", required: ["removed"], properties: { removed: { type: "integer", minimum: 0 } } },
 };
 
 /** Component name -> TypeScript type. */
 export interface SchemaTypes {
+  ActiveList: T.ActiveList;
+  ActiveRow: T.ActiveRow;
+  ActiveSubagent: T.ActiveSubagent;
+  AliasDirective: T.AliasDirective;
+  ApprovalAnswer: T.ApprovalAnswer;
+  ApprovalAskedEvent: T.ApprovalAskedEvent;
+  ApprovalAskedPayload: T.ApprovalAskedPayload;
+  ApprovalParams: T.ApprovalParams;
+  ApprovalPendingParams: T.ApprovalPendingParams;
+  ApprovalRequest: T.ApprovalRequest;
+  ApprovalRespondParams: T.ApprovalRespondParams;
+  ApprovalsPending: T.ApprovalsPending;
+  ApprovalsResolved: T.ApprovalsResolved;
+  AskChoice: T.AskChoice;
+  AttachResult: T.AttachResult;
+  BackgroundDoneEvent: T.BackgroundDoneEvent;
+  BackgroundDonePayload: T.BackgroundDonePayload;
+  BackgroundResult: T.BackgroundResult;
+  BranchResult: T.BranchResult;
+  ClarifyAnswer: T.ClarifyAnswer;
+  ClarifyAskedEvent: T.ClarifyAskedEvent;
+  ClarifyAskedPayload: T.ClarifyAskedPayload;
+  ClarifyParams: T.ClarifyParams;
+  ClarifyQuestion: T.ClarifyQuestion;
+  ClarifyRespondParams: T.ClarifyRespondParams;
+  CliExecParams: T.CliExecParams;
+  CliResult: T.CliResult;
+  ClientCapabilitiesParams: T.ClientCapabilitiesParams;
+  ClientCapabilitiesResult: T.ClientCapabilitiesResult;
+  ClipboardPasteParams: T.ClipboardPasteParams;
+  CloseResult: T.CloseResult;
+  CommandCatalog: T.CommandCatalog;
+  CommandDispatchParams: T.CommandDispatchParams;
+  CommandResolveParams: T.CommandResolveParams;
+  CommandsCatalogParams: T.CommandsCatalogParams;
+  CompletePathParams: T.CompletePathParams;
+  CompleteSlashParams: T.CompleteSlashParams;
+  CompletionItem: T.CompletionItem;
+  Completions: T.Completions;
+  CompressResult: T.CompressResult;
+  ConfigGetParams: T.ConfigGetParams;
+  ConfigSetParams: T.ConfigSetParams;
+  ConfigSetResult: T.ConfigSetResult;
+  ConfigValue: T.ConfigValue;
+  CreatedSession: T.CreatedSession;
+  Cursor: T.Cursor;
+  DelegationStatus: T.DelegationStatus;
+  DelegationStatusParams: T.DelegationStatusParams;
+  DeleteResult: T.DeleteResult;
+  DetachResult: T.DetachResult;
+  Directive: T.Directive;
+  DropResult: T.DropResult;
+  EventParams: T.EventParams;
+  EventsSince: T.EventsSince;
+  ExecDirective: T.ExecDirective;
+  GatewayCapabilities: T.GatewayCapabilities;
+  GatewayErrorEvent: T.GatewayErrorEvent;
+  GatewayErrorPayload: T.GatewayErrorPayload;
+  GatewayEvent: T.GatewayEvent;
+  GatewayLimits: T.GatewayLimits;
+  GatewayPingParams: T.GatewayPingParams;
+  GatewayReadyEvent: T.GatewayReadyEvent;
+  GatewayReadyPayload: T.GatewayReadyPayload;
+  GatewayToolProgressEvent: T.GatewayToolProgressEvent;
+  GatewayToolProgressPayload: T.GatewayToolProgressPayload;
+  GatewayUsage: T.GatewayUsage;
+  ImageAttachBytesParams: T.ImageAttachBytesParams;
+  ImageAttachParams: T.ImageAttachParams;
+  ImageDetachParams: T.ImageDetachParams;
+  ImageDetachResult: T.ImageDetachResult;
+  Inflight: T.Inflight;
+  InputDetectDropParams: T.InputDetectDropParams;
+  InterruptResult: T.InterruptResult;
+  KillResult: T.KillResult;
+  LiveSession: T.LiveSession;
+  LiveStatus: T.LiveStatus;
+  MessageCompleteEvent: T.MessageCompleteEvent;
+  MessageCompletePayload: T.MessageCompletePayload;
+  MessageStartEvent: T.MessageStartEvent;
+  MessageStartPayload: T.MessageStartPayload;
+  MessageTextEvent: T.MessageTextEvent;
+  MessageTextPayload: T.MessageTextPayload;
+  ModelOptions: T.ModelOptions;
+  ModelOptionsParams: T.ModelOptionsParams;
+  MostRecent: T.MostRecent;
+  NotificationClearEvent: T.NotificationClearEvent;
+  NotificationClearPayload: T.NotificationClearPayload;
+  NotificationShowEvent: T.NotificationShowEvent;
+  NotificationShowPayload: T.NotificationShowPayload;
+  OpenRequest: T.OpenRequest;
   OpenRpcDocument: T.OpenRpcDocument;
+  PetCells: T.PetCells;
+  PetCellsParams: T.PetCellsParams;
+  PingParams: T.PingParams;
+  PluginDirective: T.PluginDirective;
+  Pong: T.Pong;
+  PrefillDirective: T.PrefillDirective;
+  ProcessKillParams: T.ProcessKillParams;
+  ProcessList: T.ProcessList;
+  ProcessListParams: T.ProcessListParams;
+  ProcessStopParams: T.ProcessStopParams;
+  PromptBackgroundParams: T.PromptBackgroundParams;
+  PromptSubmitParams: T.PromptSubmitParams;
+  ReasoningAvailableEvent: T.ReasoningAvailableEvent;
+  ReasoningAvailablePayload: T.ReasoningAvailablePayload;
+  ReasoningTextEvent: T.ReasoningTextEvent;
+  ReasoningTextPayload: T.ReasoningTextPayload;
+  ReloadEnvParams: T.ReloadEnvParams;
+  ReloadEnvResult: T.ReloadEnvResult;
+  ReloadMcpParams: T.ReloadMcpParams;
+  ReloadMcpResult: T.ReloadMcpResult;
+  RequestAnswerParams: T.RequestAnswerParams;
+  RequestCancelEvent: T.RequestCancelEvent;
+  RequestCancelPayload: T.RequestCancelPayload;
+  ResizeResult: T.ResizeResult;
+  ResolvedCommand: T.ResolvedCommand;
   RpcDiscoverParams: T.RpcDiscoverParams;
+  SecretAnswer: T.SecretAnswer;
+  SecretAskedEvent: T.SecretAskedEvent;
+  SecretAskedPayload: T.SecretAskedPayload;
+  SecretParams: T.SecretParams;
+  SecretRespondParams: T.SecretRespondParams;
+  SeedMessage: T.SeedMessage;
+  SendDirective: T.SendDirective;
+  SessionActivateParams: T.SessionActivateParams;
+  SessionActiveListParams: T.SessionActiveListParams;
+  SessionBranchParams: T.SessionBranchParams;
+  SessionCloseParams: T.SessionCloseParams;
+  SessionClosedEvent: T.SessionClosedEvent;
+  SessionClosedPayload: T.SessionClosedPayload;
+  SessionCompressParams: T.SessionCompressParams;
+  SessionCreateParams: T.SessionCreateParams;
+  SessionDeleteParams: T.SessionDeleteParams;
+  SessionDetachParams: T.SessionDetachParams;
+  SessionEventsSinceParams: T.SessionEventsSinceParams;
+  SessionHistory: T.SessionHistory;
+  SessionHistoryParams: T.SessionHistoryParams;
+  SessionInfo: T.SessionInfo;
+  SessionInfoEvent: T.SessionInfoEvent;
+  SessionInterruptParams: T.SessionInterruptParams;
+  SessionListParams: T.SessionListParams;
+  SessionMostRecentParams: T.SessionMostRecentParams;
+  SessionPage: T.SessionPage;
+  SessionQueueEvent: T.SessionQueueEvent;
+  SessionQueuePayload: T.SessionQueuePayload;
+  SessionReclaimedEvent: T.SessionReclaimedEvent;
+  SessionReclaimedPayload: T.SessionReclaimedPayload;
+  SessionResumeParams: T.SessionResumeParams;
+  SessionRow: T.SessionRow;
+  SessionState: T.SessionState;
+  SessionStatusParams: T.SessionStatusParams;
+  SessionStatusResult: T.SessionStatusResult;
+  SessionSteerParams: T.SessionSteerParams;
+  SessionTitleEvent: T.SessionTitleEvent;
+  SessionTitleParams: T.SessionTitleParams;
+  SessionTitlePayload: T.SessionTitlePayload;
+  SessionUndoParams: T.SessionUndoParams;
+  SessionUsageEvent: T.SessionUsageEvent;
+  SessionUsageParams: T.SessionUsageParams;
+  SessionUsagePayload: T.SessionUsagePayload;
+  SessionsChangedEvent: T.SessionsChangedEvent;
+  SessionsChangedPayload: T.SessionsChangedPayload;
+  SetupStatus: T.SetupStatus;
+  SetupStatusParams: T.SetupStatusParams;
+  SkillDirective: T.SkillDirective;
+  SkinChangedEvent: T.SkinChangedEvent;
+  SkinChangedPayload: T.SkinChangedPayload;
+  SlashExecParams: T.SlashExecParams;
+  SlashResult: T.SlashResult;
+  SpawnTree: T.SpawnTree;
+  SpawnTreeEntry: T.SpawnTreeEntry;
+  SpawnTreeList: T.SpawnTreeList;
+  SpawnTreeListParams: T.SpawnTreeListParams;
+  SpawnTreeLoadParams: T.SpawnTreeLoadParams;
+  SpawnTreeSaveParams: T.SpawnTreeSaveParams;
+  SpawnTreeSaved: T.SpawnTreeSaved;
+  StatusOk: T.StatusOk;
+  StatusUpdateEvent: T.StatusUpdateEvent;
+  StatusUpdatePayload: T.StatusUpdatePayload;
+  SteerOutcome: T.SteerOutcome;
+  SubagentBeganEvent: T.SubagentBeganEvent;
+  SubagentEndedEvent: T.SubagentEndedEvent;
+  SubagentInterrupt: T.SubagentInterrupt;
+  SubagentInterruptParams: T.SubagentInterruptParams;
+  SubagentProgressLineEvent: T.SubagentProgressLineEvent;
+  SubagentReport: T.SubagentReport;
+  SubagentSpawnRequestedEvent: T.SubagentSpawnRequestedEvent;
+  SubagentThinkingEvent: T.SubagentThinkingEvent;
+  SubagentToolCallEvent: T.SubagentToolCallEvent;
+  SubmitResult: T.SubmitResult;
+  SudoAnswer: T.SudoAnswer;
+  SudoAskedEvent: T.SudoAskedEvent;
+  SudoAskedPayload: T.SudoAskedPayload;
+  SudoParams: T.SudoParams;
+  SudoRespondParams: T.SudoRespondParams;
+  TerminalResizeParams: T.TerminalResizeParams;
+  ThinkingTextEvent: T.ThinkingTextEvent;
+  ThinkingTextPayload: T.ThinkingTextPayload;
+  TitleResult: T.TitleResult;
+  Todo: T.Todo;
+  ToolCompleteEvent: T.ToolCompleteEvent;
+  ToolCompletePayload: T.ToolCompletePayload;
+  ToolGeneratingEvent: T.ToolGeneratingEvent;
+  ToolGeneratingPayload: T.ToolGeneratingPayload;
+  ToolStartEvent: T.ToolStartEvent;
+  ToolStartPayload: T.ToolStartPayload;
+  TranscriptMessage: T.TranscriptMessage;
+  UndoResult: T.UndoResult;
 }

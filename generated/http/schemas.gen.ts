@@ -2095,6 +2095,11 @@ export const schemas: SchemaMap = {
     required: ["status", "platform", "version"],
     properties: { status: { const: "ok" }, platform: { const: "agent" }, version: { type: "string" } },
   },
+  SocketTicket: {
+    type: "object",
+    required: ["ticket", "expires_in"],
+    properties: { ticket: { type: "string" }, expires_in: { type: "integer" } },
+  },
   CheckStatus: { type: "string", enum: ["ok", "degraded"] },
   HealthCheck: {
     type: "object",
@@ -2368,6 +2373,7 @@ export interface SchemaTypes {
   Model: T.Model;
   ModelList: T.ModelList;
   Health: T.Health;
+  SocketTicket: T.SocketTicket;
   CheckStatus: T.CheckStatus;
   HealthCheck: T.HealthCheck;
   DetailedHealth: T.DetailedHealth;

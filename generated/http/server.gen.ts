@@ -235,6 +235,15 @@ export interface Operations {
       | { readonly status: 200; readonly body: T.GetHealthV1Responses[200] }
       | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetHealthV1Errors[403] }
   };
+  /** A ticket for the WebSocket of the gateway */
+  createSocketTicket: {
+    request: {};
+    response:
+      | { readonly status: 201; readonly body: T.CreateSocketTicketResponses[201] }
+      | { readonly status: 401; readonly headers?: { readonly "www-authenticate"?: string }; readonly body: T.CreateSocketTicketErrors[401] }
+      | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateSocketTicketErrors[403] }
+      | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateSocketTicketErrors[429] }
+  };
   /** How the server is */
   getDetailedHealth: {
     request: { readonly query: NonNullable<T.GetDetailedHealthData["query"]> };
@@ -927,6 +936,21 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     responses: {
       "200": { json: { $ref: "#/components/schemas/Health" }, headers: [] },
       "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+    },
+  },
+  createSocketTicket: {
+    method: "POST",
+    route: "/api/auth/ws-ticket",
+    tags: ["Gateway"],
+    security: [{ bearerAuth: [] }],
+    responses: {
+      "201": { json: { $ref: "#/components/schemas/SocketTicket" }, headers: [] },
+      "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
+      "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "429": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+      },
     },
   },
   getDetailedHealth: {

@@ -121,6 +121,10 @@ td:empty{display:none}
 <li><a href="#operation-get-open-api"><b class="badge get">GET</b> <span>This document</span></a></li>
 <li><a href="#operation-get-docs"><b class="badge get">GET</b> <span>This document for people</span></a></li>
 </ul>
+<p><a href="#tag-gateway"><span>Gateway</span></a></p>
+<ul>
+<li><a href="#operation-create-socket-ticket"><b class="badge post">POST</b> <span>A ticket for the WebSocket of the gateway</span></a></li>
+</ul>
 <p><a href="#tag-health"><span>Health</span></a></p>
 <ul>
 <li><a href="#operation-get-health"><b class="badge get">GET</b> <span>Is the server up</span></a></li>
@@ -257,6 +261,7 @@ td:empty{display:none}
 <li><a href="#schema-session-event"><span>SessionEvent</span></a></li>
 <li><a href="#schema-session-undone-event"><span>SessionUndoneEvent</span></a></li>
 <li><a href="#schema-session-updated-event"><span>SessionUpdatedEvent</span></a></li>
+<li><a href="#schema-socket-ticket"><span>SocketTicket</span></a></li>
 <li><a href="#schema-steer-accepted-event"><span>SteerAcceptedEvent</span></a></li>
 <li><a href="#schema-steer-body"><span>SteerBody</span></a></li>
 <li><a href="#schema-steer-result"><span>SteerResult</span></a></li>
@@ -1161,6 +1166,33 @@ td:empty{display:none}
 <section id="operation-get-docs-example">
 <h4><a href="#operation-get-docs-example">Example</a></h4>
 <pre tabindex="0"><code>curl http://127.0.0.1:8642/docs</code></pre>
+</section>
+</section>
+</section>
+<section id="tag-gateway">
+<h2><a href="#tag-gateway">Gateway</a></h2>
+<p>The WebSocket of the TUI gateway.</p>
+<section id="operation-create-socket-ticket" class="entry">
+<h3><a href="#operation-create-socket-ticket"><b class="badge post">POST</b> <code>/api/auth/ws-ticket</code></a></h3>
+<p>A ticket for the WebSocket of the gateway</p>
+<p>Lets a browser, which cannot send the key in a header, connect to <code>/api/ws?ticket=</code>. It is good once, within 30 seconds, and stands for the key that asked for it.</p>
+<p>Operation <code>createSocketTicket</code>. Needs a key.</p>
+<section id="operation-create-socket-ticket-responses">
+<h4><a href="#operation-create-socket-ticket-responses">Responses</a></h4>
+<table class="c3 status">
+<thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>201</code></td><td><a href="#schema-socket-ticket">SocketTicket</a></td><td>The ticket.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="operation-create-socket-ticket-example">
+<h4><a href="#operation-create-socket-ticket-example">Example</a></h4>
+<pre tabindex="0"><code>curl -X POST http://127.0.0.1:8642/api/auth/ws-ticket \\
+  -H &quot;Authorization: Bearer $API_SERVER_KEY&quot;</code></pre>
 </section>
 </section>
 </section>
@@ -3247,6 +3279,17 @@ td:empty{display:none}
 <tr><td><code>reasoning_effort</code></td><td>string or null</td><td></td></tr>
 <tr><td><code>yolo</code></td><td>boolean</td><td></td></tr>
 <tr><td><code>cwd</code></td><td>string</td><td></td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-socket-ticket" class="entry">
+<h3><a href="#schema-socket-ticket">SocketTicket</a></h3>
+<p>Lets one WebSocket in.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>ticket</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>expires_in</code></td><td>integer</td><td>Required. Seconds.</td></tr>
 </tbody>
 </table>
 </section>

@@ -18,3 +18,10 @@ export interface RequestMeta {
   /** `x-required-scope`. */
   readonly scope?: string;
 }
+
+/** An event that the gateway tells of. */
+export interface EventMeta {
+  /** Of the whole event: type, payload, number. */
+  readonly event: JsonSchema;
+  readonly payload: JsonSchema;
+}

@@ -48,7 +48,8 @@ function openApiReference(document: BundledDocument, errors: readonly ErrorEntry
 
 /** The table of all surfaces as this one sees it: by status, then by code, two codes of one wire name once. */
 function errorEntries(): readonly ErrorEntry[] {
-  const entries = Object.entries<ErrorRow>(errorTable).map(([code, row]) => ({
+  const rows = Object.entries<ErrorRow>(errorTable).filter(([, row]) => row.only === undefined);
+  const entries = rows.map(([code, row]) => ({
     code: row.wire ?? code,
     status: row.http,
     type: row.type,

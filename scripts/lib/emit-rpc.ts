@@ -1,6 +1,6 @@
-/** Prints the typed contract of the methods that a bundled OpenRPC document offers. */
+/** Prints the typed contract of the requests that a bundled OpenRPC document offers. */
 import { componentReference, type BundledDocument } from "./document.ts";
-import { HEADER, printDoc, printKey, printLiteral, printRows } from "./print.ts";
+import { HEADER, pascalCase, printDoc, printKey, printLiteral, printRows } from "./print.ts";
 import { readMethods, type RpcMethod, type RpcResult } from "./rpc-method.ts";
 
 /** Where the printed file finds its imports. */
@@ -9,35 +9,65 @@ export interface RpcImports {
   readonly contract: string;
 }
 
-type Request = RpcMethod & { readonly result: RpcResult };
+/** Who offers the methods. */
+export type RpcSide = "gateway" | "host";
+
+export type RpcRequest = RpcMethod & { readonly result: RpcResult };
+
+const ASKS: Readonly<Record<RpcSide, string>> = {
+  gateway: "What the host may ask of the gateway.",
+  host: "What the gateway may ask of the host.",
+};
 
 /** `GatewayRequests` and its table, from specs/gateway.openrpc.yaml. */
 export function emitRpc(gateway: BundledDocument, imports: RpcImports): string {
-  const requests = readMethods(gateway).filter((method): method is Request => method.result !== undefined);
+  const requests = readRequests(gateway);
   const { title, version } = gateway.info;
-  const members = requests.map(printRequest).join("");
-  const helpers = members.includes("WithDefaults") ? "RequestMeta, WithDefaults" : "RequestMeta";
-  return `${HEADER}
-import type { ${helpers} } from "${imports.contract}";
-import type * as T from "${imports.types}";
-
-/** What the host may ask of the gateway. */
-export interface GatewayRequests {
-${members}}
-
-export type GatewayMethod = keyof GatewayRequests;
-
-export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
-${printRows(
-  requests.map((request) => [request.name, printLiteral(describe(request), "  ")]),
-  ",",
-)}};
-
+  return `${printImports(requests, imports, ["RequestMeta"])}
+${printRequests("gateway", requests)}
 export const info = ${printLiteral({ title, version })} as const;
 `;
 }
 
-function printRequest({ name, summary, params, paramsName, result, errors }: Request): string {
+/** The methods that are answered. */
+export function readRequests(document: BundledDocument): readonly RpcRequest[] {
+  return readMethods(document).filter((method): method is RpcRequest => method.result !== undefined);
+}
+
+export function printImports(
+  requests: readonly RpcRequest[],
+  { types, contract }: RpcImports,
+  metas: readonly string[],
+): string {
+  const names = [...metas, ...(requests.some(({ params }) => hasDefaults(params)) ? ["WithDefaults"] : [])];
+  return `${HEADER}
+import type { ${names.join(", ")} } from "${contract}";
+import type * as T from "${types}";
+`;
+}
+
+/** `GatewayRequests`, `GatewayMethod` and `gatewayRequests`, or the same of the host. */
+export function printRequests(side: RpcSide, requests: readonly RpcRequest[]): string {
+  const name = pascalCase(side);
+  return `/** ${ASKS[side]} */
+export interface ${name}Requests {
+${requests.map(printRequest).join("")}}
+
+export type ${name}Method = keyof ${name}Requests;
+
+export const ${side}Requests: { readonly [K in ${name}Method]: RequestMeta } = {
+${printRows(
+  requests.map((request) => [request.name, printLiteral(describe(request), "  ")]),
+  ",",
+)}};
+`;
+}
+
+function hasDefaults(params: RpcMethod["params"]): boolean {
+  return params.some((param) => param.default !== undefined);
+}
+
+function printRequest({ name, summary, params, paramsName, result, errors }: RpcRequest): string {
   const filled = params
     .filter((param) => param.default !== undefined)
     .map((param) => JSON.stringify(param.name));
@@ -53,7 +83,7 @@ function printRequest({ name, summary, params, paramsName, result, errors }: Req
   ].join("");
 }
 
-function describe({ params, paramsName, result, errors, scope }: Request): object {
+function describe({ params, paramsName, result, errors, scope }: RpcRequest): object {
   const filled = params.filter((param) => param.default !== undefined);
   return {
     params: componentReference(paramsName),

@@ -8,6 +8,7 @@ import { bundleSpecs, type Bundles } from "./bundle.ts";
 import { emitConfigSchema, requireDefaults, toJsonSchema, wrapSchemas } from "./config-document.ts";
 import { componentSchemas, SpecError, type BundledDocument } from "./document.ts";
 import { emitHttp } from "./emit-http.ts";
+import type { RpcSide } from "./emit-rpc.ts";
 import { writePython } from "./emit-python.ts";
 import { writeReference } from "./emit-reference.ts";
 import { emitSchemas } from "./emit-schemas.ts";
@@ -31,7 +32,7 @@ export async function generate({ specsFolder, outFolder }: GenerateOptions): Pro
   await removeFolder(out);
   const bundles = await bundleSpecs(resolve(specsFolder), join(out, "specs"));
   checkRules(bundles);
-  const rpcSchemas = collectRpcSchemas([bundles.gateway]);
+  const rpcSchemas = collectRpcSchemas([bundles.gateway, ...(bundles.host ? [bundles.host] : [])]);
   await printTypes(out, bundles, wrapSchemas(rpcSchemas));
   const rpcImports = { types: "./types/types.gen.ts", contract: "./contract.gen.ts" };
   await Promise.all([
@@ -43,7 +44,8 @@ export async function generate({ specsFolder, outFolder }: GenerateOptions): Pro
     copyContract("rpc", join(out, "gateway/contract.gen.ts")),
     writeText(join(out, "gateway/schemas.gen.ts"), emitSchemas(rpcSchemas, rpcImports)),
     writeText(join(out, "config/schema.gen.ts"), emitConfigSchema(toJsonSchema(bundles.config))),
-    runOpenRpcGenerator(out, bundles.gateway),
+    runOpenRpcGenerator(out, bundles.gateway, "gateway"),
+    bundles.host && runOpenRpcGenerator(out, bundles.host, "host"),
   ]);
 }
 
@@ -137,26 +139,28 @@ interface OpenRpcRun {
   readonly components: readonly object[];
 }
 
+const COMPONENTS = { gateway: "openrpc-component.ts", host: "openrpc-host-component.ts" } as const;
+
 /** Runs our component; the generator itself only validates the document. */
-async function runOpenRpcGenerator(out: string, gateway: BundledDocument): Promise<void> {
+async function runOpenRpcGenerator(out: string, document: BundledDocument, side: RpcSide): Promise<void> {
   const run = createRequire(import.meta.url)("@open-rpc/generator").default as (
     options: OpenRpcRun,
   ) => Promise<void>;
   // The generator dereferences, and a schema that contains itself never ends: it gets the names alone.
-  const names = Object.keys(componentSchemas(gateway)).map((name) => [name, { title: name }]);
-  const outline = { ...gateway, components: { ...gateway.components, schemas: Object.fromEntries(names) } };
+  const names = Object.keys(componentSchemas(document)).map((name) => [name, { title: name }]);
+  const outline = { ...document, components: { ...document.components, schemas: Object.fromEntries(names) } };
   await run({
     openrpcDocument: {
       ...structuredClone(outline),
-      [BUNDLE_EXTENSION]: join(out, "specs", specs.gateway.bundle),
+      [BUNDLE_EXTENSION]: join(out, "specs", specs[side].bundle),
     },
     outDir: out,
     components: [
       {
         type: "custom",
-        name: "gateway",
+        name: side,
         language: "typescript",
-        customComponent: join(repository, "scripts/openrpc-component.ts"),
+        customComponent: join(repository, "scripts", COMPONENTS[side]),
         customType: "contract",
         openRPCPath: null,
         outPath: join(out, "gateway"),

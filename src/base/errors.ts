@@ -6,6 +6,10 @@ export interface ErrorRow {
   readonly retryable: boolean;
   /** What the wire calls it, where two codes of ours are one of its. */
   readonly wire?: string;
+  /** What `data.reason` of JSON-RPC says, where it is not the code. */
+  readonly reason?: string;
+  /** No operation of the HTTP API answers with it. */
+  readonly only?: "rpc";
 }
 
 export type ErrorType =
@@ -27,6 +31,8 @@ const row = (http: number, type: ErrorType, rpc: number, retryable = false): Err
 const invalid = (http = 400, rpc = -32602) => row(http, "invalid_request_error", rpc);
 const missing = (rpc: number) => row(404, "not_found_error", rpc);
 const conflict = (rpc: number) => row(409, "conflict_error", rpc);
+const gateway = (rpc: number, like: ErrorRow = invalid()): ErrorRow => ({ ...like, rpc, only: "rpc" });
+const failed = (rpc: number) => gateway(rpc, row(500, "server_error", rpc));
 
 /** The one table from code to wire. A code that is not here cannot be thrown. */
 export const errorTable = {
@@ -60,14 +66,14 @@ export const errorTable = {
   unknown_model: { ...missing(4002), wire: "model_not_found" },
   response_not_found: missing(4007),
   previous_response_not_found: missing(4007),
-  ask_not_found: missing(4009),
+  ask_not_found: { ...missing(4009), reason: "no_pending_request" },
   method_not_allowed: invalid(405),
   unsupported_media_type: invalid(415),
   body_too_large: invalid(413),
   session_busy: conflict(4009),
-  ask_not_pending: conflict(4009),
-  approval_not_active: conflict(4009),
-  approval_not_pending: conflict(4009),
+  ask_not_pending: { ...conflict(4009), reason: "no_pending_request" },
+  approval_not_active: { ...conflict(4009), reason: "no_pending_request" },
+  approval_not_pending: { ...conflict(4009), reason: "no_pending_request" },
   run_not_active: conflict(4009),
   run_not_accepting_steer: conflict(4009),
   response_not_cancellable: conflict(4009),
@@ -80,10 +86,10 @@ export const errorTable = {
   context_too_long: invalid(400, 4018),
   nothing_to_branch: conflict(4008),
   nothing_to_undo: conflict(4008),
-  invalid_title: invalid(400, 4022),
+  invalid_title: { ...invalid(400, 4022), reason: "title_invalid" },
   unknown_command: missing(4011),
-  command_usage: invalid(400, 4004),
-  too_many_live_sessions: row(429, "rate_limit_error", 4090, true),
+  command_usage: { ...invalid(400, 4004), reason: "usage" },
+  too_many_live_sessions: { ...row(429, "rate_limit_error", 4090, true), reason: "session_limit" },
   queue_full: row(429, "rate_limit_error", 4027, true),
   internal_error: row(500, "server_error", -32603),
   provider_error: row(502, "server_error", 5030, true),
@@ -91,6 +97,41 @@ export const errorTable = {
   server_draining: row(503, "overloaded_error", -32001, true),
   state_store_unavailable: row(503, "overloaded_error", -32001, true),
   agent_timeout: row(504, "server_error", 5032, true),
+  invalid_params: gateway(-32602),
+  unknown_method: gateway(-32601, missing(-32601)),
+  overloaded: gateway(-32001, row(503, "overloaded_error", -32001, true)),
+  missing_param: gateway(4000),
+  not_live: gateway(4001, missing(4001)),
+  bad_value: gateway(4002),
+  bad_argv: gateway(4003),
+  empty_command: gateway(4004),
+  bad_truncation: gateway(4004),
+  blocked: gateway(4005, row(403, "permission_error", 4005)),
+  disabled: gateway(4005, row(403, "permission_error", 4005)),
+  session_id_required: gateway(4006),
+  stored_session_not_found: gateway(4007, missing(4007)),
+  steer_unsupported: gateway(4010, conflict(4010)),
+  text_required: gateway(4012),
+  path_required: gateway(4015),
+  not_found_or_unsupported: gateway(4016),
+  bad_data: gateway(4017),
+  stale_target: gateway(4018, conflict(4018)),
+  not_dispatchable: gateway(4018),
+  too_large: gateway(4018),
+  title_required: gateway(4021),
+  session_live: gateway(4023, conflict(4023)),
+  unsupported_protocol_version: gateway(4026),
+  empty_truncation: gateway(4028),
+  unconfirmed_truncation: gateway(4029),
+  path_outside_root: gateway(4030),
+  client_turn_id_conflict: gateway(4031, conflict(4031)),
+  no_such_process: gateway(4044, missing(4044)),
+  storage_failed: failed(5000),
+  compress_failed: failed(5005),
+  reload_failed: failed(5015),
+  command_timed_out: failed(5016),
+  attach_failed: failed(5027),
+  agent_start_failed: failed(5032),
 } as const satisfies Record<string, ErrorRow>;
 
 export type ErrorCode = keyof typeof errorTable;

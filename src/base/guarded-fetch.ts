@@ -1,6 +1,5 @@
 // Touches the machine: sends requests to other machines, past the guard only.
-import { request as httpRequest, type IncomingMessage } from "node:http";
-import { request as httpsRequest } from "node:https";
+import type { IncomingMessage } from "node:http";
 import { pipeline, type Readable } from "node:stream";
 import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
 import { checkedAddresses, type GuardOptions } from "./net-guard.ts";
@@ -163,7 +162,7 @@ async function connect(
   throw unreachable(hop.url, undefined);
 }
 
-function send(
+async function send(
   { url, method, headers, body }: Hop,
   address: string,
   signal: AbortSignal,
@@ -172,8 +171,10 @@ function send(
   const name = url.hostname.replace(/^\[|\]$/g, "");
   const isSecure = url.protocol === "https:";
   const length = body === undefined ? undefined : String(Buffer.byteLength(body));
+  // Loaded when it is needed: Node takes tens of milliseconds for it, which every start would pay.
+  const { request: open } = await (isSecure ? import("node:https") : import("node:http"));
   return new Promise((resolve, reject) => {
-    const request = (isSecure ? httpsRequest : httpRequest)({
+    const request = open({
       host: address,
       port: url.port === "" ? (isSecure ? 443 : 80) : Number(url.port),
       path: `${url.pathname}${url.search}`,

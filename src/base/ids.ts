@@ -13,7 +13,8 @@ export type IdPrefix =
   | "req"
   | "call"
   | "prc"
-  | "str";
+  | "str"
+  | "con";
 
 const ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"; // Crockford base 32, lower case
 

@@ -13,6 +13,10 @@ const agentd = defineCommand({
   },
   subCommands: {
     gateway: lazyCommand("Run the service", async () => (await import("./gateway.ts")).gatewayCommand),
+    rpc: lazyCommand(
+      "Serve the TUI gateway on standard input and output",
+      async () => (await import("./rpc.ts")).rpcCommand,
+    ),
     setup: lazyCommand(
       "Set up a provider and a model",
       async () => (await import("./setup.ts")).setupCommand,

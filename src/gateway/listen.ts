@@ -2,8 +2,11 @@
 import type { Server as NodeServer, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { serve, type H3 } from "h3";
+import type { ServerRequest } from "srvx";
 import type { Clock } from "../base/clock.ts";
 import { ServiceError } from "../base/errors.ts";
+import { currentRuntime } from "../base/runtime.ts";
+import type { SocketGate } from "../rpc/socket.ts";
 
 export interface ListenOptions {
   readonly host: string;
@@ -12,6 +15,8 @@ export interface ListenOptions {
   /** Above every limit a route has: beyond it the runtime itself refuses. */
   readonly maxBodyBytes: number;
   readonly clock: Clock;
+  /** Lets WebSockets in. */
+  readonly sockets?: Pick<SocketGate, "serveNode" | "serveDeno">;
 }
 
 export interface Listener {
@@ -36,6 +41,7 @@ export async function listen(app: H3, options: ListenOptions): Promise<Listener>
   const { host: hostname, clock } = options;
   const server = await open(app, options);
   const node = server.node?.server as NodeServer | undefined;
+  if (node) await options.sockets?.serveNode(node);
   const answering = node && openAnswers(node);
   const close = async (graceMs: number): Promise<void> => {
     const patience = new AbortController();
@@ -51,7 +57,11 @@ export async function listen(app: H3, options: ListenOptions): Promise<Listener>
   return { url: addressOf(server.url, node, hostname), close };
 }
 
-async function open(app: H3, { host: hostname, port, maxBodyBytes }: ListenOptions) {
+async function open(app: H3, { host: hostname, port, maxBodyBytes, sockets }: ListenOptions) {
+  // Deno upgrades the request itself, which must not have passed through anything.
+  const upgrading = sockets && {
+    fetch: (request: ServerRequest) => sockets.serveDeno(request) ?? app.fetch(request),
+  };
   try {
     // Node tells of a taken address when it is ready, Deno throws at once.
     const server = serve(app, {
@@ -61,6 +71,7 @@ async function open(app: H3, { host: hostname, port, maxBodyBytes }: ListenOptio
       gracefulShutdown: false,
       maxRequestBodySize: maxBodyBytes,
       trustProxy: false,
+      ...(currentRuntime().name === "deno" ? upgrading : {}),
       node: {
         maxHeaderSize: MAX_HEADER_BYTES,
         headersTimeout: HEADERS_TIMEOUT_MS,

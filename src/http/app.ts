@@ -24,6 +24,7 @@ import { streamRunEvents } from "./run-events.ts";
 import { listRuns } from "./run-list.ts";
 import { RunSubscribers } from "./run-subscribers.ts";
 import { getRun } from "./runs.ts";
+import { createSocketTicket } from "./ticket.ts";
 
 /** The HTTP API as an h3 app: the operations of specs/http.openapi.yaml, each bound to its handler. */
 export function createHttpApp(room: HttpRoom): H3 {
@@ -50,6 +51,7 @@ export function createHttpApp(room: HttpRoom): H3 {
     resolveRunApproval: (request) => resolveRunApproval(request, room),
     steerRun: (request) => steerRun(request, room),
     stopRun: (request) => stopRun(request, room),
+    createSocketTicket: (request) => createSocketTicket(request, room),
     getCapabilities: (request) => getCapabilities(request, room),
     getDetailedHealth: (request) => getDetailedHealth(request, room),
     getMetrics: () => getMetrics(room),

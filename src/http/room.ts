@@ -5,6 +5,7 @@ import type { Turns } from "../agent/turn.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Tracer } from "../base/trace.ts";
+import type { Tickets } from "../config/tickets.ts";
 import type { Store } from "../store/store.ts";
 import type { Identity, KeyRing } from "./auth.ts";
 import type { HttpMetrics } from "./metrics.ts";
@@ -18,6 +19,8 @@ export interface HttpRoom {
   readonly clock: Clock;
   readonly log: Log;
   readonly keys: KeyRing;
+  /** For the gateway's WebSocket. */
+  readonly tickets: Tickets<{ readonly owner: string; readonly scopes: readonly string[] }>;
   readonly settings: HttpSettings;
   /** The bundled OpenAPI document. */
   readonly openApi: Readonly<Record<string, unknown>>;

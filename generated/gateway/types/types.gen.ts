@@ -5,9 +5,1093 @@ export type ClientOptions = {
 };
 
 /**
+ * ActiveList
+ */
+export type ActiveList = {
+    sessions: Array<ActiveRow>;
+};
+
+/**
+ * ActiveRow
+ *
+ * An open session in a list.
+ */
+export type ActiveRow = {
+    id: string;
+    session_key: string;
+    title: string;
+    preview: string;
+    model: string;
+    status: LiveStatus;
+    current: boolean;
+    started_at: number;
+    last_active: number;
+    message_count: number;
+};
+
+/**
+ * ActiveSubagent
+ */
+export type ActiveSubagent = {
+    subagent_id: string;
+    parent_id: string | null;
+    session_id?: string;
+    depth: number;
+    goal: string;
+    model: string | null;
+    started_at: number;
+    status: string;
+    tool_count: number;
+};
+
+/**
+ * AliasDirective
+ *
+ * Run that command instead.
+ */
+export type AliasDirective = {
+    type: 'alias';
+    target: string;
+};
+
+/**
+ * ApprovalAnswer
+ */
+export type ApprovalAnswer = {
+    choice: AskChoice;
+    all?: boolean;
+};
+
+/**
+ * ApprovalAskedEvent
+ *
+ * A tool call waits for leave.
+ */
+export type ApprovalAskedEvent = {
+    type: 'approval.request';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: ApprovalAskedPayload;
+};
+
+/**
+ * ApprovalAskedPayload
+ */
+export type ApprovalAskedPayload = {
+    request_id: string;
+    /**
+     * Redacted.
+     */
+    command: string;
+    description: string;
+    choices: Array<AskChoice>;
+    allow_permanent: boolean;
+    allow_session: boolean;
+    tool_name?: string;
+    pattern_key?: string;
+    /**
+     * Unix seconds.
+     */
+    expires_at: number | null;
+};
+
+export type ApprovalParams = {
+    session_id: string;
+    payload: ApprovalAskedPayload;
+};
+
+export type ApprovalPendingParams = {
+    session_id: string;
+};
+
+/**
+ * ApprovalRequest
+ *
+ * A tool call that waits for someone's leave.
+ */
+export type ApprovalRequest = {
+    request_id: string;
+    tool: string;
+    kind: 'command' | 'file' | 'network' | 'tool';
+    /**
+     * One line, such as `Run: git push`.
+     */
+    title: string;
+    /**
+     * Why it is asked.
+     */
+    description?: string;
+    /**
+     * Redacted.
+     */
+    command?: string;
+    choices: Array<AskChoice>;
+    /**
+     * Unix seconds.
+     */
+    created_at: number;
+    /**
+     * Unix seconds.
+     */
+    expires_at: number | null;
+};
+
+export type ApprovalRespondParams = {
+    session_id: string;
+    choice?: 'once' | 'session' | 'always' | 'deny';
+    all?: boolean;
+    request_id?: string;
+};
+
+/**
+ * ApprovalsPending
+ */
+export type ApprovalsPending = {
+    approvals: Array<ApprovalRequest>;
+};
+
+/**
+ * ApprovalsResolved
+ */
+export type ApprovalsResolved = {
+    resolved: number;
+};
+
+/**
+ * AskChoice
+ *
+ * How an approval may be answered.
+ */
+export type AskChoice = 'once' | 'session' | 'always' | 'deny';
+
+/**
+ * AttachResult
+ */
+export type AttachResult = {
+    attached: boolean;
+    /**
+     * Why nothing was attached.
+     */
+    message?: string;
+    path?: string;
+    /**
+     * Images that wait for the next prompt.
+     */
+    count?: number;
+    name?: string;
+    width?: number;
+    height?: number;
+    token_estimate?: number;
+    /**
+     * Text behind the path.
+     */
+    remainder?: string;
+    /**
+     * What to show for the prompt.
+     */
+    text?: string;
+};
+
+/**
+ * BackgroundDoneEvent
+ *
+ * A background prompt ended.
+ */
+export type BackgroundDoneEvent = {
+    type: 'background.complete';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: BackgroundDonePayload;
+};
+
+/**
+ * BackgroundDonePayload
+ */
+export type BackgroundDonePayload = {
+    task_id: string;
+    text: string;
+    status: 'complete' | 'error';
+};
+
+/**
+ * BackgroundResult
+ */
+export type BackgroundResult = {
+    task_id: string;
+};
+
+/**
+ * BranchResult
+ */
+export type BranchResult = {
+    session_id: string;
+    stored_session_id: string;
+    title: string;
+    parent: string;
+    message_count: number;
+    messages: Array<TranscriptMessage>;
+    info: SessionInfo;
+};
+
+/**
+ * ClarifyAnswer
+ */
+export type ClarifyAnswer = {
+    answer: string;
+};
+
+/**
+ * ClarifyAskedEvent
+ *
+ * The agent asks something.
+ */
+export type ClarifyAskedEvent = {
+    type: 'clarify.request';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: ClarifyAskedPayload;
+};
+
+/**
+ * ClarifyAskedPayload
+ */
+export type ClarifyAskedPayload = {
+    request_id: string;
+    question: string;
+    choices: Array<string> | null;
+    multi_select?: boolean;
+    questions?: Array<ClarifyQuestion>;
+    expires_at: number | null;
+};
+
+export type ClarifyParams = {
+    session_id: string;
+    payload: ClarifyAskedPayload;
+};
+
+/**
+ * ClarifyQuestion
+ *
+ * Something the agent wants to know. Free text is always an answer, also beside choices.
+ */
+export type ClarifyQuestion = {
+    id: string;
+    question: string;
+    choices: Array<string> | null;
+    /**
+     * Several choices may be taken, separated by line breaks.
+     */
+    multi_select: boolean;
+};
+
+export type ClarifyRespondParams = {
+    request_id: string;
+    /**
+     * Empty skips it.
+     */
+    answer: string;
+    session_id?: string;
+};
+
+export type CliExecParams = {
+    argv: Array<string>;
+    /**
+     * Seconds.
+     */
+    timeout?: number;
+};
+
+/**
+ * CliResult
+ */
+export type CliResult = {
+    blocked: boolean;
+    code: number;
+    output: string;
+    hint?: string;
+};
+
+export type ClientCapabilitiesParams = {
+    protocol_version?: number;
+    client?: {
+        name?: string;
+        version?: string;
+        [key: string]: unknown;
+    };
+    /**
+     * Questions come as requests and not as events.
+     */
+    server_requests?: boolean;
+    events?: {
+        opt_out?: Array<string>;
+        deltas?: 'all' | 'final';
+        [key: string]: unknown;
+    };
+};
+
+/**
+ * ClientCapabilitiesResult
+ */
+export type ClientCapabilitiesResult = {
+    protocol: {
+        version: number;
+    };
+    server_requests: Array<string>;
+    declines_not_shown: boolean;
+};
+
+export type ClipboardPasteParams = {
+    session_id: string;
+};
+
+/**
+ * CloseResult
+ */
+export type CloseResult = {
+    closed: boolean;
+};
+
+/**
+ * CommandCatalog
+ */
+export type CommandCatalog = {
+    pairs: Array<[
+        string,
+        string
+    ]>;
+    sub: {
+        [key: string]: Array<string>;
+    };
+    canon: {
+        [key: string]: string;
+    };
+    categories: Array<{
+        name: string;
+        pairs: Array<Array<string>>;
+    }>;
+    skill_count: number;
+    warning: string;
+};
+
+export type CommandDispatchParams = {
+    /**
+     * The whole text, such as `/model provider:model`.
+     */
+    command?: string;
+    name?: string;
+    arg?: string;
+    session_id?: string;
+};
+
+export type CommandResolveParams = {
+    name: string;
+};
+
+export type CommandsCatalogParams = {
+    session_id?: string;
+};
+
+export type CompletePathParams = {
+    word: string;
+    cwd?: string;
+    session_id?: string;
+};
+
+export type CompleteSlashParams = {
+    text: string;
+    session_id?: string;
+};
+
+/**
+ * CompletionItem
+ */
+export type CompletionItem = {
+    text: string;
+    display: string;
+    meta: string;
+};
+
+/**
+ * Completions
+ */
+export type Completions = {
+    items: Array<CompletionItem>;
+    replace_from?: number;
+};
+
+/**
+ * CompressResult
+ */
+export type CompressResult = {
+    status: 'compressed' | 'noop' | 'aborted';
+    removed: number;
+    before_messages: number;
+    after_messages: number;
+    before_tokens: number;
+    after_tokens: number;
+    summary: {
+        headline: string;
+        token_line: string;
+        note: string | null;
+        noop: boolean;
+    };
+    usage: GatewayUsage;
+    info: SessionInfo;
+    messages: Array<TranscriptMessage>;
+};
+
+export type ConfigGetParams = {
+    key: string;
+    session_id?: string;
+    cwd?: string;
+};
+
+export type ConfigSetParams = {
+    key: string;
+    value: unknown;
+    session_id?: string;
+    scope?: 'session' | 'global';
+};
+
+/**
+ * ConfigSetResult
+ */
+export type ConfigSetResult = {
+    key: string;
+    value: unknown;
+    warning?: string;
+    scope?: 'session' | 'global';
+    info?: SessionInfo;
+    cwd?: string;
+    branch?: string;
+};
+
+/**
+ * ConfigValue
+ */
+export type ConfigValue = {
+    value?: unknown;
+    display?: string;
+    config?: {
+        [key: string]: unknown;
+    };
+    mtime?: number;
+    model?: string;
+    provider?: string;
+    providers?: Array<string>;
+    home?: string;
+    cwd?: string;
+    branch?: string;
+    prompt?: string;
+};
+
+/**
+ * CreatedSession
+ */
+export type CreatedSession = {
+    session_id: string;
+    /**
+     * The same as `session_id`.
+     */
+    stored_session_id: string;
+    /**
+     * The same as `session_id`.
+     */
+    session_key: string;
+    message_count: number;
+    messages: Array<TranscriptMessage>;
+    info: SessionInfo;
+};
+
+/**
+ * Cursor
+ *
+ * The last event that the host has. What it missed is sent before anything newer.
+ */
+export type Cursor = {
+    /**
+     * Of `gateway.ready`.
+     */
+    epoch: string;
+    last_seen: number;
+};
+
+/**
+ * DelegationStatus
+ */
+export type DelegationStatus = {
+    active: Array<ActiveSubagent>;
+    paused: boolean;
+    max_spawn_depth: number;
+    max_concurrent_children: number;
+};
+
+export type DelegationStatusParams = {
+    session_id?: string;
+};
+
+/**
+ * DeleteResult
+ */
+export type DeleteResult = {
+    deleted: boolean;
+};
+
+/**
+ * DetachResult
+ */
+export type DetachResult = {
+    detached: boolean;
+};
+
+/**
+ * Directive
+ *
+ * What the host is to do after a slash command.
+ */
+export type Directive = ExecDirective | PluginDirective | AliasDirective | SkillDirective | SendDirective | PrefillDirective;
+
+/**
+ * DropResult
+ */
+export type DropResult = {
+    matched: boolean;
+    is_image?: boolean;
+    path?: string;
+    name?: string;
+    text?: string;
+    count?: number;
+};
+
+export type EventParams = {
+    type: string;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    payload: {
+        [key: string]: unknown;
+    };
+    session_id?: string;
+    seq?: number;
+    /**
+     * Of deltas that were merged: the number of the first.
+     */
+    first_seq?: number;
+    turn_id?: string;
+};
+
+/**
+ * EventsSince
+ */
+export type EventsSince = {
+    events: Array<GatewayEvent>;
+    latest_seq: number;
+    truncated: boolean;
+    count: number;
+    epoch: string;
+    open_requests: Array<OpenRequest>;
+};
+
+/**
+ * ExecDirective
+ *
+ * It is done; print the output.
+ */
+export type ExecDirective = {
+    type: 'exec';
+    output?: string;
+};
+
+/**
+ * GatewayCapabilities
+ */
+export type GatewayCapabilities = {
+    event_replay: boolean;
+    resume_cursor: boolean;
+    server_requests: boolean;
+    client_turn_id: boolean;
+    fanout: boolean;
+    busy_modes: Array<'queue' | 'steer' | 'interrupt' | 'reject'>;
+    approvals_by_id: boolean;
+    batch_clarify: boolean;
+    voice: boolean;
+    shell_exec: boolean;
+};
+
+/**
+ * GatewayErrorEvent
+ *
+ * Something failed that is no answer to a request.
+ */
+export type GatewayErrorEvent = {
+    type: 'error';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: GatewayErrorPayload;
+};
+
+/**
+ * GatewayErrorPayload
+ */
+export type GatewayErrorPayload = {
+    message: string;
+    code?: string;
+    fatal: boolean;
+};
+
+/**
+ * GatewayEvent
+ *
+ * What the gateway tells a host. `seq` numbers the events of a session, from 1, without gaps, within one epoch; events that belong to no session have none, nor have snapshots that only go with another event: the `session.info` that ends a turn, which is sent again to who resumes behind its `message.complete`.
+ */
+export type GatewayEvent = GatewayReadyEvent | SessionInfoEvent | SessionTitleEvent | SessionUsageEvent | SessionClosedEvent | SessionReclaimedEvent | SessionQueueEvent | SessionsChangedEvent | MessageStartEvent | MessageTextEvent | ReasoningTextEvent | ThinkingTextEvent | ReasoningAvailableEvent | MessageCompleteEvent | ToolGeneratingEvent | ToolStartEvent | GatewayToolProgressEvent | ToolCompleteEvent | ApprovalAskedEvent | ClarifyAskedEvent | SudoAskedEvent | SecretAskedEvent | RequestCancelEvent | StatusUpdateEvent | NotificationShowEvent | NotificationClearEvent | GatewayErrorEvent | SubagentSpawnRequestedEvent | SubagentBeganEvent | SubagentThinkingEvent | SubagentToolCallEvent | SubagentProgressLineEvent | SubagentEndedEvent | BackgroundDoneEvent | SkinChangedEvent;
+
+/**
+ * GatewayLimits
+ */
+export type GatewayLimits = {
+    max_frame_bytes: number;
+    max_inflight_requests: number;
+    max_batch: number;
+    max_outbox_frames: number;
+    max_outbox_bytes: number;
+    max_queue_per_session: number;
+    max_replay_events: number;
+    max_replay_bytes: number;
+};
+
+export type GatewayPingParams = {
+    [key: string]: unknown;
+};
+
+/**
+ * GatewayReadyEvent
+ *
+ * First on every connection.
+ */
+export type GatewayReadyEvent = {
+    type: 'gateway.ready';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: GatewayReadyPayload;
+};
+
+/**
+ * GatewayReadyPayload
+ */
+export type GatewayReadyPayload = {
+    skin: {
+        [key: string]: unknown;
+    };
+    protocol: {
+        name: 'agent-tui-gateway';
+        version: number;
+        min_version: number;
+    };
+    server: {
+        name: string;
+        version: string;
+    };
+    connection_id: string;
+    /**
+     * Names the journal; cursors are good within one epoch.
+     */
+    replay_epoch: string;
+    change_events: boolean;
+    heartbeat: boolean;
+    capabilities: GatewayCapabilities;
+    limits: GatewayLimits;
+};
+
+/**
+ * GatewayToolProgressEvent
+ *
+ * Live output of a tool.
+ */
+export type GatewayToolProgressEvent = {
+    type: 'tool.progress';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: GatewayToolProgressPayload;
+};
+
+/**
+ * GatewayToolProgressPayload
+ */
+export type GatewayToolProgressPayload = {
+    tool_id: string;
+    name: string;
+    preview: string;
+};
+
+/**
+ * GatewayUsage
+ *
+ * Tokens of a session so far, and how full its context is.
+ */
+export type GatewayUsage = {
+    /**
+     * `provider:model`.
+     */
+    model: string;
+    input: number;
+    output: number;
+    cache_read: number;
+    cache_write: number;
+    reasoning: number;
+    /**
+     * The same as `input`.
+     */
+    prompt: number;
+    /**
+     * The same as `output`.
+     */
+    completion: number;
+    total: number;
+    /**
+     * Calls of the model.
+     */
+    calls: number;
+    context_used?: number;
+    context_max?: number;
+    context_percent?: number;
+    compressions?: number;
+    active_subagents?: number;
+    cost_status?: 'estimated' | 'exact' | 'unknown';
+    cost_usd?: number;
+};
+
+export type ImageAttachBytesParams = {
+    session_id: string;
+    content_base64?: string;
+    /**
+     * The same as `content_base64`.
+     */
+    data?: string;
+    filename?: string;
+    ext?: string;
+};
+
+export type ImageAttachParams = {
+    session_id: string;
+    /**
+     * A path, in quotes or not; text may follow it.
+     */
+    path: string;
+};
+
+export type ImageDetachParams = {
+    session_id: string;
+    path: string;
+};
+
+/**
+ * ImageDetachResult
+ */
+export type ImageDetachResult = {
+    detached: boolean;
+    count: number;
+};
+
+/**
+ * Inflight
+ *
+ * The turn at work so far.
+ */
+export type Inflight = {
+    user: string;
+    assistant: string;
+    streaming: boolean;
+};
+
+export type InputDetectDropParams = {
+    session_id: string;
+    text: string;
+};
+
+/**
+ * InterruptResult
+ */
+export type InterruptResult = {
+    status: 'interrupted' | 'not_interrupted';
+    turn_id?: string;
+    cleared?: number;
+};
+
+/**
+ * KillResult
+ */
+export type KillResult = {
+    killed: number;
+};
+
+/**
+ * LiveSession
+ *
+ * A session that is open here.
+ */
+export type LiveSession = {
+    session_id: string;
+    stored_session_id: string;
+    session_key: string;
+    message_count: number;
+    messages: Array<TranscriptMessage>;
+    messages_omitted?: boolean;
+    info: SessionInfo;
+    running: boolean;
+    /**
+     * Unix seconds.
+     */
+    started_at: number;
+    status: LiveStatus;
+    inflight?: Inflight;
+    open_requests: Array<OpenRequest>;
+    latest_seq: number;
+    epoch: string;
+    /**
+     * Events that follow because of the cursor.
+     */
+    replayed?: number;
+    /**
+     * The cursor is older than what is kept: fetch the history.
+     */
+    truncated?: boolean;
+    /**
+     * Of `session.resume`: the id that was found.
+     */
+    resumed?: string;
+};
+
+/**
+ * LiveStatus
+ */
+export type LiveStatus = 'idle' | 'starting' | 'waiting' | 'working';
+
+/**
+ * MessageCompleteEvent
+ *
+ * The turn's answer, exactly one a turn. `text` counts; deltas are for show. `usage` is the turn's own; that of the session stands in the `session.info` that follows.
+ */
+export type MessageCompleteEvent = {
+    type: 'message.complete';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: MessageCompletePayload;
+};
+
+/**
+ * MessageCompletePayload
+ */
+export type MessageCompletePayload = {
+    text: string;
+    status: 'complete' | 'interrupted' | 'error';
+    usage: GatewayUsage;
+    reasoning?: string;
+    warning?: string;
+    error?: string;
+    error_info?: {
+        code: string;
+        retryable: boolean;
+        layer: string;
+    };
+    partial?: boolean;
+    undelivered_steer?: Array<string>;
+};
+
+/**
+ * MessageStartEvent
+ *
+ * A turn began.
+ */
+export type MessageStartEvent = {
+    type: 'message.start';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: MessageStartPayload;
+};
+
+/**
+ * MessageStartPayload
+ */
+export type MessageStartPayload = {
+    turn_id: string;
+    input?: {
+        role: string;
+        text: string;
+    };
+    origin: 'user' | 'queue' | 'background' | 'webhook' | 'cron' | 'other';
+};
+
+/**
+ * MessageTextEvent
+ *
+ * More text.
+ */
+export type MessageTextEvent = {
+    type: 'message.delta';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Of deltas that were merged: the number of the first.
+     */
+    first_seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: MessageTextPayload;
+};
+
+/**
+ * MessageTextPayload
+ */
+export type MessageTextPayload = {
+    text: string;
+    dropped?: number;
+};
+
+/**
+ * ModelOptions
+ */
+export type ModelOptions = {
+    providers: Array<{
+        slug: string;
+        name: string;
+        models: Array<string>;
+        is_current: boolean;
+        warning?: string;
+    }>;
+    model: string;
+    provider: string;
+};
+
+export type ModelOptionsParams = {
+    session_id?: string;
+    refresh?: boolean;
+};
+
+/**
+ * MostRecent
+ */
+export type MostRecent = {
+    session_id: string | null;
+    title?: string;
+    started_at?: number;
+    source?: string;
+};
+
+/**
+ * NotificationClearEvent
+ *
+ * Takes a notification away.
+ */
+export type NotificationClearEvent = {
+    type: 'notification.clear';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: NotificationClearPayload;
+};
+
+/**
+ * NotificationClearPayload
+ */
+export type NotificationClearPayload = {
+    id: string;
+};
+
+/**
+ * NotificationShowEvent
+ *
+ * Something to show until it is cleared.
+ */
+export type NotificationShowEvent = {
+    type: 'notification.show';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: NotificationShowPayload;
+};
+
+/**
+ * NotificationShowPayload
+ */
+export type NotificationShowPayload = {
+    id: string;
+    text: string;
+    level?: 'info' | 'warning' | 'error';
+};
+
+/**
+ * OpenRequest
+ *
+ * A question that is open.
+ */
+export type OpenRequest = {
+    id: string;
+    method: 'approval' | 'clarify' | 'sudo' | 'secret';
+    /**
+     * As the event of the question has them.
+     */
+    params: {
+        [key: string]: unknown;
+    };
+};
+
+/**
  * OpenRpcDocument
  *
- * An OpenRPC document.
+ * An OpenRPC document; `x-client-methods` is what the host offers, `x-event-types` names the events.
  */
 export type OpenRpcDocument = {
     openrpc: string;
@@ -22,6 +1106,1256 @@ export type OpenRpcDocument = {
     [key: string]: unknown;
 };
 
+/**
+ * PetCells
+ */
+export type PetCells = {
+    enabled: false;
+};
+
+export type PetCellsParams = {
+    state?: unknown;
+    graphics?: unknown;
+};
+
+export type PingParams = {
+    [key: string]: unknown;
+};
+
+/**
+ * PluginDirective
+ */
+export type PluginDirective = {
+    type: 'plugin';
+    output?: string;
+};
+
+/**
+ * Pong
+ */
+export type Pong = {
+    pong: true;
+};
+
+/**
+ * PrefillDirective
+ *
+ * Print the notice and put the message where people type.
+ */
+export type PrefillDirective = {
+    type: 'prefill';
+    message: string;
+    notice?: string;
+};
+
+export type ProcessKillParams = {
+    process_id: string;
+    session_id?: string;
+};
+
+/**
+ * ProcessList
+ */
+export type ProcessList = {
+    processes: Array<{
+        process_id: string;
+        command: string;
+        status: string;
+        started_at: number;
+        session_id?: string;
+    }>;
+};
+
+export type ProcessListParams = {
+    session_id?: string;
+};
+
+export type ProcessStopParams = {
+    session_id?: string;
+};
+
+export type PromptBackgroundParams = {
+    session_id: string;
+    text: string;
+};
+
+export type PromptSubmitParams = {
+    session_id: string;
+    text: string | Array<{
+        [key: string]: unknown;
+    }>;
+    /**
+     * Absent: sessions.when_busy.
+     */
+    when_busy?: 'queue' | 'steer' | 'interrupt' | 'reject';
+    /**
+     * The same as `when_busy` queue.
+     */
+    queued?: boolean;
+    /**
+     * The same id with the same text again makes no second turn.
+     */
+    client_turn_id?: string;
+    /**
+     * Paths or data URLs.
+     */
+    images?: Array<string>;
+    /**
+     * Takes this prompt of the user, counted from 0, and all after it away first.
+     */
+    truncate_before_user_ordinal?: number;
+    confirm_truncate?: boolean;
+};
+
+/**
+ * ReasoningAvailableEvent
+ *
+ * A piece of reasoning is whole.
+ */
+export type ReasoningAvailableEvent = {
+    type: 'reasoning.available';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: ReasoningAvailablePayload;
+};
+
+/**
+ * ReasoningAvailablePayload
+ */
+export type ReasoningAvailablePayload = {
+    text: string;
+};
+
+/**
+ * ReasoningTextEvent
+ *
+ * More of the model's reasoning.
+ */
+export type ReasoningTextEvent = {
+    type: 'reasoning.delta';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Of deltas that were merged: the number of the first.
+     */
+    first_seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: ReasoningTextPayload;
+};
+
+/**
+ * ReasoningTextPayload
+ */
+export type ReasoningTextPayload = {
+    text: string;
+    dropped?: number;
+};
+
+export type ReloadEnvParams = {
+    [key: string]: unknown;
+};
+
+/**
+ * ReloadEnvResult
+ */
+export type ReloadEnvResult = {
+    updated: number;
+};
+
+export type ReloadMcpParams = {
+    session_id?: string;
+    confirm?: boolean;
+    always?: boolean;
+};
+
+/**
+ * ReloadMcpResult
+ */
+export type ReloadMcpResult = {
+    status: 'confirm_required' | 'reloaded';
+    message?: string;
+};
+
+export type RequestAnswerParams = {
+    id: string;
+    /**
+     * As the request of this name is answered.
+     */
+    result: {
+        [key: string]: unknown;
+    };
+    session_id?: string;
+};
+
+/**
+ * RequestCancelEvent
+ *
+ * A question is open no more.
+ */
+export type RequestCancelEvent = {
+    type: 'request.cancel';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: RequestCancelPayload;
+};
+
+/**
+ * RequestCancelPayload
+ */
+export type RequestCancelPayload = {
+    id: string;
+    method: 'approval' | 'clarify' | 'sudo' | 'secret';
+    reason: 'timeout' | 'interrupted' | 'shutdown' | 'resolved' | 'session_closed';
+    resolution?: string;
+};
+
+/**
+ * ResizeResult
+ */
+export type ResizeResult = {
+    cols: number;
+};
+
+/**
+ * ResolvedCommand
+ */
+export type ResolvedCommand = {
+    canonical: string;
+    description: string;
+    category: string;
+};
+
 export type RpcDiscoverParams = {
     [key: string]: unknown;
+};
+
+/**
+ * SecretAnswer
+ */
+export type SecretAnswer = {
+    value: string;
+};
+
+/**
+ * SecretAskedEvent
+ *
+ * A secret is wanted.
+ */
+export type SecretAskedEvent = {
+    type: 'secret.request';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: SecretAskedPayload;
+};
+
+/**
+ * SecretAskedPayload
+ */
+export type SecretAskedPayload = {
+    request_id: string;
+    prompt: string;
+    env_var: string;
+    metadata?: {
+        [key: string]: unknown;
+    };
+    expires_at: number | null;
+};
+
+export type SecretParams = {
+    session_id: string;
+    payload: SecretAskedPayload;
+};
+
+export type SecretRespondParams = {
+    request_id: string;
+    /**
+     * Empty refuses.
+     */
+    value: string;
+    session_id?: string;
+};
+
+/**
+ * SeedMessage
+ */
+export type SeedMessage = {
+    role: 'user' | 'assistant' | 'system';
+    content?: string;
+    /**
+     * The same as `content`.
+     */
+    text?: string;
+};
+
+/**
+ * SendDirective
+ *
+ * Print the notice and submit the message.
+ */
+export type SendDirective = {
+    type: 'send';
+    message: string;
+    notice?: string;
+};
+
+export type SessionActivateParams = {
+    session_id: string;
+    cols?: number;
+    omit_messages?: boolean;
+    cursor?: Cursor;
+};
+
+export type SessionActiveListParams = {
+    current_session_id?: string;
+};
+
+export type SessionBranchParams = {
+    session_id: string;
+    name?: string;
+    count?: number;
+    message_id?: string;
+};
+
+export type SessionCloseParams = {
+    session_id: string;
+};
+
+/**
+ * SessionClosedEvent
+ *
+ * The session is open no more.
+ */
+export type SessionClosedEvent = {
+    type: 'session.closed';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: SessionClosedPayload;
+};
+
+/**
+ * SessionClosedPayload
+ */
+export type SessionClosedPayload = {
+    reason: string;
+};
+
+export type SessionCompressParams = {
+    session_id: string;
+    focus_topic?: string;
+};
+
+export type SessionCreateParams = {
+    cols?: number;
+    title?: string;
+    cwd?: string;
+    source?: string;
+    messages?: Array<SeedMessage>;
+    model?: string;
+    provider?: string;
+    reasoning_effort?: string;
+    close_on_disconnect?: boolean;
+    parent_session_id?: string;
+};
+
+export type SessionDeleteParams = {
+    session_id: string;
+};
+
+export type SessionDetachParams = {
+    session_id: string;
+};
+
+export type SessionEventsSinceParams = {
+    session_id: string;
+    last_seen?: number;
+    epoch?: string;
+    /**
+     * The same as `last_seen`.
+     */
+    since_seq?: number;
+};
+
+/**
+ * SessionHistory
+ */
+export type SessionHistory = {
+    count: number;
+    messages: Array<TranscriptMessage>;
+    has_more: boolean;
+};
+
+export type SessionHistoryParams = {
+    session_id: string;
+    /**
+     * Id of a message; those before it are wanted.
+     */
+    before?: string;
+    limit?: number;
+};
+
+/**
+ * SessionInfo
+ *
+ * A session as a status line shows it. A snapshot; each replaces the one before.
+ */
+export type SessionInfo = {
+    model: string;
+    provider: string;
+    reasoning_effort?: string;
+    service_tier?: string;
+    fast?: boolean;
+    /**
+     * No approvals are asked in this session.
+     */
+    yolo?: boolean;
+    running: boolean;
+    /**
+     * Names of tools by toolset.
+     */
+    tools: {
+        [key: string]: Array<string>;
+    };
+    skills: {
+        [key: string]: Array<string>;
+    };
+    cwd: string;
+    branch?: string;
+    title: string;
+    version: string;
+    profile_name?: string;
+    usage?: GatewayUsage;
+    mcp_servers?: Array<{
+        name: string;
+        status: string;
+        tools: number;
+        error?: string;
+    }>;
+    credential_warning?: string;
+    config_warning?: string;
+    /**
+     * True while the rest is still being found out.
+     */
+    lazy?: boolean;
+};
+
+/**
+ * SessionInfoEvent
+ *
+ * The session as it is now; also ends each turn, with `running` false.
+ */
+export type SessionInfoEvent = {
+    type: 'session.info';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: SessionInfo;
+};
+
+export type SessionInterruptParams = {
+    session_id: string;
+    turn_id?: string;
+    clear_queue?: boolean;
+};
+
+export type SessionListParams = {
+    limit?: number;
+    cursor?: string;
+    /**
+     * The exact title.
+     */
+    title?: string;
+    source?: string;
+};
+
+export type SessionMostRecentParams = {
+    [key: string]: unknown;
+};
+
+/**
+ * SessionPage
+ */
+export type SessionPage = {
+    sessions: Array<SessionRow>;
+    next_cursor?: string;
+};
+
+/**
+ * SessionQueueEvent
+ *
+ * What waits behind the turn at work.
+ */
+export type SessionQueueEvent = {
+    type: 'session.queue';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: SessionQueuePayload;
+};
+
+/**
+ * SessionQueuePayload
+ */
+export type SessionQueuePayload = {
+    queued: Array<{
+        turn_id: string;
+        text_preview: string;
+    }>;
+};
+
+/**
+ * SessionReclaimedEvent
+ *
+ * The session was closed because nobody used it.
+ */
+export type SessionReclaimedEvent = {
+    type: 'session.reclaimed';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: SessionReclaimedPayload;
+};
+
+/**
+ * SessionReclaimedPayload
+ */
+export type SessionReclaimedPayload = {
+    session_id: string;
+    stored_session_id: string;
+    reason: 'idle_timeout' | 'lru_evict';
+};
+
+export type SessionResumeParams = {
+    /**
+     * Its id or its exact title.
+     */
+    session_id: string;
+    cols?: number;
+    lazy?: boolean;
+    omit_messages?: boolean;
+    close_on_disconnect?: boolean;
+    cursor?: Cursor;
+};
+
+/**
+ * SessionRow
+ *
+ * A saved session in a list.
+ */
+export type SessionRow = {
+    id: string;
+    title: string;
+    preview: string;
+    started_at: number;
+    last_active?: number;
+    message_count: number;
+    source: string;
+    model?: string;
+};
+
+/**
+ * SessionState
+ */
+export type SessionState = {
+    session_id: string;
+    status: LiveStatus;
+    running: boolean;
+    turn_id?: string;
+    model: string;
+    provider: string;
+    cwd: string;
+    title: string;
+    created_at: number;
+    last_active: number;
+    queue_length: number;
+    pending_requests: number;
+    usage: GatewayUsage;
+};
+
+export type SessionStatusParams = {
+    session_id: string;
+};
+
+/**
+ * SessionStatusResult
+ */
+export type SessionStatusResult = {
+    output: string;
+    state: SessionState;
+};
+
+export type SessionSteerParams = {
+    session_id: string;
+    text: string;
+    turn_id?: string;
+};
+
+/**
+ * SessionTitleEvent
+ *
+ * The session has a new title.
+ */
+export type SessionTitleEvent = {
+    type: 'session.title';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: SessionTitlePayload;
+};
+
+export type SessionTitleParams = {
+    session_id: string;
+    title?: string;
+};
+
+/**
+ * SessionTitlePayload
+ */
+export type SessionTitlePayload = {
+    session_id: string;
+    title: string;
+};
+
+export type SessionUndoParams = {
+    session_id: string;
+};
+
+/**
+ * SessionUsageEvent
+ *
+ * Usage of the turn at work so far.
+ */
+export type SessionUsageEvent = {
+    type: 'session.usage';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: SessionUsagePayload;
+};
+
+export type SessionUsageParams = {
+    session_id: string;
+};
+
+/**
+ * SessionUsagePayload
+ */
+export type SessionUsagePayload = {
+    usage: GatewayUsage;
+};
+
+/**
+ * SessionsChangedEvent
+ *
+ * The list of saved sessions changed. Of no session.
+ */
+export type SessionsChangedEvent = {
+    type: 'sessions.changed';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: SessionsChangedPayload;
+};
+
+/**
+ * SessionsChangedPayload
+ */
+export type SessionsChangedPayload = {
+    [key: string]: unknown;
+};
+
+/**
+ * SetupStatus
+ */
+export type SetupStatus = {
+    provider_configured: boolean;
+    model?: string;
+};
+
+export type SetupStatusParams = {
+    [key: string]: unknown;
+};
+
+/**
+ * SkillDirective
+ *
+ * Submit the message as a prompt.
+ */
+export type SkillDirective = {
+    type: 'skill';
+    name: string;
+    message: string;
+    display?: string;
+};
+
+/**
+ * SkinChangedEvent
+ *
+ * The look was changed. Of no session.
+ */
+export type SkinChangedEvent = {
+    type: 'skin.changed';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: SkinChangedPayload;
+};
+
+/**
+ * SkinChangedPayload
+ */
+export type SkinChangedPayload = {
+    [key: string]: unknown;
+};
+
+export type SlashExecParams = {
+    session_id: string;
+    /**
+     * Without the slash.
+     */
+    command: string;
+};
+
+/**
+ * SlashResult
+ */
+export type SlashResult = {
+    output?: string;
+    warning?: string;
+    type?: string;
+    message?: string;
+    notice?: string;
+    target?: string;
+    name?: string;
+};
+
+/**
+ * SpawnTree
+ */
+export type SpawnTree = {
+    session_id: string;
+    started_at: number | null;
+    finished_at: number;
+    label: string;
+    subagents: Array<{
+        [key: string]: unknown;
+    }>;
+};
+
+/**
+ * SpawnTreeEntry
+ */
+export type SpawnTreeEntry = {
+    path: string;
+    session_id: string;
+    started_at: number | null;
+    finished_at: number;
+    label: string;
+    count: number;
+};
+
+/**
+ * SpawnTreeList
+ */
+export type SpawnTreeList = {
+    entries: Array<SpawnTreeEntry>;
+};
+
+export type SpawnTreeListParams = {
+    session_id?: string;
+    limit?: number;
+    cross_session?: boolean;
+};
+
+export type SpawnTreeLoadParams = {
+    path: string;
+};
+
+export type SpawnTreeSaveParams = {
+    subagents: Array<{
+        [key: string]: unknown;
+    }>;
+    session_id?: string;
+    started_at?: number | null;
+    finished_at?: number;
+    label?: string;
+};
+
+/**
+ * SpawnTreeSaved
+ */
+export type SpawnTreeSaved = {
+    path: string;
+    session_id: string;
+};
+
+/**
+ * StatusOk
+ */
+export type StatusOk = {
+    status: 'ok';
+};
+
+/**
+ * StatusUpdateEvent
+ *
+ * A line about what goes on.
+ */
+export type StatusUpdateEvent = {
+    type: 'status.update';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: StatusUpdatePayload;
+};
+
+/**
+ * StatusUpdatePayload
+ */
+export type StatusUpdatePayload = {
+    kind: string;
+    text: string;
+};
+
+/**
+ * SteerOutcome
+ */
+export type SteerOutcome = {
+    status: 'queued' | 'rejected';
+    text: string;
+    reason?: 'idle' | 'starting' | 'unsupported';
+};
+
+/**
+ * SubagentBeganEvent
+ *
+ * A sub-agent began.
+ */
+export type SubagentBeganEvent = {
+    type: 'subagent.start';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: SubagentReport;
+};
+
+/**
+ * SubagentEndedEvent
+ *
+ * A sub-agent ended.
+ */
+export type SubagentEndedEvent = {
+    type: 'subagent.complete';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: SubagentReport;
+};
+
+/**
+ * SubagentInterrupt
+ */
+export type SubagentInterrupt = {
+    found: boolean;
+    subagent_id: string;
+};
+
+export type SubagentInterruptParams = {
+    subagent_id: string;
+    session_id?: string;
+};
+
+/**
+ * SubagentProgressLineEvent
+ *
+ * What a sub-agent says.
+ */
+export type SubagentProgressLineEvent = {
+    type: 'subagent.progress';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: SubagentReport;
+};
+
+/**
+ * SubagentReport
+ *
+ * A sub-agent and what it is at.
+ */
+export type SubagentReport = {
+    subagent_id: string;
+    parent_id: string | null;
+    depth: number;
+    task_index?: number;
+    task_count?: number;
+    goal: string;
+    model?: string;
+    status: 'queued' | 'running' | 'completed' | 'failed' | 'error' | 'timeout' | 'interrupted';
+    text?: string;
+    tool_name?: string;
+    tool_preview?: string;
+    tool_count?: number;
+    summary?: string;
+    duration_seconds?: number;
+    input_tokens?: number;
+    output_tokens?: number;
+    child_session_id?: string;
+};
+
+/**
+ * SubagentSpawnRequestedEvent
+ *
+ * A sub-agent is about to begin.
+ */
+export type SubagentSpawnRequestedEvent = {
+    type: 'subagent.spawn_requested';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: SubagentReport;
+};
+
+/**
+ * SubagentThinkingEvent
+ *
+ * What a sub-agent thinks.
+ */
+export type SubagentThinkingEvent = {
+    type: 'subagent.thinking';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: SubagentReport;
+};
+
+/**
+ * SubagentToolCallEvent
+ *
+ * A sub-agent called a tool.
+ */
+export type SubagentToolCallEvent = {
+    type: 'subagent.tool';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: SubagentReport;
+};
+
+/**
+ * SubmitResult
+ */
+export type SubmitResult = {
+    status: 'streaming' | 'queued' | 'steered' | 'redirected';
+    turn_id: string | null;
+    queue_position?: number;
+    duplicate?: true;
+};
+
+/**
+ * SudoAnswer
+ */
+export type SudoAnswer = {
+    value: string;
+};
+
+/**
+ * SudoAskedEvent
+ *
+ * A command needs a password.
+ */
+export type SudoAskedEvent = {
+    type: 'sudo.request';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: SudoAskedPayload;
+};
+
+/**
+ * SudoAskedPayload
+ */
+export type SudoAskedPayload = {
+    request_id: string;
+    /**
+     * Redacted.
+     */
+    command: string;
+    expires_at: number | null;
+};
+
+export type SudoParams = {
+    session_id: string;
+    payload: SudoAskedPayload;
+};
+
+export type SudoRespondParams = {
+    request_id: string;
+    /**
+     * Empty refuses.
+     */
+    password: string;
+    session_id?: string;
+};
+
+export type TerminalResizeParams = {
+    session_id: string;
+    cols?: number;
+    rows?: number;
+};
+
+/**
+ * ThinkingTextEvent
+ *
+ * A word about what goes on, such as for a spinner; empty clears it.
+ */
+export type ThinkingTextEvent = {
+    type: 'thinking.delta';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Of deltas that were merged: the number of the first.
+     */
+    first_seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: ThinkingTextPayload;
+};
+
+/**
+ * ThinkingTextPayload
+ */
+export type ThinkingTextPayload = {
+    text: string;
+};
+
+/**
+ * TitleResult
+ */
+export type TitleResult = {
+    title: string;
+    session_key: string;
+    pending: boolean;
+};
+
+/**
+ * Todo
+ *
+ * One point of the agent's plan.
+ */
+export type Todo = {
+    id: string;
+    content: string;
+    status: 'pending' | 'in_progress' | 'completed' | 'cancelled';
+};
+
+/**
+ * ToolCompleteEvent
+ *
+ * A tool call ended.
+ */
+export type ToolCompleteEvent = {
+    type: 'tool.complete';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: ToolCompletePayload;
+};
+
+/**
+ * ToolCompletePayload
+ */
+export type ToolCompletePayload = {
+    tool_id: string;
+    name: string;
+    /**
+     * Redacted.
+     */
+    args?: unknown;
+    duration_s: number;
+    /**
+     * Text, or JSON where the tool gives it.
+     */
+    result: unknown;
+    summary?: string;
+    error?: string;
+    inline_diff?: string;
+    todos?: Array<Todo>;
+    result_text?: string;
+};
+
+/**
+ * ToolGeneratingEvent
+ *
+ * The model writes a call.
+ */
+export type ToolGeneratingEvent = {
+    type: 'tool.generating';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: ToolGeneratingPayload;
+};
+
+/**
+ * ToolGeneratingPayload
+ */
+export type ToolGeneratingPayload = {
+    name: string;
+    tool_id?: string;
+};
+
+/**
+ * ToolStartEvent
+ *
+ * A tool call begins.
+ */
+export type ToolStartEvent = {
+    type: 'tool.start';
+    session_id?: string;
+    seq?: number;
+    /**
+     * Unix milliseconds.
+     */
+    ts: number;
+    turn_id?: string;
+    payload: ToolStartPayload;
+};
+
+/**
+ * ToolStartPayload
+ */
+export type ToolStartPayload = {
+    tool_id: string;
+    name: string;
+    context: string;
+    /**
+     * Redacted.
+     */
+    args?: unknown;
+    args_text?: string;
+};
+
+/**
+ * TranscriptMessage
+ *
+ * A message as people see it. Of a tool call only its name and a line about it are shown.
+ */
+export type TranscriptMessage = {
+    role: 'user' | 'assistant' | 'system' | 'tool';
+    /**
+     * Names the message in `session.history` and `session.branch`.
+     */
+    message_id?: string;
+    text?: string;
+    reasoning?: string;
+    /**
+     * Of the tool.
+     */
+    name?: string;
+    /**
+     * Of a tool call, at most 80 characters.
+     */
+    context?: string;
+};
+
+/**
+ * UndoResult
+ */
+export type UndoResult = {
+    removed: number;
 };

@@ -2434,6 +2434,19 @@ export type Health = {
 };
 
 /**
+ * SocketTicket
+ *
+ * Lets one WebSocket in.
+ */
+export type SocketTicket = {
+    ticket: string;
+    /**
+     * Seconds.
+     */
+    expires_in: number;
+};
+
+/**
  * CheckStatus
  */
 export type CheckStatus = 'ok' | 'degraded';
@@ -3585,6 +3598,39 @@ export type GetHealthV1Responses = {
 };
 
 export type GetHealthV1Response = GetHealthV1Responses[keyof GetHealthV1Responses];
+
+export type CreateSocketTicketData = {
+    body?: never;
+    path?: never;
+    query?: never;
+    url: '/api/auth/ws-ticket';
+};
+
+export type CreateSocketTicketErrors = {
+    /**
+     * No key, or a wrong one.
+     */
+    401: ErrorEnvelope;
+    /**
+     * The request cannot be served as it is. A run that found that out is named.
+     */
+    403: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    429: ErrorEnvelope;
+};
+
+export type CreateSocketTicketError = CreateSocketTicketErrors[keyof CreateSocketTicketErrors];
+
+export type CreateSocketTicketResponses = {
+    /**
+     * The ticket.
+     */
+    201: SocketTicket;
+};
+
+export type CreateSocketTicketResponse = CreateSocketTicketResponses[keyof CreateSocketTicketResponses];
 
 export type GetDetailedHealthData = {
     body?: never;

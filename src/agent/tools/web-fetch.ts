@@ -1,4 +1,3 @@
-import { STATUS_CODES } from "node:http";
 import { guardedFetch, type GuardedResponse } from "../../base/guarded-fetch.ts";
 import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
 import { readPage } from "./page-reader.ts";
@@ -85,7 +84,7 @@ async function run(input: WebFetchInput, options: WebFetchOptions, { signal }: T
   const response = await guardedFetch(input.url, { ...options, headers, signal }).catch((error: unknown) => {
     throw toWebError(error);
   });
-  assertOk(response);
+  await assertOk(response);
   const { type, text } = decode(response);
   const isPage = input.raw !== true && (type === "text/html" || type === "application/xhtml+xml");
   const page = isPage
@@ -120,8 +119,9 @@ function window(text: string, input: WebFetchInput, cut: string): string {
   return `${text.slice(start, end)}\n(${rest}${cut})`;
 }
 
-function assertOk({ status, url }: GuardedResponse): void {
+async function assertOk({ status, url }: GuardedResponse): Promise<void> {
   if (status >= 200 && status < 300) return;
+  const { STATUS_CODES } = await import("node:http");
   const what = `The server answered ${status} ${STATUS_CODES[status] ?? ""} for ${url}.`;
   if (status === 401 || status === 403)
     throw new ToolError(`${what} The page is not public; try another source.`);

@@ -37,6 +37,7 @@ test("every kind of spec gives its bundle, types and tables", async () => {
     "config/schema.gen.ts",
     "config/types.gen.ts",
     "gateway/contract.gen.ts",
+    "gateway/host.gen.ts",
     "gateway/rpc.gen.ts",
     "gateway/schemas.gen.ts",
     "gateway/types/types.gen.ts",

@@ -648,6 +648,27 @@ class AgentClient(SyncBase):
         )
         return cast("types.Health", self._send(request))
 
+    def create_socket_ticket(
+        self,
+        *,
+        extra_headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+    ) -> types.SocketTicket:
+        """A ticket for the WebSocket of the gateway.
+
+        Lets a browser, which cannot send the key in a header, connect to `/api/ws?ticket=`. It is good
+        once, within 30 seconds, and stands for the key that asked for it.
+
+        `POST /api/auth/ws-ticket`
+        """
+        request = Request(
+            "POST",
+            "/api/auth/ws-ticket",
+            extra_headers=extra_headers,
+            timeout=timeout,
+        )
+        return cast("types.SocketTicket", self._send(request))
+
     def get_detailed_health(
         self,
         *,

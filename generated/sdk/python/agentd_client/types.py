@@ -1933,6 +1933,14 @@ class Health(TypedDict):
     version: str
 
 
+class SocketTicket(TypedDict):
+    """Lets one WebSocket in."""
+
+    ticket: str
+    #: Seconds.
+    expires_in: int
+
+
 CheckStatus: TypeAlias = Literal["ok", "degraded"]
 
 

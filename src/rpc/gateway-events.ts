@@ -1,0 +1,268 @@
+/**
+ * What a host is told of the journal of a session. Pure.
+ *
+ * Each entry of the journal gives exactly one event with a number, its own; so the numbers have no gaps, a cursor is a
+ * place in the journal, and a replay gives every event the number it had. Where an entry tells more than one thing, the
+ * rest are snapshots without a number (`session.info` behind `message.complete`): whoever resumes at that entry gets them
+ * again, which changes nothing, and nobody misses them.
+ */
+import type { GatewayEvent, GatewayEvents, GatewayEventType } from "../../generated/gateway/host.gen.ts";
+import type { SessionInfo, SubagentReport } from "../../generated/gateway/types/types.gen.ts";
+import { isFinalEvent } from "../agent/event.ts";
+import type { JournalEvent } from "../store/journal.ts";
+import { completePayload, usageOf } from "./turn-payload.ts";
+import { cancelPayload, questionMethodOf, questionPayload } from "./question-payload.ts";
+import { subagentChange, subagentReport } from "./subagent-payload.ts";
+import { toolPayload } from "./tool-payload.ts";
+import { taskIdOf, turnIdOf } from "./turn-id.ts";
+
+/** What is told of an entry but does not stand in it. */
+export interface EntryFacts {
+  /** Of a run that starts: what it was asked. */
+  readonly prompt?: { readonly role: string; readonly text: string };
+  /** Of a run that is queued: the start of its prompt. */
+  readonly preview?: string;
+  /** Of a run that was cut: what it had said. */
+  readonly output?: string;
+  /** The session as it is; wherever {@link Told.wantsInfo} says so. */
+  readonly info?: SessionInfo;
+  /** Of a question: it is closed by now, or shown in another way. */
+  readonly isSettled?: boolean;
+}
+
+interface OpenTurn {
+  readonly runId: string;
+  readonly kind: string;
+  readonly model: string;
+}
+
+type Payload<K extends GatewayEventType> = GatewayEvents[K]["payload"];
+
+/** Types of entries that change what is known, for those who begin in the middle. */
+export const STATE_TYPES = [
+  "run.queued",
+  "run.started",
+  "run.completed",
+  "run.failed",
+  "run.cancelled",
+  "run.interrupted",
+  "subagent.start",
+] as const;
+
+/** Reads the journal of one session from front to back. */
+export class GatewayFold {
+  readonly #sessionId: string;
+  #turn: OpenTurn | undefined;
+  #queued: { readonly turn_id: string; text_preview: string }[] = [];
+  #subagents = new Map<string, SubagentReport>();
+
+  constructor(sessionId: string) {
+    this.#sessionId = sessionId;
+  }
+
+  /** Whether `facts.info` is needed to tell of the entry. */
+  wantsInfo(entry: JournalEvent): boolean {
+    if (entry.type === "session.updated") return entry.data["title"] === undefined;
+    return isFinalEvent(entry.type) && this.#turn?.runId === entry.runId;
+  }
+
+  /** The event with the entry's number, and what goes with it. */
+  tell(entry: JournalEvent, facts: EntryFacts = {}): readonly GatewayEvent[] {
+    const { type, runId, data } = entry;
+    switch (type) {
+      case "run.queued":
+        return this.#enqueued(entry, facts);
+      case "run.started":
+        return this.#started(entry, facts);
+      case "message.started":
+      case "message.completed":
+        // What was shown while nothing was said goes.
+        return [this.#event(entry, "thinking.delta", { text: "" })];
+      case "message.delta":
+      case "reasoning.delta":
+        return [this.#event(entry, type, { text: text(data["delta"]) })];
+      case "reasoning.completed":
+        return [this.#event(entry, "reasoning.available", { text: text(data["text"]) })];
+      case "usage.updated":
+        return [this.#event(entry, "session.usage", { usage: usageOf(data["usage"], this.#modelOf(runId)) })];
+      case "session.updated":
+        return this.#updated(entry, facts);
+      case "background.complete":
+        return [
+          this.#event(entry, type, {
+            ...(data as Payload<"background.complete">),
+            task_id: taskIdOf(text(data["task_id"])),
+          }),
+        ];
+    }
+    if (isFinalEvent(type)) return this.#ended(entry, facts);
+    return [this.#other(entry, facts)];
+  }
+
+  /** What ends a turn, for those who had its last numbered event. */
+  trailer(entry: JournalEvent, info: SessionInfo): GatewayEvent {
+    return this.#snapshot(entry, { ...info, running: false });
+  }
+
+  #other(entry: JournalEvent, facts: EntryFacts): GatewayEvent {
+    const { type, data } = entry;
+    const method = questionMethodOf(type);
+    if (method !== undefined) {
+      if (type.endsWith(".request")) return this.#question(entry, facts);
+      return this.#event(entry, "request.cancel", cancelPayload(method, entry));
+    }
+    const tool = toolPayload(entry);
+    if (tool) return this.#event(entry, tool.type, tool.payload as Payload<typeof tool.type>);
+    if (type.startsWith("subagent.")) return this.#subagent(entry);
+    const status = statusOf(type, data);
+    return this.#event(entry, "status.update", status ?? { kind: "lifecycle", text: "" });
+  }
+
+  #enqueued(entry: JournalEvent, facts: EntryFacts): readonly GatewayEvent[] {
+    // A run that nothing stands before starts at once: it never waits where anybody sees it.
+    if (this.#turn !== undefined || this.#queued.length > 0) {
+      this.#queued.push({ turn_id: turnIdOf(entry.runId ?? ""), text_preview: facts.preview ?? "" });
+    }
+    return [this.#queue(entry)];
+  }
+
+  #started(entry: JournalEvent, facts: EntryFacts): readonly GatewayEvent[] {
+    const { runId, data } = entry;
+    // A run that goes on in another process is the same turn.
+    if (this.#turn?.runId === runId) {
+      return [this.#event(entry, "status.update", { kind: "lifecycle", text: "The turn goes on." })];
+    }
+    const turnId = turnIdOf(runId ?? "");
+    const waited = this.#queued.some(({ turn_id }) => turn_id === turnId);
+    this.#queued = this.#queued.filter(({ turn_id }) => turn_id !== turnId);
+    this.#turn = { runId: runId ?? "", kind: text(data["kind"]), model: text(data["model"]) };
+    this.#subagents = new Map();
+    if (this.#turn.kind === "compression") {
+      const payload = { kind: "compressing", text: "Compressing the conversation." };
+      return [this.#event(entry, "status.update", payload)];
+    }
+    const started = this.#event(entry, "message.start", {
+      turn_id: turnId,
+      ...(facts.prompt ? { input: facts.prompt } : {}),
+      origin: originOf(this.#turn.kind, waited),
+    });
+    return [started];
+  }
+
+  #ended(entry: JournalEvent, facts: EntryFacts): readonly GatewayEvent[] {
+    const turnId = turnIdOf(entry.runId ?? "");
+    if (this.#turn?.runId !== entry.runId) {
+      this.#queued = this.#queued.filter(({ turn_id }) => turn_id !== turnId);
+      return [this.#queue(entry)];
+    }
+    const { kind, model } = this.#turn;
+    this.#turn = undefined;
+    this.#subagents = new Map();
+    const told =
+      kind === "compression"
+        ? this.#event(entry, "status.update", { kind: "status", text: "ready" })
+        : this.#event(entry, "message.complete", completePayload(entry, { model, output: facts.output }));
+    return facts.info ? [told, this.trailer(entry, facts.info)] : [told];
+  }
+
+  #updated(entry: JournalEvent, { info }: EntryFacts): readonly GatewayEvent[] {
+    const { title } = entry.data;
+    if (title !== undefined) {
+      return [this.#event(entry, "session.title", { session_id: this.#sessionId, title: text(title) })];
+    }
+    if (!info) return [this.#event(entry, "status.update", { kind: "status", text: "" })];
+    return [this.#event(entry, "session.info", { ...info, running: this.#turn !== undefined })];
+  }
+
+  #question(entry: JournalEvent, { isSettled = false }: EntryFacts): GatewayEvent {
+    // Nobody is to be asked again what was answered; its number stays.
+    if (isSettled) return this.#event(entry, "status.update", { kind: "approval", text: "" });
+    const { data } = entry;
+    switch (questionMethodOf(entry.type)) {
+      case "clarify":
+        return this.#event(entry, "clarify.request", questionPayload("clarify", data));
+      case "sudo":
+        return this.#event(entry, "sudo.request", questionPayload("sudo", data));
+      case "secret":
+        return this.#event(entry, "secret.request", questionPayload("secret", data));
+      default:
+        return this.#event(entry, "approval.request", questionPayload("approval", data));
+    }
+  }
+
+  #subagent(entry: JournalEvent): GatewayEvent {
+    const { type, data } = entry;
+    const id = text(data["subagent_id"]);
+    if (type === "subagent.start") this.#subagents.set(id, subagentReport(data));
+    const report = this.#subagents.get(id) ?? subagentReport({ ...data, subagent_id: id });
+    const now = { ...report, ...subagentChange(type, data) };
+    if (type === "subagent.tool") this.#subagents.set(id, { ...report, ...toolsOf(now) });
+    const named = type as "subagent.start" | "subagent.tool" | "subagent.progress" | "subagent.complete";
+    return this.#event(entry, named, now);
+  }
+
+  #queue(entry: JournalEvent): GatewayEvent {
+    return this.#event(entry, "session.queue", { queued: this.#queued.map((waiting) => ({ ...waiting })) });
+  }
+
+  #modelOf(runId: string | null): string {
+    return this.#turn?.runId === runId ? (this.#turn?.model ?? "") : "";
+  }
+
+  #snapshot(entry: JournalEvent, info: SessionInfo): GatewayEvent {
+    const { seq: _, ...event } = this.#event(entry, "session.info", info);
+    return event;
+  }
+
+  #event<K extends GatewayEventType>(entry: JournalEvent, type: K, payload: Payload<K>): GatewayEvents[K] {
+    return {
+      type,
+      session_id: this.#sessionId,
+      seq: entry.seq,
+      ts: entry.atMs,
+      ...(entry.runId === null ? {} : { turn_id: turnIdOf(entry.runId) }),
+      payload,
+    } as unknown as GatewayEvents[K];
+  }
+}
+
+function originOf(kind: string, waited: boolean): Payload<"message.start">["origin"] {
+  if (kind === "background") return "background";
+  if (kind === "subagent") return "other";
+  return waited ? "queue" : "user";
+}
+
+function toolsOf({ tool_count: count }: SubagentReport): Partial<SubagentReport> {
+  return count === undefined ? {} : { tool_count: count };
+}
+
+/** A line about entries that have no event of their own. Undefined for those that say nothing to people. */
+function statusOf(type: string, data: JournalEvent["data"]): { kind: string; text: string } | undefined {
+  switch (type) {
+    case "run.steer_accepted":
+      return { kind: "steer", text: "The agent gets this at its next step." };
+    case "run.steered":
+      return { kind: "steer", text: "The agent has got what you said." };
+    case "run.stopping":
+      return { kind: "status", text: "Stopping." };
+    case "compression.started":
+      return { kind: "compressing", text: "Compressing the conversation." };
+    case "compression.completed":
+      return { kind: "status", text: compressed(data) };
+    case "run.notice":
+      return { kind: "warn", text: text(data["message"]) };
+    case "session.undone":
+      return { kind: "undone", text: `${Number(data["removed"])} messages were taken back.` };
+    default:
+      return undefined;
+  }
+}
+
+function compressed(data: JournalEvent["data"]): string {
+  if (data["status"] !== "compressed") return text(data["note"] ?? "The conversation stays as it is.");
+  return `Compressed: ${Number(data["before_messages"])} messages are ${Number(data["after_messages"])} now.`;
+}
+
+function text(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}

@@ -1,0 +1,74 @@
+/** Images that are attached to the next prompt of a session. Touches the machine. */
+import { tmpdir } from "node:os";
+import type { AttachResult } from "../../generated/gateway/types/types.gen.ts";
+import { readAttachment, type ReadAttachment } from "../agent/attachments/attachment.ts";
+import { ServiceError } from "../base/errors.ts";
+import { MAX_QUEUED_IMAGES, queueImage } from "./queued-images.ts";
+import type { RpcContext } from "./room.ts";
+import type { SessionPlace } from "./session-place.ts";
+import { cwdOf } from "./session-view.ts";
+
+export const MAX_IMAGE_BYTES = 10_485_760;
+
+/** Folders that a host may attach from: those of the session; of people at this machine also their own. */
+export function attachPlaces({ room, peer }: RpcContext, place: SessionPlace) {
+  const cwd = cwdOf(room, { row: place.row, seed: place.live.seed });
+  const { userHome } = room.config;
+  const own = peer.isLocal ? [userHome, tmpdir()] : [];
+  return { cwd, userHome, roots: [cwd, room.agent.parts.settings.workspace, ...own] };
+}
+
+/** The image of `source`, a path or a data URL. ServiceError `not_found_or_unsupported`, `too_large`. */
+export async function readImage(
+  source: string,
+  places: { readonly cwd: string; readonly roots: readonly string[] },
+): Promise<ReadAttachment> {
+  const read = await readAttachment(source, { ...places, maxImageBytes: MAX_IMAGE_BYTES }).catch(
+    (cause: unknown) => {
+      if (!(cause instanceof ServiceError)) throw cause;
+      throw new ServiceError("not_found_or_unsupported", cause.message, { param: "path", cause });
+    },
+  );
+  if (read.attachment.type === "image") return read;
+  throw new ServiceError(
+    "not_found_or_unsupported",
+    "Only images in PNG, JPEG, GIF or WebP can be attached.",
+    {
+      param: "path",
+    },
+  );
+}
+
+/** Lets the image wait for the next prompt. ServiceError `too_large` when too many wait. */
+export function attachImage(
+  place: SessionPlace,
+  image: ReadAttachment,
+  named: { readonly path: string; readonly name: string },
+): AttachResult & { readonly count: number } {
+  const { width, height, tokenEstimate } = image;
+  const count = queueImage(place.live, {
+    path: named.path,
+    attachment: { ...image.attachment, name: named.name },
+  });
+  if (count === undefined) {
+    throw new ServiceError(
+      "too_large",
+      `${MAX_QUEUED_IMAGES} images wait already, which is the limit. Detach one.`,
+    );
+  }
+  return {
+    attached: true,
+    path: named.path,
+    count,
+    name: named.name,
+    ...(width === undefined ? {} : { width }),
+    ...(height === undefined ? {} : { height }),
+    token_estimate: tokenEstimate,
+  };
+}
+
+/** ServiceError `too_large`. */
+export function checkImageSize(sizeBytes: number): void {
+  if (sizeBytes <= MAX_IMAGE_BYTES) return;
+  throw new ServiceError("too_large", `The image has ${sizeBytes} bytes; the limit is ${MAX_IMAGE_BYTES}.`);
+}

@@ -1,0 +1,82 @@
+/** The method that runs a command of this program. */
+import type { RpcGroup } from "../contract.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { redact } from "../../base/redact.ts";
+import { runCommand } from "../../agent/tools/process-group.ts";
+import { OutputExcerpt } from "../../agent/tools/output-excerpt.ts";
+import { ownProgram } from "../own-program.ts";
+import type { RpcContext } from "../room.ts";
+
+const MAX_CHARACTERS = 48_000;
+/** Of them for the line that tells of a cut. */
+const CUT_LINE = 64;
+
+export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
+  "cli.exec": async ({ params, ctx: { room, peer }, signal }) => {
+    const { cliExec } = room.settings;
+    if (cliExec === "off") throw new ServiceError("disabled", "cli.exec is switched off here.");
+    if (cliExec === "local" && !peer.isLocal) {
+      throw new ServiceError(
+        "blocked",
+        "cli.exec works from this machine only. Run agentd where the server runs.",
+      );
+    }
+    const { argv, timeout } = params;
+    if (argv.length === 0 || argv.some((word) => word.includes("\0"))) {
+      throw new ServiceError("bad_argv", "argv must be the words of a command line.", { param: "argv" });
+    }
+    const hint = blockedBecause(argv);
+    if (hint !== undefined) return { blocked: true, hint, code: -1, output: "" };
+    const output = new OutputExcerpt(MAX_CHARACTERS - CUT_LINE);
+    const end = await runCommand(`exec ${[...ownProgram(), ...argv].map(quoted).join(" ")}`, {
+      cwd: room.agent.parts.settings.workspace,
+      env: environment(room.config),
+      timeoutMs: timeout * 1000,
+      onOutput: (bytes) => output.push(bytes),
+      signal,
+    });
+    if (end.stoppedBy === "timeout") {
+      throw new ServiceError(
+        "command_timed_out",
+        `The command took longer than ${timeout} seconds and was ended.`,
+      );
+    }
+    return {
+      blocked: false,
+      code: end.exitCode ?? -1,
+      output: redact(output.text()).slice(0, MAX_CHARACTERS),
+    };
+  },
+};
+
+/** Commands that talk with a person, or serve: nobody could end them here. */
+const BLOCKED: Readonly<Record<string, string>> = {
+  setup: "It asks questions. Run `agentd setup` in a terminal.",
+  gateway: "It runs the service. Start it in a terminal or as a unit.",
+  rpc: "It serves standard input, which there is none of here.",
+  acp: "It serves standard input, which there is none of here.",
+  chat: "It is a terminal program. Run `agentd chat` in a terminal.",
+  "sessions browse": "It is a terminal program. `agentd sessions list` prints the sessions.",
+  "config edit": "It opens an editor. Use `agentd config set`.",
+};
+
+/** Undefined for what may run. */
+function blockedBecause(argv: readonly string[]): string | undefined {
+  const [command, sub] = argv.filter((word) => !word.startsWith("-"));
+  if (command === undefined) {
+    const isAsking = argv.every((word) => ["--help", "-h", "--version"].includes(word));
+    return isAsking ? undefined : "Name a command, such as `sessions list`.";
+  }
+  return BLOCKED[command] ?? BLOCKED[`${command} ${sub ?? ""}`];
+}
+
+/** Of the same home as this process, whatever the profile was called. */
+function environment({ env, home }: RpcContext["room"]["config"]): Record<string, string> {
+  const kept = Object.entries(env).filter(
+    (entry): entry is [string, string] => entry[1] !== undefined && entry[0] !== "AGENTD_PROFILE",
+  );
+  return { ...Object.fromEntries(kept), AGENTD_HOME: home, NO_COLOR: "1", TERM: "dumb" };
+}
+
+/** As a word of a POSIX shell. */
+const quoted = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`;

@@ -1,0 +1,180 @@
+/** Methods about slash commands. */
+import type { CommandCatalog, Directive as Shown } from "../../../generated/gateway/types/types.gen.ts";
+import { parseCommand, type Command, type Directive } from "../../agent/command.ts";
+import { ServiceError, type ErrorCode } from "../../base/errors.ts";
+import { completePath } from "../complete-path.ts";
+import type { RpcGroup } from "../contract.ts";
+import { ensureSaved, knownSession, namedSession, type KnownSession } from "../known-session.ts";
+import type { RpcContext } from "../room.ts";
+import { cwdOf } from "../session-view.ts";
+
+type Names =
+  | "commands.catalog"
+  | "command.resolve"
+  | "command.dispatch"
+  | "slash.exec"
+  | "complete.slash"
+  | "complete.path";
+
+const MAX_COMPLETIONS = 30;
+
+export const commandMethods: RpcGroup<Names, RpcContext> = {
+  "commands.catalog": async ({ params, ctx }) => {
+    await namedSession(ctx, params.session_id);
+    return catalogue(await ctx.room.commands.list());
+  },
+
+  "command.resolve": async ({ params, ctx }) => {
+    const { name, description, category } = await ctx.room.commands.resolve(params.name);
+    return { canonical: name, description, category };
+  },
+
+  "command.dispatch": async ({ params, ctx, signal }) => {
+    const { command, name, arg } = params;
+    const isName = name !== undefined || arg !== undefined;
+    if ((command === undefined) === !isName) {
+      throw new ServiceError("invalid_params", "Give either command, or name and arg.", {
+        details: { issues: [{ path: "command", message: "is needed, or name in its place, and not both" }] },
+      });
+    }
+    const text = command ?? `/${(name ?? "").trim().replace(/^\//, "")} ${arg ?? ""}`;
+    if (text.replace(/^\s*\/?/, "").trim() === "") throw emptyCommand();
+    const session = await namedSession(ctx, params.session_id);
+    return shownOf(await run(ctx, { text, session, signal }));
+  },
+
+  "slash.exec": async ({ params, ctx, signal }) => {
+    const text = `/${params.command.trim().replace(/^\//, "")}`;
+    if (text === "/") throw emptyCommand();
+    const session = await knownSession(ctx, params.session_id);
+    const parsed = parseCommand(text);
+    const command = parsed && (await ctx.room.commands.resolve(parsed.name));
+    if (command?.category === "Skills") {
+      throw new ServiceError("not_dispatchable", `/${command.name} is a skill: use command.dispatch.`);
+    }
+    const done = await run(ctx, { text, session, signal });
+    if (done.type === "exec" && done.sessionId === undefined) return { output: done.output };
+    return shownOf(done);
+  },
+
+  "complete.slash": async ({ params, ctx }) => {
+    await namedSession(ctx, params.session_id);
+    const typed = /^\/(\S*)(\s+)?(.*)$/s.exec(params.text);
+    if (!typed) return { items: [] };
+    const [, name = "", gap, rest = ""] = typed;
+    const all = await ctx.room.commands.list();
+    if (gap === undefined) return { items: byName(all, name.toLowerCase()), replace_from: 1 };
+    const wanted = name.toLowerCase();
+    const command = all.find((each) => each.name.toLowerCase() === wanted || each.aliases?.includes(wanted));
+    const items = (command?.subcommands ?? [])
+      .filter((sub) => sub.startsWith(rest) && sub !== rest)
+      .slice(0, MAX_COMPLETIONS)
+      .map((sub) => ({ text: sub, display: sub, meta: "" }));
+    return { items, replace_from: 1 + name.length + gap.length };
+  },
+
+  "complete.path": async ({ params, ctx }) => {
+    const { room } = ctx;
+    const session = await namedSession(ctx, params.session_id);
+    const { workspace } = room.agent.parts.settings;
+    const cwd = session ? cwdOf(room, { row: session.row, seed: session.live?.seed }) : workspace;
+    const items = await completePath(params.word, {
+      cwd: params.cwd ?? cwd,
+      roots: [cwd, workspace],
+      userHome: room.config.userHome,
+      max: MAX_COMPLETIONS,
+    });
+    return { items };
+  },
+};
+
+interface Typed {
+  readonly text: string;
+  readonly session: KnownSession | undefined;
+  readonly signal: AbortSignal;
+}
+
+async function run(ctx: RpcContext, { text, session, signal }: Typed): Promise<Directive> {
+  const { room, peer } = ctx;
+  const { owner } = peer.identity;
+  const parsed = parseCommand(text);
+  const command = parsed && (await room.commands.resolve(parsed.name));
+  // Help needs no session; to all others it is there once they are about it.
+  if (session && command && command.category !== "Help") await ensureSaved(room, session);
+  try {
+    const done = await room.commands.dispatch(text, {
+      agent: room.agent,
+      owner,
+      signal,
+      ...(session && command?.category !== "Help" ? { sessionId: session.id } : {}),
+    });
+    // A session that was begun is open here, though it is saved with its first prompt only.
+    if (done.type === "exec" && done.sessionId !== undefined) {
+      room.agent.live.open({ id: done.sessionId, owner, seed: { source: "tui" } });
+    }
+    return done;
+  } catch (error) {
+    const code = error instanceof ServiceError ? SPOKEN[error.code] : undefined;
+    if (code === undefined || !(error instanceof ServiceError)) throw error;
+    throw new ServiceError(code, error.message, { cause: error });
+  }
+}
+
+/** What commands throw, in the numbers that hosts know of commands. */
+const SPOKEN: Partial<Record<ErrorCode, ErrorCode>> = {
+  model_not_found: "bad_value",
+  invalid_request: "bad_value",
+  invalid_title: "bad_value",
+  nothing_to_undo: "command_usage",
+  nothing_to_branch: "command_usage",
+};
+
+/** `session_id` tells a host that it is to go on in another session. */
+function shownOf(done: Directive): Shown {
+  if (done.type !== "exec") return done;
+  const shown = {
+    type: "exec" as const,
+    output: done.output,
+    ...(done.sessionId === undefined ? {} : { session_id: done.sessionId }),
+  };
+  return shown;
+}
+
+function catalogue(commands: readonly Command[]): CommandCatalog {
+  const pairOf = ({ name, description }: Command): [string, string] => [`/${name}`, description];
+  const aliases = commands.flatMap(({ name, aliases: others = [] }) =>
+    others.map((alias) => [`/${alias}`, `/${name}`] as const),
+  );
+  const names = commands.map(({ name }) => [`/${name}`, `/${name}`] as const);
+  const subs = commands.flatMap(({ name, subcommands = [] }) =>
+    subcommands.length === 0 ? [] : [[`/${name}`, [...subcommands]] as [string, string[]]],
+  );
+  const groups = Map.groupBy(commands, ({ category }) => category);
+  return {
+    pairs: commands.map(pairOf),
+    sub: Object.fromEntries(subs),
+    // A name stands above an alias of another command.
+    canon: Object.fromEntries([...aliases, ...names]),
+    categories: [...groups].map(([name, each]) => ({ name, pairs: each.map(pairOf) })),
+    skill_count: groups.get("Skills")?.length ?? 0,
+    warning: "",
+  };
+}
+
+function byName(commands: readonly Command[], start: string) {
+  return commands
+    .filter(({ name, aliases = [] }) =>
+      [name, ...aliases].some((each) => each.toLowerCase().startsWith(start)),
+    )
+    .slice(0, MAX_COMPLETIONS)
+    .map(({ name, hint, description }) => ({
+      text: name,
+      display: hint === undefined ? `/${name}` : `/${name} ${hint}`,
+      meta: description,
+    }));
+}
+
+const emptyCommand = () =>
+  new ServiceError("empty_command", "The command is empty. /help lists those there are.", {
+    param: "command",
+  });

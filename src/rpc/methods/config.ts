@@ -1,0 +1,14 @@
+/** Methods about settings: those of a session, and the configuration. */
+import type { RpcGroup } from "../contract.ts";
+import { namedSession } from "../known-session.ts";
+import type { RpcContext } from "../room.ts";
+import { readSetting } from "../settings-read.ts";
+import { writeSetting } from "../settings-write.ts";
+
+export const configMethods: RpcGroup<"config.get" | "config.set", RpcContext> = {
+  "config.get": async ({ params: { key, session_id: id, cwd }, ctx }) =>
+    readSetting(ctx, { key, session: await namedSession(ctx, id), cwd }),
+
+  "config.set": async ({ params: { key, value, session_id: id, scope }, ctx }) =>
+    writeSetting(ctx, { key, value, session: await namedSession(ctx, id), scope }),
+};

@@ -1,0 +1,62 @@
+/** Methods about the connection itself. */
+import { gatewayEvents } from "../../../generated/gateway/host.gen.ts";
+import { hostRequests } from "../../../generated/gateway/host.gen.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { formatModel } from "../../agent/model.ts";
+import type { RpcGroup } from "../contract.ts";
+import { PROTOCOL } from "../ready.ts";
+import type { RpcContext } from "../room.ts";
+
+type Names = "rpc.discover" | "client.capabilities" | "ping" | "gateway.ping" | "setup.status" | "pet.cells";
+
+export const connectionMethods: RpcGroup<Names, RpcContext> = {
+  // The documents are large and seldom asked for: they are read when they are.
+  "rpc.discover": async () => {
+    const [gateway, host] = await Promise.all([
+      import("../../../generated/specs/gateway.openrpc.json", { with: { type: "json" } }),
+      import("../../../generated/specs/host.openrpc.json", { with: { type: "json" } }),
+    ]);
+    const types = Object.entries(gatewayEvents).map(([type, { payload }]) => [type, payload]);
+    return {
+      ...gateway.default,
+      "x-client-methods": host.default.methods,
+      "x-event-types": Object.fromEntries(types) as Record<string, unknown>,
+    };
+  },
+
+  "client.capabilities": ({ params, ctx: { peer } }) => {
+    const { protocol_version: version = PROTOCOL.version, client, server_requests, events } = params;
+    if (version < PROTOCOL.min_version || version > PROTOCOL.version) {
+      throw new ServiceError(
+        "unsupported_protocol_version",
+        `Version ${version} of the protocol is not served here. Speak version ${PROTOCOL.version}.`,
+        { details: { supported: { min_version: PROTOCOL.min_version, version: PROTOCOL.version } } },
+      );
+    }
+    peer.introduce({
+      ...(client?.name === undefined ? {} : { name: client.name.slice(0, MAX_NAME) }),
+      ...(client?.version === undefined ? {} : { version: client.version.slice(0, MAX_NAME) }),
+      serverRequests: server_requests,
+      optOut: new Set(events?.opt_out),
+      deltas: events?.deltas ?? "all",
+    });
+    return {
+      protocol: { version },
+      server_requests: server_requests ? Object.keys(hostRequests) : [],
+      declines_not_shown: false,
+    };
+  },
+
+  ping: () => ({ pong: true }),
+  "gateway.ping": () => ({ pong: true }),
+
+  "setup.status": ({ ctx: { room } }) => {
+    const { models } = room.agent.parts;
+    // The demo model answers where no provider is configured: a session can be made in any case.
+    return { provider_configured: true, model: formatModel(models.default) };
+  },
+
+  "pet.cells": () => ({ enabled: false }),
+};
+
+const MAX_NAME = 128;

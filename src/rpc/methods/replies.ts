@@ -1,0 +1,169 @@
+/** Methods that answer what the agent asked. All settle the same stored question. */
+import type { AskChoice } from "../../../generated/http/client/types.gen.ts";
+import { toApprovalRequest, type AskKind, type AskQuestions, type AskReplies } from "../../agent/question.ts";
+import { ServiceError } from "../../base/errors.ts";
+import type { AskRow } from "../../store/tables.ts";
+import type { RpcGroup } from "../contract.ts";
+import { knownSession } from "../known-session.ts";
+import type { RpcContext } from "../room.ts";
+
+type Names =
+  | "clarify.respond"
+  | "sudo.respond"
+  | "secret.respond"
+  | "approval.respond"
+  | "approval.pending"
+  | "request.answer";
+
+export const replyMethods: RpcGroup<Names, RpcContext> = {
+  "clarify.respond": async ({ params, ctx }) => {
+    const row = await openAsk(ctx, { id: params.request_id, kind: "clarify", sessionId: params.session_id });
+    return settle(ctx, row, clarification(row, params.answer));
+  },
+
+  "sudo.respond": async ({ params, ctx }) => {
+    const row = await openAsk(ctx, { id: params.request_id, kind: "sudo", sessionId: params.session_id });
+    return settle(ctx, row, { password: params.password });
+  },
+
+  "secret.respond": async ({ params, ctx }) => {
+    const row = await openAsk(ctx, { id: params.request_id, kind: "secret", sessionId: params.session_id });
+    return settle(ctx, row, { value: params.value });
+  },
+
+  "approval.respond": async ({ params, ctx }) => {
+    const { session_id: sessionId, choice, all, request_id: id } = params;
+    await knownSession(ctx, sessionId);
+    if (all) return { resolved: await settleAll(ctx, sessionId, choice) };
+    if (id !== undefined) {
+      await settle(ctx, await openAsk(ctx, { id, kind: "approval", sessionId }), { choice });
+      return { resolved: 1 };
+    }
+    const [oldest] = await openApprovals(ctx, sessionId);
+    if (!oldest) return { resolved: 0 };
+    await settle(ctx, oldest, { choice });
+    return { resolved: 1 };
+  },
+
+  "approval.pending": async ({ params, ctx }) => {
+    await knownSession(ctx, params.session_id);
+    return { approvals: (await openApprovals(ctx, params.session_id)).map(toApprovalRequest) };
+  },
+
+  "request.answer": async ({ params, ctx }) => {
+    const row = await openAsk(ctx, { id: params.id, sessionId: params.session_id });
+    const reply = replyOf(row, params.result);
+    await settle(ctx, row, reply);
+    if ("choice" in reply && params.result["all"] === true)
+      await settleAll(ctx, row.session_id, reply.choice);
+    return { status: "ok" };
+  },
+};
+
+interface Wanted {
+  readonly id: string;
+  readonly kind?: AskKind;
+  readonly sessionId: string | undefined;
+}
+
+/** ServiceError `ask_not_found` when the caller has no such open question. */
+async function openAsk({ room, peer }: RpcContext, { id, kind, sessionId }: Wanted): Promise<AskRow> {
+  const row = await room.store.read.selectFrom("asks").selectAll().where("id", "=", id).executeTakeFirst();
+  const isWanted =
+    row?.owner === peer.identity.owner &&
+    row.status === "open" &&
+    (kind === undefined || row.kind === kind) &&
+    (sessionId === undefined || row.session_id === sessionId);
+  if (isWanted) return row;
+  const shown = JSON.stringify(id.slice(0, MAX_SHOWN));
+  throw new ServiceError(
+    "ask_not_found",
+    `There is no pending ${kind ?? "question"} request ${shown}. It may be answered or closed already.`,
+    { param: "request_id" },
+  );
+}
+
+const MAX_SHOWN = 64;
+
+async function openApprovals({ room }: RpcContext, sessionId: string): Promise<readonly AskRow[]> {
+  const open = await room.agent.parts.asks.open({ sessionId });
+  return open.filter(({ kind }) => kind === "approval");
+}
+
+/** ServiceError `bad_value` for an answer that does not fit, `ask_not_pending` when another was first. */
+async function settle(
+  { room, peer }: RpcContext,
+  row: AskRow,
+  reply: AskReplies[AskKind],
+): Promise<{ status: "ok" }> {
+  try {
+    await room.agent.parts.asks.answer(row.id, { owner: peer.identity.owner, by: "rpc", ...reply });
+  } catch (error) {
+    if (!(error instanceof ServiceError) || error.code !== "invalid_request") throw error;
+    throw new ServiceError("choice" in reply ? "bad_value" : "invalid_params", error.message, {
+      cause: error,
+    });
+  }
+  return { status: "ok" };
+}
+
+/** Resolves to how many were settled. Where a choice is not offered, the next narrower one holds. */
+async function settleAll(ctx: RpcContext, sessionId: string, choice: AskChoice): Promise<number> {
+  let settled = 0;
+  for (const row of await openApprovals(ctx, sessionId)) {
+    const { choices } = toApprovalRequest(row);
+    const wanted = NARROWER[choice].find((each) => choices.includes(each)) ?? "deny";
+    try {
+      await settle(ctx, row, { choice: wanted });
+      settled += 1;
+    } catch (error) {
+      // Somebody else was first with this one.
+      if (!(error instanceof ServiceError) || error.row.rpc !== 4009) throw error;
+    }
+  }
+  return settled;
+}
+
+const NARROWER: Readonly<Record<AskChoice, readonly AskChoice[]>> = {
+  always: ["always", "session", "once"],
+  session: ["session", "once"],
+  once: ["once"],
+  deny: ["deny"],
+};
+
+/** One text answers the first question; the others are skipped. */
+function clarification(row: AskRow, answer: string): AskReplies["clarify"] {
+  const { questions } = JSON.parse(row.question) as AskQuestions["clarify"];
+  return { answers: Object.fromEntries(questions.map(({ id }, at) => [id, at === 0 ? answer : ""])) };
+}
+
+/** ServiceError `bad_value` when the result is none for a question of this kind. */
+function replyOf(row: AskRow, result: Readonly<Record<string, unknown>>): AskReplies[AskKind] {
+  switch (row.kind as AskKind) {
+    case "approval":
+      // Which choices there are the question itself knows.
+      return { choice: textAt(result, "choice") as AskChoice };
+    case "clarify":
+      return areTexts(result["answers"])
+        ? { answers: result["answers"] }
+        : clarification(row, textAt(result, "answer"));
+    case "sudo":
+      return { password: textAt(result, "value", "password") };
+    case "secret":
+      return { value: textAt(result, "value") };
+  }
+}
+
+function textAt(result: Readonly<Record<string, unknown>>, ...names: readonly string[]): string {
+  const found = names.map((name) => result[name]).find((value) => typeof value === "string");
+  if (typeof found === "string") return found;
+  throw new ServiceError("bad_value", `result.${names[0] ?? ""} must be a text.`, { param: "result" });
+}
+
+function areTexts(value: unknown): value is Readonly<Record<string, string>> {
+  return (
+    typeof value === "object" &&
+    value !== null &&
+    Object.values(value).every((each) => typeof each === "string")
+  );
+}

@@ -1,0 +1,129 @@
+/** Methods that change the conversation of a session that is open here. */
+import { ServiceError } from "../../base/errors.ts";
+import type { RpcGroup } from "../contract.ts";
+import type { RpcContext, RpcRoom } from "../room.ts";
+import { liveSession, savedSession, saveSession, type SessionPlace } from "../session-place.ts";
+import { describeInfo, sessionUsage, titleOf } from "../session-view.ts";
+import { messageSeq, readMessages } from "../transcript.ts";
+import { tellChanged } from "../viewers.ts";
+
+type Names = "session.compress" | "session.branch" | "session.undo" | "session.title";
+
+export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
+  "session.compress": async ({ params, ctx, signal }) => {
+    const { room } = ctx;
+    const place = await liveSession(ctx, params.session_id);
+    const focus = params.focus_topic;
+    const done = place.row
+      ? await room.agent
+          .compress(place.id, place.owner, { ...(focus === undefined ? {} : { focus }), signal })
+          .catch(asCompressFailure)
+      : { ...NOTHING, note: "Nothing was said yet." };
+    const row = await savedSession(room, place.id, place.owner);
+    const info = await describeInfo(room, { row, seed: place.live.seed });
+    const { messages } = await readMessages(room.store, place.id);
+    const status = done.status === "failed" ? "aborted" : done.status;
+    return {
+      status,
+      removed: status === "compressed" ? Math.max(0, done.beforeMessages - done.afterMessages) : 0,
+      before_messages: done.beforeMessages,
+      after_messages: done.afterMessages,
+      before_tokens: done.beforeTokens,
+      after_tokens: done.afterTokens,
+      summary: summaryOf(status, done),
+      usage: sessionUsage(room, { row, seed: place.live.seed }),
+      info,
+      messages: [...messages],
+    };
+  },
+
+  "session.branch": async (call) => {
+    const { params, ctx } = call;
+    const { room, peer } = ctx;
+    const place = await liveSession(ctx, params.session_id);
+    const { name, count, message_id: messageId } = params;
+    if (!place.row) throw new ServiceError("nothing_to_branch", "The session has no messages yet.");
+    const row = await room.agent.sessions.branch(place.id, place.owner, {
+      ...(name === undefined || name.trim() === "" ? {} : { title: name }),
+      ...(count === undefined ? {} : { count }),
+      ...(messageId === undefined ? {} : { throughSeq: messageSeq(messageId, "message_id") }),
+    });
+    tellChanged(room, place.owner);
+    room.agent.live.open({ id: row.id, owner: place.owner, seed: { source: row.source } });
+    call.hold(row.id);
+    await peer.attach(row.id);
+    const { messages } = await readMessages(room.store, row.id);
+    return {
+      session_id: row.id,
+      stored_session_id: row.id,
+      title: row.title ?? "",
+      parent: place.id,
+      message_count: row.last_message,
+      messages: [...messages],
+      info: await describeInfo(room, { row, seed: undefined }),
+    };
+  },
+
+  "session.undo": async ({ params, ctx }) => {
+    const { id, owner, row } = await liveSession(ctx, params.session_id);
+    if (!row) return { removed: 0 };
+    try {
+      return { removed: (await ctx.room.agent.sessions.undo(id, owner)).removed };
+    } catch (error) {
+      if (error instanceof ServiceError && error.code === "nothing_to_undo") return { removed: 0 };
+      throw error;
+    }
+  },
+
+  "session.title": async ({ params, ctx }) => {
+    const place = await liveSession(ctx, params.session_id);
+    const { title } = params;
+    const stored = title === undefined ? titleOf({ row: place.row, seed: place.live.seed }) : undefined;
+    return {
+      title: stored ?? (await rename(ctx.room, place, title ?? "")),
+      session_key: place.id,
+      pending: false,
+    };
+  },
+};
+
+/** A session that nobody prompted yet is saved with its name. */
+async function rename(room: RpcRoom, place: SessionPlace, title: string): Promise<string> {
+  if (title.trim() === "")
+    throw new ServiceError("title_required", "title must not be empty.", { param: "title" });
+  await saveSession(room, place.live);
+  const stored = await room.agent.sessions.rename(place.id, place.owner, title);
+  tellChanged(room, place.owner);
+  return stored;
+}
+
+type Compressed = Awaited<ReturnType<RpcRoom["agent"]["compress"]>>;
+
+const NOTHING = {
+  status: "noop" as const,
+  beforeMessages: 0,
+  afterMessages: 0,
+  beforeTokens: 0,
+  afterTokens: 0,
+};
+
+function summaryOf(status: "compressed" | "noop" | "aborted", done: Compressed) {
+  const headlines = {
+    compressed: `Compressed: ${done.beforeMessages} messages are ${done.afterMessages} now.`,
+    noop: "There is nothing to compress.",
+    aborted: "The conversation stays as it is.",
+  };
+  return {
+    headline: headlines[status],
+    token_line: `About ${done.beforeTokens} tokens before, ${done.afterTokens} now.`,
+    note: done.note ?? null,
+    noop: status !== "compressed",
+  };
+}
+
+function asCompressFailure(error: unknown): never {
+  if (error instanceof ServiceError && error.code === "provider_error") {
+    throw new ServiceError("compress_failed", error.message, { cause: error });
+  }
+  throw error;
+}

@@ -1,0 +1,176 @@
+/** Methods about saved sessions: make, list, resume, name, read, delete. */
+import type { SessionSeed, SessionSettings } from "../../agent/session.ts";
+import { cleanTitle } from "../../agent/title.ts";
+import { EFFORTS } from "../../agent/agent.ts";
+import { formatModel } from "../../agent/model.ts";
+import type { Message } from "../../agent/message.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { createSessionId } from "../../base/ids.ts";
+import type { RpcCall, RpcGroup } from "../contract.ts";
+import { existingFolder } from "../folder.ts";
+import type { RpcContext, RpcRoom } from "../room.ts";
+import { savedSession, saveSession } from "../session-place.ts";
+import { describeInfo, describeLive } from "../session-view.ts";
+import { readMessages } from "../transcript.ts";
+import { closeWithConnection, tellChanged } from "../viewers.ts";
+
+type Names = "session.create" | "session.list" | "session.most_recent" | "session.resume" | "session.delete";
+type CreateParams = RpcCall<"session.create", RpcContext>["params"];
+
+export const sessionMethods: RpcGroup<Names, RpcContext> = {
+  "session.create": async (call) => {
+    const { params, ctx } = call;
+    const { room, peer } = ctx;
+    const { owner } = peer.identity;
+    const seed = await seedOf(room, owner, params);
+    const id = createSessionId(room.clock.now());
+    const live = room.agent.live.open({ id, owner, seed });
+    const messages = (params.messages ?? []).map(seedMessage);
+    // What was said before is kept with the session; without it nothing is saved before the first prompt.
+    const row = messages.length > 0 ? await saveSession(room, live, messages) : undefined;
+    call.hold(id);
+    await peer.attach(id);
+    if (params.close_on_disconnect) closeWithConnection(ctx, id);
+    const transcript = row ? (await readMessages(room.store, id)).messages : [];
+    return {
+      session_id: id,
+      stored_session_id: id,
+      session_key: id,
+      message_count: messages.length,
+      messages: [...transcript],
+      info: await describeInfo(room, { row, seed }),
+    };
+  },
+
+  "session.list": async ({ params, ctx: { room, peer } }) => {
+    const { limit, cursor, title, source } = params;
+    const page = await room.agent.sessions
+      .list({
+        owner: peer.identity.owner,
+        limit,
+        ...(cursor === undefined ? {} : { cursor }),
+        ...(title === undefined ? {} : { title }),
+        ...(source === undefined ? {} : { source }),
+      })
+      .catch(asBadCursor);
+    const sessions = page.sessions.map((row) => ({
+      id: row.id,
+      title: row.title ?? "",
+      preview: row.preview,
+      started_at: row.createdAtMs / 1000,
+      last_active: row.updatedAtMs / 1000,
+      message_count: row.messageCount,
+      source: row.source,
+      ...(row.model === null ? {} : { model: row.model }),
+    }));
+    return { sessions, ...(page.nextCursor === undefined ? {} : { next_cursor: page.nextCursor }) };
+  },
+
+  "session.most_recent": async ({ ctx: { room, peer } }) => {
+    const { sessions } = await room.agent.sessions.list({ owner: peer.identity.owner, limit: 1 });
+    const [row] = sessions;
+    if (!row) return { session_id: null };
+    const { id, title, createdAtMs, source } = row;
+    return { session_id: id, title: title ?? "", started_at: createdAtMs / 1000, source };
+  },
+
+  "session.resume": async (call) => {
+    const { params, ctx } = call;
+    const { room, peer } = ctx;
+    const { owner } = peer.identity;
+    const { id, row } = await find(room, owner, params.session_id);
+    const known = room.agent.live.find(id, owner);
+    const live = known ?? room.agent.live.open({ id, owner, seed: { source: row?.source ?? "tui" } });
+    call.hold(id);
+    const attached = await peer.attach(id, params.cursor ? { cursor: params.cursor } : {});
+    if (params.close_on_disconnect) closeWithConnection(ctx, id);
+    const view = await describeLive(
+      room,
+      { id, owner, live, row },
+      {
+        omitMessages: params.omit_messages,
+        attached,
+        isReplay: params.cursor !== undefined,
+      },
+    );
+    return { ...view, resumed: id };
+  },
+
+  "session.delete": async ({ params: { session_id: id }, ctx: { room, peer } }) => {
+    const { owner } = peer.identity;
+    if (room.agent.live.find(id, owner)) {
+      throw new ServiceError("session_live", "The session is open. Close it first.", { param: "session_id" });
+    }
+    if (!(await savedSession(room, id, owner))) throw notStored(id);
+    await room.agent.sessions.delete(id, owner).catch((error: unknown) => {
+      const isBusy = error instanceof ServiceError && error.code === "session_busy";
+      throw isBusy ? new ServiceError("session_live", "The session is at work. Stop its turn first.") : error;
+    });
+    tellChanged(room, owner);
+    return { deleted: true };
+  },
+};
+
+/** By id, saved or only open here, else by exact title. ServiceError `stored_session_not_found`. */
+async function find(room: RpcRoom, owner: string, idOrTitle: string) {
+  if (idOrTitle.trim() === "")
+    throw new ServiceError("session_id_required", "session_id must name a session.");
+  const row = await savedSession(room, idOrTitle, owner);
+  if (row || room.agent.live.find(idOrTitle, owner)) return { id: idOrTitle, row };
+  const titled = await room.agent.sessions.find(idOrTitle, owner).catch((error: unknown) => {
+    throw error instanceof ServiceError && error.code === "session_not_found" ? notStored(idOrTitle) : error;
+  });
+  return { id: titled.id, row: titled };
+}
+
+function notStored(id: string): ServiceError {
+  const what = `There is no saved session ${JSON.stringify(id)}. session.list shows those that are.`;
+  return new ServiceError("stored_session_not_found", what, { param: "session_id" });
+}
+
+async function seedOf(room: RpcRoom, owner: string, params: CreateParams): Promise<SessionSeed> {
+  const { title, source, parent_session_id: parentId, reasoning_effort: effort } = params;
+  const settings: SessionSettings | undefined =
+    effort === undefined ? undefined : { reasoningEffort: effort };
+  if (effort !== undefined && !EFFORTS.some((known) => known === effort)) {
+    throw bad("reasoning_effort", `must be one of: ${EFFORTS.join(", ")}`);
+  }
+  if (parentId !== undefined) await room.agent.sessions.get(parentId, owner);
+  const cwd = await existingFolder(params.cwd);
+  const model = modelNamed(room, params);
+  return {
+    source,
+    ...(title === undefined || title.trim() === "" ? {} : { title: cleanTitle(title) }),
+    ...(cwd === undefined ? {} : { cwd }),
+    ...(model === undefined ? {} : { model }),
+    ...(parentId === undefined ? {} : { parentId }),
+    ...(settings ? { settings } : {}),
+  };
+}
+
+function modelNamed(room: RpcRoom, { model, provider }: CreateParams): string | undefined {
+  if (model === undefined) return undefined;
+  const name = provider === undefined ? model : `${provider}:${model}`;
+  const ref = room.agent.parts.models.resolve(name);
+  if (!ref) throw bad("model", `${JSON.stringify(name)} is of no configured provider`);
+  return formatModel(ref);
+}
+
+function seedMessage({
+  role,
+  content,
+  text = content ?? "",
+}: NonNullable<CreateParams["messages"]>[number]): Message {
+  return role === "assistant" ? { role, parts: [{ type: "text", text }] } : { role, text };
+}
+
+function asBadCursor(error: unknown): never {
+  if (error instanceof ServiceError && error.code === "invalid_cursor") {
+    throw new ServiceError("bad_value", error.message, { param: "cursor", cause: error });
+  }
+  throw error;
+}
+
+function bad(param: string, what: string): ServiceError {
+  return new ServiceError("bad_value", `${param} ${what}.`, { param });
+}

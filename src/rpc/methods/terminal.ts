@@ -1,0 +1,118 @@
+/** Methods about the host's screen, and about images that wait for the next prompt. Touches the machine. */
+import { basename } from "node:path";
+import { ServiceError } from "../../base/errors.ts";
+import type { RpcGroup } from "../contract.ts";
+import { readClipboardImage } from "../host-clipboard.ts";
+import { attachImage, attachPlaces, checkImageSize, readImage } from "../image-attach.ts";
+import { dropImage, queuedImages } from "../queued-images.ts";
+import type { RpcContext } from "../room.ts";
+import { liveSession } from "../session-place.ts";
+import { findTypedPath, looksLikePath } from "../typed-path.ts";
+
+type Names =
+  | "terminal.resize"
+  | "clipboard.paste"
+  | "image.attach"
+  | "image.attach_bytes"
+  | "image.detach"
+  | "input.detect_drop";
+
+export const terminalMethods: RpcGroup<Names, RpcContext> = {
+  "terminal.resize": async ({ params, ctx }) => {
+    await liveSession(ctx, params.session_id);
+    return { cols: params.cols };
+  },
+
+  "clipboard.paste": async ({ params, ctx, signal }) => {
+    const place = await liveSession(ctx, params.session_id);
+    if (!ctx.peer.isLocal) {
+      return { attached: false, message: "The server's clipboard is not yours. Use image.attach_bytes." };
+    }
+    const bytes = await readClipboardImage(ctx.room.config.env, signal);
+    if (!bytes) return { attached: false, message: "There is no image in the clipboard." };
+    const image = await readImage(dataUrl(bytes.toString("base64")), attachPlaces(ctx, place)).catch(
+      (cause: unknown) => {
+        throw new ServiceError("attach_failed", "What is in the clipboard cannot be attached.", { cause });
+      },
+    );
+    const name = freeName(queuedImages(place.live), "clipboard", "png");
+    return attachImage(place, image, { path: name, name });
+  },
+
+  "image.attach": async ({ params, ctx }) => {
+    const place = await liveSession(ctx, params.session_id);
+    if (params.path.trim() === "") throw pathRequired("path");
+    const places = attachPlaces(ctx, place);
+    const found = await findTypedPath(params.path, places);
+    if (!found) {
+      throw new ServiceError("not_found_or_unsupported", "There is no such file.", { param: "path" });
+    }
+    checkImageSize(found.sizeBytes);
+    const image = await readImage(found.path, places);
+    const name = basename(found.path);
+    const { remainder } = found;
+    const attached = attachImage(place, image, { path: found.path, name });
+    return { ...attached, remainder, text: remainder === "" ? `[User attached image: ${name}]` : remainder };
+  },
+
+  "image.attach_bytes": async ({ params, ctx }) => {
+    const place = await liveSession(ctx, params.session_id);
+    const given = params.content_base64 ?? params.data ?? "";
+    if (given.trim() === "") throw pathRequired("content_base64");
+    const base64 = given.replace(/^data:[^,]*;base64,/, "").replace(/\s+/g, "");
+    checkImageSize(Math.floor((base64.length * 3) / 4) - 2);
+    if (!/^[A-Za-z0-9+/]+={0,2}$/.test(base64) || base64.length % 4 === 1) {
+      throw new ServiceError("bad_data", "The image is not base64.", { param: "content_base64" });
+    }
+    const image = await readImage(dataUrl(base64), attachPlaces(ctx, place));
+    const waiting = queuedImages(place.live);
+    const wanted = basename((params.filename ?? "").replaceAll("\\", "/"));
+    const extension =
+      /^\.?([a-z0-9]{1,8})$/i.exec(params.ext ?? "")?.[1] ?? image.attachment.mediaType.slice(6);
+    const isFree = wanted !== "" && !waiting.some(({ path }) => path === wanted);
+    const name = isFree ? wanted : freeName(waiting, wanted === "" ? "image" : stemOf(wanted), extension);
+    return { ...attachImage(place, image, { path: name, name }), text: `[User attached image: ${name}]` };
+  },
+
+  "image.detach": async ({ params, ctx }) => {
+    const { live } = await liveSession(ctx, params.session_id);
+    if (params.path.trim() === "") throw pathRequired("path");
+    const detached = dropImage(live, params.path);
+    return { detached, count: queuedImages(live).length };
+  },
+
+  "input.detect_drop": async ({ params, ctx }) => {
+    const place = await liveSession(ctx, params.session_id);
+    if (!looksLikePath(params.text)) return { matched: false };
+    const places = attachPlaces(ctx, place);
+    const found = await findTypedPath(params.text, places);
+    if (!found) return { matched: false };
+    const { path, remainder } = found;
+    const name = basename(path);
+    const about = { matched: true, path, name };
+    try {
+      checkImageSize(found.sizeBytes);
+      const { count } = attachImage(place, await readImage(path, places), { path, name });
+      const text = remainder === "" ? `[User attached image: ${name}]` : remainder;
+      return { ...about, is_image: true, text, count };
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      // The agent's own tools read it, if it may be read.
+      return { ...about, is_image: false, text: `[User attached file: ${path}]\n${remainder}`.trim() };
+    }
+  },
+};
+
+const dataUrl = (base64: string): string => `data:application/octet-stream;base64,${base64}`;
+
+function freeName(waiting: readonly { readonly path: string }[], stem: string, extension: string): string {
+  for (let number = waiting.length + 1; ; number++) {
+    const name = `${stem}-${number}.${extension}`;
+    if (!waiting.some(({ path }) => path === name)) return name;
+  }
+}
+
+const stemOf = (name: string): string => name.replace(/\.[^.]*$/, "");
+
+const pathRequired = (param: string) =>
+  new ServiceError("path_required", `${param} must not be empty.`, { param });

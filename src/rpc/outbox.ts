@@ -1,0 +1,225 @@
+/** What waits to be sent on one connection: bounded, in order; deltas of one stream merge while they wait. */
+import type { GatewayEvent, GatewayEvents } from "../../generated/gateway/host.gen.ts";
+import type { Clock } from "../base/clock.ts";
+
+/** The way out of a transport. */
+export interface Wire {
+  send(text: string): void;
+  /** Bytes that were sent and have not left yet. */
+  buffered(): number;
+}
+
+export interface OutboxOptions {
+  readonly wire: Wire;
+  readonly clock: Clock;
+  readonly maxFrames: number;
+  readonly maxBytes: number;
+  /** Called once when more waits than may; nothing is sent from then on. */
+  readonly onOverflow: () => void;
+}
+
+type Delta = GatewayEvents["message.delta" | "reasoning.delta" | "thinking.delta"];
+
+/** A delta is kept as it is until it is sent, so that the next can be merged into it. */
+interface Waiting {
+  readonly text?: string;
+  delta?: Delta;
+  /** Characters, which stand for bytes. */
+  size: number;
+}
+
+/** Deltas that come faster than this are merged. */
+const TICK_MS = 33;
+/** Above this much in the transport's own buffer, frames wait here, where they can be merged and counted. */
+const WIRE_BYTES = 262_144;
+/** How often a transport that is full is looked at, besides when it says that it drained. */
+const LOOK_MS = 20;
+const ENVELOPE = 160;
+
+export class Outbox {
+  readonly #options: OutboxOptions;
+  #waiting: Waiting[] = [];
+  #first = 0;
+  #size = 0;
+  /** Deltas that were not taken, by stream; the next one that is tells their number. */
+  readonly #dropped = new Map<string, { count: number }>();
+  #lastDeltaMs = Number.NEGATIVE_INFINITY;
+  #cancelTimer: (() => void) | undefined;
+  #drained: PromiseWithResolvers<void> | undefined;
+  #isClosed = false;
+
+  constructor(options: OutboxOptions) {
+    this.#options = options;
+  }
+
+  get frames(): number {
+    return this.#waiting.length - this.#first;
+  }
+
+  /** Answers, questions, and every event but deltas: never dropped. */
+  control(text: string): void {
+    if (this.#isClosed) return;
+    if (this.frames === 0 && this.#hasRoom()) return this.#options.wire.send(text);
+    this.#add({ text, size: text.length });
+  }
+
+  event(event: GatewayEvent): void {
+    if (this.#isClosed) return;
+    if (isDelta(event)) return this.#delta(event);
+    if (event.type === "message.complete") this.#forget(event.session_id);
+    this.control(frameOf(event));
+  }
+
+  /** Sends what the transport takes. To be called when it drained. */
+  pump(): void {
+    if (this.#isClosed) return;
+    while (this.frames > 0) {
+      if (!this.#hasRoom()) return this.#later(LOOK_MS);
+      const next = this.#waiting[this.#first];
+      if (!next) return;
+      // A delta that is the last may get company until the tick.
+      const waitMs = next.delta && this.frames === 1 ? this.#lastDeltaMs + TICK_MS - this.#now() : 0;
+      if (waitMs > 0) return this.#later(waitMs);
+      this.#take();
+      this.#send(next);
+    }
+    this.#settle();
+  }
+
+  /** See RpcPeer. */
+  drained(): Promise<void> {
+    if (this.#isClosed || !this.#isHalfFull()) return Promise.resolve();
+    this.#drained ??= Promise.withResolvers<void>();
+    return this.#drained.promise;
+  }
+
+  /** Sends everything, however slow the transport is: the end of the connection. */
+  flush(): void {
+    if (this.#isClosed) return;
+    for (let next = this.#take(); next; next = this.#take()) this.#send(next);
+    this.#settle();
+  }
+
+  /** Forgets what waits. */
+  close(): void {
+    this.#isClosed = true;
+    this.#cancelTimer?.();
+    this.#waiting = [];
+    this.#first = 0;
+    this.#size = 0;
+    this.#drained?.resolve();
+  }
+
+  #delta(event: Delta): void {
+    const key = streamOf(event);
+    const dropped = this.#dropped.get(key);
+    if (this.#isHalfFull()) {
+      if (dropped) dropped.count += 1;
+      else this.#dropped.set(key, { count: 1 });
+      return;
+    }
+    const delta = dropped ? withDropped(event, dropped.count) : event;
+    if (dropped) this.#dropped.delete(key);
+    const last = this.#waiting.at(-1);
+    const merged = this.frames > 0 && last?.delta ? merge(last.delta, delta) : undefined;
+    if (last && merged) {
+      const grown = delta.payload.text.length;
+      last.delta = merged;
+      last.size += grown;
+      this.#size += grown;
+      return;
+    }
+    this.#add({ delta, size: delta.payload.text.length + ENVELOPE });
+  }
+
+  #add(waiting: Waiting): void {
+    this.#waiting.push(waiting);
+    this.#size += waiting.size;
+    const { maxFrames, maxBytes, onOverflow } = this.#options;
+    if (this.frames > maxFrames || this.#size > maxBytes) return onOverflow();
+    this.pump();
+  }
+
+  #take(): Waiting | undefined {
+    const next = this.#waiting[this.#first];
+    if (!next) return undefined;
+    this.#first += 1;
+    this.#size -= next.size;
+    if (this.#first > 1024 || this.frames === 0) {
+      this.#waiting = this.#waiting.slice(this.#first);
+      this.#first = 0;
+    }
+    return next;
+  }
+
+  #send({ text, delta }: Waiting): void {
+    if (delta) this.#lastDeltaMs = this.#now();
+    this.#options.wire.send(delta ? frameOf(delta) : (text ?? ""));
+  }
+
+  #later(ms: number): void {
+    this.#settle();
+    this.#cancelTimer ??= this.#options.clock.after(ms, () => {
+      this.#cancelTimer = undefined;
+      this.pump();
+    });
+  }
+
+  #settle(): void {
+    if (!this.#drained || this.#isHalfFull()) return;
+    this.#drained.resolve();
+    this.#drained = undefined;
+  }
+
+  /** What the answer's text holds was not lost. */
+  #forget(sessionId: string | undefined): void {
+    for (const key of this.#dropped.keys()) if (key.startsWith(`${sessionId} `)) this.#dropped.delete(key);
+  }
+
+  #hasRoom(): boolean {
+    return this.#options.wire.buffered() < WIRE_BYTES;
+  }
+
+  #isHalfFull(): boolean {
+    const { maxFrames, maxBytes } = this.#options;
+    return this.frames > maxFrames / 2 || this.#size > maxBytes / 2;
+  }
+
+  #now(): number {
+    return this.#options.clock.now();
+  }
+}
+
+export function frameOf(event: GatewayEvent): string {
+  return JSON.stringify({ jsonrpc: "2.0", method: "event", params: event });
+}
+
+export function isDelta(event: GatewayEvent): event is Delta {
+  return (
+    event.type === "message.delta" || event.type === "reasoning.delta" || event.type === "thinking.delta"
+  );
+}
+
+function streamOf({ session_id: session, type }: Delta): string {
+  return `${session} ${type}`;
+}
+
+function withDropped<T extends Delta>(event: T, count: number): T {
+  return { ...event, payload: { ...event.payload, dropped: count + (droppedOf(event) ?? 0) } };
+}
+
+function droppedOf({ payload }: Delta): number | undefined {
+  return "dropped" in payload ? payload.dropped : undefined;
+}
+
+/** Undefined when `next` does not continue `last`. A thinking line replaces the one before. */
+function merge(last: Delta, next: Delta): Delta | undefined {
+  if (last.type !== next.type || last.session_id !== next.session_id || last.turn_id !== next.turn_id) {
+    return undefined;
+  }
+  const firstSeq = last.first_seq ?? last.seq;
+  const text = next.type === "thinking.delta" ? next.payload.text : last.payload.text + next.payload.text;
+  const dropped = (droppedOf(last) ?? 0) + (droppedOf(next) ?? 0);
+  const payload = { ...next.payload, text, ...(dropped > 0 ? { dropped } : {}) };
+  return { ...next, ...(firstSeq === undefined ? {} : { first_seq: firstSeq }), payload };
+}

@@ -1,0 +1,60 @@
+import { readAttachment } from "../agent/attachments/attachment.ts";
+import type { Attachment, UserMessage } from "../agent/message.ts";
+import { ServiceError } from "../base/errors.ts";
+import { queuedImages } from "./queued-images.ts";
+import type { RpcRoom } from "./room.ts";
+import type { SessionPlace } from "./session-place.ts";
+import { cwdOf } from "./session-view.ts";
+
+interface Asked {
+  readonly text: string | readonly Readonly<Record<string, unknown>>[];
+  readonly images?: readonly string[];
+}
+
+/**
+ * The prompt with what rides with it: images that were named, and those that wait, which go on waiting. ServiceError
+ * `bad_value` for a part of an unknown kind, `not_found_or_unsupported` for an image that cannot be taken.
+ */
+export async function promptOf(room: RpcRoom, place: SessionPlace, asked: Asked): Promise<UserMessage> {
+  const parts = typeof asked.text === "string" ? [] : asked.text;
+  const text = typeof asked.text === "string" ? asked.text : parts.map(textIn).filter(Boolean).join("\n\n");
+  const sources = [...parts.flatMap(sourceIn), ...(asked.images ?? [])];
+  const named: Attachment[] = [];
+  for (const source of sources) named.push(await read(room, place, source));
+  const waiting = queuedImages(place.live).map(({ attachment }) => attachment);
+  const attachments = [...waiting, ...named];
+  return { role: "user", text, ...(attachments.length > 0 ? { attachments } : {}) };
+}
+
+/** An image that may be read where the session works. ServiceError `not_found_or_unsupported`. */
+async function read(room: RpcRoom, place: SessionPlace, source: string): Promise<Attachment> {
+  const cwd = cwdOf(room, { row: place.row, seed: place.live.seed });
+  const roots = [cwd, room.agent.parts.settings.workspace];
+  try {
+    return (await readAttachment(source, { cwd, roots })).attachment;
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    throw new ServiceError("not_found_or_unsupported", error.message, { param: "images", cause: error });
+  }
+}
+
+type Part = Readonly<Record<string, unknown>>;
+
+function textIn(part: Part): string {
+  return isText(part) && typeof part["text"] === "string" ? part["text"] : "";
+}
+
+function sourceIn(part: Part, index: number): readonly string[] {
+  if (isText(part)) return [];
+  const { image_url: url, url: plain, path, data } = part;
+  const nested = typeof url === "object" && url !== null ? (url as { readonly url?: unknown }).url : url;
+  const source = [nested, plain, path, data].find((value) => typeof value === "string");
+  if (typeof source === "string") return [source];
+  throw new ServiceError("bad_value", `text[${index}] is neither text nor an image.`, {
+    param: `text[${index}]`,
+  });
+}
+
+function isText({ type }: Part): boolean {
+  return type === "text" || type === "input_text";
+}

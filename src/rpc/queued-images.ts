@@ -1,0 +1,39 @@
+import type { Attachment } from "../agent/message.ts";
+import type { LiveSession } from "../agent/live.ts";
+
+/** An image that waits for the next prompt. */
+export interface QueuedImage {
+  /** As it was attached; names it for taking it away. */
+  readonly path: string;
+  readonly attachment: Attachment;
+}
+
+export const MAX_QUEUED_IMAGES = 32;
+
+/** They go with the open session. */
+const waiting = new WeakMap<LiveSession, QueuedImage[]>();
+
+/** Resolves to how many wait now; undefined when there are too many. */
+export function queueImage(live: LiveSession, image: QueuedImage): number | undefined {
+  const images = waiting.get(live) ?? [];
+  if (images.length >= MAX_QUEUED_IMAGES) return undefined;
+  waiting.set(live, [...images, image]);
+  return images.length + 1;
+}
+
+/** False when no image of this path waits. */
+export function dropImage(live: LiveSession, path: string): boolean {
+  const images = waiting.get(live) ?? [];
+  const rest = images.filter((image) => image.path !== path);
+  waiting.set(live, rest);
+  return rest.length < images.length;
+}
+
+export function queuedImages(live: LiveSession): readonly QueuedImage[] {
+  return waiting.get(live) ?? [];
+}
+
+/** A prompt that was taken has them. */
+export function forgetImages(live: LiveSession): void {
+  waiting.delete(live);
+}

@@ -1,0 +1,72 @@
+import type { LiveSession } from "../agent/live.ts";
+import { newSession, sessionNotFound } from "../agent/session.ts";
+import type { Message } from "../agent/message.ts";
+import { ServiceError } from "../base/errors.ts";
+import type { SessionRow } from "../store/tables.ts";
+import type { RpcContext, RpcRoom } from "./room.ts";
+
+/** A session as it is open here, and as it is saved. One that nobody prompted yet need not be saved. */
+export interface SessionPlace {
+  readonly id: string;
+  readonly owner: string;
+  readonly live: LiveSession;
+  readonly row: SessionRow | undefined;
+}
+
+/** ServiceError `session_not_found`, and `not_live` for one that is saved and not open here. */
+export async function liveSession({ room, peer }: RpcContext, id: string): Promise<SessionPlace> {
+  const { owner } = peer.identity;
+  const live = room.agent.live.find(id, owner);
+  const row = await savedSession(room, id, owner);
+  if (live) {
+    room.agent.live.touch(id);
+    return { id, owner, live, row };
+  }
+  if (!row) throw sessionNotFound(id);
+  throw new ServiceError(
+    "not_live",
+    `The session ${JSON.stringify(id)} is saved and not open here. Resume it.`,
+    {
+      details: { stored: true },
+    },
+  );
+}
+
+/** Undefined for sessions that are not saved, and for others'. */
+export async function savedSession(
+  room: RpcRoom,
+  id: string,
+  owner: string,
+): Promise<SessionRow | undefined> {
+  const row = await room.store.read
+    .selectFrom("sessions")
+    .selectAll()
+    .where("id", "=", id)
+    .executeTakeFirst();
+  return row?.owner === owner ? row : undefined;
+}
+
+/** Saves a session before its first prompt, with what was said before it. The row that there is stays. */
+export async function saveSession(
+  room: RpcRoom,
+  live: LiveSession,
+  messages: readonly Message[] = [],
+): Promise<SessionRow> {
+  const { id, owner, seed } = live;
+  return room.store.write(async (tx) => {
+    const known = await tx.find("sessions", { id });
+    if (known) return known;
+    const row = { ...newSession({ owner, id }, seed, tx.nowMs), last_message: messages.length };
+    await tx.insert("sessions", [row]);
+    const rows = messages.map((message, index) => ({
+      session_id: id,
+      seq: index + 1,
+      run_id: null,
+      role: message.role,
+      content: JSON.stringify(message),
+      created_at: tx.nowMs,
+    }));
+    if (rows.length > 0) await tx.insert("messages", rows);
+    return row;
+  });
+}

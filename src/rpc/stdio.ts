@@ -1,0 +1,90 @@
+/** The gateway on standard input and output: a JSON value a line. Touches the machine. */
+import process from "node:process";
+import type { Connection } from "./connection.ts";
+import type { RpcHub } from "./hub.ts";
+import { Lines, type Line } from "./lines.ts";
+import type { RpcIdentity } from "./peer.ts";
+
+/** Standard output with the way to it kept for frames alone. */
+export interface FrameOutput {
+  write(text: string): void;
+  /** Bytes that have not left yet. */
+  buffered(): number;
+  onDrain(run: () => void): void;
+  /** Nobody reads any more. */
+  onBroken(run: () => void): void;
+  /** Resolves when everything has left, or nobody reads. */
+  flushed(): Promise<void>;
+}
+
+/**
+ * Takes standard output: from now on only what is written by the result gets there. What anybody else prints, by the
+ * console or by the stream itself, goes to standard error.
+ */
+export function takeStdout(): FrameOutput {
+  const { stdout, stderr } = process;
+  const write = stdout.write.bind(stdout);
+  stdout.write = stderr.write.bind(stderr);
+  const aside = globalThis.console.error.bind(globalThis.console);
+  for (const name of ["log", "info", "debug", "dir", "table"] as const) globalThis.console[name] = aside;
+  const broken = Promise.withResolvers<void>();
+  // The command line's own listener would leave at once; here sessions are put away first.
+  stdout.removeAllListeners("error");
+  stdout.on("error", () => broken.resolve());
+  stdout.on("close", () => broken.resolve());
+  return {
+    write: (text) => void write(text),
+    buffered: () => stdout.writableLength ?? 0,
+    onDrain: (run) => void stdout.on("drain", run),
+    onBroken: (run) => void broken.promise.then(run),
+    flushed: () => Promise.race([broken.promise, new Promise<void>((resolve) => write("", () => resolve()))]),
+  };
+}
+
+export interface StdioOptions {
+  readonly hub: RpcHub;
+  readonly identity: RpcIdentity;
+  readonly input: AsyncIterable<Uint8Array>;
+  readonly output: FrameOutput;
+  /** Ends the connection from our side. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Serves the one connection of this process. Resolves when the input ended and every call of it was answered, when
+ * nobody reads the output, or when `signal` aborts. The connection is still open then, for what the end itself says.
+ */
+export async function serveStdio({ hub, identity, input, output, signal }: StdioOptions): Promise<void> {
+  const wire = {
+    send: (text: string) => output.write(`${text}\n`),
+    buffered: () => output.buffered(),
+    close: () => {},
+  };
+  const connection = hub.connect({ wire, identity, transport: "stdio", isLocal: true });
+  output.onDrain(() => connection.pump());
+  output.onBroken(() => connection.gone());
+  const ended = Promise.withResolvers<void>();
+  for (const each of [signal, connection.signal]) each.addEventListener("abort", () => ended.resolve());
+  if (signal.aborted) ended.resolve();
+  await Promise.race([readAll(connection, input, hub.room.settings.limits.max_frame_bytes), ended.promise]);
+}
+
+async function readAll(
+  connection: Connection,
+  input: AsyncIterable<Uint8Array>,
+  maxBytes: number,
+): Promise<void> {
+  const lines = new Lines(maxBytes);
+  for await (const chunk of input) {
+    for (const line of lines.push(chunk)) take(connection, line, maxBytes);
+    await connection.drained();
+  }
+  for (const line of lines.end()) take(connection, line, maxBytes);
+  await connection.settled();
+}
+
+function take(connection: Connection, line: Line, maxBytes: number): void {
+  if ("text" in line) return connection.receive(line.text, line.sizeBytes);
+  if (line.flaw === "utf8") return connection.garbled("This line is not UTF-8.");
+  connection.refuse(`A frame has at most ${maxBytes} bytes.`, "frame_too_large");
+}

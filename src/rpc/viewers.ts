@@ -1,0 +1,24 @@
+import type { GatewayEvent } from "../../generated/gateway/host.gen.ts";
+import type { RpcContext, RpcRoom } from "./room.ts";
+
+/** Tells all connections of an owner that the list of saved sessions is another. */
+export function tellChanged(room: RpcRoom, owner: string): void {
+  const event: GatewayEvent = { type: "sessions.changed", session_id: "", ts: room.clock.now(), payload: {} };
+  for (const peer of room.peers) if (peer.identity.owner === owner) peer.event(event);
+}
+
+/** Tells those who look at a session what is not in its journal. */
+export function tellViewers(room: RpcRoom, sessionId: string, event: GatewayEvent): void {
+  for (const peer of room.peers) if (peer.sessions.has(sessionId)) peer.event(event);
+}
+
+/** Closes the session here when this connection ends and nobody else looks at it. Its turn goes on. */
+export function closeWithConnection({ room, peer }: RpcContext, sessionId: string): void {
+  const { owner } = peer.identity;
+  const close = () => {
+    for (const other of room.peers) if (other !== peer && other.sessions.has(sessionId)) return;
+    room.agent.live.close(sessionId, owner);
+  };
+  if (peer.signal.aborted) close();
+  else peer.signal.addEventListener("abort", close, { once: true });
+}

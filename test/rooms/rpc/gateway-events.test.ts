@@ -1,0 +1,146 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { gatewayEvents } from "../../../generated/gateway/host.gen.ts";
+import { GatewayFold } from "../../../src/rpc/gateway-events.ts";
+import { rpcSchemas } from "../../../src/rpc/schemas.ts";
+import { oneLine } from "../../../src/rpc/tool-payload.ts";
+
+type Entry = readonly [type: string, data: Readonly<Record<string, unknown>>];
+
+/** Tells of entries of one run, each held to the spec. */
+function tell(...entries: readonly Entry[]) {
+  const fold = new GatewayFold("s");
+  return entries.map(([type, data], at) => {
+    const entry = { sessionId: "s", seq: at + 1, runId: "run_1", runSeq: at + 1, type, data, atMs: 5 };
+    const told = fold.tell(entry);
+    assert.equal(
+      told.filter(({ seq }) => seq === at + 1).length,
+      1,
+      `${type} gives one event with its number`,
+    );
+    for (const event of told) {
+      const issues = rpcSchemas.check(gatewayEvents[event.type].event, event);
+      assert.equal(issues, undefined, `${event.type}: ${JSON.stringify(issues)}`);
+    }
+    return told[0];
+  });
+}
+
+const about = { session_id: "s", model: "demo:demo", kind: "run" };
+const started: readonly Entry[] = [
+  ["run.queued", about],
+  ["run.started", about],
+];
+const usage = {
+  input_tokens: 1,
+  output_tokens: 2,
+  total_tokens: 3,
+  cached_input_tokens: 0,
+  cache_write_tokens: 0,
+  reasoning_tokens: 0,
+  cost_usd: null,
+  model_calls: 1,
+  tool_calls: 0,
+};
+
+test("sub-agents are told of with their goal from start to end", () => {
+  const start = {
+    subagent_id: "run_2",
+    tool_call_id: "c",
+    parent_id: "run_1",
+    child_session_id: "t",
+    goal: "look",
+    depth: 1,
+    task_index: 0,
+    task_count: 1,
+    model: "demo:demo",
+  };
+  const told = tell(
+    ...started,
+    ["subagent.start", start],
+    ["subagent.tool", { subagent_id: "run_2", tool: "read_file", tool_count: 1 }],
+    ["subagent.progress", { subagent_id: "run_2", text: "on it" }],
+    ["subagent.complete", { subagent_id: "run_2", status: "cancelled", duration_seconds: 1, usage }],
+  );
+  const payloads = told.slice(2).map((event) => event?.payload as unknown as Record<string, unknown>);
+  assert.deepEqual(
+    payloads.map(({ goal, status, tool_count: count }) => [goal, status, count]),
+    [
+      ["look", "running", undefined],
+      ["look", "running", 1],
+      ["look", "running", 1],
+      ["look", "interrupted", 1],
+    ],
+  );
+});
+
+test("how a turn ended is told in its status", () => {
+  const ends: readonly Entry[] = [
+    ["run.completed", { output: "x", usage, stop: "length" }],
+    ["run.failed", { error: { code: "provider_error", message: "away" }, usage }],
+    ["run.cancelled", { reason: "stop", pending_steer: ["late"] }],
+    ["run.interrupted", { error: { code: "interrupted", message: "gone" } }],
+  ];
+  const payloads = ends.map(
+    (end) => tell(...started, end).at(-1)?.payload as unknown as Record<string, unknown>,
+  );
+  assert.deepEqual(
+    payloads.map(({ status }) => status),
+    ["complete", "error", "interrupted", "interrupted"],
+  );
+  assert.match(String(payloads[0]?.["warning"]), /greatest length/);
+  assert.deepEqual(payloads[1]?.["error_info"], {
+    code: "provider_error",
+    retryable: true,
+    layer: "provider",
+  });
+  assert.deepEqual(payloads[2]?.["undelivered_steer"], ["late"]);
+});
+
+test("entries without an event of their own are told as status, so that no number is missing", () => {
+  const told = tell(
+    ...started,
+    ["run.steer_accepted", { steer_id: "a", text: "b" }],
+    ["run.steered", { steer_id: "a", text: "b" }],
+    ["compression.started", { reason: "near_limit" }],
+    [
+      "compression.completed",
+      { status: "compressed", before_messages: 9, after_messages: 3, before_tokens: 9, after_tokens: 3 },
+    ],
+    ["run.notice", { message: "trying again" }],
+    ["run.stopping", {}],
+    ["something.new", {}],
+  );
+  assert.deepEqual(new Set(told.slice(2).map((event) => event?.type)), new Set(["status.update"]));
+});
+
+test("a run that goes on in another process begins no second turn", () => {
+  const told = tell(
+    ...started,
+    ["run.started", about],
+    ["run.completed", { output: "x", usage, stop: "end" }],
+  );
+  assert.deepEqual(
+    told.map((event) => event?.type),
+    ["session.queue", "message.start", "status.update", "message.complete"],
+  );
+});
+
+test("a compression is no turn", () => {
+  const compression = { ...about, kind: "compression" };
+  const told = tell(
+    ["run.queued", compression],
+    ["run.started", compression],
+    ["run.completed", { output: "", usage, stop: "end" }],
+  );
+  assert.deepEqual(
+    told.map((event) => event?.type),
+    ["session.queue", "status.update", "status.update"],
+  );
+});
+
+test("the context of a call is one line of at most 80 characters", () => {
+  const line = oneLine(`a\n${"😀".repeat(100)}`);
+  assert.equal(Array.from(line).length, 80);
+  assert.doesNotMatch(line, /\n/);
+});

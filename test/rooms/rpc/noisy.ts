@@ -1,0 +1,12 @@
+/** The gateway on stdio with things that print: started by stdio.test.ts. */
+import process from "node:process";
+import { rpcCommand } from "../../../src/cli/rpc.ts";
+
+const run = rpcCommand.run as () => Promise<void>;
+const served = run();
+setInterval(() => {
+  console.log("from the console");
+  console.info({ from: "info" });
+  process.stdout.write("from the stream\n");
+}, 1);
+await served;

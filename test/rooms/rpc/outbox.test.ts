@@ -1,0 +1,159 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
+import { FakeClock } from "../../../src/base/clock.ts";
+import { Outbox } from "../../../src/rpc/outbox.ts";
+import type { Json } from "../../harness/rpc.ts";
+
+function outbox(limits: { maxFrames?: number; maxBytes?: number } = {}) {
+  const clock = new FakeClock();
+  const sent: Json[] = [];
+  const state = { full: false, overflows: 0 };
+  const box = new Outbox({
+    wire: { send: (text) => void sent.push(JSON.parse(text)), buffered: () => (state.full ? 1e9 : 0) },
+    clock,
+    maxFrames: 100,
+    maxBytes: 1e6,
+    ...limits,
+    onOverflow: () => {
+      state.overflows += 1;
+      box.close();
+    },
+  });
+  const texts = () => sent.map((frame) => frame.params?.payload?.text ?? frame.n);
+  return { box, clock, sent, state, texts };
+}
+
+const delta = (text: string, seq: number, session = "s"): GatewayEvent => ({
+  type: "message.delta",
+  session_id: session,
+  seq,
+  ts: 0,
+  turn_id: "t",
+  payload: { text },
+});
+const control = (n: number) => JSON.stringify({ n });
+
+test("frames leave at once and in order while the transport takes them", () => {
+  const { box, texts } = outbox();
+  box.control(control(1));
+  box.event(delta("a", 1));
+  box.control(control(2));
+  assert.deepEqual(texts(), [1, "a", 2]);
+});
+
+test("deltas that come faster than the tick are merged, and say from which on", () => {
+  const { box, clock, sent, texts } = outbox();
+  for (const [index, text] of ["a", "b", "c"].entries()) box.event(delta(text, index + 1));
+  assert.deepEqual(texts(), ["a"]);
+  clock.tick(33);
+  assert.deepEqual(texts(), ["a", "bc"]);
+  assert.equal(sent[1].params.seq, 3);
+  assert.equal(sent[1].params.first_seq, 2);
+});
+
+test("a control frame takes the deltas before it along", () => {
+  const { box, texts } = outbox();
+  box.event(delta("a", 1));
+  box.event(delta("b", 2));
+  box.control(control(1));
+  assert.deepEqual(texts(), ["a", "b", 1]);
+});
+
+test("deltas of two streams are not merged", () => {
+  const { box, clock, texts } = outbox();
+  box.event(delta("a", 1));
+  box.event(delta("b", 2));
+  box.event(delta("x", 1, "other"));
+  box.event(delta("c", 3));
+  clock.tick(100);
+  assert.deepEqual(texts(), ["a", "b", "x", "c"]);
+});
+
+test("above half of the limit deltas are dropped and counted, control frames never", () => {
+  const { box, state, clock, sent } = outbox({ maxFrames: 10 });
+  state.full = true;
+  for (let n = 0; n < 6; n++) box.control(control(n));
+  box.event(delta("lost", 1));
+  box.event(delta("lost", 2));
+  box.control(control(6));
+  state.full = false;
+  clock.tick(20);
+  box.event(delta("kept", 3));
+  clock.tick(33);
+  assert.deepEqual(
+    sent.slice(0, 7).map(({ n }) => n),
+    [0, 1, 2, 3, 4, 5, 6],
+  );
+  assert.deepEqual(sent[7].params.payload, { text: "kept", dropped: 2 });
+  assert.equal(state.overflows, 0);
+});
+
+test("a delta is not dropped after the message is complete", () => {
+  const { box, state, clock, sent } = outbox({ maxFrames: 4 });
+  state.full = true;
+  for (let n = 0; n < 3; n++) box.control(control(n));
+  box.event(delta("lost", 1));
+  const usage = {
+    model: "m",
+    input: 0,
+    output: 0,
+    cache_read: 0,
+    cache_write: 0,
+    reasoning: 0,
+    prompt: 0,
+    completion: 0,
+    total: 0,
+    calls: 0,
+  };
+  box.event({
+    type: "message.complete",
+    session_id: "s",
+    ts: 0,
+    payload: { text: "lost", status: "complete", usage },
+  });
+  state.full = false;
+  clock.tick(20);
+  box.event(delta("next", 5));
+  clock.tick(33);
+  assert.deepEqual(sent.at(-1).params.payload, { text: "next" });
+});
+
+test("more than the limit ends it, by frames and by bytes", () => {
+  for (const limits of [{ maxFrames: 3 }, { maxBytes: 20 }]) {
+    const { box, state, sent } = outbox(limits);
+    state.full = true;
+    for (let n = 0; n < 6; n++) box.control(control(n));
+    assert.equal(state.overflows, 1);
+    assert.deepEqual(sent, []);
+  }
+});
+
+test("who waits for room is told when half is free again, or when it is over", async () => {
+  const { box, state, clock } = outbox({ maxFrames: 10 });
+  await box.drained();
+  state.full = true;
+  for (let n = 0; n < 8; n++) box.control(control(n));
+  let isFree = false;
+  const waiting = box.drained().then(() => (isFree = true));
+  await Promise.resolve();
+  assert.equal(isFree, false);
+  state.full = false;
+  clock.tick(20);
+  await waiting;
+  state.full = true;
+  for (let n = 0; n < 8; n++) box.control(control(n));
+  const last = box.drained();
+  box.close();
+  await last;
+});
+
+test("the end sends what waits, however slow the transport is", () => {
+  const { box, state, texts } = outbox();
+  state.full = true;
+  box.control(control(1));
+  box.event(delta("a", 1));
+  box.event(delta("b", 2));
+  box.flush();
+  assert.deepEqual(texts(), [1, "ab"]);
+});

@@ -1,0 +1,127 @@
+import assert from "node:assert/strict";
+import { connect, type Socket } from "node:net";
+import { test } from "node:test";
+import { connectSocket } from "../../harness/rpc.ts";
+import { KEY, startTestService, type TestService } from "../../harness/service.ts";
+
+const MEGABYTE = 1_048_576;
+
+/** Asks for an upgrade by hand. Resolves to the socket and the head of the answer. */
+async function upgrade(
+  service: TestService,
+  path: string,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<{ socket: Socket; status: number }> {
+  const { hostname, port, host } = new URL(service.url);
+  const socket = connect(Number(port), hostname);
+  socket.on("error", () => {});
+  const all = {
+    host,
+    connection: "Upgrade",
+    upgrade: "websocket",
+    "sec-websocket-version": "13",
+    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
+    ...headers,
+  };
+  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
+  socket.write(`GET ${path} HTTP/1.1\r\n${lines.join("")}\r\n`);
+  const head = await new Promise<string>((resolve) =>
+    socket.once("data", (bytes: Uint8Array) => resolve(bytes.toString())),
+  );
+  return { socket, status: Number(head.split(" ")[1]) };
+}
+
+test("who may not connect is refused before anything is accepted", async () => {
+  await using service = await startTestService();
+  const good = `/api/ws?token=${KEY}`;
+  const cases: readonly (readonly [string, Record<string, string>, number])[] = [
+    ["/api/ws", {}, 401],
+    ["/api/ws?token=wrong", {}, 401],
+    ["/api/ws?ticket=wrong", {}, 401],
+    ["/api/ws", { authorization: "Bearer wrong" }, 401],
+    [good, { host: "evil.example" }, 403],
+    [good, { origin: "https://evil.example" }, 403],
+    [good, { origin: "null" }, 403],
+    [good, {}, 101],
+    ["/v1/tui/ws", { authorization: `Bearer ${KEY}` }, 101],
+    [good, { origin: service.url }, 101],
+  ];
+  for (const [path, headers, expected] of cases) {
+    const { socket, status } = await upgrade(service, path, headers);
+    assert.equal(status, expected, `${path} ${JSON.stringify(headers)}`);
+    socket.destroy();
+  }
+  assert.ok(service.logLines.some((line) => line.includes("a socket was refused")));
+  assert.ok(!service.logLines.some((line) => line.includes(KEY)), "no key is logged");
+});
+
+test("a ticket lets one socket in, as the key that asked for it", async () => {
+  const keys = [{ key: KEY, name: "ann", scopes: ["read"] }];
+  await using service = await startTestService({ keys });
+  const answer = await service.request("/api/auth/ws-ticket", { method: "POST" });
+  assert.equal(answer.status, 201);
+  const { ticket, expires_in: seconds } = await answer.json();
+  assert.equal(seconds, 30);
+  await using host = await connectSocket(service, `/api/ws?ticket=${ticket}`);
+  const error = await host.error("session.create", {}, -32003);
+  assert.match(error.message, /"ann" has no scope "chat"/);
+  const again = await upgrade(service, `/api/ws?ticket=${ticket}`);
+  assert.equal(again.status, 401);
+  again.socket.destroy();
+});
+
+test("a frame above the limit closes the socket with 1009, its neighbour lives", async () => {
+  await using service = await startTestService();
+  await using neighbour = await connectSocket(service);
+  await using host = await connectSocket(service);
+  host.wire.send(JSON.stringify({ id: 1, method: "ping", params: { x: "x".repeat(16 * MEGABYTE) } }));
+  assert.equal(await host.wire.closed, 1009);
+  assert.deepEqual(await neighbour.result("ping"), { pong: true });
+});
+
+test("binary messages are taken as text", async () => {
+  await using service = await startTestService();
+  await using host = await connectSocket(service);
+  host.validator.fromHost({ id: "b", method: "ping" });
+  host.wire.send(new TextEncoder().encode('{"id":"b","method":"ping"}'));
+  assert.deepEqual((await host.frame(({ id }) => id === "b")).result, { pong: true });
+});
+
+test("a client that does not read is cut off, and nobody else notices", async () => {
+  await using service = await startTestService();
+  await using neighbour = await connectSocket(service);
+  const { socket } = await upgrade(service, `/api/ws?token=${KEY}`);
+  socket.pause();
+  const ended = new Promise<void>((resolve) => socket.once("close", () => resolve()));
+  // A masked frame whose mask is zero: the payload stands as it is.
+  const text = new TextEncoder().encode('{"id":1,"method":"rpc.discover"}');
+  const frame = Uint8Array.of(0x81, 0x80 | text.length, 0, 0, 0, 0, ...text);
+  const isHeld = () => [...service.service.hub].length > 1;
+  while (isHeld()) {
+    socket.write(frame);
+    await neighbour.result("ping");
+  }
+  assert.ok(service.logLines.some((line) => line.includes("does not read")));
+  assert.deepEqual(await neighbour.result("ping"), { pong: true });
+  socket.resume();
+  socket.destroy();
+  await ended;
+});
+
+test("the end of the service closes sockets with 1001", async () => {
+  const service = await startTestService();
+  const host = await connectSocket(service);
+  await service[Symbol.asyncDispose]();
+  assert.equal(await host.wire.closed, 1001);
+});
+
+test("a connection that ends leaves nothing behind", async () => {
+  await using service = await startTestService();
+  const host = await connectSocket(service);
+  assert.equal(service.service.hub.size, 1);
+  const [peer] = service.service.hub;
+  const gone = new Promise((resolve) => peer!.signal.addEventListener("abort", resolve));
+  host.wire.close();
+  await gone;
+  assert.equal(service.service.hub.size, 0);
+});
