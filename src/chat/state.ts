@@ -1,0 +1,267 @@
+/**
+ * What the screen of `agentd chat` shows: plain data, replaced whole on every change. All text in here is safe to print:
+ * control characters and escape sequences of the model, of tools and of the gateway are taken out before it comes in.
+ * Answers to questions (passwords, secrets) never come in here.
+ */
+
+export interface ChatState {
+  readonly connection: ConnectionState;
+  /** Absent until a session is open. */
+  readonly session?: SessionFacts;
+  /** Grows whenever the transcript is another one (another session, `/clear`): clear the screen and print anew. */
+  readonly generation: number;
+  /** Items that never change again, oldest first. Append only within a generation, but for what falls off the front. */
+  readonly settled: readonly TranscriptItem[];
+  /** How many settled items fell off the front of this generation: `dropped + settled.length` only grows. */
+  readonly dropped: number;
+  /** Items still at work, in order, behind the settled ones. */
+  readonly live: readonly TranscriptItem[];
+  /** The turn at work. */
+  readonly turn?: TurnState;
+  /** Prompts that wait behind the turn at work, next first. */
+  readonly queue: readonly QueuedPrompt[];
+  /** Open questions, oldest first; the first is the one to show. */
+  readonly questions: readonly Question[];
+  /** Keyed notices that stay until they are cleared. */
+  readonly notifications: readonly Notification[];
+  readonly status: StatusFacts;
+  readonly composer: ComposerHints;
+  readonly picker?: Picker;
+  /** Ctrl-C was pressed and nothing was at work: pressed again, the program leaves. */
+  readonly isLeaveArmed: boolean;
+}
+
+export type ConnectionState =
+  | { readonly kind: "connecting"; readonly text: string }
+  | { readonly kind: "ready"; readonly server: string; readonly version: string }
+  | { readonly kind: "reconnecting"; readonly text: string }
+  /** For good: `text` says why and what to do. */
+  | { readonly kind: "closed"; readonly text: string };
+
+export interface SessionFacts {
+  readonly id: string;
+  /** May be empty. */
+  readonly title: string;
+  readonly cwd: string;
+  readonly branch?: string;
+}
+
+export interface TurnState {
+  readonly id: string;
+  /** Unix milliseconds, for a clock. */
+  readonly startedAtMs: number;
+  /** What goes on, one line; may be empty. */
+  readonly activity: string;
+  /** Steers that were accepted and are not in the conversation yet. */
+  readonly steers: readonly string[];
+  /** Somebody asked for the end of it. */
+  readonly isInterrupting: boolean;
+}
+
+/** Ids are unique within a generation. */
+export type TranscriptItem = UserItem | AssistantItem | ReasoningItem | ToolItem | SubagentItem | NoticeItem;
+
+export interface UserItem {
+  readonly kind: "user";
+  readonly id: string;
+  readonly text: string;
+  /** Where the prompt came from, if not from a person: `cron`, `webhook`, `background`. */
+  readonly origin?: string;
+}
+
+/** Markdown, as the model wrote it. */
+export interface AssistantItem {
+  readonly kind: "assistant";
+  readonly id: string;
+  readonly text: string;
+  readonly status: "streaming" | "complete" | "interrupted" | "error";
+}
+
+export interface ReasoningItem {
+  readonly kind: "reasoning";
+  readonly id: string;
+  readonly text: string;
+  readonly isStreaming: boolean;
+}
+
+export interface ToolItem {
+  readonly kind: "tool";
+  readonly id: string;
+  readonly name: string;
+  /** One line: the call in short, such as the command. */
+  readonly context: string;
+  /** `writing`: the model still writes the call. `cut`: the turn ended before the tool did. */
+  readonly status: "writing" | "running" | "done" | "failed" | "cut";
+  /** The last lines of live output; empty if there are none. */
+  readonly progress: string;
+  /** One line about the result, when it is there. */
+  readonly summary?: string;
+  /** The start of the result as text, at most some lines. */
+  readonly output?: string;
+  readonly error?: string;
+  /** Unified diff. */
+  readonly diff?: string;
+  readonly todos?: readonly Todo[];
+  readonly durationSeconds?: number;
+  readonly startedAtMs: number;
+}
+
+export interface Todo {
+  readonly text: string;
+  readonly status: "pending" | "in_progress" | "completed" | "cancelled";
+}
+
+export interface SubagentItem {
+  readonly kind: "subagent";
+  readonly id: string;
+  readonly goal: string;
+  /** `queued`, `running`, `completed`, `failed`, `error`, `timeout`, `interrupted`. */
+  readonly status: string;
+  /** Its last word: a tool it called or what it said. */
+  readonly line: string;
+  readonly toolCount: number;
+  readonly durationSeconds?: number;
+  readonly depth: number;
+}
+
+export interface NoticeItem {
+  readonly kind: "notice";
+  readonly id: string;
+  readonly level: "info" | "warning" | "error";
+  readonly text: string;
+}
+
+export interface QueuedPrompt {
+  readonly turnId: string;
+  readonly preview: string;
+}
+
+export type Question = ApprovalQuestion | ClarifyQuestion | SudoQuestion | SecretQuestion;
+
+interface QuestionFacts {
+  /** What {@link ChatActions.answer} wants. */
+  readonly id: string;
+  /** Unix milliseconds; absent: it waits for ever. */
+  readonly expiresAtMs?: number;
+}
+
+export interface ApprovalQuestion extends QuestionFacts {
+  readonly kind: "approval";
+  /** Redacted by the gateway. */
+  readonly command: string;
+  readonly description: string;
+  readonly toolName?: string;
+  /** In the order to show; `deny` is always among them. */
+  readonly choices: readonly ApprovalChoice[];
+}
+
+export type ApprovalChoice = "once" | "session" | "always" | "deny";
+
+export interface ClarifyQuestion extends QuestionFacts {
+  readonly kind: "clarify";
+  readonly question: string;
+  /** Empty: free text only. Free text is an answer beside choices too. */
+  readonly choices: readonly string[];
+  /** Several choices may be taken; the answer has them separated by line breaks. */
+  readonly isMultiSelect: boolean;
+}
+
+/** The answer is typed hidden. */
+export interface SudoQuestion extends QuestionFacts {
+  readonly kind: "sudo";
+  readonly command: string;
+}
+
+/** The answer is typed hidden. */
+export interface SecretQuestion extends QuestionFacts {
+  readonly kind: "secret";
+  readonly prompt: string;
+  readonly envVar: string;
+}
+
+export interface Notification {
+  readonly id: string;
+  readonly level: "info" | "warning" | "error";
+  readonly text: string;
+}
+
+export interface StatusFacts {
+  /** May be empty while nothing is known. */
+  readonly model: string;
+  readonly provider: string;
+  readonly reasoningEffort?: string;
+  readonly contextUsed?: number;
+  readonly contextMax?: number;
+  /** 0 to 100. */
+  readonly contextPercent?: number;
+  readonly totalTokens: number;
+  /** Dollars of the session so far; absent: unknown. */
+  readonly costUsd?: number;
+  readonly isCostEstimated: boolean;
+  /** No approvals are asked. */
+  readonly isYolo: boolean;
+}
+
+export interface ComposerHints {
+  /** For what was typed last ({@link ChatActions.edit}); empty: none. */
+  readonly completions: readonly Completion[];
+  /** The text that {@link completions} belong to: shown only while it is what stands in the composer. */
+  readonly completionsFor: string;
+  /** Text to put into the composer, once for each `serial`. */
+  readonly prefill?: { readonly serial: number; readonly text: string };
+  /** Prompts of before, oldest first, for the up key. */
+  readonly history: readonly string[];
+}
+
+export interface Completion {
+  /** What the whole composer says once this is taken. */
+  readonly text: string;
+  readonly display: string;
+  readonly meta: string;
+}
+
+export type Picker = SessionPicker | ModelPicker;
+
+export interface SessionPicker {
+  readonly kind: "sessions";
+  readonly isLoading: boolean;
+  readonly rows: readonly SessionPickerRow[];
+}
+
+export interface SessionPickerRow {
+  /** What {@link ChatActions.pick} wants. */
+  readonly id: string;
+  readonly title: string;
+  readonly preview: string;
+  readonly model: string;
+  readonly messageCount: number;
+  /** Unix milliseconds. */
+  readonly lastActiveMs: number;
+  readonly isCurrent: boolean;
+  /** Open sessions: `idle`, `starting`, `waiting`, `working`; saved ones have none. */
+  readonly liveStatus?: string;
+}
+
+export interface ModelPicker {
+  readonly kind: "models";
+  readonly isLoading: boolean;
+  readonly rows: readonly ModelPickerRow[];
+}
+
+export interface ModelPickerRow {
+  /** What {@link ChatActions.pick} wants: `provider:model`. */
+  readonly id: string;
+  readonly provider: string;
+  readonly model: string;
+  readonly isCurrent: boolean;
+  /** Why it may not answer, such as a missing key. */
+  readonly warning?: string;
+}
+
+/** Where the state is kept; fits React's `useSyncExternalStore`. */
+export interface ChatStore {
+  /** The same object until something changes. */
+  readonly get: () => ChatState;
+  /** Returns what ends it. */
+  readonly subscribe: (listener: () => void) => () => void;
+}
