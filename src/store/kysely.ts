@@ -1,13 +1,13 @@
 import {
   Kysely,
   PostgresAdapter,
-  PostgresIntrospector,
   PostgresQueryCompiler,
   SqliteAdapter,
   SqliteIntrospector,
   SqliteQueryCompiler,
 } from "kysely";
 import type { CompiledQuery, DatabaseConnection, QueryResult } from "kysely";
+import { TableIntrospector } from "./postgres-introspector.ts";
 import { withoutNul } from "./statement.ts";
 import type { Tables } from "./tables.ts";
 import type { Dialect } from "./tx.ts";
@@ -48,7 +48,7 @@ export function createKysely(
     dialect: {
       createDriver: () => driver,
       createAdapter: () => (isSqlite ? new SqliteAdapter() : new PostgresAdapter()),
-      createIntrospector: (db) => (isSqlite ? new SqliteIntrospector(db) : new PostgresIntrospector(db)),
+      createIntrospector: (db) => (isSqlite ? new SqliteIntrospector(db) : new TableIntrospector(db)),
       createQueryCompiler: () => (isSqlite ? new SqliteQueryCompiler() : new PostgresQueryCompiler()),
     },
   });
