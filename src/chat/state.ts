@@ -29,6 +29,8 @@ export interface ChatState {
   readonly picker?: Picker;
   /** Ctrl-C was pressed and nothing was at work: pressed again, the program leaves. */
   readonly isLeaveArmed: boolean;
+  /** Makes ids of items; of no use to the screen. */
+  readonly serial: number;
 }
 
 export type ConnectionState =
@@ -52,8 +54,8 @@ export interface TurnState {
   readonly startedAtMs: number;
   /** What goes on, one line; may be empty. */
   readonly activity: string;
-  /** Steers that were accepted and are not in the conversation yet. */
-  readonly steers: readonly string[];
+  /** A message of the model ended: what it says next is another one. */
+  readonly isBetweenMessages: boolean;
   /** Somebody asked for the end of it. */
   readonly isInterrupting: boolean;
 }
@@ -65,7 +67,7 @@ export interface UserItem {
   readonly kind: "user";
   readonly id: string;
   readonly text: string;
-  /** Where the prompt came from, if not from a person: `cron`, `webhook`, `background`. */
+  /** Where it came from, if it is no prompt of a person: `steer`, `cron`, `webhook`, `background`, `other`. */
   readonly origin?: string;
 }
 

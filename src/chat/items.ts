@@ -1,0 +1,95 @@
+/** The transcript: items at work, and those that never change again. Pure. */
+import type { ChatState, NoticeItem, TranscriptItem } from "./state.ts";
+
+/** What a screen keeps; older items are in the terminal's own scrollback, and in the session's history. */
+const MAX_SETTLED = 500;
+
+/** What one item is made of, without its id. */
+export type Draft<T extends TranscriptItem = TranscriptItem> = T extends TranscriptItem
+  ? Omit<T, "id"> & { readonly id?: string }
+  : never;
+
+/** Adds an item at the end; it settles when it and all before it are done. */
+export function append(state: ChatState, draft: Draft): ChatState {
+  const item = { ...draft, id: draft.id ?? `item-${state.serial}` } as TranscriptItem;
+  return settle({ ...state, serial: state.serial + 1, live: [...state.live, item] });
+}
+
+/** A line of our own. */
+export function notice(state: ChatState, level: NoticeItem["level"], text: string): ChatState {
+  return text === "" ? state : append(state, { kind: "notice", level, text });
+}
+
+/** Replaces the item at work of that place. */
+export function replaceAt(state: ChatState, index: number, item: TranscriptItem): ChatState {
+  return settle({ ...state, live: state.live.with(index, item) });
+}
+
+/** Nothing more is said of any item at work: all settle. */
+export function closeAll(state: ChatState): ChatState {
+  if (state.live.length === 0) return state;
+  return settle({ ...state, live: state.live.map(closed) });
+}
+
+/** Text and reasoning at the end are whole; tools stay at work. */
+export function closeText(state: ChatState): ChatState {
+  const last = state.live.at(-1);
+  if (!last || isDone(last) || (last.kind !== "assistant" && last.kind !== "reasoning")) return state;
+  return replaceAt(state, state.live.length - 1, closed(last));
+}
+
+/** Another transcript: the screen begins anew with these items. */
+export function restart(state: ChatState, items: readonly TranscriptItem[]): ChatState {
+  const kept = items.slice(-MAX_SETTLED);
+  return { ...state, generation: state.generation + 1, settled: kept, dropped: 0, live: [] };
+}
+
+function settle(state: ChatState): ChatState {
+  const open = state.live.findIndex((item) => !isDone(item));
+  const count = open < 0 ? state.live.length : open;
+  if (count === 0) return state;
+  const all = [...state.settled, ...state.live.slice(0, count)];
+  const over = Math.max(0, all.length - MAX_SETTLED);
+  return {
+    ...state,
+    settled: over === 0 ? all : all.slice(over),
+    dropped: state.dropped + over,
+    live: state.live.slice(count),
+  };
+}
+
+function isDone(item: TranscriptItem): boolean {
+  switch (item.kind) {
+    case "assistant":
+      return item.status !== "streaming";
+    case "reasoning":
+      return !item.isStreaming;
+    case "tool":
+      return item.status !== "writing" && item.status !== "running";
+    case "subagent":
+      return isTerminal(item.status);
+    default:
+      return true;
+  }
+}
+
+/** A sub-agent in such a state does nothing more. */
+export function isTerminal(status: string): boolean {
+  return status !== "queued" && status !== "running";
+}
+
+function closed(item: TranscriptItem): TranscriptItem {
+  if (isDone(item)) return item;
+  switch (item.kind) {
+    case "assistant":
+      return { ...item, status: "complete" };
+    case "reasoning":
+      return { ...item, isStreaming: false };
+    case "tool":
+      return { ...item, status: "cut" };
+    case "subagent":
+      return { ...item, status: "interrupted" };
+    default:
+      return item;
+  }
+}
