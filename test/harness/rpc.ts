@@ -20,17 +20,24 @@ const numbers = new Set<number>([...ANY_METHOD, ...Object.values(errorTable).map
 
 /** Holds every frame of one connection to the two documents, whoever sends it. */
 export class FrameValidator {
-  readonly #asked = new Map<string | number, string>();
+  readonly #asked = new Map<string | number, { readonly method: string; readonly params: unknown }>();
   readonly #questions = new Map<string, HostMethod>();
-  /** `method` of every result, `method code` of every error, `event type` of every event, for coverage. */
+  /**
+   * `method` of every result, `method code` and `error code` of every error, `event type`, `question method`,
+   * `answer method` of every answer of the host that fits: what scenarios prove.
+   */
   readonly seen = new Set<string>();
 
-  /** What the host sends; it may be wrong on purpose, so only its ids and answers are looked at. */
+  /** What the host sends; it may be wrong on purpose, so its parameters are looked at when the gateway took them. */
   fromHost(frame: Json): void {
     for (const each of Array.isArray(frame) ? frame : [frame]) {
       if (typeof each !== "object" || each === null) continue;
       if (typeof each.method === "string" && each.id !== undefined && each.id !== null) {
-        this.#asked.set(each.id, each.method);
+        this.#asked.set(each.id, { method: each.method, params: each.params ?? {} });
+      }
+      const question = each.method === undefined ? this.#questions.get(each.id) : undefined;
+      if (question && "result" in each && !set.check(hostRequests[question].result, each.result)) {
+        this.seen.add(`answer ${question}`);
       }
     }
   }
@@ -49,10 +56,12 @@ export class FrameValidator {
     if (frame.method !== undefined) return this.#question(frame);
     assert.ok("id" in frame, "an answer without an id");
     assert.notEqual("result" in frame, "error" in frame, "either a result or an error");
-    const method = this.#asked.get(frame.id);
-    if ("error" in frame) return this.#error(method, frame);
-    assert.ok(method, `an answer to nothing: ${JSON.stringify(frame)}`);
+    const asked = this.#asked.get(frame.id);
+    if ("error" in frame) return this.#error(asked, frame);
+    assert.ok(asked, `an answer to nothing: ${JSON.stringify(frame)}`);
+    const { method, params } = asked;
     const meta = gatewayRequests[method as GatewayMethod];
+    assertFits(meta.params, params, `what ${method} took`);
     assertFits(meta.result, frame.result, `the result of ${method}`);
     this.seen.add(method);
   }
@@ -74,15 +83,20 @@ export class FrameValidator {
     this.seen.add(`question ${method}`);
   }
 
-  #error(method: string | undefined, { error }: Json): void {
+  #error(asked: { readonly method: string; readonly params: unknown } | undefined, { error }: Json): void {
     assert.ok(numbers.has(error.code), `no such code: ${JSON.stringify(error)}`);
     assert.equal(typeof error.message, "string");
     assert.equal(typeof error.data.reason, "string");
     assert.equal(typeof error.data.retryable, "boolean");
     if (error.code === -32602 && error.data.reason === "invalid_params")
       assert.ok(error.data.issues.length > 0);
-    const meta = method === undefined ? undefined : gatewayRequests[method as GatewayMethod];
+    this.seen.add(`error ${error.code}`);
+    const meta = asked && gatewayRequests[asked.method as GatewayMethod];
     if (!meta) return;
+    const { method, params } = asked;
+    if (error.data.reason !== "invalid_params" && ![-32001, -32003, -32600].includes(error.code)) {
+      assertFits(meta.params, params, `what ${method} refused with ${error.code}`);
+    }
     assert.ok(
       ANY_METHOD.has(error.code) || meta.errors.includes(error.code),
       `${method} does not list ${error.code}: ${error.message}`,
