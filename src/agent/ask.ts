@@ -120,6 +120,13 @@ export class Asks {
     await this.#close(row, "cancelled");
   }
 
+  /** Ends a question, if it is open, as if its time were over: nobody there can show it. */
+  async giveUp(askId: string): Promise<void> {
+    const asks = this.#store.read.selectFrom("asks").selectAll();
+    const row = await asks.where("id", "=", askId).executeTakeFirst();
+    if (row) await this.#close(row, "timeout");
+  }
+
   async #wait(
     row: AskRow,
     after: number,

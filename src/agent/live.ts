@@ -22,6 +22,7 @@ export class LiveSessions {
   readonly #clock: Clock;
   readonly #max: number;
   readonly #open = new Map<string, LiveSession>();
+  readonly #listeners = new Set<(reclaimed: LiveSession) => void>();
 
   constructor(options: { readonly clock: Clock; readonly max: number }) {
     this.#clock = options.clock;
@@ -74,10 +75,18 @@ export class LiveSessions {
     return this.find(id, owner) !== undefined && this.#open.delete(id);
   }
 
+  /** Tells of sessions that were closed because nobody used them. Call what it returns to hear no more. */
+  onReclaimed(listener: (reclaimed: LiveSession) => void): () => void {
+    this.#listeners.add(listener);
+    return () => void this.#listeners.delete(listener);
+  }
+
   #reap(): void {
     const before = this.#clock.now() - IDLE_MS;
-    for (const [id, { viewers, lastActiveAtMs }] of this.#open) {
-      if (viewers === 0 && lastActiveAtMs < before) this.#open.delete(id);
+    for (const [id, live] of this.#open) {
+      if (live.viewers > 0 || live.lastActiveAtMs >= before) continue;
+      this.#open.delete(id);
+      this.#listeners.forEach((listener) => listener(live));
     }
   }
 }
