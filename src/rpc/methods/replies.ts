@@ -3,6 +3,7 @@ import type { AskChoice } from "../../../generated/http/client/types.gen.ts";
 import { toApprovalRequest, type AskKind, type AskQuestions, type AskReplies } from "../../agent/question.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { AskRow } from "../../store/tables.ts";
+import { openApprovals, settleAll } from "../approvals.ts";
 import type { RpcGroup } from "../contract.ts";
 import { knownSession } from "../known-session.ts";
 import type { RpcContext } from "../room.ts";
@@ -34,12 +35,13 @@ export const replyMethods: RpcGroup<Names, RpcContext> = {
   "approval.respond": async ({ params, ctx }) => {
     const { session_id: sessionId, choice, all, request_id: id } = params;
     await knownSession(ctx, sessionId);
-    if (all) return { resolved: await settleAll(ctx, sessionId, choice) };
+    const { owner } = ctx.peer.identity;
+    if (all) return { resolved: await settleAll(ctx.room, { sessionId, owner, choice }) };
     if (id !== undefined) {
       await settle(ctx, await openAsk(ctx, { id, kind: "approval", sessionId }), { choice });
       return { resolved: 1 };
     }
-    const [oldest] = await openApprovals(ctx, sessionId);
+    const [oldest] = await openApprovals(ctx.room, sessionId);
     if (!oldest) return { resolved: 0 };
     await settle(ctx, oldest, { choice });
     return { resolved: 1 };
@@ -47,15 +49,17 @@ export const replyMethods: RpcGroup<Names, RpcContext> = {
 
   "approval.pending": async ({ params, ctx }) => {
     await knownSession(ctx, params.session_id);
-    return { approvals: (await openApprovals(ctx, params.session_id)).map(toApprovalRequest) };
+    return { approvals: (await openApprovals(ctx.room, params.session_id)).map(toApprovalRequest) };
   },
 
   "request.answer": async ({ params, ctx }) => {
     const row = await openAsk(ctx, { id: params.id, sessionId: params.session_id });
     const reply = replyOf(row, params.result);
     await settle(ctx, row, reply);
-    if ("choice" in reply && params.result["all"] === true)
-      await settleAll(ctx, row.session_id, reply.choice);
+    if ("choice" in reply && params.result["all"] === true) {
+      const { session_id: sessionId, owner } = row;
+      await settleAll(ctx.room, { sessionId, owner, choice: reply.choice });
+    }
     return { status: "ok" };
   },
 };
@@ -85,11 +89,6 @@ async function openAsk({ room, peer }: RpcContext, { id, kind, sessionId }: Want
 
 const MAX_SHOWN = 64;
 
-async function openApprovals({ room }: RpcContext, sessionId: string): Promise<readonly AskRow[]> {
-  const open = await room.agent.parts.asks.open({ sessionId });
-  return open.filter(({ kind }) => kind === "approval");
-}
-
 /** ServiceError `bad_value` for an answer that does not fit, `ask_not_pending` when another was first. */
 async function settle(
   { room, peer }: RpcContext,
@@ -106,30 +105,6 @@ async function settle(
   }
   return { status: "ok" };
 }
-
-/** Resolves to how many were settled. Where a choice is not offered, the next narrower one holds. */
-async function settleAll(ctx: RpcContext, sessionId: string, choice: AskChoice): Promise<number> {
-  let settled = 0;
-  for (const row of await openApprovals(ctx, sessionId)) {
-    const { choices } = toApprovalRequest(row);
-    const wanted = NARROWER[choice].find((each) => choices.includes(each)) ?? "deny";
-    try {
-      await settle(ctx, row, { choice: wanted });
-      settled += 1;
-    } catch (error) {
-      // Somebody else was first with this one.
-      if (!(error instanceof ServiceError) || error.row.rpc !== 4009) throw error;
-    }
-  }
-  return settled;
-}
-
-const NARROWER: Readonly<Record<AskChoice, readonly AskChoice[]>> = {
-  always: ["always", "session", "once"],
-  session: ["session", "once"],
-  once: ["once"],
-  deny: ["deny"],
-};
 
 /** One text answers the first question; the others are skipped. */
 function clarification(row: AskRow, answer: string): AskReplies["clarify"] {
