@@ -1,7 +1,10 @@
 import type { HostMethod, HostRequests } from "../../generated/gateway/host.gen.ts";
+import type { AskChoice } from "../../generated/http/client/types.gen.ts";
 import type { AskKind, AskReplies } from "../agent/question.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { JournalEvent } from "../store/journal.ts";
+import { narrowed, settleAll } from "./approvals.ts";
+import { declinesOf } from "./declines.ts";
 import type { RpcPeer } from "./peer.ts";
 import { questionPayload } from "./question-payload.ts";
 import type { RpcRoom } from "./room.ts";
@@ -21,14 +24,30 @@ export async function askHost(room: RpcRoom, peer: RpcPeer, question: HostQuesti
   const params = { session_id: entry.sessionId, payload: questionPayload(method, entry.data) };
   try {
     const answer = await peer.ask(method, id, params as HostRequests[HostMethod]["params"], { signal });
-    if (answer.status !== "answered") return;
+    if (answer.status === "declined") return await decline(room, peer, question);
+    if (answer.status === "gone") return;
     const reply = replyOf(method, answer.result, entry);
     await room.agent.parts.asks.answer(id, { owner, by: "rpc", ...reply });
+    if ("all" in answer.result && answer.result.all === true && "choice" in reply) {
+      await settleAll(room, { sessionId: entry.sessionId, owner, choice: reply.choice });
+    }
   } catch (error) {
     // Somebody else was first, or it is no answer to this question: it stays as it is for the others.
     const level = error instanceof ServiceError ? "debug" : "warn";
     room.log[level]("a host's answer was not taken", { id, method, code: codeOf(error) });
   }
+}
+
+/**
+ * A question that no client can show is over at once, as if its time were. Only where its turn is at work: who follows
+ * the session in another process is not known here.
+ */
+async function decline(room: RpcRoom, peer: RpcPeer, { method, entry, signal }: HostQuestion): Promise<void> {
+  const id = String(entry.data["request_id"]);
+  const { sessionId, runId } = entry;
+  const isLast = declinesOf(room).add(room, peer, { method, id, sessionId, signal });
+  const { asks } = room.agent.parts;
+  if (isLast && room.agent.turns.runningIn(sessionId) === runId) await asks.giveUp(id);
 }
 
 function replyOf(
@@ -37,8 +56,11 @@ function replyOf(
   { data }: JournalEvent,
 ): AskReplies[AskKind] {
   switch (method) {
-    case "approval":
-      return { choice: (result as HostRequests["approval"]["result"]).choice };
+    case "approval": {
+      // A host has no second try, as there is no answer to its answer: a choice that is not offered is taken narrower.
+      const { choice } = result as HostRequests["approval"]["result"];
+      return { choice: narrowed(choice, data["choices"] as readonly AskChoice[]) };
+    }
     case "clarify": {
       // A host answers the first question; the others are skipped.
       const { answer } = result as HostRequests["clarify"]["result"];

@@ -1,4 +1,6 @@
+import type { GatewayEvent } from "../../generated/gateway/host.gen.ts";
 import type { Cursor } from "../../generated/gateway/types/types.gen.ts";
+import type { LiveSession } from "../agent/live.ts";
 import type { JournalEvent } from "../store/journal.ts";
 import { askHost } from "./host-question.ts";
 import { Narrator } from "./narrator.ts";
@@ -13,11 +15,15 @@ export class Notify implements Subscriptions {
   readonly #room: RpcRoom;
   readonly #peer: RpcPeer;
   readonly #followed = new Map<string, Followed>();
+  readonly #stopListening: () => void;
   #isClosed = false;
 
   constructor(room: RpcRoom, peer: RpcPeer) {
     this.#room = room;
     this.#peer = peer;
+    this.#stopListening = room.agent.live.onReclaimed((live) => {
+      if (live.owner === peer.identity.owner) peer.event(reclaimedEvent(live, room.clock.now()));
+    });
   }
 
   get sessions(): ReadonlySet<string> {
@@ -57,6 +63,7 @@ export class Notify implements Subscriptions {
 
   close(): void {
     this.#isClosed = true;
+    this.#stopListening();
     for (const sessionId of this.#followed.keys()) this.detach(sessionId);
   }
 
@@ -172,6 +179,11 @@ class Followed {
     this.#asked.get(id)?.abort();
     this.#asked.delete(id);
   }
+}
+
+function reclaimedEvent({ id }: LiveSession, ts: number): GatewayEvent {
+  const payload = { session_id: id, stored_session_id: id, reason: "idle_timeout" as const };
+  return { type: "session.reclaimed", session_id: id, ts, payload };
 }
 
 /** For RpcRoom. */
