@@ -41,7 +41,6 @@ const upward = floors.flatMap((rooms, floor) =>
 const contained = [
   ["h3", "^(node_modules/)?(h3|srvx)(/|$)", "^src/(http|webhook|gateway)/"],
   ["crossws", "^(node_modules/)?crossws(/|$)", "^src/(rpc|gateway)/"],
-  ["ws", "^(node_modules/)?ws(/|$)", "^src/rpc/socket\\.ts$"],
   ["croner", "^(node_modules/)?croner(/|$)", "^src/cron/"],
   ["citty", "^(node_modules/)?citty(/|$)", "^(src/cli|scripts)/"],
   ["typebox", "^(node_modules/)?typebox(/|$)", "^src/base/validate\\.ts$"],

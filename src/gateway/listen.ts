@@ -1,11 +1,10 @@
 /** The listener: one h3 app on one address, with graceful drain. Sockets live here. */
-import type { Server as NodeServer, ServerResponse } from "node:http";
+import type { IncomingMessage, Server as NodeServer, ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import type { Duplex } from "node:stream";
 import { serve, type H3 } from "h3";
-import type { ServerRequest } from "srvx";
 import type { Clock } from "../base/clock.ts";
 import { ServiceError } from "../base/errors.ts";
-import { currentRuntime } from "../base/runtime.ts";
 import type { SocketGate } from "../rpc/socket.ts";
 
 export interface ListenOptions {
@@ -16,7 +15,7 @@ export interface ListenOptions {
   readonly maxBodyBytes: number;
   readonly clock: Clock;
   /** Lets WebSockets in. */
-  readonly sockets?: Pick<SocketGate, "serveNode" | "serveDeno">;
+  readonly sockets?: Pick<SocketGate, "plugin">;
 }
 
 export interface Listener {
@@ -41,7 +40,8 @@ export async function listen(app: H3, options: ListenOptions): Promise<Listener>
   const { host: hostname, clock } = options;
   const server = await open(app, options);
   const node = server.node?.server as NodeServer | undefined;
-  if (node) await options.sockets?.serveNode(node);
+  // Nobody else hears of one that breaks while its upgrade is refused.
+  node?.on("upgrade", (_request, socket: Duplex) => socket.on("error", () => socket.destroy()));
   const answering = node && openAnswers(node);
   const close = async (graceMs: number): Promise<void> => {
     const patience = new AbortController();
@@ -58,10 +58,7 @@ export async function listen(app: H3, options: ListenOptions): Promise<Listener>
 }
 
 async function open(app: H3, { host: hostname, port, maxBodyBytes, sockets }: ListenOptions) {
-  // Deno upgrades the request itself, which must not have passed through anything.
-  const upgrading = sockets && {
-    fetch: (request: ServerRequest) => sockets.serveDeno(request) ?? app.fetch(request),
-  };
+  const plugins = sockets ? [await sockets.plugin()] : [];
   try {
     // Node tells of a taken address when it is ready, Deno throws at once.
     const server = serve(app, {
@@ -71,12 +68,15 @@ async function open(app: H3, { host: hostname, port, maxBodyBytes, sockets }: Li
       gracefulShutdown: false,
       maxRequestBodySize: maxBodyBytes,
       trustProxy: false,
-      ...(currentRuntime().name === "deno" ? upgrading : {}),
+      plugins,
       node: {
         maxHeaderSize: MAX_HEADER_BYTES,
         headersTimeout: HEADERS_TIMEOUT_MS,
         requestTimeout: REQUEST_TIMEOUT_MS,
         keepAliveTimeout: KEEP_ALIVE_MS,
+        // Whoever would rather speak another protocol is answered in this one.
+        shouldUpgradeCallback: ({ headers }: IncomingMessage) =>
+          sockets !== undefined && headers.upgrade?.toLowerCase() === "websocket",
       },
     });
     return await server.ready();

@@ -41,7 +41,7 @@ export interface ConnectionOptions {
 }
 
 /** Codes of WebSocket (RFC 6455, section 7.4) that we close with. */
-export const CLOSE = { shutdown: 1001, tooBig: 1009, overloaded: 1013, unauthorized: 4401, forbidden: 4403 };
+export const CLOSE = { shutdown: 1001, tooBig: 1009, failed: 1011, overloaded: 1013 };
 
 const DEFAULT_PROFILE: ClientProfile = { serverRequests: false, optOut: new Set(), deltas: "all" };
 

@@ -1,10 +1,9 @@
-/** The gateway on a WebSocket: one JSON value a message. Touches the machine, in two ways: Node's and Deno's. */
-import type { IncomingMessage, Server } from "node:http";
-import type { Duplex } from "node:stream";
-import type { WebSocket as NodeSocket } from "ws";
+/** The gateway on a WebSocket: one JSON value a message, from one source on either runtime. Touches the machine. */
+import { isUtf8 } from "node:buffer";
+import type { Hooks, Message, Peer } from "crossws";
 import { toServiceError, type ServiceError } from "../base/errors.ts";
-import { admit, isGatewayPath, type AdmissionRules, type SocketRequest } from "./admission.ts";
-import { CLOSE, type Connection, type ConnectionWire } from "./connection.ts";
+import { admit, isGatewayPath, type AdmissionRules } from "./admission.ts";
+import { CLOSE, type Connection } from "./connection.ts";
 import type { RpcHub } from "./hub.ts";
 import type { RpcIdentity } from "./peer.ts";
 
@@ -16,172 +15,162 @@ export interface SocketGateOptions {
 }
 
 /** How often a quiet socket is asked whether it is still there; it has as long to say so. */
-const PING_MS = 30_000;
-/** How long the other side has to answer a close. */
+const PING_SECONDS = 30;
+/** How long the other side has to answer a close, on Node; Deno waits as long as it sees fit. */
 const CLOSE_MS = 1_000;
+const OPEN = 1;
 const UNREADABLE = "This message is not UTF-8.";
 
-/** Lets sockets in, on either runtime. */
+/** Lets sockets in. */
 export class SocketGate {
   readonly #options: SocketGateOptions;
+  readonly #accepted = new WeakMap<Peer, Accepted>();
 
   constructor(options: SocketGateOptions) {
     this.#options = options;
   }
 
-  /** Takes the upgrades of a server of Node; those of other paths are refused. Resolves when it is ready to. */
-  async serveNode(server: Server): Promise<void> {
-    const { WebSocketServer } = await import("ws");
-    const { max_frame_bytes: maxPayload } = this.#options.hub.room.settings.limits;
-    const sockets = new WebSocketServer({
-      noServer: true,
-      maxPayload,
+  /** A plugin for the server, which then takes upgrades; those of paths that are not the gateway's are refused. */
+  async plugin() {
+    const { plugin } = await import("crossws/server");
+    return plugin({ ...this.#hooks(), options: this.#runtimeOptions() });
+  }
+
+  /** A hook that threw would end the process. */
+  #hooks(): Partial<Hooks> {
+    const guarded = (peer: Peer, run: (accepted: Accepted) => void) => {
+      const accepted = this.#accepted.get(peer);
+      try {
+        if (accepted) run(accepted);
+      } catch (error) {
+        this.#options.hub.room.log.error("a message could not be handled", { error });
+        accepted?.connection.close(CLOSE.failed, "internal error");
+      }
+    };
+    return {
+      upgrade: (request) => this.#upgrade(request),
+      open: (peer) => this.#open(peer),
+      message: (peer, message) => guarded(peer, (accepted) => accepted.take(message)),
+      drain: (peer) => guarded(peer, ({ connection }) => connection.pump()),
+      close: (peer) => guarded(peer, ({ connection }) => connection.gone()),
+      // What is wrong with a frame, such as its size, has closed the socket with its code already.
+      error: () => {},
+    };
+  }
+
+  #runtimeOptions() {
+    const serverOptions = {
+      maxPayload: this.#maxBytes,
       perMessageDeflate: false,
       // A broken message is answered, not the end of the connection.
       skipUTF8Validation: true,
-    });
-    server.on("upgrade", (request: IncomingMessage, socket: Duplex, head: Uint8Array) => {
-      socket.on("error", () => socket.destroy());
-      const target = request.url ?? "";
-      if (!isGatewayPath(target)) return refuse(socket, 404, "There is no socket at this path.");
-      const from = { target, header: (name: string) => headerOf(request, name) };
-      const identity = this.#admit(from);
-      if ("code" in identity) return refuse(socket, identity.row.http, identity.message, identity.code);
-      sockets.handleUpgrade(request, socket, head, (accepted) => {
-        this.#openNode(accepted, socket, identity);
-      });
-    });
+      closeTimeout: CLOSE_MS,
+    };
+    return {
+      node: { idleTimeout: PING_SECONDS, serverOptions },
+      deno: { idleTimeout: PING_SECONDS },
+    };
   }
 
-  /** The answer to a request of Deno's server; undefined when it is none for the gateway. */
-  serveDeno(request: Request): Response | undefined {
-    const { pathname, search } = new URL(request.url);
+  get #maxBytes(): number {
+    return this.#options.hub.room.settings.limits.max_frame_bytes;
+  }
+
+  /** Before a socket is accepted the answer is plain HTTP. */
+  #upgrade({ url, headers }: Request): Response | { readonly context: { readonly identity: RpcIdentity } } {
+    const { pathname = "", search = "" } = URL.parse(url) ?? {};
     const target = pathname + search;
-    if (!isGatewayPath(target) || request.headers.get("upgrade")?.toLowerCase() !== "websocket")
-      return undefined;
-    const identity = this.#admit({ target, header: (name) => request.headers.get(name) });
-    if ("code" in identity) {
-      const { status, body } = refusal(identity.row.http, identity.message, identity.code);
-      return new Response(body, { status, headers: { "content-type": "application/json" } });
-    }
-    const { socket, response } = deno().upgradeWebSocket(request, { idleTimeout: (2 * PING_MS) / 1000 });
-    this.#openDeno(socket, identity);
-    return response;
-  }
-
-  #admit(request: SocketRequest): RpcIdentity | ServiceError {
+    if (!isGatewayPath(target)) return refusal(404, "There is no socket at this path.", "not_found");
     const { hub, rules } = this.#options;
     try {
-      return admit(request, rules);
+      return { context: { identity: admit({ target, header: (name) => headers.get(name) }, rules) } };
     } catch (thrown) {
-      const error = toServiceError(thrown);
+      const error: ServiceError = toServiceError(thrown);
       // The target stays out of the log: its query may hold a key.
       hub.room.log.info("a socket was refused", { reason: error.code });
-      return error;
+      return refusal(error.row.http, error.message, error.code);
     }
   }
 
-  #openNode(socket: NodeSocket, raw: Duplex, identity: RpcIdentity): void {
-    const { hub } = this.#options;
-    const { clock } = hub.room;
-    const connection = this.#connect(identity, {
-      send: (text) => socket.send(text),
-      buffered: () => socket.bufferedAmount,
-      close: (code, reason) => {
-        socket.close(code, reason);
-        clock.after(CLOSE_MS, () => socket.terminate());
+  #open(peer: Peer): void {
+    const { hub, isLocal } = this.#options;
+    const socket = peer.websocket;
+    socket.binaryType = "arraybuffer";
+    const connection = hub.connect({
+      identity: peer.context["identity"] as RpcIdentity,
+      transport: "ws",
+      isLocal,
+      wire: {
+        send: (text) => {
+          if (socket.readyState === OPEN) peer.send(text);
+        },
+        buffered: () => peer.bufferedAmount,
+        close: (code, reason) => peer.close(code, reason),
       },
     });
-    let isQuiet = false;
-    let cancel = clock.after(PING_MS, function look() {
-      if (isQuiet) return socket.terminate();
-      isQuiet = true;
-      socket.ping();
-      cancel = clock.after(PING_MS, look);
-    });
-    const heard = () => (isQuiet = false);
-    socket.on("pong", heard);
-    socket.on("message", (data: Uint8Array) => {
-      heard();
-      take(connection, data);
-    });
-    // What is wrong with a frame, such as its size, has closed the socket with its code already.
-    socket.on("error", () => {});
-    socket.on("close", () => {
-      cancel();
-      connection.gone();
-    });
-    raw.on("drain", () => connection.pump());
-  }
-
-  #openDeno(socket: WebSocket, identity: RpcIdentity): void {
-    const { max_frame_bytes: maxBytes } = this.#options.hub.room.settings.limits;
-    let connection: Connection | undefined;
-    socket.binaryType = "arraybuffer";
-    socket.addEventListener("open", () => {
-      connection = this.#connect(identity, {
-        send: (text) => {
-          if (socket.readyState === socket.OPEN) socket.send(text);
-        },
-        buffered: () => socket.bufferedAmount,
-        close: (code, reason) => socket.close(code, reason),
-      });
-    });
-    socket.addEventListener("message", ({ data }: MessageEvent<string | ArrayBuffer>) => {
-      if (!connection) return;
-      const content = typeof data === "string" ? data : new Uint8Array(data);
-      if (content.length > maxBytes) return connection.close(CLOSE.tooBig, "frame too large");
-      if (typeof content === "string") connection.receive(content);
-      else take(connection, content);
-    });
-    socket.addEventListener("error", () => {});
-    socket.addEventListener("close", () => connection?.gone());
-  }
-
-  #connect(identity: RpcIdentity, wire: ConnectionWire): Connection {
-    const { hub, isLocal } = this.#options;
-    return hub.connect({ wire, identity, transport: "ws", isLocal });
+    this.#accepted.set(peer, new Accepted(connection, socket as Partial<MessageSource>, this.#maxBytes));
   }
 }
 
-const decoder = new TextDecoder("utf-8", { fatal: true });
+/** The socket of Node tells of a message's bytes besides. */
+interface MessageSource {
+  on(event: "message", listener: (data: Uint8Array | ArrayBuffer) => void): void;
+}
 
-function take(connection: Connection, bytes: Uint8Array): void {
-  let text: string;
-  try {
-    text = decoder.decode(bytes);
-  } catch {
-    return connection.garbled(UNREADABLE);
+/** A socket that was let in. */
+class Accepted {
+  readonly connection: Connection;
+  readonly #maxBytes: number;
+  /** What the text under way was before it was decoded, where the runtime tells. */
+  #bytes: Uint8Array | undefined;
+
+  constructor(connection: Connection, source: Partial<MessageSource>, maxBytes: number) {
+    this.connection = connection;
+    this.#maxBytes = maxBytes;
+    source.on?.("message", (data) => {
+      this.#bytes = data instanceof Uint8Array ? data : undefined;
+    });
   }
-  connection.receive(text, bytes.length);
+
+  take({ rawData }: Message): void {
+    const bytes = this.#bytes;
+    this.#bytes = undefined;
+    if (typeof rawData !== "string") return this.#takeBinary(new Uint8Array(rawData as ArrayBuffer));
+    // Decoding puts this character where the bytes were broken, but it may stand in the text itself.
+    if (bytes && rawData.includes("\uFFFD") && !isUtf8(bytes)) return this.connection.garbled(UNREADABLE);
+    const size = bytes?.length ?? sizeOf(rawData, this.#maxBytes);
+    if (this.#isTooBig(size)) return;
+    this.connection.receive(rawData, size);
+  }
+
+  #takeBinary(bytes: Uint8Array): void {
+    if (this.#isTooBig(bytes.length)) return;
+    if (!isUtf8(bytes)) return this.connection.garbled(UNREADABLE);
+    this.connection.receive(decoder.decode(bytes), bytes.length);
+  }
+
+  /** Node refuses such a message before it is whole; Deno hands it over. */
+  #isTooBig(size: number): boolean {
+    if (size <= this.#maxBytes) return false;
+    this.connection.close(CLOSE.tooBig, "frame too large");
+    return true;
+  }
 }
 
-function headerOf({ headers }: IncomingMessage, name: string): string | null {
-  const value = headers[name];
-  return (Array.isArray(value) ? value[0] : value) ?? null;
+const decoder = new TextDecoder();
+
+/** Bytes of UTF-8; counted only where the limit is near, else the characters. */
+function sizeOf(text: string, maxBytes: number): number {
+  return text.length * 3 > maxBytes ? Buffer.byteLength(text) : text.length;
 }
 
-function refusal(status: number, message: string, code: string) {
-  return { status, body: JSON.stringify({ error: { message, code } }) };
-}
-
-/** Before a socket is accepted the answer is plain HTTP. */
-function refuse(socket: Duplex, status: number, message: string, code = "not_found"): void {
-  const { body } = refusal(status, message, code);
-  const phrase = { 401: "Unauthorized", 403: "Forbidden", 404: "Not Found" }[status] ?? "Refused";
-  socket.end(
-    `HTTP/1.1 ${status} ${phrase}\r\nconnection: close\r\ncontent-type: application/json\r\n` +
-      `content-length: ${new TextEncoder().encode(body).length}\r\n\r\n${body}`,
-  );
-}
-
-interface DenoUpgrade {
-  upgradeWebSocket(
-    request: Request,
-    options: { readonly idleTimeout: number },
-  ): { readonly socket: WebSocket; readonly response: Response };
-}
-
-function deno(): DenoUpgrade {
-  return (globalThis as unknown as { readonly Deno: DenoUpgrade }).Deno;
+function refusal(status: number, message: string, code: string): Response {
+  const body = JSON.stringify({ error: { message, code } });
+  const headers = {
+    connection: "close",
+    "content-type": "application/json",
+    "content-length": String(Buffer.byteLength(body)),
+  };
+  const statusText = { 401: "Unauthorized", 403: "Forbidden", 404: "Not Found" }[status] ?? "Refused";
+  return new Response(body, { status, statusText, headers });
 }
