@@ -8,24 +8,32 @@ export interface HostRequests {
   /** A tool call waits for leave */
   approval: {
     readonly params: T.ApprovalParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ApprovalParams;
     readonly result: T.ApprovalAnswer;
     readonly error: never;
   };
   /** The agent asks something */
   clarify: {
     readonly params: T.ClarifyParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ClarifyParams;
     readonly result: T.ClarifyAnswer;
     readonly error: never;
   };
   /** A command needs a password */
   sudo: {
     readonly params: T.SudoParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SudoParams;
     readonly result: T.SudoAnswer;
     readonly error: never;
   };
   /** A secret is wanted */
   secret: {
     readonly params: T.SecretParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SecretParams;
     readonly result: T.SecretAnswer;
     readonly error: never;
   };

@@ -8,354 +8,472 @@ export interface GatewayRequests {
   /** This document */
   "rpc.discover": {
     readonly params: T.RpcDiscoverParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.RpcDiscoverParams;
     readonly result: T.OpenRpcDocument;
     readonly error: never;
   };
   /** What the host understands */
   "client.capabilities": {
     readonly params: WithDefaults<T.ClientCapabilitiesParams, "server_requests">;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ClientCapabilitiesParams;
     readonly result: T.ClientCapabilitiesResult;
     readonly error: 4026;
   };
   /** Is anybody there */
   ping: {
     readonly params: T.PingParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.PingParams;
     readonly result: T.Pong;
     readonly error: never;
   };
   /** Is anybody there */
   "gateway.ping": {
     readonly params: T.GatewayPingParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.GatewayPingParams;
     readonly result: T.Pong;
     readonly error: never;
   };
   /** Whether a model can answer */
   "setup.status": {
     readonly params: T.SetupStatusParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SetupStatusParams;
     readonly result: T.SetupStatus;
     readonly error: never;
   };
   /** There is no pet here */
   "pet.cells": {
     readonly params: T.PetCellsParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.PetCellsParams;
     readonly result: T.PetCells;
     readonly error: never;
   };
   /** Ask the agent */
   "prompt.submit": {
     readonly params: T.PromptSubmitParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.PromptSubmitParams;
     readonly result: T.SubmitResult;
     readonly error: 4001 | 4002 | 4004 | 4009 | 4012 | 4016 | 4018 | 4027 | 4028 | 4029 | 4031 | 4090 | 5000 | 5032;
   };
   /** Ask beside the conversation */
   "prompt.background": {
     readonly params: T.PromptBackgroundParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.PromptBackgroundParams;
     readonly result: T.BackgroundResult;
     readonly error: 4001 | 4012 | 4090 | 5000;
   };
   /** Begin a session */
   "session.create": {
     readonly params: WithDefaults<T.SessionCreateParams, "cols" | "source" | "close_on_disconnect">;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionCreateParams;
     readonly result: T.CreatedSession;
     readonly error: 4001 | 4002 | 4022 | 4090 | 5000;
   };
   /** Saved sessions, newest first */
   "session.list": {
     readonly params: WithDefaults<T.SessionListParams, "limit">;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionListParams;
     readonly result: T.SessionPage;
     readonly error: 4002;
   };
   /** Sessions that are open here */
   "session.active_list": {
     readonly params: T.SessionActiveListParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionActiveListParams;
     readonly result: T.ActiveList;
     readonly error: never;
   };
   /** The session that was used last */
   "session.most_recent": {
     readonly params: T.SessionMostRecentParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionMostRecentParams;
     readonly result: T.MostRecent;
     readonly error: never;
   };
   /** Show a session that is open here */
   "session.activate": {
     readonly params: WithDefaults<T.SessionActivateParams, "omit_messages">;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionActivateParams;
     readonly result: T.LiveSession;
     readonly error: 4001;
   };
   /** Open a saved session */
   "session.resume": {
     readonly params: WithDefaults<T.SessionResumeParams, "cols" | "lazy" | "omit_messages" | "close_on_disconnect">;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionResumeParams;
     readonly result: T.LiveSession;
     readonly error: 4006 | 4007 | 4090 | 5000;
   };
   /** Close a session that is open here */
   "session.close": {
     readonly params: T.SessionCloseParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionCloseParams;
     readonly result: T.CloseResult;
     readonly error: never;
   };
   /** Stop hearing of a session */
   "session.detach": {
     readonly params: T.SessionDetachParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionDetachParams;
     readonly result: T.DetachResult;
     readonly error: never;
   };
   /** Delete a saved session */
   "session.delete": {
     readonly params: T.SessionDeleteParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionDeleteParams;
     readonly result: T.DeleteResult;
     readonly error: 4006 | 4007 | 4023;
   };
   /** Stop the turn at work */
   "session.interrupt": {
     readonly params: WithDefaults<T.SessionInterruptParams, "clear_queue">;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionInterruptParams;
     readonly result: T.InterruptResult;
     readonly error: 4001;
   };
   /** Tell the turn at work something */
   "session.steer": {
     readonly params: T.SessionSteerParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionSteerParams;
     readonly result: T.SteerOutcome;
     readonly error: 4001 | 4002 | 4010;
   };
   /** The conversation */
   "session.history": {
     readonly params: T.SessionHistoryParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionHistoryParams;
     readonly result: T.SessionHistory;
     readonly error: 4001 | 4002;
   };
   /** Make the conversation shorter */
   "session.compress": {
     readonly params: T.SessionCompressParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionCompressParams;
     readonly result: T.CompressResult;
     readonly error: 4001 | 4009 | 5005;
   };
   /** Go on from here in a new session */
   "session.branch": {
     readonly params: T.SessionBranchParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionBranchParams;
     readonly result: T.BranchResult;
     readonly error: 4001 | 4008 | 4022 | 4090;
   };
   /** Take the last prompt and its answer away */
   "session.undo": {
     readonly params: T.SessionUndoParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionUndoParams;
     readonly result: T.UndoResult;
     readonly error: 4001 | 4009;
   };
   /** Read or set the title */
   "session.title": {
     readonly params: T.SessionTitleParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionTitleParams;
     readonly result: T.TitleResult;
     readonly error: 4001 | 4021 | 4022;
   };
   /** Tokens of a session */
   "session.usage": {
     readonly params: T.SessionUsageParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionUsageParams;
     readonly result: T.GatewayUsage;
     readonly error: 4001;
   };
   /** How a session stands */
   "session.status": {
     readonly params: T.SessionStatusParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionStatusParams;
     readonly result: T.SessionStatusResult;
     readonly error: 4001;
   };
   /** Events that were missed */
   "session.events.since": {
     readonly params: WithDefaults<T.SessionEventsSinceParams, "last_seen">;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SessionEventsSinceParams;
     readonly result: T.EventsSince;
     readonly error: 4001;
   };
   /** Answer a question */
   "clarify.respond": {
     readonly params: T.ClarifyRespondParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ClarifyRespondParams;
     readonly result: T.StatusOk;
     readonly error: 4009;
   };
   /** Give a password */
   "sudo.respond": {
     readonly params: T.SudoRespondParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SudoRespondParams;
     readonly result: T.StatusOk;
     readonly error: 4009;
   };
   /** Give a secret */
   "secret.respond": {
     readonly params: T.SecretRespondParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SecretRespondParams;
     readonly result: T.StatusOk;
     readonly error: 4009;
   };
   /** Give or refuse leave */
   "approval.respond": {
     readonly params: WithDefaults<T.ApprovalRespondParams, "choice" | "all">;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ApprovalRespondParams;
     readonly result: T.ApprovalsResolved;
     readonly error: 4001 | 4002 | 4009;
   };
   /** Questions that are open */
   "approval.pending": {
     readonly params: T.ApprovalPendingParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ApprovalPendingParams;
     readonly result: T.ApprovalsPending;
     readonly error: 4001;
   };
   /** Answer a question of any kind */
   "request.answer": {
     readonly params: T.RequestAnswerParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.RequestAnswerParams;
     readonly result: T.StatusOk;
     readonly error: 4002 | 4009;
   };
   /** A setting */
   "config.get": {
     readonly params: T.ConfigGetParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ConfigGetParams;
     readonly result: T.ConfigValue;
     readonly error: 4001 | 4002;
   };
   /** Change a setting */
   "config.set": {
     readonly params: T.ConfigSetParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ConfigSetParams;
     readonly result: T.ConfigSetResult;
     readonly error: 4001 | 4002 | 4009 | 5000;
   };
   /** All slash commands */
   "commands.catalog": {
     readonly params: T.CommandsCatalogParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.CommandsCatalogParams;
     readonly result: T.CommandCatalog;
     readonly error: 4001;
   };
   /** What a command name stands for */
   "command.resolve": {
     readonly params: T.CommandResolveParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.CommandResolveParams;
     readonly result: T.ResolvedCommand;
     readonly error: 4011;
   };
   /** Run a slash command */
   "command.dispatch": {
     readonly params: T.CommandDispatchParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.CommandDispatchParams;
     readonly result: T.Directive;
     readonly error: 4001 | 4002 | 4004 | 4009 | 4011 | 4018 | 5000 | 5030;
   };
   /** Run a slash command and print what it says */
   "slash.exec": {
     readonly params: T.SlashExecParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SlashExecParams;
     readonly result: T.SlashResult;
     readonly error: 4001 | 4004 | 4009 | 4011 | 4018 | 5030;
   };
   /** What a command may go on with */
   "complete.slash": {
     readonly params: T.CompleteSlashParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.CompleteSlashParams;
     readonly result: T.Completions;
     readonly error: never;
   };
   /** What a path may go on with */
   "complete.path": {
     readonly params: T.CompletePathParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.CompletePathParams;
     readonly result: T.Completions;
     readonly error: never;
   };
   /** Models to choose from */
   "model.options": {
     readonly params: T.ModelOptionsParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ModelOptionsParams;
     readonly result: T.ModelOptions;
     readonly error: never;
   };
   /** Run a command of this program */
   "cli.exec": {
     readonly params: WithDefaults<T.CliExecParams, "timeout">;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.CliExecParams;
     readonly result: T.CliResult;
     readonly error: 4003 | 4005 | 5016;
   };
   /** Connect the MCP servers again */
   "reload.mcp": {
     readonly params: WithDefaults<T.ReloadMcpParams, "confirm" | "always">;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ReloadMcpParams;
     readonly result: T.ReloadMcpResult;
     readonly error: 4001 | 5015;
   };
   /** Read the variables of the home again */
   "reload.env": {
     readonly params: T.ReloadEnvParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ReloadEnvParams;
     readonly result: T.ReloadEnvResult;
     readonly error: 5015;
   };
   /** Processes in the background */
   "process.list": {
     readonly params: T.ProcessListParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ProcessListParams;
     readonly result: T.ProcessList;
     readonly error: 4001;
   };
   /** End a process in the background */
   "process.kill": {
     readonly params: T.ProcessKillParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ProcessKillParams;
     readonly result: T.KillResult;
     readonly error: 4001 | 4044;
   };
   /** End all processes in the background */
   "process.stop": {
     readonly params: T.ProcessStopParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ProcessStopParams;
     readonly result: T.KillResult;
     readonly error: 4001;
   };
   /** Sub-agents at work */
   "delegation.status": {
     readonly params: T.DelegationStatusParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.DelegationStatusParams;
     readonly result: T.DelegationStatus;
     readonly error: 4001;
   };
   /** Stop a sub-agent */
   "subagent.interrupt": {
     readonly params: T.SubagentInterruptParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SubagentInterruptParams;
     readonly result: T.SubagentInterrupt;
     readonly error: 4000;
   };
   /** Keep a tree of sub-agents */
   "spawn_tree.save": {
     readonly params: WithDefaults<T.SpawnTreeSaveParams, "session_id">;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SpawnTreeSaveParams;
     readonly result: T.SpawnTreeSaved;
     readonly error: 4000 | 5000;
   };
   /** Trees that were kept */
   "spawn_tree.list": {
     readonly params: WithDefaults<T.SpawnTreeListParams, "session_id" | "limit" | "cross_session">;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SpawnTreeListParams;
     readonly result: T.SpawnTreeList;
     readonly error: never;
   };
   /** A tree that was kept */
   "spawn_tree.load": {
     readonly params: T.SpawnTreeLoadParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.SpawnTreeLoadParams;
     readonly result: T.SpawnTree;
     readonly error: 4000 | 4016 | 4030 | 5000;
   };
   /** How wide the host's screen is */
   "terminal.resize": {
     readonly params: WithDefaults<T.TerminalResizeParams, "cols">;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.TerminalResizeParams;
     readonly result: T.ResizeResult;
     readonly error: 4001;
   };
   /** Attach the image of the server's clipboard */
   "clipboard.paste": {
     readonly params: T.ClipboardPasteParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ClipboardPasteParams;
     readonly result: T.AttachResult;
     readonly error: 4001 | 5027;
   };
   /** Attach an image to the next prompt */
   "image.attach": {
     readonly params: T.ImageAttachParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ImageAttachParams;
     readonly result: T.AttachResult;
     readonly error: 4001 | 4015 | 4016 | 4018 | 5027;
   };
   /** Attach an image that the host has */
   "image.attach_bytes": {
     readonly params: T.ImageAttachBytesParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ImageAttachBytesParams;
     readonly result: T.AttachResult;
     readonly error: 4001 | 4015 | 4016 | 4017 | 4018;
   };
   /** Take an attached image away */
   "image.detach": {
     readonly params: T.ImageDetachParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.ImageDetachParams;
     readonly result: T.ImageDetachResult;
     readonly error: 4001 | 4015;
   };
   /** Whether typed text is a dropped file */
   "input.detect_drop": {
     readonly params: T.InputDetectDropParams;
+    /** As it may be sent: what has a default may be left out. */
+    readonly sent: T.InputDetectDropParams;
     readonly result: T.DropResult;
     readonly error: 4001;
   };

@@ -77,6 +77,8 @@ function printRequest({ name, summary, params, paramsName, result, errors }: Rpc
     printDoc(summary, "  "),
     `  ${printKey(name)}: {\n`,
     `    readonly params: ${type};\n`,
+    `    /** As it may be sent: what has a default may be left out. */\n`,
+    `    readonly sent: T.${paramsName};\n`,
     `    readonly result: T.${result.name};\n`,
     `    readonly error: ${errors.length === 0 ? "never" : errors.join(" | ")};\n`,
     "  };\n",
