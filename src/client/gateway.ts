@@ -1,0 +1,20 @@
+/** The client of the TUI gateway. No dependencies; runs in Node, Deno and browsers. */
+import type { GatewayClient, GatewayOptions } from "./gateway-types.ts";
+
+export type * from "../../generated/gateway/types/types.gen.ts";
+export type { GatewayEvent, GatewayEvents, GatewayEventType } from "../../generated/gateway/host.gen.ts";
+export type { GatewayMethod } from "../../generated/gateway/rpc.gen.ts";
+export { ConnectionCutError, EventsLostError, GatewayClosedError, GatewayError } from "./gateway-error.ts";
+export { webSocketTransport, type WebSocketTransportOptions } from "./gateway-socket.ts";
+export { spawnTransport, type SpawnTransportOptions } from "./gateway-spawn.ts";
+export { stdioTransport, type StdioTransportOptions } from "./gateway-stdio.ts";
+export {
+  TransportError,
+  type GatewayTransport,
+  type TransportLink,
+  type TransportSink,
+} from "./gateway-transport.ts";
+export type * from "./gateway-types.ts";
+
+/** Resolves when the gateway is ready. */
+export declare function connectGateway(options: GatewayOptions): Promise<GatewayClient>;
