@@ -33,6 +33,11 @@ export const configSchema: Readonly<Record<string, unknown>> = {
     web: { $ref: "#/$defs/WebConfig", default: {}, description: "The web tools." },
     vision: { $ref: "#/$defs/VisionConfig", default: {}, description: "The tool that looks at images." },
     mcp: { $ref: "#/$defs/McpConfig", default: {}, description: "Servers of the Model Context Protocol." },
+    display: {
+      $ref: "#/$defs/DisplayConfig",
+      default: {},
+      description: "What terminal hosts show. agentd keeps it for them.",
+    },
     quick_commands: {
       type: "object",
       default: {},
@@ -356,6 +361,71 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         },
       },
     },
+    DetailsMode: {
+      title: "DetailsMode",
+      type: "string",
+      enum: ["hidden", "collapsed", "expanded"],
+      description: "How much is shown.",
+    },
+    DisplayConfig: {
+      title: "DisplayConfig",
+      description: "What terminal hosts show. agentd keeps it for them.",
+      type: "object",
+      additionalProperties: false,
+      properties: {
+        skin: {
+          type: "string",
+          pattern: "^[a-z0-9][a-z0-9_-]{0,63}$",
+          default: "default",
+          description: "Name of the look.",
+        },
+        indicator: {
+          type: "string",
+          pattern: "^[a-z0-9][a-z0-9_-]{0,63}$",
+          default: "default",
+          description: "Style of the sign that something is at work.",
+        },
+        details_mode: {
+          type: "string",
+          enum: ["hidden", "collapsed", "expanded"],
+          default: "collapsed",
+          description: "How much of what the agent does is shown.",
+        },
+        sections: {
+          type: "object",
+          default: {},
+          additionalProperties: false,
+          description: "Sections that differ from details_mode.",
+          properties: {
+            thinking: { $ref: "#/$defs/DetailsMode" },
+            tools: { $ref: "#/$defs/DetailsMode" },
+            subagents: { $ref: "#/$defs/DetailsMode" },
+            activity: { $ref: "#/$defs/DetailsMode" },
+          },
+        },
+        thinking_mode: {
+          type: "string",
+          enum: ["collapsed", "truncated", "full"],
+          default: "truncated",
+          description: "How much of the model's reasoning is shown.",
+        },
+        show_reasoning: { type: "boolean", default: true, description: "Whether the model's reasoning is shown." },
+        tool_progress: {
+          type: "string",
+          enum: ["off", "new", "all", "verbose"],
+          default: "all",
+          description: "Which tool calls are shown.",
+        },
+        compact: { type: "boolean", default: false, description: "Fewer empty lines." },
+        statusbar: {
+          type: "string",
+          enum: ["off", "top", "bottom"],
+          default: "bottom",
+          description: "Where the status line is.",
+        },
+        mouse: { type: "boolean", default: true, description: "Whether the mouse is followed." },
+      },
+    },
     LimitsConfig: {
       title: "LimitsConfig",
       description: "Bounds of the HTTP API.",
@@ -452,6 +522,11 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           description: "Servers by name. Their tools are named `mcp_<server>_<tool>`.",
         },
         start_timeout_seconds: { type: "number", minimum: 1, maximum: 300, default: 20, description: "Longest start of a server." },
+        confirm_reload: {
+          type: "boolean",
+          default: true,
+          description: "Whether a host has to confirm that servers are connected again: other tools make the provider read every conversation anew.",
+        },
       },
     },
     McpServerConfig: {

@@ -59,6 +59,10 @@ export type Config = {
      */
     mcp: McpConfig;
     /**
+     * What terminal hosts show. agentd keeps it for them.
+     */
+    display: DisplayConfig;
+    /**
      * Slash commands of your own, by name without the slash.
      */
     quick_commands: {
@@ -319,6 +323,66 @@ export type DelegationConfig = {
 };
 
 /**
+ * DetailsMode
+ *
+ * How much is shown.
+ */
+export type DetailsMode = 'hidden' | 'collapsed' | 'expanded';
+
+/**
+ * DisplayConfig
+ *
+ * What terminal hosts show. agentd keeps it for them.
+ */
+export type DisplayConfig = {
+    /**
+     * Name of the look.
+     */
+    skin: string;
+    /**
+     * Style of the sign that something is at work.
+     */
+    indicator: string;
+    /**
+     * How much of what the agent does is shown.
+     */
+    details_mode: 'hidden' | 'collapsed' | 'expanded';
+    /**
+     * Sections that differ from details_mode.
+     */
+    sections: {
+        thinking?: DetailsMode;
+        tools?: DetailsMode;
+        subagents?: DetailsMode;
+        activity?: DetailsMode;
+    };
+    /**
+     * How much of the model's reasoning is shown.
+     */
+    thinking_mode: 'collapsed' | 'truncated' | 'full';
+    /**
+     * Whether the model's reasoning is shown.
+     */
+    show_reasoning: boolean;
+    /**
+     * Which tool calls are shown.
+     */
+    tool_progress: 'off' | 'new' | 'all' | 'verbose';
+    /**
+     * Fewer empty lines.
+     */
+    compact: boolean;
+    /**
+     * Where the status line is.
+     */
+    statusbar: 'off' | 'top' | 'bottom';
+    /**
+     * Whether the mouse is followed.
+     */
+    mouse: boolean;
+};
+
+/**
  * LimitsConfig
  *
  * Bounds of the HTTP API.
@@ -398,6 +462,10 @@ export type McpConfig = {
      * Longest start of a server.
      */
     start_timeout_seconds: number;
+    /**
+     * Whether a host has to confirm that servers are connected again: other tools make the provider read every conversation anew.
+     */
+    confirm_reload: boolean;
 };
 
 /**

@@ -275,7 +275,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.ConfigGetParams;
     readonly result: T.ConfigValue;
-    readonly error: 4001 | 4002;
+    readonly error: 4001 | 4002 | 5001;
   };
   /** Change a setting */
   "config.set": {
@@ -283,7 +283,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.ConfigSetParams;
     readonly result: T.ConfigSetResult;
-    readonly error: 4001 | 4002 | 4009 | 5000;
+    readonly error: 4001 | 4002 | 4009 | 5001;
   };
   /** All slash commands */
   "commands.catalog": {
@@ -307,7 +307,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.CommandDispatchParams;
     readonly result: T.Directive;
-    readonly error: 4001 | 4002 | 4004 | 4009 | 4011 | 4018 | 5000 | 5030;
+    readonly error: 4001 | 4002 | 4004 | 4009 | 4011 | 5030;
   };
   /** Run a slash command and print what it says */
   "slash.exec": {
@@ -315,7 +315,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.SlashExecParams;
     readonly result: T.SlashResult;
-    readonly error: 4001 | 4004 | 4009 | 4011 | 4018 | 5030;
+    readonly error: 4001 | 4002 | 4004 | 4009 | 4011 | 4018 | 5030;
   };
   /** What a command may go on with */
   "complete.slash": {
@@ -323,7 +323,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.CompleteSlashParams;
     readonly result: T.Completions;
-    readonly error: never;
+    readonly error: 4001;
   };
   /** What a path may go on with */
   "complete.path": {
@@ -331,7 +331,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.CompletePathParams;
     readonly result: T.Completions;
-    readonly error: never;
+    readonly error: 4001;
   };
   /** Models to choose from */
   "model.options": {
@@ -339,7 +339,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.ModelOptionsParams;
     readonly result: T.ModelOptions;
-    readonly error: never;
+    readonly error: 4001;
   };
   /** Run a command of this program */
   "cli.exec": {
@@ -427,7 +427,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.SpawnTreeLoadParams;
     readonly result: T.SpawnTree;
-    readonly error: 4000 | 4016 | 4030 | 5000;
+    readonly error: 4000 | 4016 | 4030;
   };
   /** How wide the host's screen is */
   "terminal.resize": {
@@ -451,7 +451,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.ImageAttachParams;
     readonly result: T.AttachResult;
-    readonly error: 4001 | 4015 | 4016 | 4018 | 5027;
+    readonly error: 4001 | 4015 | 4016 | 4018 | 4030;
   };
   /** Attach an image that the host has */
   "image.attach_bytes": {
@@ -766,7 +766,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["key", "session_id", "cwd"],
     defaults: {},
     result: { $ref: "#/components/schemas/ConfigValue" },
-    errors: [4001, 4002],
+    errors: [4001, 4002, 5001],
     scope: "read",
   },
   "config.set": {
@@ -774,7 +774,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["key", "value", "session_id", "scope"],
     defaults: {},
     result: { $ref: "#/components/schemas/ConfigSetResult" },
-    errors: [4001, 4002, 4009, 5000],
+    errors: [4001, 4002, 4009, 5001],
     scope: "admin",
   },
   "commands.catalog": {
@@ -798,7 +798,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["command", "name", "arg", "session_id"],
     defaults: {},
     result: { $ref: "#/components/schemas/Directive" },
-    errors: [4001, 4002, 4004, 4009, 4011, 4018, 5000, 5030],
+    errors: [4001, 4002, 4004, 4009, 4011, 5030],
     scope: "chat",
   },
   "slash.exec": {
@@ -806,7 +806,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["session_id", "command"],
     defaults: {},
     result: { $ref: "#/components/schemas/SlashResult" },
-    errors: [4001, 4004, 4009, 4011, 4018, 5030],
+    errors: [4001, 4002, 4004, 4009, 4011, 4018, 5030],
     scope: "chat",
   },
   "complete.slash": {
@@ -814,7 +814,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["text", "session_id"],
     defaults: {},
     result: { $ref: "#/components/schemas/Completions" },
-    errors: [],
+    errors: [4001],
     scope: "read",
   },
   "complete.path": {
@@ -822,7 +822,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["word", "cwd", "session_id"],
     defaults: {},
     result: { $ref: "#/components/schemas/Completions" },
-    errors: [],
+    errors: [4001],
     scope: "read",
   },
   "model.options": {
@@ -830,7 +830,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["session_id", "refresh"],
     defaults: {},
     result: { $ref: "#/components/schemas/ModelOptions" },
-    errors: [],
+    errors: [4001],
     scope: "read",
   },
   "cli.exec": {
@@ -918,7 +918,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["path"],
     defaults: {},
     result: { $ref: "#/components/schemas/SpawnTree" },
-    errors: [4000, 4016, 4030, 5000],
+    errors: [4000, 4016, 4030],
     scope: "read",
   },
   "terminal.resize": {
@@ -942,7 +942,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["session_id", "path"],
     defaults: {},
     result: { $ref: "#/components/schemas/AttachResult" },
-    errors: [4001, 4015, 4016, 4018, 5027],
+    errors: [4001, 4015, 4016, 4018, 4030],
     scope: "chat",
   },
   "image.attach_bytes": {

@@ -235,7 +235,7 @@ export const schemas: SchemaMap = {
     type: "object",
     required: ["argv"],
     properties: {
-      argv: { type: "array", minItems: 1, maxItems: 64, items: { type: "string", maxLength: 65536 } },
+      argv: { type: "array", maxItems: 64, items: { type: "string", maxLength: 65536 } },
       timeout: { type: "number", minimum: 1, maximum: 600 },
     },
   },
@@ -507,7 +507,11 @@ export const schemas: SchemaMap = {
       open_requests: { type: "array", items: { $ref: "#/components/schemas/OpenRequest" } },
     },
   },
-  ExecDirective: { type: "object", required: ["type"], properties: { type: { const: "exec" }, output: { type: "string" } } },
+  ExecDirective: {
+    type: "object",
+    required: ["type"],
+    properties: { type: { const: "exec" }, output: { type: "string" }, session_id: { type: "string" } },
+  },
   GatewayCapabilities: {
     type: "object",
     required: [
@@ -889,12 +893,14 @@ export const schemas: SchemaMap = {
         type: "array",
         items: {
           type: "object",
-          required: ["slug", "name", "models", "is_current"],
+          required: ["slug", "name", "models", "total_models", "is_current", "authenticated"],
           properties: {
             slug: { type: "string" },
             name: { type: "string" },
             models: { type: "array", items: { type: "string" } },
+            total_models: { type: "integer", minimum: 0 },
             is_current: { type: "boolean" },
+            authenticated: { type: "boolean" },
             warning: { type: "string" },
           },
         },
@@ -1544,8 +1550,8 @@ export const schemas: SchemaMap = {
   SessionsChangedPayload: { type: "object" },
   SetupStatus: {
     type: "object",
-    required: ["provider_configured"],
-    properties: { provider_configured: { type: "boolean" }, model: { type: "string" } },
+    required: ["provider_configured", "model", "demo"],
+    properties: { provider_configured: { type: "boolean" }, model: { type: "string" }, demo: { type: "boolean" } },
   },
   SetupStatusParams: { type: "object", required: [], properties: {} },
   SkillDirective: {
@@ -1570,7 +1576,7 @@ export const schemas: SchemaMap = {
       payload: { $ref: "#/components/schemas/SkinChangedPayload" },
     },
   },
-  SkinChangedPayload: { type: "object" },
+  SkinChangedPayload: { type: "object", required: ["name"], properties: { name: { type: "string" } } },
   SlashExecParams: {
     type: "object",
     required: ["session_id", "command"],
@@ -1586,6 +1592,7 @@ export const schemas: SchemaMap = {
       notice: { type: "string" },
       target: { type: "string" },
       name: { type: "string" },
+      session_id: { type: "string" },
     },
   },
   SpawnTree: {
@@ -1621,7 +1628,7 @@ export const schemas: SchemaMap = {
     required: [],
     properties: {
       session_id: { type: "string", maxLength: 256 },
-      limit: { type: "integer", minimum: 1, maximum: 1000 },
+      limit: { type: "integer", minimum: 1, maximum: 200 },
       cross_session: { type: "boolean" },
     },
   },
@@ -1630,7 +1637,7 @@ export const schemas: SchemaMap = {
     type: "object",
     required: ["subagents"],
     properties: {
-      subagents: { type: "array", minItems: 1, maxItems: 10000, items: { type: "object", additionalProperties: true } },
+      subagents: { type: "array", minItems: 1, maxItems: 1000, items: { type: "object", additionalProperties: true } },
       session_id: { type: "string", maxLength: 256 },
       started_at: { type: ["number", "null"] },
       finished_at: { type: "number" },

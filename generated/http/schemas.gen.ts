@@ -1618,6 +1618,37 @@ export const schemas: SchemaMap = {
       reason: { type: "string", enum: ["timeout", "cancelled"] },
     },
   },
+  SubagentRequestedEvent: {
+    type: "object",
+    required: [
+      "event",
+      "run_id",
+      "seq",
+      "timestamp",
+      "subagent_id",
+      "tool_call_id",
+      "parent_id",
+      "goal",
+      "depth",
+      "task_index",
+      "task_count",
+      "model",
+    ],
+    properties: {
+      event: { const: "subagent.spawn_requested" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      subagent_id: { type: "string" },
+      tool_call_id: { type: "string" },
+      parent_id: { type: "string" },
+      goal: { type: "string" },
+      depth: { type: "integer", minimum: 1 },
+      task_index: { type: "integer", minimum: 0 },
+      task_count: { type: "integer", minimum: 1 },
+      model: { type: "string" },
+    },
+  },
   SubagentStartEvent: {
     type: "object",
     required: [
@@ -1649,6 +1680,18 @@ export const schemas: SchemaMap = {
       task_index: { type: "integer", minimum: 0 },
       task_count: { type: "integer", minimum: 1 },
       model: { type: "string" },
+    },
+  },
+  SubagentThoughtEvent: {
+    type: "object",
+    required: ["event", "run_id", "seq", "timestamp", "subagent_id", "text"],
+    properties: {
+      event: { const: "subagent.thinking" },
+      run_id: { type: "string" },
+      seq: { type: "integer", minimum: 1 },
+      timestamp: { type: "number" },
+      subagent_id: { type: "string" },
+      text: { type: "string" },
     },
   },
   SubagentToolEvent: {
@@ -1866,7 +1909,9 @@ export const schemas: SchemaMap = {
       { $ref: "#/components/schemas/SecretRequestEvent" },
       { $ref: "#/components/schemas/SecretRespondedEvent" },
       { $ref: "#/components/schemas/SecretExpiredEvent" },
+      { $ref: "#/components/schemas/SubagentRequestedEvent" },
       { $ref: "#/components/schemas/SubagentStartEvent" },
+      { $ref: "#/components/schemas/SubagentThoughtEvent" },
       { $ref: "#/components/schemas/SubagentToolEvent" },
       { $ref: "#/components/schemas/SubagentProgressEvent" },
       { $ref: "#/components/schemas/SubagentCompleteEvent" },
@@ -2346,7 +2391,9 @@ export interface SchemaTypes {
   SecretRequestEvent: T.SecretRequestEvent;
   SecretRespondedEvent: T.SecretRespondedEvent;
   SecretExpiredEvent: T.SecretExpiredEvent;
+  SubagentRequestedEvent: T.SubagentRequestedEvent;
   SubagentStartEvent: T.SubagentStartEvent;
+  SubagentThoughtEvent: T.SubagentThoughtEvent;
   SubagentToolEvent: T.SubagentToolEvent;
   SubagentProgressEvent: T.SubagentProgressEvent;
   SubagentCompleteEvent: T.SubagentCompleteEvent;

@@ -269,7 +269,9 @@ td:empty{display:none}
 <li><a href="#schema-stop-result"><span>StopResult</span></a></li>
 <li><a href="#schema-subagent-complete-event"><span>SubagentCompleteEvent</span></a></li>
 <li><a href="#schema-subagent-progress-event"><span>SubagentProgressEvent</span></a></li>
+<li><a href="#schema-subagent-requested-event"><span>SubagentRequestedEvent</span></a></li>
 <li><a href="#schema-subagent-start-event"><span>SubagentStartEvent</span></a></li>
+<li><a href="#schema-subagent-thought-event"><span>SubagentThoughtEvent</span></a></li>
 <li><a href="#schema-subagent-tool-event"><span>SubagentToolEvent</span></a></li>
 <li><a href="#schema-sudo-expired-event"><span>SudoExpiredEvent</span></a></li>
 <li><a href="#schema-sudo-request-event"><span>SudoRequestEvent</span></a></li>
@@ -884,7 +886,9 @@ td:empty{display:none}
 <tr><td><code>secret.request</code></td><td><a href="#schema-secret-request-event">SecretRequestEvent</a></td><td>A secret is wanted. The answer is stored as a variable of the home; the agent learns only that it is.</td></tr>
 <tr><td><code>secret.responded</code></td><td><a href="#schema-secret-responded-event">SecretRespondedEvent</a></td><td>The secret was stored, or refused; it is in no event.</td></tr>
 <tr><td><code>secret.expired</code></td><td><a href="#schema-secret-expired-event">SecretExpiredEvent</a></td><td>Nobody gave the secret in time, or the run ended first.</td></tr>
+<tr><td><code>subagent.spawn_requested</code></td><td><a href="#schema-subagent-requested-event">SubagentRequestedEvent</a></td><td>A task waits for a sub-agent, which will be the run <code>subagent_id</code>.</td></tr>
 <tr><td><code>subagent.start</code></td><td><a href="#schema-subagent-start-event">SubagentStartEvent</a></td><td>A sub-agent was given a task. It is a run of its own, whose id is <code>subagent_id</code>.</td></tr>
+<tr><td><code>subagent.thinking</code></td><td><a href="#schema-subagent-thought-event">SubagentThoughtEvent</a></td><td>A sub-agent reasoned before it went on.</td></tr>
 <tr><td><code>subagent.tool</code></td><td><a href="#schema-subagent-tool-event">SubagentToolEvent</a></td><td>A sub-agent calls a tool.</td></tr>
 <tr><td><code>subagent.progress</code></td><td><a href="#schema-subagent-progress-event">SubagentProgressEvent</a></td><td>A sub-agent said something on its way.</td></tr>
 <tr><td><code>subagent.complete</code></td><td><a href="#schema-subagent-complete-event">SubagentCompleteEvent</a></td><td>A sub-agent ended.</td></tr>
@@ -3008,7 +3012,9 @@ td:empty{display:none}
 <tr><td><code>secret.request</code></td><td><a href="#schema-secret-request-event">SecretRequestEvent</a></td><td>A secret is wanted. The answer is stored as a variable of the home; the agent learns only that it is.</td></tr>
 <tr><td><code>secret.responded</code></td><td><a href="#schema-secret-responded-event">SecretRespondedEvent</a></td><td>The secret was stored, or refused; it is in no event.</td></tr>
 <tr><td><code>secret.expired</code></td><td><a href="#schema-secret-expired-event">SecretExpiredEvent</a></td><td>Nobody gave the secret in time, or the run ended first.</td></tr>
+<tr><td><code>subagent.spawn_requested</code></td><td><a href="#schema-subagent-requested-event">SubagentRequestedEvent</a></td><td>A task waits for a sub-agent, which will be the run <code>subagent_id</code>.</td></tr>
 <tr><td><code>subagent.start</code></td><td><a href="#schema-subagent-start-event">SubagentStartEvent</a></td><td>A sub-agent was given a task. It is a run of its own, whose id is <code>subagent_id</code>.</td></tr>
+<tr><td><code>subagent.thinking</code></td><td><a href="#schema-subagent-thought-event">SubagentThoughtEvent</a></td><td>A sub-agent reasoned before it went on.</td></tr>
 <tr><td><code>subagent.tool</code></td><td><a href="#schema-subagent-tool-event">SubagentToolEvent</a></td><td>A sub-agent calls a tool.</td></tr>
 <tr><td><code>subagent.progress</code></td><td><a href="#schema-subagent-progress-event">SubagentProgressEvent</a></td><td>A sub-agent said something on its way.</td></tr>
 <tr><td><code>subagent.complete</code></td><td><a href="#schema-subagent-complete-event">SubagentCompleteEvent</a></td><td>A sub-agent ended.</td></tr>
@@ -3385,6 +3391,27 @@ td:empty{display:none}
 </tbody>
 </table>
 </section>
+<section id="schema-subagent-requested-event" class="entry">
+<h3><a href="#schema-subagent-requested-event">SubagentRequestedEvent</a></h3>
+<p>A task waits for a sub-agent, which will be the run <code>subagent_id</code>.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>event</code></td><td><code>&quot;subagent.spawn_requested&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>run_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
+<tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
+<tr><td><code>subagent_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>Required. The call of delegate_task that asked for it.</td></tr>
+<tr><td><code>parent_id</code></td><td>string</td><td>Required. Run that asked for it.</td></tr>
+<tr><td><code>goal</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>depth</code></td><td>integer</td><td>Required. At least 1.</td></tr>
+<tr><td><code>task_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>task_count</code></td><td>integer</td><td>Required. At least 1.</td></tr>
+<tr><td><code>model</code></td><td>string</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
 <section id="schema-subagent-start-event" class="entry">
 <h3><a href="#schema-subagent-start-event">SubagentStartEvent</a></h3>
 <p>A sub-agent was given a task. It is a run of its own, whose id is <code>subagent_id</code>.</p>
@@ -3404,6 +3431,21 @@ td:empty{display:none}
 <tr><td><code>task_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>task_count</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>model</code></td><td>string</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-subagent-thought-event" class="entry">
+<h3><a href="#schema-subagent-thought-event">SubagentThoughtEvent</a></h3>
+<p>A sub-agent reasoned before it went on.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>event</code></td><td><code>&quot;subagent.thinking&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>run_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
+<tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
+<tr><td><code>subagent_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>text</code></td><td>string</td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>

@@ -616,6 +616,10 @@ export type EventsSince = {
 export type ExecDirective = {
     type: 'exec';
     output?: string;
+    /**
+     * The command opened another session: go on in this one.
+     */
+    session_id?: string;
 };
 
 /**
@@ -1000,7 +1004,12 @@ export type ModelOptions = {
         slug: string;
         name: string;
         models: Array<string>;
+        total_models: number;
         is_current: boolean;
+        /**
+         * There is a key, or none is needed.
+         */
+        authenticated: boolean;
         warning?: string;
     }>;
     model: string;
@@ -1815,8 +1824,18 @@ export type SessionsChangedPayload = {
  * SetupStatus
  */
 export type SetupStatus = {
+    /**
+     * Whether a prompt that names no model is answered.
+     */
     provider_configured: boolean;
-    model?: string;
+    /**
+     * `provider:model` that answers it.
+     */
+    model: string;
+    /**
+     * No provider is configured; the built-in demo model answers.
+     */
+    demo: boolean;
 };
 
 export type SetupStatusParams = {
@@ -1856,7 +1875,10 @@ export type SkinChangedEvent = {
  * SkinChangedPayload
  */
 export type SkinChangedPayload = {
-    [key: string]: unknown;
+    /**
+     * What `display.skin` of the configuration is now.
+     */
+    name: string;
 };
 
 export type SlashExecParams = {
@@ -1878,6 +1900,10 @@ export type SlashResult = {
     notice?: string;
     target?: string;
     name?: string;
+    /**
+     * The command opened another session: go on in this one.
+     */
+    session_id?: string;
 };
 
 /**

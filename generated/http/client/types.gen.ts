@@ -1883,6 +1883,32 @@ export type SecretExpiredEvent = {
 };
 
 /**
+ * SubagentRequestedEvent
+ *
+ * A task waits for a sub-agent, which will be the run `subagent_id`.
+ */
+export type SubagentRequestedEvent = {
+    event: 'subagent.spawn_requested';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    subagent_id: string;
+    /**
+     * The call of delegate_task that asked for it.
+     */
+    tool_call_id: string;
+    /**
+     * Run that asked for it.
+     */
+    parent_id: string;
+    goal: string;
+    depth: number;
+    task_index: number;
+    task_count: number;
+    model: string;
+};
+
+/**
  * SubagentStartEvent
  *
  * A sub-agent was given a task. It is a run of its own, whose id is `subagent_id`.
@@ -1907,6 +1933,20 @@ export type SubagentStartEvent = {
     task_index: number;
     task_count: number;
     model: string;
+};
+
+/**
+ * SubagentThoughtEvent
+ *
+ * A sub-agent reasoned before it went on.
+ */
+export type SubagentThoughtEvent = {
+    event: 'subagent.thinking';
+    run_id: string;
+    seq: number;
+    timestamp: number;
+    subagent_id: string;
+    text: string;
 };
 
 /**
@@ -2200,8 +2240,12 @@ export type RunEvent = ({
 } & SecretRespondedEvent) | ({
     event: 'secret.expired';
 } & SecretExpiredEvent) | ({
+    event: 'subagent.spawn_requested';
+} & SubagentRequestedEvent) | ({
     event: 'subagent.start';
 } & SubagentStartEvent) | ({
+    event: 'subagent.thinking';
+} & SubagentThoughtEvent) | ({
     event: 'subagent.tool';
 } & SubagentToolEvent) | ({
     event: 'subagent.progress';

@@ -1479,6 +1479,25 @@ class SecretExpiredEvent(TypedDict):
     reason: Literal["timeout", "cancelled"]
 
 
+class SubagentRequestedEvent(TypedDict):
+    """A task waits for a sub-agent, which will be the run `subagent_id`."""
+
+    event: Literal["subagent.spawn_requested"]
+    run_id: str
+    seq: int
+    timestamp: float
+    subagent_id: str
+    #: The call of delegate_task that asked for it.
+    tool_call_id: str
+    #: Run that asked for it.
+    parent_id: str
+    goal: str
+    depth: int
+    task_index: int
+    task_count: int
+    model: str
+
+
 class SubagentStartEvent(TypedDict):
     """A sub-agent was given a task. It is a run of its own, whose id is `subagent_id`."""
 
@@ -1497,6 +1516,17 @@ class SubagentStartEvent(TypedDict):
     task_index: int
     task_count: int
     model: str
+
+
+class SubagentThoughtEvent(TypedDict):
+    """A sub-agent reasoned before it went on."""
+
+    event: Literal["subagent.thinking"]
+    run_id: str
+    seq: int
+    timestamp: float
+    subagent_id: str
+    text: str
 
 
 class _SubagentToolEventRequired(TypedDict):
@@ -1719,7 +1749,9 @@ RunEvent: TypeAlias = Union[
     "SecretRequestEvent",
     "SecretRespondedEvent",
     "SecretExpiredEvent",
+    "SubagentRequestedEvent",
     "SubagentStartEvent",
+    "SubagentThoughtEvent",
     "SubagentToolEvent",
     "SubagentProgressEvent",
     "SubagentCompleteEvent",
