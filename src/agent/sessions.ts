@@ -4,10 +4,10 @@ import type { Store, Tx } from "../store/store.ts";
 import type { SessionRow } from "../store/tables.ts";
 import { branchSession, type BranchOptions } from "./branch.ts";
 import { sessionEvent, type SessionEventData } from "./event.ts";
-import { readTranscript } from "./history.ts";
 import { listSessions, type ListOptions, type SessionPage } from "./session-list.ts";
 import { textOf } from "./message.ts";
 import { changeSettings, sessionNotFound } from "./session.ts";
+import { promptsOf, takeBack } from "./take-back.ts";
 import { cleanTitle, freeTitle } from "./title.ts";
 
 /** Saved sessions: find, list, name, branch, take back, delete. What is open in a process is another matter, see live.ts. */
@@ -136,30 +136,19 @@ export class Sessions {
   ): Promise<{ readonly removed: number; readonly prompt: string }> {
     const session = await this.get(id, owner);
     if (session.lease_owner !== null) throw busy();
-    const { messages } = await readTranscript(this.#store, id, { limit: 10_000 });
-    const live = messages.filter(({ seq }) => seq > session.context_seq);
-    const prompts = live.filter(({ message }) => message.role === "user" && message.origin === undefined);
-    const first = prompts.at(-turns);
-    if (!first) {
-      throw new ServiceError(
-        "nothing_to_undo",
-        `There are ${prompts.length} prompts that can be taken back.`,
-      );
-    }
-    const gone = live.filter(({ seq }) => seq >= first.seq);
-    await this.#store.write(async (tx) => {
-      if ((await tx.update("sessions", { id, lease_owner: null }, { updated_at: tx.nowMs })) === 0)
-        throw busy();
-      // A summary that was written later stays: it speaks of what came before.
-      await tx.db
-        .deleteFrom("messages")
-        .where("session_id", "=", id)
-        .where("seq", ">=", first.seq)
-        .where("seq", "!=", session.summary_seq ?? 0)
-        .execute();
-      await this.#store.journal.append(tx, id, [sessionEvent("session.undone", { removed: gone.length })]);
+    return this.#store.write(async (tx) => {
+      const { context_seq: after } = (await tx.find("sessions", { id })) ?? session;
+      const prompts = (await promptsOf(tx, id)).filter(({ seq }) => seq > after);
+      const first = prompts.at(-turns);
+      if (!first) {
+        throw new ServiceError(
+          "nothing_to_undo",
+          `There are ${prompts.length} prompts that can be taken back.`,
+        );
+      }
+      const removed = await takeBack(tx, this.#store, { sessionId: id, seq: first.seq });
+      return { removed, prompt: textOf(first.message) };
     });
-    return { removed: gone.length, prompt: textOf(first.message) };
   }
 
   /** Figures over all turns so far; undefined before the first ended. */

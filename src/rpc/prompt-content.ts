@@ -1,7 +1,7 @@
 import { readAttachment } from "../agent/attachments/attachment.ts";
 import type { Attachment, UserMessage } from "../agent/message.ts";
 import { ServiceError } from "../base/errors.ts";
-import { queuedImages } from "./queued-images.ts";
+import type { QueuedImage } from "./queued-images.ts";
 import type { RpcRoom } from "./room.ts";
 import type { SessionPlace } from "./session-place.ts";
 import { cwdOf } from "./session-view.ts";
@@ -9,10 +9,12 @@ import { cwdOf } from "./session-view.ts";
 interface Asked {
   readonly text: string | readonly Readonly<Record<string, unknown>>[];
   readonly images?: readonly string[];
+  /** Images that were attached before. */
+  readonly waiting?: readonly QueuedImage[];
 }
 
 /**
- * The prompt with what rides with it: images that were named, and those that wait, which go on waiting. ServiceError
+ * The prompt with what rides with it: images that were attached before, and those that it names. ServiceError
  * `bad_value` for a part of an unknown kind, `not_found_or_unsupported` for an image that cannot be taken.
  */
 export async function promptOf(room: RpcRoom, place: SessionPlace, asked: Asked): Promise<UserMessage> {
@@ -21,7 +23,7 @@ export async function promptOf(room: RpcRoom, place: SessionPlace, asked: Asked)
   const sources = [...parts.flatMap(sourceIn), ...(asked.images ?? [])];
   const named: Attachment[] = [];
   for (const source of sources) named.push(await read(room, place, source));
-  const waiting = queuedImages(place.live).map(({ attachment }) => attachment);
+  const waiting = (asked.waiting ?? []).map(({ attachment }) => attachment);
   const attachments = [...waiting, ...named];
   return { role: "user", text, ...(attachments.length > 0 ? { attachments } : {}) };
 }

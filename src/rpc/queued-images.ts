@@ -33,7 +33,14 @@ export function queuedImages(live: LiveSession): readonly QueuedImage[] {
   return waiting.get(live) ?? [];
 }
 
-/** A prompt that was taken has them. */
-export function forgetImages(live: LiveSession): void {
+/** Those that wait go with a prompt; none waits then. */
+export function takeImages(live: LiveSession): readonly QueuedImage[] {
+  const images = queuedImages(live);
   waiting.delete(live);
+  return images;
+}
+
+/** The prompt was not taken: they wait as before, ahead of those that came meanwhile. */
+export function putBackImages(live: LiveSession, images: readonly QueuedImage[]): void {
+  if (images.length > 0) waiting.set(live, [...images, ...queuedImages(live)].slice(0, MAX_QUEUED_IMAGES));
 }

@@ -9,20 +9,25 @@ export interface TurnOnce {
   readonly scope: string;
   readonly key: string;
   readonly fingerprint: string;
-  /** Claims the name for a run, in the transaction that records it. RepeatedTurn when another run has it. */
-  record(tx: Tx, store: Store, runId: string): Promise<void>;
-  /** The same where no run was recorded: for text that went into a turn at work. */
-  keep(store: Store, runId: string): Promise<void>;
+  /** Claims the name for a turn, in the transaction that makes it. RepeatedTurn when another has it. */
+  record(tx: Tx, store: Store, made: MadeTurn): Promise<void>;
+}
+
+/** What a prompt came to. */
+export interface MadeTurn {
+  readonly runId: string;
+  /** The text went into a turn that was at work. */
+  readonly isSteer: boolean;
 }
 
 /** Thrown inside the transaction that would make a turn that was made before. */
 export class RepeatedTurn extends Error {
   override readonly name = "RepeatedTurn";
-  readonly runId: string;
+  readonly made: MadeTurn;
 
-  constructor(runId: string) {
+  constructor(made: MadeTurn) {
     super("The turn was asked for before.");
-    this.runId = runId;
+    this.made = made;
   }
 }
 
@@ -37,27 +42,27 @@ export function onceFor(
   if (key === undefined) return undefined;
   const name = { scope: `rpc-turn:${owner}:${id}`, key };
   const fingerprint = sha256(JSON.stringify([text, images]));
-  const record = async (tx: Tx, store: Store, runId: string) => {
+  const record: TurnOnce["record"] = async (tx, store, { runId, isSteer }) => {
     const claim = await store.ledger.claim(tx, { ...name, fingerprint, leaseMs: KEEP_MS });
-    if (!claim.claimed) throw new RepeatedTurn(runOf(claim.row, fingerprint));
-    await store.ledger.finish(tx, name, { result: { run_id: runId }, keepMs: KEEP_MS });
+    if (!claim.claimed) throw new RepeatedTurn(madeOf(claim.row, fingerprint));
+    const result = { run_id: runId, ...(isSteer ? { steer: true } : {}) };
+    await store.ledger.finish(tx, name, { result, keepMs: KEEP_MS });
   };
-  const keep = (store: Store, runId: string) => store.write((tx) => record(tx, store, runId));
-  return { ...name, fingerprint, record, keep };
+  return { ...name, fingerprint, record };
 }
 
-/** The run that was made under the name before. ServiceError `client_turn_id_conflict` when it was asked otherwise. */
-export async function findTurn(store: Store, once: TurnOnce): Promise<string | undefined> {
+/** The turn that was made under the name before. ServiceError `client_turn_id_conflict` when it was asked otherwise. */
+export async function findTurn(store: Store, once: TurnOnce): Promise<MadeTurn | undefined> {
   const row = await store.read
     .selectFrom("ledger")
     .selectAll()
     .where("scope", "=", once.scope)
     .where("key", "=", once.key)
     .executeTakeFirst();
-  return row === undefined ? undefined : runOf(row, once.fingerprint);
+  return row === undefined ? undefined : madeOf(row, once.fingerprint);
 }
 
-function runOf(row: LedgerRow, fingerprint: string): string {
+function madeOf(row: LedgerRow, fingerprint: string): MadeTurn {
   if (row.fingerprint !== fingerprint) {
     throw new ServiceError(
       "client_turn_id_conflict",
@@ -65,5 +70,6 @@ function runOf(row: LedgerRow, fingerprint: string): string {
       { param: "client_turn_id" },
     );
   }
-  return (JSON.parse(row.result ?? "{}") as { readonly run_id: string }).run_id;
+  const made = JSON.parse(row.result ?? "{}") as { readonly run_id: string; readonly steer?: boolean };
+  return { runId: made.run_id, isSteer: made.steer === true };
 }

@@ -2,13 +2,16 @@
 import type { BusyMode } from "../../agent/parts.ts";
 import type { Prompt, Submitted } from "../../agent/prompt.ts";
 import { ServiceError } from "../../base/errors.ts";
+import type { Store } from "../../store/store.ts";
 import type { RpcCall, RpcGroup } from "../contract.ts";
 import { promptOf } from "../prompt-content.ts";
-import { forgetImages } from "../queued-images.ts";
+import { putBackImages, takeImages, type QueuedImage } from "../queued-images.ts";
 import type { RpcContext, RpcRoom } from "../room.ts";
+import { runningTurn } from "../running-turn.ts";
 import { liveSession, saveSession, type SessionPlace } from "../session-place.ts";
+import { steerTurn } from "../steer-turn.ts";
 import { taskIdOf, turnIdOf } from "../turn-id.ts";
-import { findTurn, onceFor, RepeatedTurn } from "../turn-once.ts";
+import { findTurn, onceFor, RepeatedTurn, type MadeTurn, type TurnOnce } from "../turn-once.ts";
 import { truncateBefore } from "../truncate.ts";
 import { tellChanged } from "../viewers.ts";
 
@@ -25,10 +28,12 @@ export const promptMethods: RpcGroup<"prompt.submit" | "prompt.background", RpcC
     call.hold(place.id);
     await ctx.peer.attach(place.id);
     if (known !== undefined) return repeated(ctx.room, known);
+    const waiting = takeImages(place.live);
     try {
-      return await submit(call, place);
+      return await submit(call, place, { waiting, once });
     } catch (error) {
-      if (error instanceof RepeatedTurn) return repeated(ctx.room, error.runId);
+      putBackImages(place.live, waiting);
+      if (error instanceof RepeatedTurn) return repeated(ctx.room, error.made);
       throw error;
     }
   },
@@ -42,38 +47,76 @@ export const promptMethods: RpcGroup<"prompt.submit" | "prompt.background", RpcC
   },
 };
 
-async function submit({ params, ctx }: Call, place: SessionPlace): Promise<Answer> {
+interface Riding {
+  /** Images that were attached before. */
+  readonly waiting: readonly QueuedImage[];
+  readonly once: TurnOnce | undefined;
+}
+
+async function submit({ params, ctx }: Call, place: SessionPlace, riding: Riding): Promise<Answer> {
   const { room } = ctx;
-  const message = await promptOf(room, place, params);
+  const { settings, switches } = room.agent.parts;
+  const message = await promptOf(room, place, { ...params, waiting: riding.waiting });
   if (message.text.trim() === "" && !message.attachments?.length) throw textRequired();
-  if (params.truncate_before_user_ordinal !== undefined) {
-    await truncateBefore(room, place, {
-      ordinal: params.truncate_before_user_ordinal,
-      isConfirmed: params.confirm_truncate === true,
-    });
-  }
   const asked = params.queued === true ? "queue" : params.when_busy;
-  const whenBusy: BusyMode = asked ?? room.agent.parts.settings.whenBusy;
-  const once = onceFor(place, params);
-  const prompt: Prompt = {
+  const whenBusy: BusyMode = asked ?? switches.whenBusy ?? settings.whenBusy;
+  const isEdit = params.truncate_before_user_ordinal !== undefined;
+  const alsoRecord = alsoRecorded(room.store, params, riding.once);
+  // What is written with a prompt, and what rides with it, cannot be steered in.
+  if (whenBusy === "steer" && !isEdit && !message.attachments?.length) {
+    const steered = await steer(room, place.id, message.text, riding.once);
+    if (steered) return steered;
+  }
+  const submitted = await room.agent.turns.submit({
     address: { owner: place.owner, id: place.id },
     seed: place.live.seed,
     kind: "run",
     input: { prompt: [message], settings: {}, answerable: true, isDetached: true },
-    whenBusy,
-    ...(once && whenBusy !== "steer" ? { alsoRecord: (tx, run) => once.record(tx, room.store, run.id) } : {}),
-  };
-  const submitted = await room.agent.turns.submit(prompt);
-  // With a prompt that steers nothing may be recorded, as there need not be a run.
-  if (whenBusy === "steer") await once?.keep(room.store, submitted.runId);
-  forgetImages(place.live);
+    whenBusy: whenBusy === "steer" ? "queue" : whenBusy,
+    ...(alsoRecord ? { alsoRecord } : {}),
+  });
+  if (submitted.status === "queued" && whenBusy === "interrupt") await interruptElsewhere(room, submitted);
   if (!place.row) tellChanged(room, place.owner);
   return answerOf(submitted);
 }
 
+/** What is written with the prompt or not at all: its name, and that it takes the place of others. */
+function alsoRecorded(
+  store: Store,
+  params: Call["params"],
+  once: TurnOnce | undefined,
+): Prompt["alsoRecord"] {
+  const { truncate_before_user_ordinal: ordinal, confirm_truncate: isConfirmed = false } = params;
+  if (!once && ordinal === undefined) return undefined;
+  return async (tx, { id: runId, session_id: sessionId }) => {
+    await once?.record(tx, store, { runId, isSteer: false });
+    if (ordinal !== undefined) await truncateBefore(tx, store, { sessionId, ordinal, isConfirmed });
+  };
+}
+
+/** Undefined when there is no turn that takes the text: then it is a prompt like any. */
+async function steer(
+  room: RpcRoom,
+  sessionId: string,
+  text: string,
+  once: TurnOnce | undefined,
+): Promise<Answer | undefined> {
+  const running = await runningTurn(room, sessionId);
+  if (!running?.isTurn || !(await steerTurn(room, running.runId, text, once))) return undefined;
+  return { status: "steered", turn_id: turnIdOf(running.runId) };
+}
+
+/** A turn of this process has been asked to stop by the prompt itself. */
+async function interruptElsewhere(room: RpcRoom, { runId, sessionId }: Submitted): Promise<void> {
+  if (room.agent.turns.runningIn(sessionId) !== undefined) return;
+  const running = await runningTurn(room, sessionId);
+  if (running && running.runId !== runId) {
+    await room.agent.turns.stop(running.runId, "A newer prompt took over.");
+  }
+}
+
 function answerOf({ status, runId, queuePosition }: Submitted): Answer {
   const turn_id = turnIdOf(runId);
-  if (status === "steered") return { status: "steered", turn_id };
   if (status === "running") return { status: "streaming", turn_id };
   return {
     status: "queued",
@@ -83,10 +126,11 @@ function answerOf({ status, runId, queuePosition }: Submitted): Answer {
 }
 
 /** The turn that this client_turn_id made before. */
-async function repeated({ store }: RpcRoom, runId: string): Promise<Answer> {
+async function repeated({ store }: RpcRoom, { runId, isSteer }: MadeTurn): Promise<Answer> {
+  const turn_id = turnIdOf(runId);
+  if (isSteer) return { status: "steered", turn_id, duplicate: true };
   const run = await store.read.selectFrom("runs").select("status").where("id", "=", runId).executeTakeFirst();
-  const status = run?.status === "queued" ? "queued" : "streaming";
-  return { status, turn_id: turnIdOf(runId), duplicate: true };
+  return { status: run?.status === "queued" ? "queued" : "streaming", turn_id, duplicate: true };
 }
 
 function textRequired(): ServiceError {
