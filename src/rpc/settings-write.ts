@@ -15,7 +15,7 @@ import { ensureSaved, type KnownSession } from "./known-session.ts";
 import type { RpcContext } from "./room.ts";
 import { sessionInfo } from "./session-view.ts";
 import { configFailed, currentConfig, unknownSetting } from "./settings-read.ts";
-import { tellAll, tellInfo } from "./viewers.ts";
+import { tellAll, tellChanged, tellInfo } from "./viewers.ts";
 
 export interface SettingChange {
   readonly key: string;
@@ -127,6 +127,7 @@ const title: Write = async (ctx, change) => {
   const session = sessionOf(change);
   await ensureSaved(ctx.room, session);
   const value = await ctx.room.agent.sessions.rename(session.id, session.owner, textOf(change));
+  tellChanged(ctx.room, session.owner);
   return told(ctx, session, { key: "title", value });
 };
 
