@@ -3,7 +3,7 @@ import { isReady } from "../../agent/model.ts";
 import type { RpcGroup } from "../contract.ts";
 import { namedSession } from "../known-session.ts";
 import type { RpcContext } from "../room.ts";
-import { modelOf } from "../session-view.ts";
+import { modelOf } from "../session-model.ts";
 
 export const modelMethods: RpcGroup<"model.options", RpcContext> = {
   "model.options": async ({ params, ctx }) => {
