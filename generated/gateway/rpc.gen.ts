@@ -275,7 +275,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.ConfigGetParams;
     readonly result: T.ConfigValue;
-    readonly error: 4001 | 4002 | 5001;
+    readonly error: 4001 | 4002;
   };
   /** Change a setting */
   "config.set": {
@@ -766,7 +766,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["key", "session_id", "cwd"],
     defaults: {},
     result: { $ref: "#/components/schemas/ConfigValue" },
-    errors: [4001, 4002, 5001],
+    errors: [4001, 4002],
     scope: "read",
   },
   "config.set": {
