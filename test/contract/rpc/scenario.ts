@@ -27,6 +27,8 @@ export interface RpcSetting {
   readonly transport: Transport;
   readonly service: TestService;
   readonly owner: string;
+  /** Turns that begin from now on have this script; for one with a state that both runs of a scenario must not share. */
+  play(script: Script): void;
   /** Another host, on the same transport; of the same owner unless another is named. Closed with the scenario. */
   connect(as?: { readonly owner?: string; readonly scopes?: readonly string[] }): Promise<RpcHost>;
 }
@@ -65,7 +67,7 @@ export function rpcScenario(
         return host;
       };
       try {
-        await run(await connect(), { transport, service, owner, connect });
+        await run(await connect(), { transport, service, owner, play, connect });
       } finally {
         for (const host of hosts) await host[Symbol.asyncDispose]();
       }
@@ -118,6 +120,10 @@ export function gatedScript(): {
 }
 
 let owners = 0;
+
+function play(script: Script): void {
+  current = { ...current, script };
+}
 
 /** A service, with the keys that may still be added to it. */
 interface Stage extends AsyncDisposable {
