@@ -1,0 +1,350 @@
+import assert from "node:assert/strict";
+import { mkdir, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { Json } from "../../harness/rpc.ts";
+import { gatedScript, openSession, rpcScenario, takeTurn } from "./scenario.ts";
+
+const COMMANDS = {
+  quick_commands: {
+    hi: { type: "prompt", value: "Say hi to {args}" },
+    "to-title": { type: "alias", value: "title" },
+    where: { type: "exec", value: "pwd" },
+  },
+};
+
+rpcScenario("commands.catalog", "names, descriptions, aliases and groups agree", async (host) => {
+  const session_id = await openSession(host);
+  const shown = await host.result("commands.catalog", { session_id });
+  const names = shown.pairs.map(([name]: [string]) => name);
+  for (const name of ["/model", "/title", "/undo", "/compress", "/help", "/yolo"])
+    assert.ok(names.includes(name), name);
+  assert.deepEqual([shown.canon["/fork"], shown.canon["/model"]], ["/branch", "/model"]);
+  assert.ok(shown.sub["/reasoning"].includes("high"));
+  const grouped = shown.categories.flatMap(({ pairs }: Json) => pairs.map(([name]: [string]) => name));
+  assert.deepEqual(grouped.toSorted(), names.toSorted());
+});
+
+rpcScenario("commands.catalog 4001", "the session is another's", async (host, { connect, owner }) => {
+  const session_id = await openSession(await connect({ owner: `${owner}-too` }));
+  await host.error("commands.catalog", { session_id }, 4001);
+});
+
+rpcScenario("command.resolve", "by name or alias, with the slash or without", async (host) => {
+  for (const name of ["branch", "/branch", "fork", "/FORK"]) {
+    const found = await host.result("command.resolve", { name });
+    assert.deepEqual([found.canonical, found.category], ["branch", "Session"]);
+  }
+});
+
+rpcScenario("command.resolve 4011", "there is no such command, and a near one is named", async (host) => {
+  assert.match(
+    (await host.error("command.resolve", { name: "modle" }, 4011)).message,
+    /Did you mean \/model/,
+  );
+  for (const name of ["", "/", " ", "__proto__", "constructor", "x".repeat(256), "a\0b", "model x"]) {
+    await host.error("command.resolve", { name }, 4011);
+  }
+  for (const bad of [{}, { name: 1 }, { name: "x".repeat(257) }])
+    await host.error("command.resolve", bad, -32602);
+});
+
+rpcScenario("command.dispatch", "the whole text, or name and arg, and exactly one of both", async (host) => {
+  const session_id = await openSession(host);
+  const whole = await host.result("command.dispatch", { command: "/title One", session_id });
+  assert.deepEqual(whole, { type: "exec", output: "Title: One" });
+  for (const name of ["title", "/title"]) {
+    const apart = await host.result("command.dispatch", { name, arg: "Two words", session_id });
+    assert.deepEqual(apart, { type: "exec", output: "Title: Two words" });
+  }
+  assert.equal(
+    (await host.result("command.dispatch", { name: "title", session_id })).output,
+    "Title: Two words",
+  );
+  for (const bad of [
+    {},
+    { command: "/title x", name: "title" },
+    { command: "/title", arg: "x" },
+    { command: 1 },
+    { command: ["/title"] },
+    { name: "title", arg: 5 },
+  ]) {
+    const { data } = await host.error("command.dispatch", { session_id, ...bad }, -32602);
+    assert.ok(data.issues.length > 0);
+  }
+});
+
+rpcScenario(
+  "command.dispatch",
+  { title: "every directive that a host can be given", config: COMMANDS },
+  async (host, { service }) => {
+    const folder = join(service.home, "agentd", "skills", "tidy");
+    await mkdir(folder, { recursive: true });
+    await writeFile(join(folder, "SKILL.md"), "---\nname: tidy\ndescription: Tidies up\n---\nTidy.\n");
+    const session_id = await openSession(host);
+    const dispatch = (command: string) => host.result("command.dispatch", { command, session_id });
+    assert.deepEqual(await dispatch("/hi Ada"), { type: "send", message: "Say hi to Ada" });
+    assert.deepEqual(await dispatch("/to-title A b"), { type: "alias", target: "/title A b" });
+    assert.equal((await dispatch("/where")).output.trim(), service.workspace);
+    const skill = await dispatch("/tidy the desk");
+    assert.deepEqual([skill.type, skill.name], ["skill", "tidy"]);
+    assert.match(skill.message, /the desk/);
+    await takeTurn(host, session_id, "hello");
+    assert.deepEqual(await dispatch("/undo"), {
+      type: "prefill",
+      message: "hello",
+      notice: "2 messages were taken back.",
+    });
+    assert.deepEqual(await dispatch("/queue more"), { type: "send", message: "more" });
+    assert.equal((await host.result("commands.catalog", { session_id })).skill_count, 1);
+  },
+);
+
+rpcScenario(
+  ["command.dispatch", "event sessions.changed"],
+  "a command that opens another session names it, and it is open",
+  async (host) => {
+    const session_id = await openSession(host);
+    const from = host.frames.length;
+    await takeTurn(host, session_id, "hello");
+    const branched = await host.result("command.dispatch", { command: "/branch Other", session_id });
+    assert.equal(branched.type, "exec");
+    assert.notEqual(branched.session_id, session_id);
+    await host.event("sessions.changed", undefined, from);
+    assert.equal((await host.result("session.title", { session_id: branched.session_id })).title, "Other");
+    const fresh = await host.result("command.dispatch", { command: "/new", session_id });
+    assert.equal((await takeTurn(host, fresh.session_id, "hello again")).status, "complete");
+    const back = await host.result("slash.exec", { session_id, command: `resume ${branched.session_id}` });
+    assert.equal(back.session_id, branched.session_id);
+  },
+);
+
+rpcScenario("command.dispatch", "the model of the session: what set_model is", async (host) => {
+  const session_id = await openSession(host);
+  const from = host.frames.length;
+  const { output } = await host.result("command.dispatch", { command: "/model demo:demo", session_id });
+  assert.match(output, /demo:demo/);
+  const { payload } = await host.event("session.info", (event) => event.session_id === session_id, from);
+  assert.deepEqual([payload.model, payload.provider], ["demo", "demo"]);
+});
+
+rpcScenario(
+  "command.dispatch",
+  "commands that are an admin's are not for other keys",
+  async (_, { connect, owner }) => {
+    const chat = await connect({ owner: `${owner}-chat`, scopes: ["chat", "sessions", "read"] });
+    const session_id = await openSession(chat);
+    for (const command of ["/yolo on", "/yolo global", "/reload-mcp", "/reload-env", "/grants"]) {
+      const { data } = await chat.error("command.dispatch", { command, session_id }, -32003);
+      assert.equal(data.reason, "insufficient_scope");
+      await chat.error("slash.exec", { command: command.slice(1), session_id }, -32003);
+    }
+    assert.equal((await chat.result("config.get", { key: "yolo", session_id })).value, false);
+    await chat.result("command.dispatch", { command: "/title Mine", session_id });
+  },
+);
+
+rpcScenario(
+  ["command.dispatch 4001", "slash.exec 4001"],
+  "the session is not there, or another's",
+  async (host, { connect, owner }) => {
+    const other = await openSession(await connect({ owner: `${owner}-too` }));
+    for (const session_id of ["none", other]) {
+      await host.error("command.dispatch", { command: "/title x", session_id }, 4001);
+      await host.error("slash.exec", { command: "title x", session_id }, 4001);
+    }
+    await host.error(
+      "command.dispatch",
+      { command: "/resume no such session", session_id: await openSession(host) },
+      4001,
+    );
+  },
+);
+
+rpcScenario(
+  ["command.dispatch 4002", "slash.exec 4002"],
+  "what the command is given is not there",
+  async (host) => {
+    const session_id = await openSession(host);
+    for (const command of [
+      "/model no such",
+      "/model no:such",
+      "/reasoning wild",
+      `/title ${"t".repeat(5000)}`,
+    ]) {
+      await host.error("command.dispatch", { command, session_id }, 4002);
+      await host.error("slash.exec", { command: command.slice(1), session_id }, 4002);
+    }
+  },
+);
+
+rpcScenario(
+  ["command.dispatch 4004", "slash.exec 4004"],
+  "empty, no command, or used wrongly",
+  async (host) => {
+    const session_id = await openSession(host);
+    for (const command of [
+      "",
+      "/",
+      " / ",
+      "/undo many",
+      "/undo 5",
+      "/steer",
+      "/yolo sometimes",
+      `/title ${"x".repeat(100_001)}`,
+    ]) {
+      await host.error("command.dispatch", { command, session_id }, 4004);
+      await host.error("slash.exec", { command: command.replace("/", ""), session_id }, 4004);
+    }
+    for (const command of ["hello", "/../x", "/a\0b", "/ü"]) {
+      await host.error("command.dispatch", { command, session_id }, 4004);
+    }
+    const { message } = await host.error("command.dispatch", { command: "/title x" }, 4004);
+    assert.match(message, /about a session/);
+  },
+);
+
+{
+  const gate = gatedScript();
+  rpcScenario(
+    ["command.dispatch 4009", "slash.exec 4009"],
+    { title: "a turn at work forbids what changes what it reads", script: gate.script },
+    async (host) => {
+      const session_id = await openSession(host);
+      const from = host.frames.length;
+      await host.result("prompt.submit", { session_id, text: "one" });
+      await host.event("message.start", undefined, from);
+      for (const command of ["/undo", "/compress", "/reset"]) {
+        const { message } = await host.error("command.dispatch", { command, session_id }, 4009);
+        assert.match(message, /session busy/);
+        await host.error("slash.exec", { command: command.slice(1), session_id }, 4009);
+      }
+      await host.result("session.interrupt", { session_id });
+    },
+  );
+}
+
+rpcScenario(["command.dispatch 4011", "slash.exec 4011"], "there is no such command", async (host) => {
+  const session_id = await openSession(host);
+  for (const command of ["/modle x", "/constructor", "/tostring"]) {
+    await host.error("command.dispatch", { command, session_id }, 4011);
+    await host.error("slash.exec", { command: command.slice(1), session_id }, 4011);
+  }
+});
+
+rpcScenario(
+  ["command.dispatch 5030", "slash.exec 5030"],
+  {
+    title: "the model cannot write the summary",
+    config: { compression: { keep_messages: 2 } },
+    script: ({ user }) =>
+      user.startsWith("say")
+        ? { text: "said" }
+        : { error: { code: "provider_error", message: "down" } },
+  },
+  async (host) => {
+    const session_id = await openSession(host);
+    for (let n = 0; n < 6; n++) await takeTurn(host, session_id, `say ${n}`);
+    for (const [method, command] of [
+      ["command.dispatch", "/compress"],
+      ["slash.exec", "compress"],
+    ] as const) {
+      const { data } = await host.error(method, { command, session_id }, 5030);
+      assert.equal(data.retryable, true);
+    }
+  },
+);
+
+rpcScenario(
+  "slash.exec",
+  { title: "prints what a command says, or is a directive", config: COMMANDS },
+  async (host) => {
+    const session_id = await openSession(host);
+    assert.deepEqual(await host.result("slash.exec", { session_id, command: "title One" }), {
+      output: "Title: One",
+    });
+    assert.deepEqual(await host.result("slash.exec", { session_id, command: "/title" }), {
+      output: "Title: One",
+    });
+    const sent = await host.result("slash.exec", { session_id, command: "hi Ada" });
+    assert.deepEqual(sent, { type: "send", message: "Say hi to Ada" });
+    assert.match((await host.result("slash.exec", { session_id, command: "help" })).output, /\/model/);
+  },
+);
+
+rpcScenario(
+  "slash.exec 4018",
+  { title: "a skill is command.dispatch's", config: {} },
+  async (host, { service }) => {
+    const folder = join(service.home, "agentd", "skills", "tidy");
+    await mkdir(folder, { recursive: true });
+    await writeFile(join(folder, "SKILL.md"), "---\nname: tidy\ndescription: Tidies up\n---\nTidy.\n");
+    const { message } = await host.error(
+      "slash.exec",
+      { session_id: await openSession(host), command: "tidy up" },
+      4018,
+    );
+    assert.match(message, /use command.dispatch/);
+  },
+);
+
+rpcScenario("complete.slash", "names first, then what a command may be given", async (host) => {
+  const session_id = await openSession(host);
+  const complete = (text: string) => host.result("complete.slash", { text, session_id });
+  const names = await complete("/mo");
+  assert.deepEqual([names.items[0].text, names.replace_from], ["model", 1]);
+  assert.ok((await complete("/")).items.length <= 30);
+  assert.deepEqual(
+    (await complete("/fo")).items.map(({ text }: Json) => text),
+    ["branch"],
+  );
+  const values = await complete("/reasoning lo");
+  assert.deepEqual([values.items.map(({ text }: Json) => text), values.replace_from], [["low"], 11]);
+  for (const text of ["", "mo", "/zzz", "/title x", "/constructor ", "x".repeat(4096)]) {
+    assert.deepEqual((await complete(text)).items, [], text);
+  }
+  await host.error("complete.slash", { text: "x".repeat(4097) }, -32602);
+});
+
+rpcScenario(["complete.slash 4001", "complete.path 4001"], "the session is not there", async (host) => {
+  await host.error("complete.slash", { text: "/", session_id: "none" }, 4001);
+  await host.error("complete.path", { word: "a", session_id: "none" }, 4001);
+});
+
+rpcScenario(
+  "complete.path",
+  "what lies in the session's folder, folders first",
+  async (host, { service, owner }) => {
+    const folder = join(service.workspace, owner);
+    await mkdir(join(folder, "sub", "deep"), { recursive: true });
+    await writeFile(join(folder, "sum.txt"), "");
+    await writeFile(join(folder, ".hidden"), "");
+    await symlink("/etc", join(folder, "out"));
+    const session_id = await openSession(host, { cwd: folder });
+    const complete = async (word: string, more: Json = {}) => {
+      const { items } = await host.result("complete.path", { word, session_id, ...more });
+      return items.map(({ text }: Json) => text);
+    };
+    assert.deepEqual(await complete("su"), ["sub/", "sum.txt"]);
+    assert.deepEqual(await complete("@file:./su"), ["@file:./sub/", "@file:./sum.txt"]);
+    assert.deepEqual(await complete("@folder:su"), ["@folder:sub/"]);
+    assert.deepEqual(await complete(".h"), [".hidden"]);
+    assert.deepEqual(await complete("", { cwd: "sub" }), ["deep/"]);
+    for (const word of ["out/", "/etc/", "/", "a\0b", "no/such/"])
+      assert.deepEqual(await complete(word), [], word);
+    assert.deepEqual(await complete("", { cwd: "/etc" }), []);
+    assert.deepEqual(await complete("", { cwd: "a\0" }), []);
+    await host.error("complete.path", { word: "x".repeat(4097) }, -32602);
+  },
+);
+
+rpcScenario(
+  "complete.path",
+  "a folder of many is looked at in part, and shown as 30",
+  async (host, { service, owner }) => {
+    const folder = join(service.workspace, `${owner}-many`);
+    await mkdir(folder);
+    await Promise.all(Array.from({ length: 100 }, (_, n) => writeFile(join(folder, `file${n}`), "")));
+    const { items } = await host.result("complete.path", { word: `${folder}/f` });
+    assert.equal(items.length, 30);
+  },
+);
