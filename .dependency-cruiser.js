@@ -15,6 +15,7 @@ const floors = [
     "models\\.ts$",
     "settings\\.ts$",
     "boot\\.ts$",
+    "opened-home\\.ts$",
     "check-input\\.ts$",
   ],
 ];
@@ -60,7 +61,7 @@ const containment = contained.map(([name, what, where]) => ({
 
 /** The files whose captions say that they touch the machine. */
 const machine = [
-  "^src/base/(runtime|machine|log|ids|digest)\\.ts$",
+  "^src/base/(runtime|machine|log|digest)\\.ts$",
   "^src/config/(home|env-file|secrets|tickets)\\.ts$",
   "^src/store/(sqlite|sqlite-connection|migrate|owner)\\.ts$",
   "^src/agent/tools/",
@@ -74,7 +75,7 @@ const machine = [
   "^src/telemetry/otlp\\.ts$",
   "^src/chat/view/render-chat\\.ts$",
   "^src/cli/",
-  "^src/boot\\.ts$",
+  "^src/opened-home\\.ts$",
   "^src/agent-room\\.ts$",
 ];
 

@@ -1,7 +1,4 @@
-/** From a home folder and an environment to a running service. Reads the user's home from the system. */
-import { mkdir, realpath } from "node:fs/promises";
-import { homedir } from "node:os";
-import openApi from "../generated/specs/http.openapi.json" with { type: "json" };
+/** From a home folder and an environment to a running service. */
 import packageFile from "../package.json" with { type: "json" };
 import type { Config } from "../generated/config/types.gen.ts";
 import type { Engine } from "./agent/engine.ts";
@@ -9,37 +6,22 @@ import { createEngine } from "./agent/engines/select.ts";
 import { formatModel } from "./agent/model.ts";
 import type { Tool } from "./agent/tool.ts";
 import { systemClock } from "./base/clock.ts";
-import { createLog, type Log } from "./base/log.ts";
+import type { Log } from "./base/log.ts";
 import { registerSecret } from "./base/redact.ts";
 import { checkToolInput } from "./check-input.ts";
-import { loadConfig, requireValid, type LoadedConfig } from "./config/config.ts";
-import { prepareHome, resolveHome, type Environment } from "./config/home.ts";
-import { resolvePlaces } from "./config/places.ts";
-import { secretValues } from "./config/secret-values.ts";
 import { createKeyRing, ensureApiKey } from "./config/secrets.ts";
 import { Variables } from "./config/variables.ts";
 import { createCatalog, findProviders } from "./models.ts";
-import {
-  startRpcService,
-  startService,
-  type RpcService,
-  type Service,
-  type ServiceOptions,
-} from "./service.ts";
-import type { Places } from "./settings.ts";
+import { openHome, type OpenedHome, type OpenHomeOptions } from "./opened-home.ts";
+import { startRpcService, startService, type CoreOptions, type RpcService, type Service } from "./service.ts";
+import type { Store } from "./store/store.ts";
 
-export interface BootOptions {
-  /** Default: the environment of this process. */
-  readonly env: Environment;
-  /** Default: AGENTD_HOME, else `~/.agentd`. */
-  readonly home?: string;
-  readonly profile?: string;
+export interface BootOptions extends OpenHomeOptions {
   readonly host?: string;
   readonly port?: number;
   /** Instead of the models of the configuration. */
   readonly engine?: Engine;
   readonly tools?: readonly Tool[];
-  readonly log?: Log;
 }
 
 /** A running service and what a person wants to know of its start. */
@@ -59,86 +41,63 @@ export interface Booted {
  * ServiceError `invalid_config` that lists what is wrong, or `state_store_unavailable`.
  */
 export async function boot(options: BootOptions): Promise<Booted> {
-  const { service: prepared, loaded, keyed } = await prepare(options);
-  const { log, models } = prepared;
-  const service = await startService(prepared);
-  const model = formatModel(models.default);
-  log.info("listening", { url: service.url, model, version: packageFile.version });
-  const isKept = keyed.created || loaded.env["API_SERVER_KEY"] !== undefined;
-  const keyFile = isKept && options.env["API_SERVER_KEY"] === undefined ? keyed.path : undefined;
-  return { service, version: packageFile.version, model, keyFile, keyCreated: keyed.created, log };
+  const { env: processEnv } = options;
+  const opened = await openHome(options);
+  const { env, log } = opened;
+  const keyed = await ensureApiKey({ config: withAddress(opened.config, options), home: opened.home });
+  const { config, created: keyCreated, path } = keyed;
+  if (keyCreated && config.api_server.key !== undefined) registerSecret(config.api_server.key);
+  const [core, { default: openApi }] = await Promise.all([
+    coreOptions({ ...opened, config }, options),
+    import("../generated/specs/http.openapi.json", { with: { type: "json" } }),
+  ]);
+  const service = await startService({ ...core, keys: createKeyRing(config, { env }), openApi });
+  const { version } = packageFile;
+  const model = formatModel(core.models.default);
+  log.info("listening", { url: service.url, model, version });
+  const isKept = keyCreated || env["API_SERVER_KEY"] !== undefined;
+  const keyFile = isKept && processEnv["API_SERVER_KEY"] === undefined ? path : undefined;
+  return { service, version, model, keyFile, keyCreated, log };
 }
 
-/** As {@link boot}, for a process that serves the one who started it and listens nowhere. */
-export async function bootRpc(
-  options: BootOptions,
-): Promise<{ readonly service: RpcService; readonly log: Log }> {
-  const { service } = await prepare(options);
-  return { service: await startRpcService(service), log: service.log };
+/**
+ * As {@link boot}, for a process that serves the one who started it and listens nowhere: it needs no key. `store` is
+ * that of the home; it is closed with the service, or when the start fails.
+ */
+export async function bootRpc(opened: OpenedHome, store: Store): Promise<RpcService> {
+  try {
+    return await startRpcService({ ...(await coreOptions(opened)), store });
+  } catch (error) {
+    await store.close();
+    throw error;
+  }
 }
 
-interface Prepared {
-  readonly service: ServiceOptions;
-  readonly loaded: LoadedConfig;
-  readonly keyed: Awaited<ReturnType<typeof ensureApiKey>>;
-}
-
-async function prepare(options: BootOptions): Promise<Prepared> {
-  const userHome = homedir();
-  const profile = options.profile === undefined ? {} : { profile: options.profile };
-  const home = options.home ?? resolveHome({ env: options.env, userHome, ...profile });
-  const notices = await prepareHome(home);
-  const loaded = await loadConfig({ home, env: options.env });
-  const keyed = await ensureApiKey({ config: withAddress(requireValid(loaded), options), home });
-  const { config } = keyed;
-  for (const secret of secretValues(config, loaded.env)) registerSecret(secret);
-  const log = options.log ?? createLog(config.log.level);
-  for (const notice of notices) log.warn(notice);
-  warn(loaded, log);
-  const places = await realPlaces(resolvePlaces({ config, env: loaded.env, home, userHome }));
-  const providers = await findProviders(config, loaded.env, log);
-  const models = createCatalog(config, providers);
+async function coreOptions(
+  opened: OpenedHome,
+  own: Pick<BootOptions, "engine" | "tools"> = {},
+): Promise<CoreOptions> {
+  const { config, env, home, log, places, processEnv, flaws, readConfig } = opened;
+  const providers = await findProviders(config, env, log);
   const engine =
-    options.engine ?? createEngine({ providers, checkInput: checkToolInput, clock: systemClock, log });
-  const service: ServiceOptions = {
+    own.engine ?? createEngine({ providers, checkInput: checkToolInput, clock: systemClock, log });
+  return {
     config,
     places,
-    keys: createKeyRing(config, { env: loaded.env }),
-    models,
+    models: createCatalog(config, providers),
     engine,
-    env: loaded.env,
-    processEnv: options.env,
-    readConfig: async () => requireValid(await loadConfig({ home, env: options.env })),
-    variables: await Variables.open({ env: options.env, home }),
-    ...(options.tools ? { tools: options.tools } : {}),
-    openApi,
+    env,
+    processEnv,
+    readConfig,
+    variables: await Variables.open({ env: processEnv, home }),
+    ...(own.tools ? { tools: own.tools } : {}),
     version: packageFile.version,
-    configFlaws: warningsOf(loaded).map(({ path: key, message }) => `${key} ${message}`),
+    configFlaws: flaws,
     log,
   };
-  return { service, loaded, keyed };
-}
-
-/** Makes the workspace. The policy compares paths as they really are, without links, so its places must be so too. */
-async function realPlaces(places: Places): Promise<Places> {
-  await mkdir(places.workspace, { recursive: true, mode: 0o700 });
-  const agentHome = await realpath(places.agentHome);
-  const userHome = await realpath(places.userHome);
-  const workspace = await realpath(places.workspace);
-  return { ...places, agentHome, userHome, workspace };
 }
 
 function withAddress(config: Config, { host, port }: BootOptions): Config {
   const address = { ...(host === undefined ? {} : { host }), ...(port === undefined ? {} : { port }) };
   return { ...config, api_server: { ...config.api_server, ...address } };
-}
-
-function warn(loaded: LoadedConfig, log: Log): void {
-  for (const { path, message } of warningsOf(loaded)) {
-    log.warn("the configuration has a flaw", { key: path, flaw: message });
-  }
-}
-
-function warningsOf({ issues }: LoadedConfig): LoadedConfig["issues"] {
-  return issues.filter(({ severity }) => severity !== "error");
 }

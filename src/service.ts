@@ -1,3 +1,4 @@
+/** The rooms of a service put together, started and stopped. The order below is the order in which they open. */
 import type { Config } from "../generated/config/types.gen.ts";
 import { createAgentRoom, type AgentRoom, type AgentRoomOptions } from "./agent-room.ts";
 import type { Agent } from "./agent/agent.ts";
@@ -5,39 +6,43 @@ import type { Asks } from "./agent/ask.ts";
 import type { Turns } from "./agent/turn.ts";
 import { systemClock, type Clock } from "./base/clock.ts";
 import { freeBytes, processId } from "./base/machine.ts";
+import type { Environment } from "./config/home.ts";
+import { isLoopback } from "./config/secrets.ts";
 import { Dispatcher } from "./deliver/dispatch.ts";
 import { createTargets } from "./deliver/target.ts";
 import { createWebhookTarget } from "./deliver/targets/webhook.ts";
 import type { Listener } from "./gateway/listen.ts";
+import type { KeyRing } from "./http/auth.ts";
 import type { HttpRoom } from "./http/room.ts";
-import type { Environment } from "./config/home.ts";
 import { rpcHandlers } from "./rpc/handlers.ts";
 import { RpcHub } from "./rpc/hub.ts";
-import { RPC_LIMITS } from "./rpc/limits.ts";
+import { gatewayLimits } from "./rpc/limits.ts";
 import { createSubscriptions } from "./rpc/notify.ts";
 import type { RpcRoom } from "./rpc/room.ts";
-import { SocketGate } from "./rpc/socket.ts";
-import { isLoopback } from "./config/secrets.ts";
-import type { KeyRing } from "./http/auth.ts";
-import { Tickets } from "./config/tickets.ts";
-import { httpSettings } from "./settings.ts";
+import type { SocketGate } from "./rpc/socket.ts";
+import { httpSettings, webhookSecret } from "./settings.ts";
 import { openStore } from "./store/open.ts";
 import { scheduleSweeps } from "./store/retention.ts";
-import { openTelemetry } from "./telemetry/telemetry.ts";
-
 import type { Store } from "./store/store.ts";
+import { openTelemetry, type Telemetry } from "./telemetry/telemetry.ts";
 
-export interface ServiceOptions extends Omit<AgentRoomOptions, "telemetry"> {
+/** What every service needs, whoever its clients are. */
+export interface CoreOptions extends Omit<AgentRoomOptions, "telemetry"> {
   /** Complete and valid, as `loadConfig` returns it. */
   readonly config: Config;
-  readonly keys: KeyRing;
-  /** The bundled OpenAPI document. */
-  readonly openApi: Readonly<Record<string, unknown>>;
   readonly clock?: Clock;
   /** Flaws of the configuration that did not keep it from being used, a clause each. */
   readonly configFlaws?: readonly string[];
   /** The environment of the process alone; default: `env`, which also has the variables of the home's file. */
   readonly processEnv?: Environment;
+  /** One that is open already; default: that of `places.databaseUrl`. The service closes it. */
+  readonly store?: Store;
+}
+
+export interface ServiceOptions extends CoreOptions {
+  readonly keys: KeyRing;
+  /** The bundled OpenAPI document. */
+  readonly openApi: Readonly<Record<string, unknown>>;
   /** For tests: check every answer against the spec, and tell of every answer. */
   readonly validateResponses?: boolean;
   readonly observe?: HttpRoom["observe"];
@@ -69,22 +74,10 @@ export type RpcService = Omit<Service, "url">;
  * ServiceError `invalid_config` (address taken, unknown toolset) or `state_store_unavailable`.
  */
 export async function startService(options: ServiceOptions): Promise<Service> {
-  const { config } = options;
   const rooms = await openRooms(options);
   try {
-    // Loaded here: what serves standard input and output does not wait for what it does not need.
-    const [{ listen }, { createHttpApp }] = await Promise.all([
-      import("./gateway/listen.ts"),
-      import("./http/app.ts"),
-    ]);
-    const listener = await listen(createHttpApp(rooms.http), {
-      host: config.api_server.host,
-      port: config.api_server.port,
-      maxBodyBytes: config.limits.max_body_bytes + LISTENER_SLACK_BYTES,
-      clock: rooms.http.clock,
-      sockets: socketGate(options, rooms),
-    });
-    return { ...toService(rooms, config, listener), url: listener.url };
+    const listener = await openListener(options, rooms);
+    return { ...toService(rooms, options, listener), url: listener.url };
   } catch (error) {
     for (const close of rooms.closers) await close();
     throw error;
@@ -92,24 +85,24 @@ export async function startService(options: ServiceOptions): Promise<Service> {
 }
 
 /** As {@link startService}, without a listener: connections are opened on `hub`. */
-export async function startRpcService(options: ServiceOptions): Promise<RpcService> {
-  return toService(await openRooms(options), options.config);
+export async function startRpcService(options: CoreOptions): Promise<RpcService> {
+  return toService(await openRooms(options), options);
 }
 
 interface Rooms {
   readonly agentRoom: AgentRoom;
-  readonly http: HttpRoom;
+  readonly telemetry: Telemetry;
   readonly hub: RpcHub;
+  /** What to close, in this order. */
   readonly closers: readonly (() => Promise<void>)[];
 }
 
-async function openRooms(options: ServiceOptions): Promise<Rooms> {
+async function openRooms(options: CoreOptions): Promise<Rooms> {
   const { config, log, clock = systemClock } = options;
-  const store = await openStore({
-    url: options.places.databaseUrl,
-    now: () => clock.now(),
-    onProblem: (message, error) => log.warn(message, { error }),
-  });
+  const onProblem = (message: string, error: unknown) => log.warn(message, { error });
+  const store =
+    options.store ??
+    (await openStore({ url: options.places.databaseUrl, now: () => clock.now(), onProblem }));
   const closers: (() => Promise<void>)[] = [() => store.close()];
   try {
     const telemetry = await openTelemetry(options, { store, clock });
@@ -117,48 +110,77 @@ async function openRooms(options: ServiceOptions): Promise<Rooms> {
     const agentRoom = createAgentRoom({ ...options, telemetry: telemetry.agent }, store, clock);
     closers.unshift(() => agentRoom.close());
     await agentRoom.agent.start();
-    closers.unshift(
-      scheduleSweeps(store, {
-        ...retentionOptions(config),
-        clock,
-        onProblem: (message, error) => log.warn(message, { error }),
-      }),
-    );
-    const http = { ...httpRoom(options, agentRoom), ...telemetry.http };
-    const dispatcher = createDispatcher(http);
+    closers.unshift(scheduleSweeps(store, { ...retentionOptions(config), clock, onProblem }));
+    const dispatcher = createDispatcher(options, { store, clock, telemetry });
     closers.unshift(() => dispatcher.close());
     await dispatcher.start();
     const hub = new RpcHub(rpcParts(options, agentRoom), rpcHandlers);
-    return { agentRoom, http, hub, closers };
+    return { agentRoom, telemetry, hub, closers };
   } catch (error) {
     for (const close of closers) await close();
     throw error;
   }
 }
 
-function toService(rooms: Rooms, config: Config, listener?: Listener): RpcService {
-  const { agentRoom, hub, closers } = rooms;
-  const { turns, parts } = agentRoom.agent;
+function createDispatcher(
+  { config, env, version, log }: CoreOptions,
+  {
+    store,
+    clock,
+    telemetry,
+  }: { readonly store: Store; readonly clock: Clock; readonly telemetry: Telemetry },
+): Dispatcher {
+  const secret = webhookSecret(config, env);
+  const webhook = createWebhookTarget({
+    clock,
+    version,
+    allowedPrivateHosts: config.api_server.webhook_allowed_hosts,
+    ...(secret === undefined ? {} : { secret }),
+  });
+  return new Dispatcher({ store, clock, log, targets: createTargets([webhook]), tracer: telemetry.tracer });
+}
+
+function rpcParts(options: CoreOptions, room: AgentRoom): Omit<RpcRoom, "peers"> {
+  const { config, env, places, version, log, processEnv = env } = options;
+  const { store, clock } = room.agent.parts;
   return {
-    store: parts.store,
-    room: agentRoom,
-    agent: agentRoom.agent,
-    turns,
-    asks: parts.asks,
-    hub,
-    stop: stopper({ turns, hub, listener, closers, config }),
+    ...room,
+    store,
+    clock,
+    log,
+    version,
+    settings: { limits: gatewayLimits(config.sessions.max_queue), cliExec: config.gateway.cli_exec },
+    config: { atStart: config, home: places.agentHome, userHome: places.userHome, env: processEnv },
+    subscribe: createSubscriptions,
   };
+}
+
+/** Loaded here: what serves standard input and output does not wait for what it does not need. */
+async function openListener(options: ServiceOptions, rooms: Rooms): Promise<Listener> {
+  const { config } = options;
+  const [{ listen }, { createHttpApp }, { Tickets }, { SocketGate }] = await Promise.all([
+    import("./gateway/listen.ts"),
+    import("./http/app.ts"),
+    import("./config/tickets.ts"),
+    import("./rpc/socket.ts"),
+  ]);
+  const { clock } = rooms.agentRoom.agent.parts;
+  const http = httpRoom(options, rooms, new Tickets(clock));
+  return listen(createHttpApp(http), {
+    host: config.api_server.host,
+    port: config.api_server.port,
+    maxBodyBytes: config.limits.max_body_bytes + LISTENER_SLACK_BYTES,
+    clock,
+    sockets: new SocketGate(gateOptions(options, { hub: rooms.hub, tickets: http.tickets })),
+  });
 }
 
 /** The listener's own limit stands above ours, so that an oversize body is refused by us, with our envelope. */
 const LISTENER_SLACK_BYTES = 1_048_576;
-/** What answers get to leave the sockets once every run has ended. */
-const CLOSE_GRACE_MS = 2_000;
-const LAST_EVENTS_MS = 20;
-const LOOPBACK_NAMES = ["127.0.0.1", "localhost", "[::1]"];
 
-function httpRoom(options: ServiceOptions, { agent, mcp }: AgentRoom): HttpRoom {
+function httpRoom(options: ServiceOptions, rooms: Rooms, tickets: HttpRoom["tickets"]): HttpRoom {
   const { config, keys, openApi, version, observe, places, configFlaws = [] } = options;
+  const { agent, mcp } = rooms.agentRoom;
   const { parts, turns, live } = agent;
   const toolsets = [...new Set(parts.tools().map((tool) => tool.toolset))];
   return {
@@ -169,7 +191,7 @@ function httpRoom(options: ServiceOptions, { agent, mcp }: AgentRoom): HttpRoom 
     clock: parts.clock,
     log: parts.log,
     keys,
-    tickets: new Tickets(parts.clock),
+    tickets,
     openApi,
     version,
     vitals: {
@@ -186,48 +208,60 @@ function httpRoom(options: ServiceOptions, { agent, mcp }: AgentRoom): HttpRoom 
       env: options.env,
     }),
     ...(observe ? { observe } : {}),
+    ...rooms.telemetry.http,
   };
 }
 
-function rpcParts(options: ServiceOptions, room: AgentRoom): Omit<RpcRoom, "peers"> {
-  const { config, env, places, version, log, processEnv = env } = options;
-  const { store, clock } = room.agent.parts;
-  return {
-    ...room,
-    store,
-    clock,
-    log,
-    version,
-    settings: {
-      limits: { ...RPC_LIMITS, max_queue_per_session: config.sessions.max_queue },
-      cliExec: "local",
-    },
-    config: { atStart: config, home: places.agentHome, userHome: places.userHome, env: processEnv },
-    subscribe: createSubscriptions,
-  };
-}
+/** Addresses that mean every address of the machine, by whatever name. */
+const OPEN_HOSTS = ["0.0.0.0", "::", "[::]"];
+const LOOPBACK_NAMES = ["127.0.0.1", "localhost", "[::1]"];
 
-function socketGate({ config }: ServiceOptions, { hub, http }: Rooms): SocketGate {
+function gateOptions(
+  { config, keys }: ServiceOptions,
+  { hub, tickets }: { readonly hub: RpcHub; readonly tickets: HttpRoom["tickets"] },
+): ConstructorParameters<typeof SocketGate>[0] {
   const { host, allowed_hosts: allowed, cors_origins: origins } = config.api_server;
-  const isOpen = ["0.0.0.0", "::", "[::]"].includes(host);
   const hosts = [...LOOPBACK_NAMES, host, ...allowed].map((name) => name.toLowerCase());
-  return new SocketGate({
+  return {
     hub,
     isLocal: isLoopback(host),
-    rules: { keys: http.keys, tickets: http.tickets, hosts: isOpen ? undefined : hosts, origins },
-  });
+    rules: { keys, tickets, hosts: OPEN_HOSTS.includes(host) ? undefined : hosts, origins },
+  };
 }
 
-function createDispatcher({ store, clock, log, version, settings, tracer }: HttpRoom): Dispatcher {
-  const { webhookSecret, webhookAllowedHosts } = settings;
-  const webhook = createWebhookTarget({
-    clock,
-    version,
-    allowedPrivateHosts: webhookAllowedHosts,
-    ...(webhookSecret === undefined ? {} : { secret: webhookSecret }),
-  });
-  const targets = createTargets([webhook]);
-  return new Dispatcher({ store, clock, log, targets, ...(tracer ? { tracer } : {}) });
+function toService(rooms: Rooms, { config }: CoreOptions, listener?: Listener): RpcService {
+  const { agentRoom, hub } = rooms;
+  const { agent } = agentRoom;
+  return {
+    store: agent.parts.store,
+    room: agentRoom,
+    agent,
+    turns: agent.turns,
+    asks: agent.parts.asks,
+    hub,
+    stop: stopper(rooms, { listener, drainMs: config.api_server.drain_seconds * 1000 }),
+  };
+}
+
+/** What answers get to leave the sockets once every run has ended. */
+const CLOSE_GRACE_MS = 2_000;
+const LAST_EVENTS_MS = 20;
+
+/** Runs first, then those who watch them, then what both stood on. */
+function stopper(
+  { agentRoom, hub, closers }: Rooms,
+  { listener, drainMs }: { readonly listener: Listener | undefined; readonly drainMs: number },
+): Service["stop"] {
+  let stopping: Promise<void> | undefined;
+  const stop = async (graceMs: number): Promise<void> => {
+    await agentRoom.agent.turns.drain(graceMs);
+    // What the end of the turns appended is still on its way to those who follow.
+    if (hub.size > 0) await systemClock.sleep(LAST_EVENTS_MS);
+    hub.close();
+    await listener?.close(CLOSE_GRACE_MS);
+    for (const close of closers) await close();
+  };
+  return ({ graceMs = drainMs } = {}) => (stopping ??= stop(graceMs));
 }
 
 function retentionOptions(config: Config) {
@@ -243,23 +277,4 @@ function retentionOptions(config: Config) {
     },
     everyMs: sweepMinutes * 60_000,
   };
-}
-
-function stopper(from: {
-  readonly turns: Turns;
-  readonly hub: RpcHub;
-  readonly listener: Listener | undefined;
-  readonly closers: readonly (() => Promise<void>)[];
-  readonly config: Config;
-}): Service["stop"] {
-  let stopping: Promise<void> | undefined;
-  const stop = async (graceMs: number): Promise<void> => {
-    await from.turns.drain(graceMs);
-    // What the end of the turns appended is still on its way to those who follow.
-    if (from.hub.size > 0) await systemClock.sleep(LAST_EVENTS_MS);
-    from.hub.close();
-    await from.listener?.close(CLOSE_GRACE_MS);
-    for (const close of from.closers) await close();
-  };
-  return ({ graceMs = from.config.api_server.drain_seconds * 1000 } = {}) => (stopping ??= stop(graceMs));
 }

@@ -8,7 +8,7 @@ import type { Skills } from "./agent/skills/skills.ts";
 import type { Processes } from "./agent/tools/processes.ts";
 import type { ToolOptions, WebOptions } from "./agent/tools/catalog.ts";
 import { resolveWithin, type Environment } from "./config/home.ts";
-import { resolveSecret } from "./config/secrets.ts";
+import { resolveSecret } from "./config/secret-reference.ts";
 import type { HttpSettings } from "./http/room.ts";
 
 /** Where this service keeps and finds things; absolute paths. */
@@ -91,15 +91,18 @@ export function httpSettings(
     runTimeoutMs: config.agent.timeout_seconds * 1000,
     toolItems: server.tool_items,
     showReasoning: server.show_reasoning,
-    webhookSecret:
-      server.webhook_secret === undefined
-        ? undefined
-        : resolveSecret(server.webhook_secret, more.env, "api_server.webhook_secret"),
+    webhookSecret: webhookSecret(config, more.env),
     webhookAllowedHosts: server.webhook_allowed_hosts,
     webhookAttempts: limits.webhook_attempts,
     corsOrigins: server.cors_origins,
     validateResponses: more.validateResponses,
   };
+}
+
+/** Signs completion webhooks. ServiceError `invalid_config` for a reference to what is not set. */
+export function webhookSecret({ api_server: server }: Config, env: Environment): string | undefined {
+  const { webhook_secret: secret } = server;
+  return secret === undefined ? undefined : resolveSecret(secret, env, "api_server.webhook_secret");
 }
 
 /** `env` is where references such as `env:NAME` are looked up. ServiceError `invalid_config` for one that is not set. */

@@ -1,5 +1,4 @@
 /** Sortable ids. Ids made later sort later, which keeps the tables' indexes append-only (random keys halve the insert rate). */
-import { randomBytes } from "node:crypto";
 
 export type IdPrefix =
   | "run"
@@ -65,12 +64,12 @@ function base32(value: number, length: number): string {
 
 // One system call fills the pool for many ids: asking for 16 bytes an id costs more than the id itself.
 const POOL_BYTES = 4096;
-let pool = randomBytes(POOL_BYTES);
-let used = 0;
+const pool = new Uint8Array(POOL_BYTES);
+let used = POOL_BYTES;
 
 function take(count: number): Uint8Array {
   if (used + count > POOL_BYTES) {
-    pool = randomBytes(POOL_BYTES);
+    crypto.getRandomValues(pool);
     used = 0;
   }
   used += count;

@@ -70,10 +70,14 @@ async function untilStopped({ service, log }: Booted): Promise<void> {
     log.error("a promise was rejected and nobody looked", { error }),
   );
   const signals = ["SIGINT", "SIGTERM"] as const;
+  let isStopping = false;
   const signal = await new Promise<string>((resolve) => {
-    for (const name of signals) process.once(name, () => resolve(name));
+    // These listeners stay: a library that cleans up after itself (signal-exit) would end the process when it finds no
+    // other.
+    const take = (name: string) => (isStopping ? process.exit(1) : resolve(name));
+    for (const name of signals) process.on(name, take);
   });
-  for (const name of signals) process.once(name, () => process.exit(1));
+  isStopping = true;
   log.info("stopping", { signal });
   await service.stop();
   log.info("stopped");

@@ -1,7 +1,10 @@
 /** `agentd rpc`: the gateway for the program that started this one, on standard input and output. */
 import process from "node:process";
 import { defineCommand } from "citty";
-import { serveStdio, takeStdout } from "../rpc/stdio.ts";
+import packageFile from "../../package.json" with { type: "json" };
+import { gatewayLimits } from "../rpc/limits.ts";
+import { failStdio, greetStdio, serveStdio, takeStdout, type FrameOutput } from "../rpc/stdio.ts";
+import type { RpcService } from "../service.ts";
 import { currentContext } from "./context.ts";
 
 export const rpcCommand = defineCommand({
@@ -9,20 +12,18 @@ export const rpcCommand = defineCommand({
   async run() {
     // Before anything else is loaded: whatever prints, frames alone reach the host.
     const output = takeStdout();
-    const stop = new AbortController();
-    for (const name of SIGNALS) process.once(name, () => stop.abort());
+    const stop = stopOnSignal();
     process.on("unhandledRejection", (error) => process.stderr.write(`${describe(error)}\n`));
-    const { env, home } = currentContext();
-    const { bootRpc } = await import("../boot.ts");
-    const { service, log } = await bootRpc({ env, home });
+    const { greeted, service } = await start(output);
+    stop.workBegins();
     await serveStdio({
       hub: service.hub,
       identity: { owner: OWNER, scopes: ["admin"] },
       input: process.stdin,
       output,
+      greeted,
       signal: stop.signal,
     });
-    log.debug("the host is gone");
     await service.stop({ graceMs: GRACE_MS });
     await output.flushed();
     process.exit(0);
@@ -34,6 +35,36 @@ const SIGNALS = ["SIGTERM", "SIGHUP", "SIGINT"] as const;
 const OWNER = "default";
 /** What turns get that are at work when the host leaves. */
 const GRACE_MS = 500;
+
+/**
+ * The host is greeted as soon as the configuration is known to be valid and the journal is open; the rooms, which take
+ * longer to load, are built behind it. What the host sends meanwhile waits in the pipe.
+ */
+async function start(output: FrameOutput): Promise<{ greeted: string; service: RpcService }> {
+  const { openHome, openHomeStore } = await import("../opened-home.ts");
+  const opened = await openHome(currentContext());
+  const store = await openHomeStore(opened);
+  const limits = gatewayLimits(opened.config.sessions.max_queue);
+  const greeted = greetStdio(output, { version: packageFile.version, epoch: store.epoch, limits });
+  try {
+    const { bootRpc } = await import("../boot.ts");
+    return { greeted, service: await bootRpc(opened, store) };
+  } catch (error) {
+    await failStdio(output, error);
+    throw error;
+  }
+}
+
+/**
+ * Until work begins there is nothing to put away: a signal ends the process at once. The listeners stay: a library that
+ * cleans up after itself (signal-exit) would end the process when it finds no other.
+ */
+function stopOnSignal(): { readonly signal: AbortSignal; workBegins(): void } {
+  const stop = new AbortController();
+  let isWorking = false;
+  for (const name of SIGNALS) process.on(name, () => (isWorking ? stop.abort() : process.exit(0)));
+  return { signal: stop.signal, workBegins: () => void (isWorking = true) };
+}
 
 function describe(error: unknown): string {
   return error instanceof Error ? (error.stack ?? error.message) : String(error);

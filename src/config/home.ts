@@ -1,8 +1,6 @@
 /** Where things live, and how they are kept private: folders 0700, files 0600, atomic writes. Touches the machine. */
 import { chmod, lstat, mkdir, readFile, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
-import lockfile from "proper-lockfile";
-import writeFileAtomic from "write-file-atomic";
 import { ServiceError } from "../base/errors.ts";
 
 export type Environment = Readonly<Record<string, string | undefined>>;
@@ -95,6 +93,8 @@ export async function readPrivateFile(path: string): Promise<string | undefined>
 /** Replaces the file at once with `text`, mode 0600. A reader sees the old text or the new one, never a part. */
 export async function writePrivateFile(path: string, text: string): Promise<void> {
   await makePrivateFolder(dirname(path));
+  // Loaded when something is written, as the lock below: most starts only read.
+  const { default: writeFileAtomic } = await import("write-file-atomic");
   try {
     await writeFileAtomic(path, text, { mode: FILE_MODE });
   } catch (error) {
@@ -105,6 +105,7 @@ export async function writePrivateFile(path: string, text: string): Promise<void
 /** Runs `work` while no other process runs its own for the same file. Waits at most about ten seconds. */
 export async function withFileLock<T>(path: string, work: () => Promise<T>): Promise<T> {
   await makePrivateFolder(dirname(path));
+  const { default: lockfile } = await import("proper-lockfile");
   const release = await lockfile
     .lock(path, {
       realpath: false,

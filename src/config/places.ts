@@ -1,7 +1,7 @@
 /** Where a service of this configuration keeps and finds things; absolute paths. Pure. */
 import type { Config } from "../../generated/config/types.gen.ts";
 import { databasePath, resolveWithin, type Environment } from "./home.ts";
-import { resolveSecret } from "./secrets.ts";
+import { resolveSecret } from "./secret-reference.ts";
 
 export interface ConfigPlaces {
   readonly agentHome: string;

@@ -1,4 +1,4 @@
-/** Keys of the API: references, the first key, comparison in constant time. Touches the machine (random numbers, hashes). */
+/** Keys of the API: the first key, comparison in constant time. Touches the machine (random numbers, hashes). */
 import { hash, randomBytes, timingSafeEqual } from "node:crypto";
 import type { Config } from "../../generated/config/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
@@ -6,6 +6,7 @@ import type { LoadedConfig } from "./config.ts";
 import { ensureEnvVariable } from "./env-file.ts";
 import { envPath, type Environment } from "./home.ts";
 import { MIN_KEY_LENGTH, NO_AUTH } from "./meaning.ts";
+import { resolveSecret } from "./secret-reference.ts";
 
 /** What a key may do. */
 export type KeyScope = Config["api_server"]["keys"][number]["scopes"][number];
@@ -31,21 +32,6 @@ export interface KeyRing {
 const MAIN_KEY_NAME = "default";
 const KEY_BYTES = 32;
 const KEY_VARIABLE = "API_SERVER_KEY";
-
-/**
- * What `value` stands for: of `env:NAME` the variable, else itself. ServiceError `invalid_config` when the variable is
- * not set; `path` is the key that holds the reference.
- */
-export function resolveSecret(value: string, env: Environment, path: string): string {
-  if (!value.startsWith("env:")) return value;
-  const name = value.slice("env:".length);
-  const found = env[name];
-  if (found) return found;
-  throw invalid(
-    path,
-    `${path} refers to the variable ${name}, which is not set. Set it in the environment or in .env.`,
-  );
-}
 
 /**
  * The key ring of a valid configuration that has a key (see {@link ensureApiKey}). ServiceError `invalid_config` for keys

@@ -36,6 +36,8 @@ export interface ConnectionOptions {
   readonly identity: RpcIdentity;
   readonly transport: RpcPeer["transport"];
   readonly isLocal: boolean;
+  /** Its id, when its first frame was sent before there was a room. */
+  readonly greeted?: string;
   /** It ended, for whatever reason. */
   readonly onEnd?: (connection: Connection) => void;
 }
@@ -49,7 +51,7 @@ type Reply = ResultFrame | ErrorFrame;
 type Call = Extract<Inbound, { readonly kind: "request" | "notification" }>;
 
 export class Connection implements RpcPeer {
-  readonly id: string = createId("con");
+  readonly id: string;
   readonly identity: RpcIdentity;
   readonly transport: RpcPeer["transport"];
   readonly isLocal: boolean;
@@ -68,6 +70,7 @@ export class Connection implements RpcPeer {
     const { room, wire, identity, transport, isLocal } = options;
     const { max_outbox_frames: maxFrames, max_outbox_bytes: maxBytes } = room.settings.limits;
     this.#options = options;
+    this.id = options.greeted ?? createId("con");
     this.identity = identity;
     this.transport = transport;
     this.isLocal = isLocal;
@@ -91,9 +94,16 @@ export class Connection implements RpcPeer {
     this.#subscriptions.attach(sessionId, options);
   readonly detach: Subscriptions["detach"] = (sessionId) => this.#subscriptions.detach(sessionId);
 
-  /** Sends the first frame. */
+  /** Sends the first frame, unless the host has it. */
   open(): void {
-    this.event(readyEvent(this.#context.room, this));
+    const { room, greeted } = this.#options;
+    if (greeted !== undefined) return;
+    const { limits } = room.settings;
+    const { id: connectionId, transport } = this;
+    const { version, store, clock } = room;
+    this.event(
+      readyEvent({ connectionId, transport, version, epoch: store.epoch, limits, nowMs: clock.now() }),
+    );
   }
 
   introduce(profile: ClientProfile): void {

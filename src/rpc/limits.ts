@@ -11,3 +11,8 @@ export const RPC_LIMITS: GatewayLimits = {
   max_replay_events: 512,
   max_replay_bytes: 4 * 1_048_576,
 };
+
+/** As the configuration has them: `maxQueue` is sessions.max_queue. */
+export function gatewayLimits(maxQueue: number): GatewayLimits {
+  return { ...RPC_LIMITS, max_queue_per_session: maxQueue };
+}

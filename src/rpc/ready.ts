@@ -1,22 +1,33 @@
 import type { GatewayEvents } from "../../generated/gateway/host.gen.ts";
-import type { RpcPeer } from "./peer.ts";
-import type { RpcRoom } from "./room.ts";
+import type { GatewayLimits } from "../../generated/gateway/types/types.gen.ts";
 
 export const PROTOCOL = { name: "agent-tui-gateway", version: 1, min_version: 1 } as const;
 
+/** What is known as soon as the journal is open: a host need not wait for the rooms to be built. */
+export interface Greeting {
+  readonly connectionId: string;
+  readonly transport: "stdio" | "ws";
+  /** Of agentd. */
+  readonly version: string;
+  /** See Store. */
+  readonly epoch: string;
+  readonly limits: GatewayLimits;
+  readonly nowMs: number;
+}
+
 /** The first event of a connection: what is spoken, by whom, and what it can do. */
-export function readyEvent(room: RpcRoom, peer: RpcPeer): GatewayEvents["gateway.ready"] {
+export function readyEvent(greeting: Greeting): GatewayEvents["gateway.ready"] {
   return {
     type: "gateway.ready",
-    ts: room.clock.now(),
+    ts: greeting.nowMs,
     payload: {
       skin: {},
       protocol: PROTOCOL,
-      server: { name: "agentd", version: room.version },
-      connection_id: peer.id,
-      replay_epoch: room.store.epoch,
+      server: { name: "agentd", version: greeting.version },
+      connection_id: greeting.connectionId,
+      replay_epoch: greeting.epoch,
       change_events: true,
-      heartbeat: peer.transport === "ws",
+      heartbeat: greeting.transport === "ws",
       capabilities: {
         event_replay: true,
         resume_cursor: true,
@@ -29,7 +40,7 @@ export function readyEvent(room: RpcRoom, peer: RpcPeer): GatewayEvents["gateway
         voice: false,
         shell_exec: false,
       },
-      limits: room.settings.limits,
+      limits: greeting.limits,
     },
   };
 }

@@ -1,9 +1,13 @@
 /** The gateway on standard input and output: a JSON value a line. Touches the machine. */
 import process from "node:process";
+import type { GatewayEvent } from "../../generated/gateway/host.gen.ts";
+import { ServiceError } from "../base/errors.ts";
+import { createId } from "../base/ids.ts";
 import type { Connection } from "./connection.ts";
 import type { RpcHub } from "./hub.ts";
 import { Lines, type Line } from "./lines.ts";
 import type { RpcIdentity } from "./peer.ts";
+import { readyEvent, type Greeting } from "./ready.ts";
 
 /** Standard output with the way to it kept for frames alone. */
 export interface FrameOutput {
@@ -41,11 +45,38 @@ export function takeStdout(): FrameOutput {
   };
 }
 
+/**
+ * Sends the first frame, before there are rooms to serve from. Returns the id of the connection, which
+ * {@link serveStdio} carries on; until it reads, what the host sends waits in the pipe.
+ */
+export function greetStdio(
+  output: FrameOutput,
+  known: Pick<Greeting, "version" | "epoch" | "limits">,
+): string {
+  const connectionId = createId("con");
+  send(output, readyEvent({ ...known, connectionId, transport: "stdio", nowMs: Date.now() }));
+  return connectionId;
+}
+
+/** Tells a host that was greeted why nothing will answer it. Resolves when it was told, or nobody reads. */
+export async function failStdio(output: FrameOutput, error: unknown): Promise<void> {
+  const message =
+    error instanceof ServiceError ? error.message : "agentd could not start. Its standard error says why.";
+  send(output, { type: "error", ts: Date.now(), payload: { message, fatal: true } });
+  await output.flushed();
+}
+
+function send(output: FrameOutput, event: GatewayEvent): void {
+  output.write(`${JSON.stringify({ jsonrpc: "2.0", method: "event", params: event })}\n`);
+}
+
 export interface StdioOptions {
   readonly hub: RpcHub;
   readonly identity: RpcIdentity;
   readonly input: AsyncIterable<Uint8Array>;
   readonly output: FrameOutput;
+  /** What {@link greetStdio} returned, when the first frame is out. */
+  readonly greeted?: string;
   /** Ends the connection from our side. */
   readonly signal: AbortSignal;
 }
@@ -54,13 +85,20 @@ export interface StdioOptions {
  * Serves the one connection of this process. Resolves when the input ended and every call of it was answered, when
  * nobody reads the output, or when `signal` aborts. The connection is still open then, for what the end itself says.
  */
-export async function serveStdio({ hub, identity, input, output, signal }: StdioOptions): Promise<void> {
+export async function serveStdio(options: StdioOptions): Promise<void> {
+  const { hub, identity, input, output, greeted, signal } = options;
   const wire = {
     send: (text: string) => output.write(`${text}\n`),
     buffered: () => output.buffered(),
     close: () => {},
   };
-  const connection = hub.connect({ wire, identity, transport: "stdio", isLocal: true });
+  const connection = hub.connect({
+    wire,
+    identity,
+    transport: "stdio",
+    isLocal: true,
+    ...(greeted === undefined ? {} : { greeted }),
+  });
   output.onDrain(() => connection.pump());
   output.onBroken(() => connection.gone());
   const ended = Promise.withResolvers<void>();

@@ -1,8 +1,7 @@
 /** Touches the machine: brings a database to the current schema, with one process at a time doing so. */
 import { sql } from "kysely";
 import type { Kysely } from "kysely";
-import { Migrator } from "kysely/migration";
-import lockfile from "proper-lockfile";
+import type { MigratorProps } from "kysely/migration";
 import { unavailable } from "./failure.ts";
 import { migrations } from "./schema.ts";
 import type { SqliteFile } from "./sqlite.ts";
@@ -19,6 +18,7 @@ const LOCK_RETRIES = { retries: 300, factor: 1.2, minTimeout: 10, maxTimeout: 20
  */
 export async function migrateSqlite(db: Kysely<Tables>, file: SqliteFile): Promise<void> {
   if (await isCurrent(db)) return;
+  const { default: lockfile } = await import("proper-lockfile");
   const unlock = await lockfile.lock(file.path, {
     realpath: false,
     stale: LOCK_STALE_MS,
@@ -28,7 +28,7 @@ export async function migrateSqlite(db: Kysely<Tables>, file: SqliteFile): Promi
     if (await isCurrent(db)) return;
     file.exec("begin immediate");
     try {
-      await migrateToLatest(new Migrator({ db, provider: provider("sqlite") }));
+      await migrateToLatest({ db, provider: provider("sqlite") });
       file.exec("commit");
     } catch (error) {
       file.exec("rollback");
@@ -46,7 +46,7 @@ export async function migrateSqlite(db: Kysely<Tables>, file: SqliteFile): Promi
 export async function migratePostgres(db: Kysely<Tables>, schema: string): Promise<void> {
   if (await isCurrent(db, schema)) return;
   const place = { migrationTableSchema: schema };
-  await migrateToLatest(new Migrator({ db, provider: provider("postgres"), ...place }));
+  await migrateToLatest({ db, provider: provider("postgres"), ...place });
 }
 
 /** Names the database, see {@link Store.epoch}. */
@@ -59,8 +59,10 @@ function provider(dialect: Dialect) {
   return { getMigrations: async () => ({ ...migrations(dialect) }) };
 }
 
-async function migrateToLatest(migrator: Migrator): Promise<void> {
-  const { error } = await migrator.migrateToLatest();
+/** Loaded here: nearly every start finds the schema as it should be. */
+async function migrateToLatest(props: MigratorProps): Promise<void> {
+  const { Migrator } = await import("kysely/migration");
+  const { error } = await new Migrator(props).migrateToLatest();
   if (error) throw error;
 }
 

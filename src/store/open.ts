@@ -7,7 +7,6 @@ import { createLedger } from "./ledger.ts";
 import { migratePostgres, migrateSqlite, readEpoch } from "./migrate.ts";
 import { createOutbox } from "./outbox.ts";
 import { createOwner, isOwnerDead, retireOwner } from "./owner.ts";
-import { openPostgres } from "./postgres.ts";
 import { createQueue } from "./queue.ts";
 import { openSqlite } from "./sqlite.ts";
 import type { Store, StoreOptions } from "./store.ts";
@@ -32,14 +31,19 @@ export async function openStore(options: StoreOptions): Promise<Store> {
   }
 }
 
-function openDriver({ url, now }: StoreOptions, onProblem: OnProblem): Promise<Driver> {
-  if (/^postgres(ql)?:\/\//.test(url)) {
+async function openDriver({ url, now }: StoreOptions, onProblem: OnProblem): Promise<Driver> {
+  if (isPostgres(url)) {
+    const { openPostgres } = await import("./postgres.ts");
     return openPostgres({ url, now, onProblem }, async (db, schema) => {
       await migratePostgres(db, schema);
       return readEpoch(db);
     });
   }
   return openSqlite({ path: url, now: now ?? Date.now }, migrateSqlite);
+}
+
+function isPostgres(url: string): boolean {
+  return /^postgres(ql)?:\/\//.test(url);
 }
 
 function assemble(

@@ -1,5 +1,4 @@
 /** Touches the machine: host name and process table. */
-import { randomBytes } from "node:crypto";
 import { hostname } from "node:os";
 import process from "node:process";
 
@@ -8,7 +7,7 @@ const living = new Set<string>();
 
 /** A store's name on leases: `host:pid:nonce`. It counts as alive until {@link retireOwner}. */
 export function createOwner(host: string = hostname()): string {
-  const owner = `${host}:${process.pid}:${randomBytes(6).toString("hex")}`;
+  const owner = `${host}:${process.pid}:${nonce()}`;
   living.add(owner);
   return owner;
 }
@@ -28,6 +27,12 @@ export function isOwnerDead(owner: string, self: string): boolean {
   if (!other || !me || other.host !== me.host) return false;
   if (other.pid === me.pid) return !living.has(owner);
   return !processExists(other.pid);
+}
+
+function nonce(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(6)), (byte) =>
+    byte.toString(16).padStart(2, "0"),
+  ).join("");
 }
 
 // From the right: a host name may hold colons.

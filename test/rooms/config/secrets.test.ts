@@ -5,7 +5,8 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { loadConfig, readConfig } from "../../../src/config/config.ts";
-import { createKeyRing, ensureApiKey, isLoopback, resolveSecret } from "../../../src/config/secrets.ts";
+import { resolveSecret } from "../../../src/config/secret-reference.ts";
+import { createKeyRing, ensureApiKey, isLoopback } from "../../../src/config/secrets.ts";
 import { maskSecrets, secretValues } from "../../../src/config/secret-values.ts";
 import { createHome, modeOf } from "./home-folder.ts";
 

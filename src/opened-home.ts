@@ -1,0 +1,94 @@
+/**
+ * A home folder, made private and read: what every start begins with. It imports little, because the host of
+ * `agentd rpc` waits for it. Reads the user's home from the system.
+ */
+import { mkdir, realpath } from "node:fs/promises";
+import { homedir } from "node:os";
+import type { Config } from "../generated/config/types.gen.ts";
+import { createLog, type Log } from "./base/log.ts";
+import { registerSecret } from "./base/redact.ts";
+import { loadConfig, requireValid, type LoadedConfig } from "./config/config.ts";
+import { prepareHome, resolveHome, type Environment } from "./config/home.ts";
+import { resolvePlaces, type ConfigPlaces } from "./config/places.ts";
+import { secretValues } from "./config/secret-values.ts";
+import { openStore } from "./store/open.ts";
+import type { Store } from "./store/store.ts";
+
+export interface OpenHomeOptions {
+  /** Default: the environment of this process. */
+  readonly env: Environment;
+  /** Default: AGENTD_HOME, else `~/.agentd`. */
+  readonly home?: string;
+  readonly profile?: string;
+  readonly log?: Log;
+}
+
+export interface OpenedHome {
+  readonly home: string;
+  /** Complete and valid. */
+  readonly config: Config;
+  /** The environment of the process. */
+  readonly processEnv: Environment;
+  /** The environment of the process over the variables of `<home>/.env`. */
+  readonly env: Environment;
+  readonly places: ConfigPlaces;
+  /** Flaws of the configuration that do not keep it from being used, a clause each. */
+  readonly flaws: readonly string[];
+  readonly log: Log;
+  readConfig(): Promise<Config>;
+}
+
+/**
+ * Makes the home when there is none, and reads its configuration. From then on no secret of it is printed.
+ * ServiceError `invalid_config` that lists what is wrong.
+ */
+export async function openHome(options: OpenHomeOptions): Promise<OpenedHome> {
+  const userHome = homedir();
+  const { env: processEnv, profile } = options;
+  const home =
+    options.home ?? resolveHome({ env: processEnv, userHome, ...(profile === undefined ? {} : { profile }) });
+  const notices = await prepareHome(home);
+  const loaded = await loadConfig({ home, env: processEnv });
+  const config = requireValid(loaded);
+  for (const secret of secretValues(config, loaded.env)) registerSecret(secret);
+  const log = options.log ?? createLog(config.log.level);
+  for (const notice of notices) log.warn(notice);
+  warn(loaded, log);
+  return {
+    home,
+    config,
+    processEnv,
+    env: loaded.env,
+    places: await realPlaces(resolvePlaces({ config, env: loaded.env, home, userHome })),
+    flaws: warningsOf(loaded).map(({ path: key, message }) => `${key} ${message}`),
+    log,
+    readConfig: async () => requireValid(await loadConfig({ home, env: processEnv })),
+  };
+}
+
+/** The store of the home. ServiceError `state_store_unavailable`. */
+export function openHomeStore({ places, log }: Pick<OpenedHome, "places" | "log">): Promise<Store> {
+  return openStore({
+    url: places.databaseUrl,
+    onProblem: (message, error) => log.warn(message, { error }),
+  });
+}
+
+/** Makes the workspace. The policy compares paths as they really are, without links, so its places must be so too. */
+async function realPlaces(places: ConfigPlaces): Promise<ConfigPlaces> {
+  await mkdir(places.workspace, { recursive: true, mode: 0o700 });
+  const agentHome = await realpath(places.agentHome);
+  const userHome = await realpath(places.userHome);
+  const workspace = await realpath(places.workspace);
+  return { ...places, agentHome, userHome, workspace };
+}
+
+function warn(loaded: LoadedConfig, log: Log): void {
+  for (const { path, message } of warningsOf(loaded)) {
+    log.warn("the configuration has a flaw", { key: path, flaw: message });
+  }
+}
+
+function warningsOf({ issues }: LoadedConfig): LoadedConfig["issues"] {
+  return issues.filter(({ severity }) => severity !== "error");
+}
