@@ -1,7 +1,9 @@
 /** The method that runs a command of this program. */
 import type { RpcGroup } from "../contract.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { redact } from "../../base/redact.ts";
+import { redact, registerSecret } from "../../base/redact.ts";
+import { loadConfig } from "../../config/config.ts";
+import { secretValues } from "../../config/secret-values.ts";
 import { runCommand } from "../../agent/tools/process-group.ts";
 import { OutputExcerpt } from "../../agent/tools/output-excerpt.ts";
 import { ownProgram } from "../own-program.ts";
@@ -41,6 +43,8 @@ export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
         `The command took longer than ${timeout} seconds and was ended.`,
       );
     }
+    // The command may have read, or written, secrets that were not there when this process began.
+    await learnSecrets(room.config);
     return {
       blocked: false,
       code: end.exitCode ?? -1,
@@ -48,6 +52,12 @@ export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
     };
   },
 };
+
+async function learnSecrets(from: RpcContext["room"]["config"]): Promise<void> {
+  const loaded = await loadConfig(from).catch(() => undefined);
+  // A file that cannot be read told the command nothing either.
+  for (const secret of loaded ? secretValues(loaded.config, loaded.env) : []) registerSecret(secret);
+}
 
 /** The beginning and the end, where commands say what went wrong. */
 function excerpt(text: string): string {
@@ -70,9 +80,12 @@ const BLOCKED: Readonly<Record<string, string>> = {
 
 /** Undefined for what may run. */
 function blockedBecause(argv: readonly string[]): string | undefined {
+  if (argv.some((word) => /^--reveal(?:=|$)/.test(word))) {
+    return "It prints secrets. Run it in a terminal of the machine.";
+  }
   const [command, sub] = argv.filter((word) => !word.startsWith("-"));
   if (command === undefined) {
-    const isAsking = argv.every((word) => ["--help", "-h", "--version"].includes(word));
+    const isAsking = argv.length > 0 && argv.every((word) => ["--help", "-h", "--version"].includes(word));
     return isAsking ? undefined : "Name a command, such as `sessions list`.";
   }
   return BLOCKED[command] ?? BLOCKED[`${command} ${sub ?? ""}`];

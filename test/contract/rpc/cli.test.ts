@@ -1,0 +1,157 @@
+import assert from "node:assert/strict";
+import { mkdir, writeFile } from "node:fs/promises";
+import { createServer, type AddressInfo } from "node:net";
+import { join } from "node:path";
+import process from "node:process";
+import { rpcScenario } from "./scenario.ts";
+
+const { PATH = "", HOME = "/tmp", DENO_DIR } = process.env;
+/** What the child needs of the machine, on either runtime. */
+const env = { PATH, HOME, DENO_DIR: DENO_DIR ?? join(HOME, ".cache", "deno") };
+
+rpcScenario(
+  "cli.exec",
+  { title: "runs agentd on the home of this service, and tells its exit code", env },
+  async (host) => {
+    const version = await host.result("cli.exec", { argv: ["version"] });
+    assert.deepEqual([version.blocked, version.code], [false, 0], version.output);
+    assert.match(version.output, /\d+\.\d+\.\d+/);
+    const set = await host.result("cli.exec", { argv: ["config", "set", "display.skin", "mono"] });
+    assert.equal(set.code, 0, set.output);
+    assert.equal((await host.result("config.get", { key: "skin" })).value, "mono");
+    const wrong = await host.result("cli.exec", { argv: ["config", "get", "no.such.key"], timeout: 600 });
+    assert.ok(wrong.code > 0 && wrong.output.includes("not a known key"), wrong.output);
+  },
+);
+
+rpcScenario(
+  "cli.exec",
+  { title: "words stay words: nothing of them is read by a shell", env },
+  async (host, { service }) => {
+    const marker = join(service.home, "made-by-a-shell");
+    for (const word of [
+      `$(touch ${marker})`,
+      `x'; touch ${marker}; '`,
+      `\`touch ${marker}\``,
+      `&& touch ${marker}`,
+      "a\nb",
+    ]) {
+      const done = await host.result("cli.exec", { argv: ["config", "set", "agent.instructions", word] });
+      assert.equal(done.code, 0, done.output);
+      assert.equal((await host.result("config.get", { key: "agent.instructions" })).value, word);
+    }
+    const { output } = await host.result("cli.exec", { argv: ["config", "get", "agent.workspace; ls /"] });
+    assert.ok(!output.includes("etc"), output);
+    await assert.rejects(import("node:fs/promises").then(({ stat }) => stat(marker)));
+  },
+);
+
+rpcScenario("cli.exec", "what would never end, or needs a person, is refused with a hint", async (host) => {
+  for (const argv of [
+    [],
+    ["--verbose"],
+    ["setup"],
+    ["gateway"],
+    ["--", "gateway"],
+    ["gateway", "run"],
+    ["rpc"],
+    ["acp"],
+    ["chat"],
+    ["sessions", "browse"],
+    ["config", "edit"],
+    ["config", "--json", "edit"],
+    ["config", "get", "api_server.key", "--reveal"],
+    ["config", "get", "--reveal=true"],
+  ]) {
+    const { blocked, code, output, hint } = await host.result("cli.exec", { argv });
+    assert.deepEqual([blocked, code, output], [true, -1, ""], argv.join(" "));
+    assert.ok(hint.length > 0);
+  }
+});
+
+rpcScenario(
+  "cli.exec",
+  { title: "secrets are not in its output, also those that came later", env },
+  async (host, { service }) => {
+    await mkdir(join(service.home, "agentd"), { recursive: true });
+    const secret = "canary-0123456789-telegram";
+    const providers = `model:\n  providers:\n    x:\n      type: openai\n      api_key: ${secret}\n`;
+    await writeFile(
+      join(service.home, "agentd", "config.yaml"),
+      `version: 1\n${providers}agent:\n  instructions: say ${secret}\n`,
+    );
+    for (const argv of [
+      ["config", "get"],
+      ["config", "get", "agent.instructions"],
+      ["config", "set", secret, secret],
+    ]) {
+      const { output } = await host.result("cli.exec", { argv });
+      assert.ok(output.length > 0 && !output.includes(secret), output);
+    }
+  },
+);
+
+rpcScenario(
+  "cli.exec",
+  { title: "at most 48,000 characters, of the start and the end", env },
+  async (host) => {
+    const text = `begin-${"x".repeat(90_000)}-end`;
+    await host.result("config.set", { key: "agent.instructions", value: text });
+    const { output } = await host.result("cli.exec", { argv: ["config", "get", "agent.instructions"] });
+    assert.equal(output.length, 48_000);
+    assert.match(output, /^begin-x+\n\[\.\.\. \d+ characters cut here \.\.\.\]\nx+-end\s*$/);
+  },
+);
+
+rpcScenario("cli.exec 4003", "argv that is no command line", async (host) => {
+  await host.error("cli.exec", { argv: ["version", "a\0b"] }, 4003);
+  for (const bad of [
+    {},
+    { argv: "version" },
+    { argv: [1] },
+    { argv: [null] },
+    { argv: Array.from({ length: 65 }, () => "x") },
+    { argv: ["x".repeat(65_537)] },
+    { argv: ["version"], timeout: 0 },
+    { argv: ["version"], timeout: 601 },
+    { argv: ["version"], timeout: "1" },
+  ]) {
+    await host.error("cli.exec", bad, -32602);
+  }
+});
+
+rpcScenario(
+  "cli.exec 4005",
+  { title: "it is switched off", config: { gateway: { cli_exec: "off" } } },
+  async (host) => {
+    const { data } = await host.error("cli.exec", { argv: ["version"] }, 4005);
+    assert.equal(data.reason, "disabled");
+  },
+);
+
+rpcScenario("error -32003", "cli.exec needs the scope admin", async (_, { connect }) => {
+  const chat = await connect({ scopes: ["chat", "read", "sessions"] });
+  await chat.error("cli.exec", { argv: ["version"] }, -32003);
+});
+
+rpcScenario(
+  "cli.exec 5016",
+  { title: "a command that takes longer than it may is ended", env },
+  async (host, { service }) => {
+    // A model server that accepts and says nothing.
+    const server = createServer().listen(0, "127.0.0.1");
+    await new Promise((resolve) => server.once("listening", resolve));
+    try {
+      const { port } = server.address() as AddressInfo;
+      await mkdir(join(service.home, "agentd"), { recursive: true });
+      const provider = `type: openai_compatible, base_url: "http://127.0.0.1:${port}/v1", models: [m]`;
+      const config = `version: 1\nmodel:\n  default: slow:m\n  providers:\n    slow: { ${provider} }\n`;
+      await writeFile(join(service.home, "agentd", "config.yaml"), config);
+      const { message } = await host.error("cli.exec", { argv: ["model", "test"], timeout: 1 }, 5016);
+      assert.match(message, /1 seconds/);
+      assert.deepEqual(await host.result("ping"), { pong: true });
+    } finally {
+      server.close();
+    }
+  },
+);
