@@ -1,0 +1,399 @@
+import assert from "node:assert/strict";
+import type { Json, RpcHost } from "../../harness/rpc.ts";
+import { gatedScript, openSession, rpcScenario, takeTurn } from "./scenario.ts";
+
+rpcScenario(
+  "session.active_list",
+  "the open sessions alone, in the order in which they were opened",
+  async (host, { play }) => {
+    const waits = gatedScript();
+    const [one, two] = [await openSession(host, { title: "first" }), await openSession(host)];
+    const saved = await openSession(host);
+    await takeTurn(host, saved, "hi");
+    await host.result("session.close", { session_id: saved });
+    play(waits.script);
+    await host.result("prompt.submit", { session_id: two, text: "look here" });
+    const { sessions } = await host.result("session.active_list", { current_session_id: two });
+    assert.deepEqual(
+      sessions.map(({ id, title, preview, status, current, message_count: count }: Json) => [
+        id,
+        title,
+        preview,
+        status,
+        current,
+        count,
+      ]),
+      [
+        [one, "first", "", "idle", false, 0],
+        [two, "", "look here", "working", true, 1],
+      ],
+    );
+    waits.open();
+  },
+);
+
+rpcScenario(
+  "session.active_list",
+  {
+    title: "a session that asks is waiting",
+    script: ({ step }) =>
+      step === 0 ? { calls: [{ tool: "probe", input: { command: "rm -rf /x" } }] } : { text: "so" },
+  },
+  async (host) => {
+    const id = await openSession(host);
+    await host.result("prompt.submit", { session_id: id, text: "go" });
+    await host.event("approval.request");
+    const { sessions } = await host.result("session.active_list");
+    assert.deepEqual(
+      sessions.map(({ status }: Json) => status),
+      ["waiting"],
+    );
+  },
+);
+
+rpcScenario(
+  "session.activate",
+  "another host sees the session as it is, and hears what follows; the first goes on",
+  async (host, { connect }) => {
+    const id = await openSession(host);
+    await takeTurn(host, id, "one");
+    const other = await connect();
+    const view = await other.result("session.activate", { session_id: id, cols: 100 });
+    assert.deepEqual([view.session_id, view.message_count, view.messages.length], [id, 2, 2]);
+    assert.equal("resumed" in view, false);
+    await takeTurn(other, id, "two");
+    const completes = (of: RpcHost) => of.events(id).filter(({ type }) => type === "message.complete").length;
+    await host.event("message.complete", ({ seq }) => seq > view.latest_seq);
+    assert.deepEqual([completes(host), completes(other)], [2, 1]);
+  },
+);
+
+rpcScenario(
+  ["session.close", "session.resume", "event session.closed"],
+  "a session is closed for all who look at it, and stays saved; one that is not open is no error",
+  async (host, { connect }) => {
+    const id = await openSession(host);
+    await takeTurn(host, id, "hi");
+    const other = await connect();
+    await other.result("session.activate", { session_id: id });
+    assert.deepEqual(await host.result("session.close", { session_id: id }), { closed: true });
+    assert.deepEqual((await other.event("session.closed")).payload, { reason: "closed" });
+    assert.deepEqual(await host.result("session.close", { session_id: id }), { closed: false });
+    assert.deepEqual(await host.result("session.active_list"), { sessions: [] });
+    assert.equal((await other.result("session.resume", { session_id: id })).message_count, 2);
+    const stranger = await connect({ owner: "a stranger" });
+    assert.deepEqual(await stranger.result("session.close", { session_id: id }), { closed: false });
+  },
+);
+
+rpcScenario(
+  "session.detach",
+  "a host that detached hears nothing more of the session, which goes on",
+  async (host, { connect }) => {
+    const id = await openSession(host);
+    const other = await connect();
+    await other.result("session.activate", { session_id: id });
+    assert.deepEqual(await host.result("session.detach", { session_id: id }), { detached: true });
+    assert.deepEqual(await host.result("session.detach", { session_id: id }), { detached: false });
+    await takeTurn(other, id, "hi");
+    await host.result("ping");
+    assert.deepEqual(host.events(id), []);
+  },
+);
+
+rpcScenario(
+  ["session.interrupt", "event message.complete"],
+  "the turn at work ends as interrupted, with what was said; what waits goes on, or goes away",
+  async (host, { play }) => {
+    play(({ user, signal }) => ({
+      text: (async function* () {
+        yield `heard ${user}`;
+        await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      })(),
+    }));
+    const id = await openSession(host);
+    assert.deepEqual(await host.result("session.interrupt", { session_id: id }), {
+      status: "not_interrupted",
+    });
+    const turns: string[] = [];
+    for (const text of ["one", "two", "three", "four"]) {
+      turns.push((await host.result("prompt.submit", { session_id: id, text })).turn_id);
+    }
+    await host.event("message.delta");
+    const stopped = await host.result("session.interrupt", { session_id: id });
+    assert.deepEqual(stopped, { status: "interrupted", turn_id: turns[0] });
+    const cut = await host.event("message.complete");
+    assert.deepEqual(
+      [cut.payload.status, cut.payload.text, cut.payload.partial],
+      ["interrupted", "heard one", true],
+    );
+    await host.event("message.delta", ({ turn_id }) => turn_id === turns[1]);
+    const waiting = await host.result("session.interrupt", { session_id: id, turn_id: turns[2] });
+    assert.deepEqual(waiting, { status: "interrupted", turn_id: turns[2] });
+    const rest = await host.result("session.interrupt", { session_id: id, clear_queue: true });
+    assert.deepEqual(rest, { status: "interrupted", turn_id: turns[1], cleared: 1 });
+    await host.event("message.complete", ({ turn_id }) => turn_id === turns[1]);
+    await host.event("session.info", ({ payload }) => payload.running === false);
+  },
+);
+
+rpcScenario(
+  "session.interrupt",
+  "turns of other sessions are not this session's to stop",
+  async (host, { play }) => {
+    const waits = gatedScript();
+    play(waits.script);
+    const [one, two] = [await openSession(host), await openSession(host)];
+    const { turn_id } = await host.result("prompt.submit", { session_id: two, text: "hi" });
+    for (const wanted of [turn_id, "turn_nothing"]) {
+      const answer = await host.result("session.interrupt", { session_id: one, turn_id: wanted });
+      assert.deepEqual(answer, { status: "not_interrupted" });
+    }
+    waits.open();
+    assert.equal((await host.event("message.complete")).payload.status, "complete");
+  },
+);
+
+rpcScenario(
+  ["session.steer", "event tool.start"],
+  {
+    title: "text goes into the turn at work at its next step; a session at rest rejects it",
+    script: ({ step, messages }) =>
+      step === 0
+        ? { calls: [{ tool: "probe", input: { command: "echo wait" } }] }
+        : { text: messages.flatMap((message) => (message.role === "user" ? [message.text] : [])).join("; ") },
+    probe: async (_input, { signal }) => {
+      await Promise.race([go.promise, new Promise((resolve) => signal.addEventListener("abort", resolve))]);
+      return "waited";
+    },
+  },
+  async (host) => {
+    const id = await openSession(host);
+    const idle = await host.result("session.steer", { session_id: id, text: "also" });
+    assert.deepEqual(idle, { status: "rejected", text: "also", reason: "idle" });
+    const { turn_id } = await host.result("prompt.submit", { session_id: id, text: "one" });
+    await host.event("tool.start");
+    const other = await host.result("session.steer", { session_id: id, text: "also", turn_id: "turn_other" });
+    assert.equal(other.status, "rejected");
+    const taken = await host.result("session.steer", { session_id: id, text: "also", turn_id });
+    assert.deepEqual(taken, { status: "queued", text: "also" });
+    go.resolve();
+    go = Promise.withResolvers<void>();
+    assert.equal((await host.event("message.complete")).payload.text, "one; also");
+  },
+);
+let go = Promise.withResolvers<void>();
+
+rpcScenario(
+  ["session.steer", "event message.complete"],
+  "text that comes too late for a step is handed back with the end of the turn",
+  async (host, { play }) => {
+    const waits = gatedScript();
+    play(waits.script);
+    const id = await openSession(host);
+    await host.result("prompt.submit", { session_id: id, text: "one" });
+    await waits.waiting(1);
+    assert.equal((await host.result("session.steer", { session_id: id, text: "late" })).status, "queued");
+    await host.result("session.interrupt", { session_id: id });
+    const { payload } = await host.event("message.complete");
+    assert.deepEqual(payload.undelivered_steer, ["late"]);
+  },
+);
+
+rpcScenario(["session.steer 4001", "session.steer 4002"], "no session, no text", async (host) => {
+  await host.error("session.steer", { session_id: "nowhere", text: "also" }, 4001);
+  await host.error("session.steer", { session_id: await openSession(host), text: " " }, 4002);
+});
+
+rpcScenario(
+  ["session.history", "session.history 4002"],
+  "pages from the newest back; tools in a line each",
+  async (host, { play }) => {
+    play(({ step, user }) =>
+      step === 0 && user === "one"
+        ? { calls: [{ tool: "probe", input: { command: "ls" } }] }
+        : { reasoning: "hm", text: `heard ${user}` },
+    );
+    const id = await openSession(host);
+    await takeTurn(host, id, "one");
+    await takeTurn(host, id, "two");
+    const whole = await host.result("session.history", { session_id: id });
+    assert.deepEqual(
+      whole.messages.map(({ role, text, name, context, reasoning }: Json) => [
+        role,
+        text ?? name,
+        context ?? reasoning,
+      ]),
+      [
+        ["user", "one", undefined],
+        ["tool", "probe", "ls"],
+        ["assistant", "heard one", "hm"],
+        ["user", "two", undefined],
+        ["assistant", "heard two", "hm"],
+      ],
+    );
+    // The message that is nothing but a call is kept and not shown.
+    assert.deepEqual([whole.count, whole.has_more], [6, false]);
+    const last = await host.result("session.history", { session_id: id, limit: 2 });
+    assert.deepEqual([last.messages.length, last.has_more], [2, true]);
+    const before = last.messages[0].message_id;
+    const rest = await host.result("session.history", { session_id: id, before });
+    assert.deepEqual(rest.messages, whole.messages.slice(0, 3));
+    await host.error("session.history", { session_id: id, before: "nothing" }, 4002);
+  },
+);
+
+rpcScenario("session.usage", "figures of all turns, and how full the context is", async (host) => {
+  const id = await openSession(host);
+  const none = await host.result("session.usage", { session_id: id });
+  assert.deepEqual([none.total, none.calls, none.context_used], [0, 0, undefined]);
+  await takeTurn(host, id, "a few words to begin with");
+  const one = await host.result("session.usage", { session_id: id });
+  assert.deepEqual([one.calls, one.total], [1, one.input + one.output]);
+  assert.ok(one.context_used >= one.total && one.context_used <= one.context_max);
+  assert.equal(one.context_percent, Math.round((one.context_used / one.context_max) * 1_000) / 10);
+  assert.deepEqual([one.compressions, one.active_subagents], [0, 0]);
+  await takeTurn(host, id, "and some more");
+  const two = await host.result("session.usage", { session_id: id });
+  // What the last call took and gave is what the next one begins with.
+  assert.equal(two.context_used, two.total - one.total);
+  assert.equal(two.calls, 2);
+});
+
+rpcScenario("session.status", "in lines for people, and as it is", async (host, { play }) => {
+  const waits = gatedScript();
+  const id = await openSession(host, { title: "plan" });
+  const rest = await host.result("session.status", { session_id: id });
+  assert.match(rest.output, /plan/);
+  assert.deepEqual([rest.state.status, rest.state.running, rest.state.turn_id], ["idle", false, undefined]);
+  play(waits.script);
+  const { turn_id } = await host.result("prompt.submit", { session_id: id, text: "one" });
+  await host.result("prompt.submit", { session_id: id, text: "two" });
+  const { state } = await host.result("session.status", { session_id: id });
+  assert.deepEqual(
+    [state.status, state.running, state.turn_id, state.queue_length, state.pending_requests, state.title],
+    ["working", true, turn_id, 1, 0, "plan"],
+  );
+  waits.open();
+});
+
+rpcScenario(
+  "session.events.since",
+  "the events behind a number, as they were sent",
+  async (host, { connect }) => {
+    const id = await openSession(host, { title: "named" });
+    await takeTurn(host, id, "hi");
+    const all = await host.result("session.events.since", { session_id: id });
+    assert.deepEqual([all.truncated, all.count, all.open_requests], [false, all.events.length, []]);
+    assert.equal(all.latest_seq, Math.max(...all.events.map(({ seq }: Json) => seq ?? 0)));
+    const complete = all.events.find(({ type }: Json) => type === "message.complete");
+    const sent = await host.event("message.complete");
+    assert.deepEqual(complete, sent);
+    for (const asked of [{ last_seen: complete.seq - 1 }, { since_seq: complete.seq - 1 }]) {
+      const some = await host.result("session.events.since", { session_id: id, ...asked });
+      assert.equal(some.events[0].seq, complete.seq);
+    }
+    const other = await host.result("session.events.since", {
+      session_id: id,
+      last_seen: 1,
+      epoch: "another",
+    });
+    assert.deepEqual([other.truncated, other.events], [true, []]);
+    const late = await connect();
+    const none = await late.result("session.events.since", { session_id: id, last_seen: all.latest_seq });
+    assert.equal(none.epoch, all.epoch);
+    // How the session stands has no number; whoever has the last event may have missed it.
+    assert.deepEqual(
+      none.events.map(({ type, seq }: Json) => [type, seq]),
+      [["session.info", undefined]],
+    );
+  },
+);
+
+rpcScenario(
+  [
+    "session.activate 4001",
+    "session.interrupt 4001",
+    "session.steer 4001",
+    "session.history 4001",
+    "session.compress 4001",
+    "session.branch 4001",
+    "session.undo 4001",
+    "session.title 4001",
+    "session.usage 4001",
+    "session.status 4001",
+    "session.events.since 4001",
+    "prompt.background 4001",
+  ],
+  "what acts on open sessions says of a saved one that it is saved, and of others nothing",
+  async (host, { connect }) => {
+    const id = await openSession(host);
+    await takeTurn(host, id, "hi");
+    await host.result("session.close", { session_id: id });
+    const stranger = await connect({ owner: "a stranger" });
+    for (const method of [
+      "session.activate",
+      "session.interrupt",
+      "session.steer",
+      "session.history",
+      "session.compress",
+      "session.branch",
+      "session.undo",
+      "session.title",
+      "session.usage",
+      "session.status",
+      "session.events.since",
+      "prompt.background",
+    ]) {
+      const params = (session_id: string) =>
+        /steer|background/.test(method) ? { session_id, text: "x" } : { session_id };
+      const stored = await host.error(method, params(id), 4001);
+      assert.deepEqual([stored.data.reason, stored.data.stored], ["not_live", true], method);
+      const others = await stranger.error(method, params(id), 4001);
+      assert.deepEqual([others.data.reason, others.data.stored], ["session_not_found", undefined], method);
+    }
+  },
+);
+
+rpcScenario(
+  "session.create",
+  "close_on_disconnect closes the session with its connection; others stay",
+  async (host, { connect }) => {
+    const own = await connect();
+    const fleeting = await openSession(own, { close_on_disconnect: true });
+    const lasting = await openSession(own);
+    const watched = await openSession(own, { close_on_disconnect: true });
+    await host.result("session.activate", { session_id: watched });
+    own.wire.close();
+    await own.wire.closed;
+    const open = async () =>
+      (await host.result("session.active_list")).sessions.map(({ id }: Json) => id) as string[];
+    while ((await open()).includes(fleeting)) await new Promise((resolve) => setImmediate(resolve));
+    assert.deepEqual(await open(), [lasting, watched]);
+  },
+);
+
+rpcScenario(
+  "session.resume",
+  "close_on_disconnect holds for a resumed session too, and ends no turn",
+  async (host, { connect, play }) => {
+    const id = await openSession(host);
+    await takeTurn(host, id, "hi");
+    await host.result("session.close", { session_id: id });
+    const waits = gatedScript();
+    play(waits.script);
+    const own = await connect();
+    await own.result("session.resume", { session_id: id, close_on_disconnect: true });
+    await own.result("prompt.submit", { session_id: id, text: "go on" });
+    own.wire.close();
+    await own.wire.closed;
+    const open = async () => (await host.result("session.active_list")).sessions.length;
+    while ((await open()) > 0) await new Promise((resolve) => setImmediate(resolve));
+    const from = host.frames.length;
+    const view = await host.result("session.resume", { session_id: id });
+    assert.equal(view.running, true);
+    waits.open();
+    const { payload } = await host.event("message.complete", undefined, from);
+    assert.equal(payload.text, "heard go on");
+  },
+);
