@@ -17,7 +17,7 @@ export interface SocketGateOptions {
 /** How often a quiet socket is asked whether it is still there; it has as long to say so. */
 const PING_SECONDS = 30;
 /** How long the other side has to answer a close, on Node; Deno waits as long as it sees fit. */
-const CLOSE_MS = 1_000;
+const CLOSE_MS = 5_000;
 const OPEN = 1;
 const UNREADABLE = "This message is not UTF-8.";
 
