@@ -243,9 +243,15 @@ function toService(rooms: Rooms, { config }: CoreOptions, listener?: Listener): 
   };
 }
 
+async function withinTime(work: Promise<void>, ms: number): Promise<void> {
+  const over = new AbortController();
+  await Promise.race([work, systemClock.sleep(ms, { signal: over.signal })]).finally(() => over.abort());
+}
+
 /** What answers get to leave the sockets once every run has ended. */
 const CLOSE_GRACE_MS = 2_000;
-const LAST_EVENTS_MS = 20;
+/** How long hosts that do not read are waited for. */
+const LAST_EVENTS_MS = 2_000;
 
 /** Runs first, then those who watch them, then what both stood on. */
 function stopper(
@@ -256,7 +262,7 @@ function stopper(
   const stop = async (graceMs: number): Promise<void> => {
     await agentRoom.agent.turns.drain(graceMs);
     // What the end of the turns appended is still on its way to those who follow.
-    if (hub.size > 0) await systemClock.sleep(LAST_EVENTS_MS);
+    await withinTime(hub.caughtUp(), LAST_EVENTS_MS);
     hub.close();
     await listener?.close(CLOSE_GRACE_MS);
     for (const close of closers) await close();

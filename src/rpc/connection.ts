@@ -93,6 +93,7 @@ export class Connection implements RpcPeer {
   readonly attach: Subscriptions["attach"] = (sessionId, options) =>
     this.#subscriptions.attach(sessionId, options);
   readonly detach: Subscriptions["detach"] = (sessionId) => this.#subscriptions.detach(sessionId);
+  readonly caughtUp: Subscriptions["caughtUp"] = () => this.#subscriptions.caughtUp();
 
   /** Sends the first frame, unless the host has it. */
   open(): void {

@@ -38,6 +38,11 @@ export class RpcHub implements Iterable<RpcPeer> {
     return connection;
   }
 
+  /** Resolves when every connection has been told of all that is committed by now. */
+  async caughtUp(): Promise<void> {
+    await Promise.all([...this.#connections].map((connection) => connection.caughtUp()));
+  }
+
   /** Ends every connection, and those that still come. */
   close(): void {
     this.#isClosed = true;

@@ -61,6 +61,10 @@ export class Notify implements Subscriptions {
     return true;
   }
 
+  async caughtUp(): Promise<void> {
+    await Promise.all([...this.#followed.values()].map((followed) => followed.caughtUp()));
+  }
+
   close(): void {
     this.#isClosed = true;
     this.#stopListening();
@@ -92,20 +96,31 @@ class Followed {
   readonly #asked = new Map<string, AbortController>();
   /** Questions that were open when the replay began; undefined until that is known. */
   #open: ReadonlySet<string> | undefined;
+  #toldSeq: number;
+  readonly #waiting = new Set<{ readonly seq: number; readonly resolve: () => void }>();
 
   constructor(room: RpcRoom, peer: RpcPeer, from: From) {
     this.#room = room;
     this.#peer = peer;
     this.#from = from;
     const { sessionId, after } = from;
+    this.#toldSeq = after;
     // It listens from now on: nothing comes between what was read and what is live.
     this.#groups = room.store.journal.follow({ sessionId }, { after, signal: this.#ended.signal });
   }
 
   end(): void {
     this.#ended.abort();
+    this.#told(Number.POSITIVE_INFINITY);
     for (const asked of this.#asked.values()) asked.abort();
     this.#asked.clear();
+  }
+
+  /** Resolves when everything was told that is committed by now, or it ended. */
+  async caughtUp(): Promise<void> {
+    const { latestSeq: seq } = await replayFrom(this.#room.store, this.#from.sessionId);
+    if (seq <= this.#toldSeq) return;
+    await new Promise<void>((resolve) => this.#waiting.add({ seq, resolve }));
   }
 
   async run(): Promise<void> {
@@ -113,6 +128,7 @@ class Followed {
       await this.#tell();
     } catch (error) {
       if (this.#ended.signal.aborted) return;
+      this.#told(Number.POSITIVE_INFINITY);
       const { sessionId } = this.#from;
       this.#room.log.error("a session can be followed no more", { session: sessionId, error });
       const payload = {
@@ -135,6 +151,7 @@ class Followed {
         for (const event of events) this.#peer.event(event);
         if (asks && !this.#isOver(entry)) this.#ask(entry, owner);
         this.#settle(entry);
+        this.#told(entry.seq);
         if (this.#peer.transport === "stdio" || entry.seq <= latestSeq) await this.#peer.drained();
         if (this.#ended.signal.aborted) return;
       }
@@ -158,6 +175,15 @@ class Followed {
     });
     if (isReplay && !this.#ended.signal.aborted) for (const event of opening) this.#peer.event(event);
     return narrator;
+  }
+
+  #told(seq: number): void {
+    this.#toldSeq = seq;
+    for (const waiting of this.#waiting) {
+      if (waiting.seq > seq) continue;
+      this.#waiting.delete(waiting);
+      waiting.resolve();
+    }
   }
 
   #isOver({ data, seq }: JournalEvent): boolean {

@@ -40,6 +40,8 @@ export interface Subscriptions {
   attach(sessionId: string, options?: { readonly cursor?: Cursor }): Promise<Attached>;
   /** False when it was not attached. */
   detach(sessionId: string): boolean;
+  /** Resolves when all that is committed by now has been told. */
+  caughtUp(): Promise<void>;
   /** The connection ended. */
   close(): void;
 }
