@@ -8,7 +8,7 @@ import { LEASE_MS } from "./lane.ts";
 import { suspended } from "./resume.ts";
 import { unheardSteers } from "./run-control.ts";
 import { concludeRun } from "./run-end.ts";
-import { endsWithAnswer, salvageStep, unsavedEvents } from "./salvage.ts";
+import { cutCalls, endsWithAnswer, salvageStep, unsavedEvents } from "./salvage.ts";
 import type { Turns } from "./turn.ts";
 
 /** Sessions looked at in one round; more are found in the next. */
@@ -125,7 +125,8 @@ export class Recovery {
     await cancelOpenAsks(tx, store, run.id);
     const where = { sessionId: run.session_id, runId: run.id };
     const isSaved = await endsWithAnswer(tx, where);
-    const messages = isSaved ? [] : salvageStep(await unsavedEvents(tx, run.id));
+    const step = isSaved ? [] : await unsavedEvents(tx, run.id);
+    const messages = salvageStep(step);
     await addMessages(tx, where, messages);
     const steers = await unheardSteers(tx, { id: run.id, startedAtMs: 0 }, new Set());
     const outcome =
@@ -133,6 +134,6 @@ export class Recovery {
         ? cancelledOutcome(run.id, steers)
         : interruptedOutcome(run.id, "The server process that ran this ended before the run did.", steers);
     await concludeRun(tx, store, { run, ended }, outcome);
-    await store.journal.append(tx, run.session_id, [outcome.event]);
+    await store.journal.append(tx, run.session_id, [...cutCalls(run.id, step), outcome.event]);
   }
 }

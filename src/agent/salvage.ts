@@ -1,5 +1,6 @@
-import type { JournalEvent } from "../store/journal.ts";
+import type { JournalEvent, NewEvent } from "../store/journal.ts";
 import type { Tx } from "../store/store.ts";
+import { runEvent } from "./event.ts";
 import type { AssistantPart, Message, ToolMessage, ToolStatus } from "./message.ts";
 
 /** What matters of an event here. */
@@ -38,6 +39,22 @@ export function brokenStep(events: readonly RunFact[]): BrokenStep {
   for (const event of events) step.take(event);
   const asked = events.filter(({ type }) => type === "approval.request");
   return { ...step.broken(), asked: new Set(asked.map(({ data }) => String(data["request_id"]))) };
+}
+
+/** The ends of the calls that were at work when the process of a run died. */
+export function cutCalls(runId: string, events: readonly RunFact[]): readonly NewEvent[] {
+  return brokenStep(events).unfinished.map(({ callId, tool }) =>
+    runEvent(runId, "tool.completed", {
+      tool_call_id: callId,
+      tool,
+      status: "aborted",
+      // How long it worked nobody knows.
+      duration: 0,
+      error: true,
+      preview: UNKNOWN_OUTCOME,
+      result: UNKNOWN_OUTCOME,
+    }),
+  );
 }
 
 /** The events of a run that belong to no saved step: those after the last one that tells of usage, which follows each. */
