@@ -149,7 +149,7 @@ test("a socket for which too much waits is closed with 1013, and its cursor brin
   const resumed = await again.result("session.activate", { session_id: sessionId, cursor });
   assert.equal(resumed.truncated, false);
   const latest = numbered(reader).at(-1).seq;
-  await again.event("session.info", ({ seq, payload }) => seq === undefined && payload.running === false);
+  await again.frame(({ params }) => params?.session_id === sessionId && params.seq === latest);
   const seen = (host: RpcHost) =>
     numbered(host).flatMap(({ seq, first_seq: first = seq }) =>
       Array.from({ length: seq - first + 1 }, (_, n) => first + n),
