@@ -2,6 +2,7 @@
 import process from "node:process";
 import { defineCommand } from "citty";
 import type { Booted } from "../boot.ts";
+import { keepCompiledCode } from "./compiled-code.ts";
 import { currentContext } from "./context.ts";
 import { print } from "./output.ts";
 import { UsageError } from "./arguments.ts";
@@ -22,6 +23,7 @@ const run = defineCommand({
   },
   async run({ args }) {
     const { env, home } = currentContext();
+    keepCompiledCode(home);
     const { boot } = await import("../boot.ts");
     const booted = await boot({
       env,

@@ -5,6 +5,7 @@ import packageFile from "../../package.json" with { type: "json" };
 import { gatewayLimits } from "../rpc/limits.ts";
 import { failStdio, greetStdio, serveStdio, takeStdout, type FrameOutput } from "../rpc/stdio.ts";
 import type { RpcService } from "../service.ts";
+import { keepCompiledCode } from "./compiled-code.ts";
 import { currentContext } from "./context.ts";
 
 export const rpcCommand = defineCommand({
@@ -41,8 +42,10 @@ const GRACE_MS = 500;
  * longer to load, are built behind it. What the host sends meanwhile waits in the pipe.
  */
 async function start(output: FrameOutput): Promise<{ greeted: string; service: RpcService }> {
+  const context = currentContext();
+  keepCompiledCode(context.home);
   const { openHome, openHomeStore } = await import("../opened-home.ts");
-  const opened = await openHome(currentContext());
+  const opened = await openHome(context);
   const store = await openHomeStore(opened);
   const limits = gatewayLimits(opened.config.sessions.max_queue);
   const greeted = greetStdio(output, { version: packageFile.version, epoch: store.epoch, limits });
