@@ -69,8 +69,8 @@ rpcScenario(
     const session_id = await openSession(host, { cwd: folder });
     await host.result("image.attach", { session_id, path: "a.png" });
     await takeTurn(host, session_id, "look");
-    const { runs } = { runs: await promptsOf(setting, session_id) };
-    assert.equal(runs[0]?.attachments?.length, 1);
+    const [prompt] = await promptsOf(setting, session_id);
+    assert.equal(prompt?.attachments?.length, 1);
     assert.deepEqual(await host.result("image.detach", { session_id, path: join(folder, "a.png") }), {
       detached: false,
       count: 0,
