@@ -17,6 +17,7 @@ export function startTurn(
   if (state.turn?.id === id) return state;
   const begun: ChatState = {
     ...closeAll(state),
+    queue: state.queue.filter(({ turnId }) => turnId !== id),
     turn: { id, startedAtMs, activity: "", isBetweenMessages: false, isInterrupting: false },
   };
   if (!input) return begun;

@@ -59,12 +59,19 @@ export async function listModels(
     sessionId === undefined ? {} : { session_id: sessionId },
   );
   return providers.flatMap((each) =>
-    each.models.map((name) => ({
-      id: `${each.slug}:${name}`,
-      provider: cleanLine(each.name),
-      model: cleanLine(name),
-      isCurrent: each.slug === provider && name === model,
-      ...(each.warning === undefined ? {} : { warning: cleanLine(each.warning) }),
-    })),
+    each.models
+      .map((known) => modelName(known, each.slug))
+      .map((name) => ({
+        id: `${each.slug}:${name}`,
+        provider: cleanLine(each.name),
+        model: cleanLine(name),
+        isCurrent: each.slug === provider && name === model,
+        ...(each.warning === undefined ? {} : { warning: cleanLine(each.warning) }),
+      })),
   );
+}
+
+/** Models are listed with their provider's name in front, or without. */
+function modelName(known: string, provider: string): string {
+  return known.startsWith(`${provider}:`) ? known.slice(provider.length + 1) : known;
 }

@@ -33,34 +33,36 @@ export async function runChat(program: TerminalProgram): Promise<string | undefi
   const over = new AbortController();
   const store = createStore();
   // The gateway starts while the screen is loaded.
-  const connecting = connectGateway({
+  const client = connectGateway({
     transport,
     client: { name: "agentd-chat", version },
     signal: over.signal,
   });
   let failure: unknown;
   const fail = (error: unknown) => {
-    failure ??= error;
+    // Whoever left in the meantime wants no word about what did not come about.
+    if (over.signal.aborted) return;
+    failure = error;
     over.abort();
   };
-  const { promise: client, resolve, reject } = Promise.withResolvers<GatewayClient>();
-  connecting.then(resolve, reject);
   const chat = new Chat({
     call: async (method, ...args) => (await client).call(method, ...args),
     store,
     now: Date.now,
     leave: () => over.abort(),
   });
-  const begun = client.then((connected) => begin(connected, { chat, store, program }));
-  begun.catch(fail);
-  const renderChat = await program.render();
-  await renderChat({ store, actions: chat, input, output, hasColour, signal: over.signal });
-  over.abort();
-  await client.then(
-    (connected) => connected.close(),
-    () => {},
-  );
-  if (failure !== undefined && store.get().session === undefined) throw failure;
+  client.then((connected) => begin(connected, { chat, store, program })).catch(fail);
+  try {
+    const renderChat = await program.render();
+    await renderChat({ store, actions: chat, input, output, hasColour, signal: over.signal });
+  } finally {
+    over.abort();
+    await client.then(
+      (connected) => connected.close(),
+      () => {},
+    );
+  }
+  if (failure !== undefined) throw failure;
   const { session, settled } = store.get();
   return settled.some(({ kind }) => kind === "user") ? session?.id : undefined;
 }

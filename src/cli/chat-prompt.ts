@@ -39,5 +39,7 @@ async function readAll(): Promise<string> {
   } finally {
     clearTimeout(waiting);
   }
-  return Buffer.concat(chunks).toString("utf8");
+  return Buffer.concat(chunks)
+    .toString("utf8")
+    .replace(/\r?\n$/, "");
 }
