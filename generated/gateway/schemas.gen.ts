@@ -1601,7 +1601,7 @@ export const schemas: SchemaMap = {
     type: "object",
     required: ["subagents"],
     properties: {
-      subagents: { type: "array", minItems: 1, maxItems: 1000, items: { type: "object", additionalProperties: true } },
+      subagents: { type: "array", maxItems: 1000, items: { type: "object", additionalProperties: true } },
       session_id: { type: "string", maxLength: 256 },
       started_at: { type: ["number", "null"] },
       finished_at: { type: "number" },
