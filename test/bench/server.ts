@@ -18,6 +18,7 @@ import { startService } from "../../src/service.ts";
 import { KEY, testConfig } from "../harness/service.ts";
 import type { Memory, Reply, Request } from "./child.ts";
 import { mountFanOut } from "./fan-out.ts";
+import { echoSockets } from "./socket-echo.ts";
 
 interface Running {
   readonly url: string;
@@ -125,7 +126,8 @@ async function runBare(answer: string): Promise<Running> {
     return new FastResponse(answer, { status: 202, headers: { "content-type": "application/json" } });
   });
   mountFanOut(app, () => released.promise, answer);
-  const options = { host: "127.0.0.1", port: 0, maxBodyBytes: 16_777_216, clock: systemClock };
+  const sockets = echoSockets(answer);
+  const options = { host: "127.0.0.1", port: 0, maxBodyBytes: 16_777_216, clock: systemClock, sockets };
   const listener = await listen(app, options);
   return { url: listener.url, stop: () => listener.close(0) };
 }
