@@ -2,6 +2,7 @@
 import process from "node:process";
 import { defineCommand } from "citty";
 import packageFile from "../../package.json" with { type: "json" };
+import { systemClock } from "../base/clock.ts";
 import { gatewayLimits } from "../rpc/limits.ts";
 import { failStdio, greetStdio, serveStdio, takeStdout, type FrameOutput } from "../rpc/stdio.ts";
 import type { RpcService } from "../service.ts";
@@ -26,7 +27,7 @@ export const rpcCommand = defineCommand({
       signal: stop.signal,
     });
     await service.stop({ graceMs: GRACE_MS });
-    await output.flushed();
+    await Promise.race([output.flushed(), systemClock.sleep(GRACE_MS)]);
     process.exit(0);
   },
 });
@@ -34,7 +35,7 @@ export const rpcCommand = defineCommand({
 const SIGNALS = ["SIGTERM", "SIGHUP", "SIGINT"] as const;
 /** Whoever may start a program here has what the main key of the API has. */
 const OWNER = "default";
-/** What turns get that are at work when the host leaves. */
+/** What turns get that are at work when the host leaves, and then what a host gets that does not read. */
 const GRACE_MS = 500;
 
 /**

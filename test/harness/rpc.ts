@@ -1,6 +1,6 @@
 /** A host of the gateway, as raw as its frames: over a real socket, or a real process. Every frame is held to the specs. */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
 import { gatewayEvents, hostRequests, type HostMethod } from "../../generated/gateway/host.gen.ts";
@@ -238,14 +238,16 @@ const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 export interface RpcProcess extends RpcHost {
   readonly stderr: () => string;
   kill(signal: NodeJS.Signals): void;
+  /** Nobody reads its standard output any more. */
+  breakOutput(): void;
 }
 
-/** Starts `agentd rpc` on a home; resolves when the first frame is there. */
-export async function startRpcProcess(
+/** Starts `agentd rpc` on a home, or other words for the runtime. */
+export function spawnRpc(
   home: string,
   env: Readonly<Record<string, string>> = {},
   words: readonly string[] = [main, "rpc"],
-): Promise<RpcProcess> {
+): ChildProcessWithoutNullStreams {
   const isDeno = process.versions["deno"] !== undefined;
   const { PATH = "", HOME = "/tmp", DENO_DIR } = process.env;
   const base = {
@@ -253,10 +255,19 @@ export async function startRpcProcess(
     AGENTD_HOME: home,
     ...(isDeno ? { HOME, DENO_DIR: DENO_DIR ?? `${HOME}/.cache/deno` } : {}),
   };
-  const child = spawn(process.execPath, [...(isDeno ? ["run", "-A", "--no-check"] : []), ...words], {
+  return spawn(process.execPath, [...(isDeno ? ["run", "-A", "--no-check"] : []), ...words], {
     env: { ...base, ...env },
     stdio: ["pipe", "pipe", "pipe"],
   });
+}
+
+/** As {@link spawnRpc}; resolves when the first frame is there. */
+export async function startRpcProcess(
+  home: string,
+  env: Readonly<Record<string, string>> = {},
+  words?: readonly string[],
+): Promise<RpcProcess> {
+  const child = spawnRpc(home, env, words);
   let errors = "";
   let rest = "";
   const host = new RpcHost();
@@ -283,5 +294,6 @@ export async function startRpcProcess(
   };
   await host.event("gateway.ready");
   const kill = (signal: NodeJS.Signals) => void process.kill(child.pid!, signal);
-  return Object.assign(host, { stderr: () => errors, kill });
+  const breakOutput = () => void child.stdout.destroy();
+  return Object.assign(host, { stderr: () => errors, kill, breakOutput });
 }

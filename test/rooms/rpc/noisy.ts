@@ -7,6 +7,7 @@ const served = run();
 setInterval(() => {
   console.log("from the console");
   console.info({ from: "info" });
+  console.table(["from a table"]);
   process.stdout.write("from the stream\n");
 }, 1);
 await served;
