@@ -3,129 +3,76 @@ import type { Answer } from "./gateway-connection.ts";
 import { ConnectionCutError, GatewayError } from "./gateway-error.ts";
 import type { CallOptions, GatewayClock } from "./gateway-types.ts";
 
-type Params = Readonly<Record<string, unknown>>;
-type Result = Readonly<Record<string, unknown>>;
+export type Fields = Readonly<Record<string, unknown>>;
 
 /** A call that has no answer yet. */
 export interface PendingCall {
   readonly method: GatewayMethod;
-  readonly params: Params;
+  readonly params: Fields;
   readonly frame: string;
-  readonly settle: (error: unknown, result?: Result) => void;
   /** Of the client, not of its host: it ends with its connection. */
   readonly isOwn: boolean;
+  readonly answer: Promise<Fields>;
+  settle(error: unknown, result?: Fields): void;
   isSent: boolean;
 }
 
-/** Methods that change nothing, or nothing more when they are called again. */
-const REPEATABLE = new Set<GatewayMethod>([
-  "rpc.discover",
-  "ping",
-  "gateway.ping",
-  "setup.status",
-  "pet.cells",
-  "prompt.submit",
-  "session.list",
-  "session.active_list",
-  "session.most_recent",
-  "session.activate",
-  "session.resume",
-  "session.history",
-  "session.usage",
-  "session.status",
-  "session.events.since",
-  "approval.pending",
-  "config.get",
-  "commands.catalog",
-  "command.resolve",
-  "complete.slash",
-  "complete.path",
-  "model.options",
-  "process.list",
-  "delegation.status",
-  "spawn_tree.list",
-  "spawn_tree.load",
-  "terminal.resize",
-]);
-
-const TIMEOUT_MS = 120_000;
+/** Methods that change nothing, or nothing more when they are called again. A test holds it to the list of all methods. */
+const REPEATABLE =
+  /(ping|discover|cells|submit|list|recent|activate|resume|history|usage|status|since|pending|get|log|resolve|options|load|^complete\.\w+)$/;
 
 /** The calls of one client, over all its connections. */
-export class Calls {
+export class Calls extends Map<string, PendingCall> {
   readonly #clock: GatewayClock;
-  readonly #pending = new Map<string, PendingCall>();
   #next = 1;
 
   constructor(clock: GatewayClock) {
+    super();
     this.#clock = clock;
   }
 
-  get size(): number {
-    return this.#pending.size;
-  }
-
-  /** A call that waits to be sent, and its answer. Reject: the signal's reason, or a TimeoutError. */
+  /** A call that waits to be sent. Its answer rejects with the signal's reason, too, and TimeoutError. */
   add(
     method: GatewayMethod,
-    params: Params,
-    { signal, timeoutMs = TIMEOUT_MS, isOwn = false }: CallOptions & { readonly isOwn?: boolean },
-  ): { readonly call: PendingCall; readonly answer: Promise<Result> } {
+    params: Fields,
+    { signal, timeoutMs = 120_000, isOwn = false }: CallOptions & { readonly isOwn?: boolean },
+  ): PendingCall {
     const id = `c${this.#next++}`;
-    const { promise: answer, resolve, reject } = Promise.withResolvers<Result>();
-    const onAbort = () => call.settle(signal?.reason);
-    const cancel =
-      timeoutMs > 0
-        ? this.#clock.after(timeoutMs, () => call.settle(timedOut(method, timeoutMs)))
-        : undefined;
-    const call: PendingCall = {
-      method,
-      params,
-      frame: JSON.stringify({ jsonrpc: "2.0", id, method, params }),
-      isOwn,
-      isSent: false,
-      settle: (error, result) => {
-        this.#pending.delete(id);
-        cancel?.();
-        signal?.removeEventListener("abort", onAbort);
-        if (result) resolve(result);
-        else reject(error);
-      },
+    const { promise: answer, resolve, reject } = Promise.withResolvers<Fields>();
+    const onAbort = () => settle(signal?.reason);
+    const onTimeout = () => {
+      settle(new DOMException(`${method}: no answer within ${timeoutMs} ms.`, "TimeoutError"));
     };
-    this.#pending.set(id, call);
-    signal?.addEventListener("abort", onAbort, { once: true });
+    const cancel = timeoutMs && this.#clock.after(timeoutMs, onTimeout);
+    const settle: PendingCall["settle"] = (error, result) => {
+      this.delete(id);
+      if (cancel) cancel();
+      signal?.removeEventListener("abort", onAbort);
+      if (result) resolve(result);
+      else reject(error);
+    };
+    const frame = JSON.stringify({ jsonrpc: "2.0", id, method, params });
+    const call = { method, params, frame, isOwn, answer, settle, isSent: false };
+    this.set(id, call);
+    signal?.addEventListener("abort", onAbort);
     if (signal?.aborted) onAbort();
-    return { call, answer };
+    return call;
   }
 
   /** Returns the call that was answered, unless nobody waits for it any more. */
   answer({ id, result, error }: Answer): PendingCall | undefined {
-    const call = this.#pending.get(id);
-    call?.settle(error && new GatewayError(error), error ? undefined : (result ?? {}));
+    const call = this.get(id);
+    call?.settle(error && new GatewayError(error), result);
     return call;
   }
 
-  /** Those that wait to be sent. */
-  unsent(): readonly PendingCall[] {
-    return [...this.#pending.values()].filter(({ isSent, isOwn }) => !isSent && !isOwn);
-  }
-
-  /** The connection is gone: what may be repeated waits for the next one. */
-  cut(cause: Error): void {
-    for (const call of this.#pending.values()) {
-      if (!call.isSent) continue;
-      if (REPEATABLE.has(call.method) && !call.isOwn) call.isSent = false;
-      else call.settle(new ConnectionCutError(call.method, cause));
+  /** The connection is gone: what may be repeated waits for the next one, unless this was the last. */
+  cut(cause: Error, isLast: boolean): void {
+    for (const call of this.values()) {
+      const { method, isSent, isOwn } = call;
+      if (!isLast && !isOwn && REPEATABLE.test(method)) call.isSent = false;
+      else if (isSent) call.settle(new ConnectionCutError(method, cause));
+      else if (isLast) call.settle(cause);
     }
   }
-
-  /** There is no next connection. */
-  close(error: Error): void {
-    for (const call of this.#pending.values()) {
-      call.settle(call.isSent ? new ConnectionCutError(call.method, error) : error);
-    }
-  }
-}
-
-function timedOut(method: GatewayMethod, ms: number): DOMException {
-  return new DOMException(`${method} was not answered within ${ms} ms.`, "TimeoutError");
 }

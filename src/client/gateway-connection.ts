@@ -1,5 +1,6 @@
 import type { GatewayEvent } from "../../generated/gateway/host.gen.ts";
 import type { GatewayReadyPayload } from "../../generated/gateway/types/types.gen.ts";
+import type { Fields } from "./gateway-calls.ts";
 import type { WireError } from "./gateway-error.ts";
 import type { AskedQuestion } from "./gateway-questions.ts";
 import { TransportError, type GatewayTransport, type TransportLink } from "./gateway-transport.ts";
@@ -15,21 +16,18 @@ export interface ConnectionSink {
 
 export interface Answer {
   readonly id: string;
-  readonly result?: Readonly<Record<string, unknown>>;
+  readonly result?: Fields;
   readonly error?: WireError;
 }
 
 /** A frame of the gateway, whichever. */
-interface Frame {
-  readonly id?: string | number | null;
+interface Frame extends Partial<Answer> {
   readonly method?: string;
   readonly params?: unknown;
-  readonly result?: Answer["result"];
-  readonly error?: WireError;
 }
 
 /** The version of the protocol that is spoken here. */
-const VERSION = 1;
+export const VERSION = 1;
 const READY_MS = 30_000;
 const PING_MS = 15_000;
 /** A socket that is silent for so long is dead, whatever it says of itself. */
@@ -37,109 +35,93 @@ const SILENCE_MS = 45_000;
 
 /** One connection, from its first frame to its end. */
 export class GatewayConnection {
-  /** Resolves with the first event. */
-  readonly ready: Promise<GatewayReadyPayload>;
-  /** Resolves when the connection has ended. */
-  readonly cut: Promise<TransportError>;
   readonly #clock: GatewayClock;
   readonly #sink: ConnectionSink;
-  readonly #ready = Promise.withResolvers<GatewayReadyPayload>();
-  readonly #cut = Promise.withResolvers<TransportError>();
-  readonly #unwanted = new AbortController();
+  /** Resolves with the first event; rejects when the connection ends before. */
+  readonly ready = Promise.withResolvers<GatewayReadyPayload>();
+  /** Resolves when the connection has ended, to the reason. */
+  readonly cut = Promise.withResolvers<Error>();
+  readonly #end = new AbortController();
   #link: TransportLink | undefined;
   #cancelTimer: () => void;
-  #heardMs: number;
-  #isCut = false;
+  #heardMs = 0;
 
   constructor(transport: GatewayTransport, clock: GatewayClock, sink: ConnectionSink) {
     this.#clock = clock;
     this.#sink = sink;
-    this.#heardMs = clock.now();
-    this.ready = this.#ready.promise;
-    this.cut = this.#cut.promise;
-    this.ready.catch(() => {});
-    this.#cancelTimer = clock.after(READY_MS, () => this.end("The gateway did not say that it is ready."));
+    this.#cancelTimer = clock.after(READY_MS, () => this.end("The gateway is not ready."));
     void this.#open(transport);
   }
 
   get isCut(): boolean {
-    return this.#isCut;
+    return this.#end.signal.aborted;
   }
 
   send(text: string): void {
-    if (!this.#isCut) this.#link?.send(text);
+    if (!this.isCut) this.#link?.send(text);
   }
 
   /** Asks for the end; `cut` says when it has come. */
   close(): void {
     if (this.#link) this.#link.close();
-    else this.end("The connection is wanted no more.");
+    else this.end("closed");
   }
 
   /** Ends the connection at once, from our side. */
-  end(message: string, isFinal = false): void {
-    this.#over(new TransportError(message, { isFinal }));
+  end(message: string, retryable = true): void {
+    this.#over(new TransportError(message, { retryable }));
     this.#link?.close();
   }
 
   async #open(transport: GatewayTransport): Promise<void> {
-    const sink = {
-      frame: (text: string) => this.#frame(text),
-      cut: (error: TransportError) => this.#over(error),
+    const frame = (text: string) => {
+      if (!this.isCut) this.#frame(text);
     };
+    const cut = (error: Error) => this.#over(error);
     try {
-      this.#link = await transport.open(sink, this.#unwanted.signal);
-      if (this.#isCut) this.#link.close();
+      this.#link = await transport.open({ frame, cut }, this.#end.signal);
+      if (this.isCut) this.#link.close();
     } catch (error) {
-      this.#over(
-        error instanceof TransportError ? error : new TransportError("It cannot connect.", { cause: error }),
-      );
+      cut(error as Error);
     }
   }
 
-  #over(error: TransportError): void {
-    if (this.#isCut) return;
-    this.#isCut = true;
+  #over(error: Error): void {
     this.#cancelTimer();
-    this.#unwanted.abort();
-    this.#ready.reject(error);
-    this.#cut.resolve(error);
+    this.#end.abort();
+    this.ready.reject(error);
+    this.cut.resolve(error);
   }
 
   #frame(text: string): void {
-    if (this.#isCut) return;
     this.#heardMs = this.#clock.now();
     let frame: Frame;
     try {
       frame = JSON.parse(text) as Frame;
     } catch {
-      return this.end("The other side sent what is no JSON: it is no gateway.");
+      return this.end("What came is no JSON.");
     }
     const { id, method, params } = frame;
-    if (method === "event") return this.#event(params as GatewayEvent, text.length);
-    if (method !== undefined) return this.#sink.question({ id, method, params } as AskedQuestion);
-    // Answers to pings, and to frames that the gateway could not read, belong to nobody.
-    if (typeof id === "string") this.#sink.answer(frame as Answer);
+    if (method === "event") this.#event(params as GatewayEvent, text.length);
+    else if (method) this.#sink.question(frame as AskedQuestion);
+    // Answers to frames that the gateway could not read have no id.
+    else if (id) this.#sink.answer(frame as Answer);
   }
 
   #event(event: GatewayEvent, size: number): void {
     if (event.type === "gateway.ready") {
       const { protocol, heartbeat } = event.payload;
-      if (protocol.min_version > VERSION) {
-        return this.end(`The gateway speaks version ${protocol.min_version}: take a newer client.`, true);
-      }
+      if (protocol.min_version > VERSION) return this.end("The gateway needs a newer client.", false);
       this.#cancelTimer();
       if (heartbeat) this.#beat();
-      this.#ready.resolve(event.payload);
+      this.ready.resolve(event.payload);
     }
     this.#sink.event(event, size);
   }
 
   #beat(): void {
     this.#cancelTimer = this.#clock.after(PING_MS, () => {
-      if (this.#clock.now() - this.#heardMs >= SILENCE_MS) {
-        return this.end("The gateway has been silent for too long.");
-      }
+      if (this.#clock.now() - this.#heardMs >= SILENCE_MS) return this.end("The gateway is silent.");
       this.send('{"jsonrpc":"2.0","id":"ping","method":"gateway.ping"}');
       this.#beat();
     });

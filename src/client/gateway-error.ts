@@ -23,8 +23,8 @@ export class GatewayError extends Error {
     super(message);
     this.code = code;
     this.data = data;
-    this.reason = typeof data["reason"] === "string" ? data["reason"] : "";
-    this.retryable = data["retryable"] === true;
+    this.reason = String(data["reason"]);
+    this.retryable = !!data["retryable"];
   }
 }
 
@@ -33,7 +33,7 @@ export class ConnectionCutError extends Error {
   override readonly name = "ConnectionCutError";
 
   constructor(method: string, cause?: unknown) {
-    super(`The connection was cut before ${method} was answered. Look whether it was done.`, { cause });
+    super(`Cut before ${method} was answered. Look whether it was done.`, { cause });
   }
 }
 
@@ -49,7 +49,7 @@ export class EventsLostError extends Error {
   readonly cursors: ReadonlyMap<string, Cursor>;
 
   constructor(cursors: ReadonlyMap<string, Cursor>) {
-    super("More events waited than are kept. Call events() anew and read the history.");
+    super("Too many events wait. Call events() anew and read the history.");
     this.cursors = cursors;
   }
 }

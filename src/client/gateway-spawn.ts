@@ -23,35 +23,36 @@ export function spawnTransport(options: SpawnTransportOptions): GatewayTransport
   return {
     async open(sink) {
       // Not imported, so that bundlers for browsers have nothing to resolve.
-      const machine = globalThis.process?.getBuiltinModule?.("node:child_process");
-      if (!machine)
-        throw new TransportError("Processes are started in Node and Deno only.", { isFinal: true });
-      const child = machine.spawn(command, [...args], { cwd, env, stdio: "pipe" });
+      const machine = globalThis.process?.getBuiltinModule?.("child_process");
+      if (!machine) throw new TransportError("No processes can be started here.", { retryable: false });
+      const child = machine.spawn(command, [...args], { cwd, env });
       const ended = Promise.withResolvers<TransportError>();
+      const link = writerOf(child.stdin);
       let last = "";
-      child.once("error", (cause) => {
-        ended.resolve(new TransportError(`${command} cannot be started.`, { isFinal: true, cause }));
+      let timer: ReturnType<typeof setTimeout>;
+      child.on("error", (cause) => {
+        ended.resolve(new TransportError(`${command} cannot be started.`, { retryable: false, cause }));
       });
-      child.once("close", (code, signal) => {
-        const how = signal === null ? `with ${code}` : `by ${signal}`;
-        ended.resolve(new TransportError(`${command} ended ${how}${last && `: ${last}`}`));
+      child.on("close", (code, signal) => {
+        clearTimeout(timer);
+        ended.resolve(new TransportError(`${command} ended with ${signal ?? code}. ${last}`));
       });
       // That it reads no more shows in that it ended.
       child.stdin.on("error", () => {});
-      void readFrames(child.stderr, {
-        frame: (line) => {
-          last = line.slice(0, 500);
-          onStderr?.(line);
-        },
+      const frame = (line: string) => {
+        last = line.slice(0, 500);
+        onStderr?.(line);
+      };
+      void readFrames(child.stderr, { frame });
+      void readFrames(child.stdout, sink).then(async (error) => {
+        if (error) child.kill();
+        sink.cut(await ended.promise);
       });
-      void readFrames(child.stdout, sink).then(async () => sink.cut(await ended.promise));
-      const link = writerOf(child.stdin);
       return {
-        send: link.send,
-        close: () => {
+        ...link,
+        close() {
           link.close();
-          const timer = setTimeout(() => child.kill("SIGKILL"), END_MS);
-          child.once("close", () => clearTimeout(timer));
+          timer = setTimeout(() => child.kill("SIGKILL"), END_MS);
         },
       };
     },

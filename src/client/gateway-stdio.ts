@@ -6,8 +6,8 @@ import {
 } from "./gateway-transport.ts";
 
 export interface StdioTransportOptions {
-  /** What the gateway writes. */
-  readonly readable: AsyncIterable<Uint8Array> | ReadableStream<Uint8Array>;
+  /** What the gateway writes, such as a ReadableStream. */
+  readonly readable: AsyncIterable<Uint8Array>;
   /** What the gateway reads: a stream of the web, or of Node. */
   readonly writable: WritableStream<Uint8Array> | NodeWritable;
 }
@@ -22,56 +22,40 @@ export interface NodeWritable {
 const MAX_FRAME = 64_000_000;
 
 /** A gateway at the other end of two pipes. They are good for one connection. */
-export function stdioTransport(options: StdioTransportOptions): GatewayTransport {
+export function stdioTransport({ readable, writable }: StdioTransportOptions): GatewayTransport {
   let isUsed = false;
   return {
     async open(sink) {
-      if (isUsed) throw new TransportError("The pipes to the gateway have ended.", { isFinal: true });
+      if (isUsed) throw new TransportError("The pipes have ended.", { retryable: false });
       isUsed = true;
-      const link = writerOf(options.writable);
-      const ended = readFrames(options.readable, sink);
-      void ended.then((cause) =>
-        sink.cut(new TransportError("The pipe from the gateway has ended.", { cause })),
-      );
-      return link;
+      void readFrames(readable, sink).then((cause) => {
+        sink.cut(new TransportError("The pipe from the gateway has ended.", { cause }));
+      });
+      return writerOf(writable);
     },
   };
 }
 
 /** Hands the frames on, a line each. Resolves when there are no more, to what went wrong, if anything did. Never rejects. */
 export async function readFrames(
-  readable: StdioTransportOptions["readable"],
-  sink: Pick<TransportSink, "frame">,
+  readable: AsyncIterable<Uint8Array>,
+  { frame }: Pick<TransportSink, "frame">,
 ): Promise<unknown> {
   const decoder = new TextDecoder();
-  let parts: string[] = [];
-  let size = 0;
+  let line = "";
   try {
-    for await (const bytes of chunksOf(readable)) {
-      const [head = "", ...lines] = decoder.decode(bytes, { stream: true }).split("\n");
-      const tail = lines.pop();
-      parts.push(head);
-      size += head.length;
-      if (size > MAX_FRAME) throw new Error("A line is too long for a frame.");
-      if (tail === undefined) continue;
-      for (const line of [parts.join(""), ...lines]) if (line.trim() !== "") sink.frame(line);
-      parts = [tail];
-      size = tail.length;
+    for await (const bytes of readable) {
+      for (const [at, text] of decoder.decode(bytes, { stream: true }).split("\n").entries()) {
+        if (at > 0) {
+          if (line.trim()) frame(line);
+          line = "";
+        }
+        line += text;
+      }
+      if (line.length > MAX_FRAME) throw new Error("A line is too long.");
     }
-    return undefined;
   } catch (error) {
     return error;
-  }
-}
-
-/** Streams of the web cannot be iterated everywhere. */
-async function* chunksOf(readable: StdioTransportOptions["readable"]): AsyncGenerator<Uint8Array> {
-  if (!("getReader" in readable)) return yield* readable;
-  const reader = readable.getReader();
-  for (;;) {
-    const { done, value } = await reader.read();
-    if (done) return;
-    yield value;
   }
 }
 

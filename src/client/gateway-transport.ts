@@ -3,7 +3,7 @@ export interface GatewayTransport {
   /**
    * Opens a connection. MUST hand each frame to `sink.frame` in order, as text without a line break, and MUST call
    * `sink.cut` once when the connection ends, whoever ended it; nothing after that. MAY reject instead, when nothing was
-   * opened; with TransportError, whose `isFinal` says that trying again is of no use. `signal` aborts when the connection
+   * opened; with a TransportError that is not `retryable`, when trying again is of no use. `signal` aborts when the connection
    * is wanted no more before this resolves.
    */
   open(sink: TransportSink, signal: AbortSignal): Promise<TransportLink>;
@@ -24,11 +24,14 @@ export interface TransportLink {
 /** Why a connection ended or did not come about. */
 export class TransportError extends Error {
   override readonly name = "TransportError";
-  /** Trying again is of no use: the key is wrong, the pipe is gone. */
-  readonly isFinal: boolean;
+  /** False: trying again is of no use, as the key is wrong or the pipe is gone. */
+  readonly retryable: boolean;
 
-  constructor(message: string, options: { readonly isFinal?: boolean; readonly cause?: unknown } = {}) {
-    super(message, "cause" in options ? { cause: options.cause } : undefined);
-    this.isFinal = options.isFinal ?? false;
+  constructor(
+    message: string,
+    { retryable = true, cause }: { readonly retryable?: boolean; readonly cause?: unknown } = {},
+  ) {
+    super(message, { cause });
+    this.retryable = retryable;
   }
 }

@@ -17,7 +17,7 @@ export interface GatewayOptions {
   /** `final`: no deltas, only whole answers. */
   readonly deltas?: "all" | "final";
   /** Types of events that are not wanted. */
-  readonly optOut?: readonly GatewayEvent["type"][];
+  readonly optOut?: readonly Exclude<GatewayEvent["type"], "gateway.ready" | "request.cancel">[];
   /** False: a cut ends the client. */
   readonly reconnect?: ReconnectOptions | false;
   /** Closes the client. */
@@ -135,7 +135,7 @@ export interface GatewayClient extends AsyncDisposable {
    * first read. What is not read waits, up to 8,192 events or 16 MiB, where adjacent deltas are merged; beyond that the
    * iterator throws EventsLostError. It ends when the client is closed, and throws what closed it.
    */
-  events(options?: EventsOptions): AsyncIterableIterator<GatewayClientEvent>;
+  events(options?: EventsOptions): AsyncGenerator<GatewayClientEvent, void>;
   /** The last event that came of a session; undefined when this client is not attached to it. */
   cursor(sessionId: string): Cursor | undefined;
   /** Ends the connection; sessions and turns go on. Resolves when the transport is down. */

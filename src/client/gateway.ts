@@ -22,12 +22,10 @@ export type * from "./gateway-types.ts";
  * take the client, or the signal's reason.
  */
 export async function connectGateway(options: GatewayOptions): Promise<GatewayClient> {
-  const client = new ReconnectingClient(options);
   try {
-    await client.opened;
+    return await new ReconnectingClient(options).opened.promise;
   } catch (error) {
     options.signal?.throwIfAborted();
     throw error;
   }
-  return client;
 }
