@@ -30,12 +30,14 @@ await build({
   outExtension: { ".js": ".mjs" },
   chunkNames: "chunks/[name]-[hash]",
   banner: { js: banner },
+  // Ink looks for its developer tools only where DEV says so, and does without them.
+  external: ["react-devtools-core"],
   logLevel: "warning",
 });
-// Hosts get the client: it must run anywhere, so it is built apart, without the banner.
+// Hosts get the clients: they must run anywhere, so they are built apart, without the banner.
 await build({
   absWorkingDir: root,
-  entryPoints: { client: "src/client/http.ts" },
+  entryPoints: { client: "src/client/http.ts", gateway: "src/client/gateway.ts" },
   outdir: dist,
   bundle: true,
   minify: true,

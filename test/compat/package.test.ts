@@ -14,15 +14,20 @@ const run = promisify(execFile);
 const consumer = `
 import { createService, defineTool, ServiceError, type Booted, type BootOptions } from "agentd";
 import { AgentApiError, createAgentClient, streamChatCompletion, type Run, type RunEvent } from "agentd/client";
+import { connectGateway, GatewayError, spawnTransport, type GatewayClient, type GatewayEvent } from "agentd/gateway";
 import http from "agentd/specs/http.openapi.json" with { type: "json" };
 
 const client = createAgentClient({ baseUrl: "http://127.0.0.1:1" });
 const start: (options: BootOptions) => Promise<Booted> = createService;
 export const events: RunEvent["event"][] = ["run.completed"];
 export const status: Run["status"] = "completed";
+export const listed = (gateway: GatewayClient) => gateway.call("session.list", { limit: 1 });
+export const types: GatewayEvent["type"][] = ["message.delta"];
+// @ts-expect-error: a submit needs a text
+export const submitted = (gateway: GatewayClient) => gateway.call("prompt.submit", { session_id: "x" });
 // @ts-expect-error: not a status of a run
 export const wrong: Run["status"] = "done";
-console.log([typeof client.getRun, typeof start, typeof defineTool, new ServiceError("not_found", "x").name, AgentApiError.prototype instanceof Error, typeof streamChatCompletion, http.openapi].join(" "));
+console.log([typeof client.getRun, typeof start, typeof defineTool, new ServiceError("not_found", "x").name, AgentApiError.prototype instanceof Error, typeof streamChatCompletion, http.openapi, typeof connectGateway, typeof spawnTransport, GatewayError.name.length > 0].join(" "));
 `;
 
 test("the built package: its entries run, and its types fit a strict consumer", async () => {
@@ -51,7 +56,10 @@ test("the built package: its entries run, and its types fit a strict consumer", 
     );
     await run(tsc, ["-p", folder]).catch((error: { stdout?: string }) => assert.fail(error.stdout));
     const { stdout } = await run(node, [join(folder, "consumer.ts")]);
-    assert.equal(stdout.trim(), "function function function ServiceError true function 3.1.1");
+    assert.equal(
+      stdout.trim(),
+      "function function function ServiceError true function 3.1.1 function function true",
+    );
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
