@@ -1,0 +1,315 @@
+import assert from "node:assert/strict";
+import type { ScriptStep } from "../../../src/agent/engines/scripted.ts";
+import type { RpcHost } from "../../harness/rpc.ts";
+import { openSession, rpcScenario, type Probe, type RpcSetting } from "./scenario.ts";
+
+/** Calls `probe` with each command at once, and says what came back. */
+const calls =
+  (...commands: readonly string[]) =>
+  ({
+    step,
+    toolResults,
+  }: {
+    step: number;
+    toolResults: readonly { status: string; text: string }[];
+  }): ScriptStep =>
+    step === 0
+      ? { calls: commands.map((command) => ({ tool: "probe", input: { command } })) }
+      : { text: toolResults.map(({ status, text }) => `${status}: ${text}`).join("\n") };
+
+/** Asks what the command names, and answers with what it learned. */
+const asks: Probe = async ({ command }, { questions, variables }) => {
+  switch (command) {
+    case "ask clarify": {
+      const answers = await questions.clarify([
+        { id: "a", question: "Which one?", choices: ["red", "blue"], multi_select: false },
+        { id: "b", question: "How many?", choices: null, multi_select: false },
+      ]);
+      return JSON.stringify(answers);
+    }
+    case "ask sudo":
+      return (await questions.sudo("apt-get update")) === "hunter2-canary" ? "it is right" : "nothing";
+    case "ask secret": {
+      const how = await questions.secret({ prompt: "The key of the weather service", envVar: "WEATHER_KEY" });
+      return `${how}: ${variables.has("WEATHER_KEY") ? "kept" : "none"}`;
+    }
+    default:
+      return command;
+  }
+};
+
+async function ask(host: RpcHost): Promise<string> {
+  const id = await openSession(host);
+  await host.result("prompt.submit", { session_id: id, text: "go" });
+  return id;
+}
+
+const said = async (host: RpcHost): Promise<string> => (await host.event("message.complete")).payload.text;
+
+rpcScenario(
+  ["clarify.respond", "event clarify.request"],
+  {
+    title: "one text answers the question; what else was asked is skipped",
+    script: calls("ask clarify"),
+    probe: asks,
+  },
+  async (host) => {
+    await ask(host);
+    const { payload } = await host.event("clarify.request");
+    assert.deepEqual([payload.question, payload.choices], ["Which one?", ["red", "blue"]]);
+    const answer = { request_id: payload.request_id, answer: "blue" };
+    assert.deepEqual(await host.result("clarify.respond", answer), { status: "ok" });
+    assert.equal(await said(host), 'ok: {"a":"blue","b":""}');
+    await host.error("clarify.respond", answer, 4009);
+  },
+);
+
+rpcScenario(
+  ["sudo.respond", "event sudo.request"],
+  {
+    title: "a password goes to who asked for it, and is in no event",
+    script: calls("ask sudo"),
+    probe: asks,
+  },
+  async (host) => {
+    const id = await ask(host);
+    const { payload } = await host.event("sudo.request");
+    assert.equal(payload.command, "apt-get update");
+    const answer = { request_id: payload.request_id, password: "hunter2-canary" };
+    assert.deepEqual(await host.result("sudo.respond", answer), { status: "ok" });
+    assert.equal(await said(host), "ok: it is right");
+    const { events } = await host.result("session.events.since", { session_id: id });
+    assert.equal(JSON.stringify([events, host.frames]).includes("hunter2-canary"), false);
+  },
+);
+
+rpcScenario(
+  ["secret.respond", "event secret.request"],
+  { title: "a secret is kept under its name, and is in no event", script: calls("ask secret"), probe: asks },
+  async (host) => {
+    await ask(host);
+    const { payload } = await host.event("secret.request");
+    assert.deepEqual([payload.prompt, payload.env_var], ["The key of the weather service", "WEATHER_KEY"]);
+    const answer = { request_id: payload.request_id, value: "sunny-canary-1" };
+    assert.deepEqual(await host.result("secret.respond", answer), { status: "ok" });
+    assert.equal(await said(host), "ok: stored: kept");
+    assert.equal(JSON.stringify(host.frames).includes("sunny-canary-1"), false);
+  },
+);
+
+rpcScenario(
+  ["sudo.respond", "secret.respond"],
+  { title: "an empty answer refuses", script: calls("ask sudo", "ask secret"), probe: asks },
+  async (host) => {
+    await ask(host);
+    const [sudo, secret] = [await host.event("sudo.request"), await host.event("secret.request")];
+    await host.result("sudo.respond", { request_id: sudo.payload.request_id, password: "" });
+    await host.result("secret.respond", { request_id: secret.payload.request_id, value: "" });
+    assert.match(await said(host), /^ok: nothing\nok: skipped/);
+  },
+);
+
+rpcScenario(
+  ["sudo.respond", "error -32602"],
+  {
+    title: "a password that cannot be one names itself, and the question stays",
+    script: calls("ask sudo"),
+    probe: asks,
+  },
+  async (host) => {
+    await ask(host);
+    const { payload } = await host.event("sudo.request");
+    const id = payload.request_id;
+    const error = await host.error("sudo.respond", { request_id: id, password: "two\nlines" }, -32602);
+    assert.deepEqual(
+      error.data.issues.map(({ path }: { path: string }) => path),
+      ["password"],
+    );
+    await host.result("sudo.respond", { request_id: id, password: "hunter2-canary" });
+    assert.equal(await said(host), "ok: it is right");
+  },
+);
+
+rpcScenario(
+  [
+    "clarify.respond 4009",
+    "sudo.respond 4009",
+    "secret.respond 4009",
+    "approval.respond 4009",
+    "request.answer 4009",
+  ],
+  {
+    title: "what is not asked, asked in another session, by another method or of another owner",
+    script: calls("ask clarify"),
+    probe: asks,
+  },
+  async (host, { connect }) => {
+    const id = await ask(host);
+    const { payload } = await host.event("clarify.request");
+    const open = payload.request_id;
+    const stranger = await connect({ owner: "a stranger" });
+    for (const request_id of ["ask_nothing", open]) {
+      await host.error("sudo.respond", { request_id, password: "x" }, 4009);
+      await host.error("secret.respond", { request_id, value: "x" }, 4009);
+      await host.error("approval.respond", { request_id, session_id: id, choice: "once" }, 4009);
+      const who = request_id === open ? stranger : host;
+      await who.error("clarify.respond", { request_id, answer: "x" }, 4009);
+      const error = await who.error("request.answer", { id: request_id, result: { answer: "x" } }, 4009);
+      assert.equal(error.data.reason, "no_pending_request");
+    }
+    const elsewhere = { request_id: open, answer: "x", session_id: "another" };
+    await host.error("clarify.respond", elsewhere, 4009);
+    await host.result("clarify.respond", { ...elsewhere, session_id: id });
+    assert.equal(await said(host), 'ok: {"a":"x","b":""}');
+  },
+);
+
+rpcScenario(
+  ["approval.respond", "approval.pending", "event approval.request"],
+  { title: "without an id the oldest question is answered; without any, none", script: calls("rm -rf /a") },
+  async (host) => {
+    const id = await ask(host);
+    const { payload } = await host.event("approval.request");
+    assert.match(payload.command, /rm -rf/);
+    const { approvals } = await host.result("approval.pending", { session_id: id });
+    assert.deepEqual(
+      approvals.map(({ request_id }: { request_id: string }) => request_id),
+      [payload.request_id],
+    );
+    const { open_requests: open } = await host.result("session.activate", { session_id: id });
+    assert.deepEqual([open[0].id, open[0].method], [payload.request_id, "approval"]);
+    assert.deepEqual(await host.result("approval.respond", { session_id: id, choice: "once" }), {
+      resolved: 1,
+    });
+    assert.equal(await said(host), "ok: rm -rf /a");
+    assert.deepEqual(await host.result("approval.respond", { session_id: id }), { resolved: 0 });
+    assert.deepEqual(await host.result("approval.pending", { session_id: id }), { approvals: [] });
+  },
+);
+
+rpcScenario(
+  "approval.respond",
+  { title: "silence about the choice is no leave", script: calls("rm -rf /a") },
+  async (host) => {
+    const id = await ask(host);
+    const { payload } = await host.event("approval.request");
+    const answer = { session_id: id, request_id: payload.request_id };
+    assert.deepEqual(await host.result("approval.respond", answer), { resolved: 1 });
+    assert.match(await said(host), /^denied/);
+  },
+);
+
+/** Asks the same once more, as a sub-agent at work beside it would: the calls of one step ask one after the other. */
+async function askAlso({ service: { service } }: RpcSetting, requestId: string): Promise<void> {
+  const { store, asks: room } = service;
+  const row = await store.read
+    .selectFrom("asks")
+    .selectAll()
+    .where("id", "=", requestId)
+    .executeTakeFirstOrThrow();
+  const subject = { sessionId: row.session_id, runId: row.run_id, owner: row.owner };
+  const { signal } = new AbortController();
+  void room.ask("approval", subject, JSON.parse(row.question) as never, { timeoutMs: 0, signal });
+}
+
+rpcScenario(
+  "approval.respond",
+  { title: "all settles every question of the session that is open", script: calls("rm -rf /a") },
+  async (host, setting) => {
+    const id = await ask(host);
+    const { payload, seq } = await host.event("approval.request");
+    await askAlso(setting, payload.request_id);
+    await host.event("approval.request", (event) => event.seq > seq);
+    const answer = { session_id: id, choice: "once", all: true };
+    assert.deepEqual(await host.result("approval.respond", answer), { resolved: 2 });
+    assert.equal(await said(host), "ok: rm -rf /a");
+  },
+);
+
+for (const how of ["a request's answer", "request.answer"]) {
+  rpcScenario(
+    ["question approval", "answer approval"],
+    { title: `all settles every open question in ${how} too`, script: calls("rm -rf /a") },
+    async (host, setting) => {
+      await host.result("client.capabilities", { server_requests: true });
+      const id = await ask(host);
+      const first = await host.frame(({ method }) => method === "approval");
+      await askAlso(setting, first.id);
+      const second = await host.frame(({ method, id: other }) => method === "approval" && other !== first.id);
+      const result = { choice: "once", all: true };
+      // The other question is answered as a host would, were it not settled: nobody minds.
+      if (how === "request.answer") await host.result("request.answer", { id: first.id, result });
+      else host.send({ jsonrpc: "2.0", id: first.id, result });
+      assert.equal(await said(host), "ok: rm -rf /a");
+      host.send({ jsonrpc: "2.0", id: second.id, result: { choice: "deny" } });
+      assert.deepEqual(await host.result("approval.pending", { session_id: id }), { approvals: [] });
+    },
+  );
+}
+
+rpcScenario(
+  ["approval.respond 4001", "approval.respond 4002", "approval.pending 4001"],
+  { title: "no session, and a choice that is not offered", script: calls("rm -rf /a") },
+  async (host, { service }) => {
+    await host.error("approval.respond", { session_id: "nowhere", choice: "once" }, 4001);
+    await host.error("approval.pending", { session_id: "nowhere" }, 4001);
+    const id = await ask(host);
+    const { payload } = await host.event("approval.request");
+    await withoutAlways(service, payload.request_id);
+    const answer = { session_id: id, request_id: payload.request_id, choice: "always" };
+    const error = await host.error("approval.respond", answer, 4002);
+    assert.deepEqual([error.data.reason, error.data.param], ["bad_value", "choice"]);
+    await host.result("approval.respond", { ...answer, choice: "deny" });
+    assert.match(await said(host), /^denied/);
+  },
+);
+
+/** Takes `always` out of what a stored question offers. */
+async function withoutAlways({ service }: RpcSetting["service"], id: string): Promise<void> {
+  const { store } = service;
+  const row = await store.read.selectFrom("asks").selectAll().where("id", "=", id).executeTakeFirstOrThrow();
+  const question = JSON.parse(row.question) as { choices: string[] };
+  const choices = question.choices.filter((choice) => choice !== "always");
+  await store.write((tx) =>
+    tx.update("asks", { id }, { question: JSON.stringify({ ...question, choices }) }),
+  );
+}
+
+rpcScenario(
+  ["request.answer", "request.answer 4002"],
+  {
+    title: "answers a question of any kind, as its request is answered",
+    script: calls("ask clarify", "ask sudo", "ask secret"),
+    probe: asks,
+  },
+  async (host) => {
+    await ask(host);
+    const clarify = (await host.event("clarify.request")).payload.request_id;
+    const sudo = (await host.event("sudo.request")).payload.request_id;
+    const secret = (await host.event("secret.request")).payload.request_id;
+    for (const id of [clarify, sudo, secret])
+      await host.error("request.answer", { id, result: { no: 1 } }, 4002);
+    await host.result("request.answer", { id: clarify, result: { answers: { a: "red", b: "2" } } });
+    await host.result("request.answer", { id: sudo, result: { value: "hunter2-canary" } });
+    await host.result("request.answer", { id: secret, result: { value: "rainy-canary" } });
+    assert.equal(await said(host), 'ok: {"a":"red","b":"2"}\nok: it is right\nok: stored: kept');
+  },
+);
+
+rpcScenario(
+  ["approval.respond", "session.interrupt", "event request.cancel"],
+  { title: "interrupting closes what is asked; an answer then comes too late", script: calls("rm -rf /a") },
+  async (host) => {
+    const id = await ask(host);
+    const { payload } = await host.event("approval.request");
+    await host.result("session.interrupt", { session_id: id });
+    const cancel = await host.event("request.cancel");
+    assert.equal(cancel.payload.id, payload.request_id);
+    const late = { session_id: id, request_id: payload.request_id, choice: "once" };
+    await host.error("approval.respond", late, 4009);
+    assert.deepEqual(await host.result("approval.respond", { session_id: id, choice: "once" }), {
+      resolved: 0,
+    });
+    assert.equal((await host.event("message.complete")).payload.status, "interrupted");
+  },
+);
