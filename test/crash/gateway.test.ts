@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { createGatewayPlace, type GatewayPlace } from "../harness/gateway.ts";
 import { connectSocket, startRpcProcess, type Json, type RpcHost } from "../harness/rpc.ts";
-import { assertTurnOrder, essenceOf } from "../harness/turn-order.ts";
+import { assertSameStream, assertTurnOrder } from "../harness/turn-order.ts";
 
 /** What the demo model calls a tool for that needs leave. */
 const ASKS = "run: rm -rf old; echo gone";
@@ -158,6 +158,6 @@ test("a turn that runs in one process is heard whole, steered, answered and inte
   assert.equal(end.status, "interrupted");
   assert.deepEqual(end.undelivered_steer, ["mind the gap"]);
   for (const host of [here, there]) assertTurnOrder(host.frames, id, 0);
-  assert.deepEqual(essenceOf(there.events(id)), essenceOf(here.events(id)));
+  assertSameStream(there.events(id), here.events(id));
   await Promise.all([first.kill("SIGTERM"), second.kill("SIGTERM")]);
 });

@@ -124,6 +124,15 @@ class Rules {
   }
 }
 
+/** Asserts that two hosts heard the same, as far as both have heard. */
+export function assertSameStream(one: readonly Json[], other: readonly Json[], why?: string): void {
+  const last = Math.min(
+    ...[one, other].map((events) => events.findLast(({ seq }) => seq !== undefined)?.seq ?? 0),
+  );
+  const [a, b] = [one, other].map((events) => essenceOf(events.filter(({ seq = 0 }) => seq <= last)));
+  assert.deepEqual(a, b, why);
+}
+
 /**
  * What counts of a stream: without times, adjacent deltas as one, snapshots by what matters of them. A question that is
  * closed by now is told as a status when it is replayed, so it is here.

@@ -6,7 +6,7 @@ import { callsOnce, testTool } from "../../harness/agent.ts";
 import { startCuttingProxy } from "../../harness/cutting-proxy.ts";
 import { connectSocket, type Json, type RpcHost } from "../../harness/rpc.ts";
 import { startTestService, type TestService } from "../../harness/service.ts";
-import { assertTurnOrder, essenceOf } from "../../harness/turn-order.ts";
+import { assertSameStream, assertTurnOrder } from "../../harness/turn-order.ts";
 
 /** A bit of everything that a turn tells: reasoning, text, tools side by side, a question, a sub-agent. */
 const script: Script = ({ step, user }) => {
@@ -73,7 +73,7 @@ async function cutAt(service: TestService, index: number): Promise<number> {
   const rest = await afterCut(again, id, heard);
   await answered;
   const whole = await heardTurn(steady, id);
-  assert.deepEqual(essenceOf([...heard, ...rest]), essenceOf(whole), `cut behind event ${index}`);
+  assertSameStream([...heard, ...rest], whole, `cut behind event ${index}`);
   assertTurnOrder(
     [...heard, ...rest].map((params) => ({ method: "event", params })),
     id,
