@@ -12,7 +12,8 @@ export const modelMethods: RpcGroup<"model.options", RpcContext> = {
     const providers = ctx.room.agent.parts.models.list().map((each) => ({
       slug: each.name,
       name: each.name,
-      models: [...each.models],
+      // Hosts choose one as `<model> --provider <slug>`: without the provider in front.
+      models: each.models.map((model) => model.slice(each.name.length + 1)),
       total_models: each.models.length,
       is_current: each.name === provider,
       authenticated: isReady(each),

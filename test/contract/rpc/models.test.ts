@@ -28,7 +28,14 @@ rpcScenario(
       ["local", 0, false, true, false],
       ["demo", 1, false, true, false],
     ]);
-    assert.deepEqual(options.providers[0].models, ["openai:gpt-a", "openai:gpt-b"]);
+    assert.deepEqual(options.providers[0].models, ["gpt-a", "gpt-b"]);
+    const { slug, models } = options.providers[0];
+    const set = await host.result("config.set", {
+      key: "model",
+      value: `${models[1]} --provider ${slug}`,
+      session_id,
+    });
+    assert.equal(set.value, "openai:gpt-b");
     await host.result("config.set", { key: "model", value: "demo:demo", session_id });
     const now = await host.result("model.options", { session_id });
     assert.deepEqual([now.model, now.provider], ["demo", "demo"]);
