@@ -29,8 +29,9 @@ export interface ChatOptions {
 export class Chat implements ChatActions {
   readonly #options: ChatOptions;
   readonly #door: SessionDoor;
-  /** What was sent is carried out one after the other. */
-  #line: Promise<void> = Promise.resolve();
+  readonly #opened = Promise.withResolvers<void>();
+  /** What was sent is carried out one after the other, and nothing before there is a session. */
+  #line: Promise<void> = this.#opened.promise;
   #edits = 0;
   #columns = 80;
   #disarm: ReturnType<typeof setTimeout> | undefined;
@@ -53,7 +54,10 @@ export class Chat implements ChatActions {
   };
 
   /** Rejects when the session cannot be opened. */
-  readonly open = (target: SessionTarget): Promise<void> => this.#door.open(target);
+  readonly open = async (target: SessionTarget): Promise<void> => {
+    await this.#door.open(target);
+    this.#opened.resolve();
+  };
 
   /** Reads the session anew: events were lost, or messages taken back. */
   readonly reload = (): void => this.#enqueue(() => this.#door.reload());

@@ -60,6 +60,12 @@ test("a prompt streams its reasoning and its answer, and the status line knows t
   assert.deepEqual(one.state().composer.history, ["hello"]);
 });
 
+test("a prompt that is sent before the session is open is answered once it is", async () => {
+  await using service = await startTestService(scripted());
+  await using one = await startChat(socketOf(service), { kind: "new" }, (chat) => chat.submit("early"));
+  await one.answered("assistant: You said early");
+});
+
 test("a prompt during a turn waits in the queue and is answered after it", async () => {
   const { script, release } = scripted();
   await using service = await startTestService({ script });

@@ -22,6 +22,8 @@ export interface TestChat extends AsyncDisposable {
 export async function startChat(
   transport: GatewayTransport,
   target: SessionTarget = { kind: "new" },
+  /** Called before the session is open. */
+  early: (chat: Chat) => void = () => {},
 ): Promise<TestChat> {
   const store = createStore();
   const left = new AbortController();
@@ -39,6 +41,7 @@ export async function startChat(
     await client.close();
     await following;
   };
+  early(chat);
   await chat.open(target).catch(async (error: unknown) => {
     await end();
     throw error;
