@@ -87,6 +87,8 @@ function terminalOf(tmux: (...words: string[]) => Promise<string>): Terminal {
     for (;;) {
       const screen = await capture();
       if (isThere(screen)) return screen;
+      const isDead = screen.includes("Pane is dead (");
+      if (isDead) throw new Error(`${what}, and the program is gone; the screen:\n${screen}`);
       if (Date.now() > endMs) throw new Error(`${what} in ${MAX_WAIT_MS / 1000} s; the screen:\n${screen}`);
       await new Promise((resolve) => setTimeout(resolve, POLL_MS));
     }
@@ -114,7 +116,6 @@ function terminalOf(tmux: (...words: string[]) => Promise<string>): Terminal {
       });
     },
     async ended() {
-      await poll("the program did not end", () => true);
       const endMs = Date.now() + MAX_WAIT_MS;
       while ((await fact("pane_dead")) !== "1") {
         if (Date.now() > endMs) throw new Error(`the program did not end; the screen:\n${await capture()}`);

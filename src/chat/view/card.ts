@@ -1,6 +1,8 @@
 /** What the cards of questions have in common. */
-import { cutLine, span, wrap, type Line } from "./line.ts";
+import { BLANK, cutLine, span, wrap, type Line } from "./line.ts";
 import { durationText } from "./quantity.ts";
+
+const INDENTED = { first: [span("  ")], rest: [span("  ")] };
 
 export interface CardFacts {
   /** Unix milliseconds. */
@@ -33,8 +35,5 @@ export function choiceRow(index: number, text: string, isSelected: boolean, widt
 
 /** The keys of a card, under it. */
 export function cardHints(first: string, last: string, width: number): readonly Line[] {
-  return wrap([span(`${first} · ↑↓ and enter · ${last}`, "dim")], width, {
-    first: [span("  ")],
-    rest: [span("  ")],
-  });
+  return [BLANK, ...wrap([span(`${first} · ↑↓ and enter · ${last}`, "dim")], width, INDENTED)];
 }

@@ -75,5 +75,5 @@ function hintLines(count: number, isMultiSelect: boolean, width: number): readon
   const range = count === 1 ? "1" : `1-${Math.min(count, 9)}`;
   const keys = isMultiSelect ? `${range} ticks · enter sends` : `${range} answers · ↑↓ and enter`;
   const text = count === 0 ? "enter sends · esc skips" : `${keys} · esc skips`;
-  return wrap([span(text, "dim")], width, { first: INDENT, rest: INDENT });
+  return [BLANK, ...wrap([span(text, "dim")], width, { first: INDENT, rest: INDENT })];
 }

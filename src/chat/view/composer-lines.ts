@@ -5,7 +5,7 @@ import { openCompletions } from "./composer-keys.ts";
 import { layoutDraft } from "./draft.ts";
 import { cutLine, span, type Line } from "./line.ts";
 import type { Ui } from "./ui-state.ts";
-import { toOneLine, widthOf } from "./width.ts";
+import { cutToWidth, toOneLine, widthOf } from "./width.ts";
 
 /** Cells beside the text: the sign before it, and one for the cursor behind a full row. */
 export const COMPOSER_MARGIN = 3;
@@ -67,7 +67,7 @@ function completionLine(
   column: number,
   width: number,
 ): Line {
-  const name = toOneLine(display);
+  const name = cutToWidth(toOneLine(display), column);
   const gap = " ".repeat(Math.max(0, column - widthOf(name)) + 2);
   const mark = span(isSelected ? "  › " : "    ", "accent");
   return cutLine(

@@ -1,7 +1,9 @@
 /** A unified diff as lines: the signs stay, so that it reads without colour too. */
-import { hanging, span, wrap, type Line, type Role } from "./line.ts";
+import { span, wrap, type Line, type Role } from "./line.ts";
 
 const MAX_DIFF_LINES = 60;
+/** What of a line is wrapped stands further in, behind where the signs are. */
+const MARGIN = { first: [], rest: [span("   ")] };
 
 export function diffLines(diff: string, width: number): readonly Line[] {
   const sources = diff.replace(/\n$/, "").split("\n");
@@ -10,7 +12,7 @@ export function diffLines(diff: string, width: number): readonly Line[] {
   const lines = shown.flatMap((source) => {
     if (source.startsWith("@@")) isInHunk = true;
     if (/^(diff |Index: )/.test(source)) isInHunk = false;
-    return wrap([span(source, roleOf(source, isInHunk))], width, hanging([]));
+    return wrap([span(source, roleOf(source, isInHunk))], width, MARGIN);
   });
   const hidden = sources.length - shown.length;
   return hidden === 0 ? lines : [...lines, [span(`… ${hidden} more lines`, "dim")]];

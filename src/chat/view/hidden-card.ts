@@ -20,7 +20,7 @@ export function hiddenCard({ question, card, width, nowMs }: HiddenFacts): CardL
   const head =
     question.kind === "sudo"
       ? [
-          cardTitle("sudo password", "for", facts),
+          cardTitle("sudo", "needs your password for", facts),
           BLANK,
           ...wrapText(question.command, "strong", width, { first: BODY, rest: BODY }),
           BLANK,
@@ -31,10 +31,11 @@ export function hiddenCard({ question, card, width, nowMs }: HiddenFacts): CardL
           ...wrapText(question.prompt.trim(), "plain", width, { first: INDENT, rest: INDENT }),
           BLANK,
         ];
-  const shown = card.reply.text === "" ? "typed unseen" : "••••••••";
+  const shown = card.reply.text === "" ? "what you type is not shown" : "••••••••";
   const lines = [
     ...head,
     [span("  › ", "accent"), span(shown, "dim")],
+    BLANK,
     ...wrap([span("enter sends · esc refuses", "dim")], width, { first: INDENT, rest: INDENT }),
   ];
   return { lines, cursor: { x: card.reply.text === "" ? 4 : 12, y: head.length } };

@@ -39,7 +39,7 @@ export function textOf(lines: readonly Line[]): string {
   return lines.map((line) => line.map(({ text }) => text).join("")).join("\n");
 }
 
-/** What stands before the first line of a paragraph and before the others, of the same width. */
+/** What stands before the first line of a paragraph and before the others. */
 export interface Margin {
   readonly first: Line;
   readonly rest: Line;
@@ -54,7 +54,7 @@ export function hanging(first: Line): Margin {
 
 /** Wraps spans at words, and words that are too long anywhere. Spaces at a break are kept out of the next line. */
 export function wrap(spans: readonly Span[], width: number, margin: Margin = NO_MARGIN): readonly Line[] {
-  const room = Math.max(1, width - lineWidth(margin.first));
+  const room = Math.max(1, width - Math.max(lineWidth(margin.first), lineWidth(margin.rest)));
   const body = spans.map(({ text, role }) => ({ text: expandTabs(text), role }));
   const rows = lineWidth(body) <= room ? [body] : breakRows(body, room);
   return rows.map((row, index) => [...(index === 0 ? margin.first : margin.rest), ...row]);

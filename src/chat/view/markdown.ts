@@ -21,6 +21,8 @@ const BULLET = /^(\s*)[-*+]\s+(?=\S)/;
 const NUMBER = /^(\s*)(\d{1,9}[.)])\s+(?=\S)/;
 const QUOTE = /^\s*>\s?/;
 const CHECKBOX = /^\[([ xX])\]\s+/;
+/** What of a line of code is wrapped stands further in. */
+const CODE_MARGIN = { first: [span("  ")], rest: [span("    ")] };
 const MAX_RULE_CELLS = 40;
 /** Longer lines are no prose: they are shown as they are, which also bounds the search for marks. */
 const MAX_MARKED_CHARACTERS = 4_000;
@@ -52,8 +54,7 @@ function markdownLine(source: string, width: number, state: MarkdownState): Mark
     const lines = label === "" ? [] : wrap([span(label, "dim")], width);
     return { lines, state: after };
   }
-  if (state.fence !== undefined)
-    return { lines: wrap([span(source, "code")], width, hanging([span("  ")])), state };
+  if (state.fence !== undefined) return { lines: wrap([span(source, "code")], width, CODE_MARGIN), state };
   return { lines: prose(source, width), state };
 }
 

@@ -26,7 +26,7 @@ export function pickerList(facts: PickerFacts): readonly Line[] {
       ? sessionRow(row, index === own.selected, facts)
       : modelRow(row, index === own.selected, facts),
   );
-  const room = Math.max(1, facts.rows - 4);
+  const room = Math.max(1, facts.rows - 5);
   const start = Math.max(0, Math.min(own.selected - Math.floor(room / 2), body.length - room));
   const empty = picker.isLoading ? "loading" : own.filter === "" ? `no ${title} yet` : "nothing fits";
   const count = body.length > room ? `  ${own.selected + 1} of ${body.length}` : "";
@@ -37,6 +37,7 @@ export function pickerList(facts: PickerFacts): readonly Line[] {
     ),
     BLANK,
     ...(body.length === 0 ? [[...INDENT, span(empty, "dim")]] : body.slice(start, start + room)),
+    BLANK,
     ...wrap([span("↑↓ and enter · type to search · esc closes", "dim")], width, {
       first: INDENT,
       rest: INDENT,

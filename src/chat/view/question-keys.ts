@@ -24,12 +24,14 @@ export function pressQuestion(ui: Ui, card: CardUi, press: Press, hands: Hands):
   if (question === undefined) return ui;
   const tooEarly = isTooEarly(card, hands.nowMs);
   if (isHidden(question.kind)) return pressHidden(ui, card, press, { ...hands, question, tooEarly });
-  if (tooEarly) {
-    const typed = typeAhead(ui, press, hands);
-    return { ...typed, card: { ...card, typedAtMs: hands.nowMs } };
-  }
+  if (tooEarly) return ahead(ui, card, press, hands);
   if (question.kind === "approval") return pressApproval(ui, card, press, { ...hands, question });
   return question.kind === "clarify" ? pressClarify(ui, card, press, { ...hands, question }) : ui;
+}
+
+/** No answer: whoever typed this was not looking at the card. */
+function ahead(ui: Ui, card: CardUi, press: Press, hands: Hands): Ui {
+  return { ...typeAhead(ui, press, hands), card: { ...card, typedAtMs: hands.nowMs } };
 }
 
 export function pasteQuestion(ui: Ui, card: CardUi, text: string, hands: Hands): Ui {
@@ -56,7 +58,8 @@ function pressApproval(ui: Ui, card: CardUi, press: Press, hands: ApprovalHands)
     // Two digits at once are nobody's choice.
     if (/^[1-9]$/.test(press.text)) return answer(Number(press.text) - 1);
     const others = hands.state.questions.filter(({ kind }) => kind === "approval").length > 1;
-    return press.text === "a" && others ? { ...ui, card: { ...card, isForAll: !card.isForAll } } : ui;
+    if (press.text === "a" && others) return { ...ui, card: { ...card, isForAll: !card.isForAll } };
+    return ahead(ui, card, press, hands);
   }
   switch (press.key) {
     case "enter":
@@ -65,10 +68,10 @@ function pressApproval(ui: Ui, card: CardUi, press: Press, hands: ApprovalHands)
       return answer(choices.indexOf("deny"));
     case "up":
     case "back-tab":
-      return { ...ui, card: { ...card, selected: wrapped(card.selected - 1, choices.length) } };
+      return { ...ui, card: { ...card, selected: stepped(card.selected, -1, choices.length) } };
     case "down":
     case "tab":
-      return { ...ui, card: { ...card, selected: wrapped(card.selected + 1, choices.length) } };
+      return { ...ui, card: { ...card, selected: stepped(card.selected, 1, choices.length) } };
     default:
       return ui;
   }
@@ -98,10 +101,10 @@ function pressClarify(ui: Ui, card: CardUi, press: Press, hands: ClarifyHands): 
       return answerClarify(ui, card, "", hands);
     case "up":
     case "back-tab":
-      return { ...ui, card: { ...card, selected: wrapped(card.selected - 1, rows) } };
+      return { ...ui, card: { ...card, selected: stepped(card.selected, -1, rows) } };
     case "down":
     case "tab":
-      return { ...ui, card: { ...card, selected: wrapped(card.selected + 1, rows) } };
+      return { ...ui, card: { ...card, selected: stepped(card.selected, 1, rows) } };
     default:
       return reply(ui, card, editDraft(card.reply, press.key));
   }
@@ -162,6 +165,7 @@ function wasSent({ sentAtMs }: CardUi, nowMs: number): boolean {
   return sentAtMs !== undefined && nowMs - sentAtMs < RESEND_MS;
 }
 
-function wrapped(index: number, count: number): number {
-  return (index + count) % count;
+/** From -1, up goes to the last one and down to the first. */
+function stepped(selected: number, step: -1 | 1, count: number): number {
+  return selected === -1 && step === -1 ? count - 1 : (selected + step + count) % count;
 }

@@ -45,6 +45,8 @@ export class Scrollback {
   /** Settled items that are laid out, of all that there ever were in this generation. */
   #settled = 0;
   #waiting: Line[] = [];
+  /** Nothing of a transcript is printed or laid out. */
+  #isBare = true;
   #partial: Partial | undefined;
   #last: TranscriptItem["kind"] = "notice";
 
@@ -62,16 +64,18 @@ export class Scrollback {
   #begin(state: ChatState, columns: number): boolean {
     const { generation, dropped } = state;
     if (generation === this.#generation) return false;
-    const isNew = this.#generation !== undefined;
-    this.#generation = generation;
-    this.#settled = 0;
+    // The first session opens on a screen that has nothing yet but the head.
+    const isFirst = this.#generation === undefined || this.#isBare;
     // A first line also keeps what is live off the top row: tmux moves a screen that is erased whole into its history.
-    this.#waiting = [headLine(state, columns)];
+    this.#waiting =
+      this.#generation === undefined || !isFirst ? [headLine(state, columns)] : placeLines(state, columns);
     this.#partial = undefined;
     this.#last = "notice";
     if (dropped > 0) this.#waiting.push([span(`… ${dropped} earlier items`, "dim")]);
     this.#settled = dropped;
-    return isNew;
+    this.#generation = generation;
+    this.#isBare = dropped === 0;
+    return !isFirst;
   }
 
   #layOut({ settled, dropped }: ChatState, size: ScrollSize): void {
@@ -80,6 +84,7 @@ export class Scrollback {
       const item = settled[this.#settled - dropped];
       if (item === undefined) return;
       this.#settled++;
+      this.#isBare = false;
       this.#waiting.push(...this.#itemLines(item, size));
     }
   }
@@ -109,6 +114,7 @@ export class Scrollback {
     const begun = this.#partial?.id === item.id ? this.#partial : undefined;
     const start = begun?.text.length ?? 0;
     const kept = Math.max(1, Math.floor(rows / (count > 1 ? 2 : 1)) - 1);
+    this.#isBare = false;
     const end = endOfPrinted(text, start, kept, columns);
     if (end <= start) return;
     const laidOut = answerLines(text.slice(start, end - 1), columns, begun?.state);
@@ -134,13 +140,17 @@ export class Scrollback {
   }
 }
 
-function headLine({ session }: ChatState, columns: number): Line {
-  const title = toOneLine(session?.title ?? "");
-  const place = toOneLine(session?.cwd ?? "");
+function headLine(state: ChatState, columns: number): Line {
   return cutLine(
-    [span("agentd", "strong"), ...[title, place].filter(Boolean).map((text) => span(`  ${text}`, "dim"))],
+    [span("agentd", "strong"), ...placeLines(state, columns).flatMap((line) => [span("  "), ...line])],
     columns,
   );
+}
+
+/** The session's title and folder, if they are known. */
+function placeLines({ session }: ChatState, columns: number): Line[] {
+  const words = [session?.title, session?.cwd].map((text) => toOneLine(text ?? "")).filter(Boolean);
+  return words.length === 0 ? [] : [cutLine([span(words.join("  "), "dim")], columns)];
 }
 
 /** Index behind the last line break up to which the text is to be printed, so that about `kept` rows stay live. */

@@ -34,8 +34,12 @@ export function hintLine(state: ChatState, isWriting: boolean, width: number): L
   return fitting(hints, width);
 }
 
-function hintsOf({ isLeaveArmed, turn, picker }: ChatState, isWriting: boolean): readonly string[] {
+function hintsOf(
+  { isLeaveArmed, turn, picker, questions }: ChatState,
+  isWriting: boolean,
+): readonly string[] {
   if (isLeaveArmed) return ["ctrl-c again leaves"];
+  if (questions.length > 0) return turn === undefined ? [] : ["ctrl-c denies"];
   if (picker !== undefined) return [];
   if (turn !== undefined && isWriting)
     return ["enter queues", "ctrl-t steers", "ctrl-x interrupts and sends"];

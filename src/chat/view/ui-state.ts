@@ -29,6 +29,7 @@ export interface CardUi {
   readonly shownAtMs?: number;
   /** Unix milliseconds of the last key that was typed too early to be an answer. */
   readonly typedAtMs?: number;
+  /** -1 until somebody chose: an Enter too many answers nothing. */
   readonly selected: number;
   /** Choices that are ticked, when several may be. */
   readonly ticked: readonly number[];

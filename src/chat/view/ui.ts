@@ -65,7 +65,7 @@ function withCard(ui: Ui, { questions }: ChatState, nowMs: number): Ui {
   const card = {
     id: question.id,
     kind: question.kind,
-    selected: 0,
+    selected: -1,
     ticked: [],
     isForAll: false,
     reply: EMPTY_DRAFT,

@@ -4,8 +4,9 @@ import type { ChatState, ToolItem, TurnState } from "../../../src/chat/state.ts"
 export const NOW_MS = 1_700_000_000_000;
 
 export const IDLE: ChatState = {
-  connection: { kind: "ready", server: "agentd", version: "0.1.0" },
+  connection: { kind: "ready" },
   session: { id: "20260101_101010_abcdef", title: "Sums", cwd: "/work/sums" },
+  serial: 1,
   generation: 1,
   settled: [],
   dropped: 0,
