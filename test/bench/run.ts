@@ -13,6 +13,7 @@ const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly B
   sessions: () => import("./sessions.ts"),
   runs: () => import("./runs.ts"),
   flood: () => import("./flood.ts"),
+  "rpc-stdio": () => import("./rpc-stdio.ts"),
   "rpc-socket": () => import("./rpc-socket.ts"),
 };
 

@@ -1,0 +1,110 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import { buildProgram } from "./program.ts";
+import { median, runAlone, type BenchRow } from "./row.ts";
+
+const IN_FLIGHT = 16;
+const ROUNDS = 5;
+const ROUND_MS = 2_000;
+const NEW_LINE = 10;
+const echo = fileURLToPath(new URL("line-echo.ts", import.meta.url));
+
+/** Calls on a pipe against a process that answers each line with the same bytes and does nothing else. */
+export async function run(): Promise<readonly BenchRow[]> {
+  const program = await buildProgram();
+  const home = await mkdtemp(join(tmpdir(), "agentd-bench-"));
+  try {
+    await using service = await Lines.start([program, "rpc"], home);
+    const session = JSON.parse(await service.call(toCall("session.create", {})));
+    const request = toCall("session.usage", { session_id: session.result.session_id });
+    await using bare = await Lines.start([echo, await service.call(request)], home);
+    for (const each of [service, bare]) await each.round(request);
+    const ours: number[] = [];
+    const control: number[] = [];
+    for (let i = 0; i < ROUNDS; i++) {
+      ours.push(await service.round(request));
+      control.push(await bare.round(request));
+    }
+    const [value, bareRate] = [median(ours), median(control)];
+    const ratio = value / bareRate;
+    const name = `session.usage on stdio, ${IN_FLIGHT} in flight`;
+    const goal = { goal: ">= 0.6x", met: ratio >= 0.6 };
+    return [{ name, value, unit: "requests/s", control: bareRate, ratio, ...goal }];
+  } finally {
+    await rm(home, { recursive: true, force: true });
+  }
+}
+
+function toCall(method: string, params: object): string {
+  return JSON.stringify({ jsonrpc: "2.0", id: "r1", method, params });
+}
+
+/** A process that answers a line with a line. */
+class Lines implements AsyncDisposable {
+  readonly #child;
+  readonly #exited: Promise<unknown>;
+  #text = "";
+  #onLine: () => void = () => {};
+
+  private constructor(args: readonly string[], home: string) {
+    this.#child = spawn(process.execPath, args, {
+      env: { PATH: process.env["PATH"], HOME: home, AGENTD_HOME: join(home, "agentd") },
+      stdio: ["pipe", "pipe", "inherit"],
+    });
+    this.#exited = once(this.#child, "exit");
+    this.#child.stdout.on("data", (chunk: Uint8Array) => this.#take(chunk));
+  }
+
+  /** Resolves when it said its first line. */
+  static async start(args: readonly string[], home: string): Promise<Lines> {
+    const lines = new Lines(args, home);
+    await lines.#next();
+    return lines;
+  }
+
+  async call(request: string): Promise<string> {
+    const answered = this.#next();
+    this.#child.stdin.write(`${request}\n`);
+    await answered;
+    return this.#text.trimEnd().split("\n").at(-1) ?? "";
+  }
+
+  /** Answers a second, with some requests always under way. */
+  async round(request: string): Promise<number> {
+    const bytes = Buffer.from(`${request}\n`);
+    const { promise, resolve } = Promise.withResolvers<void>();
+    const startMs = performance.now();
+    let answers = 0;
+    let waiting = IN_FLIGHT;
+    this.#onLine = () => {
+      answers += 1;
+      if (performance.now() - startMs < ROUND_MS) return void this.#child.stdin.write(bytes);
+      waiting -= 1;
+      if (waiting === 0) resolve();
+    };
+    for (let i = 0; i < IN_FLIGHT; i++) this.#child.stdin.write(bytes);
+    await promise;
+    return answers / ((performance.now() - startMs) / 1_000);
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    this.#child.stdin.end();
+    await this.#exited;
+  }
+
+  #next(): Promise<void> {
+    return new Promise((resolve) => (this.#onLine = resolve));
+  }
+
+  #take(chunk: Uint8Array): void {
+    this.#text = Buffer.from(chunk).toString();
+    for (let at = chunk.indexOf(NEW_LINE); at !== -1; at = chunk.indexOf(NEW_LINE, at + 1)) this.#onLine();
+  }
+}
+
+await runAlone(import.meta.url, run);
