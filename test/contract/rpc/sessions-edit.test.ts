@@ -86,6 +86,20 @@ rpcScenario(
 );
 
 rpcScenario(
+  "session.compress 5005",
+  {
+    title: "a compression that may not begin, as the tokens of the day are spent",
+    config: { agent: { day_token_budget: 1 } },
+  },
+  async (host) => {
+    const id = await openSession(host);
+    await takeTurn(host, id, "spend it all");
+    const error = await host.error("session.compress", { session_id: id }, 5005);
+    assert.equal(error.data.reason, "compress_failed");
+  },
+);
+
+rpcScenario(
   "session.branch",
   "a new session of the same line, open and attached; its parent stays as it is",
   async (host) => {

@@ -102,110 +102,6 @@ rpcScenario(
 );
 
 rpcScenario(
-  ["session.interrupt", "event message.complete"],
-  "the turn at work ends as interrupted, with what was said; what waits goes on, or goes away",
-  async (host, { play }) => {
-    play(({ user, signal }) => ({
-      text: (async function* () {
-        yield `heard ${user}`;
-        await new Promise((resolve) => signal.addEventListener("abort", resolve));
-      })(),
-    }));
-    const id = await openSession(host);
-    assert.deepEqual(await host.result("session.interrupt", { session_id: id }), {
-      status: "not_interrupted",
-    });
-    const turns: string[] = [];
-    for (const text of ["one", "two", "three", "four"]) {
-      turns.push((await host.result("prompt.submit", { session_id: id, text })).turn_id);
-    }
-    await host.event("message.delta");
-    const stopped = await host.result("session.interrupt", { session_id: id });
-    assert.deepEqual(stopped, { status: "interrupted", turn_id: turns[0] });
-    const cut = await host.event("message.complete");
-    assert.deepEqual(
-      [cut.payload.status, cut.payload.text, cut.payload.partial],
-      ["interrupted", "heard one", true],
-    );
-    await host.event("message.delta", ({ turn_id }) => turn_id === turns[1]);
-    const waiting = await host.result("session.interrupt", { session_id: id, turn_id: turns[2] });
-    assert.deepEqual(waiting, { status: "interrupted", turn_id: turns[2] });
-    const rest = await host.result("session.interrupt", { session_id: id, clear_queue: true });
-    assert.deepEqual(rest, { status: "interrupted", turn_id: turns[1], cleared: 1 });
-    await host.event("message.complete", ({ turn_id }) => turn_id === turns[1]);
-    await host.event("session.info", ({ payload }) => payload.running === false);
-  },
-);
-
-rpcScenario(
-  "session.interrupt",
-  "turns of other sessions are not this session's to stop",
-  async (host, { play }) => {
-    const waits = gatedScript();
-    play(waits.script);
-    const [one, two] = [await openSession(host), await openSession(host)];
-    const { turn_id } = await host.result("prompt.submit", { session_id: two, text: "hi" });
-    for (const wanted of [turn_id, "turn_nothing"]) {
-      const answer = await host.result("session.interrupt", { session_id: one, turn_id: wanted });
-      assert.deepEqual(answer, { status: "not_interrupted" });
-    }
-    waits.open();
-    assert.equal((await host.event("message.complete")).payload.status, "complete");
-  },
-);
-
-rpcScenario(
-  ["session.steer", "event tool.start"],
-  {
-    title: "text goes into the turn at work at its next step; a session at rest rejects it",
-    script: ({ step, messages }) =>
-      step === 0
-        ? { calls: [{ tool: "probe", input: { command: "echo wait" } }] }
-        : { text: messages.flatMap((message) => (message.role === "user" ? [message.text] : [])).join("; ") },
-    probe: async (_input, { signal }) => {
-      await Promise.race([go.promise, new Promise((resolve) => signal.addEventListener("abort", resolve))]);
-      return "waited";
-    },
-  },
-  async (host) => {
-    const id = await openSession(host);
-    const idle = await host.result("session.steer", { session_id: id, text: "also" });
-    assert.deepEqual(idle, { status: "rejected", text: "also", reason: "idle" });
-    const { turn_id } = await host.result("prompt.submit", { session_id: id, text: "one" });
-    await host.event("tool.start");
-    const other = await host.result("session.steer", { session_id: id, text: "also", turn_id: "turn_other" });
-    assert.equal(other.status, "rejected");
-    const taken = await host.result("session.steer", { session_id: id, text: "also", turn_id });
-    assert.deepEqual(taken, { status: "queued", text: "also" });
-    go.resolve();
-    go = Promise.withResolvers<void>();
-    assert.equal((await host.event("message.complete")).payload.text, "one; also");
-  },
-);
-let go = Promise.withResolvers<void>();
-
-rpcScenario(
-  ["session.steer", "event message.complete"],
-  "text that comes too late for a step is handed back with the end of the turn",
-  async (host, { play }) => {
-    const waits = gatedScript();
-    play(waits.script);
-    const id = await openSession(host);
-    await host.result("prompt.submit", { session_id: id, text: "one" });
-    await waits.waiting(1);
-    assert.equal((await host.result("session.steer", { session_id: id, text: "late" })).status, "queued");
-    await host.result("session.interrupt", { session_id: id });
-    const { payload } = await host.event("message.complete");
-    assert.deepEqual(payload.undelivered_steer, ["late"]);
-  },
-);
-
-rpcScenario(["session.steer 4001", "session.steer 4002"], "no session, no text", async (host) => {
-  await host.error("session.steer", { session_id: "nowhere", text: "also" }, 4001);
-  await host.error("session.steer", { session_id: await openSession(host), text: " " }, 4002);
-});
-
-rpcScenario(
   ["session.history", "session.history 4002"],
   "pages from the newest back; tools in a line each",
   async (host, { play }) => {
@@ -352,6 +248,22 @@ rpcScenario(
       const others = await stranger.error(method, params(id), 4001);
       assert.deepEqual([others.data.reason, others.data.stored], ["session_not_found", undefined], method);
     }
+  },
+);
+
+rpcScenario(
+  "error -32603",
+  "a session that is stored wrongly fails without telling how, and others go on",
+  async (host, { service }) => {
+    const [broken, whole] = [await openSession(host), await openSession(host)];
+    await takeTurn(host, broken, "hi");
+    const { store } = service.service;
+    await store.write((tx) => tx.update("sessions", { id: broken }, { usage: "{broken" }));
+    const error = await host.error("session.usage", { session_id: broken }, -32603);
+    assert.deepEqual([error.data.reason, error.data.retryable], ["internal_error", false]);
+    assert.doesNotMatch(error.message, /broken|JSON|position/);
+    assert.equal((await takeTurn(host, whole, "hi")).text, "hello");
+    await store.write((tx) => tx.update("sessions", { id: broken }, { usage: null }));
   },
 );
 
