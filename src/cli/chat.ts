@@ -140,13 +140,16 @@ function hasColour({ "no-color": isOff }: Args): boolean {
   return isOff !== true && !NO_COLOR && TERM !== "dumb" && process.stdout.hasColors();
 }
 
-/** The message, and what the gateway that was started said last: that is where the reason stands. */
+/** What the gateway that was started said last, as that is where the reason stands, and the message beside it. */
 async function report(error: unknown, notes: readonly string[]): Promise<void> {
   const [{ describeFailure }, { cleanText }] = await Promise.all([
     import("../chat/gateway-call.ts"),
     import("../chat/clean-text.ts"),
   ]);
-  for (const line of notes) warn(cleanText(line));
-  warn(cleanText(describeFailure(error)));
+  const message = describeFailure(error);
+  const last = notes.findLast((line) => line.trim() !== "");
+  // The client's own message ends with the last line.
+  const isSaid = last !== undefined && message.endsWith(last.trim());
+  for (const line of isSaid ? notes : [...notes, message]) warn(cleanText(line));
   process.exitCode = EXIT_FAILURE;
 }
