@@ -38,11 +38,7 @@ export async function savedSession(
   id: string,
   owner: string,
 ): Promise<SessionRow | undefined> {
-  const row = await room.store.read
-    .selectFrom("sessions")
-    .selectAll()
-    .where("id", "=", id)
-    .executeTakeFirst();
+  const row = await room.store.find("sessions", { id });
   return row?.owner === owner ? row : undefined;
 }
 

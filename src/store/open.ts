@@ -9,7 +9,9 @@ import { createOutbox } from "./outbox.ts";
 import { createOwner, isOwnerDead, retireOwner } from "./owner.ts";
 import { createQueue } from "./queue.ts";
 import { openSqlite } from "./sqlite.ts";
+import { findStatement } from "./statement.ts";
 import type { Store, StoreOptions } from "./store.ts";
+import type { Tables } from "./tables.ts";
 import type { Tx } from "./tx.ts";
 
 const READ_LIMIT = 512;
@@ -70,6 +72,7 @@ function assemble(
     epoch,
     owner,
     read: driver.read,
+    find: (table, where) => findRow(driver, table, where),
     journal: createJournal(driver, followers),
     ledger: createLedger(owner),
     outbox: createOutbox(holder),
@@ -78,6 +81,16 @@ function assemble(
     ownerIsDead: holder.ownerIsDead,
     close: () => (closing ??= close()),
   };
+}
+
+async function findRow<K extends keyof Tables>(
+  driver: Driver,
+  table: K,
+  where: Partial<Tables[K]>,
+): Promise<Tables[K] | undefined> {
+  const { sql, values } = findStatement(table, where);
+  const [row] = await driver.query(sql, values);
+  return row as Tables[K] | undefined;
 }
 
 function createJournal(driver: Driver, followers: Followers): Journal {

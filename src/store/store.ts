@@ -26,6 +26,12 @@ export interface Store {
   readonly read: Kysely<Tables>;
 
   /**
+   * The one committed row whose columns equal `where`: the same as by {@link Store.read}, for what every call asks,
+   * since no text of a query is built.
+   */
+  find<K extends keyof Tables>(table: K, where: Partial<Tables[K]>): Promise<Tables[K] | undefined>;
+
+  /**
    * Runs `work` in a transaction and resolves with its value once that is committed.
    *
    * All works of one event-loop turn share one transaction (group commit). A driver MUST keep them apart all the

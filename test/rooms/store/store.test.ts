@@ -34,6 +34,8 @@ test("rows come back as plain objects with the values that went in", async (t) =
   });
   await store.write((tx) => tx.insert("sessions", [row]));
   assert.deepEqual(await store.read.selectFrom("sessions").selectAll().execute(), [row]);
+  assert.deepEqual({ ...(await store.find("sessions", { id: row.id, owner: row.owner })) }, row);
+  assert.equal(await store.find("sessions", { id: row.id, owner: "another" }), undefined);
   assert.deepEqual({ ...(await store.write((tx) => tx.find("sessions", { id: row.id }))) }, row);
 });
 
