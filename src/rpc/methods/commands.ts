@@ -8,7 +8,7 @@ import { shownRoots } from "../image-attach.ts";
 import { ensureSaved, knownSession, namedSession, type KnownSession } from "../known-session.ts";
 import type { RpcContext } from "../room.ts";
 import { cwdOf } from "../session-view.ts";
-import { tellChanged } from "../viewers.ts";
+import { tellChanged, tellInfo } from "../viewers.ts";
 
 type Names =
   | "commands.catalog"
@@ -113,6 +113,7 @@ async function run(ctx: RpcContext, { text, session, signal }: Typed): Promise<D
       ...(session && command?.category !== "Help" ? { sessionId: session.id } : {}),
     });
     if (command && LISTED.has(command.name)) tellChanged(room, owner);
+    if (command && FOR_ALL.has(command.name)) await tellInfo(room);
     // A session that was begun is open here, though it is saved with its first prompt only.
     if (done.type === "exec" && done.sessionId !== undefined) {
       room.agent.live.open({ id: done.sessionId, owner, seed: { source: "tui" } });
@@ -127,6 +128,8 @@ async function run(ctx: RpcContext, { text, session, signal }: Typed): Promise<D
 
 /** Commands that change what lists of sessions show. */
 const LISTED: ReadonlySet<string> = new Set(["title", "branch"]);
+/** Commands that may change what holds for all sessions. */
+const FOR_ALL: ReadonlySet<string> = new Set(["yolo", "reload-mcp"]);
 /** Commands that do what only methods of this scope do otherwise. */
 const SCOPES: ReadonlyMap<string, string> = new Map([
   ["yolo", "admin"],

@@ -3,7 +3,7 @@ import { mkdir, writeFile } from "node:fs/promises";
 import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
-import { rpcScenario } from "./scenario.ts";
+import { openSession, rpcScenario } from "./scenario.ts";
 
 const { PATH = "", HOME = "/tmp", DENO_DIR } = process.env;
 /** What the child needs of the machine, on either runtime. */
@@ -153,5 +153,30 @@ rpcScenario(
     } finally {
       server.close();
     }
+  },
+);
+
+rpcScenario(
+  "error -32602",
+  {
+    title: "hosts of other machines run no commands and look no further than the workspace",
+    env,
+    config: { api_server: { host: "0.0.0.0" } },
+  },
+  async (host, { transport, service }) => {
+    const session_id = await openSession(host);
+    const secret = join(service.home, "..", "agentd-no-such-folder", "a.png");
+    if (transport === "stdio") {
+      // Standard input is always of this machine.
+      assert.equal((await host.result("cli.exec", { argv: ["version"] })).code, 0);
+    } else {
+      const { data } = await host.error("cli.exec", { argv: ["version"] }, 4005);
+      assert.equal(data.reason, "blocked");
+      await host.error("image.attach", { session_id, path: secret }, 4030);
+      assert.deepEqual((await host.result("complete.path", { word: "../" })).items, []);
+      const pasted = await host.result("clipboard.paste", { session_id });
+      assert.match(pasted.message, /image\.attach_bytes/);
+    }
+    await host.error("cli.exec", { argv: 1 }, -32602);
   },
 );

@@ -144,6 +144,24 @@ rpcScenario(
 );
 
 rpcScenario(
+  "command.dispatch",
+  { title: "what is switched for all sessions is told to all who see one", config: {} },
+  async (host, { connect, owner }) => {
+    const other = await connect({ owner: `${owner}-too` });
+    const session_id = await openSession(other);
+    for (const [command, yolo] of [
+      ["/yolo on global", true],
+      ["/yolo off global", false],
+    ] as const) {
+      const from = other.frames.length;
+      await host.result("command.dispatch", { command });
+      const { payload } = await other.event("session.info", (event) => event.session_id === session_id, from);
+      assert.equal(payload.yolo, yolo);
+    }
+  },
+);
+
+rpcScenario(
   ["command.dispatch 4001", "slash.exec 4001"],
   "the session is not there, or another's",
   async (host, { connect, owner }) => {
@@ -237,9 +255,7 @@ rpcScenario(
     title: "the model cannot write the summary",
     config: { compression: { keep_messages: 2 } },
     script: ({ user }) =>
-      user.startsWith("say")
-        ? { text: "said" }
-        : { error: { code: "provider_error", message: "down" } },
+      user.startsWith("say") ? { text: "said" } : { error: { code: "provider_error", message: "down" } },
   },
   async (host) => {
     const session_id = await openSession(host);
