@@ -90,6 +90,17 @@ test("a conversation goes on with --continue and with --resume", async () => {
   assert.ok(!wrong.stderr.includes("    at "), wrong.stderr);
 });
 
+test("--attach finds the gateway of the home by its configuration and its key", async () => {
+  await using service = await startTestService({ script: () => ({ text: "the one that runs" }) });
+  const { port } = new URL(service.url);
+  await using place = await createHome({
+    "config.yaml": `api_server:\n  port: ${port}\n`,
+    ".env": `API_SERVER_KEY=${KEY}\n`,
+  });
+  const { code, stdout, stderr } = await chat(place.home, { words: ["hi", "--attach"] });
+  assert.deepEqual([code, stdout], [0, "the one that runs\n"], stderr);
+});
+
 test("an approval that nobody can give is denied, and told", async () => {
   await using place = await createHome();
   const { code, stdout, stderr } = await chat(place.home, { words: ["run: rm -rf /nonexistent-folder-x"] });
