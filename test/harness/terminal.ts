@@ -63,7 +63,7 @@ export async function startTerminal(options: TerminalOptions): Promise<Terminal>
     });
     return stdout;
   };
-  const variables = { LC_ALL: "C.UTF-8", PATH: process.env["PATH"] ?? "", ...env };
+  const variables = { LC_ALL: "C.UTF-8", PATH: process.env["PATH"] ?? "", ...cacheFolder(), ...env };
   const line = [
     "env",
     "-i",
@@ -132,6 +132,12 @@ function terminalOf(tmux: (...words: string[]) => Promise<string>): Terminal {
       await tmux("kill-server").catch(() => undefined);
     },
   };
+}
+
+/** Deno keeps what it transpiled in a folder that it finds through HOME. */
+function cacheFolder(): Readonly<Record<string, string>> {
+  const { DENO_DIR, HOME = "/tmp" } = process.env;
+  return "Deno" in globalThis ? { DENO_DIR: DENO_DIR ?? `${HOME}/.cache/deno` } : {};
 }
 
 function quote(word: string): string {
