@@ -18,7 +18,7 @@ export interface PendingCall {
 }
 
 /** Methods that change nothing, or nothing more when they are called again. A test holds it to the list of all methods. */
-const REPEATABLE =
+export const REPEATABLE =
   /(ping|discover|cells|submit|list|recent|activate|resume|history|usage|status|since|pending|get|log|resolve|options|load|^complete\.\w+)$/;
 
 /** The calls of one client, over all its connections. */

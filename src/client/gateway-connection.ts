@@ -42,6 +42,7 @@ export class GatewayConnection {
   /** Resolves when the connection has ended, to the reason. */
   readonly cut = Promise.withResolvers<Error>();
   readonly #end = new AbortController();
+  readonly #opened: Promise<void>;
   #link: TransportLink | undefined;
   #cancelTimer: () => void;
   #heardMs = 0;
@@ -50,7 +51,7 @@ export class GatewayConnection {
     this.#clock = clock;
     this.#sink = sink;
     this.#cancelTimer = clock.after(READY_MS, () => this.end("The gateway is not ready."));
-    void this.#open(transport);
+    this.#opened = this.#open(transport);
   }
 
   get isCut(): boolean {
@@ -114,7 +115,8 @@ export class GatewayConnection {
       if (protocol.min_version > VERSION) return this.end("The gateway needs a newer client.", false);
       this.#cancelTimer();
       if (heartbeat) this.#beat();
-      this.ready.resolve(event.payload);
+      // Frames may come before their transport returns the way back.
+      void this.#opened.then(() => this.ready.resolve(event.payload));
     }
     this.#sink.event(event, size);
   }
