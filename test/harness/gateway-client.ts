@@ -1,0 +1,156 @@
+/** Clients of the gateway, whose frames are held to the specs and whose connections a test can cut. */
+import { fileURLToPath } from "node:url";
+import process from "node:process";
+import {
+  connectGateway,
+  spawnTransport,
+  TransportError,
+  webSocketTransport,
+  type GatewayClient,
+  type GatewayClientEvent,
+  type GatewayEvent,
+  type GatewayOptions,
+  type GatewayTransport,
+} from "../../src/client/gateway.ts";
+import { FrameValidator, type Json } from "./rpc.ts";
+import { KEY } from "./service.ts";
+
+/** A transport that looks at every frame. */
+export interface WatchedTransport extends GatewayTransport {
+  /** All frames of the gateway, over all connections. */
+  readonly received: readonly Json[];
+  /** All frames of the client. */
+  readonly sent: readonly Json[];
+  /** Connections so far. */
+  readonly connections: number;
+  /** What did not fit the specs, first. */
+  readonly flaw: unknown;
+  /** Cuts the connection as a broken network would: at once, without a word to the client's transport. */
+  cut(): void;
+  /** Called before a frame of the gateway goes to the client; what it answers `true` to is the last of its connection. */
+  cutAt?: (frame: Json, countOnConnection: number) => boolean;
+  /** Called before a frame of the client leaves; returns what leaves instead. */
+  tamper?: (frame: Json) => Json;
+}
+
+export function watched(inner: GatewayTransport): WatchedTransport {
+  const validator = new FrameValidator();
+  const received: Json[] = [];
+  const sent: Json[] = [];
+  let connections = 0;
+  let flaw: unknown;
+  let cutNow = () => {};
+  const check = (run: () => void) => {
+    try {
+      run();
+    } catch (error) {
+      flaw ??= error;
+    }
+  };
+  const transport: WatchedTransport = {
+    received,
+    sent,
+    get connections() {
+      return connections;
+    },
+    get flaw() {
+      return flaw;
+    },
+    cut: () => cutNow(),
+    async open(sink, signal) {
+      connections += 1;
+      let count = 0;
+      let isCut = false;
+      const over = (error: TransportError) => {
+        if (isCut) return;
+        isCut = true;
+        sink.cut(error);
+      };
+      const link = await inner.open(
+        {
+          cut: over,
+          frame: (text) => {
+            if (isCut) return;
+            const frame = JSON.parse(text) as Json;
+            check(() => validator.fromGateway(frame));
+            received.push(frame);
+            count += 1;
+            sink.frame(text);
+            if (transport.cutAt?.(frame, count)) cutNow();
+          },
+        },
+        signal,
+      );
+      cutNow = () => {
+        over(new TransportError("cut by the test"));
+        link.close();
+      };
+      return {
+        close: () => link.close(),
+        send: (text) => {
+          if (isCut) return;
+          const frame = JSON.parse(text) as Json;
+          check(() => validator.fromHost(frame));
+          sent.push(frame);
+          link.send(transport.tamper ? JSON.stringify(transport.tamper(frame)) : text);
+        },
+      };
+    },
+  };
+  return transport;
+}
+
+export function socketTo(service: { readonly url: string }): WatchedTransport {
+  return watched(webSocketTransport({ url: service.url, token: KEY }));
+}
+
+const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
+
+/** `agentd rpc` on a home, by the runtime that runs the test. */
+export function processOn(home: string): WatchedTransport {
+  const isDeno = process.versions["deno"] !== undefined;
+  const { PATH = "", HOME = "/tmp", DENO_DIR } = process.env;
+  return watched(
+    spawnTransport({
+      command: process.execPath,
+      args: [...(isDeno ? ["run", "-A", "--no-check"] : []), main, "rpc"],
+      env: {
+        PATH,
+        AGENTD_HOME: home,
+        ...(isDeno ? { HOME, DENO_DIR: DENO_DIR ?? `${HOME}/.cache/deno` } : {}),
+      },
+    }),
+  );
+}
+
+/** Connects again without the waits of a real network. */
+export function connect(
+  transport: GatewayTransport,
+  options: Omit<GatewayOptions, "transport"> = {},
+): Promise<GatewayClient> {
+  return connectGateway({ transport, reconnect: { minMs: 1, maxMs: 20, attempts: 200 }, ...options });
+}
+
+/** Reads events until one fits; returns all, that one last. */
+export async function readUntil(
+  events: AsyncIterator<GatewayClientEvent>,
+  fits: (event: GatewayClientEvent) => boolean,
+): Promise<GatewayClientEvent[]> {
+  const all: GatewayClientEvent[] = [];
+  for (;;) {
+    const { done, value } = await events.next();
+    if (done) throw new Error(`the events ended: ${all.map(({ type }) => type).join(" ")}`);
+    all.push(value);
+    if (fits(value)) return all;
+  }
+}
+
+/** Whether the event ends a turn. */
+export function endsTurn(event: GatewayClientEvent): boolean {
+  return event.type === "session.info" && !event.payload.running;
+}
+
+/** Events with a number: those of the journal, of which each must come once. */
+export function numbered(events: readonly GatewayClientEvent[]): GatewayEvent[] {
+  return events.filter((event): event is GatewayEvent => "seq" in event && event.seq !== undefined);
+}

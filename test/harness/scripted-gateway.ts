@@ -1,0 +1,77 @@
+/** A gateway that a test holds in its hand, for what a real one cannot be made to do: silence, floods, refusals. */
+import { stdioTransport, type GatewayTransport } from "../../src/client/gateway.ts";
+import type { Json } from "./rpc.ts";
+
+export interface ScriptedGateway {
+  /** Each connection gets a new pair of pipes. */
+  readonly transport: GatewayTransport;
+  /** All frames of the client. */
+  readonly sent: readonly Json[];
+  readonly connections: number;
+  /** An event, on the newest connection. */
+  tell(params: Json): void;
+}
+
+export interface ScriptedOptions {
+  readonly heartbeat?: boolean;
+  /** Answers a request; undefined: with an empty result, null: not at all. */
+  readonly answer?: (request: Json) => Json | null | undefined;
+  /** Called before each connection; what it throws hinders it. */
+  readonly admit?: () => void;
+}
+
+/** It is ready at once. */
+export function createScriptedGateway(options: ScriptedOptions = {}): ScriptedGateway {
+  const { heartbeat = false, answer = () => undefined, admit = () => {} } = options;
+  const sent: Json[] = [];
+  let connections = 0;
+  let send: (frame: Json) => void = () => {};
+  const tell = (params: Json) => send({ jsonrpc: "2.0", method: "event", params });
+  return {
+    sent,
+    tell,
+    get connections() {
+      return connections;
+    },
+    transport: {
+      async open(sink, signal) {
+        connections += 1;
+        admit();
+        const out = new TransformStream<Uint8Array, Uint8Array>(
+          {},
+          { highWaterMark: 1e9 },
+          { highWaterMark: 1e9 },
+        );
+        const writer = out.writable.getWriter();
+        send = (frame) =>
+          void writer.write(new TextEncoder().encode(`${JSON.stringify(frame)}\n`)).catch(() => {});
+        let rest = "";
+        const writable = new WritableStream<Uint8Array>({
+          write: (bytes) => {
+            const lines = (rest + new TextDecoder().decode(bytes)).split("\n");
+            rest = lines.pop() ?? "";
+            for (const request of lines.map((line) => JSON.parse(line) as Json)) {
+              sent.push(request);
+              const result = request.method === undefined ? null : answer(request);
+              if (result !== null) send({ jsonrpc: "2.0", id: request.id, result: result ?? {} });
+            }
+          },
+          close: () => writer.close(),
+        });
+        const link = await stdioTransport({ readable: out.readable, writable }).open(sink, signal);
+        tell({
+          type: "gateway.ready",
+          ts: 0,
+          payload: {
+            protocol: { name: "agent-tui-gateway", version: 1, min_version: 1 },
+            server: { name: "scripted", version: "0" },
+            replay_epoch: "e",
+            heartbeat,
+            limits: { max_frame_bytes: 1_000_000 },
+          },
+        });
+        return link;
+      },
+    },
+  };
+}
