@@ -51,6 +51,7 @@ export function maskSecrets(value: unknown, path: readonly (string | number)[] =
   }
   if (typeof value !== "string" || value === NO_AUTH || value.startsWith("env:")) return value;
   if (path.some((segment) => SECRET_KEYS.has(String(segment)))) return MASK;
+  if (path.at(-2) === "env" && TELLING.test(String(path.at(-1)))) return MASK;
   return value.replace(/^([a-z][a-z0-9+.-]*:\/\/[^/@\s:]*):[^/@\s]*@/i, `$1:${MASK}@`);
 }
 
