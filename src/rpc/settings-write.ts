@@ -72,6 +72,9 @@ const reasoning: Write = async (ctx, change) => {
   const shown = SHOWN_REASONING[level];
   if (shown)
     return { ...(await toFile(ctx, { key: "reasoning", ...shown })), value: level, warning: SHOWN_ONLY };
+  if (change.scope === "global" && level === "default") {
+    return toFile(ctx, { key: "reasoning", at: "model.reasoning_effort", value: undefined });
+  }
   if (change.scope === "global") {
     if (!EFFORTS.some((effort) => effort === level))
       throw badValue(`reasoning must be one of: ${EFFORTS.join(", ")}.`);

@@ -13,38 +13,34 @@ async function writeConfig(setting: RpcSetting, text: string): Promise<void> {
   await writeFile(fileOf(setting), text);
 }
 
+const CANARIES = `version: 1
+api_server:
+  key: canary-0123456789abcdef
+model:
+  providers:
+    local: { type: openai, api_key: canary-of-a-provider, headers: { x-any: canary-of-a-header } }
+mcp:
+  servers:
+    files: { command: serve, env: { FILES_TOKEN: canary-of-a-server, LANG: C }, headers: { authorization: canary } }
+database:
+  url: postgres://me:canary-of-the-database@localhost/db
+display:
+  skin: mono
+`;
+
 rpcScenario(
   "config.get",
   own("full, mtime and every named key; no secret is in them"),
   async (host, setting) => {
-    await writeConfig(
-      setting,
-      "version: 1\napi_server:\n  key: canary-0123456789abcdef\ndisplay:\n  skin: mono\n",
-    );
+    await writeConfig(setting, CANARIES);
     const session_id = await openSession(host);
     const { config } = await host.result("config.get", { key: "full" });
     assert.deepEqual([config.display.skin, config.display.details_mode], ["mono", "collapsed"]);
     assert.ok((await host.result("config.get", { key: "mtime" })).mtime > 1e9);
-    const keys = ["provider", "profile", "project", "prompt", "model", "reasoning", "yolo", "busy", "title"];
-    const more = [
-      "cwd",
-      "terminal.cwd",
-      "workdir",
-      "skin",
-      "indicator",
-      "details_mode",
-      "details_mode.tools",
-    ];
-    const last = [
-      "thinking_mode",
-      "compact",
-      "statusbar",
-      "mouse",
-      "verbose",
-      "api_server",
-      "api_server.key",
-    ];
-    for (const key of ["full", ...keys, ...more, ...last]) {
+    const keys = `full provider profile project prompt model reasoning yolo busy title cwd terminal.cwd workdir skin
+      indicator details_mode details_mode.tools thinking_mode compact statusbar mouse verbose api_server api_server.key
+      mcp mcp.servers.files.env.FILES_TOKEN model.providers.local database.url`;
+    for (const key of keys.split(/\s+/)) {
       for (const params of [{ key }, { key, session_id }]) {
         const text = JSON.stringify(await host.result("config.get", params));
         assert.ok(!text.includes("canary"), `${key}: ${text}`);
