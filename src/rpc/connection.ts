@@ -1,23 +1,11 @@
-/** One connection: frames in, checked calls, bounded frames out. */
+/** One connection: what it is told, what it asks, and how it ends. */
 import type { GatewayEvent, HostMethod, HostRequests } from "../../generated/gateway/host.gen.ts";
-import type { GatewayMethod } from "../../generated/gateway/rpc.gen.ts";
-import { ServiceError, toServiceError } from "../base/errors.ts";
 import { createId } from "../base/ids.ts";
 import type { Log } from "../base/log.ts";
-import type { RpcCall, RpcHandlers } from "./contract.ts";
-import { checkCall, runHandler } from "./dispatch.ts";
-import {
-  errorFrame,
-  INVALID_REQUEST,
-  PARSE_ERROR,
-  protocolError,
-  readInbound,
-  resultFrame,
-  type ErrorFrame,
-  type Inbound,
-  type ResultFrame,
-} from "./frame.ts";
+import { Calls } from "./calls.ts";
+import type { RpcHandlers } from "./contract.ts";
 import { isDelta } from "./delta.ts";
+import { INVALID_REQUEST, PARSE_ERROR } from "./frame.ts";
 import { Outbox, type Wire } from "./outbox.ts";
 import type { ClientProfile, HostAnswer, RpcIdentity, RpcPeer, Subscriptions } from "./peer.ts";
 import { Questions } from "./questions.ts";
@@ -47,9 +35,6 @@ export const CLOSE = { shutdown: 1001, tooBig: 1009, failed: 1011, overloaded: 1
 
 const DEFAULT_PROFILE: ClientProfile = { serverRequests: false, optOut: new Set(), deltas: "all" };
 
-type Reply = ResultFrame | ErrorFrame;
-type Call = Extract<Inbound, { readonly kind: "request" | "notification" }>;
-
 export class Connection implements RpcPeer {
   readonly id: string;
   readonly identity: RpcIdentity;
@@ -57,14 +42,12 @@ export class Connection implements RpcPeer {
   readonly isLocal: boolean;
   profile: ClientProfile = DEFAULT_PROFILE;
   readonly #options: ConnectionOptions;
-  readonly #context: RpcContext;
   readonly #log: Log;
   readonly #outbox: Outbox;
+  readonly #calls: Calls;
   readonly #questions: Questions;
   readonly #subscriptions: Subscriptions;
   readonly #end = new AbortController();
-  #inFlight = 0;
-  #settled: PromiseWithResolvers<void> | undefined;
 
   constructor(options: ConnectionOptions) {
     const { room, wire, identity, transport, isLocal } = options;
@@ -75,10 +58,16 @@ export class Connection implements RpcPeer {
     this.transport = transport;
     this.isLocal = isLocal;
     this.#log = room.log.with({ connection: this.id });
-    this.#context = { room, peer: this };
     const onOverflow = () => this.#overflow();
     this.#outbox = new Outbox({ wire, clock: room.clock, maxFrames, maxBytes, onOverflow });
     this.#questions = new Questions((frame) => this.#outbox.control(JSON.stringify(frame)), this.#log);
+    this.#calls = new Calls({
+      handlers: options.handlers,
+      context: { room, peer: this },
+      outbox: this.#outbox,
+      log: this.#log,
+      onAnswer: ({ id, result, error }) => this.#questions.answer(id, result, error),
+    });
     this.#subscriptions = room.subscribe(room, this);
   }
 
@@ -141,28 +130,22 @@ export class Connection implements RpcPeer {
       if (text.trim() !== "") this.garbled("This is not JSON. Send one JSON value a frame.");
       return;
     }
-    if (Array.isArray(value)) return this.#batch(value, sizeBytes);
-    const pending = this.#take(readInbound(value), sizeBytes);
-    if (!pending) return;
-    if (pending instanceof Promise) void this.#finishLater(pending);
-    else this.#finish(pending);
+    this.#calls.take(value, sizeBytes);
   }
 
   /** Answers what cannot be read. */
   garbled(message: string): void {
-    this.#reply(protocolError(null, { code: PARSE_ERROR, reason: "parse_error", message }));
+    this.#calls.refuse(PARSE_ERROR, "parse_error", message);
   }
 
   /** Refuses what is no frame at all, such as a line above the limit. */
   refuse(message: string, reason: string): void {
-    this.#reply(protocolError(null, { code: INVALID_REQUEST, reason, message }));
+    this.#calls.refuse(INVALID_REQUEST, reason, message);
   }
 
   /** Resolves when no call is in flight. */
   settled(): Promise<void> {
-    if (this.#inFlight === 0) return Promise.resolve();
-    this.#settled ??= Promise.withResolvers<void>();
-    return this.#settled.promise;
+    return this.#calls.settled();
   }
 
   /** The transport takes more again. */
@@ -198,112 +181,4 @@ export class Connection implements RpcPeer {
     this.#stop();
     this.#options.wire.close(CLOSE.overloaded, "overloaded");
   }
-
-  #batch(members: readonly unknown[], sizeBytes: number): void {
-    const { max_batch: max } = this.#options.room.settings.limits;
-    if (members.length === 0) return this.refuse("A batch must not be empty.", "invalid_request");
-    if (members.length > max) {
-      return this.refuse(`A batch has at most ${max} members, not ${members.length}.`, "invalid_request");
-    }
-    const pending = members.map((member) => this.#take(readInbound(member), sizeBytes));
-    void Promise.all(pending).then((done) => {
-      const replies = done.flatMap((each) => (each?.reply ? [each.reply] : []));
-      if (replies.length > 0) this.#reply(replies);
-      for (const each of done) each?.release();
-    });
-  }
-
-  /** Undefined when there is nothing to answer and nothing to wait for. */
-  #take(inbound: Inbound, sizeBytes: number): Done | Promise<Done> | undefined {
-    switch (inbound.kind) {
-      case "answer":
-        this.#questions.answer(inbound.id, inbound.result, inbound.error);
-        return undefined;
-      case "invalid": {
-        const { id, message } = inbound;
-        const reply = protocolError(id, { code: INVALID_REQUEST, reason: "invalid_request", message });
-        return { reply, release: nothing };
-      }
-      default:
-        return this.#call(inbound, sizeBytes);
-    }
-  }
-
-  /** Calls that answer at once need no place among those in flight, and no promise. */
-  #call(inbound: Call, sizeBytes: number): Done | Promise<Done> {
-    const { handlers, room } = this.#options;
-    const { method, params } = inbound;
-    const held: string[] = [];
-    const release = () => held.forEach((sessionId) => this.#outbox.release(sessionId));
-    const finish = (reply: Reply): Done => ({
-      reply: inbound.kind === "notification" ? undefined : reply,
-      release,
-    });
-    const id = inbound.kind === "request" ? inbound.id : null;
-    const failed = (thrown: unknown) => finish(this.#failure(id, method, thrown));
-    const hold = (sessionId: string) => {
-      held.push(sessionId);
-      this.#outbox.hold(sessionId);
-    };
-    try {
-      if (this.#inFlight >= room.settings.limits.max_inflight_requests) throw overloaded(this.#inFlight);
-      const call = checkCall(method, params, { identity: this.identity, log: this.#log, sizeBytes });
-      const more: Omit<RpcCall<GatewayMethod, RpcContext>, "params"> = {
-        ctx: this.#context,
-        signal: this.signal,
-        hold,
-      };
-      const result = runHandler(handlers, call, more);
-      if (!(result instanceof Promise)) return finish(resultFrame(id, result));
-      this.#inFlight += 1;
-      return result
-        .then((value: unknown) => finish(resultFrame(id, value)), failed)
-        .finally(() => this.#landed());
-    } catch (thrown) {
-      return failed(thrown);
-    }
-  }
-
-  #landed(): void {
-    this.#inFlight -= 1;
-    if (this.#inFlight > 0) return;
-    this.#settled?.resolve();
-    this.#settled = undefined;
-  }
-
-  #failure(id: Reply["id"], method: string, thrown: unknown): ErrorFrame {
-    const error = toServiceError(thrown);
-    if (error.row.http >= 500 && !error.row.retryable && !this.signal.aborted) {
-      this.#log.error("a call failed", { method, error: error.cause ?? error });
-    }
-    return errorFrame(id, error);
-  }
-
-  async #finishLater(pending: Promise<Done>): Promise<void> {
-    this.#finish(await pending);
-  }
-
-  #finish({ reply, release }: Done): void {
-    if (reply) this.#reply(reply);
-    release();
-  }
-
-  #reply(reply: Reply | readonly Reply[]): void {
-    if (!this.signal.aborted) this.#outbox.control(JSON.stringify(reply));
-  }
-}
-
-interface Done {
-  readonly reply: Reply | undefined;
-  /** Lets the events go that the call held back. */
-  readonly release: () => void;
-}
-
-const nothing = () => {};
-
-function overloaded(inFlight: number): ServiceError {
-  return new ServiceError(
-    "overloaded",
-    `${inFlight} requests are in flight. Wait for some of their answers.`,
-  );
 }
