@@ -1,5 +1,5 @@
 /** What a person does at the screen, carried out at the gateway. */
-import { cleanHead, cleanLine } from "./clean-text.ts";
+import { cleanHead } from "./clean-text.ts";
 import { complete } from "./complete.ts";
 import { describeFailure, reasonOf, type GatewayCall } from "./gateway-call.ts";
 import type { GatewayClientEvent, GatewayNotice } from "../client/gateway.ts";
@@ -8,9 +8,10 @@ import { append, notice, restart } from "./items.ts";
 import { listModels, listSessions } from "./pickers.ts";
 import { respond, refusalOf } from "./respond.ts";
 import type { ChatActions, QuestionAnswer, SubmitMode } from "./screen.ts";
+import { isNotice, withConnection } from "./connection.ts";
 import { SessionDoor, type SessionTarget } from "./session-door.ts";
 import { parseSlash, runSlash, type TypedCommand } from "./slash.ts";
-import type { ChatState, ConnectionState } from "./state.ts";
+import type { ChatState } from "./state.ts";
 import { takeQuestion } from "./fold-questions.ts";
 
 const MAX_HISTORY = 200;
@@ -164,7 +165,7 @@ export class Chat implements ChatActions {
 
   #notice(told: GatewayNotice): void {
     if (told.type === "client.state") {
-      return this.#update((state) => ({ ...state, connection: connectionOf(told, state) }));
+      return this.#update((state) => withConnection(state, told.payload));
     }
     if (told.session_id !== this.#door.sessionId) return;
     if (told.type === "client.gap") return this.reload();
@@ -287,23 +288,6 @@ export class Chat implements ChatActions {
   #update(change: (state: ChatState) => ChatState): void {
     this.#options.store.update(change);
   }
-}
-
-function isNotice(event: GatewayClientEvent): event is GatewayNotice {
-  return event.type.startsWith("client.");
-}
-
-function connectionOf(
-  { payload }: Extract<GatewayNotice, { type: "client.state" }>,
-  { connection }: ChatState,
-): ConnectionState {
-  const why = cleanLine(payload.message ?? "");
-  if (payload.state === "closed") return { kind: "closed", text: why };
-  if (payload.state === "reconnecting") {
-    const attempt = payload.attempt > 1 ? ` (attempt ${payload.attempt})` : "";
-    return { kind: "reconnecting", text: `Reconnecting${attempt}${why === "" ? "" : `: ${why}`}` };
-  }
-  return connection.kind === "ready" ? connection : { kind: "ready" };
 }
 
 function remember(history: readonly string[], text: string): readonly string[] {

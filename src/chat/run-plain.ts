@@ -1,12 +1,8 @@
 /** `agentd chat` without a terminal: one prompt, its answer on the output, everything else beside it. */
-import {
-  connectGateway,
-  type GatewayClient,
-  type GatewayClientEvent,
-  type GatewayEvent,
-} from "../client/gateway.ts";
+import { connectGateway, type GatewayClient, type GatewayEvent } from "../client/gateway.ts";
 import { cleanLine, cleanText } from "./clean-text.ts";
 import { foldEvent } from "./fold.ts";
+import { isNotice } from "./connection.ts";
 import { createStore } from "./initial-state.ts";
 import { refusalOf, respond } from "./respond.ts";
 import type { ChatProgram } from "./run-chat.ts";
@@ -56,7 +52,7 @@ export async function runPlain(program: PlainProgram): Promise<PlainEnd> {
   signal.addEventListener("abort", interrupt, { once: true });
   if (signal.aborted) interrupt();
   for await (const event of events) {
-    if (isOfClient(event) || event.session_id !== sessionId) continue;
+    if (isNotice(event) || event.session_id !== sessionId) continue;
     store.update((state) => foldEvent(state, event));
     if (event.type === "message.complete" && event.turn_id === turnId) return ended(event.payload, program);
     const line = lineOf(event);
@@ -71,10 +67,6 @@ export async function runPlain(program: PlainProgram): Promise<PlainEnd> {
 }
 
 const COLUMNS = 80;
-
-function isOfClient(event: GatewayClientEvent): event is Exclude<GatewayClientEvent, GatewayEvent> {
-  return event.type.startsWith("client.");
-}
 
 function ended(
   payload: Extract<GatewayEvent, { type: "message.complete" }>["payload"],

@@ -13,7 +13,8 @@ export type OpenedSession = Pick<LiveSession, "session_id" | "messages" | "info"
 
 /** Shows another session, or the same one anew. Notifications and the connection stay. */
 export function showSession(state: ChatState, opened: OpenedSession, nowMs: number): ChatState {
-  const { session_id: id, messages, info, inflight, open_requests: open = [] } = opened;
+  const { session_id: id, info, inflight, open_requests: open = [] } = opened;
+  const messages = [...opened.messages, ...(inflight?.messages ?? [])];
   const prompts = messages.flatMap(({ role, text }) => (role === "user" && text ? [text] : []));
   const { turn: _, ...rest } = state;
   const shown: ChatState = {

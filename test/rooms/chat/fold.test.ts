@@ -235,6 +235,31 @@ test("session.queue shows what waits", () => {
   assert.deepEqual(fold([["session.queue", { queued: [] }]], state).queue, []);
 });
 
+test("a prompt whose turn begins waits no more", () => {
+  const queued = ["turn_1", "turn_2"].map((turn_id) => ({ turn_id, text_preview: "hello" }));
+  const state = fold([["session.queue", { queued }], start]);
+  assert.deepEqual(
+    state.queue.map(({ turnId }) => turnId),
+    ["turn_2"],
+  );
+});
+
+test("several questions at once are answered in one text", () => {
+  const [first, second] = ["Which colour?", "Which size?"].map((question, index) => ({
+    id: `q${index}`,
+    question,
+    choices: ["a", "b"],
+    multi_select: false,
+  }));
+  assert.ok(first && second);
+  const asked = { request_id: "ask_2", question: first.question, choices: ["a", "b"], expires_at: null };
+  const state = fold([["clarify.request", { ...asked, questions: [first, second] }]]);
+  const [question] = state.questions;
+  assert.ok(question?.kind === "clarify");
+  assert.equal(question.question, "Which colour?\nWhich size?");
+  assert.deepEqual(question.choices, []);
+});
+
 const approval: Told = [
   "approval.request",
   {
