@@ -46,8 +46,8 @@ export interface Terminal extends AsyncDisposable {
   settles(): Promise<string>;
   /** Waits for the end of the program; the exit status. */
   ended(): Promise<number>;
-  /** Of the program's first process. */
-  pid(): Promise<number>;
+  /** To the processes that read the terminal's keys now. */
+  signal(name: NodeJS.Signals): Promise<void>;
   /** `x,y` of the cursor, and whether it is shown. */
   cursor(): Promise<{ readonly x: number; readonly y: number; readonly isShown: boolean }>;
 }
@@ -123,7 +123,17 @@ function terminalOf(tmux: (...words: string[]) => Promise<string>): Terminal {
       }
       return Number(await fact("pane_dead_status"));
     },
-    pid: async () => Number(await fact("pane_pid")),
+    async signal(name) {
+      const tty = (await fact("pane_tty")).replace("/dev/", "");
+      const { stdout } = await run("ps", ["-t", tty, "-o", "pid=,stat="]);
+      const rows = stdout
+        .trim()
+        .split("\n")
+        .map((row) => row.trim().split(/\s+/));
+      // A plus marks the foreground; its last process is the one that the shell started.
+      const [pid] = rows.findLast(([, state = ""]) => state.includes("+")) ?? [];
+      process.kill(Number(pid), name);
+    },
     async cursor() {
       const [x, y, flag] = await Promise.all([fact("cursor_x"), fact("cursor_y"), fact("cursor_flag")]);
       return { x: Number(x), y: Number(y), isShown: flag === "1" };

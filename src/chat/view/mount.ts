@@ -3,6 +3,7 @@ import { render, type Instance } from "ink";
 import { createElement as h } from "react";
 import type { ChatScreen } from "../screen.ts";
 import { App } from "./app.ts";
+import { lineWidth } from "./line.ts";
 import { MAX_FPS, Presenter, type Frame } from "./presenter.ts";
 
 /** Home, and erase what is visible; the scrollback stays. */
@@ -40,7 +41,10 @@ export function mount(screen: ChatScreen, signal: AbortSignal): Mounted {
   };
   const size = () => ({ columns: output.columns || FALLBACK_COLUMNS, rows: output.rows || FALLBACK_ROWS });
   const presenter = new Presenter({ store, actions, size, show: draw, now: Date.now, signal });
-  const onResize = () => presenter.resize();
+  const onResize = () => {
+    if (last !== undefined) eraseReflowed(instance, output, last);
+    presenter.resize();
+  };
   // Before Ink's own listener, which draws the frame that it has again: it must be one of the new size.
   output.on("resize", onResize);
   signal.addEventListener("abort", () => void output.off("resize", onResize));
@@ -53,6 +57,23 @@ export function mount(screen: ChatScreen, signal: AbortSignal): Mounted {
       input.pause();
     },
   };
+}
+
+/**
+ * Erases the frame after a change of the terminal's size. Terminals wrap lines that have become too long, and keep the
+ * cursor at its character; Ink does not know of the rows that come in by that.
+ */
+function eraseReflowed(
+  instance: Instance | undefined,
+  output: NodeJS.WriteStream,
+  { lines, cursor }: Frame,
+): void {
+  const columns = output.columns || FALLBACK_COLUMNS;
+  const above = cursor === undefined ? lines : lines.slice(0, cursor.y);
+  const added = above.reduce((rows, line) => rows + Math.max(0, Math.ceil(lineWidth(line) / columns) - 1), 0);
+  const up = added + Math.floor((cursor?.x ?? 0) / columns);
+  if (up > 0) output.write(`\u{1b}[${up}A`);
+  instance?.clear();
 }
 
 function optionsOf({ input, output }: ChatScreen, onRender: () => void) {
