@@ -752,7 +752,12 @@ export const schemas: SchemaMap = {
   Inflight: {
     type: "object",
     required: ["user", "assistant", "streaming"],
-    properties: { user: { type: "string" }, assistant: { type: "string" }, streaming: { type: "boolean" } },
+    properties: {
+      user: { type: "string" },
+      assistant: { type: "string" },
+      streaming: { type: "boolean" },
+      messages: { type: "array", items: { $ref: "#/components/schemas/TranscriptMessage" } },
+    },
   },
   InputDetectDropParams: {
     type: "object",

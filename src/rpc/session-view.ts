@@ -1,6 +1,5 @@
 /** Sessions as hosts see them. */
 import type {
-  Inflight,
   LiveSession as LiveView,
   LiveStatus,
   OpenRequest,
@@ -17,7 +16,7 @@ import { runningTurn } from "./running-turn.ts";
 import { modelOf, type Known } from "./session-model.ts";
 import { savedSession, type SessionPlace } from "./session-place.ts";
 import { sessionUsage } from "./session-usage.ts";
-import { countMessages, inflightOf, readMessages } from "./transcript.ts";
+import { countMessages, readMessages, turnSoFar, type MessagePage, type TurnSoFar } from "./transcript.ts";
 import { turnIdOf } from "./turn-id.ts";
 
 /** The session as it is now; undefined when it is neither saved nor open here. */
@@ -115,12 +114,12 @@ export async function describeLive(
   const { id, live } = place;
   const row = await savedSession(room, id, place.owner);
   const known = { row, seed: live.seed };
-  const [info, open, count, messages, inflight] = await Promise.all([
+  const soFar = isBusy(row) ? await turnAtWork(room, id, options.attached.latestSeq) : undefined;
+  const [info, open, count, { messages }] = await Promise.all([
     describeInfo(room, known),
     openAsks(room, id),
     countMessages(room.store, id),
-    options.omitMessages ? [] : readMessages(room.store, id).then((page) => page.messages),
-    isBusy(row) ? inflightOf(room.store, id) : undefined,
+    options.omitMessages ? NO_MESSAGES : readMessages(room.store, id, { before: soFar?.firstSeq }),
   ]);
   const { latestSeq, replayed, truncated } = options.attached;
   return {
@@ -134,12 +133,19 @@ export async function describeLive(
     running: info.running,
     started_at: (row?.created_at ?? live.openedAtMs) / 1000,
     status: statusOf(row, open.length > 0),
-    ...(inflight ? { inflight: inflight satisfies Inflight } : {}),
+    ...(soFar ? { inflight: soFar.inflight } : {}),
     open_requests: open.map((ask): OpenRequest => openRequest(ask)),
     latest_seq: latestSeq,
     epoch: room.store.epoch,
     ...(options.isReplay ? { replayed, truncated } : {}),
   };
+}
+
+const NO_MESSAGES: MessagePage = { messages: [], hasMore: false };
+
+async function turnAtWork(room: RpcRoom, sessionId: string, upTo: number): Promise<TurnSoFar | undefined> {
+  const running = await runningTurn(room, sessionId);
+  return running?.isTurn ? turnSoFar(room.store, sessionId, { runId: running.runId, upTo }) : undefined;
 }
 
 export function statusOf(row: SessionRow | undefined, isAsking: boolean): LiveStatus {

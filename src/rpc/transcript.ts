@@ -11,23 +11,42 @@ import { oneLine } from "./tool-payload.ts";
 const MAX_MESSAGES = 1_000;
 const MAX_INFLIGHT_EVENTS = 5_000;
 
+/** A page leaves room in the outbox of whoever gets it. */
+const MAX_PAGE_CHARACTERS = 4_194_304;
+
 export interface MessagePage {
   readonly messages: readonly TranscriptMessage[];
   readonly hasMore: boolean;
 }
 
-/** A page, oldest first; without `before` the newest. ServiceError `bad_value` for an id that names no message. */
+/**
+ * A page, oldest first; without `before` the newest. It ends early where messages are very long. ServiceError
+ * `bad_value` for an id that names no message.
+ */
 export async function readMessages(
   store: Store,
   sessionId: string,
-  options: { readonly before?: string | undefined; readonly limit?: number | undefined } = {},
+  options: { readonly before?: string | number | undefined; readonly limit?: number | undefined } = {},
 ): Promise<MessagePage> {
   const { before, limit = MAX_MESSAGES } = options;
-  const { messages, hasMore } = await readTranscript(store, sessionId, {
+  const end = typeof before === "string" ? messageSeq(before, "before") : before;
+  const page = await readTranscript(store, sessionId, {
     limit,
-    ...(before === undefined ? {} : { before: messageSeq(before, "before") }),
+    ...(end === undefined ? {} : { before: end }),
   });
-  return { messages: transcriptOf(messages), hasMore };
+  const all = transcriptOf(page.messages);
+  const messages = newestWithin(all, MAX_PAGE_CHARACTERS);
+  return { messages, hasMore: page.hasMore || messages.length < all.length };
+}
+
+/** At least one, if there is one. */
+function newestWithin(
+  messages: readonly TranscriptMessage[],
+  characters: number,
+): readonly TranscriptMessage[] {
+  let left = characters;
+  const from = messages.findLastIndex((message) => (left -= JSON.stringify(message).length) < 0);
+  return messages.slice(Math.min(from + 1, Math.max(0, messages.length - 1)));
 }
 
 /** How many messages are kept, those that are shown to nobody among them. */
@@ -94,26 +113,59 @@ function contextOf(input: unknown): string {
   return oneLine(redact(typeof first === "string" ? first.slice(0, 1_000) : ""));
 }
 
-/** The turn at work so far; undefined when there is none. */
-export async function inflightOf(store: Store, sessionId: string): Promise<Inflight | undefined> {
-  const run = await store.read
-    .selectFrom("runs")
-    .selectAll()
-    .where("session_id", "=", sessionId)
-    .where("ended_at", "is", null)
-    .where("started_at", "is not", null)
-    .limit(1)
-    .executeTakeFirst();
+/** The turn at work up to an event, and the number of its first message. */
+export interface TurnSoFar {
+  readonly inflight: Inflight;
+  readonly firstSeq: number | undefined;
+}
+
+export async function turnSoFar(
+  store: Store,
+  sessionId: string,
+  turn: { readonly runId: string; readonly upTo: number },
+): Promise<TurnSoFar | undefined> {
+  const run = await store.find("runs", { id: turn.runId });
   if (!run) return undefined;
+  const [said, rows] = await Promise.all([saidIn(store, turn), messagesOf(store, sessionId, turn.runId)]);
+  const prompt = parseInput(run).prompt.at(-1);
+  const messages = newestWithin(transcriptOf(rows), MAX_PAGE_CHARACTERS);
+  const user = prompt ? textOf(prompt) : "";
+  return {
+    inflight: { user, assistant: said, streaming: true, messages: [...messages] },
+    firstSeq: rows[0]?.seq,
+  };
+}
+
+/** What is said later comes as events. */
+async function saidIn(
+  store: Store,
+  { runId, upTo }: { readonly runId: string; readonly upTo: number },
+): Promise<string> {
   const rows = await store.read
     .selectFrom("events")
     .select("data")
-    .where("run_id", "=", run.id)
+    .where("run_id", "=", runId)
     .where("type", "=", "message.delta")
+    .where("seq", "<=", upTo)
     .orderBy("run_seq", "desc")
     .limit(MAX_INFLIGHT_EVENTS)
     .execute();
-  const said = rows.reverse().map(({ data }) => (JSON.parse(data) as { readonly delta: string }).delta);
-  const prompt = parseInput(run).prompt.at(-1);
-  return { user: prompt ? textOf(prompt) : "", assistant: said.join(""), streaming: true };
+  const deltas = rows.map(({ data }) => (JSON.parse(data) as { readonly delta: string }).delta);
+  return deltas.reverse().join("");
+}
+
+async function messagesOf(
+  store: Store,
+  sessionId: string,
+  runId: string,
+): Promise<readonly NumberedMessage[]> {
+  const rows = await store.read
+    .selectFrom("messages")
+    .select(["seq", "content"])
+    .where("session_id", "=", sessionId)
+    .where("run_id", "=", runId)
+    .orderBy("seq")
+    .limit(MAX_MESSAGES)
+    .execute();
+  return rows.map(({ seq, content }) => ({ seq, message: JSON.parse(content) as Message }));
 }

@@ -831,12 +831,22 @@ export type ImageDetachResult = {
 /**
  * Inflight
  *
- * The turn at work so far.
+ * The turn at work so far. It is not among the messages of the session yet.
  */
 export type Inflight = {
+    /**
+     * The prompt.
+     */
     user: string;
+    /**
+     * All that was said in the turn.
+     */
     assistant: string;
     streaming: boolean;
+    /**
+     * What of the turn is complete, with its tools and the prompt first: the session's next messages.
+     */
+    messages?: Array<TranscriptMessage>;
 };
 
 export type InputDetectDropParams = {

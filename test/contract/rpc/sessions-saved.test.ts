@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import type { Json } from "../../harness/rpc.ts";
 import { gatedScript, openSession, rpcScenario, takeTurn } from "./scenario.ts";
 
 rpcScenario(
@@ -215,7 +216,10 @@ rpcScenario(
     const other = await connect();
     const view = await other.result("session.resume", { session_id: id });
     assert.deepEqual([view.running, view.status], [true, "working"]);
-    assert.deepEqual(view.inflight, { user: "go", assistant: "first ", streaming: true });
+    const { messages, ...inflight } = view.inflight;
+    assert.deepEqual(inflight, { user: "go", assistant: "first ", streaming: true });
+    // The prompt is told once.
+    assert.deepEqual([view.messages, messages.map(({ text }: Json) => text)], [[], ["go"]]);
     rest.resolve();
     assert.equal((await other.event("message.complete")).payload.text, "first second");
   },
