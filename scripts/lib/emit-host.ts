@@ -15,9 +15,9 @@ import { printDoc, printKey, printLiteral, printRows } from "./print.ts";
 import { readMethods } from "./rpc-method.ts";
 
 /** The component that is the union of all events; each has a `type` of its own and a `payload`. */
-const UNION = "GatewayEvent";
+export const EVENT_UNION = "GatewayEvent";
 
-interface EventType {
+export interface EventType {
   readonly type: string;
   /** Components. */
   readonly event: string;
@@ -55,15 +55,15 @@ ${printRows(
 `;
 }
 
-/** In the order of the union. Throws SpecError for a branch without a type or a named payload of its own. */
-function readEvents(host: BundledDocument): readonly EventType[] {
-  const branches = listAt(componentSchemas(host)[UNION], "oneOf");
+/** In the order of the union; none where there is no union. Throws SpecError for a branch without a type or a named payload of its own. */
+export function readEvents(host: BundledDocument): readonly EventType[] {
+  const branches = listAt(componentSchemas(host)[EVENT_UNION], "oneOf");
   const read = branches.map((branch): EventType | string => {
     const event = componentName(objectAt({ branch }, "branch")["$ref"]);
     const schema = dereference(host, branch);
     const type = stringAt(objectAt(objectAt(schema, "properties"), "type"), "const");
     const payload = componentName(objectAt(objectAt(schema, "properties"), "payload")["$ref"]);
-    if (event === undefined) return `${UNION}: every branch must be a reference to a schema`;
+    if (event === undefined) return `${EVENT_UNION}: every branch must be a reference to a schema`;
     if (type === undefined) return `${event}: an event needs a type that is a const`;
     if (payload === undefined) return `${event}: the payload must be a reference to a schema`;
     return { type, event, payload, summary: stringAt(schema, "description") };

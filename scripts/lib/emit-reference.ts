@@ -9,6 +9,7 @@ import { HEADER } from "./print.ts";
 import { httpReference, type ErrorEntry } from "./reference-http.ts";
 import { printIndex, printMarkdown } from "./reference-markdown.ts";
 import type { Reference } from "./reference-model.ts";
+import type { RpcErrorEntry } from "./reference-errors.ts";
 import { printPage, type Page } from "./reference-page.ts";
 import { configReference, rpcReference } from "./reference-rpc.ts";
 
@@ -19,7 +20,7 @@ export async function writeReference(folder: string, bundles: Bundles): Promise<
   const references: readonly (readonly [file: string, reference: Reference])[] = [
     ["http.md", page],
     ...(webhook ? [["webhook.md", openApiReference(webhook, [])] as const] : []),
-    ["gateway.md", rpcReference(gateway)],
+    ["gateway.md", rpcReference(gateway, rpcErrorEntries())],
     ...(host ? [["host.md", rpcReference(host)] as const] : []),
     ["config.md", configReference(config, http.info.version)],
   ];
@@ -57,4 +58,34 @@ function errorEntries(): readonly ErrorEntry[] {
   }));
   const unique = new Map(entries.map((entry) => [`${entry.status} ${entry.code}`, entry]));
   return [...unique.values()].toSorted((a, b) => a.status - b.status || (a.code < b.code ? -1 : 1));
+}
+
+/** What any method of the gateway may answer. */
+const ANYWHERE: readonly (keyof typeof errorTable)[] = [
+  "unknown_method",
+  "invalid_params",
+  "internal_error",
+  "overloaded",
+  "server_draining",
+  "state_store_unavailable",
+  "insufficient_scope",
+];
+/** Said by the framing, before there is a method. */
+const FRAMING: readonly RpcErrorEntry[] = [
+  { number: -32700, reason: "parse_error", retryable: false, anywhere: true },
+  { number: -32600, reason: "invalid_request", retryable: false, anywhere: true },
+  { number: -32600, reason: "frame_too_large", retryable: false, anywhere: true },
+];
+
+/** The same table as the gateway sees it: by number, a reason of one number once. */
+function rpcErrorEntries(): readonly RpcErrorEntry[] {
+  const rows = Object.entries<ErrorRow>(errorTable);
+  const listed = rows.filter(([, { rpc }]) => rpc > 0).map(([name, row]) => toRpcEntry(name, row, false));
+  const anywhere = ANYWHERE.map((name) => toRpcEntry(name, errorTable[name], true));
+  const unique = new Map([...listed, ...anywhere].map((entry) => [`${entry.number} ${entry.reason}`, entry]));
+  return [...FRAMING, ...[...unique.values()].toSorted((a, b) => a.number - b.number)];
+}
+
+function toRpcEntry(name: string, { rpc, reason, retryable }: ErrorRow, anywhere: boolean): RpcErrorEntry {
+  return { number: rpc, reason: reason ?? name, retryable, anywhere };
 }

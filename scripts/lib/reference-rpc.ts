@@ -4,6 +4,7 @@ import {
   anchor,
   code,
   join,
+  link,
   paragraph,
   paragraphs,
   prose,
@@ -14,14 +15,17 @@ import {
   type Reference,
   type Section,
 } from "./reference-model.ts";
+import { errorsOf, rpcErrorSection, type RpcErrorEntry } from "./reference-errors.ts";
+import { eventSection } from "./reference-events.ts";
 import { schemaSection } from "./reference-http.ts";
 import { openSchema, schemaBlocks, sentence } from "./reference-schema.ts";
 import { factLines, schemaAnchor, typeLine } from "./reference-type.ts";
 import { readMethods, type RpcMethod } from "./rpc-method.ts";
 
-/** Every method of an OpenRPC document. */
-export function rpcReference(document: BundledDocument): Reference {
+/** Every method and event of an OpenRPC document; `errors` are those that its methods may answer. */
+export function rpcReference(document: BundledDocument, errors: readonly RpcErrorEntry[] = []): Reference {
   const { title, version } = document.info;
+  const methods = readMethods(document);
   const servers = listAt(document, "servers").filter(isObject);
   return {
     title,
@@ -34,9 +38,11 @@ export function rpcReference(document: BundledDocument): Reference {
       {
         id: "methods",
         title: "Methods",
-        blocks: [],
-        sections: readMethods(document).map((method) => methodSection(document, method)),
+        blocks: table(["Method", "What it does", "Scope"], methods.map(methodRow)),
+        sections: methods.map((method) => methodSection(document, method, errors)),
       },
+      ...eventSection(document),
+      ...rpcErrorSection(methods, errors),
       ...schemaSection(document),
     ],
   };
@@ -57,7 +63,19 @@ export function configReference(config: BundledDocument, version: string): Refer
   };
 }
 
-function methodSection(document: BundledDocument, method: RpcMethod): Section {
+function methodRow({ name, summary, scope }: RpcMethod): readonly Line[] {
+  return [
+    [link(name, anchor("method", name))],
+    prose(summary ?? ""),
+    scope === undefined ? [] : [code(scope)],
+  ];
+}
+
+function methodSection(
+  document: BundledDocument,
+  method: RpcMethod,
+  errors: readonly RpcErrorEntry[],
+): Section {
   const rows = method.params.map(({ name, required, schema }) => [
     [code(name)],
     typeLine(schema),
@@ -80,17 +98,7 @@ function methodSection(document: BundledDocument, method: RpcMethod): Section {
         : [paragraph(text("Needs the scope "), code(method.scope), text("."))]),
       ...table(["Parameter", "Type", "Description"], rows),
       ...resultBlocks(document, method),
-      ...(method.errors.length === 0
-        ? []
-        : [
-            paragraph(
-              text("Errors: "),
-              ...join(
-                method.errors.map((each): Line => [code(String(each))]),
-                ", ",
-              ),
-            ),
-          ]),
+      ...(method.errors.length === 0 ? [] : [paragraph(text("Errors: "), ...errorsOf(method, errors))]),
     ],
   };
 }

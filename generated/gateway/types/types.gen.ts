@@ -675,13 +675,37 @@ export type GatewayEvent = GatewayReadyEvent | SessionInfoEvent | SessionTitleEv
  * GatewayLimits
  */
 export type GatewayLimits = {
+    /**
+     * Of one frame, as UTF-8. Beyond: -32600, on a socket close code 1009.
+     */
     max_frame_bytes: number;
+    /**
+     * Requests of a connection. Beyond: -32001.
+     */
     max_inflight_requests: number;
+    /**
+     * Members of a batch. Beyond: -32600.
+     */
     max_batch: number;
+    /**
+     * What waits for a host that does not read. Half of it: deltas are dropped. All of it: a socket is closed with 1013.
+     */
     max_outbox_frames: number;
+    /**
+     * As max_outbox_frames, in bytes.
+     */
     max_outbox_bytes: number;
+    /**
+     * Prompts behind the turn at work. Beyond: 4027.
+     */
     max_queue_per_session: number;
+    /**
+     * Of one answer of session.events.since.
+     */
     max_replay_events: number;
+    /**
+     * Of one answer of session.events.since.
+     */
     max_replay_bytes: number;
 };
 

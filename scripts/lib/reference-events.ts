@@ -1,0 +1,32 @@
+/** The events of the gateway as its reference shows them: what each tells, and when. */
+import { componentReference, componentSchemas, stringAt, type BundledDocument } from "./document.ts";
+import { EVENT_UNION, readEvents } from "./emit-host.ts";
+import { anchor, code, paragraphs, table, type Line, type Section } from "./reference-model.ts";
+import { openSchema } from "./reference-schema.ts";
+import { typeLine } from "./reference-type.ts";
+
+/** Every event with its payload; none for a document without events. */
+export function eventSection(document: BundledDocument): readonly Section[] {
+  const events = readEvents(document);
+  if (events.length === 0) return [];
+  const about = stringAt(componentSchemas(document)[EVENT_UNION], "description");
+  const rows = events.map(({ type, event, summary }): Line[] => [
+    [code(type)],
+    typeLine(componentReference(event)),
+    [{ kind: "text", text: summary ?? "" }],
+  ]);
+  return [
+    {
+      id: "events",
+      title: "Events",
+      nav: "Events",
+      blocks: [...paragraphs(about), ...table(["Type", "Schema", "When"], rows)],
+      sections: events.map(({ type, payload, summary }) => ({
+        id: anchor("event", type),
+        title: type,
+        nav: type,
+        blocks: [...paragraphs(summary), ...openSchema(document, componentReference(payload))],
+      })),
+    },
+  ];
+}
