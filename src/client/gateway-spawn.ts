@@ -52,7 +52,10 @@ export function spawnTransport(options: SpawnTransportOptions): GatewayTransport
         ...link,
         close() {
           link.close();
-          timer = setTimeout(() => child.kill("SIGKILL"), END_MS);
+          clearTimeout(timer);
+          // One that has ended needs no time to do so.
+          if (child.exitCode === null && child.signalCode === null)
+            timer = setTimeout(() => child.kill("SIGKILL"), END_MS);
         },
       };
     },
