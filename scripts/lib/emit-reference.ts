@@ -70,6 +70,16 @@ const ANYWHERE: readonly (keyof typeof errorTable)[] = [
   "state_store_unavailable",
   "insufficient_scope",
 ];
+/** What methods of the gateway answer, of the codes that it shares with other surfaces. */
+const SHARED: ReadonlySet<string> = new Set([
+  "session_not_found",
+  "session_busy",
+  "nothing_to_branch",
+  "nothing_to_undo",
+  "unknown_command",
+  "queue_full",
+  "too_many_concurrent_runs",
+]);
 /** Said by the framing, before there is a method. */
 const FRAMING: readonly RpcErrorEntry[] = [
   { number: -32700, reason: "parse_error", retryable: false, anywhere: true },
@@ -80,7 +90,9 @@ const FRAMING: readonly RpcErrorEntry[] = [
 /** The same table as the gateway sees it: by number, a reason of one number once. */
 function rpcErrorEntries(): readonly RpcErrorEntry[] {
   const rows = Object.entries<ErrorRow>(errorTable);
-  const listed = rows.filter(([, { rpc }]) => rpc > 0).map(([name, row]) => toRpcEntry(name, row, false));
+  const isOurs = ([name, { rpc, only, reason }]: readonly [string, ErrorRow]) =>
+    rpc > 0 && (only === "rpc" || reason !== undefined || SHARED.has(name));
+  const listed = rows.filter(isOurs).map(([name, row]) => toRpcEntry(name, row, false));
   const anywhere = ANYWHERE.map((name) => toRpcEntry(name, errorTable[name], true));
   const unique = new Map([...listed, ...anywhere].map((entry) => [`${entry.number} ${entry.reason}`, entry]));
   return [...FRAMING, ...[...unique.values()].toSorted((a, b) => a.number - b.number)];

@@ -1,7 +1,7 @@
 /** The events of the gateway as its reference shows them: what each tells, and when. */
 import { componentReference, componentSchemas, stringAt, type BundledDocument } from "./document.ts";
 import { EVENT_UNION, readEvents } from "./emit-host.ts";
-import { anchor, code, paragraphs, table, type Line, type Section } from "./reference-model.ts";
+import { anchor, link, paragraphs, prose, table, type Line, type Section } from "./reference-model.ts";
 import { openSchema } from "./reference-schema.ts";
 import { typeLine } from "./reference-type.ts";
 
@@ -11,16 +11,16 @@ export function eventSection(document: BundledDocument): readonly Section[] {
   if (events.length === 0) return [];
   const about = stringAt(componentSchemas(document)[EVENT_UNION], "description");
   const rows = events.map(({ type, event, summary }): Line[] => [
-    [code(type)],
+    [link(type, anchor("event", type))],
+    prose(summary ?? ""),
     typeLine(componentReference(event)),
-    [{ kind: "text", text: summary ?? "" }],
   ]);
   return [
     {
       id: "events",
       title: "Events",
       nav: "Events",
-      blocks: [...paragraphs(about), ...table(["Type", "Schema", "When"], rows)],
+      blocks: [...paragraphs(about), ...table(["Event", "What happened", "Schema"], rows)],
       sections: events.map(({ type, payload, summary }) => ({
         id: anchor("event", type),
         title: type,
