@@ -4,7 +4,7 @@ import { median, percentile, runAlone, type BenchRow } from "./row.ts";
 import { BareSocket, toFrame } from "./socket-client.ts";
 
 const PATH = `/api/ws?token=${KEY}`;
-const CLIENTS = 16;
+const CLIENTS = 64;
 const ROUNDS = 5;
 const ROUND_MS = 2_000;
 const SESSIONS = 100;
@@ -100,6 +100,8 @@ async function streams(service: Server): Promise<readonly BenchRow[]> {
   );
   const before = await service.memory();
   const stalled = await Promise.all(Array.from({ length: STALLED }, () => stall(service, ids)));
+  // What they asked for has been answered, as far as it goes.
+  await hosts[0]?.call("ping", {});
   const text = `deltas ${DELTAS} ${PACE_MS}`;
   await Promise.all(hosts.map((host, at) => host.turn(ids[at] ?? "", text)));
   const after = await service.memory();
