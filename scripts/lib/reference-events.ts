@@ -9,7 +9,7 @@ import { typeLine } from "./reference-type.ts";
 export function eventSection(document: BundledDocument): readonly Section[] {
   const events = readEvents(document);
   if (events.length === 0) return [];
-  const about = stringAt(componentSchemas(document)[EVENT_UNION], "description");
+  const about = stringAt(componentSchemas(document)[EVENT_UNION] ?? {}, "description");
   const rows = events.map(({ type, event, summary }): Line[] => [
     [link(type, anchor("event", type))],
     prose(summary ?? ""),

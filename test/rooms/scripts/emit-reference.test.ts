@@ -1,15 +1,18 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { parseHTML } from "linkedom";
+import gatewayJson from "../../../generated/specs/gateway.openrpc.json" with { type: "json" };
+import hostJson from "../../../generated/specs/host.openrpc.json" with { type: "json" };
 import httpJson from "../../../generated/specs/http.openapi.json" with { type: "json" };
 import type { BundledDocument, Schemas } from "../../../scripts/lib/document.ts";
+import { readEvents } from "../../../scripts/lib/emit-host.ts";
 import { emitDocs } from "../../../scripts/lib/emit-reference.ts";
 import { readOperations } from "../../../scripts/lib/operation.ts";
 import { exampleOf } from "../../../scripts/lib/reference-example.ts";
 import { httpReference, type ErrorEntry } from "../../../scripts/lib/reference-http.ts";
 import { printIndex, printMarkdown } from "../../../scripts/lib/reference-markdown.ts";
 import { printPage } from "../../../scripts/lib/reference-page.ts";
-import { configReference } from "../../../scripts/lib/reference-rpc.ts";
+import { configReference, rpcReference } from "../../../scripts/lib/reference-rpc.ts";
 
 const ERRORS: readonly ErrorEntry[] = [
   { code: "not_found", status: 404, type: "not_found_error", retryable: false },
@@ -272,6 +275,47 @@ describe("an operation in the reference", () => {
         "}'",
       ].join("\n"),
     );
+  });
+});
+
+describe("the reference of the gateway", () => {
+  const ERROR = { number: 4001, reason: "not_live", retryable: false, anywhere: false };
+  const [gateway, host] = [gatewayJson, hostJson].map((json) =>
+    printMarkdown(rpcReference(json as unknown as BundledDocument, [ERROR])),
+  );
+
+  it("lists every method, and says what its errors mean", () => {
+    const lines = gateway?.split("\n") ?? [];
+    for (const { name } of gatewayJson.methods) {
+      assert.ok(lines.includes(`### ${name.replaceAll("_", String.raw`\_`)}`), name);
+    }
+    assertLine(lines, "| [ping](#method-ping) | Is anybody there |  |");
+    assertLine(lines, "| `4001` | `not_live` | no | the methods that list it |");
+    assert.match(gateway ?? "", /^Errors: .*`4001` `not_live`/m);
+  });
+
+  it("opens the payload of every event", () => {
+    for (const { type } of readEvents(hostJson as unknown as BundledDocument)) {
+      assert.match(host ?? "", new RegExp(`\\n### ${type.replaceAll("_", String.raw`\\_`)}\n`), type);
+    }
+    const [, complete = ""] = /\n### message\.complete\n([^]*?)<a id=/.exec(host ?? "") ?? [];
+    assert.match(complete, /exactly one a turn/);
+    assertLine(
+      complete.split("\n"),
+      '| `status` | `"complete"` or `"interrupted"` or `"error"` | Required. |',
+    );
+  });
+
+  it("has no link that leads nowhere", () => {
+    for (const printed of [gateway ?? "", host ?? ""]) {
+      const ids = new Set([...printed.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id));
+      const links = [...printed.matchAll(/\]\(#([^)]*)\)/g)].map(([, id]) => id);
+      assert.ok(links.length > 100);
+      assert.deepEqual(
+        links.filter((id) => !ids.has(id)),
+        [],
+      );
+    }
   });
 });
 
