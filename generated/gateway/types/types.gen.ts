@@ -309,6 +309,9 @@ export type ClarifyRespondParams = {
 };
 
 export type CliExecParams = {
+    /**
+     * Words behind `agentd`. gateway.cli_exec says who may; what asks, serves or reveals secrets is blocked.
+     */
     argv: Array<string>;
     /**
      * Seconds.
@@ -390,10 +393,16 @@ export type CommandCatalog = {
 
 export type CommandDispatchParams = {
     /**
-     * The whole text, such as `/model provider:model`.
+     * The whole text, such as `/model provider:model`. yolo, reload-mcp and reload-env need the scope admin, grants needs approvals.
      */
     command?: string;
+    /**
+     * With `arg`, instead of `command`.
+     */
     name?: string;
+    /**
+     * What stands behind the name.
+     */
     arg?: string;
     session_id?: string;
 };
@@ -407,6 +416,9 @@ export type CommandsCatalogParams = {
 };
 
 export type CompletePathParams = {
+    /**
+     * Shown is what image.attach could take.
+     */
     word: string;
     cwd?: string;
     session_id?: string;
@@ -456,15 +468,27 @@ export type CompressResult = {
 };
 
 export type ConfigGetParams = {
+    /**
+     * A key of the configuration, such as `log.level`, or one of: full, mtime, provider, model, profile, project, prompt, reasoning, yolo, busy, title, cwd, skin, indicator, details_mode, details_mode.<section>, thinking_mode, compact, statusbar, mouse, verbose.
+     */
     key: string;
     session_id?: string;
     cwd?: string;
 };
 
 export type ConfigSetParams = {
+    /**
+     * A key of the configuration, or one of: model, reasoning, yolo, cwd, title, busy, prompt, skin, indicator, details_mode, details_mode.<section>, thinking_mode, compact, statusbar, mouse, verbose.
+     */
     key: string;
+    /**
+     * Empty turns a switch the other way; `cycle` goes on to the next choice; empty or `default` takes a choice back. A model is `<model> [--provider <name>] [--global]`.
+     */
     value: unknown;
     session_id?: string;
+    /**
+     * Absent: of the session when one is named, else of all.
+     */
     scope?: 'session' | 'global';
 };
 
@@ -834,7 +858,7 @@ export type ImageAttachBytesParams = {
 export type ImageAttachParams = {
     session_id: string;
     /**
-     * A path, in quotes or not; text may follow it.
+     * A path, in quotes or not; text may follow it. In the folder of the session or the workspace; for hosts of this machine also in the home of the user and the folder for temporary files.
      */
     path: string;
 };
@@ -1266,7 +1290,13 @@ export type ReloadEnvResult = {
 
 export type ReloadMcpParams = {
     session_id?: string;
+    /**
+     * Without it nothing is done, unless mcp.confirm_reload is false.
+     */
     confirm?: boolean;
+    /**
+     * Confirms and sets mcp.confirm_reload to false.
+     */
     always?: boolean;
 };
 
@@ -1936,6 +1966,9 @@ export type SpawnTreeSaveParams = {
     subagents: Array<{
         [key: string]: unknown;
     }>;
+    /**
+     * A session, or any name of your own.
+     */
     session_id?: string;
     started_at?: number | null;
     finished_at?: number;
