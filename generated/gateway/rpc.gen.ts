@@ -307,7 +307,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.CommandDispatchParams;
     readonly result: T.Directive;
-    readonly error: 4001 | 4002 | 4004 | 4009 | 4011 | 5030;
+    readonly error: 4001 | 4002 | 4004 | 4009 | 4011 | 4090 | 5017 | 5030;
   };
   /** Run a slash command and print what it says */
   "slash.exec": {
@@ -315,7 +315,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.SlashExecParams;
     readonly result: T.SlashResult;
-    readonly error: 4001 | 4002 | 4004 | 4009 | 4011 | 4018 | 5030;
+    readonly error: 4001 | 4002 | 4004 | 4009 | 4011 | 4018 | 4090 | 5017 | 5030;
   };
   /** What a command may go on with */
   "complete.slash": {
@@ -347,7 +347,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.CliExecParams;
     readonly result: T.CliResult;
-    readonly error: 4003 | 4005 | 5016;
+    readonly error: 4003 | 4005 | 5016 | 5017;
   };
   /** Connect the MCP servers again */
   "reload.mcp": {
@@ -798,7 +798,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["command", "name", "arg", "session_id"],
     defaults: {},
     result: { $ref: "#/components/schemas/Directive" },
-    errors: [4001, 4002, 4004, 4009, 4011, 5030],
+    errors: [4001, 4002, 4004, 4009, 4011, 4090, 5017, 5030],
     scope: "chat",
   },
   "slash.exec": {
@@ -806,7 +806,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["session_id", "command"],
     defaults: {},
     result: { $ref: "#/components/schemas/SlashResult" },
-    errors: [4001, 4002, 4004, 4009, 4011, 4018, 5030],
+    errors: [4001, 4002, 4004, 4009, 4011, 4018, 4090, 5017, 5030],
     scope: "chat",
   },
   "complete.slash": {
@@ -838,7 +838,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["argv", "timeout"],
     defaults: { timeout: 240 },
     result: { $ref: "#/components/schemas/CliResult" },
-    errors: [4003, 4005, 5016],
+    errors: [4003, 4005, 5016, 5017],
     scope: "admin",
   },
   "reload.mcp": {

@@ -131,6 +131,7 @@ export const errorTable = {
   compress_failed: failed(5005),
   reload_failed: failed(5015),
   command_timed_out: failed(5016),
+  command_not_started: failed(5017),
   attach_failed: failed(5027),
   agent_start_failed: failed(5032),
 } as const satisfies Record<string, ErrorRow>;
