@@ -299,6 +299,7 @@ export class Execution {
       checkInput,
       signal,
       record,
+      recorded: () => this.#recorder.flush(),
       span: this.#span,
       stopRun: (reason) => this.#abort.abort(new RunStop("cancelled", reason)),
     };

@@ -53,6 +53,8 @@ async function ask(
   // What a sub-agent asks is asked of the run at the top of its family, where it is no call.
   const callId = subject.runId === scope.runId ? call.callId : undefined;
   const options = { timeoutMs: scope.timeouts.approvalMs, signal, callId };
+  // Whoever hears the question has heard of the call that asks.
+  await scope.recorded();
   const outcome = prior
     ? await asks.attach(prior, { signal })
     : await asks.ask("approval", subject, question, options);

@@ -91,7 +91,7 @@ function questionsOf(scope: ToolCallScope, passwords: string[]): Questions {
   };
 }
 
-function ask<K extends AskKind>(
+async function ask<K extends AskKind>(
   scope: ToolCallScope,
   kind: K,
   question: AskQuestions[K],
@@ -103,6 +103,8 @@ function ask<K extends AskKind>(
   }
   const { clarifyMs, passwordMs } = scope.timeouts;
   const timeoutMs = kind === "clarify" ? clarifyMs : passwordMs;
+  // Whoever hears the question has heard of the call that asks.
+  await scope.recorded();
   return scope.asks.ask(kind, scope.subject, question, { timeoutMs, signal: scope.signal });
 }
 

@@ -49,6 +49,8 @@ export interface ToolCallScope {
   ) => Promise<readonly SubagentResult[]>;
   readonly todos: TodoList;
   readonly record: (event: NewEvent) => void;
+  /** Resolves when what was recorded so far is in the journal: what is written beside it may come next. */
+  readonly recorded: () => Promise<void>;
   /** The run, then the call that is at work. */
   readonly span: Span;
   readonly stopRun: (reason: string) => void;
