@@ -6,6 +6,7 @@ import { Calls } from "./calls.ts";
 import type { RpcHandlers } from "./contract.ts";
 import { isDelta } from "./delta.ts";
 import { INVALID_REQUEST, PARSE_ERROR } from "./frame.ts";
+import { Hints } from "./hints.ts";
 import { Outbox, type Wire } from "./outbox.ts";
 import type { ClientProfile, HostAnswer, RpcIdentity, RpcPeer, Subscriptions } from "./peer.ts";
 import { Questions } from "./questions.ts";
@@ -44,6 +45,7 @@ export class Connection implements RpcPeer {
   readonly #options: ConnectionOptions;
   readonly #log: Log;
   readonly #outbox: Outbox;
+  readonly #hints: Hints;
   readonly #calls: Calls;
   readonly #questions: Questions;
   readonly #subscriptions: Subscriptions;
@@ -60,6 +62,7 @@ export class Connection implements RpcPeer {
     this.#log = room.log.with({ connection: this.id });
     const onOverflow = () => this.#overflow();
     this.#outbox = new Outbox({ wire, clock: room.clock, maxFrames, maxBytes, onOverflow });
+    this.#hints = new Hints(room.clock, (hint) => this.#outbox.event(hint));
     this.#questions = new Questions((frame) => this.#outbox.control(JSON.stringify(frame)), this.#log);
     this.#calls = new Calls({
       handlers: options.handlers,
@@ -103,7 +106,8 @@ export class Connection implements RpcPeer {
   event(event: GatewayEvent): void {
     if (this.signal.aborted || this.profile.optOut.has(event.type)) return;
     if (this.profile.deltas === "final" && isDelta(event)) return;
-    this.#outbox.event(event);
+    if (event.type === "sessions.changed") this.#hints.event(event);
+    else this.#outbox.event(event);
   }
 
   drained(): Promise<void> {
@@ -167,6 +171,7 @@ export class Connection implements RpcPeer {
   }
 
   #stop(): void {
+    this.#hints.close();
     this.#outbox.close();
     this.#end.abort();
     this.#subscriptions.close();

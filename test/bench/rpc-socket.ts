@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from "node:timers/promises";
 import { KEY } from "../harness/service.ts";
 import { startServer, type Server } from "./child.ts";
 import { median, percentile, runAlone, type BenchRow } from "./row.ts";
@@ -10,7 +11,9 @@ const ROUND_MS = 2_000;
 const SESSIONS = 100;
 const STALLED = 10;
 const DELTAS = 100;
-const PACE_MS = 20;
+const PACE_MS = 40;
+/** Between the beginnings of two turns. */
+const APART_MS = 10;
 /** Each stalled socket asks for so many of the largest answers there are, and reads none. */
 const UNREAD = 200;
 const MEGABYTE = 1_048_576;
@@ -103,7 +106,13 @@ async function streams(service: Server): Promise<readonly BenchRow[]> {
   // What they asked for has been answered, as far as it goes.
   await hosts[0]?.call("ping", {});
   const text = `deltas ${DELTAS} ${PACE_MS}`;
-  await Promise.all(hosts.map((host, at) => host.turn(ids[at] ?? "", text)));
+  await Promise.all(
+    hosts.map(async (host, at) => {
+      // People do not press return in the same millisecond; all stream together for most of the time.
+      await sleep(at * APART_MS);
+      await host.turn(ids[at] ?? "", text);
+    }),
+  );
   const after = await service.memory();
   const lateness = hosts.flatMap((host) => host.lateness);
   const whole = hosts.filter((host) => host.isWhole).length;

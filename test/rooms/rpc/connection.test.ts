@@ -13,8 +13,9 @@ import type { Json } from "../../harness/rpc.ts";
 function connection(handlers: Partial<RpcHandlers<RpcContext>> = {}, scopes: readonly string[] = ["admin"]) {
   const sent: Json[] = [];
   const logLines: string[] = [];
+  const clock = new FakeClock();
   const parts = {
-    clock: new FakeClock(),
+    clock,
     log: createLog("debug", (line) => void logLines.push(line)),
     version: "0",
     store: { epoch: "e" },
@@ -41,7 +42,7 @@ function connection(handlers: Partial<RpcHandlers<RpcContext>> = {}, scopes: rea
   const call = (id: Json, method: string, params?: Json) =>
     peer.receive(JSON.stringify({ id, method, params }));
   const turn = () => new Promise((resolve) => setImmediate(resolve));
-  return { hub, peer, sent, closed, call, turn, logLines };
+  return { hub, peer, clock, sent, closed, call, turn, logLines };
 }
 
 const info = (sessionId: string) =>
@@ -125,6 +126,19 @@ test("parameters that nobody knows are logged by name, not by value", () => {
   const line = logLines.find((each) => each.includes("were ignored"));
   assert.match(line ?? "", /"strange"/);
   assert.doesNotMatch(logLines.join(), /hunter22/);
+});
+
+test("that sessions changed is told at once, and once for those that follow closely", () => {
+  const { peer, sent, clock } = connection();
+  const before = sent.length;
+  for (let n = 0; n < 50; n++) peer.event(info("s"));
+  assert.equal(sent.length, before + 1);
+  clock.tick(100);
+  assert.equal(sent.length, before + 2);
+  clock.tick(1_000);
+  assert.equal(sent.length, before + 2);
+  peer.event(info("s"));
+  assert.equal(sent.length, before + 3);
 });
 
 test("events that the client opted out of are not sent, nor deltas when it wants none", () => {
