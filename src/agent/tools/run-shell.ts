@@ -1,4 +1,5 @@
 import type { RunShell } from "../commands/quick.ts";
+import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/redact.ts";
 import { commandEnvironment } from "./command-environment.ts";
 import { OutputExcerpt } from "./output-excerpt.ts";
@@ -17,11 +18,20 @@ export function createRunShell(envPassthrough: readonly string[]): RunShell {
       timeoutMs: TIMEOUT_MS,
       onOutput: (bytes) => excerpt.push(bytes),
       signal,
-    });
+    }).catch(notStarted);
     if (end.stoppedBy === "abort") throw signal.reason;
     const text = redact(excerpt.text());
     if (end.stoppedBy === "timeout") return `${text}\n(stopped after ${TIMEOUT_MS / 1000} s)`.trim();
     if (end.exitCode !== 0) return `${text}\n(exit code ${end.exitCode ?? "none"})`.trim();
     return text === "" ? "(no output)" : text;
   };
+}
+
+/** Whatever the shell does, it answers; only its start can fail. ServiceError `command_not_started`. */
+export function notStarted(cause: unknown): never {
+  throw new ServiceError(
+    "command_not_started",
+    "The command could not be started. Is the folder of the session, or the workspace, still there?",
+    { cause },
+  );
 }

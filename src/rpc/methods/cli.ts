@@ -5,6 +5,7 @@ import { redact, registerSecret } from "../../base/redact.ts";
 import { loadConfig } from "../../config/config.ts";
 import { secretValues } from "../../config/secret-values.ts";
 import { runCommand } from "../../agent/tools/process-group.ts";
+import { notStarted } from "../../agent/tools/run-shell.ts";
 import { OutputExcerpt } from "../../agent/tools/output-excerpt.ts";
 import { ownProgram } from "../own-program.ts";
 import type { RpcContext } from "../room.ts";
@@ -36,7 +37,7 @@ export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
       timeoutMs: timeout * 1000,
       onOutput: (bytes) => output.push(bytes),
       signal,
-    });
+    }).catch(notStarted);
     if (end.stoppedBy === "timeout") {
       throw new ServiceError(
         "command_timed_out",

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, rm, writeFile } from "node:fs/promises";
 import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
@@ -155,6 +155,12 @@ rpcScenario(
     }
   },
 );
+
+rpcScenario("cli.exec 5017", { title: "its folder is no longer there", env }, async (host, { service }) => {
+  await rm(service.home, { recursive: true });
+  const { message } = await host.error("cli.exec", { argv: ["version"] }, 5017);
+  assert.ok(!message.includes(service.home), message);
+});
 
 rpcScenario(
   "error -32602",

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdir, symlink, writeFile } from "node:fs/promises";
+import { mkdir, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Json } from "../../harness/rpc.ts";
 import { gatedScript, openSession, rpcScenario, takeTurn } from "./scenario.ts";
@@ -267,6 +267,34 @@ rpcScenario(
       const { data } = await host.error(method, { command, session_id }, 5030);
       assert.equal(data.retryable, true);
     }
+  },
+);
+
+rpcScenario(
+  ["command.dispatch 4090", "slash.exec 4090"],
+  { title: "no more sessions may be open", config: { sessions: { max_live: 1 } } },
+  async (host) => {
+    const session_id = await openSession(host);
+    await takeTurn(host, session_id, "hello");
+    for (const command of ["/new", "/branch Other"]) {
+      const { data } = await host.error("command.dispatch", { command, session_id }, 4090);
+      assert.equal(data.reason, "session_limit");
+      await host.error("slash.exec", { command: command.slice(1), session_id }, 4090);
+    }
+  },
+);
+
+rpcScenario(
+  ["command.dispatch 5017", "slash.exec 5017"],
+  { title: "the folder of the session is no longer there", config: COMMANDS },
+  async (host, { service }) => {
+    const folder = join(service.workspace, "gone");
+    await mkdir(folder);
+    const session_id = await openSession(host, { cwd: folder });
+    await rm(folder, { recursive: true });
+    await host.error("command.dispatch", { command: "/where", session_id }, 5017);
+    await host.error("slash.exec", { command: "where", session_id }, 5017);
+    assert.match((await host.result("command.dispatch", { command: "/where" })).output, /^\//);
   },
 );
 
