@@ -72,17 +72,15 @@ const reasoning: Write = async (ctx, change) => {
   const shown = SHOWN_REASONING[level];
   if (shown)
     return { ...(await toFile(ctx, { key: "reasoning", ...shown })), value: level, warning: SHOWN_ONLY };
-  if (change.scope === "global" && level === "default") {
-    return toFile(ctx, { key: "reasoning", at: "model.reasoning_effort", value: undefined });
-  }
+  const effort = EFFORTS.find((known) => known === level);
+  if (effort === undefined && level !== "default")
+    throw badValue(`reasoning must be one of: ${EFFORTS.join(", ")}, default.`);
   if (change.scope === "global") {
-    if (!EFFORTS.some((effort) => effort === level))
-      throw badValue(`reasoning must be one of: ${EFFORTS.join(", ")}.`);
-    return toFile(ctx, { key: "reasoning", at: "model.reasoning_effort", value: level });
+    return toFile(ctx, { key: "reasoning", at: "model.reasoning_effort", value: effort });
   }
   const session = sessionOf(change);
   await ensureSaved(ctx.room, session);
-  await ctx.room.agent.chooseEffort(session.id, session.owner, level === "default" ? null : level);
+  await ctx.room.agent.chooseEffort(session.id, session.owner, effort ?? null);
   return told(ctx, session, { key: "reasoning", value: level });
 };
 
@@ -97,6 +95,8 @@ const SHOWN_REASONING: Readonly<Record<string, { readonly at: string; readonly v
   };
 const SHOWN_ONLY = "It says what hosts show; how much the model thinks stays as it is.";
 
+const UNTIL_RESTART = "It holds until agentd is started again; approvals.mode is what is kept.";
+
 const yolo: Write = async (ctx, change) => {
   const { agent } = ctx.room;
   const wish = wishOf(change.value);
@@ -104,7 +104,7 @@ const yolo: Write = async (ctx, change) => {
     const { switches } = agent.parts;
     switches.yolo = wish ?? !switches.yolo;
     await tellInfo(ctx.room);
-    return { key: "yolo", value: switches.yolo, scope: "global" };
+    return { key: "yolo", value: switches.yolo, scope: "global", warning: UNTIL_RESTART };
   }
   const session = sessionOf(change);
   await ensureSaved(ctx.room, session);
@@ -128,8 +128,9 @@ const cwd: Write = async (ctx, change) => {
 
 const title: Write = async (ctx, change) => {
   const session = sessionOf(change);
+  const wanted = textOf(change);
   await ensureSaved(ctx.room, session);
-  const value = await ctx.room.agent.sessions.rename(session.id, session.owner, textOf(change));
+  const value = await ctx.room.agent.sessions.rename(session.id, session.owner, wanted);
   tellChanged(ctx.room, session.owner);
   return told(ctx, session, { key: "title", value });
 };
