@@ -10,9 +10,9 @@ import { respond, refusalOf } from "./respond.ts";
 import type { ChatActions, QuestionAnswer, SubmitMode } from "./screen.ts";
 import { isNotice, withConnection } from "./connection.ts";
 import { SessionDoor, type SessionTarget } from "./session-door.ts";
-import { parseSlash, runSlash, type TypedCommand } from "./slash.ts";
-import type { ChatState } from "./state.ts";
-import { takeQuestion } from "./fold-questions.ts";
+import { localHelp, parseSlash, runSlash, type TypedCommand } from "./slash.ts";
+import type { ChatState, Question } from "./state.ts";
+import { putQuestion, takeQuestion } from "./fold-questions.ts";
 
 const MAX_HISTORY = 200;
 /** How long the second Ctrl-C may wait. */
@@ -110,11 +110,21 @@ export class Chat implements ChatActions {
     const question = this.#state.questions.find(({ id }) => id === questionId);
     if (!question || sessionId === undefined || question.kind !== answer.kind) return;
     const others = answer.kind === "approval" && answer.all === true;
-    this.#update((state) => ({
-      ...takeQuestion(state, questionId),
-      ...(others ? { questions: state.questions.filter(({ kind }) => kind !== "approval") } : {}),
-    }));
-    this.#try(() => respond(this.#options.call, { sessionId, questionId, answer }));
+    const before = this.#state.questions;
+    const isAnswered = (each: Question) => each.id === questionId || (others && each.kind === "approval");
+    const answered = before.filter(isAnswered);
+    this.#update((state) => answered.reduce((next, { id }) => takeQuestion(next, id), state));
+    this.#try(async () => {
+      try {
+        await respond(this.#options.call, { sessionId, questionId, answer });
+      } catch (error) {
+        // Nothing asks again what was seen before: it stands until it is answered.
+        if (sessionId === this.#door.sessionId) {
+          this.#update((state) => answered.reduce(putQuestion, state));
+        }
+        throw error;
+      }
+    });
   };
 
   readonly openPicker = (kind: "sessions" | "models"): void => {
@@ -184,11 +194,16 @@ export class Chat implements ChatActions {
   #interruptTurn(): void {
     const { sessionId } = this.#door;
     if (sessionId === undefined) return;
-    this.#update((state) =>
-      state.turn ? { ...state, turn: { ...state.turn, isInterrupting: true } } : state,
-    );
+    const mark = (isInterrupting: boolean) =>
+      this.#update((state) => (state.turn ? { ...state, turn: { ...state.turn, isInterrupting } } : state));
+    mark(true);
     this.#try(async () => {
-      await this.#options.call("session.interrupt", { session_id: sessionId });
+      try {
+        await this.#options.call("session.interrupt", { session_id: sessionId });
+      } catch (error) {
+        mark(false);
+        throw error;
+      }
     });
   }
 
@@ -238,6 +253,7 @@ export class Chat implements ChatActions {
       await this.open({ kind: "saved", ref: done.sessionId });
     }
     if (name === "clear" || name === "reset") this.#update((state) => restart(state, []));
+    if (name === "help") this.#say("info", localHelp());
     if (done.output !== undefined) this.#say(done.isWarning === true ? "warning" : "info", done.output);
     const { prefill } = done;
     if (prefill !== undefined) {

@@ -12,9 +12,13 @@ type Asked = {
   readonly [K in Question["kind"]]: readonly [kind: K, payload: GatewayPayload<`${K}.request`>];
 }[Question["kind"]];
 
-/** Adds a question, or replaces it when it is told of again. */
+/** A question of the gateway. */
 export function ask(state: ChatState, ...asked: Asked): ChatState {
-  const question = questionOf(asked);
+  return putQuestion(state, questionOf(asked));
+}
+
+/** Adds a question, or replaces it when it is told of again. */
+export function putQuestion(state: ChatState, question: Question): ChatState {
   const index = state.questions.findIndex(({ id }) => id === question.id);
   if (index >= 0) return { ...state, questions: state.questions.with(index, question) };
   return { ...state, questions: [...state.questions, question].slice(-MAX_QUESTIONS) };

@@ -3,7 +3,7 @@ import { cleanHead, cleanLine, cleanTail, cleanText } from "./clean-text.ts";
 import type { SubagentReport } from "../client/gateway.ts";
 import type { GatewayPayload } from "./gateway-types.ts";
 import { append, closeText, isTerminal, replaceAt } from "./items.ts";
-import type { ChatState, SubagentItem, ToolItem } from "./state.ts";
+import type { ChatState, SubagentItem, ToolItem, TranscriptItem } from "./state.ts";
 
 const PROGRESS = { lines: 8, max: 4_000 };
 const OUTPUT = { lines: 12, characters: 4_000 };
@@ -16,7 +16,7 @@ export function writeTool(
   nowMs: number,
 ): ChatState {
   if (id === undefined || indexOf(state, id) >= 0) return state;
-  return append(closeText(state), newTool(id, name, nowMs));
+  return append(closeText(state), newTool(state, { id, name, nowMs }));
 }
 
 export function startTool(
@@ -72,15 +72,16 @@ export function completeTool(
 }
 
 export function reportSubagent(state: ChatState, report: SubagentReport): ChatState {
-  const id = `subagent:${report.subagent_id}`;
-  const index = state.live.findIndex((item) => item.id === id);
+  const isIt = (item: TranscriptItem) => isOf(item, "subagent", report.subagent_id);
+  const index = state.live.findIndex(isIt);
   const known = state.live[index];
-  if (known?.kind === "subagent" && isTerminal(known.status)) return state;
-  const item = subagentOf(id, report, known?.kind === "subagent" ? known : undefined);
-  if (index >= 0) return replaceAt(state, index, item);
+  if (known?.kind === "subagent") {
+    return isTerminal(known.status) ? state : replaceAt(state, index, subagentOf(known.id, report, known));
+  }
   // It ended and stands in the transcript: what comes late changes nothing.
-  if (state.settled.some((settled) => settled.id === id)) return state;
-  return append(closeText(state), item);
+  if (state.settled.some(isIt)) return state;
+  const id = itemId("subagent", report.subagent_id, state.serial);
+  return append(closeText(state), subagentOf(id, report, undefined));
 }
 
 function subagentOf(id: string, report: SubagentReport, known: SubagentItem | undefined): SubagentItem {
@@ -109,15 +110,15 @@ function toolIn(state: ChatState, facts: ToolFacts): readonly [ChatState, number
   const index = indexOf(state, facts.id);
   const known = state.live[index];
   if (known?.kind === "tool") return [state, index, known];
-  const tool = newTool(facts.id, facts.name, facts.nowMs);
+  const tool = newTool(state, facts);
   const next = append(closeText(state), tool);
   return [next, next.live.length - 1, tool];
 }
 
-function newTool(id: string, name: string, startedAtMs: number): ToolItem {
+function newTool({ serial }: ChatState, { id, name, nowMs: startedAtMs }: ToolFacts): ToolItem {
   return {
     kind: "tool",
-    id: itemId(id),
+    id: itemId("tool", id, serial),
     name: cleanLine(name, 80),
     context: "",
     status: "writing",
@@ -127,11 +128,16 @@ function newTool(id: string, name: string, startedAtMs: number): ToolItem {
 }
 
 function indexOf(state: ChatState, toolId: string): number {
-  return state.live.findIndex((item) => item.id === itemId(toolId));
+  return state.live.findIndex((item) => isOf(item, "tool", toolId));
 }
 
-function itemId(toolId: string): string {
-  return `tool:${toolId}`;
+/** Models use the ids of their calls again in later turns; items are one each. */
+function itemId(kind: string, id: string, serial: number): string {
+  return `${kind}:${id}#${serial}`;
+}
+
+function isOf(item: TranscriptItem, kind: string, id: string): boolean {
+  return item.kind === kind && item.id.slice(0, item.id.lastIndexOf("#")) === `${kind}:${id}`;
 }
 
 function outputOf({ result, result_text: text }: GatewayPayload<"tool.complete">): string {

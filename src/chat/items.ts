@@ -3,6 +3,8 @@ import type { ChatState, NoticeItem, TranscriptItem } from "./state.ts";
 
 /** What a screen keeps; older items are in the terminal's own scrollback, and in the session's history. */
 const MAX_SETTLED = 500;
+/** Behind an item that is at work for long the others wait; so many at most. */
+const MAX_LIVE = 200;
 
 /** What one item is made of, without its id. */
 export type Draft<T extends TranscriptItem = TranscriptItem> = T extends TranscriptItem
@@ -46,9 +48,9 @@ export function restart(state: ChatState, items: readonly TranscriptItem[]): Cha
 
 function settle(state: ChatState): ChatState {
   const open = state.live.findIndex((item) => !isDone(item));
-  const count = open < 0 ? state.live.length : open;
+  const count = Math.max(open < 0 ? state.live.length : open, state.live.length - MAX_LIVE);
   if (count === 0) return state;
-  const all = [...state.settled, ...state.live.slice(0, count)];
+  const all = [...state.settled, ...state.live.slice(0, count).map(closed)];
   const over = Math.max(0, all.length - MAX_SETTLED);
   return {
     ...state,

@@ -4,6 +4,7 @@ import type { GatewayCall } from "./gateway-call.ts";
 import type { ModelPickerRow, SessionPickerRow } from "./state.ts";
 
 const MAX_SESSIONS = 100;
+const MAX_MODELS = 2_000;
 
 /** Open sessions and saved ones, last used first. */
 export async function listSessions(
@@ -58,7 +59,7 @@ export async function listModels(
     "model.options",
     sessionId === undefined ? {} : { session_id: sessionId },
   );
-  return providers.flatMap((each) =>
+  const rows = providers.flatMap((each) =>
     each.models
       .map((known) => modelName(known, each.slug))
       .map((name) => ({
@@ -69,6 +70,7 @@ export async function listModels(
         ...(each.warning === undefined ? {} : { warning: cleanLine(each.warning) }),
       })),
   );
+  return rows.slice(0, MAX_MODELS);
 }
 
 /** Models are listed with their provider's name in front, or without. */

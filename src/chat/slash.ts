@@ -7,6 +7,12 @@ export const LOCAL_COMMANDS: readonly { readonly name: string; readonly descript
   { name: "quit", description: "Leave" },
 ];
 
+/** The chat's own part of `/help`. */
+export function localHelp(): string {
+  const lines = LOCAL_COMMANDS.map(({ name, description }) => `/${name}  ${description}`);
+  return ["In this chat", ...lines].join("\n");
+}
+
 /** What is to be done after a command. */
 export interface CommandOutcome {
   /** To print. */

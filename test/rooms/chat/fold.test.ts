@@ -162,6 +162,24 @@ test("parallel tools are told apart by tool_id, and settle in order", () => {
   assert.match(tool.output ?? "", /"exit": 0/);
 });
 
+test("a call id that is used again in another turn is another item", () => {
+  const call: Told[] = [
+    ["tool.start", { tool_id: "call_1", name: "terminal", context: "ls" }],
+    ["tool.complete", { tool_id: "call_1", name: "terminal", duration_s: 1, result: "x" }],
+  ];
+  const again: Told = ["message.start", { turn_id: "turn_2", origin: "user" }];
+  const { settled } = fold([start, ...call, complete("one"), again, ...call, complete("two")]);
+  const tools = settled.filter(({ kind }) => kind === "tool");
+  assert.equal(new Set(tools.map(({ id }) => id)).size, 2);
+});
+
+test("what waits behind a tool that never ends is bounded", () => {
+  let state = fold([start, ["tool.start", { tool_id: "slow", name: "terminal", context: "sleep" }]]);
+  for (let at = 0; at < 300; at++) state = fold([["error", { message: `${at}`, fatal: false }]], state);
+  assert.ok(state.live.length <= 200);
+  assert.equal(state.settled[1]?.kind === "tool" && state.settled[1].status, "cut");
+});
+
 test("progress keeps its last lines only", () => {
   const lines = Array.from({ length: 100 }, (_, index) => `line ${index}\n`).join("");
   const state = fold([start, ["tool.progress", { tool_id: "a", name: "terminal", preview: lines }]]);
