@@ -27,8 +27,10 @@ export interface WatchedTransport extends GatewayTransport {
   readonly flaw: unknown;
   /** Cuts the connection as a broken network would: at once, without a word to the client's transport. */
   cut(): void;
-  /** Called before a frame of the gateway goes to the client; what it answers `true` to is the last of its connection. */
-  cutAt?: (frame: Json, countOnConnection: number) => boolean;
+  /** The connection is cut behind what it answers `true` to. */
+  cutAt?: (frame: Json) => boolean;
+  /** What it answers `true` to never arrives. */
+  loses?: (frame: Json) => boolean;
   /** Called before a frame of the client leaves; returns what leaves instead. */
   tamper?: (frame: Json) => Json;
 }
@@ -59,7 +61,6 @@ export function watched(inner: GatewayTransport): WatchedTransport {
     cut: () => cutNow(),
     async open(sink, signal) {
       connections += 1;
-      let count = 0;
       let isCut = false;
       const over = (error: TransportError) => {
         if (isCut) return;
@@ -74,9 +75,8 @@ export function watched(inner: GatewayTransport): WatchedTransport {
             const frame = JSON.parse(text) as Json;
             check(() => validator.fromGateway(frame));
             received.push(frame);
-            count += 1;
-            sink.frame(text);
-            if (transport.cutAt?.(frame, count)) cutNow();
+            if (!transport.loses?.(frame)) sink.frame(text);
+            if (transport.cutAt?.(frame)) cutNow();
           },
         },
         signal,
@@ -106,14 +106,15 @@ export function socketTo(service: { readonly url: string }): WatchedTransport {
 
 const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
 
-/** `agentd rpc` on a home, by the runtime that runs the test. */
-export function processOn(home: string): WatchedTransport {
+/** `agentd rpc` on a home, by the runtime that runs the test. `pidFile` gets the id of the newest process. */
+export function processOn(home: string, { pidFile = "/dev/null" } = {}): WatchedTransport {
   const isDeno = process.versions["deno"] !== undefined;
   const { PATH = "", HOME = "/tmp", DENO_DIR } = process.env;
+  const words = [process.execPath, ...(isDeno ? ["run", "-A", "--no-check"] : []), main, "rpc"];
   return watched(
     spawnTransport({
-      command: process.execPath,
-      args: [...(isDeno ? ["run", "-A", "--no-check"] : []), main, "rpc"],
+      command: "/bin/sh",
+      args: ["-c", 'echo $$ > "$0"; exec "$@"', pidFile, ...words],
       env: {
         PATH,
         AGENTD_HOME: home,
@@ -145,9 +146,10 @@ export async function readUntil(
   }
 }
 
-/** Whether the event ends a turn. */
-export function endsTurn(event: GatewayClientEvent): boolean {
-  return event.type === "session.info" && !event.payload.running;
+/** Whether the event ends a turn; that one, if it is named. */
+export function endsTurn(event: GatewayClientEvent, turnId?: string | null): boolean {
+  if (event.type !== "session.info" || event.payload.running) return false;
+  return turnId === undefined || event.turn_id === turnId;
 }
 
 /** Events with a number: those of the journal, of which each must come once. */

@@ -8,12 +8,16 @@ export interface ScriptedGateway {
   /** All frames of the client. */
   readonly sent: readonly Json[];
   readonly connections: number;
+  /** The newest connection ends. */
+  cut(): void;
   /** An event, on the newest connection. */
   tell(params: Json): void;
 }
 
 export interface ScriptedOptions {
   readonly heartbeat?: boolean;
+  /** Of the connection with this number, from 1. */
+  readonly epoch?: (connection: number) => string;
   /** Answers a request; undefined: with an empty result, null: not at all. */
   readonly answer?: (request: Json) => Json | null | undefined;
   /** Called before each connection; what it throws hinders it. */
@@ -22,14 +26,16 @@ export interface ScriptedOptions {
 
 /** It is ready at once. */
 export function createScriptedGateway(options: ScriptedOptions = {}): ScriptedGateway {
-  const { heartbeat = false, answer = () => undefined, admit = () => {} } = options;
+  const { heartbeat = false, epoch = () => "e", answer = () => undefined, admit = () => {} } = options;
   const sent: Json[] = [];
   let connections = 0;
   let send: (frame: Json) => void = () => {};
+  let cut = () => {};
   const tell = (params: Json) => send({ jsonrpc: "2.0", method: "event", params });
   return {
     sent,
     tell,
+    cut: () => cut(),
     get connections() {
       return connections;
     },
@@ -45,6 +51,7 @@ export function createScriptedGateway(options: ScriptedOptions = {}): ScriptedGa
         const writer = out.writable.getWriter();
         send = (frame) =>
           void writer.write(new TextEncoder().encode(`${JSON.stringify(frame)}\n`)).catch(() => {});
+        cut = () => void writer.close().catch(() => {});
         let rest = "";
         const writable = new WritableStream<Uint8Array>({
           write: (bytes) => {
@@ -56,7 +63,7 @@ export function createScriptedGateway(options: ScriptedOptions = {}): ScriptedGa
               if (result !== null) send({ jsonrpc: "2.0", id: request.id, result: result ?? {} });
             }
           },
-          close: () => writer.close(),
+          close: () => writer.close().catch(() => {}),
         });
         const link = await stdioTransport({ readable: out.readable, writable }).open(sink, signal);
         tell({
@@ -65,7 +72,7 @@ export function createScriptedGateway(options: ScriptedOptions = {}): ScriptedGa
           payload: {
             protocol: { name: "agent-tui-gateway", version: 1, min_version: 1 },
             server: { name: "scripted", version: "0" },
-            replay_epoch: "e",
+            replay_epoch: epoch(connections),
             heartbeat,
             limits: { max_frame_bytes: 1_000_000 },
           },

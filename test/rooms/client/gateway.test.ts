@@ -83,7 +83,7 @@ onBoth("a turn's events come each once, in order, from the answer on", async ({ 
   const events = client.events({ sessionId: session_id });
   const submitted = await client.call("prompt.submit", { session_id, text: "hello there" });
   assert.equal(submitted.status, "streaming");
-  const all = await readUntil(events, endsTurn);
+  const all = await readUntil(events, (event) => endsTurn(event));
   const types = all.map(({ type }) => type);
   const complete = all.find((event) => event.type === "message.complete");
   const said = all.flatMap((event) => (event.type === "message.delta" ? [event.payload.text] : [])).join("");
@@ -164,7 +164,7 @@ test("optOut and deltas leave events out", async () => {
   const { session_id } = await client.call("session.create");
   const events = client.events({ sessionId: session_id });
   await client.call("prompt.submit", { session_id, text: "hi" });
-  const types = (await readUntil(events, endsTurn)).map(({ type }) => type);
+  const types = (await readUntil(events, (event) => endsTurn(event))).map(({ type }) => type);
   assert.deepEqual(types, ["message.start", "message.complete", "session.info"]);
 });
 
