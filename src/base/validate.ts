@@ -1,5 +1,5 @@
 /** Validators over the specs' own JSON Schemas, with issues that a person can act on. */
-import { Compile, Errors, type Validator } from "typebox/schema";
+import { Check, Compile, Errors, type Validator } from "typebox/schema";
 import { isRecord, narrowSchema, type JsonSchema, type SchemaMap } from "./schema.ts";
 
 /** One thing wrong with a value. Never holds the value itself, which may be secret. */
@@ -75,6 +75,11 @@ export class SchemaSet {
   #root(schema: JsonSchema): JsonSchema {
     return { components: { schemas: this.#schemas }, ...schema };
   }
+}
+
+/** As {@link SchemaSet.check}, for a schema that is used once: it is read as it stands, which is faster than to compile it. */
+export function checkOnce(schema: JsonSchema, value: unknown): readonly Issue[] | undefined {
+  return Check(schema, value) ? undefined : explain(schema, value);
 }
 
 /** `messages[0].role must be one of "user", "assistant"`; `whole` names the value when the path is empty. */

@@ -2,15 +2,13 @@
 import { configSchema } from "../../generated/config/schema.gen.ts";
 import { formatDotPath, getAtPath, parseDotPath, type DotPath, type PathSegment } from "../base/dotpath.ts";
 import { isRecord } from "../base/schema.ts";
-import { SchemaSet, type Issue } from "../base/validate.ts";
+import { checkOnce, type Issue } from "../base/validate.ts";
 import type { Flaw } from "./issue.ts";
 import { suggest } from "../base/nearest.ts";
 import { namesAt, schemaAt } from "./schema-path.ts";
 
 /** More wrong things than this are not told: the file is then not a configuration. */
 const MAX_ROUNDS = 200;
-
-const schemas = new SchemaSet({});
 
 export interface Checked {
   /** The part of the value that is right, as yet without defaults. */
@@ -24,11 +22,11 @@ export function checkConfig(raw: unknown): Checked {
     return { value: {}, flaws: [{ path: [], message: "must hold keys and values", kind: "invalid" }] };
   }
   let value: unknown = dropEmpty(structuredClone(raw ?? {}), []);
-  // The usual first start. The schema requires nothing at its root, and compiling it takes longer than all the rest.
+  // The usual first start: the schema requires nothing at its root.
   if (isRecord(value) && Object.keys(value).length === 0) return { value, flaws: [] };
   const flaws: Flaw[] = [];
   for (let round = 0; round < MAX_ROUNDS; round++) {
-    const issues = schemas.check(configSchema, value);
+    const issues = checkOnce(configSchema, value);
     if (!issues) return { value, flaws };
     const found = distinct(issues.map(toFlaw));
     flaws.push(...found);
