@@ -1,0 +1,53 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { Chat } from "../../../src/chat/chat.ts";
+import { createStore, INITIAL_STATE } from "../../../src/chat/initial-state.ts";
+import type { ChatState } from "../../../src/chat/state.ts";
+
+const SHOWN: ChatState = {
+  ...INITIAL_STATE,
+  session: { id: "20260101_000000_abcdef", title: "", cwd: "/" },
+  turn: { id: "turn_1", startedAtMs: 0, activity: "", isBetweenMessages: false, isInterrupting: false },
+};
+
+/** A chat whose gateway cannot be reached; resolves to the state once it has told of a failure. */
+async function told(state: ChatState, act: (chat: Chat) => void): Promise<ChatState> {
+  const store = createStore(state);
+  const failed = new Promise<void>((resolve) =>
+    store.subscribe(() => {
+      if (store.get().settled.some((item) => item.kind === "notice" && item.level === "error")) resolve();
+    }),
+  );
+  const call = () => Promise.reject(new Error("The connection was cut."));
+  act(new Chat({ call, store, now: Date.now, leave: () => {} }));
+  await failed;
+  return store.get();
+}
+
+test("a question whose answer did not get through stays open", async () => {
+  const questions = ["ask_1", "ask_2"].map((id) => ({
+    kind: "approval" as const,
+    id,
+    command: "rm x",
+    description: "",
+    choices: ["once", "deny"] as const,
+  }));
+  const one = await told({ ...SHOWN, questions }, (chat) =>
+    chat.answer("ask_1", { kind: "approval", choice: "once" }),
+  );
+  assert.deepEqual(one.questions.map(({ id }) => id).toSorted(), ["ask_1", "ask_2"]);
+  const all = await told({ ...SHOWN, questions }, (chat) =>
+    chat.answer("ask_1", { kind: "approval", choice: "deny", all: true }),
+  );
+  assert.equal(all.questions.length, 2);
+});
+
+test("an interrupt that did not get through can be tried again", async () => {
+  const { turn } = await told(SHOWN, (chat) => chat.interrupt());
+  assert.equal(turn?.isInterrupting, false);
+});
+
+test("a picker that cannot be filled is closed", async () => {
+  const { picker } = await told(SHOWN, (chat) => chat.openPicker("sessions"));
+  assert.equal(picker, undefined);
+});
