@@ -1,6 +1,7 @@
 /** What the folder of a session is. Touches the machine, and only looks at it. */
-import { readFile, stat } from "node:fs/promises";
+import { readFile, realpath, stat } from "node:fs/promises";
 import { dirname, isAbsolute, join } from "node:path";
+import { isInside } from "../agent/inside.ts";
 
 /** The git branch that a folder is on; undefined where there is none. */
 export async function branchOf(cwd: string): Promise<string | undefined> {
@@ -16,4 +17,10 @@ export async function existingFolder(path: string | undefined): Promise<string |
   if (path === undefined || !isAbsolute(path) || path.includes("\0")) return undefined;
   const found = await stat(path).catch(() => undefined);
   return found?.isDirectory() === true ? path : undefined;
+}
+
+/** Whether one folder really lies in another, links followed. */
+export async function liesIn(path: string, root: string): Promise<boolean> {
+  const places = await Promise.all([realpath(path), realpath(root)]).catch(() => undefined);
+  return places !== undefined && isInside(...places);
 }

@@ -12,12 +12,12 @@ export const MAX_IMAGE_BYTES = 10_485_760;
 
 export function attachPlaces(ctx: RpcContext, place: SessionPlace) {
   const cwd = cwdOf(ctx.room, { row: place.row, seed: place.live.seed });
-  return { cwd, userHome: ctx.room.config.userHome, roots: shownRoots(ctx, cwd) };
+  return { cwd, userHome: ctx.room.agent.parts.settings.userHome, roots: shownRoots(ctx, cwd) };
 }
 
 /** Folders that a host may look into: those of the session; of people at this machine also their own. */
 export function shownRoots({ room, peer }: RpcContext, cwd: string): readonly string[] {
-  const own = peer.isLocal ? [room.config.userHome, tmpdir()] : [];
+  const own = peer.isLocal ? [room.agent.parts.settings.userHome, tmpdir()] : [];
   return [cwd, room.agent.parts.settings.workspace, ...own];
 }
 

@@ -1,10 +1,13 @@
 import { readAttachment } from "../agent/attachments/attachment.ts";
 import type { Attachment, UserMessage } from "../agent/message.ts";
 import { ServiceError } from "../base/errors.ts";
-import type { QueuedImage } from "./queued-images.ts";
-import type { RpcRoom } from "./room.ts";
-import type { SessionPlace } from "./session-place.ts";
-import { cwdOf } from "./session-view.ts";
+import { MAX_QUEUED_IMAGES, type QueuedImage } from "./queued-images.ts";
+
+/** Where paths begin, and the folders that files may be taken from. */
+interface Places {
+  readonly cwd: string;
+  readonly roots: readonly string[];
+}
 
 interface Asked {
   readonly text: string | readonly Readonly<Record<string, unknown>>[];
@@ -15,25 +18,31 @@ interface Asked {
 
 /**
  * The prompt with what rides with it: images that were attached before, and those that it names. ServiceError
- * `bad_value` for a part of an unknown kind, `not_found_or_unsupported` for an image that cannot be taken.
+ * `bad_value` for a part of an unknown kind, `too_large` for too many images, `not_found_or_unsupported` for one that
+ * cannot be taken.
  */
-export async function promptOf(room: RpcRoom, place: SessionPlace, asked: Asked): Promise<UserMessage> {
+export async function promptOf(places: Places, asked: Asked): Promise<UserMessage> {
   const parts = typeof asked.text === "string" ? [] : asked.text;
   const text = typeof asked.text === "string" ? asked.text : parts.map(textIn).filter(Boolean).join("\n\n");
   const sources = [...parts.flatMap(sourceIn), ...(asked.images ?? [])];
-  const named: Attachment[] = [];
-  for (const source of sources) named.push(await read(room, place, source));
   const waiting = (asked.waiting ?? []).map(({ attachment }) => attachment);
+  if (waiting.length + sources.length > MAX_QUEUED_IMAGES) throw tooMany();
+  const named: Attachment[] = [];
+  for (const source of sources) named.push(await read(places, source));
   const attachments = [...waiting, ...named];
   return { role: "user", text, ...(attachments.length > 0 ? { attachments } : {}) };
 }
 
-/** An image that may be read where the session works. ServiceError `not_found_or_unsupported`. */
-async function read(room: RpcRoom, place: SessionPlace, source: string): Promise<Attachment> {
-  const cwd = cwdOf(room, { row: place.row, seed: place.live.seed });
-  const roots = [cwd, room.agent.parts.settings.workspace];
+function tooMany(): ServiceError {
+  return new ServiceError("too_large", `A prompt takes at most ${MAX_QUEUED_IMAGES} images.`, {
+    param: "images",
+  });
+}
+
+/** ServiceError `not_found_or_unsupported`. */
+async function read(places: Places, source: string): Promise<Attachment> {
   try {
-    return (await readAttachment(source, { cwd, roots })).attachment;
+    return (await readAttachment(source, places)).attachment;
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     throw new ServiceError("not_found_or_unsupported", error.message, { param: "images", cause: error });

@@ -32,7 +32,10 @@ export async function tellInfo(room: RpcRoom): Promise<void> {
 /** Closes the session here when this connection ends and nobody else looks at it. Its turn goes on. */
 export function closeWithConnection({ room, peer }: RpcContext, sessionId: string): void {
   const { owner } = peer.identity;
+  const live = room.agent.live.find(sessionId, owner);
   const close = () => {
+    // It may be closed by now, and open again for somebody else.
+    if (room.agent.live.find(sessionId, owner) !== live) return;
     for (const other of room.peers) if (other !== peer && other.sessions.has(sessionId)) return;
     room.agent.live.close(sessionId, owner);
   };

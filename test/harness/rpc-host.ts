@@ -51,8 +51,8 @@ export class TestGateway implements AsyncDisposable {
     this.hub = new RpcHub(room, rpcHandlers);
   }
 
-  host(owner = "tester"): TestHost {
-    return new TestHost(this.hub, owner);
+  host(owner = "tester", where: { readonly isLocal: boolean } = { isLocal: true }): TestHost {
+    return new TestHost(this.hub, owner, where);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -73,12 +73,12 @@ export class TestHost {
   #watchers = new Set<() => void>();
   #next = 1;
 
-  constructor(hub: RpcHub, owner: string) {
+  constructor(hub: RpcHub, owner: string, { isLocal }: { readonly isLocal: boolean } = { isLocal: true }) {
     this.#connection = hub.connect({
       wire: { send: (text) => this.#take(text), buffered: () => 0, close: () => {} },
       identity: { owner, scopes: ["admin", "chat", "read", "sessions", "approvals", "runs"] },
       transport: "ws",
-      isLocal: true,
+      isLocal,
     });
   }
 

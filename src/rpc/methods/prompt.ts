@@ -4,6 +4,7 @@ import type { Prompt, Submitted } from "../../agent/prompt.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store } from "../../store/store.ts";
 import type { RpcCall, RpcGroup } from "../contract.ts";
+import { attachPlaces } from "../image-attach.ts";
 import { promptOf } from "../prompt-content.ts";
 import { putBackImages, takeImages, type QueuedImage } from "../queued-images.ts";
 import type { RpcContext, RpcRoom } from "../room.ts";
@@ -39,9 +40,10 @@ export const promptMethods: RpcGroup<"prompt.submit" | "prompt.background", RpcC
   },
 
   "prompt.background": async ({ params, ctx }) => {
-    const { id, owner, live } = await liveSession(ctx, params.session_id);
+    const { id, owner, live, row } = await liveSession(ctx, params.session_id);
     if (params.text.trim() === "") throw textRequired();
     await saveSession(ctx.room, live);
+    if (!row) tellChanged(ctx.room, owner);
     const { runId } = await ctx.room.agent.background(id, owner, params.text);
     return { task_id: taskIdOf(runId) };
   },
@@ -56,7 +58,7 @@ interface Riding {
 async function submit({ params, ctx }: Call, place: SessionPlace, riding: Riding): Promise<Answer> {
   const { room } = ctx;
   const { settings, switches } = room.agent.parts;
-  const message = await promptOf(room, place, { ...params, waiting: riding.waiting });
+  const message = await promptOf(attachPlaces(ctx, place), { ...params, waiting: riding.waiting });
   if (message.text.trim() === "" && !message.attachments?.length) throw textRequired();
   const asked = params.queued === true ? "queue" : params.when_busy;
   const whenBusy: BusyMode = asked ?? switches.whenBusy ?? settings.whenBusy;

@@ -3,14 +3,13 @@ import type { SessionSeed, SessionSettings } from "../../agent/session.ts";
 import { cleanTitle } from "../../agent/title.ts";
 import { EFFORTS } from "../../agent/agent.ts";
 import { formatModel } from "../../agent/model.ts";
-import { isInside } from "../../agent/inside.ts";
 import type { LiveSession } from "../../agent/live.ts";
 import type { Message } from "../../agent/message.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { createSessionId } from "../../base/ids.ts";
 import type { SessionRow } from "../../store/tables.ts";
 import type { RpcCall, RpcGroup } from "../contract.ts";
-import { existingFolder } from "../folder.ts";
+import { existingFolder, liesIn } from "../folder.ts";
 import type { RpcContext, RpcRoom } from "../room.ts";
 import { savedSession, saveSession } from "../session-place.ts";
 import { describeInfo, describeLive } from "../session-view.ts";
@@ -176,15 +175,20 @@ async function seedOf({ room, peer }: RpcContext, params: CreateParams): Promise
 async function folderFor({ room, peer }: RpcContext, path: string | undefined): Promise<string | undefined> {
   const folder = await existingFolder(path);
   if (folder === undefined || peer.isLocal) return folder;
-  return isInside(folder, room.agent.parts.settings.workspace) ? folder : undefined;
+  return (await liesIn(folder, room.agent.parts.settings.workspace)) ? folder : undefined;
 }
 
+/** A provider without a model stands for the first of its models. */
 function modelNamed(room: RpcRoom, { model, provider }: CreateParams): string | undefined {
-  if (model === undefined) return undefined;
-  const name = provider === undefined ? model : `${provider}:${model}`;
-  const ref = room.agent.parts.models.resolve(name);
-  if (!ref) throw bad("model", `${JSON.stringify(name)} is of no configured provider`);
-  return formatModel(ref);
+  if (model === undefined && provider === undefined) return undefined;
+  const { models } = room.agent.parts;
+  const first = models.list().find(({ name }) => name === provider)?.models[0];
+  const name = provider === undefined || model === undefined ? (model ?? first) : `${provider}:${model}`;
+  const ref = name === undefined ? undefined : models.resolve(name);
+  if (ref) return formatModel(ref);
+  if (name === undefined)
+    throw bad("provider", `${JSON.stringify(provider)} is unknown, or has no known model`);
+  throw bad("model", `${JSON.stringify(name)} is of no configured provider`);
 }
 
 function seedMessage({

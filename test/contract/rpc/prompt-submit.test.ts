@@ -186,6 +186,18 @@ rpcScenario(
 );
 
 rpcScenario(
+  "prompt.submit 4018",
+  "more images than a prompt takes are refused before any of them is read",
+  async (host) => {
+    const id = await openSession(host);
+    const part = { type: "image_url", image_url: { url: PICTURE } };
+    const text = Array.from({ length: 33 }, () => part);
+    const error = await host.error("prompt.submit", { session_id: id, text }, 4018);
+    assert.deepEqual([error.data.reason, error.data.param], ["too_large", "images"]);
+  },
+);
+
+rpcScenario(
   ["prompt.submit", "prompt.submit 4002"],
   "text may come in parts; unknown parts are refused",
   async (host) => {

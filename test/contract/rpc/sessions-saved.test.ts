@@ -76,6 +76,8 @@ rpcScenario("session.create", "model, effort and parent hold for the session alo
   const made = await host.result("session.create", asked);
   assert.equal(made.info.reasoning_effort, "high");
   const plain = await host.result("session.create");
+  const named = await host.result("session.create", { provider: "demo" });
+  assert.deepEqual([named.info.provider, named.info.model], ["demo", "demo"]);
   assert.equal(plain.info.reasoning_effort, undefined);
 });
 
@@ -86,6 +88,8 @@ rpcScenario(
     await host.error("session.create", { parent_session_id: "nowhere" }, 4001);
     const model = await host.error("session.create", { model: "nobody:nothing" }, 4002);
     assert.equal(model.data.param, "model");
+    const provider = await host.error("session.create", { provider: "nobody" }, 4002);
+    assert.equal(provider.data.param, "provider");
     const effort = await host.error("session.create", { reasoning_effort: "immense" }, 4002);
     assert.equal(effort.data.param, "reasoning_effort");
     const title = await host.error("session.create", { title: "x".repeat(200) }, 4022);

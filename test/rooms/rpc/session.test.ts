@@ -1,4 +1,7 @@
 import assert from "node:assert/strict";
+import { mkdir, mkdtemp, realpath, rm, symlink } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { test } from "node:test";
 import { callsOnce, testTool } from "../../harness/agent.ts";
 import { createTestGateway, type TestHost } from "../../harness/rpc-host.ts";
@@ -218,4 +221,21 @@ test("a host that takes requests is asked by one, and its answer counts", async 
     false,
   );
   assert.match((await host.event("tool.complete")).payload.result as string, /ran/);
+});
+
+test("a host of another machine works in the workspace alone, whatever folder it names", async (context) => {
+  const folder = await realpath(await mkdtemp(join(tmpdir(), "agentd-cwd-")));
+  context.after(() => rm(folder, { recursive: true, force: true }));
+  const workspace = join(folder, "work");
+  await mkdir(join(workspace, "inside"), { recursive: true });
+  await symlink(folder, join(workspace, "link"));
+  await using gateway = await createTestGateway({ settings: { workspace } });
+  const cwdOf = async (host: ReturnType<typeof gateway.host>, cwd: string) =>
+    (await host.call("session.create", { cwd })).info.cwd;
+  const [far, near] = [gateway.host("tester", { isLocal: false }), gateway.host()];
+  assert.equal(await cwdOf(far, join(workspace, "inside")), join(workspace, "inside"));
+  for (const cwd of ["/", folder, join(workspace, "link"), join(workspace, "..")]) {
+    assert.equal(await cwdOf(far, cwd), workspace, cwd);
+  }
+  assert.equal(await cwdOf(near, folder), folder);
 });
