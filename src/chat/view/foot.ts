@@ -19,18 +19,19 @@ export interface FootFacts {
   readonly state: ChatState;
   readonly ui: Ui;
   readonly columns: number;
+  /** Lines that there are for it. */
   readonly rows: number;
   readonly nowMs: number;
 }
 
-/** At most as high as the terminal less one line; in a very low one the lower lines win. */
+/** At most `rows` lines; if they do not suffice, the lower lines win. */
 export function footLines(facts: FootFacts): CardLines {
   const { state, ui, columns: width, rows } = facts;
   const above = [...activityLines(facts), ...waitingLines(state, width), ...notificationLines(state, width)];
   const below = [statusLine(state, width), hintLine(state, ui.draft.text !== "", width)];
-  const middle = middleLines(facts, Math.max(1, rows - 1 - below.length - 2));
+  const middle = middleLines(facts, Math.max(1, rows - below.length - 2));
   const lines = [BLANK, ...above, ...(above.length > 0 ? [BLANK] : []), ...middle.lines, BLANK, ...below];
-  const cut = Math.max(0, lines.length - Math.max(1, rows - 1));
+  const cut = Math.max(0, lines.length - Math.max(1, rows));
   const offset = 1 + above.length + Number(above.length > 0) - cut;
   const { cursor } = middle;
   if (cursor === undefined || cursor.y + offset < 0) return { lines: lines.slice(cut) };

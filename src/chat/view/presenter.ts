@@ -15,6 +15,8 @@ export const MAX_FPS = 30;
 const FRAME_MS = 1000 / MAX_FPS;
 /** A card asks for this many lines beside what it asks about. */
 const CARD_LINES = 14;
+/** A frame leaves the row of the cursor below it free, and the top row: tmux moves a screen that is erased whole into its history. */
+const SPARE_ROWS = 2;
 const SECOND_MS = 1_000;
 
 export interface Frame {
@@ -124,10 +126,10 @@ export class Presenter {
   #frame(state: ChatState, size: { readonly columns: number; readonly rows: number }) {
     const nowMs = this.#options.now();
     const columns = Math.max(1, size.columns);
-    const rows = Math.max(2, size.rows);
+    const rows = Math.max(1, size.rows - SPARE_ROWS);
     const shown = this.#shortened(state, columns, rows);
     const foot = footLines({ state: shown, ui: this.#ui, columns, rows, nowMs });
-    const room = Math.max(0, rows - 1 - foot.lines.length);
+    const room = Math.max(0, rows - foot.lines.length);
     const step = this.#scrollback.advance(state, { columns, rows: room, nowMs });
     const print = [...step.print, ...(step.isBehind ? [] : this.#longCommand(state, columns, rows))];
     if (print.length > 0) {

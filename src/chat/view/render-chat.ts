@@ -5,6 +5,8 @@ import type { ChatScreen, RenderChat } from "../screen.ts";
 /** Cursor shown, bracketed paste off, styles off. */
 const RESTORE = "\u{1b}[?25h\u{1b}[?2004l\u{1b}[0m";
 
+const CRASHES = ["error", "unhandledrejection"] as const;
+
 /**
  * Shows the chat until its signal ends it. Resolves when the terminal is as it was before.
  *
@@ -15,7 +17,7 @@ export const renderChat: RenderChat = async (screen) => {
   const { mount } = await withoutDevelopmentChecks(() => import("./mount.ts"));
   const ended = new AbortController();
   const restore = () => restoreTerminal(screen);
-  process.on("exit", restore);
+  const letGo = onWayOut(restore);
   try {
     if (screen.signal.aborted) return;
     const mounted = mount(screen, ended.signal);
@@ -28,9 +30,21 @@ export const renderChat: RenderChat = async (screen) => {
   } finally {
     ended.abort();
     restore();
-    process.off("exit", restore);
+    letGo();
   }
 };
+
+/** Calls `restore` whichever way the process ends; returns what takes that back. */
+function onWayOut(restore: () => void): () => void {
+  process.on("exit", restore);
+  // Deno has no exit event for a crash, but events of the global scope, which Node has not.
+  const scope: Partial<Pick<typeof globalThis, "addEventListener" | "removeEventListener">> = globalThis;
+  for (const name of CRASHES) scope.addEventListener?.(name, restore);
+  return () => {
+    process.off("exit", restore);
+    for (const name of CRASHES) scope.removeEventListener?.(name, restore);
+  };
+}
 
 function assertTerminal({ input, output }: ChatScreen): void {
   if (input.isTTY && output.isTTY) return;

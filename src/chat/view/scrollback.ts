@@ -6,13 +6,16 @@
 import type { AssistantItem, ChatState, TranscriptItem } from "../state.ts";
 import { answerLines, endLines, isTight, itemLines } from "./item.ts";
 import { BLANK, cutLine, span, wrap, type Line } from "./line.ts";
-import type { MarkdownState } from "./markdown.ts";
+import { markdownStateAfter, type MarkdownState } from "./markdown.ts";
 import { toOneLine } from "./width.ts";
 
 /** Lines printed with one frame: more would keep keys waiting. */
 const MAX_LINES_A_FRAME = 400;
 /** Characters of a streaming answer that are laid out for one frame. */
 const MAX_LAID_OUT_CHARACTERS = 64_000;
+
+/** The end of a streaming answer that is laid out at least, so that wrapping it does not depend on where it is cut. */
+const MIN_STREAM_CHARACTERS = 4_000;
 
 export interface ScrollStep {
   /** Lines to print now; may be empty. */
@@ -176,8 +179,11 @@ function boundedEnd(text: string, start: number): number {
 /** What of a streaming answer is not printed; of very much, the end. */
 function streamLines(item: AssistantItem, partial: Partial | undefined, size: ScrollSize): readonly Line[] {
   const text = item.text.trimStart().slice(partial?.text.length ?? 0);
-  const room = size.rows * size.columns;
-  return answerLines(text.length > room ? text.slice(-room) : text, size.columns, partial?.state).lines;
+  const room = Math.max(MIN_STREAM_CHARACTERS, size.rows * size.columns);
+  const lineStart = text.lastIndexOf("\n", text.length - room) + 1;
+  const start = text.length - lineStart > 2 * room ? text.length - room : lineStart;
+  const state = start > 0 ? markdownStateAfter(text.slice(0, start), partial?.state) : partial?.state;
+  return answerLines(text.slice(start), size.columns, state).lines;
 }
 
 /** The rest of an answer that was printed while it came; all of it, if it became another one. */

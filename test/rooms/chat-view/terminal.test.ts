@@ -151,7 +151,7 @@ test("a narrow terminal, and one that is resized while a turn runs", options, as
   for (const [columns, rows] of [
     [40, 30],
     [60, 15],
-    [30, 10],
+    [30, 12],
     [100, 40],
   ] as const) {
     await terminal.resize(columns, rows);
