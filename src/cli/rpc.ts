@@ -10,7 +10,11 @@ import { keepCompiledCode } from "./compiled-code.ts";
 import { currentContext } from "./context.ts";
 
 export const rpcCommand = defineCommand({
-  meta: { name: "rpc", description: "Serve the TUI gateway (JSON-RPC) on standard input and output" },
+  meta: {
+    name: "rpc",
+    description:
+      "Serve the TUI gateway (JSON-RPC) to the program that starts it: one JSON value a line on standard input and output, until the input ends. Logs go to standard error; `agentd spec gateway` and `agentd spec host` print what is spoken.",
+  },
   async run() {
     // Before anything else is loaded: whatever prints, frames alone reach the host.
     const output = takeStdout();

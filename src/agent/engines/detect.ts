@@ -1,3 +1,5 @@
+import { isListening } from "../../base/port.ts";
+
 /** A model server that answers on this machine. */
 export interface LocalServer {
   readonly name: string;
@@ -27,6 +29,12 @@ export async function detectLocalModels(
 }
 
 async function ask(name: string, baseUrl: string, timeoutMs: number): Promise<LocalServer | undefined> {
+  const address = URL.parse(baseUrl);
+  if (!address) return undefined;
+  // Usually nobody is there, and to load what `fetch` stands on takes longer than the rest of a start.
+  const { hostname, protocol, port } = address;
+  const usualPort = protocol === "https:" ? 443 : 80;
+  if (!(await isListening({ hostname, port: Number(port) || usualPort }, timeoutMs))) return undefined;
   try {
     const response = await fetch(`${baseUrl}/models`, {
       signal: AbortSignal.timeout(timeoutMs),
