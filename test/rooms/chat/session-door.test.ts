@@ -1,0 +1,59 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { GatewayEvent } from "../../../src/client/gateway.ts";
+import type { GatewayCall } from "../../../src/chat/gateway-call.ts";
+import { createStore } from "../../../src/chat/initial-state.ts";
+import { SessionDoor } from "../../../src/chat/session-door.ts";
+import { shown } from "./session.ts";
+
+const INFO = {
+  model: "demo",
+  provider: "demo",
+  running: false,
+  tools: {},
+  skills: {},
+  cwd: "/",
+  title: "",
+  version: "1",
+};
+
+function errorOf(sessionId: string, message: string): GatewayEvent {
+  return { type: "error", session_id: sessionId, ts: 1, payload: { message, fatal: false } };
+}
+
+test("events that come while a session is being opened are shown in it, and those of the one before are not", async () => {
+  const store = createStore();
+  const asked: string[] = [];
+  let opening = Promise.withResolvers<unknown>();
+  const call = async (method: string, params: { readonly session_id: string }) => {
+    asked.push(`${method} ${params.session_id}`);
+    return method === "session.resume" ? opening.promise : {};
+  };
+  const door = new SessionDoor({ call: call as GatewayCall, store, now: () => 0, columns: () => 80 });
+  for (const id of ["one", "two"]) {
+    opening = Promise.withResolvers();
+    const opened = door.open({ kind: "saved", ref: id });
+    door.take(errorOf(id, `first of ${id}`));
+    door.take(errorOf("one", "late of one"));
+    opening.resolve({ session_id: id, messages: [], info: INFO });
+    await opened;
+  }
+  assert.deepEqual(shown(store.get()), ["notice: first of two"]);
+  assert.deepEqual(asked, ["session.resume one", "session.resume two", "session.detach one"]);
+});
+
+test("a session that cannot be opened leaves the one that is shown, with all it was told meanwhile", async () => {
+  const store = createStore();
+  let answer: () => Promise<unknown> = async () => ({ session_id: "one", messages: [], info: INFO });
+  const call = (() => answer()) as unknown as GatewayCall;
+  const door = new SessionDoor({ call, store, now: () => 0, columns: () => 80 });
+  await door.open({ kind: "saved", ref: "one" });
+  answer = async () => {
+    throw new Error("no such session");
+  };
+  const opened = door.open({ kind: "saved", ref: "two" });
+  door.take(errorOf("one", "meanwhile"));
+  await assert.rejects(opened, /no such session/);
+  assert.equal(door.sessionId, "one");
+  assert.deepEqual(shown(store.get()), ["notice: meanwhile"]);
+});
