@@ -6,6 +6,7 @@ import { admit, isGatewayPath, type AdmissionRules } from "./admission.ts";
 import { CLOSE, type Connection } from "./connection.ts";
 import type { RpcHub } from "./hub.ts";
 import type { RpcIdentity } from "./peer.ts";
+import { Together, type Corkable } from "./together.ts";
 
 export interface SocketGateOptions {
   readonly hub: RpcHub;
@@ -76,14 +77,16 @@ export class SocketGate {
   }
 
   /** Before a socket is accepted the answer is plain HTTP. */
-  #upgrade({ url, headers }: Request): Response | { readonly context: { readonly identity: RpcIdentity } } {
+  #upgrade(request: Request): Response | { readonly context: PeerContext } {
+    const { url, headers } = request;
     const parsed = URL.parse(url);
     if (!parsed) return refusal(403, "The request names no host that can be.", "host_not_allowed");
     const target = parsed.pathname + parsed.search;
     if (!isGatewayPath(target)) return refusal(404, "There is no socket at this path.", "not_found");
     const { hub, rules } = this.#options;
     try {
-      return { context: { identity: admit({ target, header: (name) => headers.get(name) }, rules) } };
+      const identity = admit({ target, header: (name) => headers.get(name) }, rules);
+      return { context: { identity, stream: (request as NodeUpgrade).runtime?.node?.upgrade?.socket } };
     } catch (thrown) {
       const error: ServiceError = toServiceError(thrown);
       // The target stays out of the log: its query may hold a key.
@@ -94,15 +97,19 @@ export class SocketGate {
 
   #open(peer: Peer): void {
     const { hub, isLocal } = this.#options;
+    const { identity, stream } = peer.context as unknown as PeerContext;
+    const together = stream && new Together(stream);
     const socket = peer.websocket;
     socket.binaryType = "arraybuffer";
     const connection = hub.connect({
-      identity: peer.context["identity"] as RpcIdentity,
+      identity,
       transport: "ws",
       isLocal,
       wire: {
         send: (text) => {
-          if (socket.readyState === OPEN) peer.send(text);
+          if (socket.readyState !== OPEN) return;
+          together?.gather();
+          peer.send(text);
         },
         buffered: () => peer.bufferedAmount,
         close: (code, reason) => peer.close(code, reason),
@@ -110,6 +117,17 @@ export class SocketGate {
     });
     this.#accepted.set(peer, new Accepted(connection, socket as Partial<MessageSource>, this.#maxBytes));
   }
+}
+
+/** What the request for an upgrade leaves to the socket that comes of it. */
+interface PeerContext extends Record<string, unknown> {
+  readonly identity: RpcIdentity;
+  /** Under the socket, on Node. */
+  readonly stream: Corkable | undefined;
+}
+
+interface NodeUpgrade extends Request {
+  readonly runtime?: { readonly node?: { readonly upgrade?: { readonly socket: Corkable } } };
 }
 
 /** The socket of Node tells of a message's bytes besides. */
