@@ -3,8 +3,8 @@
  *
  * Each entry of the journal gives exactly one event with a number, its own; so the numbers have no gaps, a cursor is a
  * place in the journal, and a replay gives every event the number it had. Where an entry tells more than one thing, the
- * rest are snapshots without a number (`session.info` behind `message.complete`): whoever resumes at that entry gets them
- * again, which changes nothing, and nobody misses them.
+ * rest are snapshots without a number (`session.info` behind `message.complete` and `session.title`): whoever resumes at
+ * that entry gets them again, which changes nothing, and nobody misses them.
  */
 import type { GatewayEvent, GatewayEvents, GatewayEventType } from "../../generated/gateway/host.gen.ts";
 import type { SessionInfo, SubagentReport } from "../../generated/gateway/types/types.gen.ts";
@@ -12,6 +12,7 @@ import { isFinalEvent } from "../agent/event.ts";
 import type { JournalEvent } from "../store/journal.ts";
 import { completePayload, usageOf } from "./turn-payload.ts";
 import { cancelPayload, questionMethodOf, questionPayload } from "./question-payload.ts";
+import { statusLine } from "./status-line.ts";
 import { subagentChange, subagentReport } from "./subagent-payload.ts";
 import { toolPayload } from "./tool-payload.ts";
 import { taskIdOf, turnIdOf } from "./turn-id.ts";
@@ -40,7 +41,7 @@ type SubagentEventType = Extract<GatewayEventType, `subagent.${string}`>;
 
 type Payload<K extends GatewayEventType> = GatewayEvents[K]["payload"];
 
-/** Types of entries that change what is known, for those who begin in the middle. */
+/** Types of entries that change what is known or have a trailer, for those who begin in the middle. */
 export const STATE_TYPES = [
   "run.queued",
   "run.started",
@@ -48,6 +49,7 @@ export const STATE_TYPES = [
   "run.failed",
   "run.cancelled",
   "run.interrupted",
+  "session.updated",
   "subagent.spawn_requested",
   "subagent.start",
 ] as const;
@@ -65,7 +67,7 @@ export class GatewayFold {
 
   /** Whether `facts.info` is needed to tell of the entry. */
   wantsInfo(entry: JournalEvent): boolean {
-    if (entry.type === "session.updated") return entry.data["title"] === undefined;
+    if (entry.type === "session.updated") return true;
     return isFinalEvent(entry.type) && this.#turn?.runId === entry.runId;
   }
 
@@ -102,9 +104,16 @@ export class GatewayFold {
     return [this.#other(entry, facts)];
   }
 
-  /** What ends a turn, for those who had its last numbered event. */
+  /** Whether an entry that was told has a snapshot behind it, as the end of a turn and a new title have. */
+  hasTrailer({ type, data, runId }: JournalEvent): boolean {
+    if (type === "session.updated") return data["title"] !== undefined;
+    return isFinalEvent(type) && this.#turn?.runId === runId;
+  }
+
+  /** What goes with an entry, for those who had its numbered event. */
   trailer(entry: JournalEvent, info: SessionInfo): GatewayEvent {
-    return this.#snapshot(entry, { ...info, running: false });
+    const { seq: _, ...event } = this.#event(entry, "session.info", this.#now(info));
+    return event;
   }
 
   #other(entry: JournalEvent, facts: EntryFacts): GatewayEvent {
@@ -117,7 +126,7 @@ export class GatewayFold {
     const tool = toolPayload(entry);
     if (tool) return this.#event(entry, tool.type, tool.payload as Payload<typeof tool.type>);
     if (type.startsWith("subagent.")) return this.#subagent(entry);
-    const status = statusOf(type, data);
+    const status = statusLine(type, data);
     return this.#event(entry, "status.update", status ?? { kind: "lifecycle", text: "" });
   }
 
@@ -171,10 +180,12 @@ export class GatewayFold {
   #updated(entry: JournalEvent, { info }: EntryFacts): readonly GatewayEvent[] {
     const { title } = entry.data;
     if (title !== undefined) {
-      return [this.#event(entry, "session.title", { session_id: this.#sessionId, title: text(title) })];
+      const told = this.#event(entry, "session.title", { session_id: this.#sessionId, title: text(title) });
+      // Hosts that do not know of session.title read it here.
+      return info ? [told, this.trailer(entry, info)] : [told];
     }
     if (!info) return [this.#event(entry, "status.update", { kind: "status", text: "" })];
-    return [this.#event(entry, "session.info", { ...info, running: this.#turn !== undefined })];
+    return [this.#event(entry, "session.info", this.#now(info))];
   }
 
   #question(entry: JournalEvent, { isSettled = false }: EntryFacts): GatewayEvent {
@@ -212,9 +223,9 @@ export class GatewayFold {
     return this.#turn?.runId === runId ? (this.#turn?.model ?? "") : "";
   }
 
-  #snapshot(entry: JournalEvent, info: SessionInfo): GatewayEvent {
-    const { seq: _, ...event } = this.#event(entry, "session.info", info);
-    return event;
+  /** By the journal: the session itself may be further by now. */
+  #now(info: SessionInfo): SessionInfo {
+    return { ...info, running: this.#turn !== undefined };
   }
 
   #event<K extends GatewayEventType>(entry: JournalEvent, type: K, payload: Payload<K>): GatewayEvents[K] {
@@ -237,33 +248,6 @@ function originOf(kind: string, waited: boolean): Payload<"message.start">["orig
 
 function toolsOf({ tool_count: count }: SubagentReport): Partial<SubagentReport> {
   return count === undefined ? {} : { tool_count: count };
-}
-
-/** A line about entries that have no event of their own. Undefined for those that say nothing to people. */
-function statusOf(type: string, data: JournalEvent["data"]): { kind: string; text: string } | undefined {
-  switch (type) {
-    case "run.steer_accepted":
-      return { kind: "steer", text: "The agent gets this at its next step." };
-    case "run.steered":
-      return { kind: "steer", text: "The agent has got what you said." };
-    case "run.stopping":
-      return { kind: "status", text: "Stopping." };
-    case "compression.started":
-      return { kind: "compressing", text: "Compressing the conversation." };
-    case "compression.completed":
-      return { kind: "status", text: compressed(data) };
-    case "run.notice":
-      return { kind: "warn", text: text(data["message"]) };
-    case "session.undone":
-      return { kind: "undone", text: `${Number(data["removed"])} messages were taken back.` };
-    default:
-      return undefined;
-  }
-}
-
-function compressed(data: JournalEvent["data"]): string {
-  if (data["status"] !== "compressed") return text(data["note"] ?? "The conversation stays as it is.");
-  return `Compressed: ${Number(data["before_messages"])} messages are ${Number(data["after_messages"])} now.`;
 }
 
 function text(value: unknown): string {

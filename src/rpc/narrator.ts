@@ -62,12 +62,12 @@ export class Narrator {
     const entries = rows.reverse().map(toEntry);
     const queued = entries.filter(({ type }) => type === "run.queued").flatMap(({ runId }) => runId ?? []);
     const previews = await this.#previews(queued);
-    let endsTurn = false;
+    let hasTrailer = false;
     for (const entry of entries) {
-      endsTurn = entry.seq === after && isFinalEvent(entry.type) && this.#fold.wantsInfo(entry);
+      hasTrailer = entry.seq === after && this.#fold.hasTrailer(entry);
       this.#fold.tell(entry, { preview: previews.get(entry.runId ?? "") ?? "" });
     }
-    const last = endsTurn ? entries.at(-1) : undefined;
+    const last = hasTrailer ? entries.at(-1) : undefined;
     const now = last && (await info());
     return last && now ? [this.#fold.trailer(last, now)] : [];
   }
@@ -81,7 +81,8 @@ export class Narrator {
     }
     if (entry.type === "run.queued") return { preview: (await this.#previews([runId])).get(runId) ?? "" };
     if (entry.type === "run.started") return this.#promptOf(runId);
-    const output = now && entry.type !== "run.completed" ? await this.#saidIn(runId) : undefined;
+    const isCut = isFinalEvent(entry.type) && entry.type !== "run.completed";
+    const output = now && isCut ? await this.#saidIn(runId) : undefined;
     return { ...(now ? { info: now } : {}), ...(output === undefined ? {} : { output }) };
   }
 

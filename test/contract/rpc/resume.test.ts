@@ -194,6 +194,10 @@ test("a cursor of another journal, or above what there is, is answered truncated
     const view = await other.result("session.resume", { session_id: id, cursor });
     assert.deepEqual([view.truncated, view.replayed], [true, 0]);
     await other.result("ping");
-    assert.deepEqual(other.events(id), []);
+    // The session as it is may be told; nothing with a number is.
+    assert.deepEqual(
+      other.events(id).filter(({ seq }) => seq !== undefined),
+      [],
+    );
   }
 });
