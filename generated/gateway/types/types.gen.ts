@@ -691,7 +691,7 @@ export type GatewayErrorPayload = {
 /**
  * GatewayEvent
  *
- * What the gateway tells a host. `seq` numbers the events of a session, from 1, without gaps, within one epoch; events that belong to no session have none, nor have snapshots that only go with another event: the `session.info` that ends a turn, which is sent again to who resumes behind its `message.complete`.
+ * What the gateway tells a host. `seq` numbers the events of a session, from 1, without gaps, within one epoch; events that belong to no session have none, nor have snapshots that only go with another event: the `session.info` that ends a turn, and the one behind `session.title`; they are sent again to who resumes behind that event.
  */
 export type GatewayEvent = GatewayReadyEvent | SessionInfoEvent | SessionTitleEvent | SessionUsageEvent | SessionClosedEvent | SessionReclaimedEvent | SessionQueueEvent | SessionsChangedEvent | MessageStartEvent | MessageTextEvent | ReasoningTextEvent | ThinkingTextEvent | ReasoningAvailableEvent | MessageCompleteEvent | ToolGeneratingEvent | ToolStartEvent | GatewayToolProgressEvent | ToolCompleteEvent | ApprovalAskedEvent | ClarifyAskedEvent | SudoAskedEvent | SecretAskedEvent | RequestCancelEvent | StatusUpdateEvent | GatewayErrorEvent | SubagentSpawnRequestedEvent | SubagentBeganEvent | SubagentThinkingEvent | SubagentToolCallEvent | SubagentProgressLineEvent | SubagentEndedEvent | BackgroundDoneEvent | SkinChangedEvent;
 
