@@ -23,7 +23,7 @@ rpcScenario(
   "those of the caller's sessions, or of one, without secrets",
   async (host, setting) => {
     registerSecret("canary-of-processes");
-  const one = await withProcess(host, setting, "sleep 600 # canary-of-processes");
+    const one = await withProcess(host, setting, "sleep 600 # canary-of-processes");
     const two = await withProcess(host, setting);
     const { processes } = await host.result("process.list", { session_id: one.sessionId });
     assert.deepEqual(
