@@ -3,6 +3,7 @@ import process from "node:process";
 import type { GatewayEvent } from "../../generated/gateway/host.gen.ts";
 import { ServiceError } from "../base/errors.ts";
 import { createId } from "../base/ids.ts";
+import { redact } from "../base/redact.ts";
 import type { Connection } from "./connection.ts";
 import type { RpcHub } from "./hub.ts";
 import { Lines, type Line } from "./lines.ts";
@@ -77,7 +78,9 @@ export function greetStdio(
 /** Tells a host that was greeted why nothing will answer it. Resolves when it was told, or nobody reads. */
 export async function failStdio(output: FrameOutput, error: unknown): Promise<void> {
   const message =
-    error instanceof ServiceError ? error.message : "agentd could not start. Its standard error says why.";
+    error instanceof ServiceError
+      ? redact(error.message)
+      : "agentd could not start. Its standard error says why.";
   send(output, { type: "error", ts: Date.now(), payload: { message, fatal: true } });
   await output.flushed();
 }
