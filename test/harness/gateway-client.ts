@@ -29,6 +29,8 @@ export interface WatchedTransport extends GatewayTransport {
   cut(): void;
   /** The connection is cut behind what it answers `true` to. */
   cutAt?: (frame: Json) => boolean;
+  /** The next connections are opened when it resolves. */
+  holds?: Promise<unknown>;
   /** What it answers `true` to never arrives. */
   loses?: (frame: Json) => boolean;
   /** Called before a frame of the client leaves; returns what leaves instead. */
@@ -61,6 +63,7 @@ export function watched(inner: GatewayTransport): WatchedTransport {
     cut: () => cutNow(),
     async open(sink, signal) {
       connections += 1;
+      await transport.holds;
       let isCut = false;
       const over = (error: TransportError) => {
         if (isCut) return;
