@@ -25,7 +25,7 @@ export function showSession(state: ChatState, opened: OpenedSession, nowMs: numb
     composer: { ...state.composer, history: prompts.slice(-MAX_HISTORY) },
   };
   const known = withInfo(shown, info);
-  const working = opened.running === true ? atWork(known, { inflight, messages, nowMs }) : known;
+  const working = opened.running === true ? atWork(known, inflight, nowMs) : known;
   return open.reduce((next, request) => foldEvent(next, questionEvent(request, id, nowMs)), working);
 }
 
@@ -61,31 +61,16 @@ function itemsOf(message: TranscriptMessage, index: number): TranscriptItem[] {
   }
 }
 
-interface Work {
-  readonly inflight: LiveSession["inflight"];
-  readonly messages: readonly TranscriptMessage[];
-  readonly nowMs: number;
-}
-
-/** The turn that was at work when somebody came. */
-function atWork(state: ChatState, { inflight, messages, nowMs }: Work): ChatState {
-  const turn = { id: "", startedAtMs: nowMs, activity: "", isBetweenMessages: false, isInterrupting: false };
+/** The turn that was at work when somebody came. What of it is whole stands among the items already. */
+function atWork(state: ChatState, inflight: LiveSession["inflight"], startedAtMs: number): ChatState {
+  const turn = { id: "", startedAtMs, activity: "", isBetweenMessages: false, isInterrupting: false };
   const working = { ...state, turn };
   if (!inflight) return working;
-  const asked = messages.findLastIndex(({ role }) => role === "user");
-  const isAsked = messages[asked]?.text === inflight.user;
-  const said = messages
-    .slice(isAsked ? asked + 1 : messages.length)
-    .flatMap(({ role, text }) => (role === "assistant" ? [text ?? ""] : []))
-    .join("");
-  const shown =
-    isAsked || inflight.user === ""
-      ? working
-      : append(working, { kind: "user", text: cleanHead(inflight.user, MAX_TEXT) });
-  // What the turn said so far begins with the messages that are whole by now.
-  const text = inflight.assistant.startsWith(said) ? inflight.assistant.slice(said.length) : "";
-  if (text === "") return shown;
-  return append(shown, { kind: "assistant", text: cleanHead(text, MAX_TEXT), status: "streaming" });
+  const { assistant, messages = [] } = inflight;
+  const said = messages.flatMap(({ role, text }) => (role === "assistant" ? [text ?? ""] : [])).join("");
+  const text = assistant.startsWith(said) ? assistant.slice(said.length) : "";
+  if (text === "") return working;
+  return append(working, { kind: "assistant", text: cleanHead(text, MAX_TEXT), status: "streaming" });
 }
 
 function questionEvent({ method, params }: OpenRequest, sessionId: string, ts: number): GatewayEvent {

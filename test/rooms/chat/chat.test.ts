@@ -211,6 +211,7 @@ test("a session that is entered in the middle of a turn shows it to its end", as
   const ref = one.state().session?.id ?? "";
   await using two = await startChat(socketOf(service), { kind: "saved", ref });
   assert.ok(two.state().turn);
+  assert.deepEqual(shown(two.state()), ["user: stall", "assistant: Wai"]);
   release();
   await two.answered("assistant: Waited.");
   assert.deepEqual(shown(two.state()), ["user: stall", "assistant: Waited."]);
