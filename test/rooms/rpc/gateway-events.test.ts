@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gatewayEvents } from "../../../generated/gateway/host.gen.ts";
+import type { SessionInfo } from "../../../generated/gateway/types/types.gen.ts";
 import { GatewayFold } from "../../../src/rpc/gateway-events.ts";
 import { rpcSchemas } from "../../../src/rpc/schemas.ts";
 import { oneLine } from "../../../src/rpc/tool-payload.ts";
@@ -143,4 +144,32 @@ test("the context of a call is one line of at most 80 characters", () => {
   const line = oneLine(`a\n${"😀".repeat(100)}`);
   assert.equal(Array.from(line).length, 80);
   assert.doesNotMatch(line, /\n/);
+});
+
+test("a new title is told twice: by its own event, and by a session.info without a number, also in a turn", () => {
+  const fold = new GatewayFold("s");
+  const entry = (seq: number, [type, data]: Entry, runId: string | null = "run_1") => ({
+    sessionId: "s",
+    seq,
+    runId,
+    runSeq: seq,
+    type,
+    data,
+    atMs: 5,
+  });
+  started.forEach((each, at) => fold.tell(entry(at + 1, each)));
+  const title = entry(3, ["session.updated", { title: "New" }], null);
+  const info = { running: false, title: "New" } as unknown as SessionInfo;
+  assert.equal(fold.wantsInfo(title), true);
+  const told = fold.tell(title, { info });
+  assert.deepEqual(
+    told.map(({ type, seq }) => [type, seq]),
+    [
+      ["session.title", 3],
+      ["session.info", undefined],
+    ],
+  );
+  assert.equal((told[1] as { payload: SessionInfo } | undefined)?.payload.running, true);
+  assert.equal(fold.hasTrailer(title), true);
+  assert.equal(fold.hasTrailer(entry(4, ["session.updated", { model: "demo:demo" }], null)), false);
 });
