@@ -19,6 +19,8 @@ export interface SocketGateOptions {
 const PING_SECONDS = 30;
 /** How long the other side has to answer a close, on Node; Deno waits as long as it sees fit. */
 const CLOSE_MS = 5_000;
+/** As much may be gathered before it leaves. */
+const GATHERED_BYTES = 65_536;
 const OPEN = 1;
 const UNREADABLE = "This message is not UTF-8.";
 
@@ -110,6 +112,7 @@ export class SocketGate {
           if (socket.readyState !== OPEN) return;
           together?.gather();
           peer.send(text);
+          if (peer.bufferedAmount > GATHERED_BYTES) together?.flush();
         },
         buffered: () => peer.bufferedAmount,
         close: (code, reason) => peer.close(code, reason),

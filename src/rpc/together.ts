@@ -6,11 +6,15 @@ export interface Corkable {
 
 /**
  * What is written to the stream in one turn of the event loop leaves by one call of the system. Such a call costs more
- * than all else that an answer takes, most of it to wake the reader.
+ * than all else that a short answer takes, most of it to wake the reader.
  */
 export class Together {
   readonly #stream: Corkable;
   #isCorked = false;
+  readonly #release = () => {
+    this.#isCorked = false;
+    this.#stream.uncork();
+  };
 
   constructor(stream: Corkable) {
     this.#stream = stream;
@@ -21,9 +25,11 @@ export class Together {
     if (this.#isCorked) return;
     this.#isCorked = true;
     this.#stream.cork();
-    setImmediate(() => {
-      this.#isCorked = false;
-      this.#stream.uncork();
-    });
+    setImmediate(this.#release);
+  }
+
+  /** Lets go what was gathered: it is worth a call of its own. */
+  flush(): void {
+    if (this.#isCorked) this.#release();
   }
 }

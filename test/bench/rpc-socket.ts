@@ -15,7 +15,7 @@ const PACE_MS = 40;
 /** Between the beginnings of two turns. */
 const APART_MS = 10;
 /** Each stalled socket asks for so many of the largest answers there are, and reads none. */
-const UNREAD = 200;
+const UNREAD = 120;
 const MEGABYTE = 1_048_576;
 
 interface Round {
