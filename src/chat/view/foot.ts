@@ -45,7 +45,9 @@ function middleLines(facts: FootFacts, room: number): CardLines {
     const card = cardLines(question, ui.card, facts);
     if (question.kind === "sudo" || question.kind === "secret") return card;
     // A draft stays in sight, as what is typed too early goes there.
-    return ui.draft.text === "" ? card : below(card, composerLines({ state, ui, width, rows: 2 }).lines);
+    return ui.draft.text === ""
+      ? card
+      : below(card, composerLines({ state, ui, width, rows: 2 }).lines, width);
   }
   if (state.picker !== undefined && ui.picker !== undefined) {
     return { lines: pickerList({ picker: state.picker, own: ui.picker, width, rows: room, nowMs }) };
@@ -53,8 +55,9 @@ function middleLines(facts: FootFacts, room: number): CardLines {
   return composerLines({ state, ui, width, rows: Math.max(1, Math.min(10, Math.floor(facts.rows / 3))) });
 }
 
-function below(card: CardLines, lines: readonly Line[]): CardLines {
-  return { ...card, lines: [...card.lines, BLANK, ...lines] };
+function below(card: CardLines, lines: readonly Line[], width: number): CardLines {
+  const note: Line = [span("  what is typed beside the answer waits in the composer", "dim")];
+  return { ...card, lines: [...card.lines, BLANK, ...lines, cutLine(note, width)] };
 }
 
 function cardLines(question: Question, card: CardUi, { state, columns: width, nowMs }: FootFacts): CardLines {

@@ -24,6 +24,7 @@ export function mount(screen: ChatScreen, signal: AbortSignal): Mounted {
   let instance: Instance | undefined;
   let last: Frame | undefined;
   const draw = (frame: Frame) => {
+    if (frame.isResized && last !== undefined) eraseReflowed(instance, output, last);
     last = frame;
     if (frame.isNew) clear(instance, output);
     const app = h(App, {
@@ -41,10 +42,7 @@ export function mount(screen: ChatScreen, signal: AbortSignal): Mounted {
   };
   const size = () => ({ columns: output.columns || FALLBACK_COLUMNS, rows: output.rows || FALLBACK_ROWS });
   const presenter = new Presenter({ store, actions, size, show: draw, now: Date.now, signal });
-  const onResize = () => {
-    if (last !== undefined) eraseReflowed(instance, output, last);
-    presenter.resize();
-  };
+  const onResize = () => presenter.resize();
   // Before Ink's own listener, which draws the frame that it has again: it must be one of the new size.
   output.on("resize", onResize);
   signal.addEventListener("abort", () => void output.off("resize", onResize));
@@ -52,7 +50,7 @@ export function mount(screen: ChatScreen, signal: AbortSignal): Mounted {
   return {
     gone: (instance as Instance | undefined)?.waitUntilExit() ?? Promise.resolve(),
     unmount() {
-      if (last !== undefined) draw({ ...last, isNew: false, lines: [], cursor: undefined });
+      if (last !== undefined) draw({ ...last, isNew: false, isResized: false, lines: [], cursor: undefined });
       instance?.unmount();
       input.pause();
     },

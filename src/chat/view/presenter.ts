@@ -19,6 +19,11 @@ const CARD_LINES = 14;
 const SPARE_ROWS = 2;
 const SECOND_MS = 1_000;
 
+export interface TerminalSize {
+  readonly columns: number;
+  readonly rows: number;
+}
+
 export interface Frame {
   /** Grows with every frame that prints something. */
   readonly printSerial: number;
@@ -26,6 +31,8 @@ export interface Frame {
   readonly print: readonly Line[];
   /** The screen is to be cleared before `print`. */
   readonly isNew: boolean;
+  /** The terminal has another size than with the frame before. */
+  readonly isResized: boolean;
   readonly lines: readonly Line[];
   /** From 0, within `lines`; absent: hidden. */
   readonly cursor?: { readonly x: number; readonly y: number };
@@ -35,7 +42,7 @@ export interface PresenterOptions {
   readonly store: ChatStore;
   readonly actions: ChatActions;
   /** The terminal's size now. */
-  readonly size: () => { readonly columns: number; readonly rows: number };
+  readonly size: () => TerminalSize;
   readonly show: (frame: Frame) => void;
   /** Unix milliseconds. */
   readonly now: () => number;
@@ -51,6 +58,7 @@ export class Presenter {
   #printSerial = 0;
   #print: readonly Line[] = [];
   #timer: ReturnType<typeof setTimeout> | undefined;
+  #size: TerminalSize = { columns: 0, rows: 0 };
   #dueAtMs = Number.POSITIVE_INFINITY;
   #drawnAtMs = 0;
 
@@ -78,9 +86,8 @@ export class Presenter {
     this.#wake(0);
   }
 
+  /** The terminal's size may be another one. */
   resize(): void {
-    const { columns, rows } = this.#options.size();
-    this.#options.actions.resize(columns, rows);
     this.#draw();
   }
 
@@ -101,29 +108,40 @@ export class Presenter {
   /** Draws soon: in `afterMs` since the last frame, or at once if that is past. */
   #wake(afterMs: number): void {
     if (this.#options.signal.aborted) return;
-    const dueAtMs = Math.max(this.#options.now(), this.#drawnAtMs + afterMs);
+    const nowMs = this.#options.now();
+    const dueAtMs = Math.max(nowMs, this.#drawnAtMs + afterMs);
     if (dueAtMs >= this.#dueAtMs) return;
     clearTimeout(this.#timer);
     this.#dueAtMs = dueAtMs;
-    this.#timer = setTimeout(() => this.#draw(), dueAtMs - this.#options.now());
+    this.#timer = setTimeout(() => this.#draw(), dueAtMs - nowMs);
   }
 
   #draw(): void {
     if (this.#options.signal.aborted) return;
     clearTimeout(this.#timer);
     this.#dueAtMs = Number.POSITIVE_INFINITY;
-    const { store, size, show, now } = this.#options;
+    const { store, show, now } = this.#options;
+    const isResized = this.#measure();
     const state = store.get();
     this.#ui = this.#followed();
     this.#drawnAtMs = now();
-    const { frame, isBehind } = this.#frame(state, size());
-    show(frame);
+    const { frame, isBehind } = this.#frame(state, this.#size);
+    show({ ...frame, isResized });
     if (isBehind) this.#wake(FRAME_MS);
     else if (state.turn !== undefined) this.#wake(SPINNER_MS);
     else if (state.questions[0]?.expiresAtMs !== undefined) this.#wake(SECOND_MS);
   }
 
-  #frame(state: ChatState, size: { readonly columns: number; readonly rows: number }) {
+  /** Returns whether the terminal's size is another one than with the frame before. */
+  #measure(): boolean {
+    const { columns, rows } = this.#options.size();
+    if (columns === this.#size.columns && rows === this.#size.rows) return false;
+    this.#size = { columns, rows };
+    this.#options.actions.resize(columns, rows);
+    return true;
+  }
+
+  #frame(state: ChatState, size: TerminalSize) {
     const nowMs = this.#options.now();
     const columns = Math.max(1, size.columns);
     const rows = Math.max(1, size.rows - SPARE_ROWS);

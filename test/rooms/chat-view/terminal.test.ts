@@ -53,11 +53,15 @@ async function show(
   };
 }
 
-async function until(isSo: () => boolean): Promise<void> {
-  const endMs = Date.now() + 60_000;
-  while (!isSo()) {
-    assert.ok(Date.now() < endMs, `it did not come to that: ${isSo.toString()}`);
+/** Waits until the screen was told of this size. Deno may lose the signal when the machine is busy: then once more. */
+async function told({ terminal, calls }: Screen, columns: number, rows: number): Promise<void> {
+  const wanted = JSON.stringify(["resize", columns, rows]);
+  for (let looks = 1; !calls().some((call) => JSON.stringify(call) === wanted); looks++) {
+    assert.ok(looks < 1_200, `${wanted} is not among ${JSON.stringify(calls())}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
+    if (looks % 60 > 0) continue;
+    await terminal.resize(columns, rows + 1);
+    await terminal.resize(columns, rows);
   }
 }
 
@@ -155,8 +159,8 @@ test("a narrow terminal, and one that is resized while a turn runs", options, as
     [100, 40],
   ] as const) {
     await terminal.resize(columns, rows);
+    await told(screen, columns, rows);
     await terminal.type("x");
-    await until(() => JSON.stringify(screen.calls().at(-1)) === JSON.stringify(["resize", columns, rows]));
     typed += "x";
     const screenText = await terminal.shows(
       new RegExp(`number 11 of[\\s\\S]*\\n› ${typed}\\n\\nlocal:sum-1[\\s\\S]*enter queues`),
