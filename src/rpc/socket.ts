@@ -41,21 +41,25 @@ export class SocketGate {
 
   /** A hook that threw would end the process. */
   #hooks(): Partial<Hooks> {
-    const guarded = (peer: Peer, run: (accepted: Accepted) => void) => {
-      const accepted = this.#accepted.get(peer);
+    const guarded = (peer: Peer, run: () => void) => {
       try {
-        if (accepted) run(accepted);
+        run();
       } catch (error) {
-        this.#options.hub.room.log.error("a message could not be handled", { error });
-        accepted?.connection.close(CLOSE.failed, "internal error");
+        this.#options.hub.room.log.error("a socket could not be served", { error });
+        this.#accepted.get(peer)?.connection.gone();
+        peer.close(CLOSE.failed, "internal error");
       }
+    };
+    const accepted = (peer: Peer, run: (accepted: Accepted) => void) => {
+      const found = this.#accepted.get(peer);
+      if (found) guarded(peer, () => run(found));
     };
     return {
       upgrade: (request) => this.#upgrade(request),
-      open: (peer) => this.#open(peer),
-      message: (peer, message) => guarded(peer, (accepted) => accepted.take(message)),
-      drain: (peer) => guarded(peer, ({ connection }) => connection.pump()),
-      close: (peer) => guarded(peer, ({ connection }) => connection.gone()),
+      open: (peer) => guarded(peer, () => this.#open(peer)),
+      message: (peer, message) => accepted(peer, (socket) => socket.take(message)),
+      drain: (peer) => accepted(peer, ({ connection }) => connection.pump()),
+      close: (peer) => accepted(peer, ({ connection }) => connection.gone()),
       // What is wrong with a frame, such as its size, has closed the socket with its code already.
       error: () => {},
     };

@@ -81,6 +81,25 @@ test("a client that does not read is cut off, and nobody else notices", async ()
   await ended;
 });
 
+test("a fault of the gateway itself closes the socket with 1011, and its neighbour lives", async () => {
+  await using service = await startTestService();
+  await using neighbour = await connectSocket(service);
+  await using host = await connectSocket(service);
+  const peer = [...service.service.hub].find(({ id }) => id === host.frames[0].params.payload.connection_id);
+  Object.assign(peer!, {
+    receive: () => {
+      throw new Error("a fault");
+    },
+  });
+  host.wire.send("{}");
+  assert.equal(await host.wire.closed, 1011);
+  assert.ok(
+    service.logLines.some((line) => line.includes("could not be served") && line.includes("a fault")),
+  );
+  assert.equal(service.service.hub.size, 1, "nothing of it is left");
+  assert.deepEqual(await neighbour.result("ping"), { pong: true });
+});
+
 test("the end of the service closes sockets with 1001", async () => {
   const service = await startTestService();
   const host = await connectSocket(service);
