@@ -1,9 +1,15 @@
 import type { GatewayMethod } from "../../generated/gateway/rpc.gen.ts";
-import type { Answer } from "./gateway-connection.ts";
-import { ConnectionCutError, GatewayError } from "./gateway-error.ts";
+import { ConnectionCutError, GatewayError, type WireError } from "./gateway-error.ts";
 import type { CallOptions, GatewayClock } from "./gateway-types.ts";
 
 export type Fields = Readonly<Record<string, unknown>>;
+
+/** A frame that answers a call. */
+export interface Answer {
+  readonly id: string;
+  readonly result?: Fields;
+  readonly error?: WireError;
+}
 
 /** A call that has no answer yet. */
 export interface PendingCall {

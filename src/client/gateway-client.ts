@@ -2,8 +2,8 @@
 import type { GatewayEvent } from "../../generated/gateway/host.gen.ts";
 import type { GatewayMethod } from "../../generated/gateway/rpc.gen.ts";
 import type { Cursor, GatewayReadyPayload, LiveSession } from "../../generated/gateway/types/types.gen.ts";
-import { Calls, type Fields, type PendingCall } from "./gateway-calls.ts";
-import { GatewayConnection, VERSION, type Answer } from "./gateway-connection.ts";
+import { Calls, type Answer, type Fields, type PendingCall } from "./gateway-calls.ts";
+import { GatewayConnection, VERSION } from "./gateway-connection.ts";
 import { GatewayClosedError, GatewayError } from "./gateway-error.ts";
 import { createEventQueue, type EventQueue } from "./gateway-queue.ts";
 import { QuestionDesk, type AskedQuestion } from "./gateway-questions.ts";

@@ -1,7 +1,6 @@
 import type { GatewayEvent } from "../../generated/gateway/host.gen.ts";
 import type { GatewayReadyPayload } from "../../generated/gateway/types/types.gen.ts";
-import type { Fields } from "./gateway-calls.ts";
-import type { WireError } from "./gateway-error.ts";
+import type { Answer } from "./gateway-calls.ts";
 import type { AskedQuestion } from "./gateway-questions.ts";
 import { TransportError, type GatewayTransport, type TransportLink } from "./gateway-transport.ts";
 import type { GatewayClock } from "./gateway-types.ts";
@@ -12,12 +11,6 @@ export interface ConnectionSink {
   event(event: GatewayEvent, size: number): void;
   question(question: AskedQuestion): void;
   answer(answer: Answer): void;
-}
-
-export interface Answer {
-  readonly id: string;
-  readonly result?: Fields;
-  readonly error?: WireError;
 }
 
 /** A frame of the gateway, whichever. */

@@ -24,7 +24,7 @@ export function spawnTransport(options: SpawnTransportOptions): GatewayTransport
     async open(sink) {
       // Not imported, so that bundlers for browsers have nothing to resolve.
       const machine = globalThis.process?.getBuiltinModule?.("child_process");
-      if (!machine) throw new TransportError("No processes can be started here.", { retryable: false });
+      if (!machine) throw new TransportError("No processes here.", { retryable: false });
       const child = machine.spawn(command, [...args], { cwd, env });
       const ended = Promise.withResolvers<TransportError>();
       const link = writerOf(child.stdin);

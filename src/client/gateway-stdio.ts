@@ -29,7 +29,7 @@ export function stdioTransport({ readable, writable }: StdioTransportOptions): G
       if (isUsed) throw new TransportError("The pipes have ended.", { retryable: false });
       isUsed = true;
       void readFrames(readable, sink).then((cause) => {
-        sink.cut(new TransportError("The pipe from the gateway has ended.", { cause }));
+        sink.cut(new TransportError("The pipe has ended.", { cause }));
       });
       return writerOf(writable);
     },
@@ -52,7 +52,7 @@ export async function readFrames(
         }
         line += text;
       }
-      if (line.length > MAX_FRAME) throw new Error("A line is too long.");
+      if (line.length > MAX_FRAME) throw new Error("The line is too long.");
     }
   } catch (error) {
     return error;

@@ -1,4 +1,32 @@
-/** The client of the TUI gateway. No dependencies; runs in Node, Deno and browsers. */
+/**
+ * The client of the TUI gateway: typed calls, events that survive every cut, questions as functions. No dependencies; runs
+ * in Node, Deno and browsers.
+ *
+ * ```ts
+ * import { connectGateway, webSocketTransport } from "agentd/gateway";
+ *
+ * const gateway = await connectGateway({
+ *   transport: webSocketTransport({ url: "http://127.0.0.1:8642", token: process.env.API_SERVER_KEY }),
+ *   questions: {
+ *     approval: ({ payload }) => ({ choice: confirm(payload.command) ? "once" : "deny" }),
+ *   },
+ * });
+ * const { session_id } = await gateway.call("session.create");
+ * const events = gateway.events({ sessionId: session_id });
+ * await gateway.call("prompt.submit", { session_id, text: "What is in this folder?" });
+ * for await (const event of events) {
+ *   if (event.type === "message.delta") console.log(event.payload.text);
+ *   if (event.type === "message.complete") break;
+ * }
+ * await gateway.close();
+ * ```
+ *
+ * With `spawnTransport({ command: "agentd" })` the gateway is a process of its own instead, which nobody else can reach. A
+ * page of another origin than the gateway's needs a line in `api_server.cors_origins`, and should connect by tickets.
+ *
+ * When the connection is cut, the client connects again and goes on with each session behind the last event that came:
+ * nothing is lost, nothing comes twice. What it cannot mend it says among the events: see GatewayNotice.
+ */
 import { ReconnectingClient } from "./gateway-client.ts";
 import type { GatewayClient, GatewayOptions } from "./gateway-types.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
@@ -30,6 +30,14 @@ export const wrong: Run["status"] = "done";
 console.log([typeof client.getRun, typeof start, typeof defineTool, new ServiceError("not_found", "x").name, AgentApiError.prototype instanceof Error, typeof streamChatCompletion, http.openapi, typeof connectGateway, typeof spawnTransport, GatewayError.name.length > 0].join(" "));
 `;
 
+/** The example in the head of a file, as it stands there. */
+async function exampleOf(path: string): Promise<string> {
+  const source = await readFile(join(root, path), "utf8");
+  const [, block] = /```ts\n([\s\S]*?)\n \* ```/.exec(source) ?? [];
+  assert.ok(block, `${path} has no example`);
+  return block.replaceAll(/^ \* ?/gm, "");
+}
+
 test("the built package: its entries run, and its types fit a strict consumer", async () => {
   await run(node, [join(root, "scripts/build.ts")], { cwd: root });
   const folder = await mkdtemp(join(tmpdir(), "agentd-consumer-"));
@@ -39,6 +47,7 @@ test("the built package: its entries run, and its types fit a strict consumer", 
     await symlink(join(root, "node_modules/@types/node"), join(folder, "node_modules/@types/node"));
     await writeFile(join(folder, "package.json"), JSON.stringify({ type: "module" }));
     await writeFile(join(folder, "consumer.ts"), consumer);
+    await writeFile(join(folder, "example.ts"), await exampleOf("src/client/gateway.ts"));
     const compilerOptions = {
       module: "nodenext",
       target: "es2024",
@@ -52,7 +61,7 @@ test("the built package: its entries run, and its types fit a strict consumer", 
     };
     await writeFile(
       join(folder, "tsconfig.json"),
-      JSON.stringify({ compilerOptions, files: ["consumer.ts"] }),
+      JSON.stringify({ compilerOptions, files: ["consumer.ts", "example.ts"] }),
     );
     await run(tsc, ["-p", folder]).catch((error: { stdout?: string }) => assert.fail(error.stdout));
     const { stdout } = await run(node, [join(folder, "consumer.ts")]);
