@@ -36,7 +36,15 @@ export class SocketGate {
   /** A plugin for the server, which then takes upgrades; those of paths that are not the gateway's are refused. */
   async plugin() {
     const { plugin } = await import("crossws/server");
-    return plugin({ ...this.#hooks(), options: this.#runtimeOptions() });
+    const sockets = plugin({ ...this.#hooks(), options: this.#runtimeOptions() });
+    return (server: Parameters<typeof sockets>[0]) => {
+      try {
+        sockets(server);
+      } catch (error) {
+        // A bundle made for Node has no sockets on Deno; everything else it has.
+        this.#options.hub.room.log.error("there are no WebSockets here: run the source", { error });
+      }
+    };
   }
 
   /** A hook that threw would end the process. */
