@@ -40,7 +40,10 @@ async function goesOn(agent: TestAgent, sessionId: string): Promise<void> {
 }
 
 const untilAbort = (signal: AbortSignal) =>
-  new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve(), { once: true }));
+  new Promise<void>((resolve) => {
+    if (signal.aborted) return resolve();
+    signal.addEventListener("abort", () => resolve(), { once: true });
+  });
 
 test("death in the middle of a text: what was said stays, marked as cut", async () => {
   await using agent = await createTestAgent({
@@ -207,12 +210,16 @@ test("death before anything was said leaves the prompt, which the next turn sees
 });
 
 test("death of a whole family: every run of it ends as interrupted, every question is closed", async () => {
+  let delegated = false;
   await using agent = await createTestAgent({
     tools: [createDelegateTask(), testTool(async () => "ran")],
-    script: ({ user }) =>
-      user === "go"
-        ? { calls: [{ tool: "delegate_task", input: { tasks: [{ goal: "a" }, { goal: "b" }] } }] }
-        : { calls: [{ tool: "terminal", input: { command: "rm -rf build" } }] },
+    script: async ({ user, signal }) => {
+      if (user !== "go") return { calls: [{ tool: "terminal", input: { command: "rm -rf build" } }] };
+      // The process is not really dead: it must not go on with what its sub-agents, being ended, tell it.
+      if (delegated) await untilAbort(signal);
+      delegated = true;
+      return { calls: [{ tool: "delegate_task", input: { tasks: [{ goal: "a" }, { goal: "b" }] } }] };
+    },
   });
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
   let asked = 0;
