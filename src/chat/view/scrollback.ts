@@ -48,7 +48,7 @@ export class Scrollback {
   /** Settled items that are laid out, of all that there ever were in this generation. */
   #settled = 0;
   #waiting: Line[] = [];
-  /** Nothing of a transcript is printed or laid out. */
+  /** No session was there yet, so that nothing but the head is printed. */
   #isBare = true;
   #partial: Partial | undefined;
   #last: TranscriptItem["kind"] = "notice";
@@ -76,8 +76,8 @@ export class Scrollback {
     this.#last = "notice";
     if (dropped > 0) this.#waiting.push([span(`… ${dropped} earlier items`, "dim")]);
     this.#settled = dropped;
+    this.#isBare = this.#generation === undefined && dropped === 0;
     this.#generation = generation;
-    this.#isBare = dropped === 0;
     return !isFirst;
   }
 
