@@ -1,6 +1,7 @@
 /** A real terminal for a test: a program in tmux, keys sent to it, its screen read back. */
 import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
+import { rm } from "node:fs/promises";
 import { promisify } from "node:util";
 
 const run = promisify(execFile);
@@ -139,7 +140,10 @@ function terminalOf(tmux: (...words: string[]) => Promise<string>): Terminal {
       return { x: Number(x), y: Number(y), isShown: flag === "1" };
     },
     async [Symbol.asyncDispose]() {
+      const socket = await fact("socket_path").catch(() => "");
       await tmux("kill-server").catch(() => undefined);
+      // tmux leaves its socket behind.
+      if (socket !== "") await rm(socket, { force: true });
     },
   };
 }
