@@ -63,7 +63,8 @@ export class Connection implements RpcPeer {
     const onOverflow = () => this.#overflow();
     this.#outbox = new Outbox({ wire, clock: room.clock, maxFrames, maxBytes, onOverflow });
     this.#hints = new Hints(room.clock, (hint) => this.#outbox.event(hint));
-    this.#questions = new Questions((frame) => this.#outbox.control(JSON.stringify(frame)), this.#log);
+    const ask = (frame: object, sessionId: string) => this.#outbox.control(JSON.stringify(frame), sessionId);
+    this.#questions = new Questions(ask, this.#log);
     this.#calls = new Calls({
       handlers: options.handlers,
       context: { room, peer: this },

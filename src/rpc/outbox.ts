@@ -65,21 +65,19 @@ export class Outbox {
     return this.#waiting.length - this.#first;
   }
 
-  /** Answers, questions, and every event but deltas: never dropped. */
-  control(text: string): void {
+  /** Answers, questions, and every event but deltas: never dropped. What is of a session waits while that is held. */
+  control(text: string, sessionId?: string): void {
     if (this.#isClosed) return;
-    if (this.#ready === 0 && this.#hasRoom()) return this.#options.wire.send(text);
-    this.#add({ text, size: text.length });
+    const held = sessionId === undefined ? undefined : this.#held.get(sessionId);
+    if (!held && this.#ready === 0 && this.#hasRoom()) return this.#options.wire.send(text);
+    this.#add({ text, size: text.length }, held);
   }
 
   event(event: GatewayEvent): void {
     if (this.#isClosed) return;
-    const held = event.session_id === undefined ? undefined : this.#held.get(event.session_id);
-    if (isDelta(event)) return this.#delta(event, held);
+    if (isDelta(event)) return this.#delta(event);
     if (event.type === "message.complete") this.#forget(event.session_id);
-    const text = frameOf(event);
-    if (held) this.#add({ text, size: text.length }, held);
-    else this.control(text);
+    this.control(frameOf(event), event.session_id);
   }
 
   /** Lets the session's events wait, under the same limits, until it is released as often. */
@@ -142,7 +140,8 @@ export class Outbox {
     this.#drained?.resolve();
   }
 
-  #delta(event: Delta, held: Held | undefined): void {
+  #delta(event: Delta): void {
+    const held = event.session_id === undefined ? undefined : this.#held.get(event.session_id);
     const key = streamOf(event);
     const dropped = this.#dropped.get(key);
     if (this.#isHalfFull()) {

@@ -11,11 +11,11 @@ interface Pending {
 }
 
 export class Questions {
-  readonly #send: (frame: object) => void;
+  readonly #send: (frame: object, sessionId: string) => void;
   readonly #log: Log;
   readonly #pending = new Map<string, Pending>();
 
-  constructor(send: (frame: object) => void, log: Log) {
+  constructor(send: (frame: object, sessionId: string) => void, log: Log) {
     this.#send = send;
     this.#log = log;
   }
@@ -38,7 +38,7 @@ export class Questions {
       this.#pending.get(id)?.settle({ status: "gone" });
       this.#pending.set(id, { method, settle });
       signal?.addEventListener("abort", gone, { once: true });
-      this.#send({ jsonrpc: "2.0", id, method, params });
+      this.#send({ jsonrpc: "2.0", id, method, params }, params.session_id);
     });
   }
 
