@@ -40,15 +40,15 @@ export class Notify implements Subscriptions {
     };
     const known = this.#followed.get(sessionId);
     if (this.#isClosed || (known && !cursor)) return attached;
-    if (known) known.end();
-    else this.#count(sessionId, 1);
+    if (!known) this.#count(sessionId, 1);
     const followed = new Followed(this.#room, this.#peer, {
       sessionId,
       ...from,
       isReplay: cursor !== undefined,
+      asked: known?.handOver() ?? new Map(),
     });
     this.#followed.set(sessionId, followed);
-    void followed.run();
+    void followed.run().catch((error: unknown) => this.#failed(followed, sessionId, error));
     return attached;
   }
 
@@ -71,6 +71,14 @@ export class Notify implements Subscriptions {
     for (const sessionId of this.#followed.keys()) this.detach(sessionId);
   }
 
+  #failed(followed: Followed, sessionId: string, error: unknown): void {
+    if (this.#followed.get(sessionId) !== followed) return;
+    this.detach(sessionId);
+    this.#room.log.error("a session can be followed no more", { session: sessionId, error });
+    const payload = { message: "The events of the session can be read no more. Attach again.", fatal: false };
+    this.#peer.event({ type: "error", session_id: sessionId, ts: this.#room.clock.now(), payload });
+  }
+
   /** A session that somebody looks at is not closed for being idle. */
   #count(sessionId: string, by: 1 | -1): void {
     const live = this.#room.agent.live.find(sessionId, this.#peer.identity.owner);
@@ -83,6 +91,8 @@ interface From {
   readonly after: number;
   readonly latestSeq: number;
   readonly isReplay: boolean;
+  /** Questions that are on the host's screen by a request, and how to take them away. */
+  readonly asked: Map<string, AbortController>;
 }
 
 /** One session as one connection hears it: what was missed first, then all that comes, in one stream. */
@@ -92,8 +102,7 @@ class Followed {
   readonly #from: From;
   readonly #ended = new AbortController();
   readonly #groups: AsyncIterable<readonly JournalEvent[]>;
-  /** Questions that are on the host's screen by a request, and how to take them away. */
-  readonly #asked = new Map<string, AbortController>();
+  #asked: From["asked"];
   /** Questions that were open when the replay began; undefined until that is known. */
   #open: ReadonlySet<string> | undefined;
   #toldSeq: number;
@@ -103,7 +112,8 @@ class Followed {
     this.#room = room;
     this.#peer = peer;
     this.#from = from;
-    const { sessionId, after } = from;
+    const { sessionId, after, asked } = from;
+    this.#asked = asked;
     this.#toldSeq = after;
     // It listens from now on: nothing comes between what was read and what is live.
     this.#groups = room.store.journal.follow({ sessionId }, { after, signal: this.#ended.signal });
@@ -116,6 +126,14 @@ class Followed {
     this.#asked.clear();
   }
 
+  /** Ends, and leaves the questions to whoever takes its place: the host is still to answer them. */
+  handOver(): From["asked"] {
+    const asked = this.#asked;
+    this.#asked = new Map();
+    this.end();
+    return asked;
+  }
+
   /** Resolves when everything was told that is committed by now, or it ended. */
   async caughtUp(): Promise<void> {
     const { latestSeq: seq } = await replayFrom(this.#room.store, this.#from.sessionId);
@@ -123,23 +141,8 @@ class Followed {
     await new Promise<void>((resolve) => this.#waiting.add({ seq, resolve }));
   }
 
+  /** Resolves when it ended. Rejects when the journal cannot be read. */
   async run(): Promise<void> {
-    try {
-      await this.#tell();
-    } catch (error) {
-      if (this.#ended.signal.aborted) return;
-      this.#told(Number.POSITIVE_INFINITY);
-      const { sessionId } = this.#from;
-      this.#room.log.error("a session can be followed no more", { session: sessionId, error });
-      const payload = {
-        message: "The events of the session can be read no more. Attach again.",
-        fatal: false,
-      };
-      this.#peer.event({ type: "error", session_id: sessionId, ts: this.#room.clock.now(), payload });
-    }
-  }
-
-  async #tell(): Promise<void> {
     const { latestSeq } = this.#from;
     const { owner } = this.#peer.identity;
     const narrator = await this.#narrator();

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import fc from "fast-check";
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
 import type { Script, ScriptStep } from "../../../src/agent/engines/scripted.ts";
-import { testTool } from "../../harness/agent.ts";
+import { callsOnce, testTool } from "../../harness/agent.ts";
 import { createTestGateway, essence, type TestHost } from "../../harness/rpc-host.ts";
 
 const quiet = testTool(async ({ command }, { progress }) => {
@@ -193,4 +193,34 @@ test("a host that detached hears nothing more; the session goes on", async () =>
   await other.call("prompt.submit", { session_id: id, text: "two" });
   await other.ended();
   assert.equal(host.events.length, heard);
+});
+
+test("a session that could be followed no more is followed again when it is attached again", async () => {
+  const gate = Promise.withResolvers<void>();
+  const tools = [
+    testTool(async () => {
+      await gate.promise;
+      return "done";
+    }),
+  ];
+  await using gateway = await createTestGateway({
+    script: callsOnce("wait"),
+    tools,
+    settings: { policyMode: "yolo" },
+  });
+  const host = gateway.host();
+  const { session_id: id } = await host.call("session.create");
+  await host.call("prompt.submit", { session_id: id, text: "one" });
+  await host.event("tool.start");
+  const { store } = gateway.agent;
+  const { find } = store;
+  Object.assign(store, { find: async () => Promise.reject(new Error("the disk is away")) });
+  gate.resolve();
+  const { payload } = await host.event("error");
+  assert.equal(payload.fatal, false);
+  Object.assign(store, { find });
+  await host.call("session.activate", { session_id: id });
+  const from = host.events.length;
+  await host.call("prompt.submit", { session_id: id, text: "two" });
+  await host.ended(from);
 });
