@@ -122,7 +122,8 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
             sessionId: id,
             after: from.after,
             info: () => sessionInfo(room, id, owner),
-            isSettled: (askId) => !ids.has(askId),
+            // What was asked after the look at the open ones is open too.
+            isSettled: (askId, seq) => seq <= from.latestSeq && !ids.has(askId),
           },
           { events, bytes },
         );
