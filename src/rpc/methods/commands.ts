@@ -7,6 +7,7 @@ import type { RpcGroup } from "../contract.ts";
 import { shownRoots } from "../image-attach.ts";
 import { ensureSaved, knownSession, namedSession, type KnownSession } from "../known-session.ts";
 import type { RpcContext } from "../room.ts";
+import { requireScope } from "../scope.ts";
 import { cwdOf } from "../session-view.ts";
 import { tellChanged, tellInfo } from "../viewers.ts";
 
@@ -141,12 +142,7 @@ const SCOPES: ReadonlyMap<string, string> = new Map([
 /** ServiceError `insufficient_scope`. */
 function checkScope({ name, category }: Command, { peer: { identity } }: RpcContext): void {
   const scope = category === "Your own" || category === "Skills" ? undefined : SCOPES.get(name);
-  const { owner, scopes } = identity;
-  if (scope === undefined || scopes.includes(scope) || scopes.includes("admin")) return;
-  throw new ServiceError(
-    "insufficient_scope",
-    `The key ${JSON.stringify(owner)} has no scope ${JSON.stringify(scope)}, which /${name} needs. Add it in api_server.keys.`,
-  );
+  if (scope !== undefined) requireScope(identity, scope, `/${name}`);
 }
 
 /** What commands throw, in the numbers that hosts know of commands. */

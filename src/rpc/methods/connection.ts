@@ -5,6 +5,7 @@ import { DEMO_MODEL, formatModel, isReady } from "../../agent/model.ts";
 import type { RpcGroup } from "../contract.ts";
 import { PROTOCOL } from "../ready.ts";
 import type { RpcContext } from "../room.ts";
+import { hasScope } from "../scope.ts";
 
 type Names = "rpc.discover" | "client.capabilities" | "ping" | "gateway.ping" | "setup.status" | "pet.cells";
 
@@ -24,7 +25,7 @@ export const connectionMethods: RpcGroup<Names, RpcContext> = {
   },
 
   "client.capabilities": ({ params, ctx: { peer } }) => {
-    const { protocol_version: version = PROTOCOL.version, client, server_requests, events } = params;
+    const { protocol_version: version = PROTOCOL.version, client, events } = params;
     if (version < PROTOCOL.min_version || version > PROTOCOL.version) {
       throw new ServiceError(
         "unsupported_protocol_version",
@@ -32,16 +33,18 @@ export const connectionMethods: RpcGroup<Names, RpcContext> = {
         { details: { supported: { min_version: PROTOCOL.min_version, version: PROTOCOL.version } } },
       );
     }
+    // To answer a request is to answer the question: it takes the same scope as the methods that do.
+    const serverRequests = params.server_requests && hasScope(peer.identity, "approvals");
     peer.introduce({
       ...(client?.name === undefined ? {} : { name: client.name.slice(0, MAX_NAME) }),
       ...(client?.version === undefined ? {} : { version: client.version.slice(0, MAX_NAME) }),
-      serverRequests: server_requests,
+      serverRequests,
       optOut: new Set(events?.opt_out),
       deltas: events?.deltas ?? "all",
     });
     return {
       protocol: { version },
-      server_requests: server_requests ? Object.keys(hostRequests) : [],
+      server_requests: serverRequests ? Object.keys(hostRequests) : [],
       declines_not_shown: false,
     };
   },
