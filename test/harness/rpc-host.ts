@@ -29,6 +29,15 @@ interface Frame {
   };
 }
 
+interface HostOptions {
+  /** Default: true. */
+  readonly isLocal?: boolean;
+  /** Default: all. */
+  readonly scopes?: readonly string[];
+}
+
+const ALL_SCOPES = ["admin", "chat", "read", "sessions", "approvals", "runs"];
+
 /** The gateway of one process. */
 export class TestGateway implements AsyncDisposable {
   readonly agent: TestAgent;
@@ -51,8 +60,8 @@ export class TestGateway implements AsyncDisposable {
     this.hub = new RpcHub(room, rpcHandlers);
   }
 
-  host(owner = "tester", where: { readonly isLocal: boolean } = { isLocal: true }): TestHost {
-    return new TestHost(this.hub, owner, where);
+  host(owner = "tester", how: HostOptions = {}): TestHost {
+    return new TestHost(this.hub, owner, how);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -73,10 +82,10 @@ export class TestHost {
   #watchers = new Set<() => void>();
   #next = 1;
 
-  constructor(hub: RpcHub, owner: string, { isLocal }: { readonly isLocal: boolean } = { isLocal: true }) {
+  constructor(hub: RpcHub, owner: string, { isLocal = true, scopes = ALL_SCOPES }: HostOptions = {}) {
     this.#connection = hub.connect({
       wire: { send: (text) => this.#take(text), buffered: () => 0, close: () => {} },
-      identity: { owner, scopes: ["admin", "chat", "read", "sessions", "approvals", "runs"] },
+      identity: { owner, scopes },
       transport: "ws",
       isLocal,
     });
