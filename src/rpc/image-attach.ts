@@ -1,18 +1,34 @@
 /** Images that are attached to the next prompt of a session. Touches the machine. */
 import { tmpdir } from "node:os";
 import type { AttachResult } from "../../generated/gateway/types/types.gen.ts";
-import { readAttachment, type ReadAttachment } from "../agent/attachments/attachment.ts";
+import {
+  readAttachment,
+  type AttachmentOptions,
+  type ReadAttachment,
+} from "../agent/attachments/attachment.ts";
+import { judgeRead } from "../agent/policy/path-judge.ts";
 import { ServiceError } from "../base/errors.ts";
 import { MAX_QUEUED_IMAGES, queueImage } from "./queued-images.ts";
 import type { RpcContext } from "./room.ts";
+import { hasScope } from "./scope.ts";
 import type { SessionPlace } from "./session-place.ts";
 import { cwdOf } from "./session-view.ts";
 
 export const MAX_IMAGE_BYTES = 10_485_760;
 
+/** Where the host's paths begin, and what may be attached from there. */
 export function attachPlaces(ctx: RpcContext, place: SessionPlace) {
+  const { userHome } = ctx.room.agent.parts.settings;
   const cwd = cwdOf(ctx.room, { row: place.row, seed: place.live.seed });
-  return { cwd, userHome: ctx.room.agent.parts.settings.userHome, roots: shownRoots(ctx, cwd) };
+  return { cwd, userHome, roots: shownRoots(ctx, cwd), refuse: (path: string) => refusal(ctx, path) };
+}
+
+/** What the agent itself would ask for may be attached by those who may give it leave. */
+function refusal({ room, peer }: RpcContext, path: string): string | undefined {
+  const { workspace, userHome: home, agentHome } = room.agent.parts.settings;
+  const found = judgeRead(path, { workspace, home, agentHome });
+  const mayGiveLeave = hasScope(peer.identity, "approvals");
+  return found && (found.verdict === "deny" || !mayGiveLeave) ? found.reason : undefined;
 }
 
 /** Folders that a host may look into: those of the session; of people at this machine also their own. */
@@ -24,7 +40,7 @@ export function shownRoots({ room, peer }: RpcContext, cwd: string): readonly st
 /** The image of `source`, a path or a data URL. ServiceError `not_found_or_unsupported`, `too_large`. */
 export async function readImage(
   source: string,
-  places: { readonly cwd: string; readonly roots: readonly string[] },
+  places: Pick<AttachmentOptions, "cwd" | "roots" | "refuse">,
 ): Promise<ReadAttachment> {
   const read = await readAttachment(source, { ...places, maxImageBytes: MAX_IMAGE_BYTES }).catch(
     (cause: unknown) => {

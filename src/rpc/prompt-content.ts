@@ -1,13 +1,10 @@
-import { readAttachment } from "../agent/attachments/attachment.ts";
+import { readAttachment, type AttachmentOptions } from "../agent/attachments/attachment.ts";
 import type { Attachment, UserMessage } from "../agent/message.ts";
 import { ServiceError } from "../base/errors.ts";
 import { MAX_QUEUED_IMAGES, type QueuedImage } from "./queued-images.ts";
 
-/** Where paths begin, and the folders that files may be taken from. */
-interface Places {
-  readonly cwd: string;
-  readonly roots: readonly string[];
-}
+/** Where paths begin, and what may be taken from there. */
+type Places = Pick<AttachmentOptions, "cwd" | "roots" | "refuse">;
 
 interface Asked {
   readonly text: string | readonly Readonly<Record<string, unknown>>[];

@@ -11,6 +11,8 @@ export interface AttachmentOptions {
   readonly cwd: string;
   /** Folders that local files may lie in, absolute. */
   readonly roots: readonly string[];
+  /** Why a file must not be read, by the path that it really has; undefined: it may. Default: all may. */
+  readonly refuse?: (path: string) => string | undefined;
   /** Default 10 MiB. */
   readonly maxImageBytes?: number;
   /** Of text files; default 512 KiB. */
@@ -171,6 +173,8 @@ async function fromFile(
       `${shown} lies outside of the folders that files may be attached from: ${options.roots.join(", ")}.`,
     );
   }
+  const reason = options.refuse?.(path);
+  if (reason !== undefined) throw invalid(`${shown} must not be attached: ${reason}.`);
   const found = await stat(path);
   if (!found.isFile()) throw invalid(`${shown} is not a file.`);
   const limit = Math.max(options.maxImageBytes ?? MAX_IMAGE_BYTES, options.maxFileBytes ?? MAX_FILE_BYTES);

@@ -1,0 +1,33 @@
+import assert from "node:assert/strict";
+import { mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { createTestGateway } from "../../harness/rpc-host.ts";
+
+test("files that the agent would ask for are attached by keys that may give leave, its own keys by none", async (context) => {
+  const userHome = await realpath(await mkdtemp(join(tmpdir(), "agentd-attach-")));
+  context.after(() => rm(userHome, { recursive: true, force: true }));
+  const [workspace, agentHome] = [join(userHome, "work"), join(userHome, ".agentd")];
+  await Promise.all([mkdir(workspace), mkdir(agentHome)]);
+  const [notes, secrets, keys] = [
+    join(workspace, "notes.txt"),
+    join(workspace, ".env"),
+    join(agentHome, ".env"),
+  ];
+  await Promise.all([notes, secrets, keys].map((path) => writeFile(path, "A_KEY=canary-attached")));
+  await using gateway = await createTestGateway({ settings: { workspace, userHome, agentHome } });
+  const attach = async (scopes: readonly string[], path: string) => {
+    const host = gateway.host("tester", { scopes });
+    const { session_id: id } = await host.call("session.create");
+    const { error } = await host.send("prompt.submit", { session_id: id, text: "look", images: [path] });
+    if (!error) await host.ended();
+    return error?.code;
+  };
+  const chat = ["chat", "read"];
+  assert.equal(await attach(chat, notes), undefined);
+  assert.equal(await attach(chat, secrets), 4016);
+  assert.equal(await attach(chat, keys), 4016);
+  assert.equal(await attach([...chat, "approvals"], secrets), undefined);
+  assert.equal(await attach(["admin"], keys), 4016);
+});
