@@ -175,7 +175,9 @@ test("events of the whole family reach the run at its top, each fit for the spec
     script: ({ user, step }) => {
       if (user === "go") return step === 0 ? delegate("child") : { text: "end" };
       if (user === "child")
-        return step === 0 ? { text: "I split it.", ...delegate("grandchild") } : { text: "both" };
+        return step === 0
+          ? { reasoning: "too much for one", text: "I split it.", ...delegate("grandchild") }
+          : { text: "both" };
       return step === 0 ? { calls: [{ tool: "terminal", input: { command: "ls" } }] } : { text: "listed" };
     },
   });
@@ -189,6 +191,17 @@ test("events of the whole family reach the run at its top, each fit for the spec
       ["child", runId, 1],
       ["grandchild", child, 2],
     ],
+  );
+  assert.deepEqual(
+    ofType(events, "subagent.spawn_requested").map((data) => [data["subagent_id"], data["goal"]]),
+    [
+      [child, "child"],
+      [grandchild, "grandchild"],
+    ],
+  );
+  assert.deepEqual(
+    ofType(events, "subagent.thinking").map((data) => [data["subagent_id"], data["text"]]),
+    [[child, "too much for one"]],
   );
   assert.deepEqual(
     ofType(events, "subagent.tool").map((data) => [data["subagent_id"], data["tool"], data["tool_count"]]),
