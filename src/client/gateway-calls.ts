@@ -1,4 +1,5 @@
 import type { GatewayMethod } from "../../generated/gateway/rpc.gen.ts";
+import { whenAborted } from "./gateway-abort.ts";
 import { ConnectionCutError, GatewayError, type WireError } from "./gateway-error.ts";
 import type { CallOptions, GatewayClock } from "./gateway-types.ts";
 
@@ -45,23 +46,22 @@ export class Calls extends Map<string, PendingCall> {
   ): PendingCall {
     const id = `c${this.#next++}`;
     const { promise: answer, resolve, reject } = Promise.withResolvers<Fields>();
-    const onAbort = () => settle(signal?.reason);
     const onTimeout = () => {
       settle(new DOMException(`${method}: no answer within ${timeoutMs} ms.`, "TimeoutError"));
     };
+    let forget = () => {};
     const cancel = timeoutMs && this.#clock.after(timeoutMs, onTimeout);
     const settle: PendingCall["settle"] = (error, result) => {
       this.delete(id);
       if (cancel) cancel();
-      signal?.removeEventListener("abort", onAbort);
+      forget();
       if (result) resolve(result);
       else reject(error);
     };
     const frame = JSON.stringify({ jsonrpc: "2.0", id, method, params });
     const call = { method, params, frame, isOwn, answer, settle, isSent: false };
     this.set(id, call);
-    signal?.addEventListener("abort", onAbort);
-    if (signal?.aborted) onAbort();
+    forget = whenAborted(signal, () => settle(signal?.reason));
     return call;
   }
 

@@ -2,6 +2,7 @@
 import type { GatewayEvent } from "../../generated/gateway/host.gen.ts";
 import type { GatewayMethod } from "../../generated/gateway/rpc.gen.ts";
 import type { Cursor, GatewayReadyPayload, LiveSession } from "../../generated/gateway/types/types.gen.ts";
+import { whenAborted } from "./gateway-abort.ts";
 import { Calls, type Answer, type Fields, type PendingCall } from "./gateway-calls.ts";
 import { GatewayConnection, VERSION } from "./gateway-connection.ts";
 import { GatewayClosedError, GatewayError } from "./gateway-error.ts";
@@ -23,6 +24,8 @@ import type {
 } from "./gateway-types.ts";
 
 const CLOSE_MS = 10_000;
+/** The gateway refuses what is in flight beyond 256 calls. */
+const ATTACH_AT_ONCE = 99;
 /** Stands for the length of a frame. */
 const NOTICE_SIZE = 256;
 
@@ -68,8 +71,7 @@ export class ReconnectingClient implements GatewayClient {
       },
     });
     void this.#run();
-    signal?.addEventListener("abort", () => void this.close());
-    if (signal?.aborted) void this.close();
+    void this.closed.then(whenAborted(signal, () => void this.close()));
   }
 
   call<K extends GatewayMethod>(method: K, ...args: CallArguments<K>): Promise<GatewayResult<K>> {
@@ -78,14 +80,14 @@ export class ReconnectingClient implements GatewayClient {
   }
 
   events({ sessionId, signal }: EventsOptions = {}): AsyncGenerator<GatewayClientEvent, void> {
-    const end = () => queue.end();
+    let forget = () => {};
     const queue = createEventQueue(() => {
       this.#queues.delete(queue);
-      signal?.removeEventListener("abort", end);
+      forget();
     });
     this.#queues.set(queue, sessionId);
-    signal?.addEventListener("abort", end);
-    if (signal?.aborted || this.state === "closed") end();
+    if (this.state === "closed") queue.end();
+    forget = whenAborted(signal, () => queue.end());
     return queue.events;
   }
 
@@ -141,7 +143,8 @@ export class ReconnectingClient implements GatewayClient {
         server_requests: !!questions,
         events: { deltas, opt_out: optOut },
       });
-      await Promise.all([...this.#sessions.keys()].map((id) => this.#attachAgain(id)));
+      const ids = [...this.#sessions.keys()];
+      while (ids[0]) await Promise.all(ids.splice(0, ATTACH_AT_ONCE).map((id) => this.#attachAgain(id)));
       openedMs = this.#clock.now();
       this.#open();
     } catch (error) {
@@ -162,8 +165,8 @@ export class ReconnectingClient implements GatewayClient {
       for (const { id: request } of (result as unknown as LiveSession).open_requests) open.add(request);
     } catch (error) {
       // The session is gone; other failures are those of the connection.
-      if (!(error instanceof GatewayError) || error.retryable) throw error;
-      const { code, reason, message } = error;
+      if (!isLasting(error)) throw error;
+      const { code, reason, message } = error as GatewayError;
       this.#sessions.delete(id);
       this.#tell({ type: "client.lost", session_id: id, payload: { code, reason, message } });
     }
@@ -191,6 +194,7 @@ export class ReconnectingClient implements GatewayClient {
   }
 
   async #call(method: GatewayMethod, params: Fields, options: CallOptions): Promise<Fields> {
+    options.signal?.throwIfAborted();
     const isTurn = method === "prompt.submit";
     const id = params["session_id"] as string;
     if (isTurn && this.state !== "closed" && !this.cursor(id)) {
@@ -198,13 +202,13 @@ export class ReconnectingClient implements GatewayClient {
       const attach = this.#call("session.activate", { session_id: id, omit_messages: true }, options);
       await attach.catch((error: unknown) => {
         // What is wrong with the session is the answer to the submit itself.
-        if (!(error instanceof GatewayError)) throw error;
+        if (!isLasting(error)) throw error;
       });
     }
     if (this.state === "closed") throw new GatewayClosedError("The client is closed.");
     const call = this.#calls.add(
       method,
-      isTurn ? { client_turn_id: randomName(), ...params } : params,
+      isTurn ? { ...params, client_turn_id: params["client_turn_id"] ?? randomName() } : params,
       options,
     );
     const { max_frame_bytes: max } = this.ready.limits;
@@ -281,7 +285,7 @@ export class ReconnectingClient implements GatewayClient {
 }
 
 /** Trying again is of no use: so say GatewayError and TransportError. */
-function isLasting(error: Error): boolean {
+function isLasting(error: unknown): boolean {
   return (error as TransportError).retryable === false;
 }
 

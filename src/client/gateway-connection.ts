@@ -69,7 +69,12 @@ export class GatewayConnection {
 
   async #open(transport: GatewayTransport): Promise<void> {
     const frame = (text: string) => {
-      if (!this.isCut) this.#frame(text);
+      if (this.isCut) return;
+      try {
+        this.#frame(text);
+      } catch {
+        this.end("What came is no frame.");
+      }
     };
     const cut = (error: Error) => this.#over(error);
     try {
@@ -89,12 +94,7 @@ export class GatewayConnection {
 
   #frame(text: string): void {
     this.#heardMs = this.#clock.now();
-    let frame: Frame;
-    try {
-      frame = JSON.parse(text) as Frame;
-    } catch {
-      return this.end("What came is no JSON.");
-    }
+    const frame = JSON.parse(text) as Frame;
     const { id, method, params } = frame;
     if (method === "event") this.#event(params as GatewayEvent, text.length);
     else if (method) this.#sink.question(frame as AskedQuestion);

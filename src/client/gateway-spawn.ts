@@ -37,8 +37,6 @@ export function spawnTransport(options: SpawnTransportOptions): GatewayTransport
         clearTimeout(timer);
         ended.resolve(new TransportError(`${command} ended with ${signal ?? code}. ${last}`));
       });
-      // That it reads no more shows in that it ended.
-      child.stdin.on("error", () => {});
       const frame = (line: string) => {
         last = line.slice(0, 500);
         onStderr?.(line);

@@ -16,6 +16,7 @@ export interface StdioTransportOptions {
 export interface NodeWritable {
   write(text: string): unknown;
   end(): unknown;
+  on?(event: "error", listener: () => void): unknown;
 }
 
 /** Most characters of one frame: beyond it something else than a gateway must be speaking. */
@@ -61,12 +62,14 @@ export async function readFrames(
 
 /** Writes a line for each frame. That nobody reads any more shows where it is read. */
 export function writerOf(writable: StdioTransportOptions["writable"]): TransportLink {
+  const ignore = () => {};
   if (!("getWriter" in writable)) {
+    // Else its error would be one that nobody handles.
+    writable.on?.("error", ignore);
     return { send: (text) => void writable.write(`${text}\n`), close: () => void writable.end() };
   }
   const writer = writable.getWriter();
   const encoder = new TextEncoder();
-  const ignore = () => {};
   return {
     send: (text) => void writer.write(encoder.encode(`${text}\n`)).catch(ignore),
     close: () => void writer.close().catch(ignore),

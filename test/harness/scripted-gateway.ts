@@ -20,6 +20,8 @@ export interface ScriptedOptions {
   readonly epoch?: (connection: number) => string;
   /** Answers a request; undefined: with an empty result, null: not at all. */
   readonly answer?: (request: Json) => Json | null | undefined;
+  /** The error that answers a request instead. */
+  readonly refuse?: (request: Json) => Json | undefined;
   /** Called before each connection; what it throws hinders it. */
   readonly admit?: () => void;
 }
@@ -27,6 +29,7 @@ export interface ScriptedOptions {
 /** It is ready at once. */
 export function createScriptedGateway(options: ScriptedOptions = {}): ScriptedGateway {
   const { heartbeat = false, epoch = () => "e", answer = () => undefined, admit = () => {} } = options;
+  const { refuse = () => undefined } = options;
   const sent: Json[] = [];
   let connections = 0;
   let send: (frame: Json) => void = () => {};
@@ -59,6 +62,11 @@ export function createScriptedGateway(options: ScriptedOptions = {}): ScriptedGa
             rest = lines.pop() ?? "";
             for (const request of lines.map((line) => JSON.parse(line) as Json)) {
               sent.push(request);
+              const error = request.method === undefined ? undefined : refuse(request);
+              if (error) {
+                send({ jsonrpc: "2.0", id: request.id, error });
+                continue;
+              }
               const result = request.method === undefined ? null : answer(request);
               if (result !== null) send({ jsonrpc: "2.0", id: request.id, result: result ?? {} });
             }
