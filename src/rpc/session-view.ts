@@ -16,8 +16,9 @@ import { runningTurn } from "./running-turn.ts";
 import { modelOf, type Known } from "./session-model.ts";
 import { savedSession, type SessionPlace } from "./session-place.ts";
 import { sessionUsage } from "./session-usage.ts";
-import { countMessages, readMessages, turnSoFar, type MessagePage, type TurnSoFar } from "./transcript.ts";
+import { countMessages, readMessages, type MessagePage } from "./transcript.ts";
 import { turnIdOf } from "./turn-id.ts";
+import { turnSoFar } from "./turn-so-far.ts";
 
 /** The session as it is now; undefined when it is neither saved nor open here. */
 export async function sessionInfo(
@@ -114,14 +115,16 @@ export async function describeLive(
   const { id, live } = place;
   const row = await savedSession(room, id, place.owner);
   const known = { row, seed: live.seed };
-  const soFar = isBusy(row) ? await turnAtWork(room, id, options.attached.latestSeq) : undefined;
+  const { latestSeq, replayed, truncated } = options.attached;
+  // Between the two the session may have gone on: what came behind latestSeq is told by events.
+  const hasTurn = isBusy(row) || (row !== undefined && row.last_seq > latestSeq);
+  const soFar = hasTurn ? await turnSoFar(room.store, { sessionId: id, upTo: latestSeq }) : undefined;
   const [info, open, count, { messages }] = await Promise.all([
     describeInfo(room, known),
     openAsks(room, id),
     countMessages(room.store, id),
     options.omitMessages ? NO_MESSAGES : readMessages(room.store, id, { before: soFar?.firstSeq }),
   ]);
-  const { latestSeq, replayed, truncated } = options.attached;
   return {
     session_id: id,
     stored_session_id: id,
@@ -133,7 +136,7 @@ export async function describeLive(
     running: info.running,
     started_at: (row?.created_at ?? live.openedAtMs) / 1000,
     status: statusOf(row, open.length > 0),
-    ...(soFar ? { inflight: soFar.inflight } : {}),
+    ...(soFar?.inflight ? { inflight: soFar.inflight } : {}),
     open_requests: open.map((ask): OpenRequest => openRequest(ask)),
     latest_seq: latestSeq,
     epoch: room.store.epoch,
@@ -142,11 +145,6 @@ export async function describeLive(
 }
 
 const NO_MESSAGES: MessagePage = { messages: [], hasMore: false };
-
-async function turnAtWork(room: RpcRoom, sessionId: string, upTo: number): Promise<TurnSoFar | undefined> {
-  const running = await runningTurn(room, sessionId);
-  return running?.isTurn ? turnSoFar(room.store, sessionId, { runId: running.runId, upTo }) : undefined;
-}
 
 export function statusOf(row: SessionRow | undefined, isAsking: boolean): LiveStatus {
   if (isAsking) return "waiting";

@@ -1,18 +1,16 @@
 /** The conversation as people see it. */
-import type { Inflight, TranscriptMessage } from "../../generated/gateway/types/types.gen.ts";
+import type { TranscriptMessage } from "../../generated/gateway/types/types.gen.ts";
 import { readTranscript, type NumberedMessage } from "../agent/history.ts";
 import { textOf, type AssistantPart, type Message } from "../agent/message.ts";
-import { parseInput } from "../agent/run.ts";
 import { ServiceError } from "../base/errors.ts";
 import { redact } from "../base/redact.ts";
 import type { Store } from "../store/store.ts";
 import { oneLine } from "./tool-payload.ts";
 
 const MAX_MESSAGES = 1_000;
-const MAX_INFLIGHT_EVENTS = 5_000;
 
 /** A page leaves room in the outbox of whoever gets it. */
-const MAX_PAGE_CHARACTERS = 4_194_304;
+export const MAX_PAGE_CHARACTERS = 4_194_304;
 
 export interface MessagePage {
   readonly messages: readonly TranscriptMessage[];
@@ -39,8 +37,8 @@ export async function readMessages(
   return { messages, hasMore: page.hasMore || messages.length < all.length };
 }
 
-/** At least one, if there is one. */
-function newestWithin(
+/** The newest messages that are no longer in all; at least one, if there is one. */
+export function newestWithin(
   messages: readonly TranscriptMessage[],
   characters: number,
 ): readonly TranscriptMessage[] {
@@ -111,61 +109,4 @@ function contextOf(input: unknown): string {
   if (typeof input !== "object" || input === null) return "";
   const first = Object.values(input).find((value) => typeof value === "string");
   return oneLine(redact(typeof first === "string" ? first.slice(0, 1_000) : ""));
-}
-
-/** The turn at work up to an event, and the number of its first message. */
-export interface TurnSoFar {
-  readonly inflight: Inflight;
-  readonly firstSeq: number | undefined;
-}
-
-export async function turnSoFar(
-  store: Store,
-  sessionId: string,
-  turn: { readonly runId: string; readonly upTo: number },
-): Promise<TurnSoFar | undefined> {
-  const run = await store.find("runs", { id: turn.runId });
-  if (!run) return undefined;
-  const [said, rows] = await Promise.all([saidIn(store, turn), messagesOf(store, sessionId, turn.runId)]);
-  const prompt = parseInput(run).prompt.at(-1);
-  const messages = newestWithin(transcriptOf(rows), MAX_PAGE_CHARACTERS);
-  const user = prompt ? textOf(prompt) : "";
-  return {
-    inflight: { user, assistant: said, streaming: true, messages: [...messages] },
-    firstSeq: rows[0]?.seq,
-  };
-}
-
-/** What is said later comes as events. */
-async function saidIn(
-  store: Store,
-  { runId, upTo }: { readonly runId: string; readonly upTo: number },
-): Promise<string> {
-  const rows = await store.read
-    .selectFrom("events")
-    .select("data")
-    .where("run_id", "=", runId)
-    .where("type", "=", "message.delta")
-    .where("seq", "<=", upTo)
-    .orderBy("run_seq", "desc")
-    .limit(MAX_INFLIGHT_EVENTS)
-    .execute();
-  const deltas = rows.map(({ data }) => (JSON.parse(data) as { readonly delta: string }).delta);
-  return deltas.reverse().join("");
-}
-
-async function messagesOf(
-  store: Store,
-  sessionId: string,
-  runId: string,
-): Promise<readonly NumberedMessage[]> {
-  const rows = await store.read
-    .selectFrom("messages")
-    .select(["seq", "content"])
-    .where("session_id", "=", sessionId)
-    .where("run_id", "=", runId)
-    .orderBy("seq")
-    .limit(MAX_MESSAGES)
-    .execute();
-  return rows.map(({ seq, content }) => ({ seq, message: JSON.parse(content) as Message }));
 }

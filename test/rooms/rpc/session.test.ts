@@ -239,3 +239,58 @@ test("a host of another machine works in the workspace alone, whatever folder it
   }
   assert.equal(await cwdOf(near, folder), folder);
 });
+
+test("a turn that ends while it is looked at is told once: as it was, and then by its events", async () => {
+  const gate = Promise.withResolvers<void>();
+  const tool = testTool(async () => {
+    await gate.promise;
+    return "ran";
+  });
+  await using gateway = await createTestGateway({
+    script: callsOnce("wait"),
+    tools: [tool],
+    settings: { policyMode: "yolo" },
+  });
+  const [host, other] = [gateway.host(), gateway.host()];
+  const { session_id: id } = await host.call("session.create");
+  await host.call("prompt.submit", { session_id: id, text: "go" });
+  await host.event("tool.start");
+  const { store } = gateway.agent;
+  const { find } = store;
+  let looks = 0;
+  const endsUnderTheSecondLook: typeof find = async (table, where) => {
+    if (++looks === 2) {
+      gate.resolve();
+      await host.ended();
+    }
+    return find(table, where);
+  };
+  Object.assign(store, { find: endsUnderTheSecondLook });
+  const view = await other.call("session.activate", { session_id: id });
+  assert.equal(view.inflight?.user, "go");
+  assert.deepEqual(view.messages, []);
+  await other.ended();
+  assert.equal(other.events.filter(({ type }) => type === "message.complete").length, 1);
+});
+
+test("a turn that begins while a session is looked at is told by its events alone", async () => {
+  await using gateway = await createTestGateway();
+  const [host, other] = [gateway.host(), gateway.host()];
+  const { session_id: id } = await host.call("session.create");
+  await ask(host, id, "one");
+  const { store } = gateway.agent;
+  const { find } = store;
+  let looks = 0;
+  const turnUnderTheSecondLook: typeof find = async (table, where) => {
+    if (++looks === 2) await ask(host, id, "two");
+    return find(table, where);
+  };
+  Object.assign(store, { find: turnUnderTheSecondLook });
+  const view = await other.call("session.activate", { session_id: id });
+  assert.deepEqual(
+    view.messages.map(({ text }) => text),
+    ["one", "done"],
+  );
+  await other.ended();
+  assert.deepEqual((await other.event("message.start")).payload.input, { role: "user", text: "two" });
+});
