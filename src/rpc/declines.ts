@@ -1,6 +1,7 @@
 import type { HostMethod } from "../../generated/gateway/host.gen.ts";
 import type { RpcPeer } from "./peer.ts";
 import type { RpcRoom } from "./room.ts";
+import { hasScope } from "./scope.ts";
 
 export interface Declined {
   readonly method: HostMethod;
@@ -22,7 +23,8 @@ export class Declines {
     if (signal.aborted) this.#forget(id, peer);
     for (const other of peers) {
       const isAsked = other.profile.serverRequests || !other.profile.optOut.has(`${method}.request`);
-      if (isAsked && other.sessions.has(sessionId) && !declined.has(other)) return false;
+      const mayAnswer = isAsked && hasScope(other.identity, "approvals");
+      if (mayAnswer && other.sessions.has(sessionId) && !declined.has(other)) return false;
     }
     return true;
   }

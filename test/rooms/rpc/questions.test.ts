@@ -94,3 +94,16 @@ test("a question that is asked while events are read is not taken for a closed o
   await host.call("approval.respond", { session_id: id, choice: "once" });
   await host.ended();
 });
+
+test("who may not answer is not waited for when all others decline", async () => {
+  await using gateway = await asking();
+  const [host, watcher] = [gateway.host(), gateway.host("tester", { scopes: ["chat", "read"] })];
+  await host.call("client.capabilities", { server_requests: true });
+  const { session_id: id } = await host.call("session.create");
+  await watcher.call("session.activate", { session_id: id });
+  await host.call("prompt.submit", { session_id: id, text: "go" });
+  const asked = await askedOf(host);
+  host.answer(String(asked.id), { choice: "no choice" });
+  await host.ended();
+  assert.equal((await watcher.event("request.cancel")).payload.reason, "timeout");
+});
