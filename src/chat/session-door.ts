@@ -27,6 +27,8 @@ export class SessionDoor {
   readonly #options: DoorOptions;
   /** Events that came while a session was being opened: its first ones may be among them. */
   #held: GatewayEvent[] | undefined;
+  /** The last event that what was read of the session has in it already. */
+  #read = { sessionId: "", seq: 0 };
 
   constructor(options: DoorOptions) {
     this.#options = options;
@@ -39,7 +41,7 @@ export class SessionDoor {
 
   take(event: GatewayEvent): void {
     if (this.#held && this.#held.length < MAX_HELD) this.#held.push(event);
-    else this.#options.store.update((state) => foldEvent(state, event));
+    else if (this.#isNews(event)) this.#options.store.update((state) => foldEvent(state, event));
   }
 
   /** Leaves the session that was shown; the gateway tells of it no more, and its turn goes on. */
@@ -68,12 +70,17 @@ export class SessionDoor {
     this.#held = [];
     try {
       const opened = await enter();
+      this.#read = { sessionId: opened.session_id, seq: opened.latest_seq ?? 0 };
       store.update((state) => showSession(state, opened, now()));
     } finally {
       const held = this.#held;
       this.#held = undefined;
       for (const event of held) this.take(event);
     }
+  }
+
+  #isNews({ session_id: id, seq }: GatewayEvent): boolean {
+    return seq === undefined || id !== this.#read.sessionId || seq > this.#read.seq;
   }
 
   async #enter(target: SessionTarget): Promise<OpenedSession> {

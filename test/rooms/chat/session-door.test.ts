@@ -57,3 +57,27 @@ test("a session that cannot be opened leaves the one that is shown, with all it 
   assert.equal(door.sessionId, "one");
   assert.deepEqual(shown(store.get()), ["notice: meanwhile"]);
 });
+
+test("what stands in a session that is read anew is not told a second time", async () => {
+  const store = createStore();
+  let opening = Promise.withResolvers<unknown>();
+  const call = (() => opening.promise) as unknown as GatewayCall;
+  const door = new SessionDoor({ call, store, now: () => 0, columns: () => 80 });
+  const at = (seq: number) => ({ ...errorOf("one", `number ${seq}`), seq }) as GatewayEvent;
+  opening.resolve({ session_id: "one", messages: [], info: INFO, latest_seq: 1 });
+  await door.open({ kind: "saved", ref: "one" });
+  door.take(at(2));
+  opening = Promise.withResolvers();
+  const reloaded = door.reload();
+  door.take(at(3)); // happened before the gateway looked
+  door.take(at(5)); // and this one behind it
+  const messages = [2, 3, 4].map((seq) => ({ role: "assistant", text: `number ${seq}` }));
+  opening.resolve({ session_id: "one", messages, info: INFO, latest_seq: 4 });
+  await reloaded;
+  door.take(at(4)); // was still on its way
+  door.take(at(6));
+  assert.deepEqual(
+    shown(store.get()).map((line) => line.slice(-1)),
+    ["2", "3", "4", "5", "6"],
+  );
+});
