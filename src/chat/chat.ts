@@ -1,5 +1,5 @@
 /** What a person does at the screen, carried out at the gateway. */
-import { cleanHead } from "./clean-text.ts";
+import { cleanHead, cleanText } from "./clean-text.ts";
 import { complete } from "./complete.ts";
 import { describeFailure, reasonOf, type GatewayCall } from "./gateway-call.ts";
 import type { GatewayClientEvent, GatewayNotice } from "../client/gateway.ts";
@@ -68,7 +68,11 @@ export class Chat implements ChatActions {
     this.#update((state) => ({
       ...state,
       isLeaveArmed: false,
-      composer: { ...state.composer, completions: [], history: remember(state.composer.history, text) },
+      composer: {
+        ...state.composer,
+        completions: [],
+        history: remember(state.composer.history, cleanText(text)),
+      },
     }));
     const command = parseSlash(text);
     if (command) return this.#command(command, text);
@@ -259,7 +263,7 @@ export class Chat implements ChatActions {
     if (prefill !== undefined) {
       this.#update((state) => ({
         ...state,
-        composer: { ...state.composer, prefill: { serial: state.serial, text: prefill } },
+        composer: { ...state.composer, prefill: { serial: state.serial, text: cleanText(prefill) } },
         serial: state.serial + 1,
       }));
     }

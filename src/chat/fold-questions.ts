@@ -2,7 +2,7 @@
 import { cleanHead, cleanLine } from "./clean-text.ts";
 import type { GatewayPayload } from "./gateway-types.ts";
 import { notice } from "./items.ts";
-import type { ChatState, Question } from "./state.ts";
+import type { ApprovalChoice, ChatState, Question } from "./state.ts";
 
 const MAX_QUESTIONS = 64;
 const MAX_TEXT = 8_000;
@@ -41,6 +41,9 @@ export function cancelQuestion(state: ChatState, payload: GatewayPayload<"reques
   return notice(next, "info", `The ${NAME[method]} was answered elsewhere${how}.`);
 }
 
+/** Those that can be shown: gateways of another age may offer more. */
+const CHOICES: ReadonlySet<string> = new Set<ApprovalChoice>(["once", "session", "always", "deny"]);
+
 const NAME = {
   approval: "approval",
   clarify: "question",
@@ -59,7 +62,7 @@ function questionOf(asked: Asked): Question {
         kind: "approval",
         command: cleanHead(command, MAX_TEXT),
         description: cleanHead(description, MAX_TEXT),
-        choices: choices.includes("deny") ? choices : [...choices, "deny"],
+        choices: [...choices.filter((choice) => CHOICES.has(choice) && choice !== "deny"), "deny"],
         ...(tool === undefined ? {} : { toolName: cleanLine(tool, 80) }),
       };
     }

@@ -72,7 +72,7 @@ export function completeTurn(state: ChatState, payload: GatewayPayload<"message.
   const { status, warning, undelivered_steer: undelivered = [] } = payload;
   let next = closeAll(withAnswer(state, payload));
   if (warning !== undefined) next = notice(next, "warning", cleanText(warning));
-  if (status === "interrupted") next = notice(next, "info", payload.error ?? "Interrupted.");
+  if (status === "interrupted") next = notice(next, "info", cleanText(payload.error ?? "Interrupted."));
   if (status === "error") next = notice(next, "error", failure(payload));
   for (const text of undelivered) {
     next = notice(next, "warning", `The turn ended before the agent got this: ${cleanHead(text, 2_000)}`);

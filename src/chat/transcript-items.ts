@@ -1,5 +1,5 @@
 /** A session that was opened, as a screen. Pure. */
-import { cleanHead, cleanLine } from "./clean-text.ts";
+import { cleanHead, cleanLine, cleanText } from "./clean-text.ts";
 import { foldEvent, withInfo } from "./fold.ts";
 import type { GatewayEvent, LiveSession, OpenRequest, TranscriptMessage } from "../client/gateway.ts";
 import { append, restart } from "./items.ts";
@@ -9,13 +9,13 @@ const MAX_TEXT = 200_000;
 const MAX_HISTORY = 200;
 
 export type OpenedSession = Pick<LiveSession, "session_id" | "messages" | "info"> &
-  Partial<Pick<LiveSession, "inflight" | "open_requests" | "running">>;
+  Partial<Pick<LiveSession, "inflight" | "latest_seq" | "open_requests" | "running">>;
 
 /** Shows another session, or the same one anew. Notifications and the connection stay. */
 export function showSession(state: ChatState, opened: OpenedSession, nowMs: number): ChatState {
   const { session_id: id, info, inflight, open_requests: open = [] } = opened;
   const messages = [...opened.messages, ...(inflight?.messages ?? [])];
-  const prompts = messages.flatMap(({ role, text }) => (role === "user" && text ? [text] : []));
+  const prompts = messages.flatMap(({ role, text }) => (role === "user" && text ? [cleanText(text)] : []));
   const { turn: _, ...rest } = state;
   const shown: ChatState = {
     ...restart(rest, messages.flatMap(itemsOf)),

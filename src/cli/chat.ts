@@ -111,7 +111,9 @@ async function atTerminal(
     hasColour: isColoured,
     render: async () => (await import("../chat/view/render-chat.ts")).renderChat,
   });
-  if (sessionId !== undefined) print(`To go on: agentd chat --resume ${sessionId}`);
+  if (sessionId === undefined) return;
+  const { cleanLine } = await import("../chat/clean-text.ts");
+  print(`To go on: agentd chat --resume ${cleanLine(sessionId)}`);
 }
 
 async function throughPipes(program: ChatProgram, words: string | undefined): Promise<void> {
