@@ -1,13 +1,19 @@
 import assert from "node:assert/strict";
+import { createRequire } from "node:module";
 import { test } from "node:test";
+import { pathToFileURL } from "node:url";
 import { stripVTControlCharacters } from "node:util";
 import type { ChatState, Question } from "../../../src/chat/state.ts";
 import { widthOf } from "../../../src/chat/view/width.ts";
+import { testScreen } from "./screen.ts";
 import { IDLE, NOW_MS, TALK, TOOL, TURN } from "./states.ts";
 
-// The colour library looks once, as it is loaded.
-process.env["FORCE_COLOR"] = "1";
-const { testScreen } = await import("./screen.ts");
+// Ink's own colours; a variable of the environment would reach the programs that other tests start meanwhile.
+const inkRequire = createRequire(import.meta.resolve("ink"));
+const { default: colours } = (await import(pathToFileURL(inkRequire.resolve("chalk")).href)) as {
+  readonly default: { level: number };
+};
+colours.level = 1;
 
 const APPROVAL: Question = {
   kind: "approval",
