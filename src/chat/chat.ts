@@ -12,7 +12,7 @@ import { isNotice, withConnection } from "./connection.ts";
 import { SessionDoor, type SessionTarget } from "./session-door.ts";
 import { localHelp, parseSlash, runSlash, type TypedCommand } from "./slash.ts";
 import type { ChatState, Question } from "./state.ts";
-import { putQuestion, takeQuestion } from "./fold-questions.ts";
+import { answersOf, nextPart, putQuestion, requestIdOf, takeQuestion } from "./fold-questions.ts";
 
 const MAX_HISTORY = 200;
 /** How long the second Ctrl-C may wait. */
@@ -113,6 +113,10 @@ export class Chat implements ChatActions {
     const { sessionId } = this.#door;
     const question = this.#state.questions.find(({ id }) => id === questionId);
     if (!question || sessionId === undefined || question.kind !== answer.kind) return;
+    const isText = question.kind === "clarify" && answer.kind === "clarify";
+    const next = isText ? nextPart(question, answer.answer) : undefined;
+    if (next) return this.#update((state) => putQuestion(state, next));
+    const answers = isText ? answersOf(question, answer.answer) : undefined;
     const others = answer.kind === "approval" && answer.all === true;
     const before = this.#state.questions;
     const isAnswered = (each: Question) => each.id === questionId || (others && each.kind === "approval");
@@ -120,7 +124,8 @@ export class Chat implements ChatActions {
     this.#update((state) => answered.reduce((next, { id }) => takeQuestion(next, id), state));
     this.#try(async () => {
       try {
-        await respond(this.#options.call, { sessionId, questionId, answer });
+        const { call } = this.#options;
+        await respond(call, { sessionId, questionId: requestIdOf(question), answer, answers });
       } catch (error) {
         // Nothing asks again what was seen before: it stands until it is answered.
         if (sessionId === this.#door.sessionId) {

@@ -2,31 +2,67 @@
 import { cleanHead, cleanLine } from "./clean-text.ts";
 import type { GatewayPayload } from "./gateway-types.ts";
 import { notice } from "./items.ts";
-import type { ApprovalChoice, ChatState, Question } from "./state.ts";
+import type { ApprovalChoice, ChatState, ClarifyBatch, ClarifyQuestion, Question } from "./state.ts";
 
 const MAX_QUESTIONS = 64;
 const MAX_TEXT = 8_000;
 const MAX_CHOICES = 50;
+/** A choice is the answer, to the letter. */
+const MAX_CHOICE = 1_000;
+const MAX_PARTS = 50;
 
 type Asked = {
   readonly [K in Question["kind"]]: readonly [kind: K, payload: GatewayPayload<`${K}.request`>];
 }[Question["kind"]];
 
-/** A question of the gateway. */
+/** A question of the gateway. One of several parts that is told of again stays where it is. */
 export function ask(state: ChatState, ...asked: Asked): ChatState {
-  return putQuestion(state, questionOf(asked));
+  const question = questionOf(asked);
+  const isBegun = state.questions.some(
+    (known) => known.id !== question.id && requestIdOf(known) === question.id,
+  );
+  return isBegun ? state : putQuestion(state, question);
 }
 
 /** Adds a question, or replaces it when it is told of again. */
 export function putQuestion(state: ChatState, question: Question): ChatState {
-  const index = state.questions.findIndex(({ id }) => id === question.id);
+  const index = state.questions.findIndex((known) => requestIdOf(known) === requestIdOf(question));
   if (index >= 0) return { ...state, questions: state.questions.with(index, question) };
   return { ...state, questions: [...state.questions, question].slice(-MAX_QUESTIONS) };
 }
 
+/** `id`: of the question, or of the request that it came with. */
 export function takeQuestion(state: ChatState, id: string): ChatState {
-  if (!state.questions.some((question) => question.id === id)) return state;
-  return { ...state, questions: state.questions.filter((question) => question.id !== id) };
+  const rest = state.questions.filter((question) => question.id !== id && requestIdOf(question) !== id);
+  return rest.length === state.questions.length ? state : { ...state, questions: rest };
+}
+
+/** The next part of a question that has several; undefined behind the last. */
+export function nextPart(question: ClarifyQuestion, answer: string): ClarifyQuestion | undefined {
+  const { batch } = question;
+  const part = batch?.parts[batch.at + 1];
+  if (!batch || !part) return undefined;
+  const at = batch.at + 1;
+  const { id: _, ...shown } = part;
+  const id = `${batch.requestId}#${at}`;
+  return { ...question, ...shown, id, batch: { ...batch, at, given: givenWith(batch, answer) } };
+}
+
+/** All answers of a request that has several questions, by their ids; undefined for one that has not. */
+export function answersOf(
+  { batch }: ClarifyQuestion,
+  last: string,
+): Readonly<Record<string, string>> | undefined {
+  return batch && givenWith(batch, last);
+}
+
+function givenWith({ parts, at, given }: ClarifyBatch, answer: string): Readonly<Record<string, string>> {
+  return { ...given, [parts[at]?.id ?? ""]: answer };
+}
+
+/** What the gateway calls the question. */
+export function requestIdOf(question: Question): string {
+  return (question.kind === "clarify" ? question.batch?.requestId : undefined) ?? question.id;
 }
 
 /** The question is open no more; whoever still sees it is told why. */
@@ -51,6 +87,18 @@ const NAME = {
   secret: "request for a secret",
 } as const;
 
+function partOf(asked: {
+  readonly question: string;
+  readonly choices: readonly string[] | null;
+  readonly multi_select?: boolean;
+}): Pick<ClarifyQuestion, "question" | "choices" | "isMultiSelect"> {
+  return {
+    question: cleanHead(asked.question, MAX_TEXT),
+    choices: (asked.choices ?? []).slice(0, MAX_CHOICES).map((choice) => cleanLine(choice, MAX_CHOICE)),
+    isMultiSelect: asked.multi_select === true,
+  };
+}
+
 function questionOf(asked: Asked): Question {
   const [kind, { request_id: id, expires_at: expires }] = asked;
   const facts = { id, ...(expires === null ? {} : { expiresAtMs: expires * 1_000 }) };
@@ -67,17 +115,11 @@ function questionOf(asked: Asked): Question {
       };
     }
     case "clarify": {
-      const { choices, multi_select: isMultiSelect = false, questions = [] } = asked[1];
-      // Several at once are answered in one text: choices of one of them would be no answer to the others.
-      const isOne = questions.length <= 1;
-      const question = isOne ? asked[1].question : questions.map((each) => each.question).join("\n");
-      return {
-        ...facts,
-        kind: "clarify",
-        question: cleanHead(question, MAX_TEXT),
-        choices: isOne ? (choices ?? []).slice(0, MAX_CHOICES).map((choice) => cleanLine(choice)) : [],
-        isMultiSelect: isMultiSelect || questions[0]?.multi_select === true,
-      };
+      const { questions = [], ...only } = asked[1];
+      const parts = questions.slice(0, MAX_PARTS).map((each) => ({ id: each.id, ...partOf(each) }));
+      const { id: _, ...first } = parts[0] ?? { id, ...partOf(only) };
+      const batch = { requestId: id, parts, at: 0, given: {} };
+      return { ...facts, kind: "clarify", ...first, ...(parts.length > 1 ? { batch } : {}) };
     }
     case "sudo":
       return { ...facts, kind: "sudo", command: cleanHead(asked[1].command, MAX_TEXT) };

@@ -5,8 +5,11 @@ import type { Question } from "./state.ts";
 
 interface Given {
   readonly sessionId: string;
+  /** Of the request, as the gateway calls it. */
   readonly questionId: string;
   readonly answer: QuestionAnswer;
+  /** To each of several questions, by their ids. */
+  readonly answers?: Readonly<Record<string, string>> | undefined;
 }
 
 /** Sends an answer. Somebody else may have answered, or nobody in time: that is no failure of this one. */
@@ -18,7 +21,7 @@ export async function respond(call: GatewayCall, given: Given): Promise<void> {
   }
 }
 
-async function send(call: GatewayCall, { sessionId, questionId, answer }: Given): Promise<void> {
+async function send(call: GatewayCall, { sessionId, questionId, answer, answers }: Given): Promise<void> {
   const asked = { session_id: sessionId, request_id: questionId };
   switch (answer.kind) {
     case "approval":
@@ -29,7 +32,9 @@ async function send(call: GatewayCall, { sessionId, questionId, answer }: Given)
       });
       return;
     case "clarify":
-      await call("clarify.respond", { ...asked, answer: answer.answer });
+      if (answers)
+        await call("request.answer", { id: questionId, session_id: sessionId, result: { answers } });
+      else await call("clarify.respond", { ...asked, answer: answer.answer });
       return;
     case "sudo":
       await call("sudo.respond", { ...asked, password: answer.password });

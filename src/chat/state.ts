@@ -166,6 +166,22 @@ export interface ClarifyQuestion extends QuestionFacts {
   readonly choices: readonly string[];
   /** Several choices may be taken; the answer has them separated by line breaks. */
   readonly isMultiSelect: boolean;
+  /** Where the agent asked several questions in one request: they are shown one after the other and answered together. */
+  readonly batch?: ClarifyBatch;
+}
+
+export interface ClarifyBatch {
+  readonly requestId: string;
+  readonly parts: readonly ClarifyPart[];
+  /** Which of the parts is shown, from 0. */
+  readonly at: number;
+  /** Answers to the parts before it, by their ids. */
+  readonly given: Readonly<Record<string, string>>;
+}
+
+export interface ClarifyPart extends Pick<ClarifyQuestion, "question" | "choices" | "isMultiSelect"> {
+  /** Of the gateway. */
+  readonly id: string;
 }
 
 /** The answer is typed hidden. */

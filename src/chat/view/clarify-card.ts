@@ -23,9 +23,10 @@ export interface CardLines {
 }
 
 export function clarifyCard({ question, card, width, nowMs }: ClarifyFacts): CardLines {
-  const { choices, isMultiSelect } = question;
+  const { choices, isMultiSelect, batch } = question;
+  const about = batch === undefined ? "" : `${batch.at + 1} of ${batch.parts.length}`;
   const head = [
-    cardTitle("question", "", { ...question, nowMs, width }),
+    cardTitle("question", about, { ...question, nowMs, width }),
     BLANK,
     ...wrapText(question.question.trim(), "strong", width, { first: INDENT, rest: INDENT }),
     BLANK,

@@ -140,6 +140,25 @@ test("a question is answered by the number of a choice, by arrows, or in one's o
   assert.deepEqual(byWord.calls, [["answer", "c1", { kind: "clarify", answer: "green" }]]);
 });
 
+test("of several questions the card says which one it is, and keys typed on answer no next one", () => {
+  const parts = ["Which?", "And which size?"].map((question, at) => ({
+    id: `${at}`,
+    question,
+    choices: [],
+    isMultiSelect: false,
+  }));
+  const batch = { requestId: "c1", parts, at: 0, given: {} };
+  const first: Question = { ...CLARIFY, batch };
+  using screen = asking(first);
+  assert.match(screen.text(), /question {2}1 of 2/);
+  screen.press("text:2");
+  const second: Question = { ...first, id: "c1#1", question: "And which size?", batch: { ...batch, at: 1 } };
+  screen.change({ ...IDLE, questions: [second] });
+  screen.press("text:2");
+  assert.match(screen.text(), /question {2}2 of 2/);
+  assert.deepEqual(screen.calls, [["answer", "c1", { kind: "clarify", answer: "blue" }]]);
+});
+
 test("several choices are ticked and sent together, with words of one's own", () => {
   using screen = asking({ ...CLARIFY, isMultiSelect: true });
   screen.press("text:2", "text:1", "down", "text: ", "text: ", "down", "text:pink", "enter");

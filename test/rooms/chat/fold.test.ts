@@ -262,22 +262,6 @@ test("a prompt whose turn begins waits no more", () => {
   );
 });
 
-test("several questions at once are answered in one text", () => {
-  const [first, second] = ["Which colour?", "Which size?"].map((question, index) => ({
-    id: `q${index}`,
-    question,
-    choices: ["a", "b"],
-    multi_select: false,
-  }));
-  assert.ok(first && second);
-  const asked = { request_id: "ask_2", question: first.question, choices: ["a", "b"], expires_at: null };
-  const state = fold([["clarify.request", { ...asked, questions: [first, second] }]]);
-  const [question] = state.questions;
-  assert.ok(question?.kind === "clarify");
-  assert.equal(question.question, "Which colour?\nWhich size?");
-  assert.deepEqual(question.choices, []);
-});
-
 const approval: Told = [
   "approval.request",
   {
