@@ -222,6 +222,6 @@ export class Outbox {
   }
 }
 
-export function frameOf(event: GatewayEvent): string {
+function frameOf(event: GatewayEvent): string {
   return JSON.stringify({ jsonrpc: "2.0", method: "event", params: event });
 }

@@ -44,17 +44,11 @@ async function isWhole(
   return Number(found?.count ?? 0) === part.upTo - part.after;
 }
 
-export interface Page {
-  readonly events: readonly GatewayEvent[];
-  /** The last entry that is told of. */
-  readonly lastSeq: number;
-}
-
 /** The events above `after`, as many as an answer may hold. Bytes are bytes of UTF-8. */
 export async function readEvents(
   options: NarratorOptions,
   limits: { readonly events: number; readonly bytes: number },
-): Promise<Page> {
+): Promise<readonly GatewayEvent[]> {
   const { store, sessionId, after } = options;
   const { narrator, opening } = await Narrator.open(options);
   const entries = await store.journal.read({ sessionId }, { after, limit: limits.events });
@@ -68,5 +62,5 @@ export async function readEvents(
     events.push(...told);
     lastSeq = entry.seq;
   }
-  return { events, lastSeq };
+  return events;
 }

@@ -114,8 +114,8 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
     const ids = new Set(open.map((ask) => ask.id));
     const { owner } = peer.identity;
     const { max_replay_events: events, max_replay_bytes: bytes } = room.settings.limits;
-    const page = from.truncated
-      ? { events: [] }
+    const told = from.truncated
+      ? []
       : await readEvents(
           {
             store: room.store,
@@ -128,10 +128,10 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
           { events, bytes },
         );
     return {
-      events: [...page.events],
+      events: [...told],
       latest_seq: from.latestSeq,
       truncated: from.truncated,
-      count: page.events.length,
+      count: told.length,
       epoch: room.store.epoch,
       open_requests: open.map(openRequest),
     };
