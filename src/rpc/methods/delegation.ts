@@ -131,17 +131,22 @@ async function toolCounts(
 /** Trees of the caller's sessions go by their ids; any other name is the caller's own. */
 async function keyOf(ctx: RpcContext, sessionId: string): Promise<string> {
   const { owner } = ctx.peer.identity;
-  return (await savedSession(ctx.room, sessionId, owner)) ? sessionId : prefixOf(owner) + sessionId;
+  const isKept = isPlain(sessionId) && (await savedSession(ctx.room, sessionId, owner));
+  return isKept ? sessionId : prefixOf(owner) + sessionId;
 }
 
 /** Names of keys may hold anything: escaped, none of them is the beginning of another. */
 const prefixOf = (owner: string): string => `${owner.replaceAll("%", "%25").replaceAll(":", "%3A")}:`;
+
+/** An id that nobody could take for an owner's name with a name behind it: clients choose ids, too. */
+const isPlain = (sessionId: string): boolean => !sessionId.includes(":");
 
 /** The name of a tree's session as the caller gave it; undefined for trees of others. */
 async function nameFor(ctx: RpcContext, key: string): Promise<string | undefined> {
   const { owner } = ctx.peer.identity;
   const prefix = prefixOf(owner);
   if (key.startsWith(prefix)) return key.slice(prefix.length);
+  if (!isPlain(key)) return undefined;
   return (await savedSession(ctx.room, key, owner)) ? key : undefined;
 }
 
