@@ -1,10 +1,12 @@
 /** Secrets that are planted everywhere, and everything that was written searched for them. */
 import assert from "node:assert/strict";
-import { chmod, mkdir, readdir, readFile, writeFile } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { createClarify } from "../../src/agent/tools/clarify.ts";
+import { createTerminal } from "../../src/agent/tools/terminal.ts";
 import { defineTool, ToolError } from "../../src/agent/tool.ts";
 import { registerSecret } from "../../src/base/redact.ts";
 import { secretValues } from "../../src/config/secret-values.ts";
@@ -99,23 +101,23 @@ const steps: readonly { readonly tool: string; readonly input: unknown }[] = [
 test("a secret of the environment, a tool's output, a sudo answer and a secret answer is written nowhere but in .env", async (t) => {
   const env = { CANARY_API_KEY: ENVIRONMENT };
   for (const secret of secretValues(testConfig(), env)) registerSecret(secret);
+  const bin = await mkdtemp(join(tmpdir(), "agentd-test-"));
+  t.after(() => rm(bin, { recursive: true, force: true }));
+  await fakeSudo(bin);
+  const terminal = createTerminal({
+    timeoutMs: 20_000,
+    maxOutputBytes: 20_000,
+    envPassthrough: [],
+    env: { ...process.env, ...env, PATH: `${bin}:${process.env["PATH"] ?? ""}` },
+  });
   await using service = await startTestService({
     env,
     config: { log: { level: "debug" }, approvals: { mode: "yolo" } },
-    tools: [leaky, createClarify()],
+    tools: [leaky, createClarify(), terminal],
     script: ({ step }) => {
       const next = steps[step];
       return next ? { text: `step ${step}`, calls: [next] } : { text: "done" };
     },
-  });
-  const bin = join(service.home, "bin");
-  await fakeSudo(bin);
-  const before = process.env["PATH"];
-  process.env["PATH"] = `${bin}:${before ?? ""}`;
-  process.env["CANARY_API_KEY"] = ENVIRONMENT;
-  t.after(() => {
-    process.env["PATH"] = before;
-    delete process.env["CANARY_API_KEY"];
   });
   const { agent, store } = service.service;
   const { runId } = await agent.turns.submit({

@@ -9,9 +9,10 @@ const inherited = new Set(["PATH", "HOME", "LANG", "TMPDIR", "USER", "SHELL", "T
 export function commandEnvironment(
   passthrough: readonly string[],
   shared: Readonly<Record<string, string>>,
+  own: Readonly<Record<string, string | undefined>> = process.env,
 ): Record<string, string> {
   const extra = new Set(passthrough);
-  const kept = Object.entries(process.env).filter(
+  const kept = Object.entries(own).filter(
     ([name, value]) =>
       value !== undefined && (inherited.has(name) || name.startsWith("LC_") || extra.has(name)),
   );

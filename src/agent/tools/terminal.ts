@@ -12,6 +12,8 @@ export interface TerminalOptions {
   readonly maxOutputBytes: number;
   /** Names of environment variables that commands see besides the harmless ones. */
   readonly envPassthrough: readonly string[];
+  /** What commands see their share of; default: the environment of this process. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
   /** Where background commands are looked after; without it there are none. */
   readonly processes?: Processes;
 }
@@ -85,7 +87,8 @@ async function run(input: TerminalInput, context: ToolContext, options: Terminal
   context.signal.throwIfAborted();
   if (input.command.includes("\0")) throw new ToolError("The command holds a NUL character; remove it.");
   const cwd = await directoryOf(input.workdir ?? ".", context.cwd);
-  const env = { ...commandEnvironment(options.envPassthrough, context.variables.shared()), PWD: cwd };
+  const shared = commandEnvironment(options.envPassthrough, context.variables.shared(), options.env);
+  const env = { ...shared, PWD: cwd };
   if (input.background === true) return runInBackground(input.command, { cwd, env, context, options });
   const timeoutMs = input.timeout_seconds === undefined ? options.timeoutMs : input.timeout_seconds * 1000;
   const excerpt = new OutputExcerpt(options.maxOutputBytes);

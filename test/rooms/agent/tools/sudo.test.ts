@@ -4,18 +4,27 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { ToolError } from "../../../../src/agent/tool.ts";
+import { ToolError, type Tool } from "../../../../src/agent/tool.ts";
 import { mentionsSudo } from "../../../../src/agent/tools/sudo.ts";
 import { createTerminal } from "../../../../src/agent/tools/terminal.ts";
 import { call, workspace } from "./call.ts";
 
 const PASSWORD = "correct-horse-9";
-const terminal = createTerminal({ timeoutMs: 60_000, maxOutputBytes: 20_000, envPassthrough: [] });
+
+/** A terminal whose commands find programs of `folder` first. */
+const terminalWith = (folder: string) =>
+  createTerminal({
+    timeoutMs: 60_000,
+    maxOutputBytes: 20_000,
+    envPassthrough: [],
+    // Not that of the process: other tests start programs meanwhile.
+    env: { ...process.env, PATH: `${folder}:${process.env["PATH"] ?? ""}` },
+  });
 
 const HALVES = [PASSWORD.slice(0, 8), PASSWORD.slice(8)] as const;
 
-/** A sudo that asks its helper for the password, and, if it `looks`, searches for it in places where it must not be. */
-function fakeSudo(t: { after(clean: () => void): void }, { looks = true } = {}): void {
+/** A terminal with a sudo that asks its helper for the password, and, if it `looks`, searches for it where it must not be. */
+function fakeSudo(t: { after(clean: () => void): void }, { looks = true } = {}): Tool {
   const folder = workspace(t);
   const path = join(folder, "sudo");
   writeFileSync(
@@ -34,9 +43,7 @@ exec "$@"
 `,
   );
   chmodSync(path, 0o755);
-  const before = process.env["PATH"];
-  process.env["PATH"] = `${folder}:${before ?? ""}`;
-  t.after(() => void (process.env["PATH"] = before));
+  return terminalWith(folder);
 }
 
 function answers(password: string | undefined, asked: string[] = []) {
@@ -50,7 +57,7 @@ test(
   "a password reaches each sudo of a command, and stands in no argument and no variable",
   { skip: !isLinux },
   async (t) => {
-    fakeSudo(t);
+    const terminal = fakeSudo(t);
     const asked: string[] = [];
     const command = "sudo echo one; true && sudo sh -c 'echo two; cat'";
     const text = await call(
@@ -68,7 +75,7 @@ test(
   "what a command under sudo reads is its own, whether sudo asks or not",
   { skip: !isLinux },
   async (t) => {
-    fakeSudo(t);
+    const terminal = fakeSudo(t);
     const command = "echo mine | sudo cat; echo two | sudo free cat; sudo free cat < /dev/null; wait";
     const text = await call(
       terminal,
@@ -80,7 +87,7 @@ test(
 );
 
 test("calls of sudo at the same time get the password each", { skip: !isLinux }, async (t) => {
-  fakeSudo(t, { looks: false });
+  const terminal = fakeSudo(t, { looks: false });
   const command = "for i in 1 2 3 4 5 6; do sudo echo ok & done; wait";
   const text = await call(
     terminal,
@@ -91,7 +98,7 @@ test("calls of sudo at the same time get the password each", { skip: !isLinux },
 });
 
 test("nothing of the password is left on the disk", { skip: !isLinux }, async (t) => {
-  fakeSudo(t);
+  const terminal = fakeSudo(t);
   await call(
     terminal,
     { command: "sudo true" },
@@ -107,7 +114,7 @@ test(
   "a wrong password is the command's failure, and is not asked for again",
   { skip: !isLinux },
   async (t) => {
-    fakeSudo(t);
+    const terminal = fakeSudo(t);
     const asked: string[] = [];
     const text = await call(
       terminal,
@@ -120,7 +127,7 @@ test(
 );
 
 test("without a password the command is not run", { skip: !isLinux }, async (t) => {
-  fakeSudo(t);
+  const terminal = fakeSudo(t);
   const cwd = workspace(t);
   const run = call(
     terminal,
@@ -149,9 +156,9 @@ test("where sudo wants no password nobody is asked", { skip: !isLinux }, async (
   const folder = workspace(t);
   writeFileSync(join(folder, "sudo"), '#!/bin/sh\n[ "$1" = -n ] && shift\nexec "$@"\n');
   chmodSync(join(folder, "sudo"), 0o755);
-  const before = process.env["PATH"];
-  process.env["PATH"] = `${folder}:${before ?? ""}`;
-  t.after(() => void (process.env["PATH"] = before));
-  assert.match(await call(terminal, { command: "sudo echo free" }, { cwd: workspace(t) }), /free/);
+  assert.match(
+    await call(terminalWith(folder), { command: "sudo echo free" }, { cwd: workspace(t) }),
+    /free/,
+  );
   assert.ok(readFileSync(join(folder, "sudo"), "utf8").length > 0);
 });
