@@ -182,7 +182,11 @@ export const schemas: SchemaMap = {
       info: { $ref: "#/components/schemas/SessionInfo" },
     },
   },
-  ClarifyAnswer: { type: "object", required: ["answer"], properties: { answer: { type: "string" } } },
+  ClarifyAnswer: {
+    type: "object",
+    required: ["answer"],
+    properties: { answer: { type: "string" }, answers: { type: "object", additionalProperties: { type: "string" } } },
+  },
   ClarifyAskedEvent: {
     type: "object",
     required: ["type", "ts", "payload"],

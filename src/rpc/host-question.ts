@@ -62,10 +62,12 @@ function replyOf(
       return { choice: narrowed(choice, data["choices"] as readonly AskChoice[]) };
     }
     case "clarify": {
-      // A host answers the first question; the others are skipped.
-      const { answer } = result as HostRequests["clarify"]["result"];
+      // One answer is that to the first question. Those without one are skipped.
+      const { answer, answers } = result as HostRequests["clarify"]["result"];
+      const given = new Map(Object.entries(answers ?? {}));
       const questions = data["questions"] as readonly { readonly id: string }[];
-      return { answers: Object.fromEntries(questions.map(({ id }, at) => [id, at === 0 ? answer : ""])) };
+      const answerTo = (id: string, at: number) => (answers || at > 0 ? (given.get(id) ?? "") : answer);
+      return { answers: Object.fromEntries(questions.map(({ id }, at) => [id, answerTo(id, at)])) };
     }
     case "sudo":
       return { password: (result as HostRequests["sudo"]["result"]).value };

@@ -247,7 +247,16 @@ export type BranchResult = {
  * ClarifyAnswer
  */
 export type ClarifyAnswer = {
+    /**
+     * To the first question. Empty skips it.
+     */
     answer: string;
+    /**
+     * To each of several questions, by its id. It counts instead of `answer`.
+     */
+    answers?: {
+        [key: string]: string;
+    };
 };
 
 /**
@@ -302,7 +311,7 @@ export type ClarifyQuestion = {
 export type ClarifyRespondParams = {
     request_id: string;
     /**
-     * Empty skips it.
+     * To the first question; empty skips it. request.answer answers several.
      */
     answer: string;
     session_id?: string;
