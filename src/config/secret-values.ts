@@ -43,7 +43,10 @@ export function secretValues(config: Config, env: Environment): string[] {
 
 /** A copy of `value` (a configuration, or what stands at `path` in one) for people to see: secrets are masked. */
 export function maskSecrets(value: unknown, path: readonly (string | number)[] = []): unknown {
-  if (Array.isArray(value)) return value.map((item, index) => maskSecrets(item, [...path, index]));
+  if (Array.isArray(value)) {
+    const isAnnounced = (index: number) => isTelling(/^--?([\w-]+)$/.exec(String(value[index - 1]))?.[1]);
+    return value.map((item, index) => (isAnnounced(index) ? MASK : maskSecrets(item, [...path, index])));
+  }
   if (isRecord(value)) {
     return Object.fromEntries(
       Object.entries(value).map(([name, item]) => [name, maskSecrets(item, [...path, name])]),
@@ -52,7 +55,19 @@ export function maskSecrets(value: unknown, path: readonly (string | number)[] =
   if (typeof value !== "string" || value === NO_AUTH || value.startsWith("env:")) return value;
   if (path.some((segment) => SECRET_KEYS.has(String(segment)))) return MASK;
   if (path.at(-2) === "env" && TELLING.test(String(path.at(-1)))) return MASK;
-  return value.replace(/^([a-z][a-z0-9+.-]*:\/\/[^/@\s:]*):[^/@\s]*@/i, `$1:${MASK}@`);
+  return value
+    .replace(/^([a-z][a-z0-9+.-]*:\/\/[^/@\s:]*):[^/@\s]*@/i, `$1:${MASK}@`)
+    .replace(ASSIGNED, (all, lead: string, name: string) =>
+      isTelling(name) ? `${lead}${name}=${MASK}` : all,
+    );
+}
+
+/** A value with its name, in the query of an address or as an option of a command line. */
+const ASSIGNED = /([?&]|^--?)([\w.-]+)=[^&#\s]+/g;
+
+/** Whether a value of this name is secret, however the name is written. */
+function isTelling(name = ""): boolean {
+  return TELLING.test(name.replace(/([a-z0-9])([A-Z])/g, "$1_$2").replace(/[.-]/g, "_"));
 }
 
 /** As written and as meant: the driver sees the decoded form, an error message may show either. */

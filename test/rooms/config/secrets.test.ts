@@ -223,6 +223,27 @@ database: { url: "postgres://me:p%40ss@db/agentd" }
     }
   });
 
+  it("are masked where a server's address or its command line names them", () => {
+    const servers = {
+      far: { url: "https://mcp.example/sse?tavilyApiKey=canary-1&page=2&access_token=canary-2" },
+      near: {
+        command: "serve",
+        args: ["--api-key", "canary-3", "--token=canary-4", "--port", "80", "--keyring"],
+      },
+    };
+    assert.deepEqual(maskSecrets({ mcp: { servers } }), {
+      mcp: {
+        servers: {
+          far: { url: "https://mcp.example/sse?tavilyApiKey=[redacted]&page=2&access_token=[redacted]" },
+          near: {
+            command: "serve",
+            args: ["--api-key", "[redacted]", "--token=[redacted]", "--port", "80", "--keyring"],
+          },
+        },
+      },
+    });
+  });
+
   it("are masked when they are asked for one by one", () => {
     assert.equal(maskSecrets(OTHER, ["api_server", "keys", 0, "key"]), "[redacted]");
     assert.equal(maskSecrets("v", ["model", "providers", "p", "headers", "x"]), "[redacted]");
