@@ -1,5 +1,10 @@
 /** `agentd chat` without a terminal: one prompt, its answer on the output, everything else beside it. */
-import { connectGateway, type GatewayClient, type GatewayEvent } from "../client/gateway.ts";
+import {
+  connectGateway,
+  type GatewayClient,
+  type GatewayClientEvent,
+  type GatewayEvent,
+} from "../client/gateway.ts";
 import { cleanLine, cleanText } from "./clean-text.ts";
 import { foldEvent } from "./fold.ts";
 import { isNotice } from "./connection.ts";
@@ -47,13 +52,22 @@ export async function runPlain(program: PlainProgram): Promise<PlainEnd> {
     when_busy: "queue",
   });
   const interrupt = () => {
-    call("session.interrupt", { session_id: sessionId }).catch(() => {});
+    // Without its name the turn of somebody else would be ended, behind which this one waits.
+    const turn = turnId === null ? {} : { turn_id: turnId };
+    call("session.interrupt", { session_id: sessionId, ...turn }).catch(() => {});
   };
   signal.addEventListener("abort", interrupt, { once: true });
   if (signal.aborted) interrupt();
+  let queueEvents = 0;
   for await (const event of events) {
+    assertHeard(event, sessionId);
     if (isNotice(event) || event.session_id !== sessionId) continue;
     store.update((state) => foldEvent(state, event));
+    // The first says that the prompt waits; another one, before its turn began, that it waits no more.
+    if (event.type === "session.queue" && event.turn_id === turnId && ++queueEvents > 1) {
+      program.tell("The prompt was taken out of the queue.");
+      return "interrupted";
+    }
     if (event.type === "message.complete" && event.turn_id === turnId) return ended(event.payload, program);
     const line = lineOf(event);
     if (line !== undefined) program.tell(line);
@@ -67,6 +81,16 @@ export async function runPlain(program: PlainProgram): Promise<PlainEnd> {
 }
 
 const COLUMNS = 80;
+
+/** Throws when nothing more is heard of the session: whoever waited on would wait for ever. */
+function assertHeard(event: GatewayClientEvent, sessionId: string): void {
+  if (event.session_id !== sessionId) return;
+  if (event.type === "client.lost") throw new Error(event.payload.message);
+  if (event.type !== "session.closed" && event.type !== "client.gap") return;
+  const what = event.type === "client.gap" ? "Some events were not kept" : "The session was closed";
+  const how = `agentd chat --resume ${cleanLine(sessionId)}`;
+  throw new Error(`${what} before the answer was whole. What became of it: ${how}`);
+}
 
 function ended(
   payload: Extract<GatewayEvent, { type: "message.complete" }>["payload"],
