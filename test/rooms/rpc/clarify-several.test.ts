@@ -12,7 +12,8 @@ const QUESTIONS = [
 async function asked(host: TestHost, answer: (requestId: string) => Promise<unknown>, got: Promise<unknown>) {
   const { session_id: id } = await host.call("session.create");
   await host.call("prompt.submit", { session_id: id, text: "go" });
-  await answer((await host.until(() => host.frames.find(({ method }) => method === "clarify"))).id);
+  const request = await host.until(() => host.frames.find(({ method }) => method === "clarify"));
+  await answer(String(request.id));
   return got;
 }
 
