@@ -8,7 +8,7 @@ import {
 } from "../agent/attachments/attachment.ts";
 import { judgeRead } from "../agent/policy/path-judge.ts";
 import { ServiceError } from "../base/errors.ts";
-import { MAX_QUEUED_IMAGES, queueImage } from "./queued-images.ts";
+import { QUEUED_LIMIT, queueImage } from "./queued-images.ts";
 import type { RpcContext } from "./room.ts";
 import { hasScope } from "./scope.ts";
 import type { SessionPlace } from "./session-place.ts";
@@ -70,10 +70,7 @@ export function attachImage(
     attachment: { ...image.attachment, name: named.name },
   });
   if (count === undefined) {
-    throw new ServiceError(
-      "too_large",
-      `${MAX_QUEUED_IMAGES} images wait already, which is the limit. Detach one.`,
-    );
+    throw new ServiceError("too_large", `At most ${QUEUED_LIMIT}, wait for a prompt. Detach one.`);
   }
   return {
     attached: true,

@@ -1,7 +1,7 @@
 import { readAttachment, type AttachmentOptions } from "../agent/attachments/attachment.ts";
 import type { Attachment, UserMessage } from "../agent/message.ts";
 import { ServiceError } from "../base/errors.ts";
-import { MAX_QUEUED_IMAGES, type QueuedImage } from "./queued-images.ts";
+import { MAX_QUEUED_IMAGES, mayRide, QUEUED_LIMIT, type QueuedImage } from "./queued-images.ts";
 
 /** Where paths begin, and what may be taken from there. */
 type Places = Pick<AttachmentOptions, "cwd" | "roots" | "refuse">;
@@ -24,14 +24,16 @@ export async function promptOf(places: Places, asked: Asked): Promise<UserMessag
   const sources = [...parts.flatMap(sourceIn), ...(asked.images ?? [])];
   const waiting = (asked.waiting ?? []).map(({ attachment }) => attachment);
   if (waiting.length + sources.length > MAX_QUEUED_IMAGES) throw tooMany();
-  const named: Attachment[] = [];
-  for (const source of sources) named.push(await read(places, source));
-  const attachments = [...waiting, ...named];
+  const attachments: Attachment[] = [...waiting];
+  for (const source of sources) {
+    attachments.push(await read(places, source));
+    if (!mayRide(attachments)) throw tooMany();
+  }
   return { role: "user", text, ...(attachments.length > 0 ? { attachments } : {}) };
 }
 
 function tooMany(): ServiceError {
-  return new ServiceError("too_large", `A prompt takes at most ${MAX_QUEUED_IMAGES} images.`, {
+  return new ServiceError("too_large", `A prompt takes at most ${QUEUED_LIMIT}.`, {
     param: "images",
   });
 }

@@ -9,6 +9,9 @@ export interface QueuedImage {
 }
 
 export const MAX_QUEUED_IMAGES = 32;
+const MAX_QUEUED_BYTES = 33_554_432;
+/** For people. */
+export const QUEUED_LIMIT = `${MAX_QUEUED_IMAGES} images, with ${MAX_QUEUED_BYTES} bytes in all`;
 
 /** They go with the open session. */
 const waiting = new WeakMap<LiveSession, QueuedImage[]>();
@@ -16,7 +19,7 @@ const waiting = new WeakMap<LiveSession, QueuedImage[]>();
 /** Resolves to how many wait now; undefined when there are too many. */
 export function queueImage(live: LiveSession, image: QueuedImage): number | undefined {
   const images = waiting.get(live) ?? [];
-  if (images.length >= MAX_QUEUED_IMAGES) return undefined;
+  if (!mayRide([...images, image].map(({ attachment }) => attachment))) return undefined;
   waiting.set(live, [...images, image]);
   return images.length + 1;
 }
@@ -42,5 +45,13 @@ export function takeImages(live: LiveSession): readonly QueuedImage[] {
 
 /** The prompt was not taken: they wait as before, ahead of those that came meanwhile. */
 export function putBackImages(live: LiveSession, images: readonly QueuedImage[]): void {
-  if (images.length > 0) waiting.set(live, [...images, ...queuedImages(live)].slice(0, MAX_QUEUED_IMAGES));
+  const all = [...images, ...queuedImages(live)];
+  while (!mayRide(all.map(({ attachment }) => attachment))) all.pop();
+  if (images.length > 0) waiting.set(live, all);
+}
+
+/** Whether one prompt takes so many, and so much. */
+export function mayRide(attachments: readonly Attachment[]): boolean {
+  const characters = attachments.reduce((sum, { data }) => sum + data.length, 0);
+  return attachments.length <= MAX_QUEUED_IMAGES && (characters * 3) / 4 <= MAX_QUEUED_BYTES;
 }

@@ -3,6 +3,8 @@ import { mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import type { LiveSession } from "../../../src/agent/live.ts";
+import { queueImage, queuedImages } from "../../../src/rpc/queued-images.ts";
 import { createTestGateway } from "../../harness/rpc-host.ts";
 
 test("files that the agent would ask for are attached by keys that may give leave, its own keys by none", async (context) => {
@@ -30,4 +32,24 @@ test("files that the agent would ask for are attached by keys that may give leav
   assert.equal(await attach(chat, keys), 4016);
   assert.equal(await attach([...chat, "approvals"], secrets), undefined);
   assert.equal(await attach(["admin"], keys), 4016);
+});
+
+const TEN_MIB = 10_485_760;
+
+test("what is attached to a prompt is bounded in all, whether it waits or comes along", async (context) => {
+  const workspace = await realpath(await mkdtemp(join(tmpdir(), "agentd-attach-")));
+  context.after(() => rm(workspace, { recursive: true, force: true }));
+  const live = {} as LiveSession;
+  const data = "A".repeat(Math.floor((TEN_MIB * 4) / 3));
+  const attachment = { type: "image", mediaType: "image/png", data } as const;
+  const counts = ["a", "b", "c", "d"].map((path) => queueImage(live, { path, attachment }));
+  assert.deepEqual(counts, [1, 2, 3, undefined]);
+  assert.equal(queuedImages(live).length, 3);
+  await writeFile(join(workspace, "a.pdf"), `%PDF-${" ".repeat(TEN_MIB - 5)}`);
+  await using gateway = await createTestGateway({ settings: { workspace } });
+  const host = gateway.host();
+  const { session_id: id } = await host.call("session.create");
+  const images = Array.from({ length: 4 }, () => "a.pdf");
+  const error = await host.fails("prompt.submit", { session_id: id, text: "look", images });
+  assert.deepEqual([error.code, error.data?.reason], [4018, "too_large"]);
 });
