@@ -33,7 +33,8 @@ export class Chat implements ChatActions {
   readonly #opened = Promise.withResolvers<void>();
   /** What was sent is carried out one after the other, and nothing before there is a session. */
   #line: Promise<void> = this.#opened.promise;
-  #edits = 0;
+  /** Aborts what is asked for a text that stands in the composer no more. */
+  #completing = new AbortController();
   #columns = 80;
   #disarm: ReturnType<typeof setTimeout> | undefined;
 
@@ -80,10 +81,12 @@ export class Chat implements ChatActions {
   };
 
   readonly edit = (text: string): void => {
-    const edit = ++this.#edits;
+    this.#completing.abort();
+    this.#completing = new AbortController();
+    const { signal } = this.#completing;
     const { sessionId } = this.#door;
     const hint = (completions: ChatState["composer"]["completions"]) => {
-      if (edit !== this.#edits) return;
+      if (signal.aborted) return;
       this.#update((state) => ({
         ...state,
         composer: { ...state.composer, completions, completionsFor: text },
@@ -91,7 +94,7 @@ export class Chat implements ChatActions {
     };
     if (sessionId === undefined) return;
     // Nothing is lost without them, so that a failure is not worth a word.
-    complete(this.#options.call, { text, sessionId }).then(hint, () => hint([]));
+    complete(this.#options.call, { text, sessionId, signal }).then(hint, () => hint([]));
   };
 
   readonly interrupt = (): void => {

@@ -51,3 +51,20 @@ test("a picker that cannot be filled is closed", async () => {
   const { picker } = await told(SHOWN, (chat) => chat.openPicker("sessions"));
   assert.equal(picker, undefined);
 });
+
+test("while one types, only the last text waits for its completions", async () => {
+  const store = createStore(SHOWN);
+  const asked: { readonly text: string; readonly signal: AbortSignal | undefined }[] = [];
+  const call = (_method: string, params: { text: string }, options?: { signal?: AbortSignal }) => {
+    asked.push({ text: params.text, signal: options?.signal });
+    return new Promise(() => {});
+  };
+  const chat = new Chat({ call: call as never, store, now: Date.now, leave: () => {} });
+  for (const text of ["/", "/m", "/mo"]) chat.edit(text);
+  assert.deepEqual(
+    asked.map(({ signal }) => signal?.aborted),
+    [true, true, false],
+  );
+  chat.edit("no command");
+  assert.equal(asked.at(-1)?.signal?.aborted, true);
+});
