@@ -5,8 +5,22 @@ import { ownProgram } from "../rpc/own-program.ts";
 import { UsageError } from "./arguments.ts";
 import { currentContext } from "./context.ts";
 
-/** Lines of the child's log that are kept for when it fails. */
 const MAX_NOTES = 20;
+const MAX_NOTE_CHARACTERS = 2_000;
+
+/** The last lines of the child's log, for when it fails: the reason stands at the end. */
+export class ChildNotes {
+  readonly #lines: string[] = [];
+
+  get lines(): readonly string[] {
+    return this.#lines;
+  }
+
+  readonly add = (line: string): void => {
+    this.#lines.push(line.slice(0, MAX_NOTE_CHARACTERS));
+    if (this.#lines.length > MAX_NOTES) this.#lines.shift();
+  };
+}
 
 interface Wanted {
   readonly url?: string | undefined;
@@ -30,11 +44,7 @@ export async function chatTransport(wanted: Wanted, note: (line: string) => void
   if (url !== undefined) return { transport: webSocketTransport({ url: parseUrl(url), ...tokenOf(wanted) }) };
   if (attach) return { transport: await homeTransport() };
   const [command = "", ...args] = ownProgram();
-  let kept = 0;
-  const onStderr = (line: string) => {
-    if (kept++ < MAX_NOTES) note(line);
-  };
-  return { transport: spawnTransport({ command, args: [...args, "rpc"], onStderr }) };
+  return { transport: spawnTransport({ command, args: [...args, "rpc"], onStderr: note }) };
 }
 
 function tokenOf({ token = process.env["API_SERVER_KEY"] }: Wanted): { token?: string } {

@@ -54,9 +54,9 @@ export const chatCommand = defineCommand({
   },
   async run({ args }) {
     const target = targetOf(args);
-    const notes: string[] = [];
-    const { chatTransport } = await import("./chat-gateway.ts");
-    const { transport } = await chatTransport(args, (line) => void notes.push(line));
+    const { chatTransport, ChildNotes } = await import("./chat-gateway.ts");
+    const notes = new ChildNotes();
+    const { transport } = await chatTransport(args, notes.add);
     const version = await readVersion();
     const program = {
       transport,
@@ -70,7 +70,7 @@ export const chatCommand = defineCommand({
       else await throughPipes(program, args.prompt);
     } catch (error) {
       if (error instanceof UsageError) throw error;
-      await report(error, notes);
+      await report(error, notes.lines);
     }
   },
 });
