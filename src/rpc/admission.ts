@@ -30,6 +30,13 @@ export function isGatewayPath(target: string): boolean {
   return /^\/(?:api\/ws|v1\/tui\/ws)(?:\?|$)/.test(target);
 }
 
+/** Whether a proxy passed the request on: whoever is behind it may be anywhere. */
+export function isForwarded(request: SocketRequest): boolean {
+  return FORWARDING.some((name) => request.header(name) !== null);
+}
+
+const FORWARDING = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
+
 /**
  * The identity behind the request. ServiceError `host_not_allowed` or `origin_not_allowed` (a page that points its own
  * name here, or any page at all), `missing_api_key` or `invalid_api_key`.

@@ -2,7 +2,7 @@
 import { isUtf8 } from "node:buffer";
 import type { Hooks, Message, Peer } from "crossws";
 import { toServiceError, type ServiceError } from "../base/errors.ts";
-import { admit, isGatewayPath, type AdmissionRules } from "./admission.ts";
+import { admit, isForwarded, isGatewayPath, type AdmissionRules } from "./admission.ts";
 import { CLOSE, type Connection } from "./connection.ts";
 import type { RpcHub } from "./hub.ts";
 import type { RpcIdentity } from "./peer.ts";
@@ -98,9 +98,12 @@ export class SocketGate {
     const target = parsed.pathname + parsed.search;
     if (!isGatewayPath(target)) return refusal(404, "There is no socket at this path.", "not_found");
     const { hub, rules } = this.#options;
+    const asked = { target, header: (name: string) => headers.get(name) };
     try {
-      const identity = admit({ target, header: (name) => headers.get(name) }, rules);
-      return { context: { identity, stream: (request as NodeUpgrade).runtime?.node?.upgrade?.socket } };
+      const identity = admit(asked, rules);
+      const isLocal = this.#options.isLocal && !isForwarded(asked);
+      const stream = (request as NodeUpgrade).runtime?.node?.upgrade?.socket;
+      return { context: { identity, isLocal, stream } };
     } catch (thrown) {
       const error: ServiceError = toServiceError(thrown);
       // The target stays out of the log: its query may hold a key.
@@ -110,8 +113,8 @@ export class SocketGate {
   }
 
   #open(peer: Peer): void {
-    const { hub, isLocal } = this.#options;
-    const { identity, stream } = peer.context as unknown as PeerContext;
+    const { hub } = this.#options;
+    const { identity, isLocal, stream } = peer.context as unknown as PeerContext;
     const together = stream && new Together(stream);
     const socket = peer.websocket;
     socket.binaryType = "arraybuffer";
@@ -137,6 +140,8 @@ export class SocketGate {
 /** What the request for an upgrade leaves to the socket that comes of it. */
 interface PeerContext extends Record<string, unknown> {
   readonly identity: RpcIdentity;
+  /** It came from this machine, as far as can be seen. */
+  readonly isLocal: boolean;
   /** Under the socket, on Node. */
   readonly stream: Corkable | undefined;
 }

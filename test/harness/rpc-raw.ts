@@ -68,8 +68,12 @@ export interface RawHost extends RpcHost {
 }
 
 /** Connects and waits for nothing; what the gateway sends is validated as on every host. */
-export async function connectRaw(service: { readonly url: string }, path: string): Promise<RawHost> {
-  const upgraded = await upgrade(service, path);
+export async function connectRaw(
+  service: { readonly url: string },
+  path: string,
+  headers: Readonly<Record<string, string>> = {},
+): Promise<RawHost> {
+  const upgraded = await upgrade(service, path, headers);
   if (upgraded.status !== 101) throw new Error(`the upgrade was answered ${upgraded.status}`);
   const { socket } = upgraded;
   const host = new RpcHost();

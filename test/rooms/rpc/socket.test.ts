@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { frame, OPCODE, upgrade } from "../../harness/rpc-raw.ts";
+import { connectRaw, frame, OPCODE, upgrade } from "../../harness/rpc-raw.ts";
 import { connectSocket } from "../../harness/rpc.ts";
 import { KEY, startTestService } from "../../harness/service.ts";
 
@@ -43,6 +43,18 @@ test("a ticket lets one socket in, as the key that asked for it", async () => {
   const again = await upgrade(service, `/api/ws?ticket=${ticket}`);
   assert.equal(again.status, 401);
   again.socket.destroy();
+});
+
+test("who comes through a proxy is not taken for somebody at this machine", async () => {
+  await using service = await startTestService();
+  const path = `/api/ws?token=${KEY}`;
+  await using near = await connectRaw(service, path);
+  assert.equal((await near.result("cli.exec", { argv: ["chat"] })).blocked, true);
+  for (const header of ["x-forwarded-for", "forwarded", "x-real-ip", "via"]) {
+    await using far = await connectRaw(service, path, { [header]: "192.0.2.1" });
+    const error = await far.error("cli.exec", { argv: ["chat"] }, 4005);
+    assert.equal(error.data.reason, "blocked", header);
+  }
 });
 
 test("a frame above the limit closes the socket with 1009, its neighbour lives", async () => {
