@@ -24,6 +24,7 @@ interface Found {
  */
 export async function runCli(root: CommandDef, words: readonly string[]): Promise<void> {
   process.stdout.on("error", leaveQuietly);
+  process.stderr.on("error", sayNoMore);
   let found: Found = { command: root, names: ["agentd"], words };
   try {
     found = { ...found, words: takeProfile(words) };
@@ -40,6 +41,11 @@ export async function runCli(root: CommandDef, words: readonly string[]): Promis
 function leaveQuietly(error: NodeJS.ErrnoException): void {
   if (error.code !== "EPIPE") throw error;
   process.exit();
+}
+
+/** What is said beside the output is lost, and the output goes on. */
+function sayNoMore(error: NodeJS.ErrnoException): void {
+  if (error.code !== "EPIPE") throw error;
 }
 
 async function start(found: Found): Promise<void> {

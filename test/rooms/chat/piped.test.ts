@@ -15,12 +15,17 @@ interface Piped {
   readonly words?: readonly string[];
   readonly input?: string;
   readonly env?: Readonly<Record<string, string>>;
+  /** Nobody reads stderr. */
+  readonly isDeaf?: boolean;
   /** Called with all that stands on stderr so far. */
   readonly onStderr?: (text: string, kill: (signal: NodeJS.Signals) => void) => void;
 }
 
 /** `agentd chat` between pipes. */
-async function chat(home: string, { words = [], input, env = {}, onStderr }: Piped): Promise<Outcome> {
+async function chat(
+  home: string,
+  { words = [], input, env = {}, isDeaf = false, onStderr }: Piped,
+): Promise<Outcome> {
   const [file, first] = commandOf(main);
   const { PATH = "", HOME = "/tmp", DENO_DIR } = process.env;
   const isDeno = process.versions["deno"] !== undefined;
@@ -36,6 +41,7 @@ async function chat(home: string, { words = [], input, env = {}, onStderr }: Pip
     stderr += bytes.toString();
     onStderr?.(stderr, (signal) => void child.kill(signal));
   });
+  if (isDeaf) child.stderr?.destroy();
   child.stdin?.end(input);
   // As shells count: Deno tells of an exit code of that size as of a signal.
   const code = await new Promise<number>((resolve) =>
@@ -61,6 +67,13 @@ test("tools are told on stderr, and stdout has the answer alone", async () => {
   assert.equal(code, 0, stderr);
   assert.match(stdout, /^\[demo model\] terminal answered \(ok\):\n[\s\S]*from-the-tool/);
   assert.match(stderr, /^terminal: .*echo from-the-tool/);
+});
+
+test("the answer is printed also when nobody reads what goes on beside it", async () => {
+  await using place = await createHome();
+  const { code, stdout } = await chat(place.home, { words: ["run: echo from-the-tool"], isDeaf: true });
+  assert.equal(code, 0);
+  assert.match(stdout, /from-the-tool/);
 });
 
 test("what is piped in stands behind the words of the command line", async () => {
