@@ -23,13 +23,16 @@ export async function bundleSpecs(specsFolder: string, bundleFolder: string): Pr
     bundle(join(specsFolder, source), join(bundleFolder, name));
   const makeIfThere = async (spec: SpecFile) =>
     (await exists(join(specsFolder, spec.source))) ? make(spec) : undefined;
-  const [http, gateway, config, host, webhook] = await Promise.all([
+  const jobs = [
     make(specs.http),
     make(specs.gateway),
     bundleConfig(join(specsFolder, specs.config.source), join(bundleFolder, specs.config.bundle)),
     makeIfThere(specs.host),
     makeIfThere(specs.webhook),
-  ]);
+  ] as const;
+  // When a failure is told nothing writes into the folder any more.
+  await Promise.allSettled(jobs);
+  const [http, gateway, config, host, webhook] = await Promise.all(jobs);
   return { http, gateway, config, host, webhook };
 }
 
