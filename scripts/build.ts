@@ -3,6 +3,7 @@ import { spawnSync } from "node:child_process";
 import { chmod, cp, readFile, rm, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { build } from "esbuild";
+import { writeText } from "./lib/files.ts";
 
 const root = resolve(import.meta.dirname, "..");
 const dist = join(root, "dist");
@@ -17,7 +18,8 @@ const banner = [
 ].join("");
 
 await rm(dist, { recursive: true, force: true });
-await build({
+const { outputFiles } = await build({
+  write: false,
   absWorkingDir: root,
   entryPoints: { agentd: "src/cli/main.ts", index: "src/index.ts" },
   outdir: dist,
@@ -34,6 +36,7 @@ await build({
   external: ["react-devtools-core"],
   logLevel: "warning",
 });
+for (const { path, text } of outputFiles) await writeText(path, withoutIdleBanner(text));
 // Hosts get the clients: they must run anywhere, so they are built apart, without the banner.
 await build({
   absWorkingDir: root,
@@ -50,6 +53,12 @@ await build({
 await cp(join(root, "generated/specs"), join(dist, "specs"), { recursive: true });
 declarations();
 await markExecutable(join(dist, "agentd.mjs"));
+
+/** Each file would make its own `require` as it loads: a tenth of the time to the first frame of `agentd rpc`. */
+function withoutIdleBanner(text: string): string {
+  const rest = text.replace(banner, "");
+  return /\brequire\b|__filename|__dirname/.test(rest) ? text : rest;
+}
 
 function declarations(): void {
   const args = ["-p", "tsconfig.build.json"];
