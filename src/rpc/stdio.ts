@@ -72,6 +72,8 @@ export function greetStdio(
 ): string {
   const connectionId = createId("con");
   send(output, readyEvent({ ...known, connectionId, transport: "stdio", nowMs: Date.now() }));
+  // Now: modules that load next leave no room for it until the last of them is there.
+  void output.flushed();
   return connectionId;
 }
 
