@@ -346,7 +346,7 @@ export type ClientCapabilitiesParams = {
         [key: string]: unknown;
     };
     /**
-     * Questions come as requests and not as events.
+     * Questions come as requests and not as events; only to keys with the scope approvals.
      */
     server_requests?: boolean;
     events?: {
