@@ -71,7 +71,7 @@ test("a turn at work: the running tool with its progress, what waits, and the ap
   };
   assert.equal(
     shown(state, 80),
-    `agentd  Sums  /work/sums
+    `agentd  Sums  /code/sums
 
 ● terminal  npm test  4.0 s
     one
@@ -112,7 +112,7 @@ test("a question with choices, and with several to tick", () => {
   screen.press("text:1", "down");
   assert.equal(
     plain(screen.text()),
-    `agentd  Sums  /work/sums
+    `agentd  Sums  /code/sums
 
 ▌ question
 
@@ -238,7 +238,7 @@ test("no frame is ever higher than the terminal or wider than it, however small"
   }
 });
 
-const TALK_AT_80 = `agentd  Sums  /work/sums
+const TALK_AT_80 = `agentd  Sums  /code/sums
 
 › the sums are wrong, please fix them
 
@@ -281,7 +281,7 @@ const TALK_AT_80 = `agentd  Sums  /work/sums
 local:sum-1 · context 10% of 128k · $0.0123 · Sums
 / commands · ctrl-o models · ctrl-r sessions · ctrl-d leaves`;
 
-const TALK_AT_40 = `agentd  Sums  /work/sums
+const TALK_AT_40 = `agentd  Sums  /code/sums
 
 › the sums are wrong, please fix them
 

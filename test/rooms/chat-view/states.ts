@@ -5,7 +5,7 @@ export const NOW_MS = 1_700_000_000_000;
 
 export const IDLE: ChatState = {
   connection: { kind: "ready" },
-  session: { id: "20260101_101010_abcdef", title: "Sums", cwd: "/work/sums" },
+  session: { id: "20260101_101010_abcdef", title: "Sums", cwd: "/code/sums" },
   serial: 1,
   generation: 1,
   settled: [],
