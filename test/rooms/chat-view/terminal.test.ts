@@ -82,7 +82,7 @@ test("the terminal is as it was before, however the screen ends", options, async
     await assertRestored(screen.terminal, "0");
     const left = await screen.terminal.history();
     assert.doesNotMatch(left, /ctrl-d leaves/);
-    assert.match(left, /^agentd {2}Sums {2}\/work\/sums\n+the screen has ended$/m);
+    assert.match(left, /^agentd {2}Sums {2}\/code\/sums\n+the screen has ended$/m);
   });
   await t.test("by a crash", async () => {
     await using screen = await show(t, IDLE);
