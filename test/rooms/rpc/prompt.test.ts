@@ -200,3 +200,24 @@ test("a turn whose process died ends once, and the cursor goes on behind a resta
   assert.equal(other.events.filter(({ type }) => type === "message.complete").length, 1);
   await before[Symbol.asyncDispose]();
 });
+
+test("the answer to prompt.submit leaves before message.start, however late it is", async () => {
+  await using gateway = await createTestGateway({ script: () => ({ text: "done" }) });
+  const [host, witness] = [gateway.host(), gateway.host()];
+  const { session_id } = await host.call("session.create");
+  await witness.call("session.activate", { session_id });
+  const { turns } = gateway.agent.core;
+  const submit = turns.submit.bind(turns);
+  turns.submit = async (prompt) => {
+    const submitted = await submit(prompt);
+    // The turn is over, and everybody else has heard of it, before there is an answer.
+    await witness.ended();
+    return submitted;
+  };
+  const answer = await host.send("prompt.submit", { session_id, text: "go" });
+  await host.ended();
+  const types = host.frames.slice(host.frames.indexOf(answer) + 1).flatMap(({ method, params }) => {
+    return method === "event" ? [(params as { readonly type: string }).type] : [];
+  });
+  assert.ok(types.includes("message.start"), types.join(", "));
+});
