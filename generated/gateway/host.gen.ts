@@ -128,10 +128,6 @@ export interface GatewayEvents {
   "request.cancel": T.RequestCancelEvent;
   /** A line about what goes on. */
   "status.update": T.StatusUpdateEvent;
-  /** Something to show until it is cleared. */
-  "notification.show": T.NotificationShowEvent;
-  /** Takes a notification away. */
-  "notification.clear": T.NotificationClearEvent;
   /** Something failed that is no answer to a request. */
   error: T.GatewayErrorEvent;
   /** A sub-agent is about to begin. */
@@ -252,14 +248,6 @@ export const gatewayEvents: { readonly [K in GatewayEventType]: EventMeta } = {
   "status.update": {
     event: { $ref: "#/components/schemas/StatusUpdateEvent" },
     payload: { $ref: "#/components/schemas/StatusUpdatePayload" },
-  },
-  "notification.show": {
-    event: { $ref: "#/components/schemas/NotificationShowEvent" },
-    payload: { $ref: "#/components/schemas/NotificationShowPayload" },
-  },
-  "notification.clear": {
-    event: { $ref: "#/components/schemas/NotificationClearEvent" },
-    payload: { $ref: "#/components/schemas/NotificationClearPayload" },
   },
   error: {
     event: { $ref: "#/components/schemas/GatewayErrorEvent" },

@@ -582,8 +582,6 @@ export const schemas: SchemaMap = {
       { $ref: "#/components/schemas/SecretAskedEvent" },
       { $ref: "#/components/schemas/RequestCancelEvent" },
       { $ref: "#/components/schemas/StatusUpdateEvent" },
-      { $ref: "#/components/schemas/NotificationShowEvent" },
-      { $ref: "#/components/schemas/NotificationClearEvent" },
       { $ref: "#/components/schemas/GatewayErrorEvent" },
       { $ref: "#/components/schemas/SubagentSpawnRequestedEvent" },
       { $ref: "#/components/schemas/SubagentBeganEvent" },
@@ -864,7 +862,7 @@ export const schemas: SchemaMap = {
         required: ["role", "text"],
         properties: { role: { type: "string" }, text: { type: "string" } },
       },
-      origin: { type: "string", enum: ["user", "queue", "background", "webhook", "cron", "other"] },
+      origin: { type: "string", enum: ["user", "queue", "background", "other"] },
     },
   },
   MessageTextEvent: {
@@ -922,40 +920,6 @@ export const schemas: SchemaMap = {
       title: { type: "string" },
       started_at: { type: "number" },
       source: { type: "string" },
-    },
-  },
-  NotificationClearEvent: {
-    type: "object",
-    required: ["type", "ts", "payload"],
-    properties: {
-      type: { const: "notification.clear" },
-      session_id: { type: "string" },
-      seq: { type: "integer", minimum: 1 },
-      ts: { type: "number" },
-      turn_id: { type: "string" },
-      payload: { $ref: "#/components/schemas/NotificationClearPayload" },
-    },
-  },
-  NotificationClearPayload: { type: "object", required: ["id"], properties: { id: { type: "string" } } },
-  NotificationShowEvent: {
-    type: "object",
-    required: ["type", "ts", "payload"],
-    properties: {
-      type: { const: "notification.show" },
-      session_id: { type: "string" },
-      seq: { type: "integer", minimum: 1 },
-      ts: { type: "number" },
-      turn_id: { type: "string" },
-      payload: { $ref: "#/components/schemas/NotificationShowPayload" },
-    },
-  },
-  NotificationShowPayload: {
-    type: "object",
-    required: ["id", "text"],
-    properties: {
-      id: { type: "string" },
-      text: { type: "string" },
-      level: { type: "string", enum: ["info", "warning", "error"] },
     },
   },
   OpenRequest: {
@@ -1406,7 +1370,7 @@ export const schemas: SchemaMap = {
     properties: {
       session_id: { type: "string" },
       stored_session_id: { type: "string" },
-      reason: { type: "string", enum: ["idle_timeout", "lru_evict"] },
+      reason: { const: "idle_timeout" },
     },
   },
   SessionResumeParams: {
@@ -2033,10 +1997,6 @@ export interface SchemaTypes {
   ModelOptions: T.ModelOptions;
   ModelOptionsParams: T.ModelOptionsParams;
   MostRecent: T.MostRecent;
-  NotificationClearEvent: T.NotificationClearEvent;
-  NotificationClearPayload: T.NotificationClearPayload;
-  NotificationShowEvent: T.NotificationShowEvent;
-  NotificationShowPayload: T.NotificationShowPayload;
   OpenRequest: T.OpenRequest;
   OpenRpcDocument: T.OpenRpcDocument;
   PetCells: T.PetCells;

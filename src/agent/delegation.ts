@@ -1,3 +1,4 @@
+import { createId } from "../base/ids.ts";
 import { redact } from "../base/redact.ts";
 import type { NewEvent } from "../store/journal.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
@@ -16,6 +17,8 @@ export interface Spawner {
 }
 
 export interface ChildPrompt {
+  /** Of the run it becomes. */
+  readonly runId: string;
   readonly owner: string;
   readonly cwd: string | null;
   /** The session it works for; what was chosen there holds for it too. */
@@ -70,21 +73,24 @@ export class Delegation {
       throw new ToolError(`Sub-agents may be ${maxDepth} deep (delegation.max_depth). Do the task yourself.`);
     }
     // Before any of them starts: a task that cannot be given must not leave others at work.
-    for (const task of tasks) this.#modelOf(task);
+    const models = tasks.map((task) => this.#modelOf(task));
+    const requests = tasks.map((task, index): Request => {
+      const model = models[index] ?? this.#from.run.model;
+      return { id: createId("run", this.#parts.clock.now()), task, model, callId, index, depth };
+    });
+    for (const request of requests) this.#tellRequested(request, tasks.length);
+    const waiting = [...requests];
     const results: SubagentResult[] = [];
-    let next = 0;
     const worker = async () => {
-      for (let index = next++; index < tasks.length; index = next++) {
-        const task = tasks[index];
-        if (task)
-          results[index] = await this.#one(task, { callId, index, count: tasks.length, depth, traceparent });
+      for (let next = waiting.shift(); next; next = waiting.shift()) {
+        results[next.index] = await this.#one(next, { count: tasks.length, traceparent });
       }
     };
     const workers = Array.from({ length: Math.min(maxConcurrent, tasks.length) }, async () => {
       try {
         await worker();
       } catch (error) {
-        next = tasks.length;
+        for (const { id } of waiting.splice(0)) this.#tellNotStarted(id);
         throw error;
       }
     });
@@ -94,32 +100,46 @@ export class Delegation {
     return results;
   }
 
-  async #one(task: SubagentTask, place: Place): Promise<SubagentResult> {
-    const { run, session, signal, record } = this.#from;
-    signal.throwIfAborted();
-    const startedMs = this.#parts.clock.now();
-    const model = this.#modelOf(task);
-    const input = this.#inputOf(task, place);
-    const child = await this.#spawner.spawn({
-      owner: run.owner,
-      cwd: session.cwd,
-      parent: session,
-      model,
-      input,
-    });
+  #tellRequested(request: Request, count: number): void {
+    const { run, record } = this.#from;
+    record(runEvent(run.id, "subagent.spawn_requested", this.#about(request, count)));
+  }
+
+  /** What was asked for has an end, also when it never began. */
+  #tellNotStarted(id: string): void {
+    const { run, record } = this.#from;
     record(
-      runEvent(run.id, "subagent.start", {
-        subagent_id: child.runId,
-        tool_call_id: place.callId,
-        parent_id: run.id,
-        child_session_id: child.sessionId,
-        goal: redact(task.goal.slice(0, MAX_GOAL_CHARACTERS)),
-        depth: place.depth,
-        task_index: place.index,
-        task_count: place.count,
-        model: child.model,
+      runEvent(run.id, "subagent.complete", {
+        subagent_id: id,
+        status: "cancelled",
+        summary: "It was not started.",
+        duration_seconds: 0,
       }),
     );
+  }
+
+  #about({ id, task, model, callId, index, depth }: Request, count: number) {
+    return {
+      subagent_id: id,
+      tool_call_id: callId,
+      parent_id: this.#from.run.id,
+      goal: redact(task.goal.slice(0, MAX_GOAL_CHARACTERS)),
+      depth,
+      task_index: index,
+      task_count: count,
+      model,
+    };
+  }
+
+  async #one(request: Request, { count, traceparent }: Place): Promise<SubagentResult> {
+    const { run, signal, record } = this.#from;
+    const startedMs = this.#parts.clock.now();
+    const child = await this.#spawn(request, traceparent).catch((error: unknown) => {
+      this.#tellNotStarted(request.id);
+      throw error;
+    });
+    const about = this.#about({ ...request, model: child.model }, count);
+    record(runEvent(run.id, "subagent.start", { ...about, child_session_id: child.sessionId }));
     const { log } = this.#parts;
     const stop = () =>
       void this.#spawner
@@ -132,6 +152,14 @@ export class Delegation {
     } finally {
       signal.removeEventListener("abort", stop);
     }
+  }
+
+  async #spawn({ id, task, model, depth }: Request, traceparent: string | undefined) {
+    const { run, session, signal } = this.#from;
+    signal.throwIfAborted();
+    const input = this.#inputOf(task, depth, traceparent);
+    const { owner } = run;
+    return this.#spawner.spawn({ runId: id, owner, cwd: session.cwd, parent: session, model, input });
   }
 
   /** Follows a sub-agent to its end and tells of it in our run. */
@@ -148,9 +176,10 @@ export class Delegation {
           const about = { subagent_id: childId, tool: String(data["tool"]), tool_count: ++tools };
           record(runEvent(run.id, "subagent.tool", { ...about, ...preview }));
         }
-        if (type === "message.completed" && data["text"] !== "") {
+        const said = SAID[type];
+        if (said && data["text"] !== "") {
           const text = String(data["text"]).slice(0, MAX_PROGRESS_CHARACTERS);
-          record(runEvent(run.id, "subagent.progress", { subagent_id: childId, text }));
+          record(runEvent(run.id, said, { subagent_id: childId, text }));
         }
         if (isFinalEvent(type)) {
           const durationSeconds = (clock.now() - startedMs) / 1000;
@@ -192,7 +221,7 @@ export class Delegation {
     return wanted ?? this.#from.run.model;
   }
 
-  #inputOf(task: SubagentTask, { depth, traceparent }: Place): RunInput {
+  #inputOf(task: SubagentTask, depth: number, traceparent: string | undefined): RunInput {
     const { input, run, session } = this.#from;
     const { maxSteps, tokenBudget } = this.#parts.settings.delegation;
     const text = task.context === undefined ? task.goal : `${task.goal}\n\nContext:\n${task.context}`;
@@ -217,13 +246,27 @@ export class Delegation {
   }
 }
 
-interface Place {
+/** A task that waits for its sub-agent. */
+interface Request {
+  /** Of the run that it becomes. */
+  readonly id: string;
+  readonly task: SubagentTask;
+  readonly model: string;
   readonly callId: string;
   readonly index: number;
-  readonly count: number;
   readonly depth: number;
+}
+
+interface Place {
+  readonly count: number;
   readonly traceparent: string | undefined;
 }
+
+/** What a sub-agent says on its way, and what tells of it. */
+const SAID: Readonly<Record<string, "subagent.progress" | "subagent.thinking" | undefined>> = {
+  "message.completed": "subagent.progress",
+  "reasoning.completed": "subagent.thinking",
+};
 
 const INSTRUCTIONS =
   "You are a sub-agent: another agent gave you one task and sees nothing but your last message. Do the task, ask nobody, " +

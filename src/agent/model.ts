@@ -22,6 +22,11 @@ export interface ListedProvider {
   readonly isDefault: boolean;
 }
 
+/** Whether a provider can be asked: there is a key, or it may do without. */
+export function isReady({ type, hasKey }: ListedProvider): boolean {
+  return hasKey || type === "openai_compatible";
+}
+
 /** Which models there are, and what a name means. */
 export interface ModelCatalog {
   readonly default: ModelRef;

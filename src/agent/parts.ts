@@ -44,6 +44,8 @@ export interface AgentParts {
 export interface Switches {
   /** True: no approvals at all. */
   yolo: boolean;
+  /** What a prompt of a host to a busy session does; absent: as it is configured. */
+  whenBusy?: BusyMode;
 }
 
 export interface AgentSettings {

@@ -17,6 +17,8 @@ export interface Prompt {
   readonly input: RunInput & { readonly opening?: RunInput["prompt"] };
   /** Undefined: the session's own model, else the default. */
   readonly model?: ModelRef;
+  /** Of the new run, where it was told of before; else it gets one. */
+  readonly runId?: string;
   readonly metadata?: Readonly<Record<string, string>>;
   readonly whenBusy?: BusyMode;
   /** Who is told of the run, as run-webhook.ts records it. */

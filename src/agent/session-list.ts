@@ -81,7 +81,7 @@ export async function listSessions(store: Store, options: ListOptions): Promise<
 }
 
 /** The start of the first prompt of each session. */
-async function previewsOf(store: Store, ids: readonly string[]): Promise<ReadonlyMap<string, string>> {
+export async function previewsOf(store: Store, ids: readonly string[]): Promise<ReadonlyMap<string, string>> {
   if (ids.length === 0) return new Map();
   const rows = await store.read
     .selectFrom("messages")

@@ -79,6 +79,7 @@ export class Turns {
       address: { owner },
       seed: { source: "subagent", parentId: parent.id, settings, ...(cwd === null ? {} : { cwd }) },
       kind: "subagent",
+      runId: child.runId,
       input,
       ...(model ? { model } : {}),
     };
@@ -219,7 +220,7 @@ export class Turns {
 
   async #record(prompt: Prompt, found: SessionRow | undefined): Promise<Submitted> {
     const { store, clock } = this.#parts;
-    const runId = createId("run", clock.now());
+    const runId = prompt.runId ?? createId("run", clock.now());
     const made = newSession(prompt.address, prompt.seed, clock.now());
     prompt.beforeStart?.(runId);
     const { run, session, input, isNew, position } = await store.write(async (tx) => {

@@ -127,6 +127,7 @@ export const errorTable = {
   client_turn_id_conflict: gateway(4031, conflict(4031)),
   no_such_process: gateway(4044, missing(4044)),
   storage_failed: failed(5000),
+  config_failed: failed(5001),
   compress_failed: failed(5005),
   reload_failed: failed(5015),
   command_timed_out: failed(5016),

@@ -60,13 +60,16 @@ function questionOf(asked: Asked): Question {
       };
     }
     case "clarify": {
-      const { question, choices, multi_select: isMultiSelect = false } = asked[1];
+      const { choices, multi_select: isMultiSelect = false, questions = [] } = asked[1];
+      // Several at once are answered in one text: choices of one of them would be no answer to the others.
+      const isOne = questions.length <= 1;
+      const question = isOne ? asked[1].question : questions.map((each) => each.question).join("\n");
       return {
         ...facts,
         kind: "clarify",
         question: cleanHead(question, MAX_TEXT),
-        choices: (choices ?? []).slice(0, MAX_CHOICES).map((choice) => cleanLine(choice)),
-        isMultiSelect,
+        choices: isOne ? (choices ?? []).slice(0, MAX_CHOICES).map((choice) => cleanLine(choice)) : [],
+        isMultiSelect: isMultiSelect || questions[0]?.multi_select === true,
       };
     }
     case "sudo":

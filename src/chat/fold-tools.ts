@@ -1,6 +1,7 @@
 /** Tool calls and sub-agents, as items of the transcript. Pure. */
 import { cleanHead, cleanLine, cleanTail, cleanText } from "./clean-text.ts";
-import type { GatewayPayload, SubagentReport } from "./gateway-types.ts";
+import type { SubagentReport } from "../client/gateway.ts";
+import type { GatewayPayload } from "./gateway-types.ts";
 import { append, closeText, isTerminal, replaceAt } from "./items.ts";
 import type { ChatState, SubagentItem, ToolItem } from "./state.ts";
 

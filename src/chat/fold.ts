@@ -3,7 +3,8 @@ import { cleanHead, cleanLine, cleanText } from "./clean-text.ts";
 import { addReasoning, addText, completeTurn, startTurn, thinking, wholeReasoning } from "./fold-text.ts";
 import { completeTool, progressTool, reportSubagent, startTool, writeTool } from "./fold-tools.ts";
 import { ask, cancelQuestion } from "./fold-questions.ts";
-import type { GatewayEvent, GatewayPayload, SessionInfo } from "./gateway-types.ts";
+import type { GatewayEvent, SessionInfo } from "../client/gateway.ts";
+import type { GatewayPayload } from "./gateway-types.ts";
 import { closeAll, notice } from "./items.ts";
 import type { ChatState, Notification } from "./state.ts";
 

@@ -35,7 +35,7 @@ export interface ChatState {
 
 export type ConnectionState =
   | { readonly kind: "connecting"; readonly text: string }
-  | { readonly kind: "ready"; readonly server: string; readonly version: string }
+  | { readonly kind: "ready" }
   | { readonly kind: "reconnecting"; readonly text: string }
   /** For good: `text` says why and what to do. */
   | { readonly kind: "closed"; readonly text: string };

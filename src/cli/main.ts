@@ -13,6 +13,10 @@ const agentd = defineCommand({
   },
   subCommands: {
     gateway: lazyCommand("Run the service", async () => (await import("./gateway.ts")).gatewayCommand),
+    chat: lazyCommand(
+      "Talk with the agent, at a terminal or through pipes",
+      async () => (await import("./chat.ts")).chatCommand,
+    ),
     rpc: lazyCommand(
       "Serve the TUI gateway on standard input and output",
       async () => (await import("./rpc.ts")).rpcCommand,

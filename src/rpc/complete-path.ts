@@ -5,7 +5,10 @@ import type { CompletionItem } from "../../generated/gateway/types/types.gen.ts"
 import { isInside } from "../agent/inside.ts";
 
 export interface CompletionPlaces {
+  /** Absolute. */
   readonly cwd: string;
+  /** Where the word was typed, when that is not `cwd`; relative to it. */
+  readonly within?: string | undefined;
   /** Nothing outside of these folders is shown. */
   readonly roots: readonly string[];
   readonly userHome: string;
@@ -19,11 +22,11 @@ const MAX_ENTRIES = 5_000;
 export async function completePath(word: string, places: CompletionPlaces): Promise<CompletionItem[]> {
   const prefix = /^@(?:file:|folder:)?/.exec(word)?.[0] ?? "";
   const typed = word.slice(prefix.length);
-  if (typed.includes("\0")) return [];
+  if (`${typed}${places.within ?? ""}`.includes("\0")) return [];
   const folderText = typed.slice(0, typed.lastIndexOf("/") + 1);
   const start = typed.slice(folderText.length);
   const expanded = folderText.startsWith("~/") ? join(places.userHome, folderText.slice(1)) : folderText;
-  const folder = await realpath(resolve(places.cwd, expanded)).catch(() => undefined);
+  const folder = await realpath(resolve(places.cwd, places.within ?? "", expanded)).catch(() => undefined);
   if (folder === undefined || !(await isShown(folder, places.roots))) return [];
   const found = await namesIn(folder, start);
   const isFolderOnly = prefix === "@folder:";

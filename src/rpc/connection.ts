@@ -17,8 +17,8 @@ import {
   type Inbound,
   type ResultFrame,
 } from "./frame.ts";
-import { Holds } from "./hold.ts";
-import { isDelta, Outbox, type Wire } from "./outbox.ts";
+import { isDelta } from "./delta.ts";
+import { Outbox, type Wire } from "./outbox.ts";
 import type { ClientProfile, HostAnswer, RpcIdentity, RpcPeer, Subscriptions } from "./peer.ts";
 import { Questions } from "./questions.ts";
 import { readyEvent } from "./ready.ts";
@@ -58,7 +58,6 @@ export class Connection implements RpcPeer {
   readonly #context: RpcContext;
   readonly #log: Log;
   readonly #outbox: Outbox;
-  readonly #holds: Holds;
   readonly #questions: Questions;
   readonly #subscriptions: Subscriptions;
   readonly #end = new AbortController();
@@ -76,7 +75,6 @@ export class Connection implements RpcPeer {
     this.#context = { room, peer: this };
     const onOverflow = () => this.#overflow();
     this.#outbox = new Outbox({ wire, clock: room.clock, maxFrames, maxBytes, onOverflow });
-    this.#holds = new Holds((event) => this.#outbox.event(event));
     this.#questions = new Questions((frame) => this.#outbox.control(JSON.stringify(frame)), this.#log);
     this.#subscriptions = room.subscribe(room, this);
   }
@@ -105,7 +103,7 @@ export class Connection implements RpcPeer {
   event(event: GatewayEvent): void {
     if (this.signal.aborted || this.profile.optOut.has(event.type)) return;
     if (this.profile.deltas === "final" && isDelta(event)) return;
-    this.#holds.event(event);
+    this.#outbox.event(event);
   }
 
   drained(): Promise<void> {
@@ -225,7 +223,7 @@ export class Connection implements RpcPeer {
     const { handlers, room } = this.#options;
     const { method, params } = inbound;
     const held: string[] = [];
-    const release = () => held.forEach((sessionId) => this.#holds.release(sessionId));
+    const release = () => held.forEach((sessionId) => this.#outbox.release(sessionId));
     const finish = (reply: Reply): Done => ({
       reply: inbound.kind === "notification" ? undefined : reply,
       release,
@@ -234,7 +232,7 @@ export class Connection implements RpcPeer {
     const failed = (thrown: unknown) => finish(this.#failure(id, method, thrown));
     const hold = (sessionId: string) => {
       held.push(sessionId);
-      this.#holds.take(sessionId);
+      this.#outbox.hold(sessionId);
     };
     try {
       if (this.#inFlight >= room.settings.limits.max_inflight_requests) throw overloaded(this.#inFlight);

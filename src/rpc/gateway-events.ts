@@ -36,6 +36,8 @@ interface OpenTurn {
   readonly model: string;
 }
 
+type SubagentEventType = Extract<GatewayEventType, `subagent.${string}`>;
+
 type Payload<K extends GatewayEventType> = GatewayEvents[K]["payload"];
 
 /** Types of entries that change what is known, for those who begin in the middle. */
@@ -46,6 +48,7 @@ export const STATE_TYPES = [
   "run.failed",
   "run.cancelled",
   "run.interrupted",
+  "subagent.spawn_requested",
   "subagent.start",
 ] as const;
 
@@ -193,12 +196,12 @@ export class GatewayFold {
   #subagent(entry: JournalEvent): GatewayEvent {
     const { type, data } = entry;
     const id = text(data["subagent_id"]);
-    if (type === "subagent.start") this.#subagents.set(id, subagentReport(data));
+    const isFirst = type === "subagent.spawn_requested" || type === "subagent.start";
+    if (isFirst) this.#subagents.set(id, subagentReport(data));
     const report = this.#subagents.get(id) ?? subagentReport({ ...data, subagent_id: id });
     const now = { ...report, ...subagentChange(type, data) };
     if (type === "subagent.tool") this.#subagents.set(id, { ...report, ...toolsOf(now) });
-    const named = type as "subagent.start" | "subagent.tool" | "subagent.progress" | "subagent.complete";
-    return this.#event(entry, named, now);
+    return this.#event(entry, type as SubagentEventType, now);
   }
 
   #queue(entry: JournalEvent): GatewayEvent {

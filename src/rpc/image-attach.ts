@@ -10,12 +10,15 @@ import { cwdOf } from "./session-view.ts";
 
 export const MAX_IMAGE_BYTES = 10_485_760;
 
-/** Folders that a host may attach from: those of the session; of people at this machine also their own. */
-export function attachPlaces({ room, peer }: RpcContext, place: SessionPlace) {
-  const cwd = cwdOf(room, { row: place.row, seed: place.live.seed });
-  const { userHome } = room.config;
-  const own = peer.isLocal ? [userHome, tmpdir()] : [];
-  return { cwd, userHome, roots: [cwd, room.agent.parts.settings.workspace, ...own] };
+export function attachPlaces(ctx: RpcContext, place: SessionPlace) {
+  const cwd = cwdOf(ctx.room, { row: place.row, seed: place.live.seed });
+  return { cwd, userHome: ctx.room.config.userHome, roots: shownRoots(ctx, cwd) };
+}
+
+/** Folders that a host may look into: those of the session; of people at this machine also their own. */
+export function shownRoots({ room, peer }: RpcContext, cwd: string): readonly string[] {
+  const own = peer.isLocal ? [room.config.userHome, tmpdir()] : [];
+  return [cwd, room.agent.parts.settings.workspace, ...own];
 }
 
 /** The image of `source`, a path or a data URL. ServiceError `not_found_or_unsupported`, `too_large`. */

@@ -1,6 +1,7 @@
 /** What waits to be sent on one connection: bounded, in order; deltas of one stream merge while they wait. */
-import type { GatewayEvent, GatewayEvents } from "../../generated/gateway/host.gen.ts";
+import type { GatewayEvent } from "../../generated/gateway/host.gen.ts";
 import type { Clock } from "../base/clock.ts";
+import { isDelta, merge, streamOf, withDropped, type Delta } from "./delta.ts";
 
 /** The way out of a transport. */
 export interface Wire {
@@ -18,14 +19,18 @@ export interface OutboxOptions {
   readonly onOverflow: () => void;
 }
 
-type Delta = GatewayEvents["message.delta" | "reasoning.delta" | "thinking.delta"];
-
 /** A delta is kept as it is until it is sent, so that the next can be merged into it. */
 interface Waiting {
   readonly text?: string;
   delta?: Delta;
   /** Characters, which stand for bytes. */
   size: number;
+}
+
+/** Events of one session that wait until the calls that hold it were answered. */
+interface Held {
+  calls: number;
+  readonly waiting: Waiting[];
 }
 
 /** Deltas that come faster than this are merged. */
@@ -40,6 +45,9 @@ export class Outbox {
   readonly #options: OutboxOptions;
   #waiting: Waiting[] = [];
   #first = 0;
+  readonly #held = new Map<string, Held>();
+  #heldFrames = 0;
+  /** Of all that waits, held or not. */
   #size = 0;
   /** Deltas that were not taken, by stream; the next one that is tells their number. */
   readonly #dropped = new Map<string, { count: number }>();
@@ -52,33 +60,55 @@ export class Outbox {
     this.#options = options;
   }
 
-  get frames(): number {
+  /** What waits for the transport; what is held comes on top. */
+  get #ready(): number {
     return this.#waiting.length - this.#first;
   }
 
   /** Answers, questions, and every event but deltas: never dropped. */
   control(text: string): void {
     if (this.#isClosed) return;
-    if (this.frames === 0 && this.#hasRoom()) return this.#options.wire.send(text);
+    if (this.#ready === 0 && this.#hasRoom()) return this.#options.wire.send(text);
     this.#add({ text, size: text.length });
   }
 
   event(event: GatewayEvent): void {
     if (this.#isClosed) return;
-    if (isDelta(event)) return this.#delta(event);
+    const held = event.session_id === undefined ? undefined : this.#held.get(event.session_id);
+    if (isDelta(event)) return this.#delta(event, held);
     if (event.type === "message.complete") this.#forget(event.session_id);
-    this.control(frameOf(event));
+    const text = frameOf(event);
+    if (held) this.#add({ text, size: text.length }, held);
+    else this.control(text);
+  }
+
+  /** Lets the session's events wait, under the same limits, until it is released as often. */
+  hold(sessionId: string): void {
+    const held = this.#held.get(sessionId);
+    if (held) held.calls += 1;
+    else this.#held.set(sessionId, { calls: 1, waiting: [] });
+  }
+
+  release(sessionId: string): void {
+    const held = this.#held.get(sessionId);
+    if (!held) return;
+    held.calls -= 1;
+    if (held.calls > 0) return;
+    this.#held.delete(sessionId);
+    this.#heldFrames -= held.waiting.length;
+    for (const each of held.waiting) this.#waiting.push(each);
+    this.pump();
   }
 
   /** Sends what the transport takes. To be called when it drained. */
   pump(): void {
     if (this.#isClosed) return;
-    while (this.frames > 0) {
+    while (this.#ready > 0) {
       if (!this.#hasRoom()) return this.#later(LOOK_MS);
       const next = this.#waiting[this.#first];
       if (!next) return;
       // A delta that is the last may get company until the tick.
-      const waitMs = next.delta && this.frames === 1 ? this.#lastDeltaMs + TICK_MS - this.#now() : 0;
+      const waitMs = next.delta && this.#ready === 1 ? this.#lastDeltaMs + TICK_MS - this.#now() : 0;
       if (waitMs > 0) return this.#later(waitMs);
       this.#take();
       this.#send(next);
@@ -93,7 +123,7 @@ export class Outbox {
     return this.#drained.promise;
   }
 
-  /** Sends everything, however slow the transport is: the end of the connection. */
+  /** Sends everything but what is held, however slow the transport is: the end of the connection. */
   flush(): void {
     if (this.#isClosed) return;
     for (let next = this.#take(); next; next = this.#take()) this.#send(next);
@@ -106,11 +136,13 @@ export class Outbox {
     this.#cancelTimer?.();
     this.#waiting = [];
     this.#first = 0;
+    this.#held.clear();
+    this.#heldFrames = 0;
     this.#size = 0;
     this.#drained?.resolve();
   }
 
-  #delta(event: Delta): void {
+  #delta(event: Delta, held: Held | undefined): void {
     const key = streamOf(event);
     const dropped = this.#dropped.get(key);
     if (this.#isHalfFull()) {
@@ -120,8 +152,8 @@ export class Outbox {
     }
     const delta = dropped ? withDropped(event, dropped.count) : event;
     if (dropped) this.#dropped.delete(key);
-    const last = this.#waiting.at(-1);
-    const merged = this.frames > 0 && last?.delta ? merge(last.delta, delta) : undefined;
+    const last = held ? held.waiting.at(-1) : this.#ready > 0 ? this.#waiting.at(-1) : undefined;
+    const merged = last?.delta && merge(last.delta, delta);
     if (last && merged) {
       const grown = delta.payload.text.length;
       last.delta = merged;
@@ -129,15 +161,16 @@ export class Outbox {
       this.#size += grown;
       return;
     }
-    this.#add({ delta, size: delta.payload.text.length + ENVELOPE });
+    this.#add({ delta, size: delta.payload.text.length + ENVELOPE }, held);
   }
 
-  #add(waiting: Waiting): void {
-    this.#waiting.push(waiting);
+  #add(waiting: Waiting, held?: Held): void {
+    (held?.waiting ?? this.#waiting).push(waiting);
+    if (held) this.#heldFrames += 1;
     this.#size += waiting.size;
     const { maxFrames, maxBytes, onOverflow } = this.#options;
-    if (this.frames > maxFrames || this.#size > maxBytes) return onOverflow();
-    this.pump();
+    if (this.#ready + this.#heldFrames > maxFrames || this.#size > maxBytes) onOverflow();
+    else if (!held) this.pump();
   }
 
   #take(): Waiting | undefined {
@@ -145,7 +178,7 @@ export class Outbox {
     if (!next) return undefined;
     this.#first += 1;
     this.#size -= next.size;
-    if (this.#first > 1024 || this.frames === 0) {
+    if (this.#first > 1024 || this.#ready === 0) {
       this.#waiting = this.#waiting.slice(this.#first);
       this.#first = 0;
     }
@@ -182,7 +215,7 @@ export class Outbox {
 
   #isHalfFull(): boolean {
     const { maxFrames, maxBytes } = this.#options;
-    return this.frames > maxFrames / 2 || this.#size > maxBytes / 2;
+    return this.#ready + this.#heldFrames > maxFrames / 2 || this.#size > maxBytes / 2;
   }
 
   #now(): number {
@@ -192,34 +225,4 @@ export class Outbox {
 
 export function frameOf(event: GatewayEvent): string {
   return JSON.stringify({ jsonrpc: "2.0", method: "event", params: event });
-}
-
-export function isDelta(event: GatewayEvent): event is Delta {
-  return (
-    event.type === "message.delta" || event.type === "reasoning.delta" || event.type === "thinking.delta"
-  );
-}
-
-function streamOf({ session_id: session, type }: Delta): string {
-  return `${session} ${type}`;
-}
-
-function withDropped<T extends Delta>(event: T, count: number): T {
-  return { ...event, payload: { ...event.payload, dropped: count + (droppedOf(event) ?? 0) } };
-}
-
-function droppedOf({ payload }: Delta): number | undefined {
-  return "dropped" in payload ? payload.dropped : undefined;
-}
-
-/** Undefined when `next` does not continue `last`. A thinking line replaces the one before. */
-function merge(last: Delta, next: Delta): Delta | undefined {
-  if (last.type !== next.type || last.session_id !== next.session_id || last.turn_id !== next.turn_id) {
-    return undefined;
-  }
-  const firstSeq = last.first_seq ?? last.seq;
-  const text = next.type === "thinking.delta" ? next.payload.text : last.payload.text + next.payload.text;
-  const dropped = (droppedOf(last) ?? 0) + (droppedOf(next) ?? 0);
-  const payload = { ...next.payload, text, ...(dropped > 0 ? { dropped } : {}) };
-  return { ...next, ...(firstSeq === undefined ? {} : { first_seq: firstSeq }), payload };
 }

@@ -1,6 +1,5 @@
 /** Sessions as hosts see them. */
 import type {
-  GatewayUsage,
   Inflight,
   LiveSession as LiveView,
   LiveStatus,
@@ -8,16 +7,18 @@ import type {
   SessionInfo,
   SessionState,
 } from "../../generated/gateway/types/types.gen.ts";
-import { formatModel } from "../agent/model.ts";
 import { settingsOf, type SessionSettings } from "../agent/session.ts";
 import type { AskRow, SessionRow } from "../store/tables.ts";
 import { branchOf } from "./folder.ts";
+import { Memo } from "./memo.ts";
 import { openRequest } from "./question-payload.ts";
 import type { RpcRoom } from "./room.ts";
+import { runningTurn } from "./running-turn.ts";
+import { modelOf, type Known } from "./session-model.ts";
 import { savedSession, type SessionPlace } from "./session-place.ts";
-import { inflightOf, readMessages } from "./transcript.ts";
+import { sessionUsage } from "./session-usage.ts";
+import { countMessages, inflightOf, readMessages } from "./transcript.ts";
 import { turnIdOf } from "./turn-id.ts";
-import { usageOf } from "./turn-payload.ts";
 
 /** The session as it is now; undefined when it is neither saved nor open here. */
 export async function sessionInfo(
@@ -30,18 +31,12 @@ export async function sessionInfo(
   return row || live ? describeInfo(room, { row, seed: live?.seed }) : undefined;
 }
 
-/** What holds for a session, saved or not. */
-interface Known {
-  readonly row: SessionRow | undefined;
-  readonly seed: SessionPlace["live"]["seed"] | undefined;
-}
-
 export async function describeInfo(room: RpcRoom, known: Known): Promise<SessionInfo> {
   const { parts } = room.agent;
   const chosen = chosenOf(known);
   const { model, provider } = modelOf(room, known);
   const cwd = cwdOf(room, known);
-  const [{ skills }, branch] = await Promise.all([room.skills.list(cwd), branchOf(cwd)]);
+  const [{ skills, branch }, usage] = await Promise.all([lookAround(room, cwd), sessionUsage(room, known)]);
   const servers = room.mcp.status();
   const effort = chosen.reasoningEffort ?? parts.settings.reasoningEffort;
   return {
@@ -51,32 +46,49 @@ export async function describeInfo(room: RpcRoom, known: Known): Promise<Session
     yolo: chosen.yolo === true || parts.switches.yolo,
     running: isBusy(known.row),
     tools: toolNames(room),
-    skills: skills.length === 0 ? {} : { skills: skills.map(({ name }) => name) },
+    skills: skills.length === 0 ? {} : { skills: [...skills] },
     cwd,
     ...(branch === undefined ? {} : { branch }),
     title: titleOf(known),
     version: room.version,
-    usage: sessionUsage(room, known),
+    usage,
     ...(servers.length === 0 ? {} : { mcp_servers: servers.map((server) => ({ ...server })) }),
   };
 }
 
-/** Figures over all turns so far; zero before the first. */
-export function sessionUsage(room: RpcRoom, known: Known): GatewayUsage {
-  const ref = modelRef(room, known);
-  const usage = known.row ? room.agent.sessions.usage(known.row) : undefined;
-  return { ...usageOf(usage, formatModel(ref)), context_max: room.agent.parts.models.contextTokensOf(ref) };
+interface Surroundings {
+  readonly skills: readonly string[];
+  readonly branch: string | undefined;
+}
+
+const MAX_FOLDERS = 64;
+/** All who follow a session ask at the end of its turn. */
+const FRESH_MS = 500;
+const folders = new WeakMap<RpcRoom["skills"], Memo<Surroundings>>();
+
+/** What the folder of a session offers, as it was at most {@link FRESH_MS} ago. */
+function lookAround({ skills, clock }: RpcRoom, cwd: string): Promise<Surroundings> {
+  const memo = folders.get(skills) ?? new Memo(MAX_FOLDERS);
+  folders.set(skills, memo);
+  return memo.get(cwd, String(Math.floor(clock.now() / FRESH_MS)), async () => {
+    const [found, branch] = await Promise.all([skills.list(cwd), branchOf(cwd)]);
+    return { skills: found.skills.map(({ name }) => name), branch };
+  });
 }
 
 export async function describeState(room: RpcRoom, place: SessionPlace): Promise<SessionState> {
   const known = { row: place.row, seed: place.live.seed };
-  const open = await openAsks(room, place.id);
-  const runId = room.agent.turns.runningIn(place.id);
+  const isRunning = isBusy(place.row);
+  const [open, running, usage] = await Promise.all([
+    openAsks(room, place.id),
+    isRunning ? runningTurn(room, place.id) : undefined,
+    sessionUsage(room, known),
+  ]);
   return {
     session_id: place.id,
-    status: statusOf(place.row, open),
-    running: isBusy(place.row),
-    ...(runId === undefined ? {} : { turn_id: turnIdOf(runId) }),
+    status: statusOf(place.row, open.length > 0),
+    running: isRunning,
+    ...(running ? { turn_id: turnIdOf(running.runId) } : {}),
     ...modelOf(room, known),
     cwd: cwdOf(room, known),
     title: titleOf(known),
@@ -84,7 +96,7 @@ export async function describeState(room: RpcRoom, place: SessionPlace): Promise
     last_active: Math.max(place.row?.updated_at ?? 0, place.live.lastActiveAtMs) / 1000,
     queue_length: place.row?.queued ?? 0,
     pending_requests: open.length,
-    usage: sessionUsage(room, known),
+    usage,
   };
 }
 
@@ -103,9 +115,10 @@ export async function describeLive(
   const { id, live } = place;
   const row = await savedSession(room, id, place.owner);
   const known = { row, seed: live.seed };
-  const [info, open, messages, inflight] = await Promise.all([
+  const [info, open, count, messages, inflight] = await Promise.all([
     describeInfo(room, known),
     openAsks(room, id),
+    countMessages(room.store, id),
     options.omitMessages ? [] : readMessages(room.store, id).then((page) => page.messages),
     isBusy(row) ? inflightOf(room.store, id) : undefined,
   ]);
@@ -114,13 +127,13 @@ export async function describeLive(
     session_id: id,
     stored_session_id: id,
     session_key: id,
-    message_count: row?.last_message ?? 0,
+    message_count: count,
     messages: [...messages],
     ...(options.omitMessages ? { messages_omitted: true } : {}),
     info,
     running: info.running,
     started_at: (row?.created_at ?? live.openedAtMs) / 1000,
-    status: statusOf(row, open),
+    status: statusOf(row, open.length > 0),
     ...(inflight ? { inflight: inflight satisfies Inflight } : {}),
     open_requests: open.map((ask): OpenRequest => openRequest(ask)),
     latest_seq: latestSeq,
@@ -129,8 +142,8 @@ export async function describeLive(
   };
 }
 
-export function statusOf(row: SessionRow | undefined, open: readonly AskRow[]): LiveStatus {
-  if (open.length > 0) return "waiting";
+export function statusOf(row: SessionRow | undefined, isAsking: boolean): LiveStatus {
+  if (isAsking) return "waiting";
   return isBusy(row) ? "working" : "idle";
 }
 
@@ -148,17 +161,6 @@ export function titleOf({ row, seed }: Known): string {
 
 export function cwdOf(room: RpcRoom, { row, seed }: Known): string {
   return row?.cwd ?? (row ? undefined : seed?.cwd) ?? room.agent.parts.settings.workspace;
-}
-
-export function modelOf(room: RpcRoom, known: Known): { readonly model: string; readonly provider: string } {
-  const ref = modelRef(room, known);
-  return { model: ref.id, provider: ref.provider };
-}
-
-function modelRef({ agent }: RpcRoom, { row, seed }: Known) {
-  const { models } = agent.parts;
-  const name = row ? row.model : seed?.model;
-  return (name === null || name === undefined ? undefined : models.resolve(name)) ?? models.default;
 }
 
 function chosenOf({ row, seed }: Known): SessionSettings {

@@ -4,10 +4,12 @@ import type { ConfigValue, SessionInfo } from "../../generated/gateway/types/typ
 import { isInside } from "../agent/inside.ts";
 import { getAtPath, parseDotPath } from "../base/dotpath.ts";
 import { ServiceError } from "../base/errors.ts";
+import type { Config } from "../../generated/config/types.gen.ts";
 import { loadConfig } from "../config/config.ts";
 import { configPath } from "../config/home.ts";
 import { schemaAt } from "../config/schema-path.ts";
 import { maskSecrets } from "../config/secret-values.ts";
+import { displaySetting } from "./display-settings.ts";
 import type { KnownSession } from "./known-session.ts";
 import type { RpcContext, RpcRoom } from "./room.ts";
 import { describeInfo } from "./session-view.ts";
@@ -18,10 +20,18 @@ export interface SettingQuery {
   readonly cwd: string | undefined;
 }
 
-/** ServiceError `bad_value` for a key that there is not. */
+/** ServiceError `bad_value` for a key that there is not, `config_failed` when the file cannot be read. */
 export async function readSetting(ctx: RpcContext, query: SettingQuery): Promise<ConfigValue> {
   const named = NAMED[query.key];
   if (named) return named(ctx, query);
+  const shown = displaySetting(query.key);
+  if (shown) {
+    const value = getAtPath(await currentConfig(ctx.room), parseDotPath(shown.at) ?? []) ?? null;
+    return {
+      value,
+      display: typeof value === "boolean" ? (value ? "on" : "off") : String(value ?? "default"),
+    };
+  }
   const path = parseDotPath(query.key);
   if (!path || !schemaAt(path)) throw unknownSetting(query.key);
   const value = getAtPath(await currentConfig(ctx.room), path);
@@ -72,7 +82,10 @@ const NAMED: Readonly<Record<string, Read | undefined>> = {
     const { yolo = false } = await infoOf(ctx, query);
     return { value: yolo, display: yolo ? "on" : "off" };
   },
-  busy: ({ room }) => ({ value: room.agent.parts.settings.whenBusy }),
+  busy: ({ room }) => {
+    const { switches, settings } = room.agent.parts;
+    return { value: switches.whenBusy ?? settings.whenBusy };
+  },
   title: async (ctx, query) => ({ value: (await infoOf(ctx, query)).title }),
   cwd: readCwd,
   "terminal.cwd": readCwd,
@@ -87,12 +100,21 @@ async function infoOf({ room, peer }: RpcContext, { session, cwd }: SettingQuery
   return describeInfo(room, { row: undefined, seed: { source: "tui", ...(mayLook ? { cwd } : {}) } });
 }
 
-/** The file as it is now; as the process began while the file is broken. */
-async function currentConfig({ config: { home, env, atStart } }: RpcRoom) {
+/** The file as it is now; as the process began while the file is broken. ServiceError `config_failed`. */
+export async function currentConfig({ config: { home, env, atStart } }: RpcRoom): Promise<Config> {
   try {
     return (await loadConfig({ home, env })).config;
   } catch (error) {
     if (error instanceof ServiceError) return atStart;
-    throw error;
+    throw configFailed(error);
   }
+}
+
+/** What the machine said stands in the log, with the cause. */
+export function configFailed(cause: unknown): ServiceError {
+  return new ServiceError(
+    "config_failed",
+    "The configuration file cannot be read or written. The server log has the details.",
+    { cause },
+  );
 }

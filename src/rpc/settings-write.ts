@@ -4,15 +4,18 @@ import { resolve } from "node:path";
 import type { ConfigSetResult } from "../../generated/gateway/types/types.gen.ts";
 import { EFFORTS } from "../agent/agent.ts";
 import { formatModel } from "../agent/model.ts";
-import { parseDotPath } from "../base/dotpath.ts";
+import type { BusyMode } from "../agent/parts.ts";
+import { getAtPath, parseDotPath } from "../base/dotpath.ts";
 import { ServiceError } from "../base/errors.ts";
-import { setConfigValue } from "../config/edit.ts";
+import { setConfigValue, unsetConfigValue } from "../config/edit.ts";
 import { schemaAt } from "../config/schema-path.ts";
 import { maskSecrets } from "../config/secret-values.ts";
+import { displaySetting, displayValue, wishOf, type DisplaySetting } from "./display-settings.ts";
 import { ensureSaved, type KnownSession } from "./known-session.ts";
 import type { RpcContext } from "./room.ts";
 import { sessionInfo } from "./session-view.ts";
-import { unknownSetting } from "./settings-read.ts";
+import { configFailed, currentConfig, unknownSetting } from "./settings-read.ts";
+import { tellAll, tellChanged, tellInfo } from "./viewers.ts";
 
 export interface SettingChange {
   readonly key: string;
@@ -23,11 +26,16 @@ export interface SettingChange {
 
 const AT_NEXT_START = "It holds from the next start of agentd on.";
 
-/** ServiceError `bad_value` for a key or value that there is not, `session_busy` for what a turn at work forbids. */
+/**
+ * ServiceError `bad_value` for a key or value that there is not, `session_busy` for what a turn at work forbids,
+ * `config_failed` when the file cannot be written.
+ */
 export async function writeSetting(ctx: RpcContext, change: SettingChange): Promise<ConfigSetResult> {
   const named = NAMED[change.key];
+  const shown = displaySetting(change.key);
   try {
-    return await (named ? named(ctx, change) : writeFileKey(ctx, change));
+    if (named) return await named(ctx, change);
+    return await (shown ? writeDisplay(ctx, change, shown) : writeFileKey(ctx, change));
   } catch (error) {
     if (!(error instanceof ServiceError) || !BAD.has(error.code)) throw error;
     throw new ServiceError("bad_value", error.message, { param: "value", cause: error });
@@ -45,19 +53,25 @@ type Write = (ctx: RpcContext, change: SettingChange) => Promise<ConfigSetResult
 
 const model: Write = async (ctx, change) => {
   const { name, isGlobal } = readModel(textOf(change));
-  if (isGlobal || change.scope === "global") {
-    const ref = ctx.room.agent.parts.models.resolve(name);
-    if (!ref) throw badValue(`There is no model ${JSON.stringify(name.slice(0, 256))}.`);
-    return toFile(ctx, { key: "model", at: "model.default", value: formatModel(ref) });
-  }
+  const isForAll = isGlobal || change.scope === "global";
+  const ref = ctx.room.agent.parts.models.resolve(name);
+  if (!ref) throw badValue(`There is no model ${JSON.stringify(name.slice(0, 256))}.`);
+  const kept = isForAll
+    ? await toFile(ctx, { key: "model", at: "model.default", value: formatModel(ref) })
+    : undefined;
+  // A model for all sessions is meant for the one at hand too, and there at once.
+  if (kept && !change.session) return kept;
   const session = sessionOf(change);
   await ensureSaved(ctx.room, session);
   const value = await ctx.room.agent.chooseModel(session.id, session.owner, name);
-  return told(ctx, session, { key: "model", value });
+  return { ...(await told(ctx, session, { key: "model", value })), ...kept };
 };
 
 const reasoning: Write = async (ctx, change) => {
   const level = textOf(change);
+  const shown = SHOWN_REASONING[level];
+  if (shown)
+    return { ...(await toFile(ctx, { key: "reasoning", ...shown })), value: level, warning: SHOWN_ONLY };
   if (change.scope === "global") {
     if (!EFFORTS.some((effort) => effort === level))
       throw badValue(`reasoning must be one of: ${EFFORTS.join(", ")}.`);
@@ -69,12 +83,24 @@ const reasoning: Write = async (ctx, change) => {
   return told(ctx, session, { key: "reasoning", value: level });
 };
 
+/** How much of the model's reasoning hosts show. */
+const SHOWN_REASONING: Readonly<Record<string, { readonly at: string; readonly value: string } | undefined>> =
+  {
+    __proto__: null as never,
+    show: { at: "display.show_reasoning", value: "true" },
+    hide: { at: "display.show_reasoning", value: "false" },
+    full: { at: "display.thinking_mode", value: "full" },
+    clamp: { at: "display.thinking_mode", value: "truncated" },
+  };
+const SHOWN_ONLY = "It says what hosts show; how much the model thinks stays as it is.";
+
 const yolo: Write = async (ctx, change) => {
   const { agent } = ctx.room;
-  const wish = readSwitch(change.value);
+  const wish = wishOf(change.value);
   if (change.scope === "global" || (!change.session && change.scope === undefined)) {
     const { switches } = agent.parts;
     switches.yolo = wish ?? !switches.yolo;
+    await tellInfo(ctx.room);
     return { key: "yolo", value: switches.yolo, scope: "global" };
   }
   const session = sessionOf(change);
@@ -101,11 +127,22 @@ const title: Write = async (ctx, change) => {
   const session = sessionOf(change);
   await ensureSaved(ctx.room, session);
   const value = await ctx.room.agent.sessions.rename(session.id, session.owner, textOf(change));
+  tellChanged(ctx.room, session.owner);
   return told(ctx, session, { key: "title", value });
 };
 
-const busy: Write = (ctx, change) =>
-  toFile(ctx, { key: "busy", at: "sessions.when_busy", value: textOf(change) });
+const busy: Write = async (ctx, change) => {
+  const value = textOf(change);
+  await toFile(ctx, { key: "busy", at: "sessions.when_busy", value });
+  ctx.room.agent.parts.switches.whenBusy = value as BusyMode; // the file took it: it is one
+  return { key: "busy", value, scope: "global" };
+};
+
+const prompt: Write = async (ctx, change) => {
+  const isReset = typeof change.value === "string" && ["", "default", "none"].includes(change.value.trim());
+  const value = isReset ? undefined : textOf(change);
+  return { ...(await toFile(ctx, { key: "prompt", at: "agent.instructions", value })), value: value ?? "" };
+};
 
 /** Keys that are not keys of the file, or that may mean a session. */
 const NAMED: Readonly<Record<string, Write | undefined>> = {
@@ -118,7 +155,25 @@ const NAMED: Readonly<Record<string, Write | undefined>> = {
   workdir: cwd,
   title,
   busy,
+  prompt,
 };
+
+async function writeDisplay(
+  ctx: RpcContext,
+  { key, value, scope }: SettingChange,
+  setting: DisplaySetting,
+): Promise<ConfigSetResult> {
+  if (scope === "session") throw badValue(`${key} is no setting of a session.`);
+  const { room } = ctx;
+  const path = parseDotPath(setting.at) ?? [];
+  const wanted = displayValue(setting, value, getAtPath(await currentConfig(room), path));
+  await toFile(ctx, { key, at: setting.at, value: wanted });
+  const now = getAtPath(await currentConfig(room), path) ?? "";
+  if (key === "skin") {
+    tellAll(room, { type: "skin.changed", ts: room.clock.now(), payload: { name: String(now) } });
+  }
+  return { key, value: now, scope: "global" };
+}
 
 async function writeFileKey(ctx: RpcContext, { key, value, scope }: SettingChange): Promise<ConfigSetResult> {
   const path = parseDotPath(key);
@@ -131,11 +186,17 @@ interface FileChange {
   readonly key: string;
   /** In the file. */
   readonly at: string;
-  readonly value: string;
+  /** As it is typed there; undefined takes the key out, so that its default holds. */
+  readonly value: string | undefined;
 }
 
 async function toFile({ room }: RpcContext, { key, at, value }: FileChange): Promise<ConfigSetResult> {
-  await setConfigValue({ home: room.config.home, key: at, value });
+  const edit = { home: room.config.home, key: at };
+  try {
+    await (value === undefined ? unsetConfigValue(edit) : setConfigValue({ ...edit, value }));
+  } catch (error) {
+    throw error instanceof ServiceError ? error : configFailed(error);
+  }
   const masked = maskSecrets(value, parseDotPath(at) ?? []);
   return { key, value: masked, scope: "global", warning: AT_NEXT_START };
 }
@@ -165,14 +226,6 @@ function readModel(text: string): { readonly name: string; readonly isGlobal: bo
     name: provider === undefined ? name : `${provider}:${name}`,
     isGlobal: words.includes("--global"),
   };
-}
-
-/** Undefined: the other way round. */
-function readSwitch(value: unknown): boolean | undefined {
-  if (value === "" || value === null) return undefined;
-  if ([true, 1, "1", "on", "true", "yes"].some((yes) => yes === value)) return true;
-  if ([false, 0, "0", "off", "false", "no"].some((no) => no === value)) return false;
-  throw badValue("The value must be on or off, or empty to switch.");
 }
 
 function textOf({ key, value }: SettingChange): string {

@@ -30,7 +30,8 @@ export function subagentChange(type: string, data: Data): Partial<SubagentReport
       ...(typeof preview === "string" ? { tool_preview: preview } : {}),
     };
   }
-  if (type === "subagent.progress") return { text: String(data["text"]) };
+  if (type === "subagent.spawn_requested") return { status: "queued" };
+  if (type === "subagent.progress" || type === "subagent.thinking") return { text: String(data["text"]) };
   if (type !== "subagent.complete") return {};
   const usage = data["usage"] as RunUsage | undefined;
   return {

@@ -30,6 +30,26 @@ export async function readMessages(
   return { messages: transcriptOf(messages), hasMore };
 }
 
+/** How many messages are kept, those that are shown to nobody among them. */
+export async function countMessages(store: Store, sessionId: string): Promise<number> {
+  return (await messageCounts(store, [sessionId])).get(sessionId) ?? 0;
+}
+
+/** The same of many sessions; one without messages is not among them. */
+export async function messageCounts(
+  store: Store,
+  sessionIds: readonly string[],
+): Promise<ReadonlyMap<string, number>> {
+  if (sessionIds.length === 0) return new Map();
+  const rows = await store.read
+    .selectFrom("messages")
+    .select(["session_id", (is) => is.fn.countAll<number | string>().as("count")])
+    .where("session_id", "in", sessionIds)
+    .groupBy("session_id")
+    .execute();
+  return new Map(rows.map(({ session_id, count }) => [session_id, Number(count)]));
+}
+
 /** Number of the message that an id names. ServiceError `bad_value`. */
 export function messageSeq(id: string, param: string): number {
   const seq = Number(/^msg_(\d{1,15})$/.exec(id)?.[1]);

@@ -1,7 +1,9 @@
 /** Paths as people type them and terminals drop them: quoted, escaped, as a `file:` URL, with text behind. Touches the machine. */
-import { stat } from "node:fs/promises";
+import { realpath, stat } from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { isInside } from "../agent/inside.ts";
+import { ServiceError } from "../base/errors.ts";
 
 export interface TypedPath {
   /** Absolute. */
@@ -14,6 +16,8 @@ export interface TypedPath {
 export interface PathPlaces {
   readonly cwd: string;
   readonly userHome: string;
+  /** Folders, absolute, that files may lie in. Absent: anywhere. */
+  readonly roots?: readonly string[];
 }
 
 const MAX_TRIES = 64;
@@ -21,15 +25,45 @@ const MAX_PATH = 4_096;
 
 /**
  * The file that `text` begins with. Without quotes a name may hold spaces, escaped or not: the longest that is a file
- * wins. Undefined when there is none.
+ * wins. Undefined when there is none. ServiceError `path_outside_root` when it could only lie outside of the roots;
+ * whether it is there is not looked at then.
  */
 export async function findTypedPath(text: string, places: PathPlaces): Promise<TypedPath | undefined> {
+  const roots = await rootsOf(places);
+  let leadsOut = false;
   for (const { written, remainder } of readings(text.trim())) {
     const path = toPath(written, places);
-    const found = path === undefined ? undefined : await stat(path).catch(() => undefined);
-    if (path !== undefined && found?.isFile()) return { path, sizeBytes: found.size, remainder };
+    if (path === undefined) continue;
+    const isWithin = await liesWithin(path, roots);
+    leadsOut ||= !isWithin;
+    const found = isWithin ? await stat(path).catch(() => undefined) : undefined;
+    if (found?.isFile()) return { path, sizeBytes: found.size, remainder };
   }
+  if (leadsOut) throw outside(places.roots ?? []);
   return undefined;
+}
+
+/** As they are written, and as they really are; undefined for anywhere. */
+async function rootsOf({ roots }: PathPlaces): Promise<readonly string[] | undefined> {
+  if (!roots) return undefined;
+  return [...roots, ...(await Promise.all(roots.map((root) => realpath(root).catch(() => root))))];
+}
+
+/** By its text first, then, for what is there, by where its links lead. */
+async function liesWithin(path: string, roots: readonly string[] | undefined): Promise<boolean> {
+  if (!roots) return true;
+  if (!roots.some((root) => isInside(path, root))) return false;
+  const real = await realpath(path).catch(() => undefined);
+  return real === undefined || roots.some((root) => isInside(real, root));
+}
+
+function outside(roots: readonly string[]): ServiceError {
+  const folders = [...new Set(roots)].join(", ");
+  return new ServiceError(
+    "path_outside_root",
+    `Files may be attached from these folders only: ${folders}. Send the bytes with image.attach_bytes.`,
+    { param: "path" },
+  );
 }
 
 /** Whether `text` looks like a path and not like a sentence. */

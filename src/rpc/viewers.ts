@@ -1,5 +1,6 @@
 import type { GatewayEvent } from "../../generated/gateway/host.gen.ts";
 import type { RpcContext, RpcRoom } from "./room.ts";
+import { sessionInfo } from "./session-view.ts";
 
 /** Tells all connections of an owner that the list of saved sessions is another. */
 export function tellChanged(room: RpcRoom, owner: string): void {
@@ -10,6 +11,22 @@ export function tellChanged(room: RpcRoom, owner: string): void {
 /** Tells those who look at a session what is not in its journal. */
 export function tellViewers(room: RpcRoom, sessionId: string, event: GatewayEvent): void {
   for (const peer of room.peers) if (peer.sessions.has(sessionId)) peer.event(event);
+}
+
+/** Tells every connection what is of no session. */
+export function tellAll(room: RpcRoom, event: GatewayEvent): void {
+  for (const peer of room.peers) peer.event(event);
+}
+
+/** Tells all who look at a session how it stands, after something changed for all sessions. */
+export async function tellInfo(room: RpcRoom): Promise<void> {
+  const looked = new Map<string, string>();
+  for (const { sessions, identity } of room.peers) for (const id of sessions) looked.set(id, identity.owner);
+  for (const [id, owner] of looked) {
+    const payload = await sessionInfo(room, id, owner);
+    if (payload)
+      tellViewers(room, id, { type: "session.info", session_id: id, ts: room.clock.now(), payload });
+  }
 }
 
 /** Closes the session here when this connection ends and nobody else looks at it. Its turn goes on. */

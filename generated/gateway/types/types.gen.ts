@@ -669,7 +669,7 @@ export type GatewayErrorPayload = {
  *
  * What the gateway tells a host. `seq` numbers the events of a session, from 1, without gaps, within one epoch; events that belong to no session have none, nor have snapshots that only go with another event: the `session.info` that ends a turn, which is sent again to who resumes behind its `message.complete`.
  */
-export type GatewayEvent = GatewayReadyEvent | SessionInfoEvent | SessionTitleEvent | SessionUsageEvent | SessionClosedEvent | SessionReclaimedEvent | SessionQueueEvent | SessionsChangedEvent | MessageStartEvent | MessageTextEvent | ReasoningTextEvent | ThinkingTextEvent | ReasoningAvailableEvent | MessageCompleteEvent | ToolGeneratingEvent | ToolStartEvent | GatewayToolProgressEvent | ToolCompleteEvent | ApprovalAskedEvent | ClarifyAskedEvent | SudoAskedEvent | SecretAskedEvent | RequestCancelEvent | StatusUpdateEvent | NotificationShowEvent | NotificationClearEvent | GatewayErrorEvent | SubagentSpawnRequestedEvent | SubagentBeganEvent | SubagentThinkingEvent | SubagentToolCallEvent | SubagentProgressLineEvent | SubagentEndedEvent | BackgroundDoneEvent | SkinChangedEvent;
+export type GatewayEvent = GatewayReadyEvent | SessionInfoEvent | SessionTitleEvent | SessionUsageEvent | SessionClosedEvent | SessionReclaimedEvent | SessionQueueEvent | SessionsChangedEvent | MessageStartEvent | MessageTextEvent | ReasoningTextEvent | ThinkingTextEvent | ReasoningAvailableEvent | MessageCompleteEvent | ToolGeneratingEvent | ToolStartEvent | GatewayToolProgressEvent | ToolCompleteEvent | ApprovalAskedEvent | ClarifyAskedEvent | SudoAskedEvent | SecretAskedEvent | RequestCancelEvent | StatusUpdateEvent | GatewayErrorEvent | SubagentSpawnRequestedEvent | SubagentBeganEvent | SubagentThinkingEvent | SubagentToolCallEvent | SubagentProgressLineEvent | SubagentEndedEvent | BackgroundDoneEvent | SkinChangedEvent;
 
 /**
  * GatewayLimits
@@ -964,7 +964,7 @@ export type MessageStartPayload = {
         role: string;
         text: string;
     };
-    origin: 'user' | 'queue' | 'background' | 'webhook' | 'cron' | 'other';
+    origin: 'user' | 'queue' | 'background' | 'other';
 };
 
 /**
@@ -1029,56 +1029,6 @@ export type MostRecent = {
     title?: string;
     started_at?: number;
     source?: string;
-};
-
-/**
- * NotificationClearEvent
- *
- * Takes a notification away.
- */
-export type NotificationClearEvent = {
-    type: 'notification.clear';
-    session_id?: string;
-    seq?: number;
-    /**
-     * Unix milliseconds.
-     */
-    ts: number;
-    turn_id?: string;
-    payload: NotificationClearPayload;
-};
-
-/**
- * NotificationClearPayload
- */
-export type NotificationClearPayload = {
-    id: string;
-};
-
-/**
- * NotificationShowEvent
- *
- * Something to show until it is cleared.
- */
-export type NotificationShowEvent = {
-    type: 'notification.show';
-    session_id?: string;
-    seq?: number;
-    /**
-     * Unix milliseconds.
-     */
-    ts: number;
-    turn_id?: string;
-    payload: NotificationShowPayload;
-};
-
-/**
- * NotificationShowPayload
- */
-export type NotificationShowPayload = {
-    id: string;
-    text: string;
-    level?: 'info' | 'warning' | 'error';
 };
 
 /**
@@ -1666,7 +1616,7 @@ export type SessionReclaimedEvent = {
 export type SessionReclaimedPayload = {
     session_id: string;
     stored_session_id: string;
-    reason: 'idle_timeout' | 'lru_evict';
+    reason: 'idle_timeout';
 };
 
 export type SessionResumeParams = {

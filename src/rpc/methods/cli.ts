@@ -8,8 +8,8 @@ import { ownProgram } from "../own-program.ts";
 import type { RpcContext } from "../room.ts";
 
 const MAX_CHARACTERS = 48_000;
-/** Of them for the line that tells of a cut. */
-const CUT_LINE = 64;
+/** Of the output; enough for secrets that a cut at the shown length would halve to be found whole. */
+const MAX_BYTES = 1_048_576;
 
 export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
   "cli.exec": async ({ params, ctx: { room, peer }, signal }) => {
@@ -22,12 +22,12 @@ export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
       );
     }
     const { argv, timeout } = params;
-    if (argv.length === 0 || argv.some((word) => word.includes("\0"))) {
-      throw new ServiceError("bad_argv", "argv must be the words of a command line.", { param: "argv" });
+    if (argv.some((word) => word.includes("\0"))) {
+      throw new ServiceError("bad_argv", "The words of a command line must not hold NUL.", { param: "argv" });
     }
     const hint = blockedBecause(argv);
     if (hint !== undefined) return { blocked: true, hint, code: -1, output: "" };
-    const output = new OutputExcerpt(MAX_CHARACTERS - CUT_LINE);
+    const output = new OutputExcerpt(MAX_BYTES);
     const end = await runCommand(`exec ${[...ownProgram(), ...argv].map(quoted).join(" ")}`, {
       cwd: room.agent.parts.settings.workspace,
       env: environment(room.config),
@@ -44,10 +44,18 @@ export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
     return {
       blocked: false,
       code: end.exitCode ?? -1,
-      output: redact(output.text()).slice(0, MAX_CHARACTERS),
+      output: excerpt(redact(output.text())),
     };
   },
 };
+
+/** The beginning and the end, where commands say what went wrong. */
+function excerpt(text: string): string {
+  if (text.length <= MAX_CHARACTERS) return text;
+  const line = `\n[... ${text.length - MAX_CHARACTERS} characters cut here ...]\n`;
+  const head = MAX_CHARACTERS / 4;
+  return text.slice(0, head) + line + text.slice(text.length - (MAX_CHARACTERS - head - line.length));
+}
 
 /** Commands that talk with a person, or serve: nobody could end them here. */
 const BLOCKED: Readonly<Record<string, string>> = {

@@ -4,9 +4,11 @@ import { parseCommand, type Command, type Directive } from "../../agent/command.
 import { ServiceError, type ErrorCode } from "../../base/errors.ts";
 import { completePath } from "../complete-path.ts";
 import type { RpcGroup } from "../contract.ts";
+import { shownRoots } from "../image-attach.ts";
 import { ensureSaved, knownSession, namedSession, type KnownSession } from "../known-session.ts";
 import type { RpcContext } from "../room.ts";
 import { cwdOf } from "../session-view.ts";
+import { tellChanged } from "../viewers.ts";
 
 type Names =
   | "commands.catalog"
@@ -79,8 +81,9 @@ export const commandMethods: RpcGroup<Names, RpcContext> = {
     const { workspace } = room.agent.parts.settings;
     const cwd = session ? cwdOf(room, { row: session.row, seed: session.live?.seed }) : workspace;
     const items = await completePath(params.word, {
-      cwd: params.cwd ?? cwd,
-      roots: [cwd, workspace],
+      cwd,
+      within: params.cwd,
+      roots: shownRoots(ctx, cwd),
       userHome: room.config.userHome,
       max: MAX_COMPLETIONS,
     });
@@ -99,6 +102,7 @@ async function run(ctx: RpcContext, { text, session, signal }: Typed): Promise<D
   const { owner } = peer.identity;
   const parsed = parseCommand(text);
   const command = parsed && (await room.commands.resolve(parsed.name));
+  if (command) checkScope(command, ctx);
   // Help needs no session; to all others it is there once they are about it.
   if (session && command && command.category !== "Help") await ensureSaved(room, session);
   try {
@@ -108,6 +112,7 @@ async function run(ctx: RpcContext, { text, session, signal }: Typed): Promise<D
       signal,
       ...(session && command?.category !== "Help" ? { sessionId: session.id } : {}),
     });
+    if (command && LISTED.has(command.name)) tellChanged(room, owner);
     // A session that was begun is open here, though it is saved with its first prompt only.
     if (done.type === "exec" && done.sessionId !== undefined) {
       room.agent.live.open({ id: done.sessionId, owner, seed: { source: "tui" } });
@@ -118,6 +123,27 @@ async function run(ctx: RpcContext, { text, session, signal }: Typed): Promise<D
     if (code === undefined || !(error instanceof ServiceError)) throw error;
     throw new ServiceError(code, error.message, { cause: error });
   }
+}
+
+/** Commands that change what lists of sessions show. */
+const LISTED: ReadonlySet<string> = new Set(["title", "branch"]);
+/** Commands that do what only methods of this scope do otherwise. */
+const SCOPES: ReadonlyMap<string, string> = new Map([
+  ["yolo", "admin"],
+  ["reload-mcp", "admin"],
+  ["reload-env", "admin"],
+  ["grants", "approvals"],
+]);
+
+/** ServiceError `insufficient_scope`. */
+function checkScope({ name, category }: Command, { peer: { identity } }: RpcContext): void {
+  const scope = category === "Your own" || category === "Skills" ? undefined : SCOPES.get(name);
+  const { owner, scopes } = identity;
+  if (scope === undefined || scopes.includes(scope) || scopes.includes("admin")) return;
+  throw new ServiceError(
+    "insufficient_scope",
+    `The key ${JSON.stringify(owner)} has no scope ${JSON.stringify(scope)}, which /${name} needs. Add it in api_server.keys.`,
+  );
 }
 
 /** What commands throw, in the numbers that hosts know of commands. */
@@ -132,12 +158,8 @@ const SPOKEN: Partial<Record<ErrorCode, ErrorCode>> = {
 /** `session_id` tells a host that it is to go on in another session. */
 function shownOf(done: Directive): Shown {
   if (done.type !== "exec") return done;
-  const shown = {
-    type: "exec" as const,
-    output: done.output,
-    ...(done.sessionId === undefined ? {} : { session_id: done.sessionId }),
-  };
-  return shown;
+  const { type, output, sessionId } = done;
+  return { type, output, ...(sessionId === undefined ? {} : { session_id: sessionId }) };
 }
 
 function catalogue(commands: readonly Command[]): CommandCatalog {

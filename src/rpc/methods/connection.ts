@@ -1,8 +1,7 @@
 /** Methods about the connection itself. */
-import { gatewayEvents } from "../../../generated/gateway/host.gen.ts";
-import { hostRequests } from "../../../generated/gateway/host.gen.ts";
+import { gatewayEvents, hostRequests } from "../../../generated/gateway/host.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { formatModel } from "../../agent/model.ts";
+import { DEMO_MODEL, formatModel, isReady } from "../../agent/model.ts";
 import type { RpcGroup } from "../contract.ts";
 import { PROTOCOL } from "../ready.ts";
 import type { RpcContext } from "../room.ts";
@@ -52,8 +51,15 @@ export const connectionMethods: RpcGroup<Names, RpcContext> = {
 
   "setup.status": ({ ctx: { room } }) => {
     const { models } = room.agent.parts;
-    // The demo model answers where no provider is configured: a session can be made in any case.
-    return { provider_configured: true, model: formatModel(models.default) };
+    const { provider } = models.default;
+    const demo = provider === DEMO_MODEL.provider;
+    const known = models.list().find(({ name }) => name === provider);
+    // Hosts make no session where this is false: the demo model answers too, and what needs no key needs no setup.
+    return {
+      provider_configured: known !== undefined && isReady(known),
+      model: formatModel(models.default),
+      demo,
+    };
   },
 
   "pet.cells": () => ({ enabled: false }),

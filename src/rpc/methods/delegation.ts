@@ -42,7 +42,8 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
         status: each.status,
         tool_count: tools.get(each.subagentId) ?? 0,
       })),
-      paused: false,
+      // Who shuts down starts none.
+      paused: room.agent.turns.draining,
       max_spawn_depth: maxDepth,
       max_concurrent_children: maxConcurrent,
     };
@@ -130,18 +131,25 @@ async function toolCounts(
 /** Trees of the caller's sessions go by their ids; any other name is the caller's own. */
 async function keyOf(ctx: RpcContext, sessionId: string): Promise<string> {
   const { owner } = ctx.peer.identity;
-  return (await savedSession(ctx.room, sessionId, owner)) ? sessionId : `${owner}:${sessionId}`;
+  return (await savedSession(ctx.room, sessionId, owner)) ? sessionId : prefixOf(owner) + sessionId;
 }
+
+/** Names of keys may hold anything: escaped, none of them is the beginning of another. */
+const prefixOf = (owner: string): string => `${owner.replaceAll("%", "%25").replaceAll(":", "%3A")}:`;
 
 /** The name of a tree's session as the caller gave it; undefined for trees of others. */
 async function nameFor(ctx: RpcContext, key: string): Promise<string | undefined> {
   const { owner } = ctx.peer.identity;
-  if (key.startsWith(`${owner}:`)) return key.slice(owner.length + 1);
+  const prefix = prefixOf(owner);
+  if (key.startsWith(prefix)) return key.slice(prefix.length);
   return (await savedSession(ctx.room, key, owner)) ? key : undefined;
 }
 
 function asStorageFailure(cause: unknown): never {
-  if (cause instanceof ServiceError) throw new ServiceError("invalid_params", cause.message, { cause });
+  if (cause instanceof ServiceError) {
+    const issues = [{ path: cause.param ?? "", message: cause.message }];
+    throw new ServiceError("invalid_params", cause.message, { cause, details: { issues } });
+  }
   throw new ServiceError(
     "storage_failed",
     "The spawn tree could not be saved. The server log has the details.",

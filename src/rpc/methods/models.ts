@@ -1,8 +1,9 @@
 /** Methods about the models there are. */
+import { isReady } from "../../agent/model.ts";
 import type { RpcGroup } from "../contract.ts";
 import { namedSession } from "../known-session.ts";
 import type { RpcContext } from "../room.ts";
-import { modelOf } from "../session-view.ts";
+import { modelOf } from "../session-model.ts";
 
 export const modelMethods: RpcGroup<"model.options", RpcContext> = {
   "model.options": async ({ params, ctx }) => {
@@ -12,8 +13,10 @@ export const modelMethods: RpcGroup<"model.options", RpcContext> = {
       slug: each.name,
       name: each.name,
       models: [...each.models],
+      total_models: each.models.length,
       is_current: each.name === provider,
-      ...(each.hasKey ? {} : { warning: "No key is configured for it." }),
+      authenticated: isReady(each),
+      ...(isReady(each) ? {} : { warning: "No key is configured for it. `agentd setup` asks for one." }),
     }));
     return { providers, model, provider };
   },

@@ -1,44 +1,56 @@
 /** Methods that read again what can change while the process runs. */
 import { ServiceError } from "../../base/errors.ts";
+import { setConfigValue } from "../../config/edit.ts";
 import type { RpcGroup } from "../contract.ts";
 import { namedSession } from "../known-session.ts";
 import type { RpcContext, RpcRoom } from "../room.ts";
-import { sessionInfo } from "../session-view.ts";
-import { tellViewers } from "../viewers.ts";
+import { currentConfig } from "../settings-read.ts";
+import { tellAll, tellInfo } from "../viewers.ts";
 
 type Names = "reload.mcp" | "reload.env";
 
-/** Owners who said `always`: until the process ends they are not asked again. */
-const unasked = new WeakMap<RpcRoom["agent"], Set<string>>();
-
 export const reloadMethods: RpcGroup<Names, RpcContext> = {
   "reload.mcp": async ({ params, ctx }) => {
-    const { room, peer } = ctx;
-    const { owner } = peer.identity;
+    const { room } = ctx;
     const { session_id: sessionId, confirm, always } = params;
     await namedSession(ctx, sessionId);
-    const owners = unasked.get(room.agent) ?? new Set();
-    unasked.set(room.agent, owners);
-    if (always) owners.add(owner);
-    if (!confirm && !owners.has(owner)) {
+    if (always)
+      await setConfigValue({ home: room.config.home, key: CONFIRM, value: "false" }).catch(asFailed);
+    if (!confirm && !always && (await currentConfig(room)).mcp.confirm_reload) {
       return {
         status: "confirm_required",
-        message: "Other tools make the provider read the conversation anew. Call again with confirm: true.",
+        message:
+          "Other tools make the provider read every conversation anew. Call again with confirm: true, or with always: " +
+          `true, which sets ${CONFIRM} to false.`,
       };
     }
-    const lines = await orReloadFailed("The MCP servers", room.reload.mcp());
-    const info = sessionId === undefined ? undefined : await sessionInfo(room, sessionId, owner);
-    if (sessionId !== undefined && info) {
-      const ts = room.clock.now();
-      tellViewers(room, sessionId, { type: "session.info", session_id: sessionId, ts, payload: info });
+    tellStatus(room, "Connecting the MCP servers again.");
+    try {
+      const lines = await orReloadFailed("The MCP servers", room.reload.mcp());
+      await tellInfo(room);
+      return { status: "reloaded", ...(lines.length === 0 ? {} : { message: lines.join("\n") }) };
+    } finally {
+      tellStatus(room, "ready");
     }
-    return { status: "reloaded", ...(lines.length === 0 ? {} : { message: lines.join("\n") }) };
   },
 
   "reload.env": async ({ ctx: { room } }) => ({
     updated: await orReloadFailed("The variables of the home", room.reload.env()),
   }),
 };
+
+/** In the file: whoever said `always` is not asked again, by no process of this home. */
+const CONFIRM = "mcp.confirm_reload";
+
+/** To everybody: the tools of all sessions are about to be others. */
+function tellStatus(room: RpcRoom, text: string): void {
+  tellAll(room, { type: "status.update", ts: room.clock.now(), payload: { kind: "status", text } });
+}
+
+function asFailed(cause: unknown): never {
+  const why = cause instanceof ServiceError ? cause.message : "The server log has the details.";
+  throw new ServiceError("reload_failed", `${CONFIRM} could not be kept. ${why}`, { cause });
+}
 
 /** ServiceError `reload_failed`. What our own errors say is fit to be shown. */
 async function orReloadFailed<T>(what: string, work: Promise<T>): Promise<T> {

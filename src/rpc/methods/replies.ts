@@ -99,11 +99,18 @@ async function settle(
     await room.agent.parts.asks.answer(row.id, { owner: peer.identity.owner, by: "rpc", ...reply });
   } catch (error) {
     if (!(error instanceof ServiceError) || error.code !== "invalid_request") throw error;
-    throw new ServiceError("choice" in reply ? "bad_value" : "invalid_params", error.message, {
-      cause: error,
-    });
+    throw notFitting(error, "choice" in reply);
   }
   return { status: "ok" };
+}
+
+function notFitting(cause: ServiceError, isChoice: boolean): ServiceError {
+  const { message, param = "" } = cause;
+  if (isChoice) return new ServiceError("bad_value", message, { param, cause });
+  return new ServiceError("invalid_params", message, {
+    details: { issues: [{ path: param, message }] },
+    cause,
+  });
 }
 
 /** One text answers the first question; the others are skipped. */

@@ -1,10 +1,12 @@
 /** Methods that change the conversation of a session that is open here. */
 import { ServiceError } from "../../base/errors.ts";
+import type { SessionRow } from "../../store/tables.ts";
 import type { RpcGroup } from "../contract.ts";
 import type { RpcContext, RpcRoom } from "../room.ts";
 import { liveSession, savedSession, saveSession, type SessionPlace } from "../session-place.ts";
-import { describeInfo, sessionUsage, titleOf } from "../session-view.ts";
-import { messageSeq, readMessages } from "../transcript.ts";
+import { sessionUsage } from "../session-usage.ts";
+import { describeInfo, titleOf } from "../session-view.ts";
+import { countMessages, messageSeq, readMessages } from "../transcript.ts";
 import { tellChanged } from "../viewers.ts";
 
 type Names = "session.compress" | "session.branch" | "session.undo" | "session.title";
@@ -31,7 +33,7 @@ export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
       before_tokens: done.beforeTokens,
       after_tokens: done.afterTokens,
       summary: summaryOf(status, done),
-      usage: sessionUsage(room, { row, seed: place.live.seed }),
+      usage: await sessionUsage(room, { row, seed: place.live.seed }),
       info,
       messages: [...messages],
     };
@@ -48,8 +50,8 @@ export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
       ...(count === undefined ? {} : { count }),
       ...(messageId === undefined ? {} : { throughSeq: messageSeq(messageId, "message_id") }),
     });
+    await openBranch(room, row);
     tellChanged(room, place.owner);
-    room.agent.live.open({ id: row.id, owner: place.owner, seed: { source: row.source } });
     call.hold(row.id);
     await peer.attach(row.id);
     const { messages } = await readMessages(room.store, row.id);
@@ -58,7 +60,7 @@ export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
       stored_session_id: row.id,
       title: row.title ?? "",
       parent: place.id,
-      message_count: row.last_message,
+      message_count: await countMessages(room.store, row.id),
       messages: [...messages],
       info: await describeInfo(room, { row, seed: undefined }),
     };
@@ -86,6 +88,16 @@ export const sessionEditMethods: RpcGroup<Names, RpcContext> = {
     };
   },
 };
+
+/** A branch that cannot be opened is none. */
+async function openBranch(room: RpcRoom, { id, owner, source }: SessionRow): Promise<void> {
+  try {
+    room.agent.live.open({ id, owner, seed: { source } });
+  } catch (error) {
+    await room.agent.sessions.delete(id, owner);
+    throw error;
+  }
+}
 
 /** A session that nobody prompted yet is saved with its name. */
 async function rename(room: RpcRoom, place: SessionPlace, title: string): Promise<string> {

@@ -1,22 +1,18 @@
 /** Methods about sessions that are open here: show, stop, steer, look at, leave. */
 import { ServiceError } from "../../base/errors.ts";
+import { activeSessions } from "../active-list.ts";
 import type { RpcGroup } from "../contract.ts";
 import { openRequest } from "../question-payload.ts";
 import { readEvents, replayFrom } from "../replay.ts";
 import type { RpcContext, RpcRoom } from "../room.ts";
-import { liveSession, savedSession } from "../session-place.ts";
-import {
-  describeLive,
-  describeState,
-  openAsks,
-  sessionInfo,
-  sessionUsage,
-  statusOf,
-  titleOf,
-} from "../session-view.ts";
+import { runningTurn } from "../running-turn.ts";
+import { liveSession } from "../session-place.ts";
+import { describeLive, describeState, openAsks, sessionInfo } from "../session-view.ts";
+import { sessionUsage } from "../session-usage.ts";
+import { steerTurn } from "../steer-turn.ts";
 import { runIdOf, turnIdOf } from "../turn-id.ts";
 import { statusText } from "../status-text.ts";
-import { readMessages } from "../transcript.ts";
+import { countMessages, readMessages } from "../transcript.ts";
 import { tellViewers } from "../viewers.ts";
 
 type Names =
@@ -32,28 +28,9 @@ type Names =
   | "session.events.since";
 
 export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
-  "session.active_list": async ({ params, ctx: { room, peer } }) => {
-    const { owner } = peer.identity;
-    const { sessions: saved } = await room.agent.sessions.list({ owner, limit: 200 });
-    const previews = new Map(saved.map(({ id, preview }) => [id, preview]));
-    const rows = room.agent.live.list(owner).map(async (live) => {
-      const row = await savedSession(room, live.id, owner);
-      const known = { row, seed: live.seed };
-      return {
-        id: live.id,
-        session_key: live.id,
-        title: titleOf(known),
-        preview: previews.get(live.id) ?? "",
-        model: sessionUsage(room, known).model,
-        status: statusOf(row, row ? await openAsks(room, live.id) : []),
-        current: live.id === params.current_session_id,
-        started_at: (row?.created_at ?? live.openedAtMs) / 1000,
-        last_active: Math.max(row?.updated_at ?? 0, live.lastActiveAtMs) / 1000,
-        message_count: row?.last_message ?? 0,
-      };
-    });
-    return { sessions: await Promise.all(rows) };
-  },
+  "session.active_list": async ({ params, ctx: { room, peer } }) => ({
+    sessions: [...(await activeSessions(room, peer.identity.owner, params.current_session_id))],
+  }),
 
   "session.activate": async (call) => {
     const { params, ctx } = call;
@@ -79,10 +56,10 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
   "session.interrupt": async ({ params, ctx }) => {
     const { room } = ctx;
     const { id } = await liveSession(ctx, params.session_id);
-    const running = room.agent.turns.runningIn(id);
-    const wanted = params.turn_id === undefined ? running : runIdOf(params.turn_id);
     // What waits goes first, so that none of it begins when the turn ends.
     const cleared = params.clear_queue ? await clearQueue(room, id) : undefined;
+    const wanted =
+      params.turn_id === undefined ? (await runningTurn(room, id))?.runId : runIdOf(params.turn_id);
     const isOurs = wanted !== undefined && (await isOf(room, wanted, id));
     const stopped = isOurs && (await room.agent.turns.stop(wanted, "It was interrupted."));
     return {
@@ -96,19 +73,24 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
     const { text } = params;
     const { id } = await liveSession(ctx, params.session_id);
     if (text.trim() === "") throw new ServiceError("bad_value", "text must not be empty.", { param: "text" });
-    const running = ctx.room.agent.turns.runningIn(id);
-    const isOther = params.turn_id !== undefined && runIdOf(params.turn_id) !== running;
-    if (running === undefined || isOther) return { status: "rejected", text, reason: "idle" };
-    if (await ctx.room.agent.turns.steer(running, text)) return { status: "queued", text };
-    const isOver = ctx.room.agent.turns.runningIn(id) !== running;
+    const running = await runningTurn(ctx.room, id);
+    const isOther = params.turn_id !== undefined && runIdOf(params.turn_id) !== running?.runId;
+    if (!running || isOther) return { status: "rejected", text, reason: "idle" };
+    if (!running.isTurn) {
+      const what = "The session is being compressed, which cannot be steered. Submit the text as a prompt.";
+      throw new ServiceError("steer_unsupported", what);
+    }
+    if (await steerTurn(ctx.room, running.runId, text)) return { status: "queued", text };
+    const isOver = (await runningTurn(ctx.room, id))?.runId !== running.runId;
     return { status: "rejected", text, reason: isOver ? "idle" : "unsupported" };
   },
 
   "session.history": async ({ params, ctx }) => {
-    const { id, row } = await liveSession(ctx, params.session_id);
+    const { id } = await liveSession(ctx, params.session_id);
+    const { store } = ctx.room;
     const { before, limit } = params;
-    const { messages, hasMore } = await readMessages(ctx.room.store, id, { before, limit });
-    return { count: row?.last_message ?? 0, messages: [...messages], has_more: hasMore };
+    const { messages, hasMore } = await readMessages(store, id, { before, limit });
+    return { count: await countMessages(store, id), messages: [...messages], has_more: hasMore };
   },
 
   "session.usage": async ({ params, ctx }) => {

@@ -3,15 +3,18 @@ import type { SessionSeed, SessionSettings } from "../../agent/session.ts";
 import { cleanTitle } from "../../agent/title.ts";
 import { EFFORTS } from "../../agent/agent.ts";
 import { formatModel } from "../../agent/model.ts";
+import { isInside } from "../../agent/inside.ts";
+import type { LiveSession } from "../../agent/live.ts";
 import type { Message } from "../../agent/message.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { createSessionId } from "../../base/ids.ts";
+import type { SessionRow } from "../../store/tables.ts";
 import type { RpcCall, RpcGroup } from "../contract.ts";
 import { existingFolder } from "../folder.ts";
 import type { RpcContext, RpcRoom } from "../room.ts";
 import { savedSession, saveSession } from "../session-place.ts";
 import { describeInfo, describeLive } from "../session-view.ts";
-import { readMessages } from "../transcript.ts";
+import { messageCounts, readMessages } from "../transcript.ts";
 import { closeWithConnection, tellChanged } from "../viewers.ts";
 
 type Names = "session.create" | "session.list" | "session.most_recent" | "session.resume" | "session.delete";
@@ -22,15 +25,16 @@ export const sessionMethods: RpcGroup<Names, RpcContext> = {
     const { params, ctx } = call;
     const { room, peer } = ctx;
     const { owner } = peer.identity;
-    const seed = await seedOf(room, owner, params);
+    const seed = await seedOf(ctx, params);
     const id = createSessionId(room.clock.now());
     const live = room.agent.live.open({ id, owner, seed });
     const messages = (params.messages ?? []).map(seedMessage);
     // What was said before is kept with the session; without it nothing is saved before the first prompt.
-    const row = messages.length > 0 ? await saveSession(room, live, messages) : undefined;
+    const row = messages.length > 0 ? await saveNew(room, live, messages) : undefined;
     call.hold(id);
     await peer.attach(id);
     if (params.close_on_disconnect) closeWithConnection(ctx, id);
+    if (row) tellChanged(room, owner);
     const transcript = row ? (await readMessages(room.store, id)).messages : [];
     return {
       session_id: id,
@@ -53,13 +57,17 @@ export const sessionMethods: RpcGroup<Names, RpcContext> = {
         ...(source === undefined ? {} : { source }),
       })
       .catch(asBadCursor);
+    const counts = await messageCounts(
+      room.store,
+      page.sessions.map(({ id }) => id),
+    );
     const sessions = page.sessions.map((row) => ({
       id: row.id,
       title: row.title ?? "",
       preview: row.preview,
       started_at: row.createdAtMs / 1000,
       last_active: row.updatedAtMs / 1000,
-      message_count: row.messageCount,
+      message_count: counts.get(row.id) ?? 0,
       source: row.source,
       ...(row.model === null ? {} : { model: row.model }),
     }));
@@ -98,13 +106,16 @@ export const sessionMethods: RpcGroup<Names, RpcContext> = {
 
   "session.delete": async ({ params: { session_id: id }, ctx: { room, peer } }) => {
     const { owner } = peer.identity;
+    if (id.trim() === "") throw notNamed();
     if (room.agent.live.find(id, owner)) {
       throw new ServiceError("session_live", "The session is open. Close it first.", { param: "session_id" });
     }
     if (!(await savedSession(room, id, owner))) throw notStored(id);
     await room.agent.sessions.delete(id, owner).catch((error: unknown) => {
-      const isBusy = error instanceof ServiceError && error.code === "session_busy";
-      throw isBusy ? new ServiceError("session_live", "The session is at work. Stop its turn first.") : error;
+      if (!(error instanceof ServiceError)) throw error;
+      if (error.code === "session_not_found") throw notStored(id);
+      if (error.code !== "session_busy") throw error;
+      throw new ServiceError("session_live", "The session is at work. Stop its turn first.");
     });
     tellChanged(room, owner);
     return { deleted: true };
@@ -113,8 +124,7 @@ export const sessionMethods: RpcGroup<Names, RpcContext> = {
 
 /** By id, saved or only open here, else by exact title. ServiceError `stored_session_not_found`. */
 async function find(room: RpcRoom, owner: string, idOrTitle: string) {
-  if (idOrTitle.trim() === "")
-    throw new ServiceError("session_id_required", "session_id must name a session.");
+  if (idOrTitle.trim() === "") throw notNamed();
   const row = await savedSession(room, idOrTitle, owner);
   if (row || room.agent.live.find(idOrTitle, owner)) return { id: idOrTitle, row };
   const titled = await room.agent.sessions.find(idOrTitle, owner).catch((error: unknown) => {
@@ -123,20 +133,34 @@ async function find(room: RpcRoom, owner: string, idOrTitle: string) {
   return { id: titled.id, row: titled };
 }
 
+/** A session that cannot be saved is not open either. */
+async function saveNew(room: RpcRoom, live: LiveSession, messages: readonly Message[]): Promise<SessionRow> {
+  try {
+    return await saveSession(room, live, messages);
+  } catch (error) {
+    room.agent.live.close(live.id, live.owner);
+    throw error;
+  }
+}
+
+function notNamed(): ServiceError {
+  return new ServiceError("session_id_required", "session_id must name a session.", { param: "session_id" });
+}
+
 function notStored(id: string): ServiceError {
   const what = `There is no saved session ${JSON.stringify(id)}. session.list shows those that are.`;
   return new ServiceError("stored_session_not_found", what, { param: "session_id" });
 }
 
-async function seedOf(room: RpcRoom, owner: string, params: CreateParams): Promise<SessionSeed> {
+async function seedOf({ room, peer }: RpcContext, params: CreateParams): Promise<SessionSeed> {
   const { title, source, parent_session_id: parentId, reasoning_effort: effort } = params;
   const settings: SessionSettings | undefined =
     effort === undefined ? undefined : { reasoningEffort: effort };
   if (effort !== undefined && !EFFORTS.some((known) => known === effort)) {
     throw bad("reasoning_effort", `must be one of: ${EFFORTS.join(", ")}`);
   }
-  if (parentId !== undefined) await room.agent.sessions.get(parentId, owner);
-  const cwd = await existingFolder(params.cwd);
+  if (parentId !== undefined) await room.agent.sessions.get(parentId, peer.identity.owner);
+  const cwd = await folderFor({ room, peer }, params.cwd);
   const model = modelNamed(room, params);
   return {
     source,
@@ -146,6 +170,13 @@ async function seedOf(room: RpcRoom, owner: string, params: CreateParams): Promi
     ...(parentId === undefined ? {} : { parentId }),
     ...(settings ? { settings } : {}),
   };
+}
+
+/** Hosts on other machines name their own folders: of ours they may have what lies in the workspace. */
+async function folderFor({ room, peer }: RpcContext, path: string | undefined): Promise<string | undefined> {
+  const folder = await existingFolder(path);
+  if (folder === undefined || peer.isLocal) return folder;
+  return isInside(folder, room.agent.parts.settings.workspace) ? folder : undefined;
 }
 
 function modelNamed(room: RpcRoom, { model, provider }: CreateParams): string | undefined {

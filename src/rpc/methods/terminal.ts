@@ -7,7 +7,7 @@ import { attachImage, attachPlaces, checkImageSize, readImage } from "../image-a
 import { dropImage, queuedImages } from "../queued-images.ts";
 import type { RpcContext } from "../room.ts";
 import { liveSession } from "../session-place.ts";
-import { findTypedPath, looksLikePath } from "../typed-path.ts";
+import { findTypedPath, looksLikePath, type TypedPath } from "../typed-path.ts";
 
 type Names =
   | "terminal.resize"
@@ -85,7 +85,7 @@ export const terminalMethods: RpcGroup<Names, RpcContext> = {
     const place = await liveSession(ctx, params.session_id);
     if (!looksLikePath(params.text)) return { matched: false };
     const places = attachPlaces(ctx, place);
-    const found = await findTypedPath(params.text, places);
+    const found = await findDrop(params.text, places, ctx);
     if (!found) return { matched: false };
     const { path, remainder } = found;
     const name = basename(path);
@@ -102,6 +102,20 @@ export const terminalMethods: RpcGroup<Names, RpcContext> = {
     }
   },
 };
+
+/** People at this machine drop files from anywhere; what others type must not tell which files there are. */
+async function findDrop(
+  text: string,
+  { cwd, userHome, roots }: ReturnType<typeof attachPlaces>,
+  { peer }: RpcContext,
+): Promise<TypedPath | undefined> {
+  try {
+    return await findTypedPath(text, { cwd, userHome, ...(peer.isLocal ? {} : { roots }) });
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === "path_outside_root") return undefined;
+    throw error;
+  }
+}
 
 const dataUrl = (base64: string): string => `data:application/octet-stream;base64,${base64}`;
 

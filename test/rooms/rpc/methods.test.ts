@@ -56,7 +56,7 @@ test("request.answer needs what answers the question, and an approval of no sess
 test("an unknown key is 4002, and no secret is in what config.get tells", async () => {
   await using it = await createTestRoom();
   await writeFile(join(it.home, "config.yaml"), "version: 1\napi_server:\n  key: canary-0123456789abcdef\n");
-  for (const key of ["skin", "__proto__", "constructor", "", "a.b.c", "api_server.nope"]) {
+  for (const key of ["fast", "__proto__", "constructor", "", "a.b.c", "api_server.nope"]) {
     await assert.rejects(it.call("config.get", { key }), withCode(4002), key);
     await assert.rejects(it.call("config.set", { key, value: "x" }), withCode(4002), key);
   }
@@ -167,10 +167,39 @@ test("complete.path shows what lies inside, at most 30, and nothing outside", as
   for (let n = 0; n < 40; n++) await writeFile(join(it.workspace, `file${n}`), "");
   assert.equal((await it.call("complete.path", { word: "file" })).items.length, 30);
   assert.deepEqual((await it.call("complete.path", { word: "./sr" })).items[0]?.text, "./src/");
-  for (const word of ["/", "../", "out/", "/etc/pa", "~/", "\0"]) {
+  for (const word of ["/", "out/", "/etc/pa", "\0", "../../../../etc/"]) {
     assert.deepEqual((await it.call("complete.path", { word })).items, [], word);
   }
   assert.deepEqual((await it.call("complete.path", { word: "", cwd: "/etc" })).items, []);
+  assert.deepEqual((await it.call("complete.path", { word: "", cwd: "src\0" })).items, []);
+  assert.ok((await it.call("complete.path", { word: "~/wo" })).items.length > 0);
+});
+
+test("complete.path shows hosts of other machines the folder of the session and the workspace alone", async () => {
+  await using it = await createTestRoom();
+  await mkdir(join(it.workspace, "src"));
+  const far = it.as({ isLocal: false, transport: "ws" });
+  assert.equal((await it.call("complete.path", { word: "sr" }, far)).items.length, 1);
+  for (const word of ["../", "~/", "/", "/tmp/"]) {
+    assert.deepEqual((await it.call("complete.path", { word }, far)).items, [], word);
+  }
+});
+
+test("hosts of other machines learn nothing of files outside of the workspace", async () => {
+  await using it = await createTestRoom();
+  const session_id = it.open();
+  const far = it.as({ isLocal: false, transport: "ws" });
+  const outside = join(it.home, "secret.png");
+  await writeFile(outside, Buffer.from(PNG, "base64"));
+  await symlink(outside, join(it.workspace, "link.png"));
+  for (const path of [outside, `${outside}x`, "../home/secret.png", "~/home/secret.png", "link.png"]) {
+    await assert.rejects(it.call("image.attach", { session_id, path }, far), withCode(4030), path);
+  }
+  for (const text of [outside, "~/home/secret.png", "./link.png"]) {
+    assert.deepEqual(await it.call("input.detect_drop", { session_id, text }, far), { matched: false }, text);
+  }
+  const near = await it.call("input.detect_drop", { session_id, text: outside });
+  assert.deepEqual([near.matched, near.is_image], [true, true]);
 });
 
 test("cli.exec runs this program for people at this machine, and refuses what would never end", async () => {
@@ -276,8 +305,11 @@ test("an image is attached in quotes, escaped, as a URL, and with text behind", 
   assert.deepEqual(await it.call("image.detach", { session_id, path }), { detached: true, count: 0 });
   await writeFile(join(it.workspace, "a.txt"), "text");
   await assert.rejects(it.call("image.attach", { session_id, path: " " }), withCode(4015));
-  for (const bad of ["none.png", "a.txt", "/etc/passwd"]) {
+  for (const bad of ["none.png", "a.txt"]) {
     await assert.rejects(it.call("image.attach", { session_id, path: bad }), withCode(4016), bad);
+  }
+  for (const bad of ["/etc/passwd", "/etc/no-such-file"]) {
+    await assert.rejects(it.call("image.attach", { session_id, path: bad }), withCode(4030), bad);
   }
   await assert.rejects(it.call("image.attach", { session_id: "none", path }), withCode(4001));
 });

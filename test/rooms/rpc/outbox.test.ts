@@ -157,3 +157,43 @@ test("the end sends what waits, however slow the transport is", () => {
   box.flush();
   assert.deepEqual(texts(), [1, "ab"]);
 });
+
+test("what a call holds back waits behind its release, merged, and nothing else waits with it", () => {
+  const { box, texts } = outbox();
+  box.hold("s");
+  box.hold("s");
+  box.event(delta("a", 1));
+  box.event(delta("b", 2));
+  box.event(delta("x", 1, "other"));
+  box.control(control(1));
+  box.release("s");
+  assert.deepEqual(texts(), ["x", 1]);
+  box.release("s");
+  box.control(control(2));
+  assert.deepEqual(texts(), ["x", 1, "ab", 2]);
+});
+
+test("what is held counts: its deltas are dropped above half, more than the limit ends it", async () => {
+  const { box, state, texts } = outbox({ maxFrames: 4 });
+  const info = (seq: number): GatewayEvent => ({
+    type: "session.closed",
+    session_id: "s",
+    seq,
+    ts: 0,
+    payload: { reason: "test" },
+  });
+  box.hold("s");
+  for (let seq = 1; seq <= 3; seq++) box.event(info(seq));
+  let isFree = false;
+  const waiting = box.drained().then(() => (isFree = true));
+  box.event(delta("lost", 4));
+  await Promise.resolve();
+  assert.equal(isFree, false, "who replays waits until the call was answered");
+  box.release("s");
+  await waiting;
+  box.event(delta("kept", 5));
+  assert.deepEqual(texts(), [undefined, undefined, undefined, "kept"]);
+  box.hold("s");
+  for (let seq = 6; seq <= 10; seq++) box.event(info(seq));
+  assert.equal(state.overflows, 1);
+});

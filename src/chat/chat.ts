@@ -1,0 +1,307 @@
+/** What a person does at the screen, carried out at the gateway. */
+import { cleanHead, cleanLine } from "./clean-text.ts";
+import { complete } from "./complete.ts";
+import { describeFailure, reasonOf, type GatewayCall } from "./gateway-call.ts";
+import type { GatewayClientEvent, GatewayNotice } from "../client/gateway.ts";
+import type { WritableStore } from "./initial-state.ts";
+import { append, notice, restart } from "./items.ts";
+import { listModels, listSessions } from "./pickers.ts";
+import { respond, refusalOf } from "./respond.ts";
+import type { ChatActions, QuestionAnswer, SubmitMode } from "./screen.ts";
+import { SessionDoor, type SessionTarget } from "./session-door.ts";
+import { parseSlash, runSlash, type TypedCommand } from "./slash.ts";
+import type { ChatState, ConnectionState } from "./state.ts";
+import { takeQuestion } from "./fold-questions.ts";
+
+const MAX_HISTORY = 200;
+/** How long the second Ctrl-C may wait. */
+const LEAVE_WITHIN_MS = 3_000;
+const MAX_OUTPUT = 50_000;
+
+export interface ChatOptions {
+  readonly call: GatewayCall;
+  readonly store: WritableStore;
+  readonly now: () => number;
+  /** Ends the program. */
+  readonly leave: () => void;
+}
+
+export class Chat implements ChatActions {
+  readonly #options: ChatOptions;
+  readonly #door: SessionDoor;
+  /** What was sent is carried out one after the other. */
+  #line: Promise<void> = Promise.resolve();
+  #edits = 0;
+  #columns = 80;
+  #disarm: ReturnType<typeof setTimeout> | undefined;
+
+  constructor(options: ChatOptions) {
+    const { call, store, now } = options;
+    this.#options = options;
+    this.#door = new SessionDoor({ call, store, now, columns: () => this.#columns });
+  }
+
+  /** What the gateway tells, or the client of itself. */
+  readonly take = (event: GatewayClientEvent): void => {
+    if (isNotice(event)) return this.#notice(event);
+    this.#door.take(event);
+    if (event.type === "sessions.changed" && this.#state.picker?.kind === "sessions") {
+      this.#try(() => this.#loadPicker("sessions"));
+    }
+    const isUndone = event.type === "status.update" && event.payload.kind === "undone";
+    if (isUndone && event.session_id === this.#door.sessionId) this.reload();
+  };
+
+  /** Rejects when the session cannot be opened. */
+  readonly open = (target: SessionTarget): Promise<void> => this.#door.open(target);
+
+  /** Reads the session anew: events were lost, or messages taken back. */
+  readonly reload = (): void => this.#enqueue(() => this.#door.reload());
+
+  readonly submit = (text: string, mode?: SubmitMode): void => {
+    if (text.trim() === "") return;
+    this.#update((state) => ({
+      ...state,
+      isLeaveArmed: false,
+      composer: { ...state.composer, completions: [], history: remember(state.composer.history, text) },
+    }));
+    const command = parseSlash(text);
+    if (command) return this.#command(command, text);
+    this.#enqueue(() => this.#prompt(text, mode));
+  };
+
+  readonly edit = (text: string): void => {
+    const edit = ++this.#edits;
+    const { sessionId } = this.#door;
+    const hint = (completions: ChatState["composer"]["completions"]) => {
+      if (edit !== this.#edits) return;
+      this.#update((state) => ({
+        ...state,
+        composer: { ...state.composer, completions, completionsFor: text },
+      }));
+    };
+    if (sessionId === undefined) return;
+    // Nothing is lost without them, so that a failure is not worth a word.
+    complete(this.#options.call, { text, sessionId }).then(hint, () => hint([]));
+  };
+
+  readonly interrupt = (): void => {
+    const { picker, questions, turn, isLeaveArmed } = this.#state;
+    const [question] = questions;
+    if (picker) return this.closePicker();
+    if (question) return this.answer(question.id, refusalOf(question));
+    if (turn && !turn.isInterrupting) return this.#interruptTurn();
+    if (turn || isLeaveArmed) return this.leave();
+    this.#update((state) => ({ ...state, isLeaveArmed: true }));
+    clearTimeout(this.#disarm);
+    this.#disarm = setTimeout(
+      () => this.#update((state) => ({ ...state, isLeaveArmed: false })),
+      LEAVE_WITHIN_MS,
+    );
+  };
+
+  readonly answer = (questionId: string, answer: QuestionAnswer): void => {
+    const { sessionId } = this.#door;
+    const question = this.#state.questions.find(({ id }) => id === questionId);
+    if (!question || sessionId === undefined || question.kind !== answer.kind) return;
+    const others = answer.kind === "approval" && answer.all === true;
+    this.#update((state) => ({
+      ...takeQuestion(state, questionId),
+      ...(others ? { questions: state.questions.filter(({ kind }) => kind !== "approval") } : {}),
+    }));
+    this.#try(() => respond(this.#options.call, { sessionId, questionId, answer }));
+  };
+
+  readonly openPicker = (kind: "sessions" | "models"): void => {
+    this.#update((state) => ({ ...state, picker: { kind, isLoading: true, rows: [] } }));
+    this.#try(() => this.#loadPicker(kind));
+  };
+
+  readonly pick = (rowId: string): void => {
+    const { picker } = this.#state;
+    this.closePicker();
+    if (picker?.kind === "sessions" && rowId !== this.#door.sessionId) {
+      this.#enqueue(() => this.open({ kind: "saved", ref: rowId }));
+    }
+    if (picker?.kind === "models") this.#enqueue(() => this.chooseModel(rowId));
+  };
+
+  readonly closePicker = (): void => {
+    this.#update(({ picker: _, ...state }) => state);
+  };
+
+  readonly resize = (columns: number, rows: number): void => {
+    this.#columns = Math.max(1, columns);
+    const { sessionId } = this.#door;
+    if (sessionId === undefined) return;
+    const { call } = this.#options;
+    // The gateway only lays text out by it.
+    call("terminal.resize", { session_id: sessionId, cols: this.#columns, rows }).catch(() => {});
+  };
+
+  readonly leave = (): void => {
+    clearTimeout(this.#disarm);
+    this.#options.leave();
+  };
+
+  /** `provider:model`, for this session. */
+  async chooseModel(model: string): Promise<void> {
+    const { sessionId } = this.#door;
+    if (sessionId === undefined) return;
+    const { warning } = await this.#options.call("config.set", {
+      key: "model",
+      value: model,
+      session_id: sessionId,
+      scope: "session",
+    });
+    this.#say("info", `The model is ${model} now, in this session.`);
+    if (warning !== undefined) this.#say("warning", warning);
+  }
+
+  #notice(told: GatewayNotice): void {
+    if (told.type === "client.state") {
+      return this.#update((state) => ({ ...state, connection: connectionOf(told, state) }));
+    }
+    if (told.session_id !== this.#door.sessionId) return;
+    if (told.type === "client.gap") return this.reload();
+    if (told.type === "client.lost") {
+      this.#say(
+        "error",
+        `The session is not heard of any more: ${told.payload.message} /sessions lists those there are.`,
+      );
+    }
+  }
+
+  get #state(): ChatState {
+    return this.#options.store.get();
+  }
+
+  #interruptTurn(): void {
+    const { sessionId } = this.#door;
+    if (sessionId === undefined) return;
+    this.#update((state) =>
+      state.turn ? { ...state, turn: { ...state.turn, isInterrupting: true } } : state,
+    );
+    this.#try(async () => {
+      await this.#options.call("session.interrupt", { session_id: sessionId });
+    });
+  }
+
+  async #prompt(text: string, mode?: SubmitMode): Promise<void> {
+    const ask = async () => {
+      const { sessionId } = this.#door;
+      if (sessionId === undefined) throw new Error("No session is open yet. /new begins one.");
+      return this.#options.call("prompt.submit", {
+        session_id: sessionId,
+        text,
+        client_turn_id: crypto.randomUUID(),
+        ...(mode === undefined ? {} : { when_busy: mode }),
+      });
+    };
+    const { status } = await ask().catch(async (error: unknown) => {
+      // It was closed because nobody used it.
+      if (reasonOf(error) !== "not_live") throw error;
+      await this.#door.reopen();
+      return ask();
+    });
+    if (status !== "steered" && status !== "redirected") return;
+    const told = { kind: "user" as const, text: cleanHead(text, MAX_OUTPUT), origin: "steer" };
+    this.#update((state) => append(state, told));
+  }
+
+  #command({ name, args }: TypedCommand, text: string): void {
+    if (name === "quit" || name === "exit") return this.leave();
+    if (name === "sessions" || (name === "resume" && args === "")) return this.openPicker("sessions");
+    if (name === "model" && args === "") return this.openPicker("models");
+    if (name === "stop" && this.#state.turn) return this.#interruptTurn();
+    if (name === "queue" && args !== "") return this.#enqueue(() => this.#prompt(args, "queue"));
+    if (name === "steer" && args !== "") return this.#enqueue(() => this.#prompt(args, "steer"));
+    if (name === "new") {
+      const { session } = this.#state;
+      const target = { kind: "new", ...(session ? { cwd: session.cwd } : {}) } as const;
+      return this.#enqueue(() => this.open(args === "" ? target : { ...target, title: args }));
+    }
+    if (name === "resume") return this.#enqueue(() => this.open({ kind: "saved", ref: args }));
+    this.#enqueue(() => this.#slash(name, text));
+  }
+
+  async #slash(name: string, text: string): Promise<void> {
+    const { sessionId } = this.#door;
+    if (sessionId === undefined) throw new Error("No session is open yet. /new begins one.");
+    const done = await runSlash(this.#options.call, { text, sessionId });
+    if (done.sessionId !== undefined && done.sessionId !== sessionId) {
+      await this.open({ kind: "saved", ref: done.sessionId });
+    }
+    if (name === "clear" || name === "reset") this.#update((state) => restart(state, []));
+    if (done.output !== undefined) this.#say(done.isWarning === true ? "warning" : "info", done.output);
+    const { prefill } = done;
+    if (prefill !== undefined) {
+      this.#update((state) => ({
+        ...state,
+        composer: { ...state.composer, prefill: { serial: state.serial, text: prefill } },
+        serial: state.serial + 1,
+      }));
+    }
+    if (done.prompt !== undefined) await this.#prompt(done.prompt);
+  }
+
+  async #loadPicker(kind: "sessions" | "models"): Promise<void> {
+    const { call } = this.#options;
+    const { sessionId } = this.#door;
+    try {
+      const picker =
+        kind === "sessions"
+          ? { kind, isLoading: false, rows: await listSessions(call, sessionId) }
+          : { kind, isLoading: false, rows: await listModels(call, sessionId) };
+      this.#update((state) =>
+        state.picker?.kind === kind
+          ? { ...state, picker: picker as NonNullable<ChatState["picker"]> }
+          : state,
+      );
+    } catch (error) {
+      if (this.#state.picker?.kind === kind) this.closePicker();
+      throw error;
+    }
+  }
+
+  #enqueue(work: () => Promise<void>): void {
+    this.#line = this.#line.then(work).catch((error: unknown) => this.#fail(error));
+  }
+
+  #try(work: () => Promise<void>): void {
+    work().catch((error: unknown) => this.#fail(error));
+  }
+
+  #fail(error: unknown): void {
+    this.#say("error", describeFailure(error));
+  }
+
+  #say(level: "info" | "warning" | "error", text: string): void {
+    this.#update((state) => notice(state, level, cleanHead(text, MAX_OUTPUT)));
+  }
+
+  #update(change: (state: ChatState) => ChatState): void {
+    this.#options.store.update(change);
+  }
+}
+
+function isNotice(event: GatewayClientEvent): event is GatewayNotice {
+  return event.type.startsWith("client.");
+}
+
+function connectionOf(
+  { payload }: Extract<GatewayNotice, { type: "client.state" }>,
+  { connection }: ChatState,
+): ConnectionState {
+  const why = cleanLine(payload.message ?? "");
+  if (payload.state === "closed") return { kind: "closed", text: why };
+  if (payload.state === "reconnecting") {
+    const attempt = payload.attempt > 1 ? ` (attempt ${payload.attempt})` : "";
+    return { kind: "reconnecting", text: `Reconnecting${attempt}${why === "" ? "" : `: ${why}`}` };
+  }
+  return connection.kind === "ready" ? connection : { kind: "ready" };
+}
+
+function remember(history: readonly string[], text: string): readonly string[] {
+  return [...history.filter((known) => known !== text), text].slice(-MAX_HISTORY);
+}

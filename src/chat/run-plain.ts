@@ -1,0 +1,121 @@
+/** `agentd chat` without a terminal: one prompt, its answer on the output, everything else beside it. */
+import {
+  connectGateway,
+  type GatewayClient,
+  type GatewayClientEvent,
+  type GatewayEvent,
+} from "../client/gateway.ts";
+import { cleanLine, cleanText } from "./clean-text.ts";
+import { foldEvent } from "./fold.ts";
+import { createStore } from "./initial-state.ts";
+import { refusalOf, respond } from "./respond.ts";
+import type { ChatProgram } from "./run-chat.ts";
+import { SessionDoor } from "./session-door.ts";
+import type { Question } from "./state.ts";
+import { takeQuestion } from "./fold-questions.ts";
+
+export interface PlainProgram extends ChatProgram {
+  readonly prompt: string;
+  /** The answer, and nothing else. Of text that goes to a terminal the control characters are taken out. */
+  readonly write: (text: string) => void;
+  /** A line about what goes on. */
+  readonly tell: (line: string) => void;
+  /** Interrupts the turn. */
+  readonly signal: AbortSignal;
+}
+
+/** How a turn ended. */
+export type PlainEnd = "complete" | "interrupted" | "error";
+
+/** One turn. Rejects when the gateway cannot be reached, or refuses. */
+export async function runPlain(program: PlainProgram): Promise<PlainEnd> {
+  const { transport, version, target, model, prompt, signal } = program;
+  await using client = await connectGateway({
+    transport,
+    client: { name: "agentd-chat", version },
+    deltas: "final",
+  });
+  const call: GatewayClient["call"] = (method, ...args) => client.call(method, ...args);
+  // Listening begins before there is anything to hear.
+  const events = client.events();
+  const store = createStore();
+  const door = new SessionDoor({ call, store, now: Date.now, columns: () => COLUMNS });
+  await door.open(target);
+  const { sessionId = "" } = door;
+  if (model !== undefined && target.kind !== "new") {
+    await call("config.set", { key: "model", value: model, session_id: sessionId, scope: "session" });
+  }
+  const { turn_id: turnId } = await call("prompt.submit", {
+    session_id: sessionId,
+    text: prompt,
+    when_busy: "queue",
+  });
+  const interrupt = () => {
+    call("session.interrupt", { session_id: sessionId }).catch(() => {});
+  };
+  signal.addEventListener("abort", interrupt, { once: true });
+  if (signal.aborted) interrupt();
+  for await (const event of events) {
+    if (isOfClient(event) || event.session_id !== sessionId) continue;
+    store.update((state) => foldEvent(state, event));
+    if (event.type === "message.complete" && event.turn_id === turnId) return ended(event.payload, program);
+    const line = lineOf(event);
+    if (line !== undefined) program.tell(line);
+    for (const question of store.get().questions) {
+      store.update((state) => takeQuestion(state, question.id));
+      program.tell(refusal(question));
+      await respond(call, { sessionId, questionId: question.id, answer: refusalOf(question) });
+    }
+  }
+  throw new Error("The gateway ended before the answer was whole.");
+}
+
+const COLUMNS = 80;
+
+function isOfClient(event: GatewayClientEvent): event is Exclude<GatewayClientEvent, GatewayEvent> {
+  return event.type.startsWith("client.");
+}
+
+function ended(
+  payload: Extract<GatewayEvent, { type: "message.complete" }>["payload"],
+  { write, tell }: PlainProgram,
+): PlainEnd {
+  const { text, status, warning, error } = payload;
+  if (text !== "") write(text.endsWith("\n") ? text : `${text}\n`);
+  if (warning !== undefined) tell(cleanText(warning));
+  if (status === "interrupted") tell(cleanText(error ?? "Interrupted."));
+  if (status === "error") tell(cleanText(error ?? "The turn failed."));
+  return status;
+}
+
+/** What is worth a line to somebody who waits. */
+function lineOf(event: GatewayEvent): string | undefined {
+  switch (event.type) {
+    case "tool.start":
+      return cleanLine(`${event.payload.name}: ${event.payload.context}`);
+    case "tool.complete":
+      return event.payload.error === undefined
+        ? undefined
+        : cleanLine(`${event.payload.name} failed: ${event.payload.error}`);
+    case "error":
+      return cleanText(event.payload.message);
+    case "status.update":
+      return event.payload.kind === "warn" ? cleanText(event.payload.text) : undefined;
+    default:
+      return undefined;
+  }
+}
+
+function refusal(question: Question): string {
+  const where = "nobody is here to answer; use agentd chat at a terminal.";
+  switch (question.kind) {
+    case "approval":
+      return `Denied: ${cleanLine(question.command)} - ${where}`;
+    case "clarify":
+      return `Not answered: ${cleanLine(question.question)} - ${where}`;
+    case "sudo":
+      return `No password for: ${cleanLine(question.command)} - ${where}`;
+    case "secret":
+      return `No value for ${question.envVar} - ${where}`;
+  }
+}

@@ -1,0 +1,108 @@
+/** Which session the chat is in, and how it comes into another one without losing an event on the way. */
+import { foldEvent } from "./fold.ts";
+import { reasonOf, type GatewayCall } from "./gateway-call.ts";
+import type { GatewayEvent } from "../client/gateway.ts";
+import type { WritableStore } from "./initial-state.ts";
+import { showSession, type OpenedSession } from "./transcript-items.ts";
+
+/** More events than this while a session is being opened mean that something else is wrong. */
+const MAX_HELD = 10_000;
+
+/** Which session is wanted. */
+export type SessionTarget =
+  | { readonly kind: "new"; readonly cwd?: string; readonly model?: string; readonly title?: string }
+  /** `ref`: an id or an exact title. */
+  | { readonly kind: "saved"; readonly ref: string }
+  | { readonly kind: "recent" };
+
+export interface DoorOptions {
+  readonly call: GatewayCall;
+  readonly store: WritableStore;
+  readonly now: () => number;
+  /** Columns of the terminal. */
+  readonly columns: () => number;
+}
+
+export class SessionDoor {
+  readonly #options: DoorOptions;
+  /** Events that came while a session was being opened: its first ones may be among them. */
+  #held: GatewayEvent[] | undefined;
+
+  constructor(options: DoorOptions) {
+    this.#options = options;
+  }
+
+  /** Id of the session that is shown. */
+  get sessionId(): string | undefined {
+    return this.#options.store.get().session?.id;
+  }
+
+  take(event: GatewayEvent): void {
+    if (this.#held && this.#held.length < MAX_HELD) this.#held.push(event);
+    else this.#options.store.update((state) => foldEvent(state, event));
+  }
+
+  /** Leaves the session that was shown; the gateway tells of it no more, and its turn goes on. */
+  async open(target: SessionTarget): Promise<void> {
+    const before = this.sessionId;
+    await this.#show(() => this.#enter(target));
+    if (before === undefined || before === this.sessionId) return;
+    await this.#options.call("session.detach", { session_id: before });
+  }
+
+  /** Reads the session anew, as after messages were taken back. */
+  async reload(): Promise<void> {
+    const { sessionId } = this;
+    if (sessionId !== undefined) await this.#show(() => this.#resume(sessionId));
+  }
+
+  /** Opens the session again that was closed because nobody used it; the screen stays. */
+  async reopen(): Promise<void> {
+    const { call } = this.#options;
+    if (this.sessionId !== undefined)
+      await call("session.resume", { session_id: this.sessionId, omit_messages: true });
+  }
+
+  async #show(enter: () => Promise<OpenedSession>): Promise<void> {
+    const { store, now } = this.#options;
+    this.#held = [];
+    try {
+      const opened = await enter();
+      store.update((state) => showSession(state, opened, now()));
+    } finally {
+      const held = this.#held;
+      this.#held = undefined;
+      for (const event of held) this.take(event);
+    }
+  }
+
+  async #enter(target: SessionTarget): Promise<OpenedSession> {
+    const { call, columns } = this.#options;
+    if (target.kind === "saved") return this.#resume(target.ref);
+    if (target.kind === "recent") {
+      const { session_id: id } = await call("session.most_recent", {});
+      if (id === null) throw new Error("There is no session to go on with. Begin one: agentd chat.");
+      return this.#resume(id);
+    }
+    const { cwd, model, title } = target;
+    return call("session.create", {
+      cols: columns(),
+      ...(cwd === undefined ? {} : { cwd }),
+      ...(model === undefined ? {} : { model }),
+      ...(title === undefined ? {} : { title }),
+    });
+  }
+
+  async #resume(ref: string): Promise<OpenedSession> {
+    const { call, columns } = this.#options;
+    try {
+      return await call("session.resume", { session_id: ref, cols: columns() });
+    } catch (error) {
+      if (reasonOf(error) !== "stored_session_not_found") throw error;
+      // One that is open and has no prompt yet is not saved.
+      return call("session.activate", { session_id: ref, cols: columns() }).catch(() => {
+        throw error;
+      });
+    }
+  }
+}

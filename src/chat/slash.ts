@@ -1,0 +1,87 @@
+/** Slash commands: what the chat does itself, and what it asks the gateway to do. */
+import { reasonOf, type GatewayCall } from "./gateway-call.ts";
+
+/** Commands of the chat itself, beside those of the gateway. */
+export const LOCAL_COMMANDS: readonly { readonly name: string; readonly description: string }[] = [
+  { name: "sessions", description: "Choose another session" },
+  { name: "quit", description: "Leave" },
+];
+
+/** What is to be done after a command. */
+export interface CommandOutcome {
+  /** To print. */
+  readonly output?: string;
+  readonly isWarning?: boolean;
+  /** To submit as a prompt. */
+  readonly prompt?: string;
+  /** To put into the composer. */
+  readonly prefill?: string;
+  /** To go on in. */
+  readonly sessionId?: string;
+}
+
+const MAX_ALIASES = 5;
+/** The gateway wants these said in the other way. */
+const DISPATCHED = new Set(["not_dispatchable", "method_not_found"]);
+
+export interface TypedCommand {
+  /** Lower case, without the slash. */
+  readonly name: string;
+  readonly args: string;
+}
+
+/** Undefined for text that is no command: `/usr/bin is full` is a prompt. */
+export function parseSlash(text: string): TypedCommand | undefined {
+  const match = /^\/([A-Za-z][\w-]*)(?:\s+([\s\S]*))?$/.exec(text.trim());
+  return match ? { name: (match[1] ?? "").toLowerCase(), args: (match[2] ?? "").trim() } : undefined;
+}
+
+/** Runs a command of the gateway, through as many aliases as are sensible. */
+export async function runSlash(
+  call: GatewayCall,
+  { text, sessionId }: { readonly text: string; readonly sessionId: string },
+): Promise<CommandOutcome> {
+  let command = text.trim().replace(/^\//, "");
+  for (let turns = 0; turns <= MAX_ALIASES; turns++) {
+    const told = await execute(call, { command, sessionId });
+    if (told.type !== "alias") return outcomeOf(told);
+    command = String(told.target ?? "").replace(/^\//, "");
+  }
+  throw new Error(`/${command} leads from one alias to the next and never ends.`);
+}
+
+/** What `slash.exec` and `command.dispatch` answer, as one. */
+interface Told {
+  readonly type?: string;
+  readonly output?: string;
+  readonly warning?: string;
+  readonly target?: string;
+  readonly message?: string;
+  readonly notice?: string;
+  readonly session_id?: string;
+}
+
+async function execute(
+  call: GatewayCall,
+  { command, sessionId }: { readonly command: string; readonly sessionId: string },
+): Promise<Told> {
+  try {
+    return (await call("slash.exec", { session_id: sessionId, command })) as Told;
+  } catch (error) {
+    if (!DISPATCHED.has(reasonOf(error) ?? "")) throw error;
+    return (await call("command.dispatch", { session_id: sessionId, command: `/${command}` })) as Told;
+  }
+}
+
+function outcomeOf(told: Told): CommandOutcome {
+  const { type, message, notice, output, warning, session_id: sessionId } = told;
+  const text = type === "send" || type === "prefill" ? notice : (output ?? warning);
+  return {
+    ...(text === undefined || text === ""
+      ? {}
+      : { output: text, isWarning: output === undefined && !!warning }),
+    ...((type === "skill" || type === "send") && message ? { prompt: message } : {}),
+    ...(type === "prefill" && message !== undefined ? { prefill: message } : {}),
+    ...(typeof sessionId === "string" ? { sessionId } : {}),
+  };
+}

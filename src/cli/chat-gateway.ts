@@ -1,0 +1,69 @@
+/** The gateway that `agentd chat` talks to: one that runs, or one of its own. */
+import process from "node:process";
+import { spawnTransport, webSocketTransport, type GatewayTransport } from "../client/gateway.ts";
+import { ownProgram } from "../rpc/own-program.ts";
+import { UsageError } from "./arguments.ts";
+import { currentContext } from "./context.ts";
+
+/** Lines of the child's log that are kept for when it fails. */
+const MAX_NOTES = 20;
+
+interface Wanted {
+  readonly url?: string | undefined;
+  readonly token?: string | undefined;
+  readonly attach?: boolean | undefined;
+}
+
+export interface ChatGateway {
+  readonly transport: GatewayTransport;
+}
+
+/**
+ * `--url` names a gateway, `--attach` means the one of this home; without either, `agentd rpc` is started, which has the
+ * same home and the same sessions. A gateway that merely answers on the usual port is not attached to unasked: whoever
+ * came first to the port would get the key.
+ */
+export async function chatTransport(wanted: Wanted, note: (line: string) => void): Promise<ChatGateway> {
+  const { url, attach } = wanted;
+  if (url !== undefined && attach) throw new UsageError("Give either --url or --attach.");
+  if (wanted.token !== undefined && url === undefined) throw new UsageError("--token goes with --url.");
+  if (url !== undefined) return { transport: webSocketTransport({ url: parseUrl(url), ...tokenOf(wanted) }) };
+  if (attach) return { transport: await homeTransport() };
+  const [command = "", ...args] = ownProgram();
+  let kept = 0;
+  const onStderr = (line: string) => {
+    if (kept++ < MAX_NOTES) note(line);
+  };
+  return { transport: spawnTransport({ command, args: [...args, "rpc"], onStderr }) };
+}
+
+function tokenOf({ token = process.env["API_SERVER_KEY"] }: Wanted): { token?: string } {
+  return token === undefined || token === "" ? {} : { token };
+}
+
+function parseUrl(text: string): string {
+  const url = URL.parse(text);
+  if (url && /^(?:https?|wss?):$/.test(url.protocol)) return url.href;
+  throw new UsageError(
+    `--url must be an address such as http://127.0.0.1:8642, not ${JSON.stringify(text)}.`,
+  );
+}
+
+async function homeTransport(): Promise<GatewayTransport> {
+  const { home, env } = currentContext();
+  const [{ loadConfig, requireValid }, { resolveSecret }] = await Promise.all([
+    import("../config/config.ts"),
+    import("../config/secret-reference.ts"),
+  ]);
+  const loaded = await loadConfig({ home, env });
+  const { host, port, key } = requireValid(loaded).api_server;
+  const token = key === undefined ? {} : { token: resolveSecret(key, loaded.env, "api_server.key") };
+  return webSocketTransport({ url: `http://${reachable(host)}:${port}`, ...token });
+}
+
+/** Where something that listens everywhere is reached from here. */
+function reachable(host: string): string {
+  if (host === "0.0.0.0") return "127.0.0.1";
+  if (host === "::" || host === "[::]") return "[::1]";
+  return host.includes(":") && !host.startsWith("[") ? `[${host}]` : host;
+}
