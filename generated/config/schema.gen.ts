@@ -47,6 +47,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       description: "Slash commands of your own, by name without the slash.",
     },
     api_server: { $ref: "#/$defs/ApiServerConfig", default: {}, description: "The HTTP API." },
+    gateway: { $ref: "#/$defs/GatewayConfig", default: {}, description: "The gateway of hosts." },
     limits: { $ref: "#/$defs/LimitsConfig", default: {}, description: "Bounds of the HTTP API." },
     database: { $ref: "#/$defs/DatabaseConfig", default: {}, description: "Where everything is kept." },
     retention: { $ref: "#/$defs/RetentionConfig", default: {}, description: "How long things are kept." },
@@ -424,6 +425,20 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           description: "Where the status line is.",
         },
         mouse: { type: "boolean", default: true, description: "Whether the mouse is followed." },
+      },
+    },
+    GatewayConfig: {
+      title: "GatewayConfig",
+      description: "The gateway of hosts, on standard input and output and at /api/ws.",
+      type: "object",
+      additionalProperties: false,
+      properties: {
+        cli_exec: {
+          type: "string",
+          enum: ["local", "all", "off"],
+          default: "local",
+          description: "Who may run commands of agentd itself: hosts of this machine, all whose key has the scope admin, or nobody.",
+        },
       },
     },
     LimitsConfig: {

@@ -73,6 +73,10 @@ export type Config = {
      */
     api_server: ApiServerConfig;
     /**
+     * The gateway of hosts.
+     */
+    gateway: GatewayConfig;
+    /**
      * Bounds of the HTTP API.
      */
     limits: LimitsConfig;
@@ -380,6 +384,18 @@ export type DisplayConfig = {
      * Whether the mouse is followed.
      */
     mouse: boolean;
+};
+
+/**
+ * GatewayConfig
+ *
+ * The gateway of hosts, on standard input and output and at /api/ws.
+ */
+export type GatewayConfig = {
+    /**
+     * Who may run commands of agentd itself: hosts of this machine, all whose key has the scope admin, or nobody.
+     */
+    cli_exec: 'local' | 'all' | 'off';
 };
 
 /**

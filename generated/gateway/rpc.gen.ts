@@ -59,7 +59,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.PromptSubmitParams;
     readonly result: T.SubmitResult;
-    readonly error: 4001 | 4002 | 4004 | 4009 | 4012 | 4016 | 4018 | 4027 | 4028 | 4029 | 4031 | 4090 | 5000 | 5032;
+    readonly error: 4001 | 4002 | 4009 | 4012 | 4016 | 4018 | 4027 | 4028 | 4029 | 4031 | 4090;
   };
   /** Ask beside the conversation */
   "prompt.background": {
@@ -67,7 +67,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.PromptBackgroundParams;
     readonly result: T.BackgroundResult;
-    readonly error: 4001 | 4012 | 4090 | 5000;
+    readonly error: 4001 | 4012 | 4090;
   };
   /** Begin a session */
   "session.create": {
@@ -75,7 +75,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.SessionCreateParams;
     readonly result: T.CreatedSession;
-    readonly error: 4001 | 4002 | 4022 | 4090 | 5000;
+    readonly error: 4001 | 4002 | 4022 | 4090;
   };
   /** Saved sessions, newest first */
   "session.list": {
@@ -115,7 +115,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.SessionResumeParams;
     readonly result: T.LiveSession;
-    readonly error: 4006 | 4007 | 4090 | 5000;
+    readonly error: 4006 | 4007 | 4090;
   };
   /** Close a session that is open here */
   "session.close": {
@@ -171,7 +171,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.SessionCompressParams;
     readonly result: T.CompressResult;
-    readonly error: 4001 | 4009 | 5005;
+    readonly error: 4001 | 4009 | 4090 | 5005;
   };
   /** Go on from here in a new session */
   "session.branch": {
@@ -179,7 +179,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.SessionBranchParams;
     readonly result: T.BranchResult;
-    readonly error: 4001 | 4008 | 4022 | 4090;
+    readonly error: 4001 | 4002 | 4008 | 4022 | 4090;
   };
   /** Take the last prompt and its answer away */
   "session.undo": {
@@ -275,7 +275,7 @@ export interface GatewayRequests {
     /** As it may be sent: what has a default may be left out. */
     readonly sent: T.ConfigGetParams;
     readonly result: T.ConfigValue;
-    readonly error: 4001 | 4002 | 5001;
+    readonly error: 4001 | 4002;
   };
   /** Change a setting */
   "config.set": {
@@ -539,7 +539,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     ],
     defaults: {},
     result: { $ref: "#/components/schemas/SubmitResult" },
-    errors: [4001, 4002, 4004, 4009, 4012, 4016, 4018, 4027, 4028, 4029, 4031, 4090, 5000, 5032],
+    errors: [4001, 4002, 4009, 4012, 4016, 4018, 4027, 4028, 4029, 4031, 4090],
     scope: "chat",
   },
   "prompt.background": {
@@ -547,7 +547,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["session_id", "text"],
     defaults: {},
     result: { $ref: "#/components/schemas/BackgroundResult" },
-    errors: [4001, 4012, 4090, 5000],
+    errors: [4001, 4012, 4090],
     scope: "chat",
   },
   "session.create": {
@@ -566,7 +566,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     ],
     defaults: { cols: 80, source: "tui", close_on_disconnect: false },
     result: { $ref: "#/components/schemas/CreatedSession" },
-    errors: [4001, 4002, 4022, 4090, 5000],
+    errors: [4001, 4002, 4022, 4090],
     scope: "chat",
   },
   "session.list": {
@@ -606,7 +606,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["session_id", "cols", "lazy", "omit_messages", "close_on_disconnect", "cursor"],
     defaults: { cols: 80, lazy: false, omit_messages: false, close_on_disconnect: false },
     result: { $ref: "#/components/schemas/LiveSession" },
-    errors: [4006, 4007, 4090, 5000],
+    errors: [4006, 4007, 4090],
     scope: "chat",
   },
   "session.close": {
@@ -662,7 +662,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["session_id", "focus_topic"],
     defaults: {},
     result: { $ref: "#/components/schemas/CompressResult" },
-    errors: [4001, 4009, 5005],
+    errors: [4001, 4009, 4090, 5005],
     scope: "chat",
   },
   "session.branch": {
@@ -670,7 +670,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["session_id", "name", "count", "message_id"],
     defaults: {},
     result: { $ref: "#/components/schemas/BranchResult" },
-    errors: [4001, 4008, 4022, 4090],
+    errors: [4001, 4002, 4008, 4022, 4090],
     scope: "chat",
   },
   "session.undo": {
@@ -766,7 +766,7 @@ export const gatewayRequests: { readonly [K in GatewayMethod]: RequestMeta } = {
     names: ["key", "session_id", "cwd"],
     defaults: {},
     result: { $ref: "#/components/schemas/ConfigValue" },
-    errors: [4001, 4002, 5001],
+    errors: [4001, 4002],
     scope: "read",
   },
   "config.set": {

@@ -1,4 +1,5 @@
 /** The client of the TUI gateway. No dependencies; runs in Node, Deno and browsers. */
+import { ReconnectingClient } from "./gateway-client.ts";
 import type { GatewayClient, GatewayOptions } from "./gateway-types.ts";
 
 export type * from "../../generated/gateway/types/types.gen.ts";
@@ -16,5 +17,17 @@ export {
 } from "./gateway-transport.ts";
 export type * from "./gateway-types.ts";
 
-/** Resolves when the gateway is ready. */
-export declare function connectGateway(options: GatewayOptions): Promise<GatewayClient>;
+/**
+ * Resolves when the gateway is ready. Rejects with TransportError when it cannot be reached, GatewayError when it does not
+ * take the client, or the signal's reason.
+ */
+export async function connectGateway(options: GatewayOptions): Promise<GatewayClient> {
+  const client = new ReconnectingClient(options);
+  try {
+    await client.opened;
+  } catch (error) {
+    options.signal?.throwIfAborted();
+    throw error;
+  }
+  return client;
+}

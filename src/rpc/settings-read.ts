@@ -20,7 +20,7 @@ export interface SettingQuery {
   readonly cwd: string | undefined;
 }
 
-/** ServiceError `bad_value` for a key that there is not, `config_failed` when the file cannot be read. */
+/** ServiceError `bad_value` for a key that there is not. */
 export async function readSetting(ctx: RpcContext, query: SettingQuery): Promise<ConfigValue> {
   const named = NAMED[query.key];
   if (named) return named(ctx, query);
@@ -100,21 +100,12 @@ async function infoOf({ room, peer }: RpcContext, { session, cwd }: SettingQuery
   return describeInfo(room, { row: undefined, seed: { source: "tui", ...(mayLook ? { cwd } : {}) } });
 }
 
-/** The file as it is now; as the process began while the file is broken. ServiceError `config_failed`. */
+/** The file as it is now; as the process began while the file is broken. */
 export async function currentConfig({ config: { home, env, atStart } }: RpcRoom): Promise<Config> {
   try {
     return (await loadConfig({ home, env })).config;
   } catch (error) {
     if (error instanceof ServiceError) return atStart;
-    throw configFailed(error);
+    throw error;
   }
-}
-
-/** What the machine said stands in the log, with the cause. */
-export function configFailed(cause: unknown): ServiceError {
-  return new ServiceError(
-    "config_failed",
-    "The configuration file cannot be read or written. The server log has the details.",
-    { cause },
-  );
 }

@@ -14,7 +14,7 @@ import { displaySetting, displayValue, wishOf, type DisplaySetting } from "./dis
 import { ensureSaved, type KnownSession } from "./known-session.ts";
 import type { RpcContext } from "./room.ts";
 import { sessionInfo } from "./session-view.ts";
-import { configFailed, currentConfig, unknownSetting } from "./settings-read.ts";
+import { currentConfig, unknownSetting } from "./settings-read.ts";
 import { tellAll, tellChanged, tellInfo } from "./viewers.ts";
 
 export interface SettingChange {
@@ -140,8 +140,9 @@ const busy: Write = async (ctx, change) => {
 
 const prompt: Write = async (ctx, change) => {
   const isReset = typeof change.value === "string" && ["", "default", "none"].includes(change.value.trim());
-  const value = isReset ? undefined : textOf(change);
-  return { ...(await toFile(ctx, { key: "prompt", at: "agent.instructions", value })), value: value ?? "" };
+  const text = isReset ? undefined : textOf(change);
+  const value = text === undefined ? undefined : JSON.stringify(text);
+  return { ...(await toFile(ctx, { key: "prompt", at: "agent.instructions", value })), value: text ?? "" };
 };
 
 /** Keys that are not keys of the file, or that may mean a session. */
@@ -167,8 +168,8 @@ async function writeDisplay(
   const { room } = ctx;
   const path = parseDotPath(setting.at) ?? [];
   const wanted = displayValue(setting, value, getAtPath(await currentConfig(room), path));
-  await toFile(ctx, { key, at: setting.at, value: wanted });
-  const now = getAtPath(await currentConfig(room), path) ?? "";
+  const { value: kept } = await toFile(ctx, { key, at: setting.at, value: wanted });
+  const now = kept ?? "";
   if (key === "skin") {
     tellAll(room, { type: "skin.changed", ts: room.clock.now(), payload: { name: String(now) } });
   }
@@ -177,9 +178,13 @@ async function writeDisplay(
 
 async function writeFileKey(ctx: RpcContext, { key, value, scope }: SettingChange): Promise<ConfigSetResult> {
   const path = parseDotPath(key);
-  if (!path || !schemaAt(path)) throw unknownSetting(key);
+  const schema = path && schemaAt(path);
+  if (!schema) throw unknownSetting(key);
   if (scope === "session") throw badValue(`${key} is no setting of a session.`);
-  return toFile(ctx, { key, at: key, value: typeof value === "string" ? value : JSON.stringify(value) });
+  const isText = schema["type"] === "string";
+  if (isText && typeof value !== "string") throw badValue(`${key} must be a text.`);
+  const isTyped = typeof value === "string" && !isText;
+  return toFile(ctx, { key, at: key, value: isTyped ? value : JSON.stringify(value) });
 }
 
 interface FileChange {
@@ -190,15 +195,26 @@ interface FileChange {
   readonly value: string | undefined;
 }
 
+/** Resolves to what the file holds now, and not to what was typed. */
 async function toFile({ room }: RpcContext, { key, at, value }: FileChange): Promise<ConfigSetResult> {
   const edit = { home: room.config.home, key: at };
   try {
     await (value === undefined ? unsetConfigValue(edit) : setConfigValue({ ...edit, value }));
   } catch (error) {
-    throw error instanceof ServiceError ? error : configFailed(error);
+    // What is wrong with the key or its value names the key; all else is wrong with the file.
+    throw error instanceof ServiceError && error.param === at ? error : configFailed(error);
   }
-  const masked = maskSecrets(value, parseDotPath(at) ?? []);
-  return { key, value: masked, scope: "global", warning: AT_NEXT_START };
+  const path = parseDotPath(at) ?? [];
+  const kept = maskSecrets(getAtPath(await currentConfig(room), path) ?? null, path);
+  return { key, value: kept, scope: "global", warning: AT_NEXT_START };
+}
+
+function configFailed(cause: unknown): ServiceError {
+  return new ServiceError(
+    "config_failed",
+    "The configuration file cannot be changed as it is. `agentd config check` tells why.",
+    { cause },
+  );
 }
 
 /** With the session as it is now. */

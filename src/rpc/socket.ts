@@ -66,10 +66,9 @@ export class SocketGate {
       skipUTF8Validation: true,
       closeTimeout: CLOSE_MS,
     };
-    return {
-      node: { idleTimeout: PING_SECONDS, serverOptions },
-      deno: { idleTimeout: PING_SECONDS },
-    };
+    // Without a name for all, a request whose host is no host would throw where nobody catches.
+    const common = { idleTimeout: PING_SECONDS, getNamespace: () => "gateway" };
+    return { node: { ...common, serverOptions }, deno: common };
   }
 
   get #maxBytes(): number {
@@ -78,8 +77,9 @@ export class SocketGate {
 
   /** Before a socket is accepted the answer is plain HTTP. */
   #upgrade({ url, headers }: Request): Response | { readonly context: { readonly identity: RpcIdentity } } {
-    const { pathname = "", search = "" } = URL.parse(url) ?? {};
-    const target = pathname + search;
+    const parsed = URL.parse(url);
+    if (!parsed) return refusal(403, "The request names no host that can be.", "host_not_allowed");
+    const target = parsed.pathname + parsed.search;
     if (!isGatewayPath(target)) return refusal(404, "There is no socket at this path.", "not_found");
     const { hub, rules } = this.#options;
     try {

@@ -9,6 +9,8 @@ export interface CuttingProxy extends AsyncDisposable {
   readonly cuts: number;
   /** `METHOD path` of the requests so far, the first on each connection. */
   readonly requests: readonly string[];
+  /** Cuts all connections there are now. */
+  cut(): void;
 }
 
 /**
@@ -58,6 +60,9 @@ export async function startCuttingProxy(
       return cuts;
     },
     requests,
+    cut() {
+      for (const socket of sockets) socket.destroy();
+    },
     async [Symbol.asyncDispose]() {
       for (const socket of sockets) socket.destroy();
       await new Promise((resolve) => server.close(resolve));

@@ -91,8 +91,8 @@ export class FrameValidator {
     if (error.code === -32602 && error.data.reason === "invalid_params")
       assert.ok(error.data.issues.length > 0);
     this.seen.add(`error ${error.code}`);
-    const meta = asked && gatewayRequests[asked.method as GatewayMethod];
-    if (!meta) return;
+    if (!asked || !Object.hasOwn(gatewayRequests, asked.method)) return;
+    const meta = gatewayRequests[asked.method as GatewayMethod];
     const { method, params } = asked;
     if (error.data.reason !== "invalid_params" && ![-32001, -32003, -32600].includes(error.code)) {
       assertFits(meta.params, params, `what ${method} refused with ${error.code}`);

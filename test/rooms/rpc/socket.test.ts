@@ -1,35 +1,10 @@
 import assert from "node:assert/strict";
-import { connect, type Socket } from "node:net";
 import { test } from "node:test";
+import { frame, OPCODE, upgrade } from "../../harness/rpc-raw.ts";
 import { connectSocket } from "../../harness/rpc.ts";
-import { KEY, startTestService, type TestService } from "../../harness/service.ts";
+import { KEY, startTestService } from "../../harness/service.ts";
 
 const MEGABYTE = 1_048_576;
-
-/** Asks for an upgrade by hand. Resolves to the socket and the head of the answer. */
-async function upgrade(
-  service: TestService,
-  path: string,
-  headers: Readonly<Record<string, string>> = {},
-): Promise<{ socket: Socket; status: number }> {
-  const { hostname, port, host } = new URL(service.url);
-  const socket = connect(Number(port), hostname);
-  socket.on("error", () => {});
-  const all = {
-    host,
-    connection: "Upgrade",
-    upgrade: "websocket",
-    "sec-websocket-version": "13",
-    "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==",
-    ...headers,
-  };
-  const lines = Object.entries(all).map(([name, value]) => `${name}: ${value}\r\n`);
-  socket.write(`GET ${path} HTTP/1.1\r\n${lines.join("")}\r\n`);
-  const head = await new Promise<string>((resolve) =>
-    socket.once("data", (bytes: Uint8Array) => resolve(bytes.toString())),
-  );
-  return { socket, status: Number(head.split(" ")[1]) };
-}
 
 test("who may not connect is refused before anything is accepted", async () => {
   await using service = await startTestService();
@@ -93,12 +68,10 @@ test("a client that does not read is cut off, and nobody else notices", async ()
   const { socket } = await upgrade(service, `/api/ws?token=${KEY}`);
   socket.pause();
   const ended = new Promise<void>((resolve) => socket.once("close", () => resolve()));
-  // A masked frame whose mask is zero: the payload stands as it is.
-  const text = new TextEncoder().encode('{"id":1,"method":"rpc.discover"}');
-  const frame = Uint8Array.of(0x81, 0x80 | text.length, 0, 0, 0, 0, ...text);
+  const discover = frame(OPCODE.text, new TextEncoder().encode('{"id":1,"method":"rpc.discover"}'));
   const isHeld = () => [...service.service.hub].length > 1;
   while (isHeld()) {
-    socket.write(frame);
+    socket.write(discover);
     await neighbour.result("ping");
   }
   assert.ok(service.logLines.some((line) => line.includes("does not read")));

@@ -1,0 +1,25 @@
+/** A unified diff as lines: the signs stay, so that it reads without colour too. */
+import { hanging, span, wrap, type Line, type Role } from "./line.ts";
+
+const MAX_DIFF_LINES = 60;
+
+export function diffLines(diff: string, width: number): readonly Line[] {
+  const sources = diff.replace(/\n$/, "").split("\n");
+  const shown = sources.slice(0, MAX_DIFF_LINES);
+  let isInHunk = false;
+  const lines = shown.flatMap((source) => {
+    if (source.startsWith("@@")) isInHunk = true;
+    if (/^(diff |Index: )/.test(source)) isInHunk = false;
+    return wrap([span(source, roleOf(source, isInHunk))], width, hanging([]));
+  });
+  const hidden = sources.length - shown.length;
+  return hidden === 0 ? lines : [...lines, [span(`… ${hidden} more lines`, "dim")]];
+}
+
+/** `---` and `+++` name files only in front of a hunk: in one they are a line that begins so. */
+function roleOf(source: string, isInHunk: boolean): Role {
+  if (source.startsWith("@@")) return "accent";
+  if (!isInHunk) return "dim";
+  if (source.startsWith("+")) return "added";
+  return source.startsWith("-") ? "removed" : "plain";
+}

@@ -1,0 +1,125 @@
+/** What a person pressed, in the words of the screen, from what Ink read. */
+import type { Key } from "ink";
+import { clustersOf } from "./width.ts";
+
+export type KeyName =
+  | "enter"
+  | "newline"
+  | "tab"
+  | "back-tab"
+  | "escape"
+  | "up"
+  | "down"
+  | "left"
+  | "right"
+  | "word-left"
+  | "word-right"
+  | "home"
+  | "end"
+  | "page-up"
+  | "page-down"
+  | "backspace"
+  | "delete"
+  | "delete-word"
+  | "delete-word-right"
+  | "delete-to-start"
+  | "delete-to-end"
+  | "yank"
+  | "steer"
+  | "send-now"
+  | "models"
+  | "sessions"
+  | "interrupt"
+  | "leave";
+
+export type Press = { readonly key: KeyName } | { readonly text: string };
+
+/** A chunk of input is several presses when somebody, or a program, types fast. */
+export function pressesOf(input: string, key: Key): readonly Press[] {
+  if (key.eventType === "release") return [];
+  const name = namedKey(input, key);
+  if (name !== undefined) return [{ key: name }];
+  if (key.ctrl || key.meta || key.super || key.hyper) return [];
+  return typedPresses(input);
+}
+
+/** Text from outside (a paste, a prefill) as the composer keeps it: line breaks and tabs are the only controls. */
+export function toPlainInput(text: string): string {
+  return text.replaceAll(/\r\n?/g, "\n").replaceAll(/[^\P{Control}\n\t]/gu, "");
+}
+
+const CONTROL_KEYS: Readonly<Record<string, KeyName>> = {
+  a: "home",
+  b: "left",
+  c: "interrupt",
+  d: "leave",
+  e: "end",
+  f: "right",
+  j: "newline",
+  k: "delete-to-end",
+  n: "down",
+  o: "models",
+  p: "up",
+  r: "sessions",
+  t: "steer",
+  u: "delete-to-start",
+  w: "delete-word",
+  x: "send-now",
+  y: "yank",
+};
+
+const META_KEYS: Readonly<Record<string, KeyName>> = {
+  b: "word-left",
+  f: "word-right",
+  d: "delete-word-right",
+};
+
+function namedKey(input: string, key: Key): KeyName | undefined {
+  const isWord = key.ctrl || key.meta;
+  if (key.return) return key.meta || key.shift ? "newline" : "enter";
+  if (key.tab) return key.shift ? "back-tab" : "tab";
+  if (key.escape) return "escape";
+  if (key.upArrow) return "up";
+  if (key.downArrow) return "down";
+  if (key.leftArrow) return isWord ? "word-left" : "left";
+  if (key.rightArrow) return isWord ? "word-right" : "right";
+  if (key.home) return "home";
+  if (key.end) return "end";
+  if (key.pageUp) return "page-up";
+  if (key.pageDown) return "page-down";
+  if (key.backspace) return isWord ? "delete-word" : "backspace";
+  if (key.delete) return isWord ? "delete-word-right" : "delete";
+  if (key.ctrl) return CONTROL_KEYS[input.toLowerCase()];
+  return key.meta ? META_KEYS[input.toLowerCase()] : undefined;
+}
+
+/** The control characters that arrive amid text when the terminal hands over several keys at once. */
+function typedPresses(input: string): readonly Press[] {
+  const presses: Press[] = [];
+  let text = "";
+  const flush = () => {
+    if (text !== "") presses.push({ text });
+    text = "";
+  };
+  const clusters = clustersOf(input.replaceAll("\r\n", "\r"));
+  for (const [index, cluster] of clusters.entries()) {
+    const name = controlKey(cluster, index === clusters.length - 1);
+    if (name === undefined) {
+      text += toPlainInput(cluster);
+      continue;
+    }
+    flush();
+    presses.push({ key: name });
+  }
+  flush();
+  return presses;
+}
+
+/** A return amid a chunk is a line of a paste in a terminal without bracketed paste; the last one sends. */
+function controlKey(cluster: string, isLast: boolean): KeyName | undefined {
+  if (cluster === "\r") return isLast ? "enter" : "newline";
+  if (cluster === "\n") return "newline";
+  if (cluster === "\t") return isLast ? "tab" : undefined;
+  const code = cluster.charCodeAt(0);
+  return code > 0 && code < 27 ? CONTROL_KEYS[String.fromCharCode(code + 96)] : undefined;
+}

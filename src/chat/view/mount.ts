@@ -1,0 +1,76 @@
+/** Ink on a terminal. */
+import { render, type Instance } from "ink";
+import { createElement as h } from "react";
+import type { ChatScreen } from "../screen.ts";
+import { App } from "./app.ts";
+import { MAX_FPS, Presenter, type Frame } from "./presenter.ts";
+
+/** Home, and erase what is visible; the scrollback stays. */
+const CLEAR = "\u{1b}[H\u{1b}[J";
+const FALLBACK_COLUMNS = 80;
+const FALLBACK_ROWS = 24;
+
+export interface Mounted {
+  /** Resolves when the screen is gone and all is written; rejects with what broke it. */
+  readonly gone: Promise<unknown>;
+  /** Takes what is live off the terminal and puts it back as it was. */
+  readonly unmount: () => void;
+}
+
+/** Shows the chat until `unmount`, or until something throws. */
+export function mount(screen: ChatScreen, signal: AbortSignal): Mounted {
+  const { store, actions, input, output, hasColour } = screen;
+  let instance: Instance | undefined;
+  let last: Frame | undefined;
+  const draw = (frame: Frame) => {
+    last = frame;
+    if (frame.isNew) clear(instance, output);
+    const app = h(App, {
+      frame,
+      hasColour,
+      onPress: (press) => presenter.press(press),
+      onPaste: (text) => presenter.paste(text),
+    });
+    if (instance === undefined)
+      instance = render(
+        app,
+        optionsOf(screen, () => presenter.drawn()),
+      );
+    else instance.rerender(app);
+  };
+  const size = () => ({ columns: output.columns || FALLBACK_COLUMNS, rows: output.rows || FALLBACK_ROWS });
+  const presenter = new Presenter({ store, actions, size, show: draw, now: Date.now, signal });
+  const onResize = () => presenter.resize();
+  // Before Ink's own listener, which draws the frame that it has again: it must be one of the new size.
+  output.on("resize", onResize);
+  signal.addEventListener("abort", () => void output.off("resize", onResize));
+  presenter.start();
+  return {
+    gone: (instance as Instance | undefined)?.waitUntilExit() ?? Promise.resolve(),
+    unmount() {
+      if (last !== undefined) draw({ ...last, isNew: false, lines: [], cursor: undefined });
+      instance?.unmount();
+      input.pause();
+    },
+  };
+}
+
+function optionsOf({ input, output }: ChatScreen, onRender: () => void) {
+  return {
+    stdin: input,
+    stdout: output,
+    // Ctrl-C is a key of the chat, and CI is no reason to be silent in a terminal.
+    exitOnCtrlC: false,
+    interactive: true,
+    incrementalRendering: true,
+    maxFps: MAX_FPS,
+    patchConsole: true,
+    isScreenReaderEnabled: false,
+    onRender,
+  };
+}
+
+function clear(instance: Instance | undefined, output: NodeJS.WriteStream): void {
+  instance?.clear();
+  output.write(CLEAR);
+}

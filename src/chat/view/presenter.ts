@@ -1,0 +1,171 @@
+/** Makes frames of the chat's state and of what is typed, at most thirty a second, and counts nothing twice. */
+import type { ChatActions } from "../screen.ts";
+import type { ChatState, ChatStore, Question } from "../state.ts";
+import { commandLines } from "./approval-card.ts";
+import { composerWidth } from "./composer-lines.ts";
+import { footLines, SPINNER_MS } from "./foot.ts";
+import type { Press } from "./keys.ts";
+import { BLANK, type Line } from "./line.ts";
+import { Scrollback } from "./scrollback.ts";
+import { followState, markShown, pasteUi, pressUi } from "./ui.ts";
+import { FIRST_UI, type Hands, type Ui } from "./ui-state.ts";
+
+/** As fast as Ink draws. */
+export const MAX_FPS = 30;
+const FRAME_MS = 1000 / MAX_FPS;
+/** A card asks for this many lines beside what it asks about. */
+const CARD_LINES = 14;
+const SECOND_MS = 1_000;
+
+export interface Frame {
+  /** Grows with every frame that prints something. */
+  readonly printSerial: number;
+  /** Lines for the scrollback, printed once for each `printSerial`. */
+  readonly print: readonly Line[];
+  /** The screen is to be cleared before `print`. */
+  readonly isNew: boolean;
+  readonly lines: readonly Line[];
+  /** From 0, within `lines`; absent: hidden. */
+  readonly cursor?: { readonly x: number; readonly y: number };
+}
+
+export interface PresenterOptions {
+  readonly store: ChatStore;
+  readonly actions: ChatActions;
+  /** The terminal's size now. */
+  readonly size: () => { readonly columns: number; readonly rows: number };
+  readonly show: (frame: Frame) => void;
+  /** Unix milliseconds. */
+  readonly now: () => number;
+  readonly signal: AbortSignal;
+}
+
+export class Presenter {
+  readonly #options: PresenterOptions;
+  readonly #scrollback = new Scrollback();
+  /** Questions whose command was printed, as it is longer than the terminal is high. */
+  readonly #printed = new Set<string>();
+  #ui: Ui = FIRST_UI;
+  #printSerial = 0;
+  #print: readonly Line[] = [];
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #dueAtMs = Number.POSITIVE_INFINITY;
+  #drawnAtMs = 0;
+
+  constructor(options: PresenterOptions) {
+    this.#options = options;
+  }
+
+  start(): void {
+    const { store, signal } = this.#options;
+    const end = store.subscribe(() => this.#wake(FRAME_MS));
+    signal.addEventListener("abort", () => {
+      end();
+      clearTimeout(this.#timer);
+    });
+    this.resize();
+  }
+
+  press(press: Press): void {
+    this.#ui = pressUi(this.#followed(), press, this.#hands());
+    this.#wake(0);
+  }
+
+  paste(text: string): void {
+    this.#ui = pasteUi(this.#followed(), text, this.#hands());
+    this.#wake(0);
+  }
+
+  resize(): void {
+    const { columns, rows } = this.#options.size();
+    this.#options.actions.resize(columns, rows);
+    this.#draw();
+  }
+
+  /** The last frame is on the terminal. */
+  drawn(): void {
+    this.#ui = markShown(this.#ui, this.#options.now());
+  }
+
+  #hands(): Hands {
+    const { store, actions, now, size } = this.#options;
+    return { state: store.get(), actions, nowMs: now(), width: composerWidth(size().columns) };
+  }
+
+  #followed(): Ui {
+    return followState(this.#ui, this.#options.store.get(), this.#options.now());
+  }
+
+  /** Draws soon: in `afterMs` since the last frame, or at once if that is past. */
+  #wake(afterMs: number): void {
+    if (this.#options.signal.aborted) return;
+    const dueAtMs = Math.max(this.#options.now(), this.#drawnAtMs + afterMs);
+    if (dueAtMs >= this.#dueAtMs) return;
+    clearTimeout(this.#timer);
+    this.#dueAtMs = dueAtMs;
+    this.#timer = setTimeout(() => this.#draw(), dueAtMs - this.#options.now());
+  }
+
+  #draw(): void {
+    if (this.#options.signal.aborted) return;
+    clearTimeout(this.#timer);
+    this.#dueAtMs = Number.POSITIVE_INFINITY;
+    const { store, size, show, now } = this.#options;
+    const state = store.get();
+    this.#ui = this.#followed();
+    this.#drawnAtMs = now();
+    const { frame, isBehind } = this.#frame(state, size());
+    show(frame);
+    if (isBehind) this.#wake(FRAME_MS);
+    else if (state.turn !== undefined) this.#wake(SPINNER_MS);
+    else if (state.questions[0]?.expiresAtMs !== undefined) this.#wake(SECOND_MS);
+  }
+
+  #frame(state: ChatState, size: { readonly columns: number; readonly rows: number }) {
+    const nowMs = this.#options.now();
+    const columns = Math.max(1, size.columns);
+    const rows = Math.max(2, size.rows);
+    const shown = this.#shortened(state, columns, rows);
+    const foot = footLines({ state: shown, ui: this.#ui, columns, rows, nowMs });
+    const room = Math.max(0, rows - 1 - foot.lines.length);
+    const step = this.#scrollback.advance(state, { columns, rows: room, nowMs });
+    const print = [...step.print, ...(step.isBehind ? [] : this.#longCommand(state, columns, rows))];
+    if (print.length > 0) {
+      this.#printSerial++;
+      this.#print = print;
+    }
+    const cursor = foot.cursor && { x: foot.cursor.x, y: foot.cursor.y + step.live.length };
+    const lines = [...step.live, ...foot.lines];
+    const frame = { printSerial: this.#printSerial, print: this.#print, isNew: step.isNew, lines, cursor };
+    return { frame, isBehind: step.isBehind };
+  }
+
+  /** A command that is too long for the card is printed whole above it, once. */
+  #longCommand({ questions }: ChatState, columns: number, rows: number): readonly Line[] {
+    const question = questions[0];
+    if (!isTooLong(question, columns, rows) || this.#printed.has(question.id)) return [];
+    this.#printed.add(question.id);
+    return [BLANK, ...commandLines(question, columns)];
+  }
+
+  #shortened(state: ChatState, columns: number, rows: number): ChatState {
+    const question = state.questions[0];
+    if (!isTooLong(question, columns, rows)) return state;
+    const count = commandLines(question, columns).length;
+    const command = `(the whole command stands above: ${count} lines)`;
+    return { ...state, questions: [{ ...question, command }, ...state.questions.slice(1)] };
+  }
+}
+
+type CommandQuestion = Extract<Question, { readonly command: string }>;
+
+function isTooLong(
+  question: Question | undefined,
+  columns: number,
+  rows: number,
+): question is CommandQuestion {
+  if (question === undefined || !("command" in question)) return false;
+  return (
+    commandLines(question, columns).length + CARD_LINES > rows && commandLines(question, columns).length > 1
+  );
+}
