@@ -5,6 +5,7 @@ import { join, resolve } from "node:path";
 import { createClient, type UserConfig } from "@hey-api/openapi-ts";
 import { BUNDLE_EXTENSION } from "../openrpc-component.ts";
 import { bundleSpecs, type Bundles } from "./bundle.ts";
+import { emitAcp } from "./emit-acp.ts";
 import { emitConfigSchema, requireDefaults, toJsonSchema, wrapSchemas } from "./config-document.ts";
 import { componentSchemas, SpecError, type BundledDocument } from "./document.ts";
 import { emitHttp } from "./emit-http.ts";
@@ -43,6 +44,7 @@ export async function generate({ specsFolder, outFolder }: GenerateOptions): Pro
     copyContract("http", join(out, "http/contract.gen.ts")),
     copyContract("rpc", join(out, "gateway/contract.gen.ts")),
     writeText(join(out, "gateway/schemas.gen.ts"), emitSchemas(rpcSchemas, rpcImports)),
+    writeText(join(out, "acp/claims.gen.ts"), await emitAcp(join(resolve(specsFolder), "acp.yaml"))),
     writeText(join(out, "config/schema.gen.ts"), emitConfigSchema(toJsonSchema(bundles.config))),
     runOpenRpcGenerator(out, bundles.gateway, "gateway"),
     bundles.host && runOpenRpcGenerator(out, bundles.host, "host"),

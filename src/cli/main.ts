@@ -21,6 +21,10 @@ const agentd = defineCommand({
       "Serve the TUI gateway on standard input and output",
       async () => (await import("./rpc.ts")).rpcCommand,
     ),
+    acp: lazyCommand(
+      "Serve an editor on standard input and output",
+      async () => (await import("./acp.ts")).acpCommand,
+    ),
     setup: lazyCommand(
       "Set up a provider and a model",
       async () => (await import("./setup.ts")).setupCommand,

@@ -1,0 +1,16 @@
+import type { Agent } from "../agent/agent.ts";
+import type { Commands } from "../agent/command.ts";
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { Store } from "../store/store.ts";
+
+/** What the editor's side is built from. */
+export interface AcpRoom {
+  readonly store: Store;
+  readonly agent: Agent;
+  readonly commands: Commands;
+  readonly clock: Clock;
+  readonly log: Log;
+  /** Whose sessions the client sees. */
+  readonly owner: string;
+}
