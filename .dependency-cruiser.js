@@ -72,6 +72,7 @@ const machine = [
   "^src/gateway/listen\\.ts$",
   "^src/rpc/(stdio|socket|folder)\\.ts$",
   "^src/rpc/(typed-path|complete-path|host-clipboard|image-attach|own-program|settings-(read|write)|methods/terminal)\\.ts$",
+  "^src/acp/folder\\.ts$",
   "^src/telemetry/otlp\\.ts$",
   "^src/chat/view/render-chat\\.ts$",
   "^src/cli/",

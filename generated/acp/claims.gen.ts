@@ -4,13 +4,9 @@ export const acpClaims = {
   protocolVersion: 1,
   title: "agentd",
   agentCapabilities: {
-    loadSession: true,
-    promptCapabilities: { image: true, audio: false, embeddedContext: true },
-    mcpCapabilities: { http: true, sse: false },
-    sessionCapabilities: { list: {}, resume: {}, close: {}, delete: {}, fork: {} },
-    _meta: { agentd: { slashCommands: true, queue: "fifo", fork: { replay: false } } },
+    promptCapabilities: { image: false, audio: false, embeddedContext: true },
+    _meta: { agentd: { queue: "fifo" } },
   },
-  _meta: { steering: { supported: true } },
   authMethods: {
     provider: {
       id: "provider",
@@ -25,4 +21,7 @@ export const acpClaims = {
       args: ["--setup"],
     },
   },
+  requests: ["initialize", "authenticate", "session/new", "session/prompt"],
+  notifications: ["session/cancel"],
+  extensions: [],
 } as const;

@@ -4,7 +4,15 @@ import { parse } from "yaml";
 import { isObject, SpecError } from "./document.ts";
 import { HEADER, printLiteral } from "./print.ts";
 
-const REQUIRED = ["protocolVersion", "title", "agentCapabilities", "authMethods"];
+const REQUIRED = [
+  "protocolVersion",
+  "title",
+  "agentCapabilities",
+  "authMethods",
+  "requests",
+  "notifications",
+  "extensions",
+];
 
 /** Source text of generated/acp/claims.gen.ts for the spec in `file`. Throws SpecError that names what is missing. */
 export async function emitAcp(file: string): Promise<string> {

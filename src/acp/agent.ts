@@ -1,85 +1,67 @@
-import {
-  agent,
-  RequestError,
-  type AgentApp,
-  type InitializeRequest,
-  type InitializeResponse,
-  type NewSessionResponse,
-} from "@agentclientprotocol/sdk/unstable";
+import { agent, RequestError, type AgentApp } from "@agentclientprotocol/sdk/unstable";
 import { acpClaims } from "../../generated/acp/claims.gen.ts";
-import { createSessionId } from "../base/ids.ts";
-import { answering, SESSION_NOT_FOUND, toRequestError } from "./error.ts";
-import { runPrompt } from "./prompt.ts";
-import type { AcpRoom } from "./room.ts";
-import { AcpSession } from "./session.ts";
-import { checkFolder } from "./folder.ts";
+import type { AcpConnection } from "./connection.ts";
+import type { AcpCall, AcpExtensionHandler, AcpMethod } from "./contract.ts";
+import { toRequestError } from "./error.ts";
+import type * as Handlers from "./handlers.ts";
+import { initialized } from "./initialized.ts";
 
-export interface AcpOptions {
-  /** Of agentd. */
-  readonly version: string;
-  /** Loads the agent. Called once; nothing needs it before a client asks for a session. */
-  readonly load: () => Promise<AcpRoom>;
-  /** The open sessions of this client, by id. */
-  readonly sessions: Map<string, AcpSession>;
+/**
+ * Every method that the claims name, bound to the agent. `initialize` is answered by what is loaded already; all that
+ * follows loads behind its answer.
+ */
+export function createAcpAgent(connection: AcpConnection): AgentApp {
+  let loaded: typeof Handlers | undefined;
+  const handlers = async () => (loaded ??= await import("./handlers.ts"));
+  const app = agent({ name: acpClaims.title }).onConnect(({ client }) => connection.connected(client));
+
+  app.onRequest("initialize", ({ params, requestId }) => {
+    connection.afterAnswer(
+      requestId,
+      () => void Promise.all([handlers(), connection.room()]).catch(() => {}),
+    );
+    return initialized(params, connection);
+  });
+  for (const method of acpClaims.requests) {
+    if (method !== "initialize")
+      bind(app, method, async () => (await handlers()).requests[method], connection);
+  }
+  for (const method of acpClaims.notifications) {
+    app.onNotification(method, async (call) => (await handlers()).notifications[method](call, connection));
+  }
+  for (const method of acpClaims.extensions) {
+    const extension = async () => (await handlers()).extensions[method];
+    app.onRequest(
+      method,
+      (params) => params,
+      (call) =>
+        answering(call.params, async () => {
+          const { parse, handle } = (await extension()) as AcpExtensionHandler<unknown, unknown>;
+          return handle({ ...call, params: parse(call.params) }, connection);
+        }),
+    );
+  }
+  return app.onRequest("*", ({ method }) => {
+    throw RequestError.methodNotFound(method);
+  });
 }
 
-/** Every method that the claims name, bound to the agent. */
-export function createAcpAgent({ version, load, sessions }: AcpOptions): AgentApp {
-  let loaded: Promise<AcpRoom> | undefined;
-  const room = () => (loaded ??= load());
-
-  const find = (id: string): AcpSession => {
-    const session = sessions.get(id);
-    if (!session) throw new RequestError(SESSION_NOT_FOUND, `Session not found: ${id}`, { sessionId: id });
-    return session;
-  };
-
-  return agent({ name: "agentd" })
-    .onRequest("initialize", ({ params }) => {
-      // The client's next request needs the agent: it is loaded behind this answer.
-      setImmediate(() => void room().catch(() => {}));
-      return initialized(params, version);
-    })
-    .onRequest("authenticate", async ({ params }) => {
-      if (params.methodId !== "provider") {
-        throw RequestError.invalidParams({ methodId: params.methodId }, "There is no such way to sign in.");
-      }
-      await room();
-      return {};
-    })
-    .onRequest("session/new", async ({ params }): Promise<NewSessionResponse> => {
-      const cwd = await checkFolder(params.cwd);
-      const { clock } = await room();
-      const id = createSessionId(clock.now());
-      sessions.set(id, new AcpSession(id, { source: "acp", cwd }));
-      return { sessionId: id };
-    })
-    .onRequest("session/prompt", async ({ params, client, signal }) => {
-      const session = find(params.sessionId);
-      const core = await room();
-      return answering(session.id, () => runPrompt(core, session, params.prompt, { client, signal }));
-    })
-    .onNotification("session/cancel", async ({ params }) => {
-      const session = sessions.get(params.sessionId);
-      if (!session) return;
-      const { agent: core } = await room();
-      for (const runId of session.cancel()) await core.turns.stop(runId, "The editor cancelled.");
-    })
-    .onRequest("*", ({ method }) => {
-      throw RequestError.methodNotFound(method);
-    });
+function bind<K extends AcpMethod>(
+  app: AgentApp,
+  method: K,
+  find: () => Promise<(call: never, connection: AcpConnection) => Promise<unknown>>,
+  connection: AcpConnection,
+): void {
+  const handle = (call: AcpCall<K>) =>
+    answering(call.params, async () => (await find())(call as never, connection));
+  app.onRequest(method, handle as never);
 }
 
-export { toRequestError };
-
-function initialized({ clientCapabilities }: InitializeRequest, version: string): InitializeResponse {
-  const { protocolVersion, title, agentCapabilities, authMethods, _meta } = acpClaims;
-  const setup = clientCapabilities?.auth?.terminal === true ? [authMethods.setup] : [];
-  return {
-    protocolVersion,
-    agentInfo: { name: title, title, version },
-    agentCapabilities,
-    authMethods: [authMethods.provider, ...setup],
-    _meta,
-  } as unknown as InitializeResponse;
+/** What the agent throws comes out as the protocol's error. */
+async function answering<T>(params: unknown, work: () => Promise<T>): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    throw toRequestError(error, (params as { readonly sessionId?: string } | undefined)?.sessionId);
+  }
 }

@@ -1,14 +1,13 @@
-import type { AgentContext, PermissionOption } from "@agentclientprotocol/sdk/unstable";
+import type { PermissionOption } from "@agentclientprotocol/sdk/unstable";
 import type { AskChoice } from "../../generated/http/client/types.gen.ts";
 import { toServiceError } from "../base/errors.ts";
 import type { JournalEvent } from "../store/journal.ts";
-import type { AcpRoom } from "./room.ts";
+import type { AcpConnection } from "./connection.ts";
 
 export interface PermissionCall {
   /** `approval.request`. */
   readonly event: JournalEvent;
   readonly sessionId: string;
-  readonly client: AgentContext;
   /** Aborts when the turn is cancelled. */
   readonly signal: AbortSignal;
 }
@@ -22,10 +21,11 @@ const OPTIONS: readonly (PermissionOption & { readonly choice: AskChoice })[] = 
 ];
 
 /** Puts the question to the client and its answer to the one record of it. Whatever is no clear yes is a no. */
-export async function askPermission(room: AcpRoom, call: PermissionCall): Promise<void> {
+export async function askPermission(connection: AcpConnection, call: PermissionCall): Promise<void> {
   const { event, signal } = call;
   const askId = String(event.data["request_id"]);
-  const choice = await ask(call);
+  const room = await connection.room();
+  const choice = await ask(connection, call);
   // A cancel may have come in the same bytes, behind the answer: it is heard first.
   await new Promise<void>((resolve) => setImmediate(resolve));
   if (signal.aborted || choice === undefined) return;
@@ -37,7 +37,10 @@ export async function askPermission(room: AcpRoom, call: PermissionCall): Promis
   }
 }
 
-async function ask({ event, sessionId, client, signal }: PermissionCall): Promise<AskChoice | undefined> {
+async function ask(
+  { client }: AcpConnection,
+  { event, sessionId, signal }: PermissionCall,
+): Promise<AskChoice | undefined> {
   const { data } = event;
   const choices = data["choices"] as readonly AskChoice[];
   const offered = OPTIONS.filter(({ choice }) => choices.includes(choice));

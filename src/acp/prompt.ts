@@ -1,67 +1,66 @@
-import {
-  RequestError,
-  type AgentContext,
-  type ContentBlock,
-  type PromptResponse,
-} from "@agentclientprotocol/sdk/unstable";
-import { followRun } from "../agent/follow-run.ts";
-import type { UserMessage } from "../agent/message.ts";
+import { RequestError, type PromptResponse } from "@agentclientprotocol/sdk/unstable";
 import { isFinalEvent } from "../agent/event.ts";
+import { followRun } from "../agent/follow-run.ts";
 import type { JournalEvent } from "../store/journal.ts";
+import type { AcpConnection } from "./connection.ts";
+import type { AcpCall } from "./contract.ts";
 import { askPermission } from "./permission.ts";
-import type { AcpRoom } from "./room.ts";
+import { toMessage } from "./content.ts";
 import type { AcpSession } from "./session.ts";
+import { AcpTurn } from "./turn.ts";
 import { toUpdates } from "./update.ts";
-
-export interface PromptCall {
-  readonly client: AgentContext;
-  /** The client gave the request up, or is gone. */
-  readonly signal: AbortSignal;
-}
 
 /**
  * One prompt, from its blocks to its stop reason. Prompts of a session take turns; a later one waits here. RequestError
  * when the turn failed.
  */
 export async function runPrompt(
-  room: AcpRoom,
+  connection: AcpConnection,
   session: AcpSession,
-  blocks: readonly ContentBlock[],
-  { client, signal }: PromptCall,
+  { params, signal }: AcpCall<"session/prompt">,
 ): Promise<PromptResponse> {
-  const message = toMessage(blocks);
+  const message = toMessage(params.prompt);
   if (message.text.trim() === "" && !message.attachments?.length) return { stopReason: "end_turn" };
-  const { runId } = await room.agent.turns.submit({
-    address: { owner: room.owner, id: session.id },
-    seed: session.seed,
-    kind: "run",
-    input: { prompt: [message], settings: {}, answerable: true, isDetached: true },
-    whenBusy: "queue",
-    beforeStart: (id) => session.began(id),
-  });
-  const onAbort = () => void room.agent.turns.stop(runId, "The editor cancelled the prompt.");
-  signal.addEventListener("abort", onAbort, { once: true });
-  if (signal.aborted) onAbort();
+  const turn = new AcpTurn();
+  const cancel = () => turn.cancel();
+  session.turns.add(turn);
+  signal.addEventListener("abort", cancel, { once: true });
+  if (signal.aborted) cancel();
   try {
-    return await tell(room, session, { runId, client });
+    const { agent, owner } = await connection.room();
+    const { runId } = await agent.turns.submit({
+      address: { owner, id: session.id },
+      seed: session.seed,
+      kind: "run",
+      input: { prompt: [message], settings: {}, answerable: true, isDetached: true },
+      whenBusy: "queue",
+    });
+    const stop = () => void agent.turns.stop(runId, "The editor cancelled the prompt.");
+    turn.runId = runId;
+    turn.signal.addEventListener("abort", stop, { once: true });
+    if (turn.signal.aborted) stop();
+    return await tell(connection, session, turn, runId);
   } finally {
-    signal.removeEventListener("abort", onAbort);
-    session.ended(runId);
+    signal.removeEventListener("abort", cancel);
+    session.turns.delete(turn);
   }
 }
 
 async function tell(
-  room: AcpRoom,
+  connection: AcpConnection,
   session: AcpSession,
-  { runId, client }: { readonly runId: string; readonly client: AgentContext },
+  turn: AcpTurn,
+  runId: string,
 ): Promise<PromptResponse> {
-  for await (const event of followRun(room.store, runId)) {
+  const { client } = connection;
+  const { store } = await connection.room();
+  for await (const event of followRun(store, runId)) {
     if (isFinalEvent(event.type)) return stopOf(event);
     for (const update of toUpdates(event)) {
       await client.notify("session/update", { sessionId: session.id, update });
     }
     if (event.type === "approval.request") {
-      void askPermission(room, { event, sessionId: session.id, client, signal: session.signalOf(runId) });
+      void askPermission(connection, { event, sessionId: session.id, signal: turn.signal });
     }
   }
   throw RequestError.internalError({ kind: "internal" }, "The turn has no end.");
@@ -82,22 +81,4 @@ function stopOf({ type, data }: JournalEvent): PromptResponse {
       throw new RequestError(-32_603, message, { kind: "provider", reason: code, retryable: false });
     }
   }
-}
-
-function toMessage(blocks: readonly ContentBlock[]): UserMessage {
-  const texts = blocks.map((block) => {
-    switch (block.type) {
-      case "text":
-        return block.text;
-      case "resource_link":
-        return `[${block.name}](${block.uri})`;
-      case "resource":
-        return "text" in block.resource
-          ? `${block.resource.uri}:\n${block.resource.text}`
-          : block.resource.uri;
-      default:
-        throw RequestError.invalidParams({ type: block.type }, `Blocks of type ${block.type} are not taken.`);
-    }
-  });
-  return { role: "user", text: texts.join("\n\n") };
 }

@@ -1,38 +1,32 @@
 import type { SessionSeed } from "../agent/session.ts";
+import type { AcpTurn } from "./turn.ts";
 
-/** A session that this client has open. */
+/** A session that the client has open. */
 export class AcpSession {
   readonly id: string;
-  readonly seed: SessionSeed;
-  /** Turns that have not ended, with what tells that they are cancelled. */
-  readonly #turns = new Map<string, AbortController>();
+  /** What the session is made with when its first prompt comes; of one that is saved, what it was made with. */
+  readonly seed: SessionSeed & { readonly cwd: string };
+  /** Prompts of the client that have no answer yet, in their order; the first may be at work. */
+  readonly turns = new Set<AcpTurn>();
+  readonly #closing = new AbortController();
 
-  constructor(id: string, seed: SessionSeed) {
+  constructor(id: string, seed: SessionSeed & { readonly cwd: string }) {
     this.id = id;
     this.seed = seed;
   }
 
-  get runs(): readonly string[] {
-    return [...this.#turns.keys()];
+  /** Aborts when the client closes the session, or leaves. */
+  get signal(): AbortSignal {
+    return this.#closing.signal;
   }
 
-  began(runId: string): void {
-    this.#turns.set(runId, new AbortController());
+  /** What runs and what waits is cancelled, and nothing of it is told any more; see {@link AcpTurn}. */
+  cancel(): void {
+    for (const turn of this.turns) turn.cancel();
   }
 
-  ended(runId: string): void {
-    this.#turns.get(runId)?.abort();
-    this.#turns.delete(runId);
-  }
-
-  signalOf(runId: string): AbortSignal {
-    const turn = this.#turns.get(runId) ?? new AbortController();
-    return turn.signal;
-  }
-
-  /** What runs and what waits ends; their questions are withdrawn at once. */
-  cancel(): readonly string[] {
-    for (const turn of this.#turns.values()) turn.abort();
-    return this.runs;
+  close(): void {
+    this.cancel();
+    this.#closing.abort();
   }
 }

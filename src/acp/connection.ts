@@ -1,0 +1,80 @@
+import type { AgentContext } from "@agentclientprotocol/sdk/unstable";
+import { NO_OFFERS, type ClientOffers } from "./client-offers.ts";
+import { sessionNotFound } from "./error.ts";
+import type { AcpRoom } from "./room.ts";
+import type { AcpSession } from "./session.ts";
+
+export interface AcpConnectionOptions {
+  /** Of agentd. */
+  readonly version: string;
+  /** Loads the agent. Called when a request needs it, again after it failed. */
+  readonly load: () => Promise<AcpRoom>;
+  /** Runs `after` once the answer to a request is on its way. */
+  readonly afterAnswer: (requestId: string | number | null, after: () => void) => void;
+}
+
+/** The one client of this process, and what it has open. */
+export class AcpConnection {
+  readonly version: string;
+  readonly afterAnswer: AcpConnectionOptions["afterAnswer"];
+  readonly #load: () => Promise<AcpRoom>;
+  #room: Promise<AcpRoom> | undefined;
+  #client: AgentContext | undefined;
+  readonly #sessions = new Map<string, AcpSession>();
+  /** As `initialize` told them last. */
+  offers: ClientOffers = NO_OFFERS;
+
+  constructor({ version, load, afterAnswer }: AcpConnectionOptions) {
+    this.version = version;
+    this.#load = load;
+    this.afterAnswer = afterAnswer;
+  }
+
+  get client(): AgentContext {
+    if (!this.#client) throw new Error("the connection is not open yet");
+    return this.#client;
+  }
+
+  connected(client: AgentContext): void {
+    this.#client = client;
+  }
+
+  get sessions(): readonly AcpSession[] {
+    return [...this.#sessions.values()];
+  }
+
+  /** The agent, loaded with the first call. */
+  room(): Promise<AcpRoom> {
+    this.#room ??= this.#load().catch((error: unknown) => {
+      this.#room = undefined;
+      throw error;
+    });
+    return this.#room;
+  }
+
+  open(session: AcpSession): void {
+    this.#sessions.set(session.id, session);
+  }
+
+  find(id: string): AcpSession | undefined {
+    return this.#sessions.get(id);
+  }
+
+  /** RequestError -32002 for a session that is not open here. */
+  session(id: string): AcpSession {
+    const session = this.#sessions.get(id);
+    if (!session) throw sessionNotFound(id);
+    return session;
+  }
+
+  /** The session is open no more; what it runs is cancelled. */
+  close(id: string): void {
+    this.#sessions.get(id)?.close();
+    this.#sessions.delete(id);
+  }
+
+  /** The client sends no more: what it runs is cancelled, so that its requests are answered. */
+  ended(): void {
+    for (const session of this.#sessions.values()) session.cancel();
+  }
+}

@@ -1,0 +1,22 @@
+/** Every handler but that of `initialize`, by the names of the claims: one that is missing does not compile. */
+import type {
+  AcpExtension,
+  AcpExtensionHandler,
+  AcpGroup,
+  AcpMethod,
+  AcpNotification,
+  AcpNotificationGroup,
+} from "./contract.ts";
+import { authMethods } from "./methods/auth.ts";
+import { promptMethods, promptNotifications } from "./methods/prompt.ts";
+import { sessionMethods } from "./methods/session.ts";
+
+export const requests: AcpGroup<Exclude<AcpMethod, "initialize">> = {
+  ...authMethods,
+  ...sessionMethods,
+  ...promptMethods,
+};
+
+export const notifications: AcpNotificationGroup<AcpNotification> = promptNotifications;
+
+export const extensions: Readonly<Record<AcpExtension, AcpExtensionHandler<never, unknown>>> = {};

@@ -1,0 +1,20 @@
+import type { InitializeRequest, InitializeResponse } from "@agentclientprotocol/sdk/unstable";
+import { acpClaims } from "../../generated/acp/claims.gen.ts";
+import { clientOffers } from "./client-offers.ts";
+import type { AcpConnection } from "./connection.ts";
+
+/** The answer of `initialize`, made from the claims. The only version spoken is answered whatever was asked for. */
+export function initialized(
+  { clientCapabilities }: InitializeRequest,
+  connection: AcpConnection,
+): InitializeResponse {
+  connection.offers = clientOffers(clientCapabilities);
+  const { protocolVersion, title, agentCapabilities, authMethods } = acpClaims;
+  const setup = connection.offers.terminalSetup === "no" ? [] : [authMethods.setup];
+  return {
+    protocolVersion,
+    agentInfo: { name: title, title, version: connection.version },
+    agentCapabilities,
+    authMethods: [authMethods.provider, ...setup],
+  } as unknown as InitializeResponse;
+}
