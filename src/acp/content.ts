@@ -1,9 +1,19 @@
 /** What the blocks of a prompt say to the model. */
 import type { ContentBlock } from "@agentclientprotocol/sdk/unstable";
 import type { UserMessage } from "../agent/message.ts";
+import type { AcpConnection } from "./connection.ts";
 import { invalidParams } from "./error.ts";
+import type { AcpSession } from "./session.ts";
 
-export function toMessage(blocks: readonly ContentBlock[]): UserMessage {
+export interface ContentCall {
+  readonly connection: AcpConnection;
+  readonly session: AcpSession;
+  /** Aborts when the prompt is cancelled. */
+  readonly signal: AbortSignal;
+}
+
+/** RequestError -32602 that names the block and the limit for one that cannot be taken. */
+export async function toMessage(blocks: readonly ContentBlock[], _call: ContentCall): Promise<UserMessage> {
   const texts = blocks.map((block) => {
     switch (block.type) {
       case "text":

@@ -19,7 +19,7 @@ export async function runPrompt(
   session: AcpSession,
   { params, signal }: AcpCall<"session/prompt">,
 ): Promise<PromptResponse> {
-  const message = toMessage(params.prompt);
+  const message = await toMessage(params.prompt, { connection, session, signal });
   if (message.text.trim() === "" && !message.attachments?.length) return { stopReason: "end_turn" };
   const turn = new AcpTurn();
   const cancel = () => turn.cancel();
