@@ -104,6 +104,7 @@ export const schemas: SchemaMap = {
     required: ["request_id", "tool", "kind", "title", "choices", "created_at", "expires_at"],
     properties: {
       request_id: { type: "string" },
+      tool_call_id: { type: "string" },
       tool: { type: "string" },
       kind: { type: "string", enum: ["command", "file", "network", "tool"] },
       title: { type: "string" },

@@ -1436,6 +1436,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>The call of this run that waits for the answer; absent: it is one of a sub-agent.</td></tr>
 <tr><td><code>tool</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>kind</code></td><td><code>&quot;command&quot;</code> or <code>&quot;file&quot;</code> or <code>&quot;network&quot;</code> or <code>&quot;tool&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>title</code></td><td>string</td><td>Required. One line, such as <code>Run: git push</code>.</td></tr>
@@ -1458,6 +1459,7 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>The call of this run that waits for the answer; absent: it is one of a sub-agent.</td></tr>
 <tr><td><code>tool</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>kind</code></td><td><code>&quot;command&quot;</code> or <code>&quot;file&quot;</code> or <code>&quot;network&quot;</code> or <code>&quot;tool&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>title</code></td><td>string</td><td>Required.</td></tr>
@@ -1849,6 +1851,7 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>The call of this run that waits for the answer; absent: it is one of a sub-agent.</td></tr>
 <tr><td><code>questions</code></td><td>array of <a href="#schema-clarify-question">ClarifyQuestion</a></td><td>Required. Not empty.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required.</td></tr>
@@ -3219,6 +3222,7 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>The call of this run that waits for the answer; absent: it is one of a sub-agent.</td></tr>
 <tr><td><code>prompt</code></td><td>string</td><td>Required. What the secret is for.</td></tr>
 <tr><td><code>env_var</code></td><td>string</td><td>Required. Name under which it is stored.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required.</td></tr>
@@ -3492,6 +3496,7 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>The call of this run that waits for the answer; absent: it is one of a sub-agent.</td></tr>
 <tr><td><code>command</code></td><td>string</td><td>Required. Redacted.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required.</td></tr>

@@ -85,6 +85,7 @@ export function expiredEvent(row: AskRow, reason: "timeout" | "cancelled"): NewE
 function frame(row: AskRow) {
   return {
     request_id: row.id,
+    ...(row.call_id === null ? {} : { tool_call_id: row.call_id }),
     created_at: row.created_at / 1000,
     expires_at: row.expires_at === null ? null : row.expires_at / 1000,
   };

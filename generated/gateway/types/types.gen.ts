@@ -116,6 +116,10 @@ export type ApprovalPendingParams = {
  */
 export type ApprovalRequest = {
     request_id: string;
+    /**
+     * The call of this run that waits for the answer; absent: it is one of a sub-agent.
+     */
+    tool_call_id?: string;
     tool: string;
     kind: 'command' | 'file' | 'network' | 'tool';
     /**

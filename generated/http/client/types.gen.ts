@@ -1211,6 +1211,10 @@ export type AskChoice = 'once' | 'session' | 'always' | 'deny';
  */
 export type ApprovalRequest = {
     request_id: string;
+    /**
+     * The call of this run that waits for the answer; absent: it is one of a sub-agent.
+     */
+    tool_call_id?: string;
     tool: string;
     kind: 'command' | 'file' | 'network' | 'tool';
     /**
@@ -1667,6 +1671,10 @@ export type ApprovalRequestEvent = {
     seq: number;
     timestamp: number;
     request_id: string;
+    /**
+     * The call of this run that waits for the answer; absent: it is one of a sub-agent.
+     */
+    tool_call_id?: string;
     tool: string;
     kind: 'command' | 'file' | 'network' | 'tool';
     title: string;
@@ -1736,6 +1744,10 @@ export type ClarifyRequestEvent = {
     seq: number;
     timestamp: number;
     request_id: string;
+    /**
+     * The call of this run that waits for the answer; absent: it is one of a sub-agent.
+     */
+    tool_call_id?: string;
     questions: Array<ClarifyQuestion>;
     created_at: number;
     expires_at: number | null;
@@ -1787,6 +1799,10 @@ export type SudoRequestEvent = {
     timestamp: number;
     request_id: string;
     /**
+     * The call of this run that waits for the answer; absent: it is one of a sub-agent.
+     */
+    tool_call_id?: string;
+    /**
      * Redacted.
      */
     command: string;
@@ -1837,6 +1853,10 @@ export type SecretRequestEvent = {
     seq: number;
     timestamp: number;
     request_id: string;
+    /**
+     * The call of this run that waits for the answer; absent: it is one of a sub-agent.
+     */
+    tool_call_id?: string;
     /**
      * What the secret is for.
      */

@@ -974,6 +974,8 @@ class _ApprovalRequestRequired(TypedDict):
 class ApprovalRequest(_ApprovalRequestRequired, total=False):
     """A tool call that waits for someone's leave."""
 
+    #: The call of this run that waits for the answer; absent: it is one of a sub-agent.
+    tool_call_id: str
     #: Why it is asked.
     description: str
     #: Redacted.
@@ -1315,6 +1317,8 @@ class _ApprovalRequestEventRequired(TypedDict):
 class ApprovalRequestEvent(_ApprovalRequestEventRequired, total=False):
     """A tool call waits for leave."""
 
+    #: The call of this run that waits for the answer; absent: it is one of a sub-agent.
+    tool_call_id: str
     description: str
     command: str
 
@@ -1356,9 +1360,7 @@ class ClarifyQuestion(TypedDict):
     multi_select: bool
 
 
-class ClarifyRequestEvent(TypedDict):
-    """The agent asks people something, all questions in one request."""
-
+class _ClarifyRequestEventRequired(TypedDict):
     event: Literal["clarify.request"]
     run_id: str
     seq: int
@@ -1367,6 +1369,12 @@ class ClarifyRequestEvent(TypedDict):
     questions: list[ClarifyQuestion]
     created_at: float
     expires_at: float | None
+
+class ClarifyRequestEvent(_ClarifyRequestEventRequired, total=False):
+    """The agent asks people something, all questions in one request."""
+
+    #: The call of this run that waits for the answer; absent: it is one of a sub-agent.
+    tool_call_id: str
 
 
 class _ClarifyRespondedEventRequired(TypedDict):
@@ -1395,9 +1403,7 @@ class ClarifyExpiredEvent(TypedDict):
     reason: Literal["timeout", "cancelled"]
 
 
-class SudoRequestEvent(TypedDict):
-    """A command needs a password. The answer goes to the command alone and is kept nowhere."""
-
+class _SudoRequestEventRequired(TypedDict):
     event: Literal["sudo.request"]
     run_id: str
     seq: int
@@ -1407,6 +1413,12 @@ class SudoRequestEvent(TypedDict):
     command: str
     created_at: float
     expires_at: float | None
+
+class SudoRequestEvent(_SudoRequestEventRequired, total=False):
+    """A command needs a password. The answer goes to the command alone and is kept nowhere."""
+
+    #: The call of this run that waits for the answer; absent: it is one of a sub-agent.
+    tool_call_id: str
 
 
 class _SudoRespondedEventRequired(TypedDict):
@@ -1435,10 +1447,7 @@ class SudoExpiredEvent(TypedDict):
     reason: Literal["timeout", "cancelled"]
 
 
-class SecretRequestEvent(TypedDict):
-    """A secret is wanted. The answer is stored as a variable of the home; the agent learns only that it is.
-    """
-
+class _SecretRequestEventRequired(TypedDict):
     event: Literal["secret.request"]
     run_id: str
     seq: int
@@ -1450,6 +1459,13 @@ class SecretRequestEvent(TypedDict):
     env_var: str
     created_at: float
     expires_at: float | None
+
+class SecretRequestEvent(_SecretRequestEventRequired, total=False):
+    """A secret is wanted. The answer is stored as a variable of the home; the agent learns only that it is.
+    """
+
+    #: The call of this run that waits for the answer; absent: it is one of a sub-agent.
+    tool_call_id: str
 
 
 class _SecretRespondedEventRequired(TypedDict):
