@@ -61,7 +61,7 @@ const containment = contained.map(([name, what, where]) => ({
 
 /** The files whose captions say that they touch the machine. */
 const machine = [
-  "^src/base/(runtime|machine|log|digest|port)\\.ts$",
+  "^src/base/(runtime|machine|log|digest|port|frame-output)\\.ts$",
   "^src/config/(home|env-file|secrets|tickets)\\.ts$",
   "^src/store/(sqlite|sqlite-connection|migrate|owner)\\.ts$",
   "^src/agent/tools/",
@@ -70,7 +70,7 @@ const machine = [
   "^src/agent/(spawn-tree|inside)\\.ts$",
   "^src/http/(read-body|bind)\\.ts$",
   "^src/gateway/listen\\.ts$",
-  "^src/rpc/(stdio|socket|folder)\\.ts$",
+  "^src/rpc/(socket|folder)\\.ts$",
   "^src/rpc/(typed-path|complete-path|host-clipboard|image-attach|own-program|settings-(read|write)|methods/terminal)\\.ts$",
   "^src/acp/folder\\.ts$",
   "^src/telemetry/otlp\\.ts$",
