@@ -28,11 +28,25 @@ export const acpCommand = defineCommand({
 });
 
 async function load(): Promise<AcpRoom> {
-  const [{ openHome, openHomeStore }, { bootRpc }] = await Promise.all([
+  const [{ openHome, openHomeStore }, { bootRpc }, { acpSettings }] = await Promise.all([
     import("../opened-home.ts"),
     import("../boot.ts"),
+    import("../acp/settings.ts"),
   ]);
   const opened = await openHome(currentContext());
-  const service = await bootRpc(opened, await openHomeStore(opened));
-  return { ...service.room, store: service.store, clock: systemClock, log: opened.log, owner: "default" };
+  const { approvals, acp } = opened.config;
+  // An editor has a person in front of it: its questions wait as long as this block says.
+  const config = {
+    ...opened.config,
+    approvals: { ...approvals, timeout_seconds: acp.approval_timeout_seconds },
+  };
+  const service = await bootRpc({ ...opened, config }, await openHomeStore(opened));
+  return {
+    ...service.room,
+    store: service.store,
+    clock: systemClock,
+    log: opened.log,
+    settings: acpSettings(acp),
+    owner: "default",
+  };
 }
