@@ -4,8 +4,10 @@ export const acpClaims = {
   protocolVersion: 1,
   title: "agentd",
   agentCapabilities: {
+    loadSession: true,
     promptCapabilities: { image: false, audio: false, embeddedContext: true },
-    _meta: { agentd: { queue: "fifo" } },
+    sessionCapabilities: { list: {}, resume: {}, close: {}, delete: {}, fork: {} },
+    _meta: { agentd: { queue: "fifo", fork: { replay: false } } },
   },
   authMethods: {
     provider: {
@@ -21,7 +23,18 @@ export const acpClaims = {
       args: ["--setup"],
     },
   },
-  requests: ["initialize", "authenticate", "session/new", "session/prompt"],
+  requests: [
+    "initialize",
+    "authenticate",
+    "session/new",
+    "session/load",
+    "session/resume",
+    "session/list",
+    "session/close",
+    "session/delete",
+    "session/fork",
+    "session/prompt",
+  ],
   notifications: ["session/cancel"],
   extensions: [],
 } as const;

@@ -8,12 +8,14 @@ import type {
   AcpNotificationGroup,
 } from "./contract.ts";
 import { authMethods } from "./methods/auth.ts";
+import { historyMethods } from "./methods/history.ts";
 import { promptMethods, promptNotifications } from "./methods/prompt.ts";
 import { sessionMethods } from "./methods/session.ts";
 
 export const requests: AcpGroup<Exclude<AcpMethod, "initialize">> = {
   ...authMethods,
   ...sessionMethods,
+  ...historyMethods,
   ...promptMethods,
 };
 
