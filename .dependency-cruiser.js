@@ -61,7 +61,7 @@ const containment = contained.map(([name, what, where]) => ({
 
 /** The files whose captions say that they touch the machine. */
 const machine = [
-  "^src/base/(runtime|machine|log|digest|port|frame-output)\\.ts$",
+  "^src/base/(runtime|machine|log|digest|port|frame-output|own-program)\\.ts$",
   "^src/config/(home|env-file|secrets|tickets)\\.ts$",
   "^src/store/(sqlite|sqlite-connection|migrate|owner)\\.ts$",
   "^src/agent/tools/",
@@ -71,7 +71,7 @@ const machine = [
   "^src/http/(read-body|bind)\\.ts$",
   "^src/gateway/listen\\.ts$",
   "^src/rpc/(socket|folder)\\.ts$",
-  "^src/rpc/(typed-path|complete-path|host-clipboard|image-attach|own-program|settings-(read|write)|methods/terminal)\\.ts$",
+  "^src/rpc/(typed-path|complete-path|host-clipboard|image-attach|settings-(read|write)|methods/terminal)\\.ts$",
   "^src/acp/folder\\.ts$",
   "^src/telemetry/otlp\\.ts$",
   "^src/chat/view/render-chat\\.ts$",
