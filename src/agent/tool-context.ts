@@ -32,6 +32,7 @@ export function toolContext(
     complete: scope.complete,
     delegate: (tasks) => scope.delegate(call.callId, tasks, scope.span.traceparent),
     todos: scope.todos,
+    ...(scope.files ? { files: scope.files } : {}),
   };
   const end = () => {
     // Before the passwords are forgotten: what is held back may hold one.

@@ -7,7 +7,15 @@ import type { AskRow } from "../store/tables.ts";
 import type { Asks, AskSubject } from "./ask.ts";
 import type { Grants } from "./grants.ts";
 import type { PolicyContext } from "./policy.ts";
-import type { SessionVariables, SubagentResult, SubagentTask, TodoList, Tool, ToolContext } from "./tool.ts";
+import type {
+  FileAccess,
+  SessionVariables,
+  SubagentResult,
+  SubagentTask,
+  TodoList,
+  Tool,
+  ToolContext,
+} from "./tool.ts";
 
 /** What a run lends to its tool calls. */
 export interface ToolCallScope {
@@ -48,6 +56,7 @@ export interface ToolCallScope {
     traceparent?: string,
   ) => Promise<readonly SubagentResult[]>;
   readonly todos: TodoList;
+  readonly files: FileAccess | undefined;
   readonly record: (event: NewEvent) => void;
   /** Resolves when what was recorded so far is in the journal: what is written beside it may come next. */
   readonly recorded: () => Promise<void>;

@@ -49,6 +49,19 @@ export interface ToolContext {
   /** Gives tasks to sub-agents of this run; resolves when all have ended. Throws ToolError beyond the limits. */
   delegate(tasks: readonly SubagentTask[]): Promise<readonly SubagentResult[]>;
   readonly todos: TodoList;
+  /** The session's files as an editor has them; absent: they are on the disk alone. */
+  readonly files?: FileAccess;
+}
+
+/**
+ * Files as the program has them in which people edit them: what it shows may not be saved yet. Paths are absolute, with
+ * links followed. Both are bounded in time and size.
+ */
+export interface FileAccess {
+  /** The text as it is being edited; undefined where the program cannot tell, and the disk is right. Never throws. */
+  read?(path: string, signal: AbortSignal): Promise<string | undefined>;
+  /** Writes the text and saves it. False where the disk is to be written. Throws ToolError when it was to and could not. */
+  write?(path: string, text: string, signal: AbortSignal): Promise<boolean>;
 }
 
 /** The plan of a session. */

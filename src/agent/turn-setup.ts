@@ -4,6 +4,7 @@ import type { AgentParts } from "./parts.ts";
 import type { PolicyContext } from "./policy.ts";
 import type { RunInput, RunKind } from "./run.ts";
 import { settingsOf, type SessionSettings } from "./session.ts";
+import type { LentToSession } from "./session-hosts.ts";
 import type { Tool } from "./tool.ts";
 
 /** What a turn is made of, worked out from the configuration, the session and the request, in this order of weight. */
@@ -28,12 +29,15 @@ export async function setupTurn(
     model: name,
     session,
     input,
+    lent,
   }: {
     readonly kind: RunKind;
     /** `provider:model`. */
     readonly model: string;
     readonly session: SessionRow;
     readonly input: RunInput;
+    /** By the program that has the session open. */
+    readonly lent: LentToSession;
   },
 ): Promise<TurnSetup> {
   const { settings, models } = parts;
@@ -47,7 +51,7 @@ export async function setupTurn(
     model,
     fallbacks: settings.fallbacks.flatMap((fallback) => models.resolve(fallback) ?? []),
     instructions: await instructionsFor(parts, { cwd, asked: input.instructions }),
-    tools: toolsFor(parts, { kind, input }),
+    tools: toolsFor(parts, { kind, input, lent }),
     clientTools: input.clientTools ?? [],
     settings: { ...effortOf(chosen, settings.reasoningEffort), ...input.settings },
     maxSteps: input.maxSteps ?? settings.maxSteps,
@@ -76,12 +80,12 @@ function effortOf(chosen: SessionSettings, configured: string | undefined): Mode
 /** Sub-agents talk to nobody, and at the greatest depth start no others. */
 function toolsFor(
   { tools, settings }: AgentParts,
-  { kind, input }: { readonly kind: RunKind; readonly input: RunInput },
+  { kind, input, lent }: { readonly kind: RunKind; readonly input: RunInput; readonly lent: LentToSession },
 ): readonly Tool[] {
   const { toolsets, family, clientTools = [] } = input;
   const isDeepest = (family?.depth ?? 0) >= settings.delegation.maxDepth;
   const isTheirs = (name: string) => clientTools.some((tool) => tool.name === name);
-  return tools().filter(({ toolset, name }) => {
+  return lent.tools(tools()).filter(({ toolset, name }) => {
     if (isTheirs(name)) return false;
     if (toolsets !== undefined && !toolsets.includes(toolset)) return false;
     if (toolset === "clarify") return kind !== "subagent" && input.answerable && !input.onlyApprovals;
