@@ -33,8 +33,10 @@ export const acpClaims = {
     "session/close",
     "session/delete",
     "session/fork",
+    "session/set_mode",
+    "session/set_config_option",
     "session/prompt",
   ],
   notifications: ["session/cancel"],
-  extensions: [],
+  extensions: ["session/set_model"],
 } as const;

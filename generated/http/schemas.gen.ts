@@ -2230,6 +2230,7 @@ export const schemas: SchemaMap = {
       model: { type: ["string", "null"] },
       reasoning_effort: { type: ["string", "null"] },
       yolo: { type: "boolean" },
+      mode: { type: "string", enum: ["ask", "accept_edits", "dont_ask", "plan"] },
       cwd: { type: "string" },
     },
   },

@@ -3288,6 +3288,7 @@ td:empty{display:none}
 <tr><td><code>model</code></td><td>string or null</td><td>Null follows the configuration.</td></tr>
 <tr><td><code>reasoning_effort</code></td><td>string or null</td><td></td></tr>
 <tr><td><code>yolo</code></td><td>boolean</td><td></td></tr>
+<tr><td><code>mode</code></td><td><code>&quot;ask&quot;</code> or <code>&quot;accept_edits&quot;</code> or <code>&quot;dont_ask&quot;</code> or <code>&quot;plan&quot;</code></td><td></td></tr>
 <tr><td><code>cwd</code></td><td>string</td><td></td></tr>
 </tbody>
 </table>

@@ -2598,6 +2598,7 @@ export type SessionUpdatedEvent = {
     model?: string | null;
     reasoning_effort?: string | null;
     yolo?: boolean;
+    mode?: 'ask' | 'accept_edits' | 'dont_ask' | 'plan';
     cwd?: string;
 };
 

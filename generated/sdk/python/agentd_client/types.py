@@ -2064,6 +2064,7 @@ class SessionUpdatedEvent(_SessionUpdatedEventRequired, total=False):
     model: str | None
     reasoning_effort: str | None
     yolo: bool
+    mode: Literal["ask", "accept_edits", "dont_ask", "plan"]
     cwd: str
 
 
