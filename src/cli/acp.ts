@@ -8,11 +8,14 @@ import { AcpConnection } from "../acp/connection.ts";
 import type { AcpRoom } from "../acp/room.ts";
 import { createWire } from "../acp/wire.ts";
 import { systemClock } from "../base/clock.ts";
+import { acpActions, runAcpAction } from "./acp-actions.ts";
 import { currentContext } from "./context.ts";
 
 export const acpCommand = defineCommand({
   meta: { name: "acp", description: "Serve an editor (Agent Client Protocol) on standard input and output" },
-  async run() {
+  args: acpActions,
+  async run({ args }) {
+    if (await runAcpAction(args)) return;
     const wire = createWire({
       input: Readable.toWeb(process.stdin) as unknown as ReadableStream<Uint8Array>,
       output: Writable.toWeb(process.stdout),
