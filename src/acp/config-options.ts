@@ -1,5 +1,5 @@
 /** What a client can choose in a session: its mode, its model, how much it thinks. */
-import type { SessionConfigOption } from "@agentclientprotocol/sdk/unstable";
+import type { SessionConfigOption, SessionModeState } from "@agentclientprotocol/sdk/unstable";
 import { EFFORTS } from "../agent/agent.ts";
 import type { SessionMode } from "../agent/mode.ts";
 import { MODE_TEXTS, MODES } from "../agent/mode.ts";
@@ -8,11 +8,17 @@ import { saveSession } from "../agent/save-session.ts";
 import { settingsOf } from "../agent/session.ts";
 import type { AcpConnection } from "./connection.ts";
 import { invalidParams } from "./error.ts";
-import { legacyModels, modelGroups, readModel } from "./models.ts";
+import { legacyModels, modelGroups, readModel, type LegacyModels } from "./models.ts";
 import { modeState, readMode } from "./modes.ts";
 import type { AcpRoom } from "./room.ts";
 import type { AcpSession } from "./session.ts";
-import type { OpenedAnswer } from "./session-answer.ts";
+
+/** What a client can choose in a session, as every answer that opens one says. `models`: for clients without options. */
+export interface OpenedAnswer {
+  readonly modes: SessionModeState;
+  readonly configOptions: SessionConfigOption[];
+  readonly models?: LegacyModels;
+}
 
 /** What holds for a session, as it is chosen by now. */
 export interface Chosen {

@@ -1,19 +1,12 @@
 /** What every answer that opens a session says of it, and what is told behind it. */
-import type { NewSessionResponse } from "@agentclientprotocol/sdk/unstable";
 import { announceCommands } from "./commands.ts";
+import { sessionOptions, type OpenedAnswer } from "./config-options.ts";
 import type { AcpConnection } from "./connection.ts";
 import type { AcpSession } from "./session.ts";
 
-/** What a client can choose in a session. `models`: as clients read them that know no options. */
-export interface OpenedAnswer {
-  readonly modes?: NonNullable<NewSessionResponse["modes"]>;
-  readonly configOptions: NonNullable<NewSessionResponse["configOptions"]>;
-  readonly models?: unknown;
-}
-
 /** Clients take an answer without anything in it for a session that is missing. */
-export async function openedAnswer(_connection: AcpConnection, _session: AcpSession): Promise<OpenedAnswer> {
-  return { configOptions: [] };
+export function openedAnswer(connection: AcpConnection, session: AcpSession): Promise<OpenedAnswer> {
+  return sessionOptions(connection, session);
 }
 
 /** Told of each session once the answer that opened it is on its way: what a client needs besides it. */

@@ -5,6 +5,7 @@ import type { AcpConnection } from "./connection.ts";
 import { sessionNotFound } from "./error.ts";
 import { checkFolder } from "./folder.ts";
 import { AcpSession, type AcpSessionOptions } from "./session.ts";
+import { watchSession } from "./watch.ts";
 
 /** What the requests that open a session have in common. */
 export interface OpenParams {
@@ -30,8 +31,10 @@ export async function openSession(
   const cwd = await checkFolder(params.cwd);
   const { agent, owner } = await connection.room();
   const { openedAtMs } = agent.live.open({ id, owner, seed });
-  const session = connection.find(id) ?? new AcpSession({ id, seed: { ...seed, cwd }, openedAtMs });
+  const known = connection.find(id);
+  const session = known ?? new AcpSession({ id, seed: { ...seed, cwd }, openedAtMs });
   connection.open(session);
+  if (!known) await watchSession(connection, session);
   return session;
 }
 
