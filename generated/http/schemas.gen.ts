@@ -1353,6 +1353,18 @@ export const schemas: SchemaMap = {
     type: "string",
     enum: ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"],
   },
+  FileChange: {
+    type: "object",
+    required: ["path", "diff"],
+    properties: {
+      path: { type: "string" },
+      old_text: { type: ["string", "null"] },
+      new_text: { type: ["string", "null"] },
+      diff: { type: "string" },
+      omitted: { type: "string", enum: ["binary", "large"] },
+      size: { type: "integer", minimum: 0 },
+    },
+  },
   ToolStartedEvent: {
     type: "object",
     required: ["event", "run_id", "seq", "timestamp", "tool_call_id", "tool"],
@@ -1367,6 +1379,8 @@ export const schemas: SchemaMap = {
       preview: { type: "string" },
       arguments: {},
       paths: { type: "array", items: { type: "string" } },
+      changes: { type: "array", items: { $ref: "#/components/schemas/FileChange" } },
+      waits: { type: "boolean" },
     },
   },
   ToolProgressEvent: {
@@ -1382,15 +1396,10 @@ export const schemas: SchemaMap = {
       delta: { type: "string" },
     },
   },
-  FileChange: {
+  CommandExit: {
     type: "object",
-    required: ["path", "diff"],
-    properties: {
-      path: { type: "string" },
-      old_text: { type: ["string", "null"] },
-      new_text: { type: ["string", "null"] },
-      diff: { type: "string" },
-    },
+    required: ["omitted_bytes"],
+    properties: { code: { type: "integer" }, signal: { type: "string" }, omitted_bytes: { type: "integer", minimum: 0 } },
   },
   Todo: {
     type: "object",
@@ -1416,6 +1425,8 @@ export const schemas: SchemaMap = {
       error: { type: "boolean" },
       preview: { type: "string" },
       result: { type: "string" },
+      omitted_bytes: { type: "integer", minimum: 1 },
+      exit: { $ref: "#/components/schemas/CommandExit" },
       changes: { type: "array", items: { $ref: "#/components/schemas/FileChange" } },
       todos: { type: "array", items: { $ref: "#/components/schemas/Todo" } },
     },
@@ -1849,6 +1860,18 @@ export const schemas: SchemaMap = {
       pending_steer: { type: "array", items: { type: "string" } },
     },
   },
+  ProviderFailure: {
+    type: "object",
+    required: ["kind", "retryable"],
+    properties: {
+      kind: {
+        type: "string",
+        enum: ["rate_limit", "overloaded", "context_length", "network", "authentication", "provider", "internal"],
+      },
+      status: { type: "integer" },
+      retryable: { type: "boolean" },
+    },
+  },
   RunFailedEvent: {
     type: "object",
     required: ["event", "run_id", "seq", "timestamp", "error"],
@@ -1860,6 +1883,7 @@ export const schemas: SchemaMap = {
       error: { $ref: "#/components/schemas/RunError" },
       usage: { $ref: "#/components/schemas/RunUsage" },
       retry_after_seconds: { type: "number" },
+      failure: { $ref: "#/components/schemas/ProviderFailure" },
       pending_steer: { type: "array", items: { type: "string" } },
     },
   },
@@ -2378,9 +2402,10 @@ export interface SchemaTypes {
   ReasoningDeltaEvent: T.ReasoningDeltaEvent;
   ReasoningCompletedEvent: T.ReasoningCompletedEvent;
   ToolKind: T.ToolKind;
+  FileChange: T.FileChange;
   ToolStartedEvent: T.ToolStartedEvent;
   ToolProgressEvent: T.ToolProgressEvent;
-  FileChange: T.FileChange;
+  CommandExit: T.CommandExit;
   Todo: T.Todo;
   ToolCompletedEvent: T.ToolCompletedEvent;
   ToolRequestedEvent: T.ToolRequestedEvent;
@@ -2411,6 +2436,7 @@ export interface SchemaTypes {
   RunSteeredEvent: T.RunSteeredEvent;
   RunStoppingEvent: T.RunStoppingEvent;
   RunCompletedEvent: T.RunCompletedEvent;
+  ProviderFailure: T.ProviderFailure;
   RunFailedEvent: T.RunFailedEvent;
   RunCancelledEvent: T.RunCancelledEvent;
   RunInterruptedEvent: T.RunInterruptedEvent;

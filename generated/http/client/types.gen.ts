@@ -1536,6 +1536,38 @@ export type ReasoningCompletedEvent = {
 export type ToolKind = 'read' | 'edit' | 'delete' | 'move' | 'search' | 'execute' | 'think' | 'fetch' | 'other';
 
 /**
+ * FileChange
+ *
+ * What happened to one file. Texts above 131072 characters are left out; `diff` is there all the same, cut when it is long.
+ */
+export type FileChange = {
+    /**
+     * Absolute.
+     */
+    path: string;
+    /**
+     * Null for a new file.
+     */
+    old_text?: string | null;
+    /**
+     * Null for a deleted file.
+     */
+    new_text?: string | null;
+    /**
+     * Unified.
+     */
+    diff: string;
+    /**
+     * Why there are neither texts nor a diff.
+     */
+    omitted?: 'binary' | 'large';
+    /**
+     * Bytes of the larger text, where something was left out.
+     */
+    size?: number;
+};
+
+/**
  * ToolStartedEvent
  *
  * A tool call begins.
@@ -1560,6 +1592,14 @@ export type ToolStartedEvent = {
      * Files it is about.
      */
     paths?: Array<string>;
+    /**
+     * What it would change; what it did change comes when it ends.
+     */
+    changes?: Array<FileChange>;
+    /**
+     * True when leave is asked for before it runs.
+     */
+    waits?: boolean;
 };
 
 /**
@@ -1578,27 +1618,20 @@ export type ToolProgressEvent = {
 };
 
 /**
- * FileChange
+ * CommandExit
  *
- * What happened to one file. Texts above 131072 characters are left out; `diff` is there all the same, cut when it is long.
+ * How a command ended.
  */
-export type FileChange = {
+export type CommandExit = {
     /**
-     * Absolute.
+     * Absent when a signal ended it.
      */
-    path: string;
+    code?: number;
+    signal?: string;
     /**
-     * Null for a new file.
+     * Of its output; not in the result.
      */
-    old_text?: string | null;
-    /**
-     * Null for a deleted file.
-     */
-    new_text?: string | null;
-    /**
-     * Unified.
-     */
-    diff: string;
+    omitted_bytes: number;
 };
 
 /**
@@ -1638,6 +1671,11 @@ export type ToolCompletedEvent = {
      * What the model reads, at most 65536 characters; its end is kept.
      */
     result?: string;
+    /**
+     * Of the result before what `result` keeps.
+     */
+    omitted_bytes?: number;
+    exit?: CommandExit;
     changes?: Array<FileChange>;
     todos?: Array<Todo>;
 };
@@ -2150,6 +2188,23 @@ export type RunCompletedEvent = {
 };
 
 /**
+ * ProviderFailure
+ *
+ * What kind of failure of the model's provider ended the run.
+ */
+export type ProviderFailure = {
+    kind: 'rate_limit' | 'overloaded' | 'context_length' | 'network' | 'authentication' | 'provider' | 'internal';
+    /**
+     * HTTP status of the provider's answer.
+     */
+    status?: number;
+    /**
+     * Whether the same may succeed a little later.
+     */
+    retryable: boolean;
+};
+
+/**
  * RunFailedEvent
  *
  * Final: the run failed.
@@ -2165,6 +2220,7 @@ export type RunFailedEvent = {
      * What the provider of the model asked for.
      */
     retry_after_seconds?: number;
+    failure?: ProviderFailure;
     /**
      * Steering that came too late to be taken.
      */

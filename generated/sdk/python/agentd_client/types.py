@@ -1207,6 +1207,27 @@ class ReasoningCompletedEvent(TypedDict):
 ToolKind: TypeAlias = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"]
 
 
+class _FileChangeRequired(TypedDict):
+    #: Absolute.
+    path: str
+    #: Unified.
+    diff: str
+
+class FileChange(_FileChangeRequired, total=False):
+    """What happened to one file. Texts above 131072 characters are left out; `diff` is there all the same,
+    cut when it is long.
+    """
+
+    #: Null for a new file.
+    old_text: str | None
+    #: Null for a deleted file.
+    new_text: str | None
+    #: Why there are neither texts nor a diff.
+    omitted: Literal["binary", "large"]
+    #: Bytes of the larger text, where something was left out.
+    size: int
+
+
 class _ToolStartedEventRequired(TypedDict):
     event: Literal["tool.started"]
     run_id: str
@@ -1225,6 +1246,10 @@ class ToolStartedEvent(_ToolStartedEventRequired, total=False):
     arguments: Any
     #: Files it is about.
     paths: list[str]
+    #: What it would change; what it did change comes when it ends.
+    changes: list[FileChange]
+    #: True when leave is asked for before it runs.
+    waits: bool
 
 
 class ToolProgressEvent(TypedDict):
@@ -1239,21 +1264,16 @@ class ToolProgressEvent(TypedDict):
     delta: str
 
 
-class _FileChangeRequired(TypedDict):
-    #: Absolute.
-    path: str
-    #: Unified.
-    diff: str
+class _CommandExitRequired(TypedDict):
+    #: Of its output; not in the result.
+    omitted_bytes: int
 
-class FileChange(_FileChangeRequired, total=False):
-    """What happened to one file. Texts above 131072 characters are left out; `diff` is there all the same,
-    cut when it is long.
-    """
+class CommandExit(_CommandExitRequired, total=False):
+    """How a command ended."""
 
-    #: Null for a new file.
-    old_text: str | None
-    #: Null for a deleted file.
-    new_text: str | None
+    #: Absent when a signal ended it.
+    code: int
+    signal: str
 
 
 class Todo(TypedDict):
@@ -1283,6 +1303,9 @@ class ToolCompletedEvent(_ToolCompletedEventRequired, total=False):
     preview: str
     #: What the model reads, at most 65536 characters; its end is kept.
     result: str
+    #: Of the result before what `result` keeps.
+    omitted_bytes: int
+    exit: CommandExit
     changes: list[FileChange]
     todos: list[Todo]
 
@@ -1692,6 +1715,18 @@ class RunCompletedEvent(_RunCompletedEventRequired, total=False):
     pending_steer: list[str]
 
 
+class _ProviderFailureRequired(TypedDict):
+    kind: Literal["rate_limit", "overloaded", "context_length", "network", "authentication", "provider", "internal"]
+    #: Whether the same may succeed a little later.
+    retryable: bool
+
+class ProviderFailure(_ProviderFailureRequired, total=False):
+    """What kind of failure of the model's provider ended the run."""
+
+    #: HTTP status of the provider's answer.
+    status: int
+
+
 class _RunFailedEventRequired(TypedDict):
     event: Literal["run.failed"]
     run_id: str
@@ -1705,6 +1740,7 @@ class RunFailedEvent(_RunFailedEventRequired, total=False):
     usage: RunUsage
     #: What the provider of the model asked for.
     retry_after_seconds: float
+    failure: ProviderFailure
     #: Steering that came too late to be taken.
     pending_steer: list[str]
 
