@@ -95,7 +95,7 @@ export class StepReader {
     this.#messageData = undefined;
     if (!message) return;
     this.#show({ type: "message.end", messageId: message.id, text: message.text });
-    this.#parts.push({ type: "text", text: message.text, ...(data ? { provider: data } : {}) });
+    this.#parts.push({ type: "text", ...message, ...(data ? { provider: data } : {}) });
   }
 
   #reason(delta: string, provider?: ProviderMetadata): void {

@@ -6,6 +6,7 @@ import { toSessionEvent } from "../../../src/agent/event.ts";
 import { specSchemas } from "../../../src/http/schemas.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 import { responseRow } from "../store/rows.ts";
+import { unnamed } from "../../harness/unnamed.ts";
 
 const OWNER = "tester";
 const isCode = (code: string) => (error: unknown) => error instanceof ServiceError && error.code === code;
@@ -111,7 +112,7 @@ test("a branch at a message has its history and goes its own way", async () => {
     mine.map((message) => (message.role === "user" ? message.text : "-")),
     ["one", "-", "two", "-", "other", "-"],
   );
-  assert.deepEqual(mine.at(-1), { role: "assistant", parts: [{ type: "text", text: "saw 5" }] });
+  assert.deepEqual(unnamed(mine.at(-1)), { role: "assistant", parts: [{ type: "text", text: "saw 5" }] });
   await assert.rejects(agent.core.sessions.branch("nowhere", OWNER), isCode("session_not_found"));
   await assert.rejects(
     agent.core.sessions.branch("a", OWNER, { throughSeq: 0 }),
