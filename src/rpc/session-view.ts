@@ -7,9 +7,9 @@ import type {
   SessionState,
 } from "../../generated/gateway/types/types.gen.ts";
 import { settingsOf, type SessionSettings } from "../agent/session.ts";
+import { Memo } from "../base/memo.ts";
 import type { AskRow, SessionRow } from "../store/tables.ts";
 import { branchOf } from "./folder.ts";
-import { Memo } from "./memo.ts";
 import { openRequest } from "./question-payload.ts";
 import type { RpcRoom } from "./room.ts";
 import { runningTurn } from "../agent/running-turn.ts";
