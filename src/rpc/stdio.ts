@@ -3,10 +3,10 @@ import type { GatewayEvent } from "../../generated/gateway/host.gen.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { FrameOutput } from "../base/frame-output.ts";
 import { createId } from "../base/ids.ts";
+import { Lines, type Line } from "../base/lines.ts";
 import { redact } from "../base/redact.ts";
 import type { Connection } from "./connection.ts";
 import type { RpcHub } from "./hub.ts";
-import { Lines, type Line } from "./lines.ts";
 import type { RpcIdentity } from "./peer.ts";
 import { readyEvent, type Greeting } from "./ready.ts";
 
