@@ -53,8 +53,15 @@ function bind<K extends AcpMethod>(
   connection: AcpConnection,
 ): void {
   const handle = (call: AcpCall<K>) =>
-    answering(call.params, async () => (await find())(call as never, connection));
+    answering(call.params, async () =>
+      (await find())(untilLeft(method, call, connection) as never, connection),
+    );
   app.onRequest(method, handle as never);
+}
+
+/** A prompt also ends with its client; what else is asked is soon answered. */
+function untilLeft<K extends AcpMethod>(method: K, call: AcpCall<K>, { leaving }: AcpConnection): AcpCall<K> {
+  return method === "session/prompt" ? { ...call, signal: AbortSignal.any([call.signal, leaving]) } : call;
 }
 
 /** What the agent throws comes out as the protocol's error. */

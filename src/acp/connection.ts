@@ -21,6 +21,7 @@ export class AcpConnection {
   #room: Promise<AcpRoom> | undefined;
   #client: AgentContext | undefined;
   readonly #sessions = new Map<string, AcpSession>();
+  readonly #leaving = new AbortController();
   /** As `initialize` told them last. */
   offers: ClientOffers = NO_OFFERS;
 
@@ -73,8 +74,21 @@ export class AcpConnection {
     this.#sessions.delete(id);
   }
 
+  /** Aborts when the client sends no more. */
+  get leaving(): AbortSignal {
+    return this.#leaving.signal;
+  }
+
   /** The client sends no more: what it runs is cancelled, so that its requests are answered. */
-  ended(): void {
+  leave(): void {
+    this.#leaving.abort();
     for (const session of this.#sessions.values()) session.cancel();
+  }
+
+  /** Ends what was loaded for the client, after what it had open. */
+  async stop(): Promise<void> {
+    for (const { id } of this.sessions) this.close(id);
+    const room = await this.#room?.catch(() => undefined);
+    await room?.close();
   }
 }

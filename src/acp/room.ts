@@ -15,4 +15,6 @@ export interface AcpRoom {
   readonly settings: AcpSettings;
   /** Whose sessions the client sees. */
   readonly owner: string;
+  /** Cuts what runs, ends what tools hold, and closes the store. */
+  close(): Promise<void>;
 }

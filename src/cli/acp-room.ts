@@ -1,0 +1,33 @@
+/** The agent behind `agentd acp`, loaded behind the answer to `initialize`. */
+import type { AcpRoom } from "../acp/room.ts";
+import { acpSettings } from "../acp/settings.ts";
+import type { Wire } from "../acp/wire.ts";
+import { systemClock } from "../base/clock.ts";
+import { bootRpc } from "../boot.ts";
+import { openHome, openHomeStore } from "../opened-home.ts";
+import { currentContext } from "./context.ts";
+
+/** What turns get that do not end when they are cancelled. */
+const GRACE_MS = 250;
+
+/** ServiceError `invalid_config` that lists what is wrong, or `state_store_unavailable`. */
+export async function loadAcpRoom(wire: Wire): Promise<AcpRoom> {
+  const opened = await openHome(currentContext());
+  const { approvals, acp } = opened.config;
+  wire.limit(acp.max_line_bytes);
+  // An editor has a person in front of it: its questions wait as long as its own block says.
+  const config = {
+    ...opened.config,
+    approvals: { ...approvals, timeout_seconds: acp.approval_timeout_seconds },
+  };
+  const service = await bootRpc({ ...opened, config }, await openHomeStore(opened));
+  return {
+    ...service.room,
+    store: service.store,
+    clock: systemClock,
+    log: opened.log,
+    settings: acpSettings(acp),
+    owner: "default",
+    close: () => service.stop({ graceMs: GRACE_MS }),
+  };
+}
