@@ -92,6 +92,13 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           default: 2,
           description: "How long a new session waits for the MCP servers that its editor names.",
         },
+        mcp_timeout_seconds: {
+          type: "number",
+          minimum: 1,
+          maximum: 3600,
+          default: 120,
+          description: "Longest call of a tool of these servers.",
+        },
         legacy_models: { type: "boolean", default: true, description: "Tell of models also in the way of older editors." },
         list_sources: {
           type: "array",

@@ -125,6 +125,10 @@ export type AcpConfig = {
      */
     mcp_wait_seconds: number;
     /**
+     * Longest call of a tool of these servers.
+     */
+    mcp_timeout_seconds: number;
+    /**
      * Tell of models also in the way of older editors.
      */
     legacy_models: boolean;
