@@ -111,6 +111,7 @@ export const schemas: SchemaMap = {
       description: { type: "string" },
       command: { type: "string" },
       choices: { type: "array", items: { $ref: "#/components/schemas/AskChoice" } },
+      covers: { type: "string" },
       created_at: { type: "number" },
       expires_at: { type: ["number", "null"] },
     },

@@ -1445,6 +1445,7 @@ td:empty{display:none}
 <tr><td><code>description</code></td><td>string</td><td>Why it is asked.</td></tr>
 <tr><td><code>command</code></td><td>string</td><td>Redacted.</td></tr>
 <tr><td><code>choices</code></td><td>array of <a href="#schema-ask-choice">AskChoice</a></td><td>Required.</td></tr>
+<tr><td><code>covers</code></td><td>string</td><td>What leave beyond this call covers, such as <code>git push</code>; absent: none is kept.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required. Unix seconds.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required. Unix seconds.</td></tr>
 </tbody>
@@ -1468,6 +1469,7 @@ td:empty{display:none}
 <tr><td><code>description</code></td><td>string</td><td></td></tr>
 <tr><td><code>command</code></td><td>string</td><td></td></tr>
 <tr><td><code>choices</code></td><td>array of <a href="#schema-ask-choice">AskChoice</a></td><td>Required.</td></tr>
+<tr><td><code>covers</code></td><td>string</td><td>What leave beyond this call covers, such as <code>git push</code>; absent: none is kept.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required.</td></tr>
 </tbody>

@@ -2,6 +2,7 @@ import type { AskChoice } from "../../generated/http/client/types.gen.ts";
 import { redact } from "../base/redact.ts";
 import type { SettledAnswer, ToolCall } from "./engine.ts";
 import { decide, type PolicyDecision } from "./policy.ts";
+import { OURSELVES } from "./question.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
 import type { ToolIntent } from "./tool.ts";
 
@@ -48,6 +49,7 @@ async function ask(
     description: redact(decision.reason),
     ...(intent.command === undefined ? {} : { command: redact(intent.command) }),
     choices: choices[decision.remember],
+    ...(decision.remember === "never" ? {} : { covers: coverOf(intent, decision) }),
   };
   const { asks, signal, subject, prior } = scope;
   // What a sub-agent asks is asked of the run at the top of its family, where it is no call.
@@ -67,7 +69,8 @@ async function ask(
   const { owner, sessionId } = scope.subject;
   const { signature } = decision;
   if (outcome.choice === "deny") {
-    return denied(outcome.reason ? `Denied by the user: ${outcome.reason}` : "Denied by the user.");
+    const by = outcome.by === OURSELVES ? "Denied" : "Denied by the user";
+    return denied(outcome.reason ? `${by}: ${outcome.reason}` : `${by}.`);
   }
   // What may be kept is what the policy says now: the question may be older.
   if (outcome.choice === "session" && decision.remember !== "never")
@@ -77,6 +80,12 @@ async function ask(
   }
   if (await asks.take(outcome.id, { signal })) return undefined;
   return { status: "aborted", text: "This leave was made use of by another process." };
+}
+
+/** What leave that is kept is for, without the kind of call, which everybody sees. */
+function coverOf({ kind }: ToolIntent, { signature }: PolicyDecision): string {
+  const prefix = `${kind}:`;
+  return redact(signature.startsWith(prefix) ? signature.slice(prefix.length) : signature);
 }
 
 /** A signature with a secret in it must not be stored, and without the secret it would cover more than was allowed. */

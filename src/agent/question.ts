@@ -11,7 +11,12 @@ export interface ApprovalQuestion {
   readonly description?: string;
   readonly command?: string;
   readonly choices: readonly AskChoice[];
+  /** What leave beyond this call covers; absent: it cannot be kept. */
+  readonly covers?: string;
 }
+
+/** Who answers for people that cannot be asked. */
+export const OURSELVES = "agentd";
 
 /** What is asked, by the kind of question. */
 export interface AskQuestions {

@@ -136,6 +136,10 @@ export type ApprovalRequest = {
     command?: string;
     choices: Array<AskChoice>;
     /**
+     * What leave beyond this call covers, such as `git push`; absent: none is kept.
+     */
+    covers?: string;
+    /**
      * Unix seconds.
      */
     created_at: number;

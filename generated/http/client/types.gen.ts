@@ -1231,6 +1231,10 @@ export type ApprovalRequest = {
     command?: string;
     choices: Array<AskChoice>;
     /**
+     * What leave beyond this call covers, such as `git push`; absent: none is kept.
+     */
+    covers?: string;
+    /**
      * Unix seconds.
      */
     created_at: number;
@@ -1719,6 +1723,10 @@ export type ApprovalRequestEvent = {
     description?: string;
     command?: string;
     choices: Array<AskChoice>;
+    /**
+     * What leave beyond this call covers, such as `git push`; absent: none is kept.
+     */
+    covers?: string;
     created_at: number;
     expires_at: number | null;
 };

@@ -980,6 +980,8 @@ class ApprovalRequest(_ApprovalRequestRequired, total=False):
     description: str
     #: Redacted.
     command: str
+    #: What leave beyond this call covers, such as `git push`; absent: none is kept.
+    covers: str
 
 
 class RunToolCall(TypedDict):
@@ -1344,6 +1346,8 @@ class ApprovalRequestEvent(_ApprovalRequestEventRequired, total=False):
     tool_call_id: str
     description: str
     command: str
+    #: What leave beyond this call covers, such as `git push`; absent: none is kept.
+    covers: str
 
 
 class _ApprovalRespondedEventRequired(TypedDict):
