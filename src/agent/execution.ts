@@ -25,7 +25,7 @@ import { isParked, RunStop } from "./stop.ts";
 import { callTool } from "./tool-call.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
 import { todoListOf } from "./todo-list.ts";
-import { setupTurn, type TurnSetup } from "./turn-setup.ts";
+import { policyNow, setupTurn, type TurnSetup } from "./turn-setup.ts";
 
 export interface ExecutionOptions {
   readonly parts: AgentParts;
@@ -290,7 +290,7 @@ export class Execution {
       subject: { ...root, owner: run.owner },
       tools: new Map(tools.map((tool) => [tool.name, tool])),
       cwd,
-      policy,
+      policy: () => policyNow(parts, policy, root.sessionId),
       answerable: input.answerable,
       onlyApprovals: input.onlyApprovals === true,
       clientTools: new Set(clientTools.map(({ name }) => name)),

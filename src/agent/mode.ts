@@ -24,3 +24,8 @@ export const MODE_TEXTS: Readonly<
 export function isMode(text: string): text is SessionMode {
   return MODES.some((mode) => mode === text);
 }
+
+/** For the model, from the first step of a turn in plan mode. */
+export const PLAN_INSTRUCTIONS =
+  "You are in plan mode: read, search, fetch and ask, but change nothing. End with a plan of what you would do, in " +
+  "steps that can be checked. The user has it carried out by choosing another mode.";

@@ -19,7 +19,7 @@ export async function permission(
   intent: ToolIntent,
   scope: ToolCallScope,
 ): Promise<SettledAnswer | undefined> {
-  const decision = storable(decide(intent, scope.policy, call.tool));
+  const decision = storable(decide(intent, await scope.policy(), call.tool));
   if (decision.verdict === "deny") return denied(`Refused: ${decision.reason}`);
   // Who was asked decides, though the call would need no leave by now: the answer may be there.
   if (scope.prior) return ask(call, intent, decision, scope);

@@ -28,7 +28,8 @@ export interface ToolCallScope {
   readonly subject: AskSubject;
   readonly tools: ReadonlyMap<string, Tool>;
   readonly cwd: string;
-  readonly policy: PolicyContext;
+  /** As it is when it is asked for. */
+  readonly policy: () => Promise<PolicyContext>;
   readonly answerable: boolean;
   /** Nobody can answer other questions than approvals. */
   readonly onlyApprovals: boolean;

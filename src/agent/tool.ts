@@ -127,10 +127,10 @@ export interface ToolIntent {
   readonly hosts?: readonly string[];
   /**
    * For kind tool: `none` when it does nothing beyond the conversation and what the agent itself keeps (plans,
-   * questions, skills; sub-agents and processes too, as what they do was or will be judged by itself). Absent is
-   * unknown, which asks.
+   * questions, skills; sub-agents and processes too, as what they do was or will be judged by itself); `own` when it
+   * ends what the agent itself began. Absent is unknown, which asks.
    */
-  readonly effect?: "none" | "unknown";
+  readonly effect?: "none" | "own" | "unknown";
 }
 
 /** A failure the model should read and can act on. */

@@ -1,5 +1,6 @@
 import type { SessionRow } from "../store/tables.ts";
 import type { ModelRef, ModelSettings, ToolSpec } from "./engine.ts";
+import { PLAN_INSTRUCTIONS, type SessionMode } from "./mode.ts";
 import type { AgentParts } from "./parts.ts";
 import type { PolicyContext } from "./policy.ts";
 import type { RunInput, RunKind } from "./run.ts";
@@ -50,7 +51,7 @@ export async function setupTurn(
     cwd,
     model,
     fallbacks: settings.fallbacks.flatMap((fallback) => models.resolve(fallback) ?? []),
-    instructions: await instructionsFor(parts, { cwd, asked: input.instructions }),
+    instructions: await instructionsFor(parts, { cwd, lent, mode: chosen.mode, asked: input.instructions }),
     tools: toolsFor(parts, { kind, input, lent }),
     clientTools: input.clientTools ?? [],
     settings: { ...effortOf(chosen, settings.reasoningEffort), ...input.settings },
@@ -60,10 +61,22 @@ export async function setupTurn(
       workspace: cwd,
       home: settings.userHome,
       agentHome: settings.agentHome,
+      ...(chosen.mode === undefined ? {} : { sessionMode: chosen.mode }),
+      ...(lent.roots.length === 0 ? {} : { roots: lent.roots }),
     },
     compactAtTokens:
       threshold === undefined ? undefined : Math.floor(models.contextTokensOf(model) * threshold),
   };
+}
+
+/** As `policy`, with the mode of the session by now: people choose another one while a turn is at work. */
+export async function policyNow(
+  { store }: AgentParts,
+  policy: PolicyContext,
+  sessionId: string,
+): Promise<PolicyContext> {
+  const row = await store.find("sessions", { id: sessionId });
+  return row ? { ...policy, sessionMode: settingsOf(row).mode ?? "ask" } : policy;
 }
 
 /** The parts of a stored `provider:model`. */
@@ -95,10 +108,18 @@ function toolsFor(
 
 async function instructionsFor(
   { settings, briefing }: AgentParts,
-  { cwd, asked }: { readonly cwd: string; readonly asked: string | undefined },
+  of: {
+    readonly cwd: string;
+    readonly lent: LentToSession;
+    readonly mode: SessionMode | undefined;
+    readonly asked: string | undefined;
+  },
 ): Promise<string> {
-  const place = `Your tools work in ${cwd}.`;
-  return [settings.instructions, place, ...(await briefing(cwd)), asked]
+  const { roots } = of.lent;
+  const beside = roots.length === 0 ? "" : ` These folders belong to the work too: ${roots.join(", ")}.`;
+  const place = `Your tools work in ${of.cwd}.${beside}`;
+  const mode = of.mode === "plan" ? PLAN_INSTRUCTIONS : undefined;
+  return [settings.instructions, place, mode, ...(await briefing(of.cwd)), of.asked]
     .filter((text) => text !== undefined && text !== "")
     .join("\n\n");
 }
