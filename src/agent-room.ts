@@ -132,7 +132,7 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
         () => commands,
       ),
     () => quickCommands(config.quick_commands, createRunShell(config.terminal.env_passthrough)),
-    async () => skillCommands((await skills.list(places.workspace)).skills),
+    async (cwd = places.workspace) => skillCommands((await skills.list(cwd)).skills),
   );
   const spawnTrees = new SpawnTrees(join(places.agentHome, "spawn-trees"));
   const close = async () => {

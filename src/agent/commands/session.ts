@@ -2,6 +2,7 @@ import { textOf } from "../message.ts";
 import { readTranscript } from "../history.ts";
 import { createSessionId } from "../../base/ids.ts";
 import { sessionOf, shown, usage, type Command } from "../command.ts";
+import { contextCommand } from "./context.ts";
 
 const SHOWN_MESSAGES = 20;
 const SHOWN_CHARACTERS = 200;
@@ -108,6 +109,7 @@ export const sessionCommands: readonly Command[] = [
       );
     },
   },
+  contextCommand,
   {
     name: "history",
     description: "Show the last messages",

@@ -190,7 +190,7 @@ test("commands about a session need one, and one of the caller's own", async () 
   await using _ = agent;
   const commands = catalogue();
   const about =
-    "retry undo steer background stop compress reset branch title status usage history model reasoning yolo";
+    "retry undo steer background stop compress reset branch title status context usage history model reasoning yolo";
   for (const name of about.split(" ")) {
     const text = `/${name}${["steer", "background"].includes(name) ? " x" : ""}`;
     await assert.rejects(say(commands, agent, text), { code: "command_usage" }, text);
@@ -218,6 +218,37 @@ test("/stop and /steer reach the turn at work, and say so when there is none", a
     message: "use tabs",
     notice: "Nothing is at work; sent as a prompt.",
   });
+});
+
+test("/steer and /stop reach a turn that another process has at work", async () => {
+  const { agent, gate, runId } = await atWork();
+  await using here = agent;
+  await using elsewhere = await createTestAgent({ database: here.databaseUrl });
+  const commands = catalogue();
+  assert.match(await told(commands, elsewhere, "/steer left", "s"), /at its next step/);
+  assert.equal(await told(commands, elsewhere, "/stop", "s"), "Stopping.");
+  await gate.promise;
+  const last = (await here.events(runId)).at(-1);
+  assert.deepEqual([last?.type, last?.data["pending_steer"]], ["run.cancelled", ["left"]]);
+});
+
+test("/context tells what fills the context, and how full it is", async () => {
+  await using agent = await createTestAgent({
+    providers: [{ name: "here", type: "openai", models: ["small"], contextTokens: 10_000 }],
+    tools: [testTool(async () => "x")],
+  });
+  const commands = catalogue();
+  await talk(agent, "word ".repeat(800));
+  const text = await told(commands, agent, "/context", "s");
+  const tokens = (name: string) => Number(new RegExp(`^  ${name} +(\\d+) tokens$`, "m").exec(text)?.[1]);
+  assert.ok(tokens("Prompts") >= 1_000 && tokens("Prompts") < 1_100, text);
+  assert.ok(tokens("Tools \\(1\\)") > 0, text);
+  assert.equal(tokens("Summary"), 0);
+  assert.match(text, /^Context {4}\d+ of 10000 tokens \(\d+(\.\d)? %\)$/m);
+  const used = Number(/(\d+) of/.exec(text)?.[1]);
+  assert.ok(used >= tokens("Prompts") + tokens("Answers"), text);
+  await told(commands, agent, "/reset", "s");
+  assert.match(await told(commands, agent, "/context", "s"), /^ {2}Prompts +0 tokens$/m);
 });
 
 test("/retry and /undo hand back what was said, and refuse a session at work", async () => {
