@@ -15,7 +15,7 @@ export interface LinkedFiles {
   readonly roots: readonly [string, ...string[]];
   readonly home: string;
   readonly agentHome: string;
-  /** What the client has in its editor of the file at an absolute path; undefined: the disk holds it. */
+  /** What the client has in its editor of the file at an absolute path without links; undefined: the disk holds it. */
   readonly unsaved: (path: string) => Promise<string | undefined>;
 }
 
@@ -42,7 +42,7 @@ export async function readLinked(path: string, files: LinkedFiles): Promise<Atta
   if (real === undefined || !roots.some((root) => isInside(real, realOf(root, root) ?? root)))
     return undefined;
   if (isSecret(path, files) || isSecret(real, files)) return undefined;
-  const edited = await unsaved(path);
+  const edited = await unsaved(real);
   if (edited !== undefined) return isShown(edited) ? textAttachment(path, edited) : undefined;
   const limits = { maxFileBytes: MAX_LINKED_TEXT_BYTES };
   try {

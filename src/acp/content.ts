@@ -22,6 +22,8 @@ export const MAX_LINKED_FILES = 64;
 /** Of all texts that are linked. */
 export const MAX_LINKED_BYTES = 4_194_304;
 const MAX_NAME_CHARACTERS = 2_000;
+/** A client gets so long for what it has of all files together; the disk holds the rest. */
+const CLIENT_FILES_MS = 5_000;
 
 export interface ContentCall {
   readonly connection: AcpConnection;
@@ -33,15 +35,17 @@ export interface ContentCall {
 /** As {@link messageOf}, with the files of the session and what the client has of them in its editor. */
 export async function toMessage(
   blocks: readonly ContentBlock[],
-  { connection, session }: ContentCall,
+  { connection, session, signal }: ContentCall,
 ): Promise<UserMessage> {
   const { agent } = await connection.room();
-  const { userHome, agentHome } = agent.parts.settings;
+  const { hosts, settings } = agent.parts;
+  const { roots, files } = hosts.of(session.id);
+  const patience = AbortSignal.any([signal, AbortSignal.timeout(CLIENT_FILES_MS)]);
   return messageOf(blocks, {
-    roots: [session.seed.cwd],
-    home: userHome,
-    agentHome,
-    unsaved: async () => undefined,
+    roots: [session.seed.cwd, ...roots],
+    home: settings.userHome,
+    agentHome: settings.agentHome,
+    unsaved: async (path) => (patience.aborted ? undefined : files?.read?.(path, patience)),
   });
 }
 
