@@ -72,7 +72,7 @@ const machine = [
   "^src/gateway/listen\\.ts$",
   "^src/rpc/(socket|folder)\\.ts$",
   "^src/rpc/(typed-path|complete-path|host-clipboard|image-attach|settings-(read|write)|methods/terminal)\\.ts$",
-  "^src/acp/folder\\.ts$",
+  "^src/acp/(folder|roots)\\.ts$",
   "^src/acp/content-file\\.ts$",
   "^src/telemetry/otlp\\.ts$",
   "^src/chat/view/render-chat\\.ts$",

@@ -1,18 +1,10 @@
 /** Sessions become open to the client here, and are closed. */
-import type { McpServer } from "@agentclientprotocol/sdk/unstable";
 import type { SessionRow } from "../store/tables.ts";
 import type { AcpConnection } from "./connection.ts";
 import { sessionNotFound } from "./error.ts";
-import { checkFolder } from "./folder.ts";
+import { checkLoan, lendToSession, type LoanParams } from "./lend.ts";
 import { AcpSession, type AcpSessionOptions } from "./session.ts";
 import { watchSession } from "./watch.ts";
-
-/** What the requests that open a session have in common. */
-export interface OpenParams {
-  readonly cwd: string;
-  readonly additionalDirectories?: readonly string[];
-  readonly mcpServers?: readonly McpServer[];
-}
 
 /** The saved session that the client names. RequestError -32002, for another owner's too. */
 export async function savedSession(connection: AcpConnection, id: string): Promise<SessionRow> {
@@ -26,15 +18,17 @@ export async function savedSession(connection: AcpConnection, id: string): Promi
 export async function openSession(
   connection: AcpConnection,
   { id, seed }: Pick<AcpSessionOptions, "id" | "seed">,
-  params: OpenParams,
+  params: LoanParams,
 ): Promise<AcpSession> {
-  const cwd = await checkFolder(params.cwd);
+  const loan = await checkLoan(params);
+  const cwd = params.cwd;
   const { agent, owner } = await connection.room();
   const { openedAtMs } = agent.live.open({ id, owner, seed });
   const known = connection.find(id);
   const session = known ?? new AcpSession({ id, seed: { ...seed, cwd }, openedAtMs });
   connection.open(session);
   if (!known) await watchSession(connection, session);
+  await lendToSession(connection, session, loan);
   return session;
 }
 

@@ -55,13 +55,15 @@ export interface ToolContext {
 
 /**
  * Files as the program has them in which people edit them: what it shows may not be saved yet. Paths are absolute, with
- * links followed. Both are bounded in time and size.
+ * links followed. All of it is bounded in time and size.
  */
 export interface FileAccess {
-  /** The text as it is being edited; undefined where the program cannot tell, and the disk is right. Never throws. */
-  read?(path: string, signal: AbortSignal): Promise<string | undefined>;
-  /** Writes the text and saves it. False where the disk is to be written. Throws ToolError when it was to and could not. */
-  write?(path: string, text: string, signal: AbortSignal): Promise<boolean>;
+  /** The text as it is being edited; undefined where the program cannot tell, and the disk is right. Never rejects. */
+  read(path: string, signal: AbortSignal): Promise<string | undefined>;
+  /** Whether the program writes this file; it is not for the disk then, whatever comes of it. */
+  writes(path: string): boolean;
+  /** Writes the text and saves it. Throws ToolError when that failed. */
+  write(path: string, text: string, signal: AbortSignal): Promise<void>;
 }
 
 /** The plan of a session. */
