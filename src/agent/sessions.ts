@@ -85,7 +85,10 @@ export class Sessions {
     });
   }
 
-  /** Chooses what holds for the session from its next turn on; null takes a choice back. Values are checked by the caller. */
+  /**
+   * Chooses what holds for the session from its next turn on, a mode from the next tool call on; null takes a choice
+   * back. Values are checked by the caller.
+   */
   async choose(
     id: string,
     owner: string,

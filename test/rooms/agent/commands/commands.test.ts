@@ -168,6 +168,8 @@ test("what a command cannot be used with is told with how it is written", async 
     "/steer",
     "/queue",
     "/background",
+    "/mode yolo",
+    "/mode plan please",
     "/yolo maybe",
     "/yolo on off",
     "/yolo on global please",
@@ -270,7 +272,7 @@ test("/retry and /undo hand back what was said, and refuse a session at work", a
   }
 });
 
-test("/model, /reasoning, /yolo and /title change the session, which /status tells", async () => {
+test("/model, /reasoning, /mode, /yolo and /title change the session, which /status tells", async () => {
   const providers = [{ name: "here", type: "openai", models: ["small", "big"] }];
   await using agent = await createTestAgent({ providers });
   const commands = catalogue();
@@ -278,10 +280,12 @@ test("/model, /reasoning, /yolo and /title change the session, which /status tel
   assert.match(await told(commands, agent, "/model", "s"), /^Model: here:small\nThere are:\n {2}here:small/);
   assert.match(await told(commands, agent, "/model big", "s"), /^Model: here:big/);
   await told(commands, agent, "/effort high", "s");
+  assert.match(await told(commands, agent, "/mode", "s"), /^Mode: ask\nThere are:\n {2}ask /);
+  assert.match(await told(commands, agent, "/mode plan", "s"), /^Mode: plan, from the next tool call on/);
   await told(commands, agent, "/yolo on", "s");
   await told(commands, agent, "/rename  A  title", "s");
   const status = await told(commands, agent, "/status", "s");
-  for (const line of [/Title +A title/, /Model +here:big \(effort high\)/, /Approvals off/]) {
+  for (const line of [/Title +A title/, /Model +here:big \(effort high\)/, /Mode +plan/, /Approvals off/]) {
     assert.match(status, line);
   }
   await told(commands, agent, "/reasoning default", "s");
