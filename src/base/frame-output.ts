@@ -1,4 +1,5 @@
 /** Standard output, for a protocol alone. Touches the machine. */
+import { Console } from "node:console";
 import process from "node:process";
 
 /** Standard output with the way to it kept for frames alone. */
@@ -21,8 +22,9 @@ export function takeStdout(): FrameOutput {
   const { stdout, stderr } = process;
   const write = stdout.write.bind(stdout);
   stdout.write = stderr.write.bind(stderr);
-  const aside = globalThis.console.error.bind(globalThis.console);
-  for (const name of ["log", "info", "debug", "dir", "table"] as const) globalThis.console[name] = aside;
+  // Deno's own console does not print by the stream.
+  const aside = new Console(stderr, stderr);
+  for (const name of PRINTING) globalThis.console[name] = aside[name].bind(aside);
   const broken = Promise.withResolvers<void>();
   // The command line's own listener would leave at once; here sessions are put away first.
   stdout.removeAllListeners("error");
@@ -52,3 +54,21 @@ export function takeStdout(): FrameOutput {
 }
 
 const TOGETHER_CHARS = 65_536;
+/** Methods of the console that print to standard output. */
+const PRINTING = [
+  "log",
+  "info",
+  "debug",
+  "dir",
+  "dirxml",
+  "table",
+  "group",
+  "groupCollapsed",
+  "groupEnd",
+  "count",
+  "countReset",
+  "time",
+  "timeLog",
+  "timeEnd",
+  "clear",
+] as const;
