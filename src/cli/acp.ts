@@ -3,6 +3,7 @@ import process from "node:process";
 import { defineCommand } from "citty";
 import { takeStdout } from "../base/frame-output.ts";
 import { acpActions, runAcpAction } from "./acp-actions.ts";
+import { reportFault } from "./acp-fault.ts";
 import { Leaving } from "./acp-leaving.ts";
 import { keepCompiledCode } from "./compiled-code.ts";
 import { currentContext } from "./context.ts";
@@ -19,7 +20,7 @@ export const acpCommand = defineCommand({
     // Before anything else is loaded: whatever prints, messages alone reach the editor.
     const output = takeStdout();
     const leaving = new Leaving();
-    process.on("unhandledRejection", (error) => process.stderr.write(`${describe(error)}\n`));
+    process.on("unhandledRejection", reportFault);
     keepCode();
     const { serveAcp } = await import("./acp-serve.ts");
     await serveAcp(output, leaving);
@@ -33,8 +34,4 @@ function keepCode(): void {
   } catch {
     // It starts slower.
   }
-}
-
-function describe(error: unknown): string {
-  return error instanceof Error ? (error.stack ?? error.message) : String(error);
 }
