@@ -17,8 +17,12 @@ export interface Tool extends ToolSpec {
   readonly kind?: ToolKind;
   /** What the policy looks at, worked out from checked input; see src/agent/policy.ts. */
   inspect(input: never, context: { readonly cwd: string }): ToolIntent;
+  /** What a call would change in files, for people to judge it by; throws where that cannot be told. */
+  preview?(input: never, context: ToolPreviewContext): Promise<readonly FileChange[]>;
   run(input: never, context: ToolContext): Promise<string | ToolOutput>;
 }
+
+export type ToolPreviewContext = Pick<ToolContext, "cwd" | "files" | "signal">;
 
 /** What a call came to: the text that the model reads, and what people see beside it. */
 export interface ToolOutput {
@@ -148,6 +152,7 @@ export function defineTool<Input>(tool: {
   readonly description: string;
   readonly parameters: Readonly<Record<string, unknown>>;
   inspect(input: Input, context: { readonly cwd: string }): ToolIntent;
+  preview?(input: Input, context: ToolPreviewContext): Promise<readonly FileChange[]>;
   run(input: Input, context: ToolContext): Promise<string | ToolOutput>;
 }): Tool {
   return tool as unknown as Tool;
