@@ -15,6 +15,6 @@ export function initialized(
     protocolVersion,
     agentInfo: { name: title, title, version: connection.version },
     agentCapabilities,
-    authMethods: authMethodsFor(connection.offers),
+    authMethods: authMethodsFor(connection),
   } as unknown as InitializeResponse;
 }

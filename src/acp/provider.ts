@@ -7,20 +7,26 @@ import type { AcpConnection } from "./connection.ts";
 import type { AcpRoom } from "./room.ts";
 
 /**
- * The loaded agent, when its default model can be asked; the built-in demo model can. RequestError -32000 that says what
- * is missing and what to do about it, and how to authenticate.
+ * The loaded agent, when its default model can be asked; the built-in demo model can. When it cannot, the configuration
+ * may have been mended since. RequestError -32000 that says what is missing and what to do, and how to authenticate.
  */
 export async function requireProvider(connection: AcpConnection): Promise<AcpRoom> {
-  const room = await loaded(connection);
+  const room = await loaded(connection, () => connection.room());
+  return missingProvider(room.agent.parts.models) === undefined ? room : refreshProvider(connection);
+}
+
+/** As {@link requireProvider}, with the configuration read again. */
+export async function refreshProvider(connection: AcpConnection): Promise<AcpRoom> {
+  const room = await loaded(connection, () => connection.refresh());
   const missing = missingProvider(room.agent.parts.models);
   if (missing !== undefined) throw authRequired(connection, missing);
   return room;
 }
 
 /** A configuration that is not valid has no usable provider. Whatever else keeps the agent from loading is thrown. */
-async function loaded(connection: AcpConnection): Promise<AcpRoom> {
+async function loaded(connection: AcpConnection, load: () => Promise<AcpRoom>): Promise<AcpRoom> {
   try {
-    return await connection.room();
+    return await load();
   } catch (error) {
     const { code, message } = toServiceError(error);
     throw code === "invalid_config" ? authRequired(connection, message) : error;
@@ -33,11 +39,11 @@ export function missingProvider(models: ModelCatalog): string | undefined {
   const provider = models.list().find(({ isDefault }) => isDefault);
   if (provider && isReady(provider)) return undefined;
   const setup = provider ? `\`agentd setup --provider ${provider.type}\`` : "`agentd setup`";
-  return `${formatModel(model)} cannot be asked: its provider has no key. Run ${setup}, or put the key into the environment or <home>/.env.`;
+  return `${formatModel(model)} cannot be asked: its provider has no key. Run ${setup}, or put the key into \`.env\` of the home of agentd.`;
 }
 
-function authRequired({ offers }: AcpConnection, message: string): RequestError {
-  return new RequestError(AUTH_REQUIRED, message, { authMethods: authMethodsFor(offers) });
+function authRequired(connection: AcpConnection, message: string): RequestError {
+  return new RequestError(AUTH_REQUIRED, message, { authMethods: authMethodsFor(connection) });
 }
 
 const AUTH_REQUIRED = -32_000;

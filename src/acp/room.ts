@@ -15,6 +15,8 @@ export interface AcpRoom {
   readonly settings: AcpSettings;
   /** Whose sessions the client sees. */
   readonly owner: string;
+  /** Whether the configuration still says what the agent was loaded with. */
+  isCurrent(): Promise<boolean>;
   /** Cuts what runs, ends what tools hold, and closes the store. */
   close(): Promise<void>;
 }

@@ -5,14 +5,14 @@ export interface Launcher {
   /** Absolute: what an editor was started with seldom has the PATH of a shell. */
   readonly command: string;
   readonly args: readonly string[];
+  /** What the program must find in its environment. */
+  readonly env: Readonly<Record<string, string>>;
 }
 
 export interface SnippetOptions {
   /** What the editor calls the agent. */
   readonly name: string;
   readonly launcher: Launcher;
-  /** What the program must find in its environment. */
-  readonly env: Readonly<Record<string, string>>;
   readonly package: PackageFacts;
 }
 
@@ -54,8 +54,8 @@ export const places: Readonly<Record<Editor, Place>> = {
 
 /** The block of each editor, as it stands in the editor's file. */
 export function snippets(options: SnippetOptions): Readonly<Record<Editor, object>> {
-  const { name, launcher, env } = options;
-  const start = { command: launcher.command, args: [...launcher.args, "acp"], env };
+  const { name, launcher } = options;
+  const start = { ...launcher, args: [...launcher.args, "acp"] };
   return {
     zed: { agent_servers: { [name]: { type: "custom", ...start } } },
     jetbrains: {

@@ -1,11 +1,8 @@
-/** `agentd acp --bootstrap`: what editors need to start this program. Reads and writes no files. */
-import { join } from "node:path";
+/** `agentd acp --bootstrap`: what editors need to start this program. Writes no files. */
 import packageFile from "../../package.json" with { type: "json" };
 import { EDITORS, places, snippets, type Editor, type SnippetOptions } from "../acp/snippets.ts";
-import { ownProgram } from "../base/own-program.ts";
-import { resolveHome } from "../config/home.ts";
 import { UsageError } from "./arguments.ts";
-import { currentContext, type CliContext } from "./context.ts";
+import { ownLauncher } from "./acp-launcher.ts";
 import { print, printJson } from "./output.ts";
 
 interface Wanted {
@@ -31,23 +28,11 @@ function section(editor: Editor, block: object): string {
 }
 
 function options(name: string): SnippetOptions {
-  const [command = "", ...args] = ownProgram();
   const { name: own, version, description, license } = packageFile;
   return {
     name,
-    launcher: { command, args },
-    env: homeVariables(currentContext()),
+    launcher: ownLauncher(),
     package: { name: own, version, description, license },
-  };
-}
-
-/** An editor does not have what a shell has in its environment: another home than the usual one must be said. */
-function homeVariables({ env, userHome }: CliContext): Readonly<Record<string, string>> {
-  const profile = env["AGENTD_PROFILE"];
-  const home = resolveHome({ env, userHome, profile: "" });
-  return {
-    ...(home === join(userHome, ".agentd") ? {} : { AGENTD_HOME: home }),
-    ...(profile ? { AGENTD_PROFILE: profile } : {}),
   };
 }
 

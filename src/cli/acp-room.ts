@@ -1,10 +1,12 @@
 /** The agent behind `agentd acp`, loaded behind the answer to `initialize`. */
+import { isDeepStrictEqual } from "node:util";
 import type { AcpRoom } from "../acp/room.ts";
 import { acpSettings } from "../acp/settings.ts";
 import type { Wire } from "../acp/wire.ts";
 import { systemClock } from "../base/clock.ts";
 import { bootRpc } from "../boot.ts";
-import { openHome, openHomeStore } from "../opened-home.ts";
+import { loadConfig } from "../config/config.ts";
+import { openHome, openHomeStore, type OpenedHome } from "../opened-home.ts";
 import { currentContext } from "./context.ts";
 
 /** What turns get that do not end when they are cancelled. */
@@ -26,8 +28,19 @@ export async function loadAcpRoom(wire: Wire): Promise<AcpRoom> {
     store: service.store,
     clock: systemClock,
     log: opened.log,
-    settings: acpSettings(acp),
+    settings: acpSettings(config),
     owner: "default",
+    isCurrent: () => isCurrent(opened),
     close: () => service.stop({ graceMs: GRACE_MS }),
   };
+}
+
+/** A login may have happened in another process. */
+async function isCurrent({ home, processEnv, config, env }: OpenedHome): Promise<boolean> {
+  const now = await loadConfig({ home, env: processEnv }).catch(() => undefined);
+  return isDeepStrictEqual([now?.config, now?.env], [config, env]) && !now?.issues.some(isError);
+}
+
+function isError({ severity }: { readonly severity: string }): boolean {
+  return severity === "error";
 }

@@ -6,6 +6,8 @@ import { AcpConnection } from "../acp/connection.ts";
 import { Wire } from "../acp/wire.ts";
 import { systemClock } from "../base/clock.ts";
 import type { FrameOutput } from "../base/frame-output.ts";
+import { reportFault } from "./acp-fault.ts";
+import { ownLauncher } from "./acp-launcher.ts";
 import type { Leaving } from "./acp-leaving.ts";
 
 /** What a client gets that does not read. */
@@ -18,6 +20,8 @@ export async function serveAcp(output: FrameOutput, leaving: Leaving): Promise<n
     version: packageFile.version,
     load: async () => (await import("./acp-room.ts")).loadAcpRoom(wire),
     afterAnswer: (id, after) => wire.afterAnswer(id, after),
+    onFault: reportFault,
+    launcher: ownLauncher,
   });
   const end = () => {
     leaving.begin();
