@@ -1,11 +1,9 @@
 /** What a client can choose in a session: its mode, its model, how much it thinks. */
 import type { SessionConfigOption, SessionModeState } from "@agentclientprotocol/sdk/unstable";
 import { EFFORTS } from "../agent/agent.ts";
-import type { SessionMode } from "../agent/mode.ts";
 import { MODE_TEXTS, MODES } from "../agent/mode.ts";
-import { formatModel } from "../agent/model.ts";
 import { saveSession } from "../agent/save-session.ts";
-import { settingsOf } from "../agent/session.ts";
+import { chosenOf, DEFAULT_EFFORT, type Chosen } from "./chosen.ts";
 import type { AcpConnection } from "./connection.ts";
 import { invalidParams } from "./error.ts";
 import { legacyModels, modelGroups, readModel, type LegacyModels } from "./models.ts";
@@ -20,18 +18,6 @@ export interface OpenedAnswer {
   readonly models?: LegacyModels;
 }
 
-/** What holds for a session, as it is chosen by now. */
-export interface Chosen {
-  readonly mode: SessionMode;
-  /** `provider:model`; as it is stored when there is no such model any more. */
-  readonly model: string;
-  /** One of {@link EFFORTS}, or `default`. */
-  readonly effort: string;
-  readonly yolo: boolean;
-}
-
-const DEFAULT_EFFORT = "default";
-
 /** Of the answer that opens a session. */
 export async function sessionOptions(connection: AcpConnection, session: AcpSession): Promise<OpenedAnswer> {
   const room = await connection.room();
@@ -42,20 +28,6 @@ export async function sessionOptions(connection: AcpConnection, session: AcpSess
     configOptions: configOptions(connection, room, chosen),
     ...(room.settings.legacyModels ? { models: legacyModels(models, chosen.model) } : {}),
   };
-}
-
-/** A session without a row has what it was opened with. */
-export async function chosenOf({ store, agent }: AcpRoom, { id, seed }: AcpSession): Promise<Chosen> {
-  const row = await store.find("sessions", { id });
-  const {
-    mode = "ask",
-    reasoningEffort = DEFAULT_EFFORT,
-    yolo = false,
-  } = row ? settingsOf(row) : (seed.settings ?? {});
-  const { models, switches } = agent.parts;
-  const name = (row ? row.model : seed.model) ?? formatModel(models.default);
-  const ref = models.resolve(name);
-  return { mode, model: ref ? formatModel(ref) : name, effort: reasoningEffort, yolo: yolo || switches.yolo };
 }
 
 /** The whole list, as the protocol wants it each time. */

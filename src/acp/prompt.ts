@@ -3,6 +3,7 @@ import { isFinalEvent } from "../agent/event.ts";
 import type { UserMessage } from "../agent/message.ts";
 import type { JournalEvent } from "../store/journal.ts";
 import { authMethodsFor } from "./auth-methods.ts";
+import { requireModel } from "./chosen.ts";
 import type { AcpConnection } from "./connection.ts";
 import { toMessage } from "./content.ts";
 import type { AcpCall } from "./contract.ts";
@@ -124,6 +125,7 @@ async function runOnce(
   const { signal } = turn;
   await firstOf(signal, before?.recorded);
   if (signal.aborted) return undefined;
+  await requireModel(room, session);
   const { runId } = await agent.turns.submit({
     address: { owner, id: session.id },
     seed: session.seed,

@@ -1,7 +1,8 @@
 /** What a client is told of a session that happens outside of its turns: whoever chose or named something. */
 import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
 import type { JournalEvent } from "../store/journal.ts";
-import { chosenOf, configOptions } from "./config-options.ts";
+import { chosenOf } from "./chosen.ts";
+import { configOptions } from "./config-options.ts";
 import type { AcpConnection } from "./connection.ts";
 import type { AcpSession } from "./session.ts";
 
