@@ -206,5 +206,6 @@ class Load {
 }
 
 function bytesOf({ data }: Attachment): number {
-  return Math.floor((data.length * 3) / 4);
+  const padding = data.endsWith("==") ? 2 : data.endsWith("=") ? 1 : 0;
+  return Math.floor((data.length * 3) / 4) - padding;
 }
