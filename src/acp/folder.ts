@@ -1,5 +1,5 @@
 /** Touches the machine: where a session of a client works. */
-import { stat } from "node:fs/promises";
+import { realpath, stat } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { invalidParams } from "./error.ts";
 
@@ -10,4 +10,9 @@ export async function checkFolder(folder: string, param = "cwd"): Promise<string
   const found = await stat(folder).catch(() => undefined);
   if (!found?.isDirectory()) throw invalidParams(param, `${param} must be a folder that exists.`);
   return folder;
+}
+
+/** The path without links; as it is where there is nothing. */
+export async function withoutLinks(folder: string): Promise<string> {
+  return realpath(folder).catch(() => folder);
 }

@@ -2,7 +2,9 @@
 import { announceCommands } from "./commands.ts";
 import { sessionOptions, type OpenedAnswer } from "./config-options.ts";
 import type { AcpConnection } from "./connection.ts";
+import { watchTurn, type LiveTurn } from "./live-turn.ts";
 import type { AcpSession } from "./session.ts";
+import { tellUsage } from "./usage.ts";
 
 /** Clients take an answer without anything in it for a session that is missing. */
 export function openedAnswer(connection: AcpConnection, session: AcpSession): Promise<OpenedAnswer> {
@@ -12,16 +14,25 @@ export function openedAnswer(connection: AcpConnection, session: AcpSession): Pr
 /** Told of each session once the answer that opened it is on its way: what a client needs besides it. */
 export type AfterOpen = (connection: AcpConnection, session: AcpSession) => void | Promise<void>;
 
-const AFTER_OPEN: readonly AfterOpen[] = [announceCommands];
+const AFTER_OPEN: readonly AfterOpen[] = [announceCommands, tellUsage];
 
-/** Has {@link AFTER_OPEN} run behind the answer to `requestId`. */
+interface OpeningCall {
+  readonly requestId: string | number | null;
+  /** The turn at work in the session, told of from there on. */
+  readonly live?: LiveTurn | undefined;
+}
+
+/** Has {@link AFTER_OPEN} run behind the answer to the request, and the turn at work told. */
 export function afterOpen(
   connection: AcpConnection,
   session: AcpSession,
-  requestId: string | number | null,
+  { requestId, live }: OpeningCall,
 ): void {
+  const tells: readonly AfterOpen[] = live
+    ? [...AFTER_OPEN, () => watchTurn(connection, session, live)]
+    : AFTER_OPEN;
   connection.afterAnswer(requestId, () => {
-    for (const tell of AFTER_OPEN) void telling(connection, session, tell);
+    for (const tell of tells) void telling(connection, session, tell);
   });
 }
 

@@ -9,9 +9,10 @@ export const sessionMethods: AcpGroup<"session/new" | "session/close"> = {
   "session/new": async ({ params, requestId }, connection) => {
     const { clock } = await requireProvider(connection);
     const id = createSessionId(clock.now());
-    const session = await openSession(connection, { id, seed: { source: "acp", cwd: params.cwd } }, params);
+    const made = { id, seed: { source: "acp", cwd: params.cwd }, row: undefined };
+    const session = await openSession(connection, made, params);
     const answer = await openedAnswer(connection, session);
-    afterOpen(connection, session, requestId);
+    afterOpen(connection, session, { requestId });
     return { sessionId: id, ...answer };
   },
 
