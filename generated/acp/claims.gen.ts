@@ -5,10 +5,11 @@ export const acpClaims = {
   title: "agentd",
   agentCapabilities: {
     loadSession: true,
-    promptCapabilities: { image: false, audio: false, embeddedContext: true },
+    promptCapabilities: { image: true, audio: false, embeddedContext: true },
     sessionCapabilities: { list: {}, resume: {}, close: {}, delete: {}, fork: {} },
-    _meta: { agentd: { queue: "fifo", fork: { replay: false } } },
+    _meta: { agentd: { slashCommands: true, queue: "fifo", fork: { replay: false } } },
   },
+  _meta: { steering: { supported: true } },
   authMethods: {
     provider: {
       id: "provider",
@@ -38,5 +39,5 @@ export const acpClaims = {
     "session/prompt",
   ],
   notifications: ["session/cancel"],
-  extensions: ["session/set_model"],
+  extensions: ["session/set_model", "_session/steering"],
 } as const;

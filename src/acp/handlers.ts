@@ -12,6 +12,7 @@ import { configMethods, setModel } from "./methods/config.ts";
 import { historyMethods } from "./methods/history.ts";
 import { promptMethods, promptNotifications } from "./methods/prompt.ts";
 import { sessionMethods } from "./methods/session.ts";
+import { steering } from "./methods/steering.ts";
 
 export const requests: AcpGroup<Exclude<AcpMethod, "initialize">> = {
   ...authMethods,
@@ -25,4 +26,5 @@ export const notifications: AcpNotificationGroup<AcpNotification> = promptNotifi
 
 export const extensions: Readonly<Record<AcpExtension, AcpExtensionHandler<unknown, unknown>>> = {
   "session/set_model": setModel,
+  "_session/steering": steering,
 };

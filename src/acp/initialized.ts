@@ -10,11 +10,12 @@ export function initialized(
   connection: AcpConnection,
 ): InitializeResponse {
   connection.offers = clientOffers(clientCapabilities);
-  const { protocolVersion, title, agentCapabilities } = acpClaims;
+  const { protocolVersion, title, agentCapabilities, _meta } = acpClaims;
   return {
     protocolVersion,
     agentInfo: { name: title, title, version: connection.version },
     agentCapabilities,
     authMethods: authMethodsFor(connection),
+    _meta,
   } as unknown as InitializeResponse;
 }
