@@ -13,26 +13,40 @@ const choices = {
   always: ["once", "session", "always", "deny"],
 } as const satisfies Readonly<Record<PolicyDecision["remember"], readonly AskChoice[]>>;
 
-/** Undefined when the call may go ahead: by policy, by leave given before, or by an answer now. */
-export async function permission(
-  call: ToolCall,
-  intent: ToolIntent,
-  scope: ToolCallScope,
-): Promise<SettledAnswer | undefined> {
+/** What becomes of a call: it goes ahead, it is refused, or people are asked. */
+export type Judgement =
+  | { readonly verdict: "allow" }
+  | { readonly verdict: "refuse"; readonly answer: SettledAnswer }
+  | { readonly verdict: "ask"; readonly decision: PolicyDecision };
+
+const ALLOW: Judgement = { verdict: "allow" };
+
+/** By policy, and by leave given before. */
+export async function judge(call: ToolCall, intent: ToolIntent, scope: ToolCallScope): Promise<Judgement> {
   const decision = storable(decide(intent, await scope.policy(), call.tool));
-  if (decision.verdict === "deny") return denied(`Refused: ${decision.reason}`);
+  if (decision.verdict === "deny") return refuse(`Refused: ${decision.reason}`);
   // Who was asked decides, though the call would need no leave by now: the answer may be there.
-  if (scope.prior) return ask(call, intent, decision, scope);
-  if (decision.verdict === "allow") return undefined;
+  if (scope.prior) return { verdict: "ask", decision };
+  if (decision.verdict === "allow") return ALLOW;
   if (decision.remember !== "never" && (await scope.grants.allows(scope.subject, decision.signature)))
-    return undefined;
+    return ALLOW;
   if (!scope.answerable) {
-    return denied(
+    return refuse(
       `Denied: this needs approval (${decision.reason}), and nobody can give it on this connection. ` +
         "Find another way, or tell the user what you would have done.",
     );
   }
-  return ask(call, intent, decision, scope);
+  return { verdict: "ask", decision };
+}
+
+/** Undefined when the call may go ahead: by judgement, or by an answer now. */
+export async function permission(
+  call: ToolCall,
+  intent: ToolIntent,
+  { judgement, scope }: { readonly judgement: Judgement; readonly scope: ToolCallScope },
+): Promise<SettledAnswer | undefined> {
+  if (judgement.verdict === "allow") return undefined;
+  return judgement.verdict === "refuse" ? judgement.answer : ask(call, intent, judgement.decision, scope);
 }
 
 async function ask(
@@ -96,3 +110,4 @@ function storable(decision: PolicyDecision): PolicyDecision {
 }
 
 const denied = (text: string): SettledAnswer => ({ status: "denied", text });
+const refuse = (text: string): Judgement => ({ verdict: "refuse", answer: denied(text) });

@@ -1,4 +1,10 @@
-import type { ClarifyQuestion, FileChange, Todo, ToolKind } from "../../generated/http/client/types.gen.ts";
+import type {
+  ClarifyQuestion,
+  CommandExit,
+  FileChange,
+  Todo,
+  ToolKind,
+} from "../../generated/http/client/types.gen.ts";
 import type { ToolSpec } from "./engine.ts";
 import type { Message } from "./message.ts";
 
@@ -29,6 +35,8 @@ export interface ToolOutput {
   readonly text: string;
   readonly changes?: readonly FileChange[];
   readonly todos?: readonly Todo[];
+  /** Of a command that ran to its end. */
+  readonly exit?: CommandExit;
 }
 
 export interface ToolContext {
