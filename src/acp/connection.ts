@@ -1,4 +1,5 @@
-import type { AgentContext } from "@agentclientprotocol/sdk/unstable";
+import type { AgentContext, AnyMessage } from "@agentclientprotocol/sdk/unstable";
+import { isRecord } from "../base/schema.ts";
 import { NO_OFFERS, type ClientOffers } from "./client-offers.ts";
 import { sessionNotFound } from "./error.ts";
 import type { AcpRoom } from "./room.ts";
@@ -106,6 +107,15 @@ export class AcpConnection {
   close(id: string): void {
     this.#sessions.get(id)?.close();
     this.#sessions.delete(id);
+  }
+
+  /**
+   * A message as it is read, before anything handles it: a cancel that stands in front of an answer is heard in front of
+   * it, however long its handler takes.
+   */
+  hear(message: AnyMessage): void {
+    if (!("method" in message) || message.method !== "session/cancel" || !isRecord(message.params)) return;
+    this.find(String(message.params["sessionId"]))?.cancel();
   }
 
   /** Aborts when the client sends no more. */

@@ -27,6 +27,9 @@ export async function serveAcp(output: FrameOutput, leaving: Leaving): Promise<n
     leaving.begin();
     connection.leave();
   };
+  wire.watch((direction, message) => {
+    if (direction === "in") connection.hear(message);
+  });
   leaving.hold(() => wire.end());
   await createAcpAgent(connection).connect(wire.stream).closed;
   await connection.stop();
