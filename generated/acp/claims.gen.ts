@@ -6,7 +6,8 @@ export const acpClaims = {
   agentCapabilities: {
     loadSession: true,
     promptCapabilities: { image: true, audio: false, embeddedContext: true },
-    sessionCapabilities: { list: {}, resume: {}, close: {}, delete: {}, fork: {} },
+    mcpCapabilities: { http: true, sse: false },
+    sessionCapabilities: { list: {}, resume: {}, close: {}, delete: {}, fork: {}, additionalDirectories: {} },
     _meta: { agentd: { slashCommands: true, queue: "fifo", fork: { replay: false } } },
   },
   _meta: { steering: { supported: true } },
