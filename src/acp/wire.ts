@@ -15,7 +15,7 @@ export interface WireOptions {
 
 export type RequestId = string | number | null;
 /** Is told of every message, before it goes on. It MUST NOT throw. */
-export type WireWatcher = (direction: "in" | "out", message: AnyMessage) => void;
+export type WireWatcher = (direction: "in" | "out", message: AnyMessage) => unknown;
 
 /** What is read until the configuration says what a line may have. */
 export const DEFAULT_MAX_LINE_BYTES = 33_554_432;
@@ -27,6 +27,8 @@ const FULL_BYTES = 1_048_576;
 const FLOODED_BYTES = 8_388_608;
 /** Requests that may wait for their answers; more are refused. */
 const MAX_OPEN_REQUESTS = 1_024;
+/** A greeting and its answer, a session and its answer. */
+const FIRST_MESSAGES = 4;
 const OVERLOADED = -32_603;
 
 /**
@@ -39,6 +41,8 @@ export class Wire {
   readonly #lines = new Lines(DEFAULT_MAX_LINE_BYTES);
   #maxLineBytes = DEFAULT_MAX_LINE_BYTES;
   readonly #watchers = new Set<WireWatcher>();
+  /** The greeting: it is over before anybody knows whether it is to be written down. */
+  #first: Parameters<WireWatcher>[] = [];
   /** How many of each: a client may use an id twice. */
   readonly #open = new Map<RequestId, number>();
   readonly #hooks = new Map<RequestId, (() => void)[]>();
@@ -47,6 +51,7 @@ export class Wire {
   #stopWaiting = () => {};
   readonly #settled = Promise.withResolvers<void>();
   #roomMade = Promise.withResolvers<void>();
+  #told = 0;
   #isBroken = false;
   #isDraining = false;
 
@@ -83,8 +88,15 @@ export class Wire {
     this.#lines.limit(maxLineBytes);
   }
 
-  watch(watcher: WireWatcher): void {
+  /** The result ends it. */
+  watch(watcher: WireWatcher): () => void {
     this.#watchers.add(watcher);
+    return () => void this.#watchers.delete(watcher);
+  }
+
+  /** The first messages of the connection, for whoever comes late; once. */
+  takeFirst(): readonly Parameters<WireWatcher>[] {
+    return this.#first.splice(0);
   }
 
   /** Reads no more, as if the client had closed its end: the stream closes when what was read is answered. */
@@ -181,6 +193,8 @@ export class Wire {
   }
 
   #tell(direction: "in" | "out", message: AnyMessage): void {
+    if (this.#told < FIRST_MESSAGES) this.#first.push([direction, message]);
+    this.#told += 1;
     for (const watcher of this.#watchers) watcher(direction, message);
   }
 }

@@ -21,7 +21,8 @@ export interface FrameOutput {
 export function takeStdout(): FrameOutput {
   const { stdout, stderr } = process;
   const write = stdout.write.bind(stdout);
-  stdout.write = stderr.write.bind(stderr);
+  stdout.write = ((...chunk: Parameters<typeof stderr.write>) =>
+    stderr.write(...chunk)) as typeof stdout.write;
   // Deno's own console does not print by the stream.
   const aside = new Console(stderr, stderr);
   for (const name of PRINTING) globalThis.console[name] = aside[name].bind(aside);

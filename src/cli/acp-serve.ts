@@ -16,9 +16,9 @@ const LAST_WORDS_MS = 500;
 /** Serves until the client leaves or a signal ends it; then the process exits. */
 export async function serveAcp(output: FrameOutput, leaving: Leaving): Promise<never> {
   const wire = new Wire({ input: process.stdin, output, clock: systemClock, onEnd: () => end() });
-  const connection = new AcpConnection({
+  const connection: AcpConnection = new AcpConnection({
     version: packageFile.version,
-    load: async () => (await import("./acp-room.ts")).loadAcpRoom(wire),
+    load: async () => (await import("./acp-room.ts")).loadAcpRoom({ wire, connection }),
     afterAnswer: (id, after) => wire.afterAnswer(id, after),
     onFault: reportFault,
     launcher: ownLauncher,
