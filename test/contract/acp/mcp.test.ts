@@ -167,6 +167,25 @@ test("36. each session has the servers that were named for it, wherever they hav
   assert.deepEqual(offered(place), ["mcp_shared_any"]);
 });
 
+test("21. leave that is kept for a tool of a client's server is for that server, not for its name", async () => {
+  await using place = await createAcpPlace({ replies: obedient });
+  const editor = await place.start().client({
+    permission: () => ({ outcome: { outcome: "selected", optionId: "allow_always" } }),
+  });
+  const asked = () => editor.seen.filter(({ kind }) => kind === "permission").length;
+  const [same, other] = [join(place.base, "same"), join(place.base, "other")];
+  for (const [pids, expected] of [
+    [same, 1],
+    [same, 1],
+    [other, 2],
+  ] as const) {
+    const sessionId = await open(editor, place.folder, [good("good", pids)]);
+    await editor.prompt(sessionId, 'mcp_good_echo {"text":"hi"}');
+    assert.match(editor.text(sessionId), /result: hi/);
+    assert.equal(asked(), expected);
+  }
+});
+
 test("36. a session that is loaded again with other servers has those; the same ones go on", async () => {
   await using place = await createAcpPlace({ replies: obedient });
   const editor = await place.start().client(started);
