@@ -15,6 +15,9 @@ const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly B
   flood: () => import("./flood.ts"),
   "rpc-stdio": () => import("./rpc-stdio.ts"),
   "rpc-socket": () => import("./rpc-socket.ts"),
+  "acp-start": () => import("./acp-start.ts"),
+  "acp-session": () => import("./acp-session.ts"),
+  "acp-stream": () => import("./acp-stream.ts"),
 };
 
 const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(benches);

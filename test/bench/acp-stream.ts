@@ -1,0 +1,151 @@
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { bundleBare, Editor, makeHome } from "./acp-editor.ts";
+import { CHUNK, startPacedModel, type PacedModel } from "./acp-model.ts";
+import { buildProgram } from "./program.ts";
+import { median, runAlone, type BenchRow } from "./row.ts";
+
+const PER_SECOND = 1_000;
+const SECONDS = 20;
+/** Before it, what grows is what the first turn loads. */
+const WARM_SECONDS = 5;
+const RUSH = 20_000;
+const FIRSTS = 25;
+const GOAL_GROWTH_MB = 20;
+const GOAL_FIRST_MS = 10;
+const SAMPLE_MS = 250;
+
+/** A model's stream through `agentd acp`, by an agent that forwards each chunk and does nothing else. */
+export async function run(): Promise<readonly BenchRow[]> {
+  const program = await buildProgram();
+  const folder = await mkdtemp(join(tmpdir(), "agentd-bench-"));
+  const home = join(folder, "agentd");
+  try {
+    await using model = await startPacedModel();
+    await makeHome(home, model.url);
+    await using bare = await opened(await bundleBare(folder, model.url), folder);
+    await using ours = await opened([program, "acp"], folder);
+    await using core = new Editor({ args: [program, "rpc"], folder });
+    return [await firstChunk(ours, core), ...(await steady(ours, bare, model)), await rush(ours, bare)];
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** An editor with a session that did a first turn. */
+interface Opened extends AsyncDisposable {
+  readonly editor: Editor;
+  readonly sessionId: string;
+}
+
+async function opened(args: readonly string[], folder: string): Promise<Opened> {
+  const editor = new Editor({ args, folder });
+  await editor.initialize();
+  const sessionId = await editor.session();
+  await editor.prompt(sessionId, "stream 10 0");
+  return { editor, sessionId, [Symbol.asyncDispose]: () => editor[Symbol.asyncDispose]() };
+}
+
+/** Both journal the turn before they ask the model: what is compared is the way to the editor. */
+async function firstChunk({ editor, sessionId }: Opened, core: Editor): Promise<BenchRow> {
+  const created = await core.call("session.create", {});
+  const ids = { session_id: created.result["session_id"] };
+  const [ours, control]: [number[], number[]] = [[], []];
+  for (let i = 0; i < FIRSTS; i++) {
+    const first = editor.noted("agent_message_chunk");
+    await editor.prompt(sessionId, "stream 1 0");
+    ours.push(await first);
+    const theirs = core.noted("message.delta");
+    const ended = core.noted("message.complete");
+    await core.call("prompt.submit", { ...ids, text: "stream 1 0" });
+    control.push(await theirs);
+    await ended;
+  }
+  const [value, other] = [median(ours), median(control)];
+  return {
+    name: "prompt to the first chunk, by the TUI gateway",
+    value,
+    unit: "ms",
+    control: other,
+    ratio: value / other,
+    goal: `<= ${GOAL_FIRST_MS} ms more`,
+    met: value - other <= GOAL_FIRST_MS,
+  };
+}
+
+interface Streamed {
+  readonly perSecond: number;
+  /** Memory at the end above what it was when the stream was warm. */
+  readonly grownMegabytes: number;
+  readonly updates: number;
+}
+
+async function steady(ours: Opened, bare: Opened, model: PacedModel): Promise<readonly BenchRow[]> {
+  const text = `stream ${PER_SECOND * SECONDS} ${PER_SECOND}`;
+  const control = await streamed(bare, text);
+  const value = await streamed(ours, text);
+  const lateMs = performance.now() - model.lastChunkMs;
+  return [
+    {
+      name: `chunks of a model that sends ${PER_SECOND} a second, for ${SECONDS} s`,
+      value: value.perSecond,
+      unit: "chunks/s",
+      control: control.perSecond,
+      ratio: value.perSecond / control.perSecond,
+      goal: ">= 0.99x",
+      met: value.perSecond >= 0.99 * control.perSecond,
+    },
+    {
+      name: `RSS growth in the last ${SECONDS - WARM_SECONDS} s of it`,
+      value: value.grownMegabytes,
+      unit: "MB",
+      control: control.grownMegabytes,
+      goal: `<= ${GOAL_GROWTH_MB} MB`,
+      met: value.grownMegabytes <= GOAL_GROWTH_MB,
+    },
+    { name: "updates on the wire for them", value: value.updates, unit: "updates", control: control.updates },
+    { name: "the model's last chunk to the answer of the prompt", value: lateMs, unit: "ms" },
+  ];
+}
+
+async function streamed({ editor, sessionId }: Opened, text: string): Promise<Streamed> {
+  let characters = 0;
+  let updates = 0;
+  const stop = editor.listen((line) => {
+    const { params } = JSON.parse(line) as {
+      params: { update?: { sessionUpdate: string; content?: { text?: string } } };
+    };
+    if (params.update?.sessionUpdate !== "agent_message_chunk") return;
+    characters += params.update.content?.text?.length ?? 0;
+    updates += 1;
+  });
+  const memory: number[] = [];
+  const timer = setInterval(() => memory.push(editor.residentMegabytes()), SAMPLE_MS);
+  const { tookMs } = await editor.prompt(sessionId, text);
+  clearInterval(timer);
+  stop();
+  const warm = memory[(WARM_SECONDS * 1_000) / SAMPLE_MS] ?? Number.NaN;
+  return {
+    perSecond: characters / CHUNK.length / (tookMs / 1_000),
+    grownMegabytes: editor.residentMegabytes() - warm,
+    updates,
+  };
+}
+
+/** As fast as it can: how much more than the thousand there is room for. */
+async function rush(ours: Opened, bare: Opened): Promise<BenchRow> {
+  const control = await streamed(bare, `stream ${RUSH} 0`);
+  const value = await streamed(ours, `stream ${RUSH} 0`);
+  return {
+    name: `${RUSH} chunks as fast as they come, by the bare SDK`,
+    value: value.perSecond,
+    unit: "chunks/s",
+    control: control.perSecond,
+    ratio: value.perSecond / control.perSecond,
+    goal: `>= ${PER_SECOND}/s`,
+    met: value.perSecond >= PER_SECOND,
+  };
+}
+
+await runAlone(import.meta.url, run);
