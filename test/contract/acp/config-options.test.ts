@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import type { SessionConfigOption } from "@agentclientprotocol/sdk/unstable";
 import { createAcpPlace, type AcpClient, type AcpPlace } from "../../harness/acp.ts";
+import { load, refused, resume } from "../../harness/acp-sessions.ts";
 import { saying } from "../../harness/openai-server.ts";
 
 const MODES = ["ask", "accept_edits", "dont_ask", "plan"];
@@ -48,25 +49,10 @@ const modeTold = (editor: AcpClient, sessionId: string, mode: string) =>
     editor.updates("current_mode_update", sessionId).find(({ currentModeId }) => currentModeId === mode),
   );
 
-interface Refusal {
-  readonly code: number;
-  readonly message: string;
-}
-
-async function refusal(work: Promise<unknown>): Promise<Refusal> {
-  const error = await work.then(
-    () => undefined,
-    (thrown: unknown) => thrown as Refusal,
-  );
-  assert.ok(error, "it was taken");
-  return error;
-}
-
 test("29. configOptions and modes are in every answer that opens a session, with a value each", async () => {
   await using place = await echoing();
   const editor = await connect(place);
-  const at = { cwd: place.folder, mcpServers: [] };
-  const made = await editor.agent.request("session/new", at);
+  const made = await editor.agent.request("session/new", { cwd: place.folder, mcpServers: [] });
   assert.deepEqual(valuesOf(made.configOptions), {
     mode: "ask",
     model: "local:test-model",
@@ -99,9 +85,9 @@ test("29. configOptions and modes are in every answer that opens a session, with
   const { sessionId } = made;
   await editor.prompt(sessionId, "hello");
   await set(editor, sessionId, "mode", "plan");
-  const forked = await editor.agent.request("session/fork", { sessionId, ...at });
-  const loaded = await editor.agent.request("session/load", { sessionId, ...at });
-  const resumed = await editor.agent.request("session/resume", { sessionId, ...at });
+  const forked = await editor.agent.request("session/fork", { sessionId, cwd: place.folder, mcpServers: [] });
+  const loaded = await load(editor, sessionId, place.folder);
+  const resumed = await resume(editor, sessionId, place.folder);
   for (const { modes, configOptions } of [forked, loaded, resumed]) {
     assert.equal(modes?.currentModeId, "plan");
     assert.deepEqual(valuesOf(configOptions), {
@@ -153,8 +139,7 @@ test("29. what another program chooses is told too, and its title", async () => 
   const [editor, other] = [await connect(place), await connect(place)];
   const sessionId = await editor.session(place.folder);
   await editor.prompt(sessionId, "hello");
-  const at = { sessionId, cwd: place.folder, mcpServers: [] };
-  await other.agent.request("session/resume", at);
+  await resume(other, sessionId, place.folder);
   await other.agent.request("session/set_mode", { sessionId, modeId: "dont_ask" });
   await told(editor, sessionId, { mode: "dont_ask" });
   await modeTold(editor, sessionId, "dont_ask");
@@ -170,7 +155,7 @@ test("29. what another program chooses is told too, and its title", async () => 
   // What the editor closed is told of no more; what happens later, in the same place, to another session of it is.
   const next = await editor.session(place.folder);
   await editor.prompt(next, "hello");
-  await other.agent.request("session/resume", { ...at, sessionId: next });
+  await resume(other, next, place.folder);
   await set(other, next, "mode", "plan");
   await told(editor, next, { mode: "plan" });
   assert.equal(editor.updates("config_option_update", sessionId).length, count);
@@ -206,8 +191,7 @@ test("29. bad id/value -32602 that names what is allowed; nothing changes", asyn
     [editor.agent.request("session/set_model", { modelId: "local:test-model" }), /sessionId/],
   ];
   for (const [work, allowed] of cases) {
-    const { code, message } = await refusal(work);
-    assert.equal(code, -32602, message);
+    const { message } = await refused(work, -32602);
     assert.match(message, allowed);
   }
   const { configOptions } = await set(editor, sessionId, "mode", "ask");
@@ -234,8 +218,7 @@ test("29. boolean options only if advertised", async () => {
   });
   assert.equal(valuesOf(after.configOptions)["yolo"], true);
   await told(editor, sessionId, { yolo: true });
-  const { code } = await refusal(set(editor, sessionId, "yolo", "false"));
-  assert.equal(code, -32602);
+  await refused(set(editor, sessionId, "yolo", "false"), -32602);
   await editor.prompt(sessionId, "/yolo off");
   await told(editor, sessionId, { yolo: false });
 });
@@ -257,8 +240,7 @@ test("30. Model change in session A does not touch session B; survives resume", 
     [a, "local:other-model"],
     [b, "local:test-model"],
   ] as const) {
-    const at = { sessionId, cwd: place.folder, mcpServers: [] };
-    const { configOptions } = await again.agent.request("session/resume", at);
+    const { configOptions } = await resume(again, sessionId, place.folder);
     assert.equal(valuesOf(configOptions)["model"], model);
     await again.prompt(sessionId, "who?");
     assert.equal(again.text(sessionId), model.slice("local:".length));
@@ -302,13 +284,11 @@ test("30. a model that is configured no more is shown as it was chosen; prompts 
   await writeFile(file, config.replaceAll("local:", "here:"));
 
   const again = await connect(place);
-  const at = { sessionId, cwd: place.folder, mcpServers: [] };
-  const { configOptions } = await again.agent.request("session/resume", at);
+  const { configOptions } = await resume(again, sessionId, place.folder);
   assert.equal(valuesOf(configOptions)["model"], "local:other-model");
   assert.ok(choicesOf(configOptions, "model").includes("local:other-model"));
   const asked = place.models?.requests.length;
-  const { code, message } = await refusal(again.prompt(sessionId, "who?"));
-  assert.equal(code, -32603);
+  const { message } = await refused(again.prompt(sessionId, "who?"), -32603);
   assert.match(message, /local:other-model, is not configured any more. Choose another/);
   assert.equal(place.models?.requests.length, asked, "no other model got the conversation");
   await set(again, sessionId, "model", "here:other-model");
