@@ -239,7 +239,7 @@ test("7. additionalDirectories: folders that are worked in as in cwd; relative, 
   await using place = await createAcpPlace({
     config: "approvals: { mode: ask }\n",
     replies: ({ body }, index) => {
-      const root = /These folders belong to the work too: (\S+)\./.exec(
+      const root = /These folders belong to the work too: ([^,\s]+),/.exec(
         String(body.messages[0]?.["content"]),
       )?.[1];
       return index === 0
@@ -247,8 +247,10 @@ test("7. additionalDirectories: folders that are worked in as in cwd; relative, 
         : saying("done");
     },
   });
+  // By a link, as the client names it.
   const root = join(place.base, "library");
-  await mkdir(root);
+  await mkdir(join(place.base, "real"));
+  await symlink(join(place.base, "real"), root);
   await writeFile(join(root, "lib.txt"), "saved\n");
   const buffers = new Buffers();
   buffers.texts.set(join(root, "lib.txt"), "unsaved\n");
