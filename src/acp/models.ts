@@ -12,6 +12,8 @@ export interface LegacyModels {
 
 /** Pickers of editors show them all at once; a model beyond can still be named. */
 const MAX_MODELS = 200;
+/** An error looks for a near one among so many. */
+const MAX_COMPARED = 500;
 /** So many names an error lists. */
 const MAX_NAMED = 20;
 
@@ -63,7 +65,7 @@ export function readModel(
 
 function hint(models: ModelCatalog, wanted: string): string {
   const known = usable(models).flatMap((provider) => provider.models);
-  const near = nearest(wanted, known);
+  const near = nearest(wanted, known.slice(0, MAX_COMPARED));
   if (near !== undefined) return `. Did you mean ${JSON.stringify(near)}?`;
   const more = known.length > MAX_NAMED ? ", …" : "";
   return `. There are: ${known.slice(0, MAX_NAMED).join(", ")}${more}.`;
