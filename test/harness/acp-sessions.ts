@@ -50,13 +50,13 @@ export async function saveConversations(store: Store, conversations: readonly Co
 }
 
 /** Rejects with this code of the protocol; resolves to the error. */
-export async function refused(request: Promise<unknown>, code: number): Promise<RequestError> {
+export async function refused(request: Promise<unknown>, code: number, what = ""): Promise<RequestError> {
   const error = await request.then(
-    (value) => assert.fail(`answered: ${JSON.stringify(value)?.slice(0, 200)}`),
+    (value) => assert.fail(`${what} answered: ${JSON.stringify(value)?.slice(0, 200)}`),
     (reason: unknown) => reason,
   );
   assert.ok(error instanceof RequestError, String(error));
-  assert.equal(error.code, code, error.message);
+  assert.equal(error.code, code, `${what} ${error.message}`);
   return error;
 }
 

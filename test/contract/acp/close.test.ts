@@ -1,0 +1,54 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createAcpPlace } from "../../harness/acp.ts";
+import { history, load, opened, refused, storeOf, told } from "../../harness/acp-sessions.ts";
+import { saying } from "../../harness/openai-server.ts";
+
+const HANGS = { pieces: [{ text: "on and " }, { hang: true as const }] };
+
+test("5.6 close: what runs and waits is cancelled, the transcript stays, nothing is told of it any more", async () => {
+  await using place = await createAcpPlace({ replies: (_, index) => (index === 0 ? HANGS : saying("back")) });
+  const client = await place.start().client();
+  const id = await client.session(place.folder);
+  await opened(client, id);
+  const turns = [client.prompt(id, "go on"), client.prompt(id, "and on")];
+  await client.until(() => (client.text(id).startsWith("on and") ? true : undefined));
+  assert.deepEqual(await client.agent.request("session/close", { sessionId: id }), {});
+  const count = told(client, id).length;
+  assert.deepEqual(
+    (await Promise.all(turns)).map(({ stopReason }) => stopReason),
+    ["cancelled", "cancelled"],
+  );
+  await refused(client.prompt(id, "hello?"), -32_002);
+  await load(client, id, place.folder);
+  const replayed = history(client, id).slice(-2);
+  assert.ok(told(client, id).length > count);
+  assert.deepEqual(
+    replayed.map((update) => "content" in update && !Array.isArray(update.content) && update.content),
+    [
+      { type: "text", text: "go on" },
+      { type: "text", text: "on and " },
+    ],
+    "the prompt that waited never ran, and a cancelled turn is no interrupted one",
+  );
+  assert.equal((await client.prompt(id, "again")).stopReason, "end_turn");
+});
+
+test("5.6 delete: closes, takes all of it away, also what runs elsewhere; twice is once", async () => {
+  await using place = await createAcpPlace({ replies: () => HANGS });
+  const [first, second] = [await place.start().client(), await place.start().client()];
+  const id = await first.session(place.folder);
+  const turn = first.prompt(id, "go on");
+  await first.until(() => (first.text(id).startsWith("on and") ? true : undefined));
+  assert.deepEqual(await second.agent.request("session/delete", { sessionId: id }), {});
+  assert.equal((await turn).stopReason, "cancelled");
+  assert.deepEqual(await second.agent.request("session/delete", { sessionId: id }), {});
+  await refused(load(second, id, place.folder), -32_002);
+  {
+    await using store = await storeOf(place);
+    assert.equal(await store.find("sessions", { id }), undefined);
+  }
+  const own = await first.session(place.folder);
+  assert.deepEqual(await first.agent.request("session/delete", { sessionId: own }), {});
+  await refused(first.prompt(own, "hello?"), -32_002);
+});

@@ -1,0 +1,94 @@
+import assert from "node:assert/strict";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { createAcpPlace, type AcpClient } from "../../harness/acp.ts";
+import { history, load, opened, refused } from "../../harness/acp-sessions.ts";
+import { calling, saying } from "../../harness/openai-server.ts";
+
+function fork({ agent }: AcpClient, sessionId: string, cwd: string) {
+  return agent.request("session/fork", { sessionId, cwd, mcpServers: [] });
+}
+
+test("5.6 fork: a copy up to the last complete message, with model and mode, no replay; the parent goes on alone", async () => {
+  const waits = { id: "c1", name: "terminal", json: JSON.stringify({ command: UNTIL_GO }) };
+  await using place = await createAcpPlace({
+    replies: ({ body }) => {
+      const last = body.messages.at(-1);
+      if (String(last?.["content"]) === "wait") return calling(waits);
+      return saying(`said ${body.messages.length}`);
+    },
+  });
+  const client = await place.start().client();
+  const parent = await client.session(place.folder);
+  await client.agent.request("session/set_mode", { sessionId: parent, modeId: "accept_edits" });
+  const model = { configId: "model", value: "local:other-model" };
+  await client.agent.request("session/set_config_option", { sessionId: parent, ...model });
+  await client.prompt(parent, "one");
+  const turn = client.prompt(parent, "wait");
+  await client.until(() => client.updates("tool_call", parent)[0]);
+
+  const other = join(place.base, "other");
+  await mkdir(other);
+  const answer = await fork(client, parent, other);
+  const { sessionId: branch } = answer;
+  assert.notEqual(branch, parent);
+  assert.equal(answer.modes?.currentModeId, "accept_edits");
+  const chosen = answer.configOptions?.find(({ id }) => id === "model");
+  assert.equal(chosen?.type === "select" && chosen.currentValue, "local:other-model");
+  await opened(client, branch);
+  assert.deepEqual(history(client, branch), []);
+  await client.prompt(branch, "two");
+  const asked = place.models?.requests.at(-1)?.body;
+  assert.equal(asked?.model, "other-model");
+  assert.deepEqual(
+    asked?.messages.slice(1).map(({ content }) => String(content)),
+    ["one", "said 2", "two"],
+  );
+  assert.ok(JSON.stringify(asked?.messages[0]).includes(other), "it works in its own folder");
+
+  await writeFile(join(place.folder, "go"), "");
+  assert.equal((await turn).stopReason, "end_turn");
+  const viewer = await place.start().client();
+  await load(viewer, branch, other);
+  assert.deepEqual(
+    viewer
+      .updates("user_message_chunk", branch)
+      .map(({ content }) => (content.type === "text" ? content.text : "")),
+    ["one", "two"],
+  );
+});
+
+test("5.6 fork: of a session in which nothing was said, an empty one like it", async () => {
+  await using place = await createAcpPlace({ replies: [saying("ok")] });
+  const client = await place.start().client();
+  const parent = await client.session(place.folder);
+  for (const mode of [undefined, "plan"]) {
+    // With a choice the session is saved, without one it is not.
+    if (mode) await client.agent.request("session/set_mode", { sessionId: parent, modeId: mode });
+    const { sessionId, modes } = await fork(client, parent, place.folder);
+    assert.notEqual(sessionId, parent);
+    assert.equal(modes?.currentModeId, mode ?? "ask");
+    await client.agent.request("session/close", { sessionId });
+  }
+  const { sessionId } = await fork(client, parent, place.folder);
+  assert.equal((await client.prompt(sessionId, "hello")).stopReason, "end_turn");
+});
+
+test("5.6 fork: what cannot be opened is not copied", async () => {
+  await using place = await createAcpPlace();
+  const client = await place.start().client();
+  const parent = await client.session(place.folder);
+  await client.prompt(parent, "hello");
+  await refused(fork(client, parent, "relative"), -32_602);
+  const sse = { type: "sse" as const, name: "old", url: "http://127.0.0.1:1/sse", headers: [] };
+  const params = { sessionId: parent, cwd: place.folder, mcpServers: [sse] };
+  await refused(client.agent.request("session/fork", params), -32_602);
+  const { sessions } = await client.agent.request("session/list", {});
+  assert.deepEqual(
+    sessions.map(({ sessionId }) => sessionId),
+    [parent],
+  );
+});
+
+const UNTIL_GO = "until [ -e go ]; do sleep 0.05; done";

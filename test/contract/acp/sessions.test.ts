@@ -1,0 +1,198 @@
+import assert from "node:assert/strict";
+import { mkdir, realpath, symlink, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { choose, createAcpPlace, type AcpClient } from "../../harness/acp.ts";
+import {
+  history,
+  load,
+  opened,
+  refused,
+  resume,
+  saveConversations,
+  storeOf,
+} from "../../harness/acp-sessions.ts";
+import { saying } from "../../harness/openai-server.ts";
+
+test("7. session/new: relative, missing or file cwd -> -32602; stdio MCP entry without args -> -32602; sse -> -32602", async () => {
+  await using place = await createAcpPlace();
+  const process = place.start();
+  const client = await process.client();
+  const file = join(place.folder, "file");
+  await writeFile(file, "");
+  const begin = (params: { cwd: string; additionalDirectories?: string[]; mcpServers?: unknown[] }) =>
+    client.agent.request("session/new", { mcpServers: [], ...params } as never);
+  for (const cwd of ["work", "./work", "", join(place.folder, "missing"), file, `${place.folder}\0`]) {
+    const { data, message } = await refused(begin({ cwd }), -32_602);
+    assert.deepEqual(data, { param: "cwd" });
+    assert.match(message, /cwd/);
+  }
+  const cwd = place.folder;
+  for (const additionalDirectories of [["work"], [file], [cwd, join(cwd, "missing")]]) {
+    await refused(begin({ cwd, additionalDirectories }), -32_602);
+  }
+  const sse = { type: "sse", name: "old", url: "http://127.0.0.1:1/sse", headers: [] };
+  for (const server of [
+    { name: "a", command: "true", env: [] },
+    { name: "a", command: "true", args: [] },
+    sse,
+  ]) {
+    await refused(begin({ cwd, mcpServers: [server] }), -32_602);
+  }
+  process.send({ id: "plain", method: "session/new", params: {} });
+  assert.equal(((await process.answer("plain"))["error"] as { code: number }).code, -32_602);
+  const { sessions } = await client.agent.request("session/list", {});
+  assert.deepEqual(sessions, [], "what was refused is not open");
+  const id = await client.session(cwd);
+  assert.equal((await client.prompt(id, "hello")).stopReason, "end_turn");
+});
+
+test("7. session/new: a session that nobody prompted is open, is no row, and their number is bounded", async () => {
+  await using place = await createAcpPlace({ config: "sessions:\n  max_live: 2\n" });
+  const client = await place.start().client();
+  const [one, two] = [await client.session(place.folder), await client.session(place.folder)];
+  assert.notEqual(one, two);
+  const error = await refused(client.session(place.folder), -32_603);
+  assert.match(error.message, /sessions\.max_live/);
+  {
+    await using store = await storeOf(place);
+    assert.equal(await store.find("sessions", { id: one }), undefined);
+  }
+  await load(client, one, place.folder);
+  await client.agent.request("session/close", { sessionId: one });
+  await refused(load(client, one, place.folder), -32_002);
+  await client.session(place.folder);
+});
+
+test("24. resume sends no history; a follow-up prompt still knows earlier context", async () => {
+  await using place = await createAcpPlace({ replies: [saying("Noted."), saying("Seven.")] });
+  const first = await place.start().client();
+  const id = await first.session(place.folder);
+  await first.prompt(id, "remember seven");
+  const second = await place.start().client();
+  const answer = await resume(second, id, place.folder);
+  assert.ok((answer.configOptions?.length ?? 0) > 0 && answer.modes);
+  await opened(second, id);
+  assert.deepEqual(history(second, id), []);
+  await second.prompt(id, "which?");
+  assert.equal(second.text(id), "Seven.");
+  const said = place.models?.requests[1]?.body.messages.map(
+    ({ role, content }) => `${role}: ${String(content)}`,
+  );
+  assert.deepEqual(said?.slice(-3), ["user: remember seven", "assistant: Noted.", "user: which?"]);
+});
+
+test("25. load/resume/prompt/fork/set_mode/set_config_option on unknown or closed id -> -32002 with data.sessionId; close same; delete unknown -> {}", async () => {
+  await using place = await createAcpPlace();
+  {
+    await using store = await storeOf(place);
+    await saveConversations(store, [{ id: "theirs", owner: "somebody", cwd: place.folder }]);
+  }
+  const process = place.start();
+  const client = await process.client();
+  const closed = await client.session(place.folder);
+  await client.agent.request("session/close", { sessionId: closed });
+  const open = await client.session(place.folder);
+  for (const sessionId of ["unknown", "theirs", closed, "", "../x", "a\u0000b"]) {
+    for (const [method, request] of Object.entries(requestsOn(client, sessionId, place.folder))) {
+      const { data, message } = await refused(request, -32_002, method);
+      assert.deepEqual(data, { sessionId });
+      assert.equal(message, `Session not found: ${sessionId}`);
+    }
+    // The SDK's client takes the error of a close for a success.
+    const id = `close ${sessionId}`;
+    process.send({ id, method: "session/close", params: { sessionId } });
+    const message = `Session not found: ${sessionId}`;
+    assert.deepEqual((await process.answer(id))["error"], { code: -32_002, message, data: { sessionId } });
+    assert.deepEqual(await client.agent.request("session/delete", { sessionId }), {});
+  }
+  {
+    await using store = await storeOf(place);
+    assert.ok(await store.find("sessions", { id: "theirs" }), "others' sessions are nobody else's to delete");
+  }
+  assert.equal((await client.prompt(open, "hello")).stopReason, "end_turn");
+  await client.agent.request("session/close", { sessionId: open });
+  await refused(client.prompt(open, "hello"), -32_002);
+});
+
+function requestsOn({ agent }: AcpClient, sessionId: string, cwd: string): Record<string, Promise<unknown>> {
+  const prompt = [{ type: "text" as const, text: "hi" }];
+  return {
+    load: agent.request("session/load", { sessionId, cwd, mcpServers: [] }),
+    resume: agent.request("session/resume", { sessionId, cwd, mcpServers: [] }),
+    fork: agent.request("session/fork", { sessionId, cwd, mcpServers: [] }),
+    prompt: agent.request("session/prompt", { sessionId, prompt }),
+    setMode: agent.request("session/set_mode", { sessionId, modeId: "ask" }),
+    setOption: agent.request("session/set_config_option", { sessionId, configId: "mode", value: "ask" }),
+  };
+}
+
+test("37. cwd: relative paths, shell commands and the session's own answers use its cwd; two sessions in parallel", async () => {
+  await using place = await createAcpPlace();
+  const [one, two] = [join(place.base, "one"), join(place.base, "two")];
+  for (const folder of [one, two]) {
+    await mkdir(folder);
+    await writeFile(join(folder, "note.txt"), `note of ${folder}`);
+  }
+  const client = await place.start({ cwd: place.folder }).client({ permission: choose("allow_once") });
+  const ids = [await client.session(one), await client.session(two)];
+  const both = (text: string) => Promise.all(ids.map((id) => client.prompt(id, text)));
+  // Each ends only when the other has begun.
+  await both("run: touch here; until [ -e ../one/here ] && [ -e ../two/here ]; do sleep 0.05; done; pwd -P");
+  await both("read: note.txt");
+  for (const [index, folder] of [one, two].entries()) {
+    const text = client.text(ids[index]);
+    assert.match(text, new RegExp(`^${folder}$`, "m"), "the shell");
+    assert.match(text, new RegExp(`note of ${folder}`), "a relative path");
+    const other = index === 0 ? two : one;
+    assert.ok(!text.includes(`note of ${other}`));
+  }
+});
+
+test("37. cwd: context files and system prompt use session cwd (spawned elsewhere)", async () => {
+  await using place = await createAcpPlace({ replies: () => saying("ok") });
+  const folder = join(place.base, "project");
+  await mkdir(folder);
+  await writeFile(join(folder, "AGENTS.md"), "The word is plum.");
+  await writeFile(join(place.folder, "AGENTS.md"), "The word is pear.");
+  const client = await place.start({ cwd: place.folder }).client();
+  const id = await client.session(folder);
+  await client.prompt(id, "hello");
+  const system = JSON.stringify(place.models?.requests[0]?.body.messages[0]);
+  assert.ok(system.includes(folder), "the folder is named");
+  assert.match(system, /plum/);
+  assert.doesNotMatch(system, /pear/);
+});
+
+test("37. cwd: a session is opened again in another folder -> it moves there, unless a turn runs; links are followed", async () => {
+  await using place = await createAcpPlace();
+  const [moved, link] = [join(place.base, "moved"), join(place.base, "link")];
+  await mkdir(moved);
+  await symlink(place.folder, link);
+  const client = await place.start().client();
+  const id = await client.session(place.folder);
+  await client.prompt(id, "hello");
+  const pwd = async () => {
+    const before = client.text(id).length;
+    await client.prompt(id, "run: pwd -P");
+    return client.text(id).slice(before);
+  };
+  await resume(client, id, link);
+  {
+    await using store = await storeOf(place);
+    assert.equal(
+      (await store.find("sessions", { id }))?.cwd,
+      place.folder,
+      "a link to it is the same folder",
+    );
+  }
+  const turn = client.prompt(id, "run: until [ -e go ]; do sleep 0.05; done; pwd -P");
+  await client.until(() => client.updates("tool_call", id)[0]);
+  await resume(client, id, moved);
+  await writeFile(join(place.folder, "go"), "");
+  await turn;
+  assert.ok((await pwd()).includes(place.folder), "the turn had kept it");
+  await resume(client, id, moved);
+  assert.ok((await pwd()).includes(await realpath(moved)));
+  await refused(resume(client, id, join(place.base, "gone")), -32_602);
+});
