@@ -1,0 +1,246 @@
+import assert from "node:assert/strict";
+import { mkdir, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import type { AvailableCommand } from "@agentclientprotocol/sdk/unstable";
+import { createAcpPlace, type AcpClient, type AcpPlace, type AcpProcess } from "../../harness/acp.ts";
+import { calling, saying, type Replies } from "../../harness/openai-server.ts";
+
+const asking = "approvals: { mode: always_ask }\n";
+
+const counted: Replies = (_, index) => saying(`answer ${index}`);
+
+/** The first step asks for leave, which lasts until the test gives it; then as {@link counted}. */
+const twoSteps: Replies = (_, index) =>
+  index === 0
+    ? calling({ id: "call_1", name: "terminal", json: JSON.stringify({ command: "echo one > made.txt" }) })
+    : saying(`answer ${index}`);
+
+async function deciding(place: AcpPlace) {
+  const asked = Promise.withResolvers<void>();
+  const leave = Promise.withResolvers<void>();
+  const editor = await place.start().client({
+    permission: async () => {
+      asked.resolve();
+      await leave.promise;
+      return { outcome: { outcome: "selected", optionId: "allow_once" } };
+    },
+  });
+  return { editor, asked: asked.promise, allow: leave.resolve };
+}
+
+/** What the client sees of one prompt: its text, behind what was there before. */
+async function told(editor: AcpClient, sessionId: string, text: string): Promise<string> {
+  const before = editor.text(sessionId).length;
+  const { stopReason } = await editor.prompt(sessionId, text);
+  assert.equal(stopReason, "end_turn", text);
+  return editor.text(sessionId).slice(before);
+}
+
+/** What users said, in the newest request to the model. */
+function prompts({ models }: AcpPlace): readonly unknown[] {
+  const messages = models?.requests.at(-1)?.body.messages ?? [];
+  return messages.filter(({ role }) => role === "user").map(({ content }) => content);
+}
+
+async function addSkill(folder: string, name: string): Promise<void> {
+  const skill = join(folder, ".agents", "skills", name);
+  await mkdir(skill, { recursive: true });
+  await writeFile(
+    join(skill, "SKILL.md"),
+    `---\nname: ${name}\ndescription: About ${name}\n---\nDo ${name}.\n`,
+  );
+}
+
+/** Where in the output of the process the commands of a session are told, and where the request `id` is answered. */
+function places({ lines }: AcpProcess, sessionId: string) {
+  const isTold = (line: (typeof lines)[number]) =>
+    JSON.stringify(line).includes('"available_commands_update"') && JSON.stringify(line).includes(sessionId);
+  return { told: lines.flatMap((line, at) => (isTold(line) ? [at] : [])) };
+}
+
+test("8. available_commands_update arrives after the answer of session/new on the wire, again after load/resume/fork", async () => {
+  await using place = await createAcpPlace({ replies: counted });
+  const process = place.start();
+  const editor = await process.client();
+  assert.match(JSON.stringify(editor.hello.agentCapabilities?._meta), /"slashCommands":true/);
+  const sessionId = await editor.session(place.folder);
+  const begun = (id: string, count: number) =>
+    process.until(() =>
+      places(process, id).told.length === count ? places(process, id).told.at(-1) : undefined,
+    );
+  const answered = (holds: string) =>
+    process.lines.findLastIndex((line) => "result" in line && JSON.stringify(line).includes(holds));
+  assert.ok((await begun(sessionId, 1)) > answered(sessionId));
+  await editor.prompt(sessionId, "hello");
+  const saved = { sessionId, cwd: place.folder, mcpServers: [] };
+  await editor.agent.request("session/load", saved);
+  assert.ok((await begun(sessionId, 2)) > answered("configOptions"));
+  await editor.agent.request("session/resume", saved);
+  assert.ok((await begun(sessionId, 3)) > answered("configOptions"));
+  const fork = await editor.agent.request<{ sessionId: string }>("session/fork", saved);
+  const forked = fork.sessionId;
+  assert.ok((await begun(forked, 1)) > answered(forked));
+});
+
+/** What makes sense behind the names of commands that must have something. */
+const ARGUMENTS: Readonly<Record<string, string>> = { steer: " it", queue: " it" };
+
+test("8. every advertised command really dispatches", async () => {
+  await using place = await createAcpPlace({
+    replies: counted,
+    config:
+      "quick_commands:\n  hey: { type: prompt, value: Say hey. }\n  st: { type: alias, value: status }\n",
+  });
+  await addSkill(place.folder, "tidy-up");
+  const editor = await place.start().client();
+  const sessionId = await editor.session(place.folder);
+  const [update] = await editor.until(() => {
+    const found = editor.updates("available_commands_update", sessionId);
+    return found.length > 0 ? found : undefined;
+  });
+  const commands: readonly AvailableCommand[] = update?.availableCommands ?? [];
+  const names = commands.map(({ name }) => name);
+  assert.equal(new Set(names).size, names.length);
+  for (const name of ["model", "help", "tools", "context", "reset", "compress", "steer", "queue", "status"]) {
+    assert.ok(names.includes(name), name);
+  }
+  assert.ok(["title", "version", "hey", "st", "tidy-up"].every((name) => names.includes(name)));
+  assert.ok(["new", "resume", "background"].every((name) => !names.includes(name)));
+  await editor.prompt(sessionId, "begin");
+  for (const { name } of commands) {
+    const text = `/${name}${ARGUMENTS[name] ?? ""}`;
+    const said = await told(editor, sessionId, text);
+    assert.notEqual(said, "", text);
+    assert.doesNotMatch(said, /There is no command|undefined|\[object/, text);
+    assert.notEqual(prompts(place).at(-1), text);
+  }
+  assert.ok(
+    prompts(place).includes("Say hey.") ||
+      place.models?.requests.some(({ body }) => JSON.stringify(body.messages).includes("Say hey.")),
+  );
+});
+
+test("Slash: what a command says is one message, in a form that keeps its lines, and errors are said too", async () => {
+  await using place = await createAcpPlace({ replies: counted });
+  const editor = await place.start().client();
+  const sessionId = await editor.session(place.folder);
+  assert.match(await told(editor, sessionId, "/version"), /^agentd \d/);
+  assert.match(await told(editor, sessionId, " /STATUS"), /^```\nSession {3}\d+_[\s\S]+\n```$/);
+  assert.match(await told(editor, sessionId, "/context"), /^```\nContext {4}\d+ of \d+ tokens/);
+  assert.equal(await told(editor, sessionId, "/title # My `title`"), "Title: # My `title`");
+  assert.match(await told(editor, sessionId, "/undo x"), /^Usage: \/undo \[n\]$/);
+  assert.match(await told(editor, sessionId, "/model nowhere:none"), /^There is no model "nowhere:none"/);
+  assert.match(await told(editor, sessionId, "/help nope"), /^There is no command \/nope/);
+  assert.match(await told(editor, sessionId, "/new"), /^Begin a new session in your editor\.$/);
+  const chunks = editor.updates("agent_message_chunk", sessionId);
+  assert.equal(new Set(chunks.map(({ messageId }) => messageId)).size, 8);
+  assert.equal(place.models?.requests.length, 0);
+});
+
+test("Slash: an unknown command, and one beside other blocks, is text for the model", async () => {
+  await using place = await createAcpPlace({ replies: counted });
+  const editor = await place.start().client();
+  const sessionId = await editor.session(place.folder);
+  for (const text of ["/frobnicate now", "/etc/hosts is broken", "say /help", "/", "//help"]) {
+    assert.match(await told(editor, sessionId, text), /^answer \d$/);
+    assert.equal(prompts(place).at(-1), text);
+  }
+  const { stopReason } = await editor.agent.request("session/prompt", {
+    sessionId,
+    prompt: [
+      { type: "text", text: "/status of " },
+      { type: "resource_link", uri: "https://example.com/a", name: "a" },
+    ],
+  });
+  assert.equal(stopReason, "end_turn");
+  assert.equal(prompts(place).at(-1), "/status of [@a](https://example.com/a)");
+});
+
+test("Slash: commands that answer at once do so while a turn runs; those that need an idle session say so", async () => {
+  await using place = await createAcpPlace({ replies: twoSteps, config: asking });
+  const { editor, asked, allow } = await deciding(place);
+  const sessionId = await editor.session(place.folder);
+  const turn = editor.prompt(sessionId, "go");
+  await asked;
+  assert.match(await told(editor, sessionId, "/status"), /State {5}at work/);
+  assert.match(await told(editor, sessionId, "/reset"), /session busy/);
+  assert.equal(await told(editor, sessionId, "/title while it works"), "Title: while it works");
+  allow();
+  assert.equal((await turn).stopReason, "end_turn");
+});
+
+test("17. `/steer` while running is visible to the model at the next step; `/queue` runs after", async () => {
+  await using place = await createAcpPlace({ replies: twoSteps, config: asking });
+  const { editor, asked, allow } = await deciding(place);
+  const sessionId = await editor.session(place.folder);
+  const turn = editor.prompt(sessionId, "go");
+  await asked;
+  assert.match(await told(editor, sessionId, "/steer look left"), /at its next step/);
+  const queued = editor.prompt(sessionId, "/queue afterwards");
+  assert.match(await told(editor, sessionId, "/status"), /State {5}at work, /);
+  allow();
+  assert.equal((await turn).stopReason, "end_turn");
+  assert.equal((await queued).stopReason, "end_turn");
+  assert.deepEqual(
+    place.models?.requests.map(({ body }) =>
+      body.messages.filter(({ role }) => role === "user").map(({ content }) => content),
+    ),
+    [["go"], ["go", "look left"], ["go", "look left", "afterwards"]],
+  );
+  assert.match(editor.text(sessionId), /answer 1answer 2$/);
+});
+
+test("17. `/steer` idle = normal prompt", async () => {
+  await using place = await createAcpPlace({ replies: counted });
+  const editor = await place.start().client({ capabilities: { session: { notices: {} } } });
+  const sessionId = await editor.session(place.folder);
+  assert.equal(await told(editor, sessionId, "/steer go on"), "answer 0");
+  assert.deepEqual(prompts(place), ["go on"]);
+  assert.equal(editor.updates("notice", sessionId).at(0)?.title, "Nothing is at work; sent as a prompt.");
+});
+
+test("Slash: new commands are told of when there are some", async () => {
+  await using place = await createAcpPlace({ replies: counted });
+  const editor = await place.start().client();
+  const sessionId = await editor.session(place.folder);
+  const names = () =>
+    editor
+      .updates("available_commands_update", sessionId)
+      .map(({ availableCommands }) => availableCommands.map(({ name }) => name));
+  await editor.until(() => names().at(0));
+  await told(editor, sessionId, "/reload-mcp");
+  await addSkill(place.folder, "fresh");
+  await told(editor, sessionId, "/reload-mcp");
+  await editor.until(() => (names().at(-1)?.includes("fresh") ? true : undefined));
+  assert.equal(names().length, 2);
+  assert.equal(await told(editor, sessionId, "/fresh with care"), "answer 0");
+  assert.match(String(prompts(place).at(-1)), /skill fresh .* with care$/);
+});
+
+test("Slash: `/model` chooses as the option does, and is told as a config_option_update", async () => {
+  await using place = await createAcpPlace({ replies: counted });
+  const editor = await place.start().client();
+  const sessionId = await editor.session(place.folder);
+  assert.match(await told(editor, sessionId, "/model local:other-model"), /^Model: local:other-model/);
+  await editor.until(() => {
+    const options = editor.updates("config_option_update", sessionId).at(-1)?.configOptions;
+    const model = options?.find(({ id }) => id === "model");
+    return model && "currentValue" in model && model.currentValue === "local:other-model" ? true : undefined;
+  });
+  await editor.prompt(sessionId, "hello");
+  assert.equal(place.models?.requests.at(-1)?.body.model, "other-model");
+});
+
+test("Slash: a command that is cancelled is answered cancelled", async () => {
+  await using place = await createAcpPlace({
+    config: 'quick_commands:\n  wait: { type: exec, value: "touch began; sleep 600" }\n',
+  });
+  const editor = await place.start().client();
+  const sessionId = await editor.session(place.folder);
+  const answer = editor.prompt(sessionId, "/wait");
+  const cancel = setInterval(() => void editor.agent.notify("session/cancel", { sessionId }), 100);
+  const { stopReason } = await answer.finally(() => clearInterval(cancel));
+  assert.equal(stopReason, "cancelled");
+  assert.match(await told(editor, sessionId, "/version"), /^agentd/);
+});
