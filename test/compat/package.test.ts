@@ -3,8 +3,10 @@ import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import process from "node:process";
 import { test } from "node:test";
 import { promisify } from "node:util";
+import { createAcpPlace } from "../harness/acp.ts";
 
 const root = join(import.meta.dirname, "../..");
 const node = join(root, "node_modules/.bin/node");
@@ -71,5 +73,20 @@ test("the built package: its entries run, and its types fit a strict consumer", 
     );
   } finally {
     await rm(folder, { recursive: true, force: true });
+  }
+});
+
+test("the built program tells editors how to start it, and so started holds a conversation", async () => {
+  await using place = await createAcpPlace();
+  const program = join(root, "dist/agentd.mjs");
+  const env = { PATH: process.env["PATH"], HOME: place.base, AGENTD_HOME: place.home };
+  const { stdout } = await run(node, [program, "acp", "--bootstrap", "--json"], { env });
+  const { zed, jetbrains } = JSON.parse(stdout);
+  for (const { command, args, env: variables } of [zed, jetbrains].map((each) => each.agent_servers.agentd)) {
+    assert.deepEqual(args, [program, "acp"]);
+    const editor = await place.start({ command: [command, ...args], env: variables, cwd: tmpdir() }).client();
+    const sessionId = await editor.session(place.folder);
+    assert.equal((await editor.prompt(sessionId, "hello")).stopReason, "end_turn");
+    assert.match(editor.text(), /demo model/);
   }
 });
