@@ -2,12 +2,15 @@ import type { RequestPermissionRequest } from "@agentclientprotocol/sdk/unstable
 import type { ClarifyQuestion } from "../../generated/http/client/types.gen.ts";
 import { clientManners } from "./client-manners.ts";
 import type { AcpConnection } from "./connection.ts";
+import { clipped } from "./content-text.ts";
 import { formAnswers, formMessage, formSchema } from "./elicitation.ts";
 import { macrotask, type Answered, type PutQuestion } from "./question.ts";
 import { tellText } from "./question-telling.ts";
+import { textContent } from "./tool-text.ts";
 
 /** More choices than that do not fit where clients show them. */
 const MAX_CHOICES = 6;
+const MAX_TITLE_CHARACTERS = 160;
 
 /**
  * Asks the client's user what the agent wants to know: with a form where the client has forms, else by choices where
@@ -96,7 +99,13 @@ function choicesRequest(
   );
   return {
     sessionId,
-    toolCall: { toolCallId, title: question.question, kind: "think", status: "pending" },
+    toolCall: {
+      toolCallId,
+      title: clipped(question.question, MAX_TITLE_CHARACTERS),
+      kind: "think",
+      status: "pending",
+      content: [textContent(question.question)],
+    },
     options: [...choices, { optionId: "skip", kind: "reject_once", name: "Skip this question" }],
   };
 }

@@ -5,8 +5,9 @@ import type {
   ToolCallContent,
   ToolKind,
 } from "@agentclientprotocol/sdk/unstable";
-import type { AskChoice } from "../../generated/http/client/types.gen.ts";
+import type { AskChoice, ClarifyQuestion } from "../../generated/http/client/types.gen.ts";
 import type { JournalEvent } from "../store/journal.ts";
+import { clipped } from "./content-text.ts";
 import type { PutQuestion } from "./question.ts";
 import { fenced, textContent } from "./tool-text.ts";
 
@@ -27,6 +28,7 @@ const KINDS: Readonly<Record<string, ToolKind | undefined>> = {
 };
 
 const MAX_SCOPE_CHARACTERS = 80;
+const MAX_TITLE_CHARACTERS = 160;
 
 export function permissionRequest(question: PutQuestion): RequestPermissionRequest {
   const { sessionId, data } = question;
@@ -46,7 +48,7 @@ export function askedCall({ data, toolCallId, told }: Pick<PutQuestion, "data" |
   const input = told?.rawInput ?? (command === undefined ? undefined : { command });
   return {
     toolCallId,
-    title: told?.title ?? String(data["title"]),
+    title: told?.title ?? titleOf(data),
     kind: told?.kind ?? KINDS[String(data["kind"])] ?? "other",
     status: "pending" as const,
     content,
@@ -81,11 +83,12 @@ const NAMES: Readonly<Record<AskChoice, (scope: string) => string>> = {
 function scopeOf(data: Data): string {
   const covers =
     typeof data["covers"] === "string" ? data["covers"] : String(data["command"] ?? data["tool"]);
-  const line = covers.replaceAll(/\s+/g, " ").trim();
-  const characters = Array.from(line);
-  const short =
-    characters.length <= MAX_SCOPE_CHARACTERS
-      ? line
-      : `${characters.slice(0, MAX_SCOPE_CHARACTERS - 1).join("")}…`;
+  const short = clipped(covers.replaceAll(/\s+/g, " ").trim(), MAX_SCOPE_CHARACTERS);
   return `\`${short}\``;
+}
+
+/** Of any kind of question, in one line. */
+function titleOf({ title, questions, command, prompt }: Data): string {
+  const [first] = (questions as readonly ClarifyQuestion[] | undefined) ?? [];
+  return clipped(String(title ?? first?.question ?? command ?? prompt), MAX_TITLE_CHARACTERS);
 }

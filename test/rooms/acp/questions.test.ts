@@ -1,0 +1,182 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setImmediate as later } from "node:timers/promises";
+import type {
+  AgentContext,
+  RequestPermissionRequest,
+  SessionUpdate,
+} from "@agentclientprotocol/sdk/unstable";
+import { AcpConnection } from "../../../src/acp/connection.ts";
+import { TurnQuestions } from "../../../src/acp/questions.ts";
+import type { AcpRoom } from "../../../src/acp/room.ts";
+import { AcpSession } from "../../../src/acp/session.ts";
+import { AcpTurn } from "../../../src/acp/turn.ts";
+import { FakeClock } from "../../../src/base/clock.ts";
+
+interface Shown {
+  readonly request: RequestPermissionRequest;
+  readonly signal: AbortSignal;
+  choose(optionId: string): void;
+}
+
+/** One turn of a client that shows what it is asked, and the record that answers go into. */
+function makeTurn() {
+  const clock = new FakeClock();
+  const shown: Shown[] = [];
+  const updates: SessionUpdate[] = [];
+  const answers: object[] = [];
+  const givenUp: string[] = [];
+  const asks = {
+    answer: async (id: string, answer: object) => void answers.push({ id, ...answer }),
+    giveUp: async (id: string) => void givenUp.push(id),
+  };
+  const log = { debug: () => {}, warn: () => {} };
+  const room = { agent: { parts: { asks } }, clock, log, owner: "default" } as unknown as AcpRoom;
+  const client = {
+    notify: async (_: string, { update }: { readonly update: SessionUpdate }) => void updates.push(update),
+    request: (_: string, request: RequestPermissionRequest, options: { cancellationSignal: AbortSignal }) =>
+      new Promise((resolve, reject) => {
+        const signal = options.cancellationSignal;
+        signal.addEventListener("abort", () => reject(signal.reason), { once: true });
+        const choose = (optionId: string) => resolve({ outcome: { outcome: "selected", optionId } });
+        shown.push({ request, signal, choose });
+      }),
+  };
+  const connection = new AcpConnection({
+    version: "0.0.0",
+    load: async () => room,
+    afterAnswer: () => {},
+    onFault: () => {},
+    launcher: () => ({ command: "agentd", args: [], env: {} }),
+  });
+  connection.connected(client as unknown as AgentContext);
+  const session = new AcpSession({ id: "s", seed: { source: "acp", cwd: "/" }, openedAtMs: 0 });
+  const turn = new AcpTurn();
+  const questions = new TurnQuestions({ connection, session, turn, callOf: () => undefined });
+  return { clock, shown, updates, answers, givenUp, turn, questions };
+}
+
+let seq = 0;
+
+function event(type: string, data: Record<string, unknown>) {
+  return { type, runId: "run", seq: ++seq, runSeq: seq, at: 0, data } as never;
+}
+
+const approval = (id: string, more: Record<string, unknown> = { tool_call_id: `call-${id}` }) =>
+  event("approval.request", {
+    request_id: id,
+    tool: "terminal",
+    kind: "command",
+    title: "Run: make",
+    command: "make",
+    choices: ["once", "deny"],
+    ...more,
+  });
+
+const settled = (kind: string, id: string, data: object = {}) =>
+  event(`approval.${kind}`, { request_id: id, ...data });
+
+/** Until what is under way has come to rest. */
+async function rest(): Promise<void> {
+  for (let turns = 0; turns < 5; turns++) await later();
+}
+
+test("questions are put one after the other, in their order", async () => {
+  const { questions, shown, answers } = makeTurn();
+  for (const id of ["a", "b", "c"]) questions.put(approval(id));
+  await rest();
+  for (const [index, id] of ["a", "b", "c"].entries()) {
+    assert.equal(shown.length, index + 1);
+    assert.equal(shown[index]?.request.toolCall.toolCallId, `run:call-${id}`);
+    shown[index]?.choose(id === "b" ? "deny" : "allow_once");
+    await rest();
+  }
+  assert.deepEqual(answers, [
+    { id: "a", owner: "default", by: "acp", choice: "once" },
+    { id: "b", owner: "default", by: "acp", choice: "deny" },
+    { id: "c", owner: "default", by: "acp", choice: "once" },
+  ]);
+});
+
+test("a question that somebody else answers is withdrawn, before it was shown too, and the next one is put", async () => {
+  const { questions, shown, answers } = makeTurn();
+  for (const id of ["a", "b", "c"]) questions.put(approval(id));
+  await rest();
+  questions.settled(settled("responded", "b", { choice: "once" }));
+  questions.settled(settled("responded", "a", { choice: "once" }));
+  await rest();
+  assert.ok(shown[0]?.signal.aborted);
+  assert.deepEqual(
+    shown.map(({ request }) => request.toolCall.toolCallId),
+    ["run:call-a", "run:call-c"],
+  );
+  shown[0]?.choose("allow_once");
+  await rest();
+  assert.deepEqual(answers, []);
+});
+
+test("what is open is withdrawn when the turn ends or is cancelled, and answers count no more", async () => {
+  for (const end of ["close", "cancel"] as const) {
+    const { questions, turn, shown, answers } = makeTurn();
+    for (const id of ["a", "b"]) questions.put(approval(id));
+    await rest();
+    // The answer is here already, and nobody has looked at it yet.
+    shown[0]?.choose("allow_once");
+    if (end === "close") questions.close();
+    else turn.cancel();
+    await rest();
+    assert.ok(shown[0]?.signal.aborted);
+    assert.equal(shown.length, 1);
+    assert.deepEqual(answers, []);
+  }
+});
+
+test("22. the first silent timeout lowers later waits to 30 s, an answer lifts them again", async () => {
+  const { questions, shown, clock, givenUp } = makeTurn();
+  questions.put(approval("a"));
+  await rest();
+  clock.tick(3_600_000);
+  await rest();
+  assert.deepEqual(givenUp, []);
+  questions.settled(settled("expired", "a", { reason: "timeout" }));
+  questions.put(approval("b"));
+  await rest();
+  clock.tick(29_999);
+  await rest();
+  assert.deepEqual(givenUp, []);
+  clock.tick(1);
+  await rest();
+  assert.deepEqual(givenUp, ["b"]);
+  questions.settled(settled("expired", "b", { reason: "timeout" }));
+  questions.put(approval("c"));
+  await rest();
+  shown[2]?.choose("allow_once");
+  await rest();
+  questions.put(approval("d"));
+  await rest();
+  clock.tick(3_600_000);
+  await rest();
+  assert.deepEqual(givenUp, ["b"]);
+});
+
+test("what a sub-agent asks is about a call that is made for it, and ended with its answer", async () => {
+  const { questions, shown, updates } = makeTurn();
+  for (const id of ["a", "b", "c"]) questions.put(approval(id, {}));
+  await rest();
+  assert.equal(shown[0]?.request.toolCall.toolCallId, "a");
+  questions.settled(settled("responded", "a", { choice: "once" }));
+  questions.settled(settled("responded", "b", { choice: "deny" }));
+  questions.close();
+  const told = updates.map((update) => {
+    assert.ok(update.sessionUpdate === "tool_call" || update.sessionUpdate === "tool_call_update");
+    return [update.sessionUpdate, update.toolCallId, update.status];
+  });
+  assert.deepEqual(told, [
+    ["tool_call", "a", "pending"],
+    ["tool_call", "b", "pending"],
+    ["tool_call", "c", "pending"],
+    ["tool_call_update", "a", "completed"],
+    ["tool_call_update", "b", "failed"],
+    ["tool_call_update", "c", "failed"],
+  ]);
+});
