@@ -123,7 +123,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         trace: {
           type: "boolean",
           default: false,
-          description: "Write every message to the log file too, without its secrets.",
+          description: "Write every message to the log too, shortened and without its secrets.",
         },
       },
     },

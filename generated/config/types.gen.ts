@@ -145,7 +145,7 @@ export type AcpConfig = {
      */
     log_file?: string;
     /**
-     * Write every message to the log file too, without its secrets.
+     * Write every message to the log too, shortened and without its secrets.
      */
     trace: boolean;
 };
