@@ -63,11 +63,11 @@ function patchOf(diff: string): StructuredPatch | undefined {
 function isShort(text: string | null): boolean {
   if (text === null) return true;
   if (text.length > MAX_WHOLE_BYTES || Buffer.byteLength(text) > MAX_WHOLE_BYTES) return false;
-  let lines = 1;
-  for (let at = text.indexOf("\n"); at !== -1 && lines <= MAX_WHOLE_LINES; at = text.indexOf("\n", at + 1)) {
-    lines++;
+  let ends = 0;
+  for (let at = text.indexOf("\n"); at !== -1 && ends <= MAX_WHOLE_LINES; at = text.indexOf("\n", at + 1)) {
+    ends++;
   }
-  return lines <= MAX_WHOLE_LINES + 1;
+  return ends <= MAX_WHOLE_LINES;
 }
 
 function deleted(after: string | null | undefined): Pick<Diff, "_meta"> {

@@ -1,0 +1,121 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { merged } from "../../../src/acp/chunks.ts";
+import { toolEndOf } from "../../../src/acp/tool-end.ts";
+import { boundedInput } from "../../../src/acp/tool-input.ts";
+import { kindOf, titleOf, toolCallOf, type ToolStart } from "../../../src/acp/tool-start.ts";
+import { planOf, toUpdates } from "../../../src/acp/update.ts";
+import type { JournalEvent } from "../../../src/store/journal.ts";
+
+const start = (more: Partial<ToolStart>): ToolStart => ({
+  runId: "run_1",
+  callId: "call_1",
+  tool: "terminal",
+  input: {},
+  cwd: "/work",
+  ...more,
+});
+
+test("a title is one line of at most 160 characters, also without a preview", () => {
+  assert.equal(titleOf(start({ preview: "Run: ls" })), "Run: ls");
+  assert.equal(titleOf(start({ input: { command: "ls\n-l" } })), "terminal: ls -l");
+  assert.equal(titleOf(start({})), "terminal");
+  const long = titleOf(start({ preview: "😀".repeat(500) }));
+  assert.equal(Array.from(long).length, 160);
+  assert.ok(long.endsWith("…"));
+});
+
+test("kinds come from the event, else from the table of tools", () => {
+  assert.equal(kindOf(start({ kind: "fetch" })), "fetch");
+  assert.equal(kindOf(start({ tool: "todo" })), "think");
+  assert.equal(kindOf(start({ tool: "mcp_else" })), "other");
+});
+
+test("locations are absolute, each once; a read says where it begins", () => {
+  const call = toolCallOf(
+    start({ tool: "read_file", input: { offset: 12 }, paths: ["/work/a", "/work/a", "b"] }),
+  );
+  assert.deepEqual(call.locations, [{ path: "/work/a", line: 12 }]);
+});
+
+test("long input is cut, and stays what it is", () => {
+  const short = { path: "a", content: "b" };
+  assert.equal(boundedInput(short), short);
+  const cut = boundedInput({ path: "a", content: "x".repeat(300_000) }) as { path: string; content: string };
+  assert.equal(cut.path, "a");
+  assert.match(cut.content, /^x+\[\.\.\. \d+ characters cut \.\.\.\]$/);
+  const many = boundedInput(Array.from({ length: 100_000 }, () => "abcdef")) as { truncated: boolean };
+  assert.equal(many.truncated, true);
+  assert.equal(boundedInput(undefined), undefined);
+});
+
+for (const [status, result, text] of [
+  ["denied", "Denied by the user.", "denied by user"],
+  ["denied", "Denied by the user: not today", "denied by user: not today"],
+  ["denied", "Denied: nobody answered in time.", "approval timed out"],
+  ["denied", "Refused: the path is outside.", "Refused: the path is outside."],
+  ["aborted", "The call was stopped before it finished.", "cancelled"],
+] as const) {
+  test(`a call that was ${status} has failed: ${text}`, () => {
+    const view = toolEndOf(start({ input: { command: "ls" } }), { status, result });
+    assert.equal(view.status, "failed");
+    assert.equal(view.content.length, 2, "what it would have done is still there");
+    assert.deepEqual(view.content.at(-1), { type: "content", content: { type: "text", text } });
+  });
+}
+
+const event = (type: string, data: object): JournalEvent => ({
+  type,
+  runId: "run_1",
+  data: data as JournalEvent["data"],
+  sessionId: "s",
+  seq: 1,
+  runSeq: 1,
+  atMs: 0,
+});
+
+test("pieces of one message that wait together are one, of two messages two, and none grows beyond 2 KiB", () => {
+  const piece = (id: string, delta: string) => event("message.delta", { message_id: id, delta });
+  const joined = merged([
+    piece("a", "1"),
+    piece("a", "2"),
+    piece("b", "3"),
+    event("run.notice", {}),
+    piece("b", "4"),
+  ]);
+  assert.deepEqual(
+    joined.map(({ data }) => data["delta"]),
+    ["12", "3", undefined, "4"],
+  );
+  assert.equal(merged([piece("a", "x".repeat(2_000)), piece("a", "y".repeat(100))]).length, 2);
+});
+
+test("what was given up is not in the plan", () => {
+  const plan = planOf([
+    { id: "1", content: "a", status: "completed" },
+    { id: "2", content: "b", status: "cancelled" },
+  ]);
+  assert.deepEqual(plan, {
+    sessionUpdate: "plan",
+    entries: [{ content: "a", status: "completed", priority: "medium" }],
+  });
+});
+
+test("notices and compactions are told to clients that take them, and to no others", () => {
+  const none = { notices: false, compaction: false };
+  const begun = event("compression.started", { reason: "near_limit" });
+  const over = event("compression.completed", { status: "compressed", before_tokens: 9, after_tokens: 3 });
+  const kinds = (of: JournalEvent, offers: typeof none) =>
+    toUpdates(of, offers).map((each) => each.sessionUpdate);
+  for (const each of [begun, over, event("run.notice", { message: "again" })])
+    assert.deepEqual(kinds(each, none), []);
+  assert.deepEqual(kinds(event("run.notice", { message: "again" }), { ...none, notices: true }), ["notice"]);
+  assert.deepEqual(kinds(begun, { ...none, notices: true }), ["notice"]);
+  assert.deepEqual(
+    [begun, over].map((each) => toUpdates(each, { ...none, compaction: true })[0]),
+    [
+      { sessionUpdate: "compaction_update", compactionId: "run_1:compaction", status: "in_progress" },
+      { sessionUpdate: "compaction_update", compactionId: "run_1:compaction", status: "completed" },
+    ],
+  );
+});
