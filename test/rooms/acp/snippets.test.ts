@@ -1,0 +1,60 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import * as fc from "fast-check";
+import { authMethodsFor } from "../../../src/acp/auth-methods.ts";
+import { clientOffers } from "../../../src/acp/client-offers.ts";
+import { missingProvider } from "../../../src/acp/provider.ts";
+import { snippets, type Launcher } from "../../../src/acp/snippets.ts";
+import { createModelCatalog, type ModelProvider } from "../../../src/agent/model.ts";
+
+const launcher: Launcher = { command: "/opt/node", args: ["/opt/agentd.mjs"], env: { AGENTD_HOME: "/h" } };
+const facts = { name: "agentd", version: "1.2.3", description: "An agent.", license: "MIT" };
+
+function registryId(name: string): string {
+  return (snippets({ name, launcher, package: facts }).registry as { readonly id: string }).id;
+}
+
+test("each editor's block starts the same command, under the editor's own key", () => {
+  const made = snippets({ name: "Mine", launcher, package: facts });
+  const start = { command: "/opt/node", args: ["/opt/agentd.mjs", "acp"], env: { AGENTD_HOME: "/h" } };
+  assert.deepEqual(made.zed, { agent_servers: { Mine: { type: "custom", ...start } } });
+  assert.deepEqual(made.vscode, { "acp.agents": { Mine: start } });
+  assert.deepEqual((made.jetbrains as { agent_servers: unknown }).agent_servers, { Mine: start });
+});
+
+test("the registry takes every id that is made of a name", () => {
+  assert.equal(registryId("My Agent 2"), "my-agent-2");
+  assert.equal(registryId("2 – Agent"), "agent");
+  assert.equal(registryId("日本"), "agentd");
+  fc.assert(fc.property(fc.string(), (name) => assert.match(registryId(name), /^[a-z][a-z0-9-]*$/)));
+});
+
+test("the way through a terminal is told as the client understands it", () => {
+  const told = (capabilities: Parameters<typeof clientOffers>[0]) =>
+    authMethodsFor({ offers: clientOffers(capabilities), launcher: () => launcher });
+  assert.deepEqual(
+    told({}).map(({ id }) => id),
+    ["provider"],
+  );
+  assert.equal(told({ auth: { terminal: true } })[1]?._meta, undefined);
+  const command = { command: "/opt/node", args: ["/opt/agentd.mjs", "acp", "--setup"], env: launcher.env };
+  for (const auth of [{}, { auth: { terminal: true } }]) {
+    const [, setup] = told({ ...auth, _meta: { "terminal-auth": true } });
+    assert.deepEqual(setup?._meta?.["terminal-auth"], { ...command, label: "Set up in terminal" });
+  }
+});
+
+test("a provider is missing when the default model's needs a key that is not there", () => {
+  const missing = (provider: Partial<ModelProvider>) => {
+    const known = { name: "mine", models: ["m"], type: "openai", ...provider };
+    return missingProvider(createModelCatalog({ providers: [known], defaultModel: "mine:m" }));
+  };
+  assert.equal(missing({ hasKey: true }), undefined);
+  assert.equal(missing({ type: "openai_compatible", hasKey: false }), undefined);
+  assert.match(missing({ hasKey: false }) ?? "", /^mine:m cannot .*`agentd setup --provider openai`/);
+  assert.equal(
+    missingProvider(createModelCatalog({ providers: [] })),
+    undefined,
+    "the demo model needs none",
+  );
+});
