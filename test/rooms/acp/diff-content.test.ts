@@ -39,7 +39,7 @@ for (const [what, before] of [
     assert.ok(content.type === "diff");
     assert.equal(content.newText.split("\n").length - 1, 14);
     assert.ok(content.oldText?.includes("497x") && content.oldText.includes("503x"));
-    assert.ok(!content.oldText.includes("496x"));
+    assert.ok(!content.oldText?.includes("496x"));
     assert.deepEqual(content._meta, {
       partial: true,
       hunks: [
