@@ -11,7 +11,7 @@ const FIRST_RETRY_MS = 500;
 const MAX_RETRY_MS = 30_000;
 
 /**
- * Follows the session from now on until it is closed here; resolves once it listens. What this client chooses itself
+ * Follows the session from now on until it is closed here or the client leaves; resolves once it listens. What this client chooses itself
  * comes this way too, so that every change is told once.
  */
 export async function watchSession(connection: AcpConnection, session: AcpSession): Promise<void> {
@@ -23,7 +23,8 @@ export async function watchSession(connection: AcpConnection, session: AcpSessio
 /** A store that fails for a while costs no change: what came meanwhile is read again. */
 async function follow(connection: AcpConnection, session: AcpSession, from: number): Promise<void> {
   const { store, clock, log } = await connection.room();
-  const { id, signal } = session;
+  const { id } = session;
+  const signal = AbortSignal.any([session.signal, connection.leaving]);
   let after = from;
   for (let waitMs = FIRST_RETRY_MS; !signal.aborted; waitMs = Math.min(waitMs * 2, MAX_RETRY_MS)) {
     try {

@@ -133,7 +133,14 @@ rpcScenario(
   async (_, { connect, owner }) => {
     const chat = await connect({ owner: `${owner}-chat`, scopes: ["chat", "sessions", "read"] });
     const session_id = await openSession(chat);
-    for (const command of ["/yolo on", "/yolo global", "/reload-mcp", "/reload-env", "/grants"]) {
+    for (const command of [
+      "/yolo on",
+      "/yolo global",
+      "/mode dont_ask",
+      "/reload-mcp",
+      "/reload-env",
+      "/grants",
+    ]) {
       const { data } = await chat.error("command.dispatch", { command, session_id }, -32003);
       assert.equal(data.reason, "insufficient_scope");
       await chat.error("slash.exec", { command: command.slice(1), session_id }, -32003);

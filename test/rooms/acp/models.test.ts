@@ -27,7 +27,8 @@ test("the current model is always among them: one that nobody listed, and one of
     const [group] = modelGroups(models, current).filter(({ options }) =>
       options.some(({ value }) => value === current),
     );
-    assert.equal(group?.group, current.split(":")[0]);
+    assert.ok(group);
+    assert.equal(group.group, current.split(":")[0]);
     assert.ok(group.options.every(({ name }) => name !== ""));
     const { currentModelId, availableModels } = legacyModels(models, current);
     assert.equal(currentModelId, current);

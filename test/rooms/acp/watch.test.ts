@@ -1,0 +1,138 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
+import { clientOffers } from "../../../src/acp/client-offers.ts";
+import type { AcpConnection } from "../../../src/acp/connection.ts";
+import { AcpSession } from "../../../src/acp/session.ts";
+import { watchSession } from "../../../src/acp/watch.ts";
+import { saveSession } from "../../../src/agent/save-session.ts";
+import { FakeClock } from "../../../src/base/clock.ts";
+import type { Store } from "../../../src/store/store.ts";
+import { createTestAgent, type TestAgent } from "../../harness/agent.ts";
+
+const OWNER = "tester";
+const seed = { source: "acp", cwd: "/" };
+
+/** A client that has the session open, and what it was told, each by its kind. */
+function watcher(agent: TestAgent, store: Store = agent.store) {
+  const clock = new FakeClock();
+  const told: SessionUpdate[] = [];
+  const waiting: { readonly count: number; readonly resolve: () => void }[] = [];
+  const notify = async (_: string, { update }: { readonly update: SessionUpdate }) => {
+    told.push(update);
+    for (const { count, resolve } of waiting) if (told.length >= count) resolve();
+  };
+  const { log } = agent.parts;
+  const room = { store, agent: agent.core, clock, log, owner: OWNER };
+  const connection = {
+    client: { notify },
+    offers: clientOffers({}),
+    leaving: new AbortController().signal,
+    room: async () => room,
+  };
+  const session = new AcpSession({ id: "s", seed, openedAtMs: 0 });
+  const toldOf = async (count: number) => {
+    const { promise, resolve } = Promise.withResolvers<void>();
+    waiting.push({ count, resolve });
+    if (told.length < count) await promise;
+    return told.map(({ sessionUpdate }) => sessionUpdate);
+  };
+  return {
+    clock,
+    told,
+    toldOf,
+    session,
+    watch: () => watchSession(connection as unknown as AcpConnection, session),
+  };
+}
+
+test("what happened before is not told; what is chosen from then on is, once each", async () => {
+  await using agent = await createTestAgent();
+  await agent.events((await agent.submit("hello", { id: "s" })).runId);
+  await agent.core.sessions.choose("s", OWNER, { mode: "plan" });
+  const { watch, toldOf, told, session } = watcher(agent);
+  await watch();
+  await agent.core.chooseEffort("s", OWNER, "high");
+  assert.deepEqual(await toldOf(1), ["config_option_update"]);
+  await agent.core.sessions.rename("s", OWNER, "A name");
+  await toldOf(2);
+  const [, info] = told;
+  assert.ok(info?.sessionUpdate === "session_info_update" && info.title === "A name");
+  await agent.core.sessions.move("s", OWNER, "/tmp");
+  await agent.core.sessions.choose("s", OWNER, { mode: "ask" });
+  assert.deepEqual((await toldOf(4)).slice(2), ["config_option_update", "current_mode_update"]);
+  session.close();
+});
+
+test("a session that is saved later, and one that is closed", async () => {
+  await using agent = await createTestAgent();
+  const { watch, toldOf, told, session } = watcher(agent);
+  await watch();
+  await saveSession(agent.store, { id: "s", owner: OWNER, seed });
+  await agent.core.sessions.choose("s", OWNER, { yolo: true });
+  await toldOf(1);
+  session.close();
+  const other = watcher(agent);
+  await other.watch();
+  await agent.core.sessions.choose("s", OWNER, { yolo: false });
+  await other.toldOf(1);
+  assert.equal(told.length, 1);
+  other.session.close();
+});
+
+test("changes that come together are told once, as they stand in the end", async () => {
+  await using agent = await createTestAgent();
+  await saveSession(agent.store, { id: "s", owner: OWNER, seed });
+  const held = Promise.withResolvers<void>();
+  let isHeld = true;
+  const find: Store["find"] = async (table, key) => {
+    if (isHeld && told.length > 0) await held.promise;
+    return agent.store.find(table, key);
+  };
+  const { watch, toldOf, told, session } = watcher(agent, { ...agent.store, find });
+  await watch();
+  await agent.core.sessions.choose("s", OWNER, { mode: "dont_ask" });
+  await toldOf(2);
+  // The first of many is being told while the rest comes.
+  for (const mode of ["plan", "ask", "accept_edits", "plan", "accept_edits"] as const) {
+    await agent.core.sessions.choose("s", OWNER, { mode });
+  }
+  isHeld = false;
+  held.resolve();
+  await agent.core.sessions.rename("s", OWNER, "The last");
+  while (!told.some((update) => update.sessionUpdate === "session_info_update"))
+    await toldOf(told.length + 1);
+  const kinds = await toldOf(1);
+  assert.ok(kinds.filter((kind) => kind === "config_option_update").length <= 3, kinds.join());
+  const mode = told.findLast((update) => update.sessionUpdate === "current_mode_update");
+  assert.ok(mode?.sessionUpdate === "current_mode_update" && mode.currentModeId === "accept_edits");
+  session.close();
+});
+
+test("a store that fails for a while costs no change", async () => {
+  await using agent = await createTestAgent();
+  await saveSession(agent.store, { id: "s", owner: OWNER, seed });
+  let failures = 2;
+  const failed = Promise.withResolvers<void>();
+  const journal: Store["journal"] = {
+    append: (...args) => agent.store.journal.append(...args),
+    begin: (...args) => agent.store.journal.begin(...args),
+    read: (...args) => agent.store.journal.read(...args),
+    follow: (...args) => {
+      if (failures === 0) return agent.store.journal.follow(...args);
+      failures -= 1;
+      if (failures === 0) failed.resolve();
+      throw new Error("the disk is away");
+    },
+  };
+  const find: Store["find"] = (table, key) => agent.store.find(table, key);
+  const { watch, toldOf, clock, session } = watcher(agent, { ...agent.store, find, journal });
+  await watch();
+  await agent.core.sessions.choose("s", OWNER, { mode: "plan" });
+  clock.tick(500);
+  await failed.promise;
+  await new Promise((resolve) => setImmediate(resolve));
+  clock.tick(1_000);
+  assert.deepEqual(await toldOf(2), ["config_option_update", "current_mode_update"]);
+  session.close();
+});
