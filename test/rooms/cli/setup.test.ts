@@ -95,32 +95,41 @@ describe("agentd setup", () => {
     });
   }
 
-  it("asks at a terminal, and writes nothing when the person breaks off", async (t) => {
-    if (await missing("script")) return t.skip("there is no `script` to make a terminal");
-    await using made = await createHome();
-    const before = await readdir(made.home);
-    const [file, first] = commandOf(main);
-    const line = [file, ...first, "setup"].map((word) => `'${word}'`).join(" ");
-    const child = spawn("script", ["-qec", `stty cols 120; ${line}`, "/dev/null"], {
-      env: {
-        PATH: process.env["PATH"] ?? "",
-        HOME: process.env["HOME"] ?? "",
-        AGENTD_HOME: made.home,
-        TERM: "xterm",
-      },
-      stdio: ["pipe", "pipe", "ignore"],
+  for (const words of [["setup"], ["acp", "--setup"], ["--setup"]]) {
+    it(`asks at a terminal, and writes nothing when the person breaks off: ${words.join(" ")}`, async (t) => {
+      if (await missing("script")) return t.skip("there is no `script` to make a terminal");
+      await using made = await createHome();
+      const before = await readdir(made.home);
+      const { code, seen } = await breakOff(words, made.home);
+      assert.match(seen, /Nothing was changed/);
+      assert.equal(code, 1);
+      assert.deepEqual(await readdir(made.home), before);
     });
-    let seen = "";
-    child.stdout.on("data", (bytes: Uint8Array) => {
-      const was = seen.includes("Where do models come from");
-      seen += bytes.toString();
-      if (!was && seen.includes("Where do models come from")) child.stdin.write("\u0003");
-    });
-    await new Promise((resolve) => child.once("close", resolve));
-    assert.match(seen, /Nothing was changed/);
-    assert.deepEqual(await readdir(made.home), before);
-  });
+  }
 });
+
+/** Runs `agentd` at a terminal, where somebody presses Ctrl-C at the first question. */
+async function breakOff(words: readonly string[], home: string) {
+  const [file, first] = commandOf(main);
+  const line = [file, ...first, ...words].map((word) => `'${word}'`).join(" ");
+  const child = spawn("script", ["-qec", `stty cols 120; ${line}`, "/dev/null"], {
+    env: {
+      PATH: process.env["PATH"] ?? "",
+      HOME: process.env["HOME"] ?? "",
+      AGENTD_HOME: home,
+      TERM: "xterm",
+    },
+    stdio: ["pipe", "pipe", "ignore"],
+  });
+  let seen = "";
+  child.stdout.on("data", (bytes: Uint8Array) => {
+    const was = seen.includes("Where do models come from");
+    seen += bytes.toString();
+    if (!was && seen.includes("Where do models come from")) child.stdin.write("\u0003");
+  });
+  const code = await new Promise<number | null>((resolve) => child.once("close", resolve));
+  return { code, seen };
+}
 
 function missing(program: string): Promise<boolean> {
   return new Promise((resolve) => {
