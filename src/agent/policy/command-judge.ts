@@ -323,8 +323,7 @@ export class CommandJudge {
     if (target && !/^[\w.+-]+:|^[\w.-]+@/.test(target.text)) this.write(target, "git");
     const folder = rest.findIndex(({ text }) => /^(-o|--output-directory)$/.test(text));
     if (subcommand === "format-patch" && folder !== -1) this.write(rest[folder + 1] ?? unknownWord, "git");
-    if (reason !== undefined)
-      this.note(ask(`git ${subcommand} ${reason}`, this.shape(`git ${subcommand}`, rest), risk));
+    if (reason !== undefined) this.note(ask(`git ${subcommand} ${reason}`, this.shape("git", rest), risk));
   }
 
   #interpreter(name: string, rest: readonly Word[], command: SimpleCommand): void {
