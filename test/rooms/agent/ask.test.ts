@@ -344,6 +344,7 @@ test("a sub-agent asks in the run at the top of its family, and leave for the se
   });
   const { runId, sessionId } = await agent.submit("go", { id: "s", answerable: true });
   const asked = await agent.event(runId, "approval.request");
+  assert.ok(!("tool_call_id" in asked.data));
   assert.equal((await agent.run(runId)).status, "waiting_for_approval");
   const open = await agent.parts.asks.open({ sessionId });
   assert.deepEqual(

@@ -1,0 +1,43 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { OURSELVES } from "../../../src/agent/question.ts";
+import type { ToolContext } from "../../../src/agent/tool.ts";
+import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
+
+type Asked = Awaited<ReturnType<TestAgent["event"]>>;
+
+const answer = (agent: TestAgent, { data }: Asked, reply: object): Promise<void> =>
+  agent.parts.asks.answer(String(data["request_id"]), { owner: "tester", by: "test", ...reply } as never);
+
+test("a question names the call that waits; one for leave says what leave that is kept covers", async () => {
+  const questions = [{ id: "q1", question: "Why?", choices: null, multi_select: false }];
+  const clarify = async (_: unknown, context: ToolContext) =>
+    JSON.stringify(await context.questions.clarify(questions));
+  await using agent = await createTestAgent({
+    tools: [testTool(clarify)],
+    script: callsOnce("git push origin main"),
+  });
+  const { runId } = await agent.submit("go", { id: "s", answerable: true });
+  const leave = await agent.event(runId, "approval.request");
+  const call = (await agent.event(runId, "tool.started")).data["tool_call_id"];
+  assert.equal(leave.data["tool_call_id"], call);
+  assert.equal(leave.data["covers"], "git push origin main");
+  await answer(agent, leave, { choice: "once" });
+  const question = await agent.event(runId, "clarify.request");
+  assert.equal(question.data["tool_call_id"], call);
+  await answer(agent, question, { answers: {} });
+  await agent.events(runId);
+});
+
+test("leave that cannot be kept covers nothing, and agentd refuses in nobody's name", async () => {
+  await using agent = await createTestAgent({
+    tools: [testTool(async () => "ran")],
+    script: callsOnce("rm -rf x"),
+  });
+  const { runId } = await agent.submit("go", { id: "s", answerable: true });
+  const leave = await agent.event(runId, "approval.request");
+  assert.ok(!("covers" in leave.data));
+  const reply = { choice: "deny", reason: "nobody can be asked" } as const;
+  await answer(agent, leave, { ...reply, by: OURSELVES });
+  assert.equal((await agent.events(runId)).at(-1)?.data["output"], "denied: Denied: nobody can be asked");
+});
