@@ -24,17 +24,13 @@ export async function announceCommands(connection: AcpConnection, session: AcpSe
   await announce(connection, session, await available(connection, session));
 }
 
-/** Tells of each session whose commands are others than the client was told. Never throws. */
+/** Tells of each session whose commands are others than the client was told. Never throws: the next look finds them too. */
 export async function announceChanges(connection: AcpConnection): Promise<void> {
   for (const session of connection.sessions) {
     if (!told.has(session)) continue;
-    try {
-      const commands = await available(connection, session);
-      if (told.get(session) !== JSON.stringify(commands)) await announce(connection, session, commands);
-    } catch (error) {
-      const { log } = await connection.room();
-      log.warn("a client was not told of new commands", { session: session.id, error });
-    }
+    const commands = await available(connection, session).catch(() => undefined);
+    if (!commands || told.get(session) === JSON.stringify(commands)) continue;
+    await announce(connection, session, commands).catch(() => {});
   }
 }
 

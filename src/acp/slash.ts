@@ -39,7 +39,7 @@ export async function dispatchCommand(call: DispatchCall): Promise<Dispatched | 
   void announceChanges(connection);
   if (!outcome) return undefined;
   const { says, prompt, notice } = outcome;
-  if (says !== undefined)
+  if (says !== undefined && says !== "")
     await tell(connection, session, message(says, (await connection.room()).clock.now()));
   if (notice !== undefined && connection.offers.notices) {
     await tell(connection, session, { sessionUpdate: "notice", severity: "info", title: notice });
