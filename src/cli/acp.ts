@@ -12,7 +12,7 @@ export const acpCommand = defineCommand({
   meta: {
     name: "acp",
     description:
-      "Serve an editor (Agent Client Protocol) that starts this program: one JSON-RPC message a line on standard input and output, until the input ends. Logs go to standard error. `--bootstrap` prints what editors need to start it, `agentd config` has the settings under `acp`.",
+      "Serve an editor (Agent Client Protocol) that starts this program: one JSON-RPC message a line on standard input and output, until the input ends. Logs go to standard error, and to the file `acp.log_file` of the configuration; `agentd config get acp` shows its other settings. `--bootstrap` prints what editors need to start it.",
   },
   args: acpActions,
   async run({ args }) {
