@@ -313,3 +313,32 @@ test("what a tool says without end is cut in the middle before the model reads i
   assert.ok(text.length < 401_000);
   assert.match(text, /^start[\s\S]*characters cut here[\s\S]*end$/);
 });
+
+test("a call says before it runs whether it waits for leave, and what it would change", async () => {
+  const change = { path: "/work/a", old_text: null, new_text: "a", diff: "" };
+  const tool = {
+    ...ok,
+    preview: async ({ command }: { readonly command: string }) => {
+      if (command === "ls") throw new ToolError("cannot be told");
+      return [change];
+    },
+  };
+  for (const [command, waits, changes] of [
+    [DANGEROUS, true, [change]],
+    ["ls", undefined, undefined],
+  ] as const) {
+    await using agent = await createTestAgent({ tools: [tool], script: callsOnce(command) });
+    const { runId } = await agent.submit("go", { answerable: true });
+    if (waits) {
+      const { data } = await agent.event(runId, "approval.request");
+      await agent.parts.asks.answer(String(data["request_id"]), {
+        owner: "tester",
+        choice: "deny",
+        by: "test",
+      });
+    }
+    const started = (await agent.events(runId)).find(({ type }) => type === "tool.started");
+    assert.equal(started?.data["waits"], waits);
+    assert.deepEqual(started?.data["changes"], changes);
+  }
+});

@@ -168,3 +168,22 @@ test("an error that is its own cause is told all the same", () => {
   error.cause = error;
   assert.match(toTurnError(error, provider, nowMs).message, /the connection failed/);
 });
+
+const kinds: readonly (readonly [string, unknown, object])[] = [
+  ["a refused key", answered(401), { kind: "authentication", status: 401, retryable: false }],
+  ["a rate limit", answered(429), { kind: "rate_limit", status: 429, retryable: true }],
+  ["too much to do", answered(529), { kind: "overloaded", status: 529, retryable: true }],
+  ["a server's failure", answered(500), { kind: "provider", status: 500, retryable: true }],
+  ["a refused request", answered(400), { kind: "provider", status: 400, retryable: false }],
+  ["silence", new StallError("said nothing"), { kind: "network", retryable: true }],
+  ["a cut", new CutError("stopped"), { kind: "network", retryable: true }],
+  ["a cut behind a good status", answered(200), { kind: "network", retryable: true }],
+  ["no connection", new Error("connection refused"), { kind: "network", retryable: true }],
+  ["no form", named("AI_InvalidPromptError"), { kind: "provider", retryable: false }],
+];
+
+for (const [what, error, failure] of kinds) {
+  test(`of what kind a failure is: ${what}`, () => {
+    assert.deepEqual(toTurnError(error, provider, nowMs).failure, failure);
+  });
+}
