@@ -134,6 +134,21 @@ test("29. configOptions and modes stay in sync whichever is set; set_config_opti
   assert.equal(sent?.["reasoning_effort"], undefined);
 });
 
+test("29. options that are set at the same time, before anything is saved, are all kept", async () => {
+  await using place = await echoing();
+  const editor = await connect(place);
+  const sessionId = await editor.session(place.folder);
+  await Promise.all([
+    set(editor, sessionId, "mode", "plan"),
+    set(editor, sessionId, "model", "local:other-model"),
+    set(editor, sessionId, "thought_level", "low"),
+  ]);
+  const { configOptions } = await set(editor, sessionId, "mode", "accept_edits");
+  const wanted = { mode: "accept_edits", model: "local:other-model", thought_level: "low" };
+  assert.deepEqual(valuesOf(configOptions), wanted);
+  await told(editor, sessionId, wanted);
+});
+
 test("29. what another program chooses is told too, and its title", async () => {
   await using place = await echoing();
   const [editor, other] = [await connect(place), await connect(place)];
@@ -221,6 +236,17 @@ test("29. boolean options only if advertised", async () => {
   await refused(set(editor, sessionId, "yolo", "false"), -32602);
   await editor.prompt(sessionId, "/yolo off");
   await told(editor, sessionId, { yolo: false });
+});
+
+test("29. models are told in the way of older clients unless the configuration says no", async () => {
+  await using place = await createAcpPlace({ config: "acp: { legacy_models: false }\n" });
+  const editor = await connect(place);
+  const made = await editor.agent.request("session/new", { cwd: place.folder, mcpServers: [] });
+  assert.deepEqual(Object.keys(made).toSorted(), ["configOptions", "modes", "sessionId"]);
+  const model = "demo:demo";
+  assert.deepEqual(choicesOf(made.configOptions, "model"), [model]);
+  const { sessionId } = made;
+  assert.deepEqual(await editor.agent.request("session/set_model", { sessionId, modelId: model }), {});
 });
 
 test("30. Model change in session A does not touch session B; survives resume", async () => {
