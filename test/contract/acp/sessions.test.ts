@@ -100,7 +100,7 @@ test("25. load/resume/prompt/fork/set_mode/set_config_option on unknown or close
       assert.equal(message, `Session not found: ${sessionId}`);
     }
     // The SDK's client takes the error of a close for a success.
-    const id = `close ${sessionId}`;
+    const id = `close ${JSON.stringify(sessionId)}`;
     process.send({ id, method: "session/close", params: { sessionId } });
     const message = `Session not found: ${sessionId}`;
     assert.deepEqual((await process.answer(id))["error"], { code: -32_002, message, data: { sessionId } });
