@@ -41,12 +41,16 @@ test(
     const first = await sessions.list({ owner: OWNER });
     const second = await sessions.list({ owner: OWNER, cursor: first.nextCursor ?? "" });
     const of = await sessions.list({ owner: OWNER, source: "embed" });
+    const ofSome = { owner: OWNER, sources: ["embed", "tui"], folders: ["/work", null] };
+    const some = await sessions.list(ofSome);
+    const prompted = await sessions.list({ ...ofSome, prompted: true, cursor: first.nextCursor ?? "" });
+    const late = await sessions.list({ ...ofSome, afterMs: 100 });
     assert.deepEqual(
-      [first, second, of].map((page) => page.sessions.length),
-      [50, 50, 50],
+      [first, second, of, some, prompted, late].map((page) => page.sessions.length),
+      [50, 50, 50, 50, 0, 50],
     );
     const lists = statements.filter(({ sql }) => sql.includes('from "sessions"'));
-    assert.equal(lists.length, 3);
+    assert.equal(lists.length, 6);
     for (const { sql, values } of lists) {
       const plan = planOf(url, sql, values);
       assert.match(plan.join("\n"), /USING INDEX sessions_by_update/, sql);
