@@ -10,6 +10,8 @@ export class LiveTail {
   #text = "";
   #seenBytes = 0;
   #toldBytes = 0;
+  /** Of texts that others came in place of. */
+  #replacedBytes = 0;
   #isNew = false;
 
   push(delta: string): void {
@@ -22,6 +24,7 @@ export class LiveTail {
   replace(text: string): void {
     if (text === this.#text) return;
     this.#text = "";
+    this.#replacedBytes = this.#seenBytes;
     this.push(text);
   }
 
@@ -31,7 +34,7 @@ export class LiveTail {
     if (!this.#isNew || this.#toldBytes + bytes > 2 * this.#seenBytes + FREE_BYTES) return undefined;
     this.#isNew = false;
     this.#toldBytes += bytes;
-    return { text: this.#text, omittedBytes: this.#seenBytes - bytes };
+    return { text: this.#text, omittedBytes: this.#seenBytes - this.#replacedBytes - bytes };
   }
 }
 

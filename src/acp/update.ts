@@ -1,9 +1,8 @@
 /** What a client is told of the journal of a turn, but for its tool calls. Pure. */
-import type { SessionUpdate, ToolCallContent } from "@agentclientprotocol/sdk/unstable";
+import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
 import type { Todo } from "../../generated/http/client/types.gen.ts";
 import type { JournalEvent } from "../store/journal.ts";
 import type { ClientOffers } from "./client-offers.ts";
-import { bounded, textContent } from "./tool-text.ts";
 
 type Data = JournalEvent["data"];
 
@@ -37,11 +36,6 @@ export function planOf(todos: readonly Todo[]): SessionUpdate {
     status === "cancelled" ? [] : [{ content, status, priority: "medium" as const }],
   );
   return { sessionUpdate: "plan", entries };
-}
-
-/** Longer texts keep their end, where results stand. */
-export function plain(value: string): ToolCallContent {
-  return textContent(bounded(value));
 }
 
 function chunk({ message_id: messageId, delta }: Data): {

@@ -77,6 +77,31 @@ test("10. Parallel same-name tools never cross results", async () => {
   }
 });
 
+test("10. What sub-agents do is told in the call that started them", async () => {
+  await using place = await createAcpPlace({
+    replies: ({ body: { messages } }) => {
+      if (messages.at(-1)?.["role"] === "tool") return saying("reported");
+      const isChild = JSON.stringify(messages.at(-1)).includes("count the files");
+      if (isChild) return calling(run("call_1", "echo counted"));
+      const tasks = [{ goal: "count the files" }];
+      return calling({ id: "call_1", name: "delegate_task", json: JSON.stringify({ tasks }) });
+    },
+  });
+  const editor = await place.start().client({ permission: choose("allow_once") });
+  const sessionId = await editor.session(place.folder);
+  assert.equal((await editor.prompt(sessionId, "have it done")).stopReason, "end_turn");
+  const calls = editor.updates("tool_call");
+  assert.deepEqual(
+    calls.map(({ name }) => name),
+    ["delegate_task"],
+  );
+  const updates = editor.updates("tool_call_update");
+  assert.deepEqual([...new Set(updates.map(({ toolCallId }) => toolCallId))], [calls[0]?.toolCallId]);
+  assert.match(JSON.stringify(updates.map(({ content }) => content)), /1\. count the files/);
+  assert.equal(updates.at(-1)?.status, "completed");
+  assert.match(JSON.stringify(updates.at(-1)?.content), /reported/);
+});
+
 /** The states of the calls as the client saw them, without what was said twice in a row. */
 function steps({ seen }: AcpClient): readonly string[] {
   const all = seen.flatMap((each: Seen) => {

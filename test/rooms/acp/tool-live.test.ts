@@ -26,6 +26,15 @@ test("a tail is the end of the output; without anything new there is none", () =
   assert.equal(live.take(), undefined);
 });
 
+test("a text that another came in place of is not missing", () => {
+  const live = new LiveTail();
+  live.replace("1. waits");
+  live.replace("1. at work");
+  assert.deepEqual(live.take(), { text: "1. at work", omittedBytes: 0 });
+  live.replace("1. at work");
+  assert.equal(live.take(), undefined);
+});
+
 test("pieces come once, and say what was left out between them", () => {
   const pieces = new LivePieces();
   pieces.push("one ");
