@@ -4,6 +4,7 @@ import { clientManners } from "./client-manners.ts";
 import type { AcpConnection } from "./connection.ts";
 import { clipped } from "./content-text.ts";
 import { formAnswers, formMessage, formSchema } from "./elicitation.ts";
+import { noteNoPermissions } from "./permission.ts";
 import { macrotask, type Answered, type PutQuestion } from "./question.ts";
 import { tellText } from "./question-telling.ts";
 import { textContent } from "./tool-text.ts";
@@ -83,7 +84,7 @@ async function askByChoices(
     } catch {
       await macrotask();
       if (question.signal.aborted) return { type: "open" };
-      clientManners(connection).hasNoPermissions = true;
+      noteNoPermissions(connection, question);
       return undefined;
     }
   }

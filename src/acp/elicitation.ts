@@ -1,6 +1,7 @@
 /** Questions of the agent as forms of the protocol, and what people filled in. Pure. */
 import type { ElicitationPropertySchema, ElicitationSchema } from "@agentclientprotocol/sdk/unstable";
 import type { ClarifyQuestion } from "../../generated/http/client/types.gen.ts";
+import { MAX_REPLY_CHARACTERS } from "../agent/ask-reply.ts";
 
 /** What all questions together are, before the form. */
 export function formMessage(questions: readonly ClarifyQuestion[]): string {
@@ -33,7 +34,10 @@ export function formAnswers(
     const chosen = content?.[question.id];
     const own = question.choices?.length ? content?.[ownField(question)] : undefined;
     const parts = [...(Array.isArray(chosen) ? chosen : [chosen]), own];
-    return [question.id, parts.map(textOf).filter(Boolean).join("\n")] as const;
+    return [
+      question.id,
+      parts.map(textOf).filter(Boolean).join("\n").slice(0, MAX_REPLY_CHARACTERS),
+    ] as const;
   });
   return Object.fromEntries(answers);
 }

@@ -27,12 +27,17 @@ export async function askPermission(connection: AcpConnection, question: PutQues
   } catch {
     await macrotask();
     if (question.signal.aborted) return { type: "open" };
-    manners.hasNoPermissions = true;
-    tellHint(connection, question, NO_PERMISSIONS);
+    noteNoPermissions(connection, question);
     return DENIED;
   } finally {
     stopWaiting?.();
   }
+}
+
+/** From now on the client is asked for no leave, which its user is told. */
+export function noteNoPermissions(connection: AcpConnection, question: PutQuestion): void {
+  clientManners(connection).hasNoPermissions = true;
+  tellHint(connection, question, NO_PERMISSIONS);
 }
 
 /** Its end is told to everybody, us as well. */

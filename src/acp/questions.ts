@@ -38,7 +38,7 @@ export class TurnQuestions {
 
   /** Takes an event that asks: `approval.request`, `clarify.request`, `sudo.request` or `secret.request`. */
   put({ type, runId, data }: JournalEvent): void {
-    const { session, turn, callOf } = this.#options;
+    const { connection, session, turn, callOf } = this.#options;
     const id = String(data["request_id"]);
     const callId = data["tool_call_id"];
     const toolCallId =
@@ -54,7 +54,7 @@ export class TurnQuestions {
       told: callOf(toolCallId),
       signal: AbortSignal.any([turn.signal, withdrawn.signal]),
     };
-    this.#line = this.#line.then(() => this.#settle(question));
+    this.#line = this.#line.then(() => this.#settle(question)).catch(connection.onFault);
   }
 
   /** Takes an event that closes a question, whoever closed it: `*.responded` or `*.expired`. */
@@ -92,8 +92,9 @@ export class TurnQuestions {
       await room.agent.parts.asks.answer(id, { owner: room.owner, by, ...answered.reply });
       if (answered.type === "later") turn.endWithQuestion();
     } catch (error) {
-      // Somebody else answered first, or it is too late.
-      room.log.debug("an answer came too late", { question: id, reason: toServiceError(error).code });
+      const { code } = toServiceError(error);
+      if (code !== "ask_not_pending" && code !== "ask_not_found") throw error;
+      room.log.debug("an answer came too late", { question: id, reason: code });
     }
   }
 }
