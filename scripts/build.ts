@@ -2,7 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { chmod, cp, readFile, rm, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { build } from "esbuild";
+import { build, type Plugin } from "esbuild";
 import { writeText } from "./lib/files.ts";
 
 const root = resolve(import.meta.dirname, "..");
@@ -16,6 +16,15 @@ const banner = [
   "const __filename=__fileURLToPath(import.meta.url);",
   "const __dirname=__fileURLToPath(new URL('.',import.meta.url));",
 ].join("");
+
+/** Zod words its issues in fifty languages, and nobody asks for another than English: half of what `agentd acp` loads. */
+const withoutLocales: Plugin = {
+  name: "without-locales",
+  setup: (bundler) =>
+    bundler.onLoad({ filter: /[\\/]zod[\\/]v4[\\/]locales[\\/]index\.js$/ }, () => ({
+      contents: 'export { default as en } from "./en.js";',
+    })),
+};
 
 await rm(dist, { recursive: true, force: true });
 const { outputFiles } = await build({
@@ -34,6 +43,7 @@ const { outputFiles } = await build({
   banner: { js: banner },
   // Ink looks for its developer tools only where DEV says so, and does without them.
   external: ["react-devtools-core"],
+  plugins: [withoutLocales],
   logLevel: "warning",
 });
 for (const { path, text } of outputFiles) await writeText(path, withoutIdleBanner(text));
