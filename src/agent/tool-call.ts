@@ -99,12 +99,18 @@ async function inspect(tool: Tool, call: ToolCall, scope: ToolCallScope): Promis
   try {
     intent = tool.inspect(call.input as never, { cwd: scope.cwd });
     const judgement = await judge(call, intent, scope);
-    const isSeen = !scope.prior && judgement.verdict !== "refuse";
+    const isSeen = !scope.prior && mayBeShown(intent, judgement);
     return { intent, judgement, changes: isSeen ? await previewOf(tool, call, scope) : undefined };
   } catch (error) {
     started(call, scope, { tool, intent });
     throw error;
   }
+}
+
+/** Files with secrets are asked for each time, and what stands in them is shown to nobody before that. */
+function mayBeShown({ kind }: ToolIntent, judgement: Judgement): boolean {
+  if (judgement.verdict !== "ask") return judgement.verdict === "allow";
+  return kind !== "file" || judgement.decision.remember !== "never";
 }
 
 async function run(tool: Tool, call: ToolCall, scope: ToolCallScope): Promise<ToolOutput> {

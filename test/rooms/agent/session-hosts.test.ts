@@ -1,9 +1,13 @@
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import { SessionHosts } from "../../../src/agent/session-hosts.ts";
 import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
+import { createWriteFile } from "../../../src/agent/tools/write-file.ts";
 import type { FileAccess, Tool, ToolContext } from "../../../src/agent/tool.ts";
 import { createTestAgent, testTool } from "../../harness/agent.ts";
+import { workspace } from "./tools/call.ts";
 
 const tool = (name: string, run: (context: ToolContext) => string = () => name): Tool =>
   testTool(async (_, context) => run(context), name);
@@ -126,4 +130,24 @@ test("to take back twice closes once, and close waits for all that is closing", 
   gate.resolve();
   await all;
   assert.deepEqual(closed.toSorted(), ["quick", "slow"]);
+});
+
+test("what a call would change is told, but not of a file with secrets before leave was given", async (t) => {
+  const folder = workspace(t);
+  for (const name of [".env", "plain.txt"]) writeFileSync(join(folder, name), "ALPHA=before\n");
+  await using agent = await createTestAgent({
+    tools: [createWriteFile()],
+    settings: { workspace: folder },
+    script: ({ user, step }) =>
+      step > 0 ? {} : { calls: [{ tool: "write_file", input: { path: user, content: "after\n" } }] },
+  });
+  const plain = await agent.submit("plain.txt", { answerable: true });
+  const told = await agent.event(plain.runId, "tool.started");
+  assert.match(JSON.stringify(told.data["changes"]), /ALPHA=before/);
+  const secret = await agent.submit(".env", { answerable: true });
+  await agent.event(secret.runId, "approval.request");
+  const started = await agent.event(secret.runId, "tool.started");
+  assert.equal(started.data["changes"], undefined);
+  await agent.turns.stop(secret.runId, "enough");
+  await agent.events(secret.runId);
 });
