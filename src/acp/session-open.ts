@@ -51,7 +51,7 @@ export async function openSession(
   const room = await connection.room();
   const cwd = row ? await moved(room, row, loan.folder.given) : loan.folder.given;
   const folder = cwd === loan.folder.given ? loan.folder : { given: cwd, real: await withoutLinks(cwd) };
-  const session = connection.find(id) ?? (await begin(connection, { id, seed: { ...seed, cwd } }));
+  const session = await findOrBegin(connection, { id, seed: { ...seed, cwd } });
   session.moveTo(cwd);
   try {
     await lendToSession(connection, session, { ...loan, folder });
@@ -62,11 +62,14 @@ export async function openSession(
   return session;
 }
 
-async function begin(
+async function findOrBegin(
   connection: AcpConnection,
   { id, seed }: Pick<KnownSession, "id" | "seed">,
 ): Promise<AcpSession> {
   const { agent, owner } = await connection.room();
+  // Nothing is waited for between this and the opening: of two requests at once one begins it.
+  const known = connection.find(id);
+  if (known) return known;
   const live = agent.live.open({ id, owner, seed });
   // As long as the client has it open it is no idle one.
   live.viewers++;
