@@ -325,6 +325,7 @@ test("a call says before it runs whether it waits for leave, and what it would c
   };
   for (const [command, waits, changes] of [
     [DANGEROUS, true, [change]],
+    ["mkdir a", undefined, [change]],
     ["ls", undefined, undefined],
   ] as const) {
     await using agent = await createTestAgent({ tools: [tool], script: callsOnce(command) });
