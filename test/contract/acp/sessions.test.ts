@@ -196,3 +196,34 @@ test("37. cwd: a session is opened again in another folder -> it moves there, un
   assert.ok((await pwd()).includes(await realpath(moved)));
   await refused(resume(client, id, join(place.base, "gone")), -32_602);
 });
+
+test("Sessions shared: two processes hold one session -> one turn at a time, each told of its own", async () => {
+  await using place = await createAcpPlace();
+  const first = await place.start().client();
+  const id = await first.session(place.folder);
+  await first.prompt(id, "hello");
+  const second = await place.start().client();
+  await resume(second, id, place.folder);
+  const before = first.text(id).length;
+  const one = first.prompt(id, "run: until [ -e go ]; do sleep 0.05; done; echo from-one");
+  await first.until(() => first.updates("tool_call", id)[0]);
+  const two = second.prompt(id, "run: echo from-two");
+  await writeFile(join(place.folder, "go"), "");
+  const answers = await Promise.all([one, two]);
+  assert.deepEqual(
+    answers.map(({ stopReason }) => stopReason),
+    ["end_turn", "end_turn"],
+  );
+  assert.match(first.text(id).slice(before), /from-one/);
+  assert.doesNotMatch(first.text(id), /from-two/);
+  assert.match(second.text(id), /from-two/);
+  assert.doesNotMatch(second.text(id), /from-one/);
+  await using store = await storeOf(place);
+  const runs = await store.read.selectFrom("runs").selectAll().where("session_id", "=", id).execute();
+  const spans = runs.map(({ started_at: from, ended_at: to }) => [from ?? 0, to ?? 0] as const);
+  assert.equal(spans.length, 3);
+  for (const [index, [from]] of spans.entries()) {
+    const overlaps = spans.some(([a, b], other) => other !== index && from >= a && from < b);
+    assert.ok(!overlaps, "no two turns at once");
+  }
+});
