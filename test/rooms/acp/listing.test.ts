@@ -1,0 +1,33 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { formatCursor, Listings, noteSeen, parseCursor, wasBefore } from "../../../src/acp/listing.ts";
+
+test("a cursor is read as it was written; anything else is none", () => {
+  for (const key of ["abc", undefined]) {
+    const cursor = { listing: "l", page: 3, key };
+    assert.deepEqual(parseCursor(formatCursor(cursor)), cursor);
+  }
+  const encode = (value: unknown) => Buffer.from(JSON.stringify(value)).toString("base64url");
+  const bad = [{}, [], ["l", 0, null], ["l", 1.5, null], [1, 1, null], ["l", 1, 2], ["l", 1], null, "l"];
+  for (const cursor of ["", "%%", "AAAA", ...bad.map(encode)]) assert.equal(parseCursor(cursor), undefined);
+});
+
+test("a session counts as seen on later pages, not on its own, which may be asked for again", () => {
+  const listing = new Listings().begin();
+  noteSeen(listing, ["a"], 1);
+  noteSeen(listing, ["a"], 2);
+  assert.deepEqual(
+    [0, 1, 2, 3].map((page) => wasBefore(listing, "a", page)),
+    [false, false, true, true],
+  );
+  assert.ok(!wasBefore(listing, "b", 9));
+});
+
+test("only the newest listings are remembered", () => {
+  const listings = new Listings();
+  const ids = Array.from({ length: 10 }, () => listings.begin().id);
+  assert.deepEqual(
+    ids.map((id) => listings.find(id) !== undefined),
+    ids.map((_, index) => index >= 2),
+  );
+});
