@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { mkdir, rm, symlink, writeFile } from "node:fs/promises";
+import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Json } from "../../harness/rpc.ts";
 import { gatedScript, openSession, rpcScenario, takeTurn } from "./scenario.ts";
@@ -335,67 +335,5 @@ rpcScenario(
       4018,
     );
     assert.match(message, /use command.dispatch/);
-  },
-);
-
-rpcScenario("complete.slash", "names first, then what a command may be given", async (host) => {
-  const session_id = await openSession(host);
-  const complete = (text: string) => host.result("complete.slash", { text, session_id });
-  const names = await complete("/mo");
-  assert.deepEqual([names.items[0].text, names.replace_from], ["model", 1]);
-  assert.ok((await complete("/")).items.length <= 30);
-  assert.deepEqual(
-    (await complete("/fo")).items.map(({ text }: Json) => text),
-    ["branch"],
-  );
-  const values = await complete("/reasoning lo");
-  assert.deepEqual([values.items.map(({ text }: Json) => text), values.replace_from], [["low"], 11]);
-  for (const text of ["", "mo", "/zzz", "/title x", "/constructor ", "x".repeat(4096)]) {
-    assert.deepEqual((await complete(text)).items, [], text);
-  }
-  await host.error("complete.slash", { text: "x".repeat(4097) }, -32602);
-});
-
-rpcScenario(["complete.slash 4001", "complete.path 4001"], "the session is not there", async (host) => {
-  await host.error("complete.slash", { text: "/", session_id: "none" }, 4001);
-  await host.error("complete.path", { word: "a", session_id: "none" }, 4001);
-});
-
-rpcScenario(
-  "complete.path",
-  "what lies in the session's folder, folders first",
-  async (host, { service, owner }) => {
-    const folder = join(service.workspace, owner);
-    await mkdir(join(folder, "sub", "deep"), { recursive: true });
-    await writeFile(join(folder, "sum.txt"), "");
-    await writeFile(join(folder, ".hidden"), "");
-    await symlink("/etc", join(folder, "out"));
-    const session_id = await openSession(host, { cwd: folder });
-    const complete = async (word: string, more: Json = {}) => {
-      const { items } = await host.result("complete.path", { word, session_id, ...more });
-      return items.map(({ text }: Json) => text);
-    };
-    assert.deepEqual(await complete("su"), ["sub/", "sum.txt"]);
-    assert.deepEqual(await complete("@file:./su"), ["@file:./sub/", "@file:./sum.txt"]);
-    assert.deepEqual(await complete("@folder:su"), ["@folder:sub/"]);
-    assert.deepEqual(await complete(".h"), [".hidden"]);
-    assert.deepEqual(await complete("", { cwd: "sub" }), ["deep/"]);
-    for (const word of ["out/", "/etc/", "/", "a\0b", "no/such/"])
-      assert.deepEqual(await complete(word), [], word);
-    assert.deepEqual(await complete("", { cwd: "/etc" }), []);
-    assert.deepEqual(await complete("", { cwd: "a\0" }), []);
-    await host.error("complete.path", { word: "x".repeat(4097) }, -32602);
-  },
-);
-
-rpcScenario(
-  "complete.path",
-  "a folder of many is looked at in part, and shown as 30",
-  async (host, { service, owner }) => {
-    const folder = join(service.workspace, `${owner}-many`);
-    await mkdir(folder);
-    await Promise.all(Array.from({ length: 100 }, (_, n) => writeFile(join(folder, `file${n}`), "")));
-    const { items } = await host.result("complete.path", { word: `${folder}/f` });
-    assert.equal(items.length, 30);
   },
 );
