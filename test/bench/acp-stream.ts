@@ -7,10 +7,12 @@ import { buildProgram } from "./program.ts";
 import { median, runAlone, type BenchRow } from "./row.ts";
 
 const PER_SECOND = 1_000;
-const SECONDS = 45;
-/** Until then the runtime makes room for what comes and goes. */
-const WARM_SECONDS = 30;
+const SECONDS = 20;
+/** What the turn itself loads. */
+const WARM_SECONDS = 2;
 const RUSH = 20_000;
+/** After so many of them the runtime has made room for what comes and goes. */
+const RUSHES = 15;
 const FIRSTS = 25;
 const GOAL_GROWTH_MB = 20;
 const GOAL_FIRST_MS = 10;
@@ -27,7 +29,9 @@ export async function run(): Promise<readonly BenchRow[]> {
     await using bare = await opened(await bundleBare(folder, model.url), folder);
     await using ours = await opened([program, "acp"], folder);
     await using core = new Editor({ args: [program, "rpc"], folder });
-    return [await firstChunk(ours, core), ...(await steady(ours, bare, model)), await rush(ours, bare)];
+    const first = await firstChunk(ours, core);
+    const rushed = await rush(ours, bare);
+    return [first, rushed, ...(await steady(ours, bare, model))];
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
@@ -84,7 +88,7 @@ interface Streamed {
 async function steady(ours: Opened, bare: Opened, model: PacedModel): Promise<readonly BenchRow[]> {
   const text = `stream ${PER_SECOND * SECONDS} ${PER_SECOND}`;
   const control = await streamed(bare, text);
-  const value = await streamed(ours, text);
+  const value = await streamed(await renewed(ours), text);
   const lateMs = performance.now() - model.lastChunkMs;
   return [
     {
@@ -109,7 +113,10 @@ async function steady(ours: Opened, bare: Opened, model: PacedModel): Promise<re
   ];
 }
 
-async function streamed({ editor, sessionId }: Opened, text: string): Promise<Streamed> {
+async function streamed(
+  { editor, sessionId }: Pick<Opened, "editor" | "sessionId">,
+  text: string,
+): Promise<Streamed> {
   let characters = 0;
   let updates = 0;
   const stop = editor.listen((line) => {
@@ -135,17 +142,26 @@ async function streamed({ editor, sessionId }: Opened, text: string): Promise<St
 
 /** As fast as it can: how much more than the thousand there is room for. */
 async function rush(ours: Opened, bare: Opened): Promise<BenchRow> {
-  const control = await streamed(bare, `stream ${RUSH} 0`);
-  const value = await streamed(ours, `stream ${RUSH} 0`);
+  const [rates, controls]: [number[], number[]] = [[], []];
+  for (let i = 0; i < RUSHES; i++) {
+    controls.push((await streamed(bare, `stream ${RUSH} 0`)).perSecond);
+    rates.push((await streamed(await renewed(ours), `stream ${RUSH} 0`)).perSecond);
+  }
+  const [value, control] = [median(rates), median(controls)];
   return {
     name: `${RUSH} chunks as fast as they come, by the bare SDK`,
-    value: value.perSecond,
+    value,
     unit: "chunks/s",
-    control: control.perSecond,
-    ratio: value.perSecond / control.perSecond,
+    control,
+    ratio: value / control,
     goal: `>= ${PER_SECOND}/s`,
-    met: value.perSecond >= PER_SECOND,
+    met: value >= PER_SECOND,
   };
+}
+
+/** A session of its own for each: the model is not sent what it said before. */
+async function renewed({ editor }: Opened): Promise<Pick<Opened, "editor" | "sessionId">> {
+  return { editor, sessionId: await editor.session() };
 }
 
 await runAlone(import.meta.url, run);
