@@ -1,6 +1,7 @@
 import type { SessionMode } from "./mode.ts";
 import { judgeCommand } from "./policy/command-judge.ts";
 import {
+  alwaysMinded,
   ask,
   isInside,
   judgeRead,
@@ -64,7 +65,7 @@ export function decide(intent: ToolIntent, context: PolicyContext, tool = intent
   const rest = { signature, remember: rememberOf(risks, signature) };
   if (mode === "yolo") return { verdict: "allow", reason: "approvals are switched off", ...rest };
   const isUnasked = sessionMode === "dont_ask";
-  const minded = isUnasked ? findings.filter(({ risk }) => risk === "sensitive") : findings;
+  const minded = isUnasked ? findings.filter(alwaysMinded) : findings;
   if (minded.length > 0) return { verdict: "ask", reason: reasonsOf(minded), ...rest };
   const isSpared = isUnasked || (sessionMode === "accept_edits" && about.editsInside);
   if (isSpared) return { verdict: "allow", reason: "the session's mode does not ask for it", ...rest };

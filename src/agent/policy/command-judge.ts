@@ -13,7 +13,7 @@ import {
   wrappers,
 } from "./command-table.ts";
 import { CommandPlaces } from "./command-places.ts";
-import { ask, deny, type Finding, type Places } from "./path-judge.ts";
+import { alwaysMinded, ask, deny, type Finding, type Places } from "./path-judge.ts";
 import { judgeProgram } from "./program-judge.ts";
 import { unknownWord, type Word } from "./shell-word.ts";
 
@@ -64,16 +64,19 @@ export class CommandJudge {
 
   #text(text: string, depth: number): void {
     if (forkBomb.test(text.replace(/\s/g, ""))) this.note(deny("it starts processes without end"));
-    if (depth > MAX_DEPTH) return this.note(ask("it is nested too deeply to be checked", text));
+    if (depth > MAX_DEPTH) return this.note(ask("it is nested too deeply to be checked", text, "unchecked"));
     const line = parseCommandLine(text, { HOME: this.places.home });
-    for (const reason of line.unclear) this.note(ask(`it cannot be checked: ${reason}`, text));
+    for (const reason of line.unclear) this.note(ask(`it cannot be checked: ${reason}`, text, "unchecked"));
     for (const command of line.commands) this.#command(command, depth);
   }
 
   note(finding: Finding | undefined): void {
     if (!finding) return;
     this.looksOnly = false;
-    if (this.findings.length < MAX_FINDINGS || finding.verdict === "deny") this.findings.push(finding);
+    const hasRoom = this.findings.length < MAX_FINDINGS || finding.verdict === "deny";
+    // Others must not crowd out what is asked for in every mode.
+    const isFirst = alwaysMinded(finding) && !this.findings.some(alwaysMinded);
+    if (hasRoom || isFirst) this.findings.push(finding);
   }
 
   #command(command: SimpleCommand, depth: number): void {
@@ -96,11 +99,15 @@ export class CommandJudge {
     if (first === undefined) return;
     if (at.seen && !first.quoted && groupWords.has(first.text)) return this.program(rest, at);
     const isTest = first.text === "[" || first.text === "[[";
-    if (first.dynamic || (first.glob && !isTest))
+    if (first.dynamic || (first.glob && !isTest)) {
+      if (!at.seen) for (const word of rest) this.#where.read(word);
       return this.note(ask("the name of a command is worked out at run time", this.source));
-    if (at.depth > MAX_DEPTH) return this.note(ask("it is nested too deeply to be checked", this.source));
+    }
+    if (at.depth > MAX_DEPTH)
+      return this.note(ask("it is nested too deeply to be checked", this.source, "unchecked"));
     const name = baseName(first.text);
-    if ((this.#programsLeft -= 1) < 0) return this.note(ask("it starts too much to be checked", this.source));
+    if ((this.#programsLeft -= 1) < 0)
+      return this.note(ask("it starts too much to be checked", this.source, "unchecked"));
     if (!at.seen && !this.#onlySays(name, at)) {
       for (const word of first.text.includes("/") ? words : rest) this.#where.read(word);
     }
@@ -215,7 +222,8 @@ export class CommandJudge {
 
   /** Words of a command that starts others: the first few that are commands to mind are judged as such. */
   #scan(words: readonly Word[], inner: Inner): void {
-    if (words.length > MAX_SCANNED) this.note(ask("it has too many words to be checked", this.source));
+    if (words.length > MAX_SCANNED)
+      this.note(ask("it has too many words to be checked", this.source, "unchecked"));
     let left = 3;
     for (const [index, word] of words.slice(0, MAX_SCANNED).entries()) {
       const name = baseName(word.text);

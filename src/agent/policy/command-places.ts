@@ -59,7 +59,7 @@ export class CommandPlaces {
     // Checked one by one, words cost time on the loop that serves everybody.
     this.#wordsLeft -= 1;
     if (this.#wordsLeft === 0)
-      this.#notes.note(ask("it has too many words to be checked", this.#notes.source));
+      this.#notes.note(ask("it has too many words to be checked", this.#notes.source, "unchecked"));
     if (this.#wordsLeft <= 0) return;
     this.#notes.note(judgeWord(word, this.#folders, this.#places));
   }

@@ -57,6 +57,9 @@ export const deny = (reason: string): Finding => ({
   risk: "destructive",
 });
 
+/** Whether people are asked in every mode: secrets are touched, or may be where nobody looked. */
+export const alwaysMinded = ({ risk }: Finding): boolean => risk === "sensitive" || risk === "unchecked";
+
 /** What there is to say against reading the absolute `path`. */
 export function judgeRead(path: string, places: Places): Finding | undefined {
   const isOwnSecret = path === `${places.agentHome}/.env` || path.startsWith(`${places.agentHome}/.env.`);
@@ -114,7 +117,8 @@ export function judgeWord(word: Word, folders: readonly string[], places: Places
     ? [word.text]
     : [word.text, ...word.text.split(/[=:@,]/), word.text.replace(/^-\w/, "")];
   const candidates = [...new Set(pieces)].filter((piece) => piece !== "");
-  if (candidates.length > MAX_PIECES) return ask("a word has too many parts to be checked", word.text);
+  if (candidates.length > MAX_PIECES)
+    return ask("a word has too many parts to be checked", word.text, "unchecked");
   const found = candidates.flatMap((piece) =>
     folders.flatMap((folder) => judgeRead(joinPath(folder, tilde(piece, places)), places) ?? []),
   );

@@ -15,6 +15,8 @@ const remembers = {
   sensitive: "never",
   /** May be anything: worked out at run time, fed by another program, or downloaded. */
   unclear: "never",
+  /** Too much or too deep to be looked through: what it touches is not known. */
+  unchecked: "never",
   /** Code in the command itself, or settings that change what its programs do: its text is the signature. */
   code: "session",
   /** Ends processes. */

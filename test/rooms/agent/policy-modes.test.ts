@@ -81,6 +81,24 @@ test("sensitive places are asked for in every mode that does not refuse them; yo
   }
 });
 
+test("what is too much or too deep to be looked through is asked for, whatever else it holds", () => {
+  const secret = "cat ~/.ssh/id_rsa";
+  const nested = (depth: number): string => (depth === 0 ? secret : `echo $(${nested(depth - 1)})`);
+  for (const text of [
+    `${"sudo ls; ".repeat(60)}${secret}`,
+    `${"true; ".repeat(61)}${secret}`,
+    `${"true; ".repeat(61)}rm -rf /`,
+    `${"a=1; ".repeat(501)}${secret}`,
+    `cat ${"a,".repeat(40)}/home/ada/.ssh/id_rsa`,
+    `env --first a ${"b ".repeat(600)} ${secret}`,
+    nested(12),
+    `$TOOL ~/.ssh/id_rsa`,
+  ]) {
+    assert.equal(verdict(command(text), "dont_ask"), "ask", text);
+    assert.equal(decide(command(text), { mode: "ask", ...places }).remember, "never", text);
+  }
+});
+
 test("ask adds nothing to the configuration", () => {
   for (const mode of POLICIES) {
     for (const intent of calls) {
