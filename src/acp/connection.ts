@@ -115,7 +115,8 @@ export class AcpConnection {
    */
   hear(message: AnyMessage): void {
     if (!("method" in message) || message.method !== "session/cancel" || !isRecord(message.params)) return;
-    this.find(String(message.params["sessionId"]))?.cancel();
+    const { sessionId } = message.params;
+    if (typeof sessionId === "string") this.find(sessionId)?.cancel();
   }
 
   /** Aborts when the client sends no more. */
