@@ -51,9 +51,10 @@ const agentd = defineCommand({
 });
 
 /** What an option means that stands alone. Editors replace the words of a command by those of its setup. */
-const ALONE: Readonly<Record<string, readonly string[]>> = {
-  "--version": ["version"],
-  "--setup": ["acp", "--setup"],
-};
+const ALONE: ReadonlyMap<string, readonly string[]> = new Map([
+  ["--version", ["version"]],
+  ["--setup", ["acp", "--setup"]],
+]);
 const words = process.argv.slice(2);
-await runCli(agentd, (words.length === 1 && ALONE[words[0] ?? ""]) || words);
+const meant = words.length === 1 ? ALONE.get(words[0] ?? "") : undefined;
+await runCli(agentd, meant ?? words);

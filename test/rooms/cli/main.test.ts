@@ -28,6 +28,10 @@ describe("agentd", () => {
     const wrong = await agentd(["cnofig", "get"]);
     assert.deepEqual([wrong.code, wrong.stdout], [2, ""]);
     assert.match(wrong.stderr, /^Unknown command "cnofig"; did you mean "config"\?/);
+    // A name that every object has.
+    const inherited = await agentd(["constructor"]);
+    assert.deepEqual([inherited.code, inherited.stdout], [2, ""]);
+    assert.match(inherited.stderr, /^Unknown command "constructor"/);
   });
 
   for (const [words, usage] of [
