@@ -89,7 +89,10 @@ function wanted(store: Store, { owner, source, sources, folders, prompted, after
     .where("owner", "=", owner)
     .where("source", "not in", INTERNAL_SOURCES);
   if (source !== undefined) query = query.where("source", "=", source);
-  if (sources !== undefined) query = query.where("source", "in", sources);
+  // PostgreSQL takes no empty list.
+  if (sources !== undefined) {
+    query = query.where((is) => (sources.length > 0 ? is("source", "in", sources) : is.or([])));
+  }
   if (title !== undefined) query = query.where("title", "=", title);
   if (afterMs !== undefined) query = query.where("updated_at", ">", afterMs);
   if (folders !== undefined) {

@@ -58,6 +58,9 @@ test("sessions made for one request, and those of sub-agents and background prom
   const task = await agent.core.background("kept", OWNER, "beside");
   await agent.events(task.runId);
   const { sessions } = await agent.core.sessions.list({ owner: OWNER });
+  for (const none of [{ sources: [] }, { folders: [] }]) {
+    assert.deepEqual((await agent.core.sessions.list({ owner: OWNER, ...none })).sessions, []);
+  }
   assert.deepEqual(
     sessions.map(({ id }) => id),
     ["kept"],
