@@ -15,7 +15,10 @@ const RANDOM_VALUE = /^(?=.*\d)(?=.*[A-Za-z])[A-Za-z0-9_+/=]{24,}$/;
 /** Such as SSH_AUTH_SOCK has. */
 const PATH = /^\/[\w.@-]+(\/[\w.@-]*)+$/;
 
-/** RequestError -32602 for kinds of servers that are not served, for too many and for addresses that are none. */
+/**
+ * The servers, with nothing but what makes them: `_meta` may be another one each time. RequestError -32602 for kinds of
+ * servers that are not served, for too many and for addresses that are none.
+ */
 export function checkServers(servers: readonly McpServer[]): readonly ClientServer[] {
   if (servers.length > MAX_SERVERS) {
     throw invalidParams("mcpServers", `A session takes at most ${MAX_SERVERS} servers.`);
@@ -36,8 +39,12 @@ export function serverSecrets(server: ClientServer): readonly string[] {
 }
 
 function checkServer(server: McpServer): ClientServer {
-  if (!("type" in server)) return server;
-  const { name, type } = server;
+  const { name } = server;
+  if (!("type" in server)) {
+    const { command, args, env } = server;
+    return { name, command, args, env: env.map(plain) };
+  }
+  const { type } = server;
   if (type !== "http") {
     const known = "name a command, or a server of type http";
     throw invalidParams(
@@ -48,5 +55,7 @@ function checkServer(server: McpServer): ClientServer {
   if (!/^https?:$/.test(URL.parse(server.url)?.protocol ?? "")) {
     throw invalidParams("mcpServers", `The url of the MCP server ${name} is no address of http or https.`);
   }
-  return server;
+  return { type, name, url: server.url, headers: server.headers.map(plain) };
 }
+
+const plain = ({ name, value }: { readonly name: string; readonly value: string }) => ({ name, value });

@@ -48,3 +48,12 @@ test("servers of other kinds, with other addresses, and too many are refused by 
   assert.throws(() => checkServers(Array.from({ length: 33 }, () => stdio())), /at most 32/);
   assert.equal(checkServers([http(), stdio()]).length, 2);
 });
+
+test("what is told beside a server does not make it another one", () => {
+  const _meta = { traceparent: "00-1" };
+  const told = [
+    { ...stdio({ ...entry("A", "1"), _meta } as never), _meta },
+    { ...http({ ...entry("B", "2"), _meta } as never), _meta },
+  ];
+  assert.deepEqual(checkServers(told), [stdio(entry("A", "1")), http(entry("B", "2"))]);
+});
