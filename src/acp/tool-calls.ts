@@ -1,4 +1,9 @@
-import type { SessionUpdate, ToolCall, ToolCallUpdate } from "@agentclientprotocol/sdk/unstable";
+import type {
+  SessionUpdate,
+  ToolCall,
+  ToolCallContent,
+  ToolCallUpdate,
+} from "@agentclientprotocol/sdk/unstable";
 import type { Clock } from "../base/clock.ts";
 import type { JournalEvent } from "../store/journal.ts";
 import type { ClientOffers } from "./client-offers.ts";
@@ -24,6 +29,8 @@ export interface ToolCallsOptions {
 interface OpenCall {
   readonly start: ToolStart;
   readonly told: ToolCall;
+  /** What stands before its live output; nothing where that is long, because it is sent anew each time. */
+  readonly lead: readonly ToolCallContent[];
   readonly pace: Pace;
   readonly tail: LiveTail;
   /** Set where the output is shown as a terminal. */
@@ -34,6 +41,8 @@ interface OpenCall {
 /** More characters of live output than this the core does not tell; see tool-context.ts. */
 const MAX_PROGRESS_BYTES = 262_144;
 const LAST_BYTES = 8_192;
+/** As JSON. */
+const MAX_LEAD_CHARACTERS = 8_192;
 
 /** The tool calls of one turn, from the events of its run to what the client is told of them. */
 export class ToolCalls {
@@ -99,6 +108,7 @@ export class ToolCalls {
     this.#open.set(id, {
       start,
       told,
+      lead: leadOf(told.content ?? []),
       pace: new Pace(clock, LIVE_EVERY_MS, () => this.#tellLive(id)),
       tail: new LiveTail(),
       pieces: isTerminal ? new LivePieces() : undefined,
@@ -146,7 +156,7 @@ export class ToolCalls {
     if (call.pieces) return this.#tellPiece(id, call.pieces.take());
     const live = call.tail.take();
     if (!live) return;
-    const content = [...startContent(call.start), outputContent(live.text, live.omittedBytes)];
+    const content = [...call.lead, outputContent(live.text, live.omittedBytes)];
     await this.#update({ toolCallId: id, status: "in_progress", content });
   }
 
@@ -178,6 +188,10 @@ export class ToolCalls {
 
 function idOf({ runId, data }: JournalEvent): string {
   return toolCallIdOf(runId ?? "", String(data["tool_call_id"]));
+}
+
+function leadOf(content: readonly ToolCallContent[]): readonly ToolCallContent[] {
+  return JSON.stringify(content).length <= MAX_LEAD_CHARACTERS ? content : [];
 }
 
 /** A command that ran is all in its terminal. */

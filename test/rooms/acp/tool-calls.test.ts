@@ -1,0 +1,53 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
+import { ToolCalls } from "../../../src/acp/tool-calls.ts";
+import { LIVE_EVERY_MS } from "../../../src/acp/tool-pace.ts";
+import { FakeClock } from "../../../src/base/clock.ts";
+import type { JournalEvent } from "../../../src/store/journal.ts";
+
+const event = (type: string, data: object): JournalEvent => ({
+  seq: 1,
+  runSeq: 1,
+  runId: "run_1",
+  sessionId: "s",
+  type,
+  data: { tool_call_id: "c", tool: "terminal", ...data },
+  atMs: 0,
+});
+
+/** What is told of a command that says a line now and then, `lines` times. */
+async function toldOf(command: string, lines: number): Promise<readonly SessionUpdate[]> {
+  const clock = new FakeClock();
+  const told: SessionUpdate[] = [];
+  const send = async (update: SessionUpdate) => void told.push(update);
+  const calls = new ToolCalls({ offers: { terminalOutput: "no" }, cwd: "/", clock, send });
+  await calls.take(event("tool.started", { arguments: { command } }));
+  for (let line = 0; line < lines; line++) {
+    await calls.take(event("tool.progress", { delta: `line ${line}\n` }));
+    clock.tick(LIVE_EVERY_MS);
+    await new Promise<void>((resolve) => setImmediate(resolve));
+  }
+  await calls.take(event("tool.completed", { status: "ok", result: "done" }));
+  return told;
+}
+
+const texts = (update: SessionUpdate | undefined) => JSON.stringify(update);
+
+test("a long command is told at its start and its end, not with every line of its output", async () => {
+  const command = `cat <<'END'\n${"word ".repeat(10_000)}\nEND`;
+  const told = await toldOf(command, 20);
+  assert.ok(told.filter((update) => texts(update).includes("line 3")).length > 0);
+  const whole = told.filter((update) => texts(update).length > command.length);
+  assert.deepEqual(
+    whole.map(({ sessionUpdate }) => sessionUpdate),
+    ["tool_call", "tool_call_update"],
+  );
+  assert.match(texts(told.at(-1)), /word word .*done/);
+});
+
+test("a short command stands before its live output", async () => {
+  const live = (await toldOf("make all", 3)).filter((update) => texts(update).includes("line 0"));
+  assert.ok(live.length > 0);
+  assert.ok(live.every((update) => texts(update).includes("$ make all")));
+});
