@@ -21,14 +21,18 @@ const told = new WeakMap<AcpSession, string>();
 
 /** Tells the client the commands of the session, whether or not it knows them. */
 export async function announceCommands(connection: AcpConnection, session: AcpSession): Promise<void> {
-  await announce(connection, session, await available(connection, session));
+  await announce(connection, session, await available(connection, session.seed.cwd));
 }
 
 /** Tells of each session whose commands are others than the client was told. Never throws: the next look finds them too. */
 export async function announceChanges(connection: AcpConnection): Promise<void> {
+  // Most sessions work in the same folder, and each look reads its files.
+  const byFolder = new Map<string, AvailableCommand[] | undefined>();
   for (const session of connection.sessions) {
     if (!told.has(session)) continue;
-    const commands = await available(connection, session).catch(() => undefined);
+    const { cwd } = session.seed;
+    if (!byFolder.has(cwd)) byFolder.set(cwd, await available(connection, cwd).catch(() => undefined));
+    const commands = byFolder.get(cwd);
     if (!commands || told.get(session) === JSON.stringify(commands)) continue;
     await announce(connection, session, commands).catch(() => {});
   }
@@ -45,9 +49,9 @@ async function announce(
   await client.notify("session/update", { sessionId: session.id, update });
 }
 
-async function available(connection: AcpConnection, session: AcpSession): Promise<AvailableCommand[]> {
+async function available(connection: AcpConnection, cwd: string): Promise<AvailableCommand[]> {
   const { commands } = await connection.room();
-  const all = await commands.list(session.seed.cwd);
+  const all = await commands.list(cwd);
   return all
     .filter((command) => editorsWay(command) === undefined)
     .map(({ name, description, hint }) => ({
