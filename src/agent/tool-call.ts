@@ -4,6 +4,7 @@ import type { SettledAnswer, ToolAnswer, ToolCall } from "./engine.ts";
 import { runEvent } from "./event.ts";
 import { endToolSpan, startToolSpan } from "./gen-ai-span.ts";
 import { judge, permission, type Judgement } from "./permission.ts";
+import { shownChanges } from "./shown-changes.ts";
 import { toolContext } from "./tool-context.ts";
 import { previewOf } from "./tool-preview.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
@@ -35,7 +36,7 @@ export async function callTool(call: ToolCall, scope: ToolCallScope): Promise<To
       result: text.slice(-MAX_RESULT_CHARACTERS),
       ...omittedOf(text),
       ...(output.exit ? { exit: output.exit } : {}),
-      ...(output.changes ? { changes: redactValue(output.changes) as FileChange[] } : {}),
+      ...(output.changes ? { changes: shownChanges(output.changes) } : {}),
       ...(output.todos ? { todos: redactValue(output.todos) as Todo[] } : {}),
     }),
   );

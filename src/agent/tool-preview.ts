@@ -1,6 +1,6 @@
 import type { FileChange } from "../../generated/http/client/types.gen.ts";
-import { redactValue } from "../base/redact.ts";
 import type { ToolCall } from "./engine.ts";
+import { shownChanges } from "./shown-changes.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
 import type { Tool } from "./tool.ts";
 
@@ -19,7 +19,7 @@ export async function previewOf(
   try {
     const context = { cwd, signal, ...(files ? { files } : {}) };
     const changes = await Promise.race([tool.preview(call.input as never, context), late]);
-    return changes && changes.length > 0 ? (redactValue(changes) as FileChange[]) : undefined;
+    return changes && changes.length > 0 ? shownChanges(changes) : undefined;
   } catch {
     // The call itself says what is wrong.
     return undefined;

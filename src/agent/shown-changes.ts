@@ -1,0 +1,17 @@
+import type { FileChange } from "../../generated/http/client/types.gen.ts";
+import { redactValue } from "../base/redact.ts";
+
+/** Texts of all files of a call together: an event is stored, and sent to everybody who follows. */
+const MAX_TEXTS_CHARACTERS = 1_048_576;
+
+/** What a call changes in files as people see it, redacted. Files for whose texts there is no room have their diff. */
+export function shownChanges(changes: readonly FileChange[]): FileChange[] {
+  let left = MAX_TEXTS_CHARACTERS;
+  const bounded = changes.map((change) => {
+    const { old_text: before, new_text: after, ...others } = change;
+    left -= (before?.length ?? 0) + (after?.length ?? 0);
+    if (left >= 0) return change;
+    return { ...others, size: Math.max(Buffer.byteLength(before ?? ""), Buffer.byteLength(after ?? "")) };
+  });
+  return redactValue(bounded) as FileChange[];
+}

@@ -1,0 +1,20 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { registerSecret } from "../../../src/base/redact.ts";
+import { shownChanges } from "../../../src/agent/shown-changes.ts";
+
+const long = "é".repeat(131_072);
+const change = (path: string, text = long) => ({ path, old_text: text, new_text: "b", diff: `of ${path}` });
+
+test("texts of many files are shown until there are too many, diffs of all of them", () => {
+  const shown = shownChanges(Array.from({ length: 100 }, (_, index) => change(`/work/${index}`)));
+  assert.equal(shown.length, 100);
+  assert.equal(shown.filter(({ old_text: before }) => before !== undefined).length, 7);
+  assert.deepEqual(shown.at(-1), { path: "/work/99", diff: "of /work/99", size: 262_144 });
+  assert.deepEqual(shown[0], change("/work/0"));
+});
+
+test("secrets in the texts reach nobody", () => {
+  registerSecret("sk-shown-changes-1");
+  assert.ok(!JSON.stringify(shownChanges([change("/a", "x sk-shown-changes-1")])).includes("sk-shown"));
+});
