@@ -103,10 +103,10 @@ export class AcpConnection {
     return session;
   }
 
-  /** The session is open no more; what it runs is cancelled. */
-  close(id: string): void {
-    this.#sessions.get(id)?.close();
-    this.#sessions.delete(id);
+  /** The session is open no more, unless it was opened again; what it runs is cancelled. */
+  close(session: AcpSession): void {
+    session.close();
+    if (this.#sessions.get(session.id) === session) this.#sessions.delete(session.id);
   }
 
   /**
@@ -132,7 +132,7 @@ export class AcpConnection {
 
   /** Ends what was loaded for the client, after what it had open. */
   async stop(): Promise<void> {
-    for (const { id } of this.sessions) this.close(id);
+    for (const session of this.sessions) this.close(session);
     const room = await this.#room?.catch(() => undefined);
     await room?.close();
   }

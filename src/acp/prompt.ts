@@ -11,6 +11,7 @@ import { forwardRun } from "./forward-run.ts";
 import { requireProvider } from "./provider.ts";
 import type { AcpRoom } from "./room.ts";
 import type { AcpSession } from "./session.ts";
+import { requireUndeleted } from "./session-open.ts";
 import { dispatchCommand } from "./slash.ts";
 import { stopOf } from "./stop.ts";
 import { TurnTeller } from "./turn-teller.ts";
@@ -34,6 +35,7 @@ export function runPrompt(
     async (turn) => {
       const { signal: cancelled } = turn.turn;
       const room = await requireProvider(connection);
+      await requireUndeleted(connection, session, requestId);
       const blocks = params.prompt;
       const done = await dispatchCommand({ connection, session, blocks, signal: cancelled });
       if (done?.type === "answer") return done.response;
@@ -136,6 +138,7 @@ async function runOnce(
     input: { prompt: [message], settings: {}, answerable: true },
     whenBusy: "queue",
   });
+  session.isSaved = true;
   turn.begun(runId, (reason) => void stop(room, runId, reason));
   await allOf(
     signal,

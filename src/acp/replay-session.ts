@@ -4,6 +4,7 @@ import { settingsOf } from "../agent/session.ts";
 import { redact } from "../base/redact.ts";
 import type { JournalEvent } from "../store/journal.ts";
 import type { AcpConnection } from "./connection.ts";
+import { sessionNotFound } from "./error.ts";
 import { macrotask } from "./question.ts";
 import { Replay, type ReplayOptions, type RunFacts } from "./replay.ts";
 import type { AcpRoom } from "./room.ts";
@@ -15,7 +16,7 @@ const PAGE = 32;
 
 /**
  * Tells the client the whole conversation, oldest first, and its plan. `liveRunId`: the turn at work, of which only the
- * prompt is told. RequestError -32800 when the client does not want it any more.
+ * prompt is told. RequestError -32800 when the client does not want it any more, -32002 when it closed the session.
  */
 export async function replaySession(
   connection: AcpConnection,
@@ -26,7 +27,8 @@ export async function replaySession(
   const { id: sessionId, seed } = session;
   const tell = async (updates: readonly SessionUpdate[]) => {
     for (const update of updates) {
-      if (signal.aborted || session.signal.aborted) throw RequestError.requestCancelled();
+      if (signal.aborted) throw RequestError.requestCancelled();
+      if (session.signal.aborted) throw sessionNotFound(sessionId);
       await connection.client.notify("session/update", { sessionId, update });
     }
   };

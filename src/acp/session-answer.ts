@@ -2,13 +2,19 @@
 import { announceCommands } from "./commands.ts";
 import { sessionOptions, type OpenedAnswer } from "./config-options.ts";
 import type { AcpConnection } from "./connection.ts";
+import { sessionNotFound } from "./error.ts";
 import { watchTurn, type LiveTurn } from "./live-turn.ts";
 import type { AcpSession } from "./session.ts";
 import { tellUsage } from "./usage.ts";
 
-/** Clients take an answer without anything in it for a session that is missing. */
-export function openedAnswer(connection: AcpConnection, session: AcpSession): Promise<OpenedAnswer> {
-  return sessionOptions(connection, session);
+/**
+ * Clients take an answer without anything in it for a session that is missing. RequestError -32002 for one that was closed
+ * meanwhile.
+ */
+export async function openedAnswer(connection: AcpConnection, session: AcpSession): Promise<OpenedAnswer> {
+  const answer = await sessionOptions(connection, session);
+  if (session.signal.aborted) throw sessionNotFound(session.id);
+  return answer;
 }
 
 /** Told of each session once the answer that opened it is on its way: what a client needs besides it. */

@@ -23,7 +23,7 @@ export async function knownSession(connection: AcpConnection, id: string): Promi
   const { store, agent, owner } = await connection.room();
   const row = await store.find("sessions", { id });
   const open = connection.find(id);
-  if (row ? row.owner !== owner : !open) throw sessionNotFound(id);
+  if (row ? row.owner !== owner : !open || open.isSaved) throw sessionNotFound(id);
   const { workspace } = agent.parts.settings;
   const seed = row ? seedOf(row, workspace) : (open?.seed ?? { source: "acp", cwd: workspace });
   return { id, seed, row };
@@ -40,7 +40,8 @@ function seedOf({ source, cwd, model, meta }: SessionRow, workspace: string): Ac
 
 /**
  * Opens a session, or goes on with one that is open, in the folder and with the servers that the client names.
- * RequestError -32602 for what cannot be worked with, ServiceError `too_many_live_sessions`.
+ * RequestError -32602 for what cannot be worked with, -32002 for one that was deleted meanwhile, ServiceError
+ * `too_many_live_sessions`.
  */
 export async function openSession(
   connection: AcpConnection,
@@ -53,8 +54,10 @@ export async function openSession(
   const folder = cwd === loan.folder.given ? loan.folder : { given: cwd, real: await withoutLinks(cwd) };
   const session = await findOrBegin(connection, { id, seed: { ...seed, cwd } });
   session.moveTo(cwd);
+  session.isSaved ||= row !== undefined;
   try {
     await lendToSession(connection, session, { ...loan, folder });
+    if (await isDeleted(connection, session)) throw sessionNotFound(id);
   } catch (error) {
     await closeSession(connection, session);
     throw error;
@@ -96,13 +99,34 @@ async function moved({ agent, owner }: AcpRoom, row: SessionRow, cwd: string): P
   }
 }
 
+/**
+ * For requests that go on with an open session. RequestError -32002 when somebody else deleted it: to go on would bring
+ * it back without all that was said in it. It is closed behind the answer.
+ */
+export async function requireUndeleted(
+  connection: AcpConnection,
+  session: AcpSession,
+  requestId: string | number | null,
+): Promise<void> {
+  if (!(await isDeleted(connection, session))) return;
+  connection.afterAnswer(requestId, () => void closeSession(connection, session));
+  throw sessionNotFound(session.id);
+}
+
+async function isDeleted(connection: AcpConnection, session: AcpSession): Promise<boolean> {
+  const { store } = await connection.room();
+  const row = await store.find("sessions", { id: session.id });
+  session.isSaved ||= row !== undefined;
+  return session.isSaved && row === undefined;
+}
+
 /** What runs and what holds on to the session gets so long. */
 const CLOSE_MS = 5_000;
 
 /** What the session runs is cancelled, and what it holds here is given back; it stays saved. */
 export async function closeSession(connection: AcpConnection, session: AcpSession): Promise<void> {
   const { clock } = await connection.room();
-  connection.close(session.id);
+  connection.close(session);
   await within(clock, CLOSE_MS, session.settled());
   await within(clock, CLOSE_MS, session.released());
 }

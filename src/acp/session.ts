@@ -26,6 +26,8 @@ export class AcpSession {
   readonly turns = new Set<AcpTurn>();
   /** The turn that somebody else began, while this client is told of it. */
   watched: WatchedTurn | undefined;
+  /** It was in the store: when it is there no more, somebody deleted it. */
+  isSaved = false;
   #seed: AcpSessionSeed;
   readonly #closing = new AbortController();
   readonly #releases: (() => void | Promise<void>)[] = [];

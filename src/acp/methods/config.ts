@@ -1,17 +1,20 @@
 /** Methods that choose what holds for a session. */
 import { choose, chooseModel, chooseOption, sessionOptions } from "../config-options.ts";
+import type { AcpConnection } from "../connection.ts";
 import type { AcpExtensionHandler, AcpGroup } from "../contract.ts";
 import { invalidParams } from "../error.ts";
 import { readMode } from "../modes.ts";
+import type { AcpSession } from "../session.ts";
+import { requireUndeleted } from "../session-open.ts";
 
 export const configMethods: AcpGroup<"session/set_mode" | "session/set_config_option"> = {
-  "session/set_mode": async ({ params }, connection) => {
-    const session = connection.session(params.sessionId);
+  "session/set_mode": async ({ params, requestId }, connection) => {
+    const session = await opened(connection, params.sessionId, requestId);
     await choose(connection, session, { mode: readMode(params.modeId, "modeId") });
     return {};
   },
-  "session/set_config_option": async ({ params }, connection) => {
-    const session = connection.session(params.sessionId);
+  "session/set_config_option": async ({ params, requestId }, connection) => {
+    const session = await opened(connection, params.sessionId, requestId);
     await chooseOption(connection, session, params);
     return { configOptions: (await sessionOptions(connection, session)).configOptions };
   },
@@ -30,8 +33,20 @@ export const setModel: AcpExtensionHandler<SetModel, object> = {
     if (typeof modelId !== "string") throw invalidParams("modelId", "modelId must be a text.");
     return { sessionId, modelId };
   },
-  handle: async ({ params }, connection) => {
-    await chooseModel(connection, connection.session(params.sessionId), params.modelId, "modelId");
+  handle: async ({ params, requestId }, connection) => {
+    const session = await opened(connection, params.sessionId, requestId);
+    await chooseModel(connection, session, params.modelId, "modelId");
     return {};
   },
 };
+
+/** RequestError -32002 for a session that is not open here, or was deleted. */
+async function opened(
+  connection: AcpConnection,
+  id: string,
+  requestId: string | number | null,
+): Promise<AcpSession> {
+  const session = connection.session(id);
+  await requireUndeleted(connection, session, requestId);
+  return session;
+}

@@ -53,6 +53,9 @@ export const historyMethods: AcpGroup<Names> = {
     if (row?.owner !== owner) return {};
     await endRuns(agent, row.id, { reason: "The session was deleted.", timeoutMs: END_MS });
     await agent.sessions.delete(row.id, owner);
+    // It may have been loaded again before it was gone.
+    const reopened = connection.find(row.id);
+    if (reopened) await closeSession(connection, reopened);
     return {};
   },
 

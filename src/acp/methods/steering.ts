@@ -11,6 +11,7 @@ import type { AcpExtensionHandler } from "../contract.ts";
 import { detachedTurn } from "../detached-turn.ts";
 import { invalidParams } from "../error.ts";
 import type { AcpSession } from "../session.ts";
+import { requireUndeleted } from "../session-open.ts";
 
 interface Steering {
   readonly sessionId: string;
@@ -34,6 +35,7 @@ export const steering: AcpExtensionHandler<Steering, Steered> = {
   handle: async ({ params, signal, requestId }, connection) => {
     const { sessionId, prompt, whenIdle } = params;
     const session = connection.session(sessionId);
+    await requireUndeleted(connection, session, requestId);
     const message = await toMessage(prompt, { connection, session, signal });
     const text = steerable(message);
     if (text === "") throw invalidParams("prompt", "prompt says nothing.");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAcpPlace } from "../../harness/acp.ts";
-import { history, load, opened, refused, storeOf, told } from "../../harness/acp-sessions.ts";
+import { history, load, opened, refused, resume, storeOf, told } from "../../harness/acp-sessions.ts";
 import { saying } from "../../harness/openai-server.ts";
 
 const HANGS = { pieces: [{ text: "on and " }, { hang: true as const }] };
@@ -44,6 +44,12 @@ test("5.6 delete: closes, takes all of it away, also what runs elsewhere; twice 
   assert.equal((await turn).stopReason, "cancelled");
   assert.deepEqual(await second.agent.request("session/delete", { sessionId: id }), {});
   await refused(load(second, id, place.folder), -32_002);
+  await refused(
+    first.agent.request("session/set_mode", { sessionId: id, modeId: "plan" }),
+    -32_002,
+    "deleted elsewhere",
+  );
+  await refused(first.prompt(id, "hello?"), -32_002, "deleted elsewhere");
   {
     await using store = await storeOf(place);
     assert.equal(await store.find("sessions", { id }), undefined);
@@ -51,4 +57,32 @@ test("5.6 delete: closes, takes all of it away, also what runs elsewhere; twice 
   const own = await first.session(place.folder);
   assert.deepEqual(await first.agent.request("session/delete", { sessionId: own }), {});
   await refused(first.prompt(own, "hello?"), -32_002);
+});
+
+test("25. a session that is deleted while it is loaded, resumed or forked is not found, or was there before", async () => {
+  await using place = await createAcpPlace({ replies: () => saying("hi") });
+  const client = await place.start().client();
+  const { agent } = client;
+  for (let round = 0; round < 8; round++) {
+    const id = await client.session(place.folder);
+    await client.prompt(id, "hello");
+    const order: string[] = [];
+    const noted = (name: string, request: Promise<unknown>) =>
+      request.then(
+        () => void order.push(name),
+        (error: unknown) => void order.push(`${name} ${(error as { code?: number }).code}`),
+      );
+    const opening = [
+      noted("load", load(client, id, place.folder)),
+      noted("resume", resume(client, id, place.folder)),
+    ];
+    for (let turns = 0; turns < round; turns++) await new Promise<void>((resolve) => setImmediate(resolve));
+    await Promise.all([...opening, noted("delete", agent.request("session/delete", { sessionId: id }))]);
+    const late = order.slice(order.indexOf("delete") + 1);
+    assert.ok(
+      late.every((name) => name.endsWith("-32002")),
+      order.join(", "),
+    );
+    await refused(client.prompt(id, "hello?"), -32_002, order.join(", "));
+  }
 });
