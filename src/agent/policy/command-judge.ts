@@ -172,7 +172,8 @@ export class CommandJudge {
     rest: readonly Word[],
     { risk, inner }: { readonly risk: string; readonly inner: Inner },
   ): void {
-    const kind = rest.some((word) => word.dynamic) ? "unclear" : riskOf(name, rest);
+    const known = riskOf(name, rest);
+    const kind = known !== "sensitive" && rest.some((word) => word.dynamic) ? "unclear" : known;
     this.note(ask(`${name} ${risk}`, this.shape(name, rest), kind));
     if (name.startsWith("mkfs") && rest.some((word) => word.text.startsWith("/dev/"))) {
       this.note(deny(`${name} would erase a disk`));

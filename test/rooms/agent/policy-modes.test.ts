@@ -66,6 +66,8 @@ test("sensitive places are asked for in every mode that does not refuse them; yo
     command("cat .env && npm test"),
     command("echo x >> ~/.bashrc"),
     command("rm -rf build; cat .env"),
+    command('pass show "$NAME"'),
+    command("aws secretsmanager get-secret-value --secret-id $(cat name)"),
     tool({ effect: "none", reads: ["/home/ada/.ssh/id_rsa"] }),
   ];
   for (const intent of sensitive) {
