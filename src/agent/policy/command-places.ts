@@ -1,5 +1,6 @@
 import { notOutput, outputOptions, writers } from "./command-table.ts";
 import {
+  alwaysMinded,
   ask,
   deny,
   isVital,
@@ -24,6 +25,8 @@ export interface Notes {
 const MAX_FOLDERS = 8;
 const MAX_WORDS = 5_000;
 
+const isTelling = (finding: Finding) => finding.verdict === "ask" && alwaysMinded(finding);
+
 /** Where the shell may be while it runs a command line, and what words mean from there. */
 export class CommandPlaces {
   readonly #places: Places;
@@ -41,17 +44,18 @@ export class CommandPlaces {
 
   /** Notes what there is to say against writing where `word` leads. */
   write(word: Word, name: string): void {
-    if (word.dynamic)
-      return this.#notes.note(
-        ask(`${name} writes to a place worked out at run time`, `${name} ?: ${this.#notes.source}`),
-      );
     const path = word.glob ? word.text.replace(/[^/]*[*?[].*$/, "") : word.text;
-    if (this.#folderUnknown && !path.startsWith("/")) {
-      return this.#notes.note(
-        ask(`${name} writes in a folder worked out at run time`, `${name} ?: ${this.#notes.source}`),
-      );
-    }
-    for (const folder of this.#folders) this.#notes.note(judgeWrite(joinPath(folder, path), this.#places));
+    const findings = this.#folders.flatMap(
+      (folder) => judgeWrite(joinPath(folder, path), this.#places) ?? [],
+    );
+    const isUnknown = word.dynamic || (this.#folderUnknown && !path.startsWith("/"));
+    // A name may tell what it is, wherever it stands.
+    for (const finding of findings) if (!isUnknown || isTelling(finding)) this.#notes.note(finding);
+    if (!isUnknown) return;
+    const what = word.dynamic ? "to a place" : "in a folder";
+    this.#notes.note(
+      ask(`${name} writes ${what} worked out at run time`, `${name} ?: ${this.#notes.source}`),
+    );
   }
 
   /** Notes what there is to say against reading what `word` may name. */

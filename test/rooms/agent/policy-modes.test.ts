@@ -65,6 +65,8 @@ test("sensitive places are asked for in every mode that does not refuse them; yo
     command("cat ~/.ssh/id_rsa"),
     command("cat .env && npm test"),
     command("echo x >> ~/.bashrc"),
+    command('echo x >> "$WHERE/.bashrc"'),
+    command('cd "$(git rev-parse --show-toplevel)" && cp a .git/hooks/pre-commit'),
     command("rm -rf build; cat .env"),
     command('pass show "$NAME"'),
     command("aws secretsmanager get-secret-value --secret-id $(cat name)"),
