@@ -10,8 +10,11 @@ import { serverSecrets, type ClientServer } from "./client-server.ts";
 import type { ClientMcpSettings } from "./settings.ts";
 
 export interface JoinedServers {
-  /** Resolves when all have connected or failed, or are not waited for by whoever opens the session. */
-  readonly soon: Promise<void>;
+  /**
+   * Connects those that are not connected (any more). Resolves when all have connected or failed, or are not waited for by
+   * whoever opens the session.
+   */
+  start(): Promise<void>;
   /** Takes their tools from the session; resolves when their processes are gone. */
   release(): Promise<void>;
 }
@@ -21,18 +24,18 @@ const MARK_CHARACTERS = 16;
 /** Longest wait of a prompt for servers that are starting, where they may take longer. */
 const MAX_PROMPT_WAIT_MS = 20_000;
 
-/** Starts the servers in the background and lends their tools to the session, which works in `cwd`. */
+/** Lends the tools of the servers to the session, which works in `cwd`: as they come, once the servers are started. */
 export function joinServers(
   { agent, clock, log, settings: { mcp } }: AcpRoom,
   session: { readonly id: string; readonly cwd: string },
   servers: readonly ClientServer[],
 ): JoinedServers {
-  if (servers.length === 0) return { soon: Promise.resolve(), release: async () => {} };
+  if (servers.length === 0) return { start: async () => {}, release: async () => {} };
   const secrets = servers.flatMap(serverSecrets);
   for (const secret of secrets) registerSecret(secret);
   const joined = new McpServers(log);
-  const started = joined.use(mcp.isOffered ? namedOptions(servers, session.cwd, mcp) : {});
-  const settled = within(started, Math.min(mcp.startTimeoutMs, MAX_PROMPT_WAIT_MS), clock);
+  const options = mcp.isOffered ? namedOptions(servers, session.cwd, mcp) : {};
+  let settled = Promise.resolve();
   const told = new Set<string>();
   const notices = () => (mcp.isOffered ? joined.notices() : [NOT_OFFERED]);
   const release = agent.parts.hosts.lend(session.id, {
@@ -44,7 +47,13 @@ export function joinServers(
       secrets.forEach(forgetSecret);
     },
   });
-  return { soon: within(started, mcp.waitMs, clock), release };
+  const start = () => {
+    told.clear();
+    const started = joined.use(options);
+    settled = within(started, Math.min(mcp.startTimeoutMs, MAX_PROMPT_WAIT_MS), clock);
+    return within(started, mcp.waitMs, clock);
+  };
+  return { start, release };
 }
 
 const NOT_OFFERED = "The editor's MCP servers are not used: agent.toolsets of the configuration has no mcp.";

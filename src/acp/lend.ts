@@ -32,7 +32,8 @@ export async function checkLoan(params: LoanParams): Promise<CheckedLoan> {
 
 /**
  * Lends it for as long as the session is open here, in the place of what was lent to it before; servers that are the
- * same go on. They connect in the background: resolves when they have, or after `acp.mcp_wait_seconds`.
+ * same go on, and connect again where they failed. They connect in the background: resolves when they have, or after
+ * `acp.mcp_wait_seconds`.
  */
 export async function lendToSession(
   connection: AcpConnection,
@@ -52,7 +53,7 @@ export async function lendToSession(
   void before?.returned();
   if (!isSame) void before?.joined.release();
   // It may have been closed while the agent loaded.
-  await (session.signal.aborted ? takeBack(session) : joined.soon);
+  await (session.signal.aborted ? takeBack(session) : joined.start());
 }
 
 interface Loan {

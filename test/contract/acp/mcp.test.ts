@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { readFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
@@ -208,6 +208,27 @@ test("36. a session that is loaded again with other servers has those; the same 
   await editor.prompt(sessionId, "hello");
   assert.ok(offered(place).every((name) => name.startsWith("mcp_two_")));
   assert.ok(pidsIn(two).every(isAlive));
+});
+
+test("36. a server that failed is tried again when the session is loaded again", async () => {
+  await using place = await createAcpPlace({ replies: obedient });
+  const editor = await place.start().client({ ...started, capabilities: { session: { notices: {} } } });
+  const [flag, pids] = [join(place.base, "flag"), join(place.base, "pids")];
+  const { command, args } = good("", pids) as { command: string; args: string[] };
+  const late = ["-c", 'test -e "$1" && shift && exec "$@"', "sh", flag, command, ...args];
+  const mcpServers = [{ name: "late", command: "sh", args: late, env: [] }];
+  const notices = () => editor.updates("notice").filter(({ title }) => /late cannot be used/.test(title));
+  const sessionId = await open(editor, place.folder, mcpServers);
+  await editor.prompt(sessionId, "hello");
+  assert.equal(notices().length, 1);
+  await editor.agent.request("session/load", { sessionId, cwd: place.folder, mcpServers });
+  await editor.prompt(sessionId, "hello");
+  assert.equal(notices().length, 2);
+  await writeFile(flag, "");
+  await editor.agent.request("session/load", { sessionId, cwd: place.folder, mcpServers });
+  await editor.prompt(sessionId, 'mcp_late_echo {"text":"here"}');
+  assert.match(editor.text(sessionId), /result: here/);
+  assert.equal(notices().length, 2);
 });
 
 test("36. a prompt that waits for a server to start can be cancelled", async () => {
