@@ -6,6 +6,7 @@ import type { NewEvent } from "../store/journal.ts";
 import type { Tx } from "../store/store.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
 import type { Budget } from "./budget.ts";
+import { CallOrder } from "./call-order.ts";
 import { Delegation, type Spawner } from "./delegation.ts";
 import { fromEngine } from "./engine-event.ts";
 import { addUsage, zeroUsage, type EngineTurn, type TurnEnd, type TurnPorts, type Usage } from "./engine.ts";
@@ -303,6 +304,7 @@ export class Execution {
       delegate: (callId, tasks, traceparent) => delegation.run(callId, tasks, traceparent),
       todos: todoListOf(parts.store, this.sessionId),
       files,
+      order: new CallOrder(),
       asks,
       clock,
       log,

@@ -1,5 +1,6 @@
 import type { FileChange, Todo } from "../../generated/http/client/types.gen.ts";
 import { redact, redactValue } from "../base/redact.ts";
+import type { CallPlace } from "./call-order.ts";
 import type { SettledAnswer, ToolAnswer, ToolCall } from "./engine.ts";
 import { runEvent } from "./event.ts";
 import { endToolSpan, startToolSpan } from "./gen-ai-span.ts";
@@ -68,22 +69,27 @@ type Attempt = SettledAnswer & Omit<ToolOutput, "text">;
 
 async function attempt(call: ToolCall, scope: ToolCallScope): Promise<Attempt> {
   const tool = scope.tools.get(call.tool);
+  const place = scope.order.place();
   try {
     const problem = tool
       ? (call.invalid ?? scope.checkInput(tool, call.input))
       : unknownTool(call.tool, scope);
     if (!tool || problem !== undefined) {
+      await place.reached;
       started(call, scope, { tool });
       return { status: "error", text: problem ?? unknownTool(call.tool, scope) };
     }
-    const about = await inspect(tool, call, scope);
+    const about = await inspect(tool, call, { scope, place });
     started(call, scope, { tool, ...about });
+    place.leave();
     const refusal = await permission(call, about.intent, { judgement: about.judgement, scope });
     if (refusal) return refusal;
     scope.signal.throwIfAborted();
     return { status: "ok", ...(await run(tool, call, scope)) };
   } catch (error) {
     return failure(error, call, scope);
+  } finally {
+    place.leave();
   }
 }
 
@@ -94,15 +100,22 @@ interface About {
   readonly changes?: FileChange[] | undefined;
 }
 
-/** What the call is about to do, and whether it may; people see that it began also when that cannot be told. */
-async function inspect(tool: Tool, call: ToolCall, scope: ToolCallScope): Promise<About> {
+/** What the call is about to do, and whether it may, in its turn; people see that it began also when that cannot be told. */
+async function inspect(
+  tool: Tool,
+  call: ToolCall,
+  { scope, place }: { readonly scope: ToolCallScope; readonly place: CallPlace },
+): Promise<About> {
   let intent: ToolIntent | undefined;
   try {
     intent = tool.inspect(call.input as never, { cwd: scope.cwd });
     const judgement = await judge(call, intent, scope);
     const isSeen = !scope.prior && mayBeShown(intent, judgement);
-    return { intent, judgement, changes: isSeen ? await previewOf(tool, call, scope) : undefined };
+    const changes = isSeen ? await previewOf(tool, call, scope) : undefined;
+    await place.reached;
+    return { intent, judgement, changes };
   } catch (error) {
+    await place.reached;
     started(call, scope, { tool, intent });
     throw error;
   }

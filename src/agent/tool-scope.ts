@@ -5,6 +5,7 @@ import type { Span } from "../base/trace.ts";
 import type { NewEvent } from "../store/journal.ts";
 import type { AskRow } from "../store/tables.ts";
 import type { Asks, AskSubject } from "./ask.ts";
+import type { CallOrder } from "./call-order.ts";
 import type { Grants } from "./grants.ts";
 import type { PolicyContext } from "./policy.ts";
 import type {
@@ -58,6 +59,8 @@ export interface ToolCallScope {
   ) => Promise<readonly SubagentResult[]>;
   readonly todos: TodoList;
   readonly files: FileAccess | undefined;
+  /** Of the calls of the run. */
+  readonly order: CallOrder;
   readonly record: (event: NewEvent) => void;
   /** Resolves when what was recorded so far is in the journal: what is written beside it may come next. */
   readonly recorded: () => Promise<void>;

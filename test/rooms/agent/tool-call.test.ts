@@ -343,3 +343,30 @@ test("a call says before it runs whether it waits for leave, and what it would c
     assert.deepEqual(started?.data["changes"], changes);
   }
 });
+
+test("calls that are made at once begin in the order of the model, however long it takes to look at each", async () => {
+  const shown = Promise.withResolvers<void>();
+  const tool = {
+    ...testTool(async ({ command }) => `ran ${command}`),
+    preview: async ({ command }: { readonly command: string }) => {
+      if (command === "mkdir a") await shown.promise;
+      else shown.resolve();
+      return [{ path: "/work/a", diff: "" }];
+    },
+  };
+  const commands = ["mkdir a", "nope", "mkdir b"];
+  const calls = commands.map((command) => ({
+    tool: command === "nope" ? "nope" : "terminal",
+    input: { command },
+  }));
+  await using agent = await createTestAgent({
+    tools: [tool],
+    script: ({ step }) => (step === 0 ? { calls } : { text: "done" }),
+  });
+  const { runId } = await agent.submit("go");
+  const started = (await agent.events(runId)).filter(({ type }) => type === "tool.started");
+  assert.deepEqual(
+    started.map(({ data }) => (data["arguments"] as { readonly command: string }).command),
+    commands,
+  );
+});
