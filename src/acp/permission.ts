@@ -1,3 +1,4 @@
+import { RequestError } from "@agentclientprotocol/sdk/unstable";
 import { OURSELVES } from "../agent/question.ts";
 import { clientManners } from "./client-manners.ts";
 import type { AcpConnection } from "./connection.ts";
@@ -21,12 +22,13 @@ export async function askPermission(connection: AcpConnection, question: PutQues
     );
     manners.isSilent = false;
     if (outcome.outcome === "cancelled") return { type: "cancel" };
-    // A result of the wrong shape throws, like an error.
     const choice = choiceOf(question.data, String((outcome as { readonly optionId: unknown }).optionId));
     return { type: "reply", reply: { choice }, by: "acp" };
-  } catch {
+  } catch (error) {
     await macrotask();
     if (question.signal.aborted) return { type: "open" };
+    // A result of the wrong shape throws too. It came from somebody who was asked, so the next question is put as well.
+    if (!(error instanceof RequestError)) return NOT_UNDERSTOOD;
     noteNoPermissions(connection, question);
     return DENIED;
   } finally {
@@ -56,5 +58,11 @@ const NO_PERMISSIONS =
 const DENIED = {
   type: "reply",
   reply: { choice: "deny", reason: "this editor cannot ask its user for permission" },
+  by: OURSELVES,
+} as const satisfies Answered;
+
+const NOT_UNDERSTOOD = {
+  type: "reply",
+  reply: { choice: "deny", reason: "the answer of this editor could not be understood" },
   by: OURSELVES,
 } as const satisfies Answered;
