@@ -63,7 +63,7 @@ async function ask(
     description: redact(decision.reason),
     ...(intent.command === undefined ? {} : { command: redact(intent.command) }),
     choices: choices[decision.remember],
-    ...(decision.remember === "never" ? {} : { covers: coverOf(intent, decision) }),
+    ...(decision.remember === "never" ? {} : { covers: coverOf(call, intent, decision) }),
   };
   const { asks, signal, subject, prior } = scope;
   // What a sub-agent asks is asked of the run at the top of its family, where it is no call.
@@ -96,10 +96,15 @@ async function ask(
   return { status: "aborted", text: "This leave was made use of by another process." };
 }
 
-/** What leave that is kept is for, without the kind of call, which everybody sees. */
-function coverOf({ kind }: ToolIntent, { signature }: PolicyDecision): string {
+/** What leave that is kept is for, without the kind of call, which everybody sees, and with names that people know. */
+function coverOf(
+  { tool }: ToolCall,
+  { kind, identity = tool }: ToolIntent,
+  { signature }: PolicyDecision,
+): string {
   const prefix = `${kind}:`;
-  return redact(signature.startsWith(prefix) ? signature.slice(prefix.length) : signature);
+  const shape = signature.startsWith(prefix) ? signature.slice(prefix.length) : signature;
+  return redact(shape.replace(identity, () => tool));
 }
 
 /** A signature with a secret in it must not be stored, and without the secret it would cover more than was allowed. */

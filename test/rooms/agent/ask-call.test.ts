@@ -29,6 +29,19 @@ test("a question names the call that waits; one for leave says what leave that i
   await agent.events(runId);
 });
 
+test("leave for a tool names it as people know it, though it is kept for what the tool is", async () => {
+  const inspect = () => ({ kind: "tool", title: "Read", identity: "terminal#1f2e3d" }) as const;
+  const tool = { ...testTool(async () => "ran"), inspect };
+  await using agent = await createTestAgent({ tools: [tool], script: callsOnce("x") });
+  const { runId } = await agent.submit("go", { id: "s", answerable: true });
+  const leave = await agent.event(runId, "approval.request");
+  assert.equal(leave.data["covers"], "terminal");
+  await answer(agent, leave, { choice: "always" });
+  await agent.events(runId);
+  const [grant] = await agent.store.read.selectFrom("grants").select("signature").execute();
+  assert.equal(grant?.signature, "tool:terminal#1f2e3d");
+});
+
 test("leave that cannot be kept covers nothing, and agentd refuses in nobody's name", async () => {
   await using agent = await createTestAgent({
     tools: [testTool(async () => "ran")],
