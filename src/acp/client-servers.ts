@@ -23,6 +23,8 @@ const MAX_NAME_CHARACTERS = 32;
 const MARK_CHARACTERS = 16;
 /** Longest wait of a prompt for servers that are starting, where they may take longer. */
 const MAX_PROMPT_WAIT_MS = 20_000;
+/** A server that ran out of its time says so before it is not waited for any longer. */
+const LAST_WORD_MS = 500;
 
 /** Lends the tools of the servers to the session, which works in `cwd`: as they come, once the servers are started. */
 export function joinServers(
@@ -50,7 +52,7 @@ export function joinServers(
   const start = () => {
     told.clear();
     const started = joined.use(options);
-    settled = within(started, Math.min(mcp.startTimeoutMs, MAX_PROMPT_WAIT_MS), clock);
+    settled = within(started, Math.min(mcp.startTimeoutMs + LAST_WORD_MS, MAX_PROMPT_WAIT_MS), clock);
     return within(started, mcp.waitMs, clock);
   };
   return { start, release };
