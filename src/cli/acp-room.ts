@@ -10,6 +10,7 @@ import { openHome, openHomeStore, type OpenedHome } from "../opened-home.ts";
 import { keepLog } from "./acp-log-file.ts";
 import { watchWire, type WatchedWire } from "./acp-watch.ts";
 import { currentContext } from "./context.ts";
+import { keepHeapSmall } from "./small-heap.ts";
 
 /** What turns get that do not end when they are cancelled. */
 const GRACE_MS = 250;
@@ -29,6 +30,8 @@ export async function loadAcpRoom(watched: WatchedWire): Promise<AcpRoom> {
   const service = await bootRpc({ ...opened, config }, await openHomeStore(opened));
   const settings = acpSettings(config);
   const unwatch = watchWire(watched, { settings, isTraced: acp.trace });
+  // Behind the loading, which needs room and would be slower without.
+  keepHeapSmall();
   return {
     ...service.room,
     store: service.store,
