@@ -20,3 +20,17 @@ test("2. With a core/tool/plugin that prints to console and writes to process.st
   assert.doesNotMatch(JSON.stringify(agent.lines), /from the (?:console|stream)/);
   assert.match(JSON.stringify(agent.lines), /from a command/);
 });
+
+test("2. A client that does not want standard error is served all the same", async () => {
+  await using place = await createAcpPlace({ config: "log: { level: debug }\n" });
+  const agent = place.start();
+  const editor = await agent.client();
+  agent.child.stderr?.destroy();
+  const sessionId = await editor.session(place.folder);
+  for (let round = 0; round < 3; round++) {
+    agent.write('{"jsonrpc":"2.0","id":"nobody asked","result":{}}\n');
+    assert.equal((await editor.prompt(sessionId, "run: echo hi >&2")).stopReason, "end_turn");
+  }
+  agent.child.stdin?.end();
+  assert.deepEqual(await agent.exited, { code: 0, signal: null });
+});
