@@ -1,10 +1,23 @@
 import { createSessionId } from "../base/ids.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { SessionRow } from "../store/tables.ts";
+import type { OpenedAnswer } from "./config-options.ts";
 import type { AcpConnection } from "./connection.ts";
 import { checkLoan, type LoanParams } from "./lend.ts";
 import type { AcpSession } from "./session.ts";
+import { openedAnswer, orClosed } from "./session-answer.ts";
 import { openSession, type KnownSession } from "./session-open.ts";
+
+export interface ForkCall {
+  readonly params: LoanParams;
+  /** Aborts when the client does not want the copy any more. */
+  readonly signal: AbortSignal;
+}
+
+export interface Forked {
+  readonly session: AcpSession;
+  readonly answer: OpenedAnswer;
+}
 
 /**
  * Opens a copy of a session: what was said in it up to its last complete message, its model, effort and mode, and
@@ -13,19 +26,21 @@ import { openSession, type KnownSession } from "./session-open.ts";
 export async function forkSession(
   connection: AcpConnection,
   parent: KnownSession,
-  params: LoanParams,
-): Promise<AcpSession> {
+  { params, signal }: ForkCall,
+): Promise<Forked> {
   // What cannot be opened is not copied.
   await checkLoan(params);
   const { agent, clock, owner } = await connection.room();
   const row = await branch(connection, parent);
   const { yolo: _, todos: __, ...settings } = parent.seed.settings ?? {};
   const seed = { ...parent.seed, source: "acp", settings };
-  if (!row) return openSession(connection, { id: createSessionId(clock.now()), seed, row }, params);
+  const id = row?.id ?? createSessionId(clock.now());
   try {
-    return await openSession(connection, { id: row.id, seed, row }, params);
+    const session = await openSession(connection, { id, seed, row }, params);
+    const answer = await orClosed(connection, session, () => openedAnswer(connection, session, signal));
+    return { session, answer };
   } catch (error) {
-    await agent.sessions.delete(row.id, owner);
+    if (row) await agent.sessions.delete(id, owner);
     throw error;
   }
 }

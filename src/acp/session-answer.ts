@@ -1,20 +1,41 @@
 /** What every answer that opens a session says of it, and what is told behind it. */
+import { RequestError } from "@agentclientprotocol/sdk/unstable";
 import { announceCommands } from "./commands.ts";
 import { sessionOptions, type OpenedAnswer } from "./config-options.ts";
 import type { AcpConnection } from "./connection.ts";
 import { sessionNotFound } from "./error.ts";
 import { watchTurn, type LiveTurn } from "./live-turn.ts";
+import { closeSession } from "./session-open.ts";
 import type { AcpSession } from "./session.ts";
 import { tellUsage } from "./usage.ts";
 
 /**
  * Clients take an answer without anything in it for a session that is missing. RequestError -32002 for one that was closed
- * meanwhile.
+ * meanwhile, -32800 when the client does not want it any more.
  */
-export async function openedAnswer(connection: AcpConnection, session: AcpSession): Promise<OpenedAnswer> {
+export async function openedAnswer(
+  connection: AcpConnection,
+  session: AcpSession,
+  signal: AbortSignal,
+): Promise<OpenedAnswer> {
   const answer = await sessionOptions(connection, session);
   if (session.signal.aborted) throw sessionNotFound(session.id);
+  if (signal.aborted) throw RequestError.requestCancelled();
   return answer;
+}
+
+/** When `work` fails, which the client then hears, the session is not left open for nobody. */
+export async function orClosed<T>(
+  connection: AcpConnection,
+  session: AcpSession,
+  work: () => Promise<T>,
+): Promise<T> {
+  try {
+    return await work();
+  } catch (error) {
+    await closeSession(connection, session);
+    throw error;
+  }
 }
 
 /** Told of each session once the answer that opened it is on its way: what a client needs besides it. */

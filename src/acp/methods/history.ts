@@ -5,7 +5,7 @@ import { forkSession } from "../fork.ts";
 import { fromNow, liveTurn } from "../live-turn.ts";
 import { requireProvider } from "../provider.ts";
 import { replaySession } from "../replay-session.ts";
-import { afterOpen, openedAnswer } from "../session-answer.ts";
+import { afterOpen, openedAnswer, orClosed } from "../session-answer.ts";
 import { listSessions } from "../session-list.ts";
 import { closeSession, knownSession, openSession } from "../session-open.ts";
 
@@ -21,23 +21,23 @@ export const historyMethods: AcpGroup<Names> = {
     const wasOpen = connection.find(known.id) !== undefined;
     const session = await openSession(connection, known, params);
     const live = await liveTurn(connection, session);
-    try {
+    const tell = async () => {
       await replaySession(connection, session, { signal, liveRunId: live?.runId });
-    } catch (error) {
-      if (!wasOpen) await closeSession(connection, session);
-      throw error;
-    }
-    const answer = await openedAnswer(connection, session);
+      return openedAnswer(connection, session, signal);
+    };
+    const answer = await (wasOpen ? tell() : orClosed(connection, session, tell));
     afterOpen(connection, session, { requestId, live });
     return { ...answer };
   },
 
-  "session/resume": async ({ params, requestId }, connection) => {
+  "session/resume": async ({ params, requestId, signal }, connection) => {
     await requireProvider(connection);
     const known = await knownSession(connection, params.sessionId);
+    const wasOpen = connection.find(known.id) !== undefined;
     const session = await openSession(connection, known, params);
     const live = await liveTurn(connection, session);
-    const answer = await openedAnswer(connection, session);
+    const say = () => openedAnswer(connection, session, signal);
+    const answer = await (wasOpen ? say() : orClosed(connection, session, say));
     afterOpen(connection, session, { requestId, live: live && (await fromNow(connection, live)) });
     return { ...answer };
   },
@@ -59,11 +59,10 @@ export const historyMethods: AcpGroup<Names> = {
     return {};
   },
 
-  "session/fork": async ({ params, requestId }, connection) => {
+  "session/fork": async ({ params, requestId, signal }, connection) => {
     await requireProvider(connection);
     const parent = await knownSession(connection, params.sessionId);
-    const session = await forkSession(connection, parent, params);
-    const answer = await openedAnswer(connection, session);
+    const { session, answer } = await forkSession(connection, parent, { params, signal });
     afterOpen(connection, session, { requestId });
     return { sessionId: session.id, ...answer };
   },

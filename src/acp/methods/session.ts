@@ -2,16 +2,16 @@
 import { createSessionId } from "../../base/ids.ts";
 import type { AcpGroup } from "../contract.ts";
 import { requireProvider } from "../provider.ts";
-import { afterOpen, openedAnswer } from "../session-answer.ts";
+import { afterOpen, openedAnswer, orClosed } from "../session-answer.ts";
 import { closeSession, openSession } from "../session-open.ts";
 
 export const sessionMethods: AcpGroup<"session/new" | "session/close"> = {
-  "session/new": async ({ params, requestId }, connection) => {
+  "session/new": async ({ params, requestId, signal }, connection) => {
     const { clock } = await requireProvider(connection);
     const id = createSessionId(clock.now());
     const made = { id, seed: { source: "acp", cwd: params.cwd }, row: undefined };
     const session = await openSession(connection, made, params);
-    const answer = await openedAnswer(connection, session);
+    const answer = await orClosed(connection, session, () => openedAnswer(connection, session, signal));
     afterOpen(connection, session, { requestId });
     return { sessionId: id, ...answer };
   },

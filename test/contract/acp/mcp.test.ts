@@ -242,6 +242,30 @@ test("36. a prompt that waits for a server to start can be cancelled", async () 
   assert.ok(performance.now() - fromMs < 5_000);
 });
 
+test("18. $/cancel_request on session/new, resume and fork -> -32800; nothing of them is left", async () => {
+  await using place = await createAcpPlace({ replies: obedient, config: "acp: { mcp_wait_seconds: 3 }\n" });
+  const agentd = place.start();
+  const editor = await agentd.client(started);
+  const parent = await open(editor, place.folder, []);
+  await editor.prompt(parent, "hello");
+  await editor.agent.request("session/close", { sessionId: parent });
+  const listed = async () =>
+    (await editor.agent.request("session/list", {})).sessions.map(({ sessionId }) => sessionId);
+  const more = { cwd: place.folder, sessionId: parent };
+  for (const [at, method] of (["session/new", "session/resume", "session/fork"] as const).entries()) {
+    const pids = join(place.base, `pids${at}`);
+    // One keeps the request waiting, the other is to be gone with it.
+    const mcpServers = [raw("hangs", "hang"), good("good", pids)];
+    agentd.send({ id: `c${at}`, method, params: { ...more, mcpServers } });
+    await until(() => existsSync(pids), "the start of the server");
+    agentd.send({ method: "$/cancel_request", params: { requestId: `c${at}` } });
+    const { error } = (await agentd.answer(`c${at}`)) as { readonly error?: { readonly code: number } };
+    assert.equal(error?.code, -32_800, method);
+    await gone(pidsIn(pids));
+    assert.deepEqual(await listed(), [parent]);
+  }
+});
+
 test("36. servers start where the session works, and what only they may know stays with them", async () => {
   const [token, password, key] = ["t0ken-of-the-server", "hunter2hunter2", "http-header-secret"];
   await using place = await createAcpPlace({ replies: obedient, config: "log: { level: debug }\n" });
