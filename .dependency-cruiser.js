@@ -61,18 +61,19 @@ const containment = contained.map(([name, what, where]) => ({
 
 /** The files whose captions say that they touch the machine. */
 const machine = [
-  "^src/base/(runtime|machine|log|digest|port)\\.ts$",
+  "^src/base/(runtime|machine|log|digest|port|read-body)\\.ts$",
   "^src/config/(home|env-file|secrets|tickets)\\.ts$",
   "^src/store/(sqlite|sqlite-connection|migrate|owner)\\.ts$",
   "^src/agent/tools/",
   "^src/agent/(skills|mcp|context|attachments)/",
   "^src/base/(net-guard|guarded-fetch)\\.ts$",
   "^src/agent/(spawn-tree|inside)\\.ts$",
-  "^src/http/(read-body|bind)\\.ts$",
+  "^src/http/bind\\.ts$",
   "^src/gateway/listen\\.ts$",
   "^src/rpc/(stdio|socket|folder)\\.ts$",
   "^src/rpc/(typed-path|complete-path|host-clipboard|image-attach|own-program|settings-(read|write)|methods/terminal)\\.ts$",
   "^src/acp/folder\\.ts$",
+  "^src/webhook/(script|subscriptions|list-file)\\.ts$",
   "^src/telemetry/otlp\\.ts$",
   "^src/chat/view/render-chat\\.ts$",
   "^src/cli/",

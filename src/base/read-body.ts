@@ -1,9 +1,8 @@
 /** Reads request bodies; touches Node's own request where there is one, because that is four times cheaper there. */
 import { Buffer } from "node:buffer";
 import type { IncomingMessage } from "node:http";
-import type { H3Event } from "h3";
-import type { Clock } from "../base/clock.ts";
-import { ServiceError } from "../base/errors.ts";
+import type { Clock } from "./clock.ts";
+import { ServiceError } from "./errors.ts";
 
 export interface BodyLimits {
   readonly maxBytes: number;
@@ -11,11 +10,18 @@ export interface BodyLimits {
   readonly clock: Clock;
 }
 
+/** A request as the server library hands it over. */
+export interface ArrivingRequest {
+  readonly req: Request;
+  /** Node's own request, where Node serves. */
+  readonly runtime?: { readonly node?: { readonly req?: unknown } | undefined } | undefined;
+}
+
 /**
  * The bytes of the body. ServiceError `body_too_large` before reading when the length is declared, else as soon as the
  * limit is passed; `request_timeout` when the client does not finish in time (Deno and Bun have no such timer).
  */
-export async function readBody(event: H3Event, limits: BodyLimits): Promise<Uint8Array> {
+export async function readBody(event: ArrivingRequest, limits: BodyLimits): Promise<Uint8Array> {
   const declared = event.req.headers.get("content-length");
   const incoming = event.runtime?.node?.req as IncomingMessage | undefined;
   if (declared !== null && !(Number(declared) <= limits.maxBytes)) {
