@@ -70,6 +70,8 @@ export function newRun(
     readonly metadata: Readonly<Record<string, string>>;
     /** As run-webhook.ts records it. */
     readonly webhook?: string | undefined;
+    /** Where its answer goes, as run-delivery.ts records it. */
+    readonly delivery?: string | undefined;
     readonly nowMs: number;
   },
 ): RunRow {
@@ -95,6 +97,7 @@ export function newRun(
     ended_at: null,
     response_id: from.kind === "response" ? responseIdOf(id) : null,
     webhook: from.webhook ?? null,
+    delivery: from.delivery ?? null,
     required_action: null,
     pending_steer: null,
     input_preview: preview(from.input),
@@ -149,10 +152,10 @@ export async function endRun(
 }
 
 /** What people see of a run. What it was asked with may be long, and is left where it is. */
-export type RunView = Omit<RunRow, "input" | "webhook">;
+export type RunView = Omit<RunRow, "input" | "webhook" | "delivery">;
 
 export const runViewColumns = columnsOf("runs").filter(
-  (name) => name !== "input" && name !== "webhook",
+  (name) => name !== "input" && name !== "webhook" && name !== "delivery",
 ) as readonly (keyof RunView)[];
 
 /** A run of `owner`. ServiceError `run_not_found` for others' runs too. */

@@ -227,9 +227,9 @@ export class Turns {
       const existing = found ?? (await this.#lane.existing(tx, made));
       const session = existing ?? made;
       const input = inputOf(prompt, !existing);
-      const { kind, metadata = {}, webhook } = prompt;
+      const { kind, metadata = {}, webhook, delivery } = prompt;
       const model = this.#modelFor(prompt, session);
-      const about = { kind, model, input, metadata, webhook };
+      const about = { kind, model, input, metadata, webhook, delivery };
       const run = newRun(runId, session, { ...about, nowMs: tx.nowMs });
       await prompt.alsoRecord?.(tx, run);
       await prompt.admit?.(tx);

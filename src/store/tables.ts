@@ -16,6 +16,7 @@ export interface Tables {
   grants: GrantRow;
   spending: SpendingRow;
   responses: ResponseRow;
+  deliveries: DeliveryRow;
 }
 
 export interface SessionRow {
@@ -88,12 +89,43 @@ export interface RunRow {
   response_id: string | null;
   /** JSON: who is told of the run, see RunWebhook in src/agent/run-webhook.ts. */
   webhook: string | null;
+  /** JSON: where its answer goes, see src/agent/run-delivery.ts. */
+  delivery: string | null;
   /** JSON: what the client has to do, when the run ended with that. */
   required_action: string | null;
   /** JSON: steering that came too late for the model. */
   pending_steer: string | null;
   /** Start of the prompt; its input may be long. */
   input_preview: string | null;
+}
+
+/** A request that the receiver of webhooks believed, and what became of it. */
+export interface DeliveryRow {
+  /** Ours; ids sort by their time. */
+  id: string;
+  route: string;
+  /** What the sender calls it. */
+  delivery_id: string;
+  event: string;
+  /** accepted, running, completed, failed, delivered, ignored, duplicate, refused or interrupted. */
+  status: string;
+  /** Why, where the status does not say it all. */
+  reason: string | null;
+  /** JSON: the verdict of each stage that it came through, in their order. */
+  stages: string;
+  /** JSON object; without what is secret. */
+  headers: string;
+  /** The body as it came, as far as it is text. */
+  payload: string | null;
+  /** What was rendered: the prompt, or the message. */
+  rendered: string | null;
+  run_id: string | null;
+  /** The message that is owed for it. */
+  outbox_id: string | null;
+  /** The delivery that this one repeats on request. */
+  replay_of: string | null;
+  created_at: number;
+  ended_at: number | null;
 }
 
 /** A request in the responses format that is kept, beside its run. */

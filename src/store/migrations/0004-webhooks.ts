@@ -1,0 +1,35 @@
+import { sql } from "kysely";
+import type { SchemaBuilder } from "./builder.ts";
+
+/** What the receiver of webhooks took in, and what became of it; what the end of a run owes to a target. */
+export async function webhooks(schema: SchemaBuilder): Promise<void> {
+  await schema.table(
+    "deliveries",
+    {
+      id: "text",
+      route: "text",
+      delivery_id: "text",
+      event: "text",
+      status: "text",
+      reason: "text?",
+      stages: "text",
+      headers: "text",
+      payload: "text?",
+      rendered: "text?",
+      run_id: "text?",
+      outbox_id: "text?",
+      replay_of: "text?",
+      created_at: "integer",
+      ended_at: "integer?",
+    },
+    ["id"],
+  );
+  // Ids sort by their time: a route's newest come first without a sort.
+  await schema.index("deliveries", "by_route", { columns: ["route", "id"] });
+  await schema.index("deliveries", "by_run", {
+    columns: ["run_id"],
+    where: sql<boolean>`run_id is not null`,
+  });
+  await schema.index("deliveries", "open", { columns: ["id"], where: sql<boolean>`ended_at is null` });
+  await schema.columns("runs", { delivery: "text?" });
+}
