@@ -48,11 +48,11 @@ export function checkRoute(
   written: Partial<WebhookRouteConfig>,
   defaults: RouteDefaults & { readonly origin: WebhookRoute["origin"] },
 ): CheckedRoute {
-  const secrets = secretsOf(written, defaults);
+  const found = secretsOf(written, defaults);
   const flaws = [
     ...nameFlaws(name),
-    ...(typeof secrets === "string" && secrets !== "none" ? [secrets] : []),
-    ...(secrets === "none" && !defaults.isLoopback
+    ...("flaw" in found ? [found.flaw] : []),
+    ...("secrets" in found && found.secrets === "none" && !defaults.isLoopback
       ? [`${NO_PROOF} is for loopback addresses only; give it a secret, or listen on 127.0.0.1`]
       : []),
     ...(written.deliver_only === true && (written.deliver ?? "log") === "log"
@@ -63,12 +63,8 @@ export function checkRoute(
       : []),
     ...checkFilters(written.filters),
   ];
-  if (flaws.length > 0 || typeof secrets === "string") {
-    return secrets === "none" && flaws.length === 0
-      ? { route: toRoute(name, written, { origin: defaults.origin, secrets }) }
-      : { flaws };
-  }
-  return { route: toRoute(name, written, { origin: defaults.origin, secrets }) };
+  if (flaws.length > 0 || "flaw" in found) return { flaws };
+  return { route: toRoute(name, written, { origin: defaults.origin, secrets: found.secrets }) };
 }
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
@@ -77,22 +73,26 @@ function nameFlaws(name: string): readonly string[] {
   return NAME.test(name) ? [] : ["a route's name has letters, digits, _, - and . only, at most 128"];
 }
 
-/** The secrets, `none` where no proof is asked for, or what is wrong. */
+type FoundSecrets = { readonly secrets: WebhookRoute["secrets"] } | { readonly flaw: string };
+
 function secretsOf(
   { secret, secrets = [] }: Partial<WebhookRouteConfig>,
   defaults: RouteDefaults,
-): readonly string[] | "none" | (string & {}) {
+): FoundSecrets {
   // An explicit empty secret takes over nothing: it is a mistake that would let everybody in.
-  if (secret === "") return "its secret is empty";
+  if (secret === "") return { flaw: "its secret is empty" };
   const own = [...(secret === undefined ? [] : [secret]), ...secrets];
-  if (own.includes(NO_PROOF)) return own.length === 1 ? "none" : `${NO_PROOF} does not go with other secrets`;
   const written = own.length > 0 ? own : defaults.secrets;
-  if (written.length === 0) return "it has no secret, and there is none for all routes";
-  if (own.length === 0 && written.includes(NO_PROOF)) return "none";
-  const values = written.map((each) => ({ each, value: defaults.resolve(each) }));
-  const missing = values.find(({ value }) => value === undefined || value === "");
-  if (missing) return `its secret ${missing.each.startsWith("env:") ? missing.each : ""} is not set`;
-  return values.flatMap(({ value }) => value ?? []);
+  if (written.length === 0) return { flaw: "it has no secret, and there is none for all routes" };
+  if (written.includes(NO_PROOF)) {
+    return written.length === 1
+      ? { secrets: "none" }
+      : { flaw: `${NO_PROOF} does not go with other secrets` };
+  }
+  const missing = written.find((each) => !defaults.resolve(each));
+  if (missing !== undefined)
+    return { flaw: `its secret ${missing.startsWith("env:") ? missing : ""} is not set` };
+  return { secrets: written.flatMap((each) => defaults.resolve(each) ?? []) };
 }
 
 function toRoute(
