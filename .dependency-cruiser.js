@@ -12,6 +12,7 @@ const floors = [
     "index\\.ts$",
     "service\\.ts$",
     "agent-room\\.ts$",
+    "webhook-room\\.ts$",
     "models\\.ts$",
     "settings\\.ts$",
     "boot\\.ts$",

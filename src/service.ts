@@ -10,6 +10,7 @@ import type { Environment } from "./config/home.ts";
 import { isLoopback } from "./config/secrets.ts";
 import { Dispatcher } from "./deliver/dispatch.ts";
 import { createTargets } from "./deliver/target.ts";
+import { createLogTarget } from "./deliver/targets/log.ts";
 import { createWebhookTarget } from "./deliver/targets/webhook.ts";
 import type { Listener } from "./gateway/listen.ts";
 import type { KeyRing } from "./http/auth.ts";
@@ -51,6 +52,8 @@ export interface ServiceOptions extends CoreOptions {
 /** A running agent: its rooms, and how to stop it. */
 export interface Service {
   readonly url: string;
+  /** Where webhooks are received, when they are. */
+  readonly webhookUrl?: string;
   readonly store: Store;
   /** The agent with its commands, skills and processes. */
   readonly room: AgentRoom;
@@ -77,7 +80,10 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   const rooms = await openRooms(options);
   try {
     const listener = await openListener(options, rooms);
-    return { ...toService(rooms, options, listener), url: listener.url };
+    const receiver = await openReceiver(options, rooms);
+    const listeners = receiver ? [listener, receiver] : [listener];
+    const webhookUrl = receiver === undefined ? {} : { webhookUrl: receiver.url };
+    return { ...toService(rooms, options, listeners), url: listener.url, ...webhookUrl };
   } catch (error) {
     for (const close of rooms.closers) await close();
     throw error;
@@ -137,7 +143,13 @@ function createDispatcher(
     allowedPrivateHosts: config.api_server.webhook_allowed_hosts,
     ...(secret === undefined ? {} : { secret }),
   });
-  return new Dispatcher({ store, clock, log, targets: createTargets([webhook]), tracer: telemetry.tracer });
+  return new Dispatcher({
+    store,
+    clock,
+    log,
+    targets: createTargets([webhook, createLogTarget(log)]),
+    tracer: telemetry.tracer,
+  });
 }
 
 function rpcParts(options: CoreOptions, room: AgentRoom): Omit<RpcRoom, "peers"> {
@@ -173,6 +185,27 @@ async function openListener(options: ServiceOptions, rooms: Rooms): Promise<List
     clock,
     sockets: new SocketGate(gateOptions(options, { hub: rooms.hub, tickets: http.tickets })),
   });
+}
+
+/** The receiver of webhooks, on a port of its own. Undefined when it is not enabled. */
+async function openReceiver(options: ServiceOptions, { agentRoom }: Rooms): Promise<Listener | undefined> {
+  const [{ listen }, { createWebhookRoom }, { createWebhookApp }] = await Promise.all([
+    import("./gateway/listen.ts"),
+    import("./webhook-room.ts"),
+    import("./webhook/app.ts"),
+  ]);
+  const opened = createWebhookRoom(options, agentRoom.agent);
+  if (!opened) return undefined;
+  const { room, settings } = opened;
+  const listener = await listen(createWebhookApp(room), {
+    host: settings.host,
+    port: settings.port,
+    maxBodyBytes: settings.maxBodyBytes + LISTENER_SLACK_BYTES,
+    clock: room.clock,
+  });
+  const routes = room.routes.names.join(", ") || "(none configured)";
+  room.log.info("webhooks are received", { url: listener.url, routes });
+  return listener;
 }
 
 /** The listener's own limit stands above ours, so that an oversize body is refused by us, with our envelope. */
@@ -229,7 +262,7 @@ function gateOptions(
   };
 }
 
-function toService(rooms: Rooms, { config }: CoreOptions, listener?: Listener): RpcService {
+function toService(rooms: Rooms, { config }: CoreOptions, listeners: readonly Listener[] = []): RpcService {
   const { agentRoom, hub } = rooms;
   const { agent } = agentRoom;
   return {
@@ -239,7 +272,7 @@ function toService(rooms: Rooms, { config }: CoreOptions, listener?: Listener): 
     turns: agent.turns,
     asks: agent.parts.asks,
     hub,
-    stop: stopper(rooms, { listener, drainMs: config.api_server.drain_seconds * 1000 }),
+    stop: stopper(rooms, { listeners, drainMs: config.api_server.drain_seconds * 1000 }),
   };
 }
 
@@ -256,7 +289,7 @@ const LAST_EVENTS_MS = 2_000;
 /** Runs first, then those who watch them, then what both stood on. */
 function stopper(
   { agentRoom, hub, closers }: Rooms,
-  { listener, drainMs }: { readonly listener: Listener | undefined; readonly drainMs: number },
+  { listeners, drainMs }: { readonly listeners: readonly Listener[]; readonly drainMs: number },
 ): Service["stop"] {
   let stopping: Promise<void> | undefined;
   const stop = async (graceMs: number): Promise<void> => {
@@ -264,7 +297,7 @@ function stopper(
     // What the end of the turns appended is still on its way to those who follow.
     await withinTime(hub.caughtUp(), LAST_EVENTS_MS);
     hub.close();
-    await listener?.close(CLOSE_GRACE_MS);
+    await Promise.all(listeners.map((listener) => listener.close(CLOSE_GRACE_MS)));
     for (const close of closers) await close();
   };
   return ({ graceMs = drainMs } = {}) => (stopping ??= stop(graceMs));

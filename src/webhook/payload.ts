@@ -1,8 +1,8 @@
 /** What the bytes of a body mean. Pure. */
 
-export type ParsedBody =
-  | { readonly payload: unknown }
-  | { readonly flaw: "malformed" | "type" | "encoding" | "too_deep" };
+export type ParsedBody = { readonly payload: unknown } | { readonly flaw: PayloadFlaw };
+
+export type PayloadFlaw = "malformed" | "type" | "encoding" | "too_deep";
 
 /** Deeper values are refused: what walks over them later must not run out of stack. */
 const MAX_DEPTH = 200;

@@ -1,0 +1,59 @@
+/** The receiver of webhooks, built from the configuration. */
+import type { Config } from "../generated/config/types.gen.ts";
+import type { Agent } from "./agent/agent.ts";
+import { ServiceError } from "./base/errors.ts";
+import type { Environment } from "./config/home.ts";
+import { RouteRate } from "./webhook/rate.ts";
+import type { WebhookRoom } from "./webhook/room.ts";
+import { checkRoute, NO_PROOF, type RouteDefaults } from "./webhook/route.ts";
+import { WebhookRoutes } from "./webhook/routes.ts";
+import { webhookSettings, type WebhookSettings } from "./webhook/settings.ts";
+
+export interface OpenWebhookRoom {
+  readonly room: WebhookRoom;
+  readonly settings: WebhookSettings;
+}
+
+/** Undefined when the receiver is not enabled. ServiceError `invalid_config` that says what is wrong with which route. */
+export function createWebhookRoom(
+  { config, env }: { readonly config: Config; readonly env: Environment },
+  agent: Agent,
+): OpenWebhookRoom | undefined {
+  const settings = webhookSettings(config);
+  if (!settings.isEnabled) return undefined;
+  const defaults: RouteDefaults = {
+    secrets: settings.secrets,
+    isLoopback: settings.isLoopback,
+    resolve: (secret) => (secret.startsWith("env:") ? env[secret.slice("env:".length)] : secret),
+  };
+  const checked = Object.entries(settings.routes).map(([name, written]) => ({
+    name,
+    ...checkRoute(name, written, { ...defaults, origin: "static" as const }),
+  }));
+  const flaws = checked.flatMap((each) =>
+    "flaws" in each ? each.flaws.map((flaw) => `${each.name}: ${flaw}`) : [],
+  );
+  if (settings.secrets.includes(NO_PROOF) && !settings.isLoopback) {
+    flaws.push(`${NO_PROOF} is for loopback addresses only; listen on 127.0.0.1, or give a secret`);
+  }
+  if (flaws.length > 0) {
+    throw new ServiceError(
+      "invalid_config",
+      `The routes of platforms.webhook cannot be used. ${flaws.join(". ")}.`,
+    );
+  }
+  const { store, clock, log } = agent.parts;
+  const routes = new WebhookRoutes(checked.flatMap((each) => ("route" in each ? [each.route] : [])));
+  const room: WebhookRoom = {
+    store,
+    clock,
+    log,
+    routes,
+    turns: agent.turns,
+    rate: new RouteRate(settings.rateLimit),
+    owner: "default",
+    maxBodyBytes: settings.maxBodyBytes,
+    bodyTimeoutMs: 10_000,
+  };
+  return { room, settings };
+}

@@ -1,0 +1,20 @@
+import type { Turns } from "../agent/turn.ts";
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { Store } from "../store/store.ts";
+import type { RouteRate } from "./rate.ts";
+import type { WebhookRoutes } from "./routes.ts";
+
+/** What the receiver is built from. */
+export interface WebhookRoom {
+  readonly store: Store;
+  readonly turns: Pick<Turns, "submit" | "draining">;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly routes: WebhookRoutes;
+  readonly rate: RouteRate;
+  /** Whose sessions the runs are in. */
+  readonly owner: string;
+  readonly maxBodyBytes: number;
+  readonly bodyTimeoutMs: number;
+}
