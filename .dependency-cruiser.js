@@ -79,7 +79,7 @@ const machine = [
   "^src/chat/view/render-chat\\.ts$",
   "^src/cli/",
   "^src/opened-home\\.ts$",
-  "^src/agent-room\\.ts$",
+  "^src/(agent|webhook)-room\\.ts$",
 ];
 
 export default {

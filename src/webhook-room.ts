@@ -1,12 +1,18 @@
 /** The receiver of webhooks, built from the configuration. */
+import { join } from "node:path";
 import type { Config } from "../generated/config/types.gen.ts";
 import type { Agent } from "./agent/agent.ts";
 import { ServiceError } from "./base/errors.ts";
-import type { Environment } from "./config/home.ts";
+import { resolveWithin, type Environment } from "./config/home.ts";
+import type { Places } from "./settings.ts";
+import { Deliveries } from "./webhook/deliveries.ts";
+import { isKnownDelivery } from "./webhook/known.ts";
+import { readListFile } from "./webhook/list-file.ts";
 import { RouteRate } from "./webhook/rate.ts";
 import type { WebhookRoom } from "./webhook/room.ts";
 import { checkRoute, NO_PROOF, type RouteDefaults } from "./webhook/route.ts";
 import { WebhookRoutes } from "./webhook/routes.ts";
+import { createRunScript } from "./webhook/script.ts";
 import { webhookSettings, type WebhookSettings } from "./webhook/settings.ts";
 
 export interface OpenWebhookRoom {
@@ -16,7 +22,7 @@ export interface OpenWebhookRoom {
 
 /** Undefined when the receiver is not enabled. ServiceError `invalid_config` that says what is wrong with which route. */
 export function createWebhookRoom(
-  { config, env }: { readonly config: Config; readonly env: Environment },
+  { config, env, places }: { readonly config: Config; readonly env: Environment; readonly places: Places },
   agent: Agent,
 ): OpenWebhookRoom | undefined {
   const settings = webhookSettings(config);
@@ -51,6 +57,19 @@ export function createWebhookRoom(
     routes,
     turns: agent.turns,
     rate: new RouteRate(settings.rateLimit),
+    deliveries: new Deliveries(store),
+    ports: {
+      isKnown: (route, deliveryId) => isKnownDelivery(store, { route, deliveryId, nowMs: clock.now() }),
+      valuesIn: (path) =>
+        readListFile(resolveWithin(places.agentHome, path.replace(/^<home>\//, ""), places.userHome)),
+      runScript: createRunScript({
+        folder: join(places.agentHome, "scripts"),
+        timeoutMs: settings.scriptTimeoutMs,
+        clock,
+        envPassthrough: config.terminal.env_passthrough,
+      }),
+      warn: (flaw) => log.warn("a filter cannot be used", { flaw }),
+    },
     owner: "default",
     maxBodyBytes: settings.maxBodyBytes,
     bodyTimeoutMs: 10_000,

@@ -2,6 +2,8 @@ import type { Turns } from "../agent/turn.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Store } from "../store/store.ts";
+import type { Deliveries } from "./deliveries.ts";
+import type { JudgePorts } from "./judge.ts";
 import type { RouteRate } from "./rate.ts";
 import type { WebhookRoutes } from "./routes.ts";
 
@@ -13,6 +15,8 @@ export interface WebhookRoom {
   readonly log: Log;
   readonly routes: WebhookRoutes;
   readonly rate: RouteRate;
+  readonly deliveries: Deliveries;
+  readonly ports: JudgePorts;
   /** Whose sessions the runs are in. */
   readonly owner: string;
   readonly maxBodyBytes: number;
