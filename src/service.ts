@@ -9,7 +9,7 @@ import { freeBytes, processId } from "./base/machine.ts";
 import type { Environment } from "./config/home.ts";
 import { isLoopback } from "./config/secrets.ts";
 import { Dispatcher } from "./deliver/dispatch.ts";
-import { createTargets } from "./deliver/target.ts";
+import { createTargets, type Targets } from "./deliver/target.ts";
 import { createLogTarget } from "./deliver/targets/log.ts";
 import { createWebhookTarget } from "./deliver/targets/webhook.ts";
 import type { Listener } from "./gateway/listen.ts";
@@ -99,6 +99,7 @@ interface Rooms {
   readonly agentRoom: AgentRoom;
   readonly telemetry: Telemetry;
   readonly hub: RpcHub;
+  readonly targets: Targets;
   /** What to close, in this order. */
   readonly closers: readonly (() => Promise<void>)[];
 }
@@ -117,25 +118,19 @@ async function openRooms(options: CoreOptions): Promise<Rooms> {
     closers.unshift(() => agentRoom.close());
     await agentRoom.agent.start();
     closers.unshift(scheduleSweeps(store, { ...retentionOptions(config), clock, onProblem }));
-    const dispatcher = createDispatcher(options, { store, clock, telemetry });
+    const targets = createOwnTargets(options, clock);
+    const dispatcher = new Dispatcher({ store, clock, log, targets, tracer: telemetry.tracer });
     closers.unshift(() => dispatcher.close());
     await dispatcher.start();
     const hub = new RpcHub(rpcParts(options, agentRoom), rpcHandlers);
-    return { agentRoom, telemetry, hub, closers };
+    return { agentRoom, telemetry, hub, targets, closers };
   } catch (error) {
     for (const close of closers) await close();
     throw error;
   }
 }
 
-function createDispatcher(
-  { config, env, version, log }: CoreOptions,
-  {
-    store,
-    clock,
-    telemetry,
-  }: { readonly store: Store; readonly clock: Clock; readonly telemetry: Telemetry },
-): Dispatcher {
+function createOwnTargets({ config, env, version, log }: CoreOptions, clock: Clock): Targets {
   const secret = webhookSecret(config, env);
   const webhook = createWebhookTarget({
     clock,
@@ -143,13 +138,7 @@ function createDispatcher(
     allowedPrivateHosts: config.api_server.webhook_allowed_hosts,
     ...(secret === undefined ? {} : { secret }),
   });
-  return new Dispatcher({
-    store,
-    clock,
-    log,
-    targets: createTargets([webhook, createLogTarget(log)]),
-    tracer: telemetry.tracer,
-  });
+  return createTargets([webhook, createLogTarget(log)]);
 }
 
 function rpcParts(options: CoreOptions, room: AgentRoom): Omit<RpcRoom, "peers"> {
@@ -188,13 +177,16 @@ async function openListener(options: ServiceOptions, rooms: Rooms): Promise<List
 }
 
 /** The receiver of webhooks, on a port of its own. Undefined when it is not enabled. */
-async function openReceiver(options: ServiceOptions, { agentRoom }: Rooms): Promise<Listener | undefined> {
+async function openReceiver(
+  options: ServiceOptions,
+  { agentRoom, targets }: Rooms,
+): Promise<Listener | undefined> {
   const [{ listen }, { createWebhookRoom }, { createWebhookApp }] = await Promise.all([
     import("./gateway/listen.ts"),
     import("./webhook-room.ts"),
     import("./webhook/app.ts"),
   ]);
-  const opened = createWebhookRoom(options, agentRoom.agent);
+  const opened = createWebhookRoom(options, { agent: agentRoom.agent, targets });
   if (!opened) return undefined;
   const { room, settings } = opened;
   const listener = await listen(createWebhookApp(room), {

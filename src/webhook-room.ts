@@ -2,6 +2,10 @@
 import { join } from "node:path";
 import type { Config } from "../generated/config/types.gen.ts";
 import type { Agent } from "./agent/agent.ts";
+import { Attempt } from "./deliver/attempt.ts";
+import { sendRow } from "./deliver/send-row.ts";
+import type { Targets } from "./deliver/target.ts";
+import { offTracer } from "./base/trace.ts";
 import { ServiceError } from "./base/errors.ts";
 import { resolveWithin, type Environment } from "./config/home.ts";
 import type { Places } from "./settings.ts";
@@ -23,7 +27,7 @@ export interface OpenWebhookRoom {
 /** Undefined when the receiver is not enabled. ServiceError `invalid_config` that says what is wrong with which route. */
 export function createWebhookRoom(
   { config, env, places }: { readonly config: Config; readonly env: Environment; readonly places: Places },
-  agent: Agent,
+  { agent, targets }: { readonly agent: Agent; readonly targets: Targets },
 ): OpenWebhookRoom | undefined {
   const settings = webhookSettings(config);
   if (!settings.isEnabled) return undefined;
@@ -70,6 +74,7 @@ export function createWebhookRoom(
       }),
       warn: (flaw) => log.warn("a filter cannot be used", { flaw }),
     },
+    send: (row, timeoutMs) => sendRow(row, new Attempt(), { targets, clock, tracer: offTracer, timeoutMs }),
     owner: "default",
     maxBodyBytes: settings.maxBodyBytes,
     bodyTimeoutMs: 10_000,

@@ -9,7 +9,8 @@ import { defaultBackoff, type Backoff } from "./backoff.ts";
 import { recordEnd } from "./record.ts";
 import { Scan } from "./scan.ts";
 import { Slots } from "./slots.ts";
-import { parseTarget, type Delivery, type Target, type Targets } from "./target.ts";
+import { sendRow } from "./send-row.ts";
+import type { Target, Targets } from "./target.ts";
 
 export interface DispatcherOptions {
   readonly store: Store;
@@ -216,22 +217,9 @@ export class Dispatcher {
     this.#cancelRenewal ??= this.#scheduleRenewal();
   }
 
-  async #send(row: OutboxRow, attempt: Attempt): Promise<AttemptEnd> {
+  #send(row: OutboxRow, attempt: Attempt): Promise<AttemptEnd> {
     const { targets, clock, tracer, sendTimeoutMs } = this.#options;
-    const { platform, address } = parseTarget(row.target);
-    const target = targets.get(platform);
-    // Another process, newer or with other settings, may know it.
-    if (!target) return { status: "retry", error: `There is no delivery target ${platform} here.` };
-    const payload = parsePayload(row.payload);
-    if (payload === undefined) return { status: "permanent", error: "The message is no JSON." };
-    const delivery: Delivery = {
-      id: row.id,
-      address,
-      payload: payload.value,
-      ref: row.ref ?? undefined,
-      attempt: row.attempts,
-    };
-    return attempt.run(target, delivery, { clock, tracer, timeoutMs: sendTimeoutMs });
+    return sendRow(row, attempt, { targets, clock, tracer, timeoutMs: sendTimeoutMs });
   }
 
   /** When the outcome cannot be written the lease runs out, and the message is sent again under the same id. */
@@ -277,13 +265,5 @@ export class Dispatcher {
     } catch (error) {
       log.warn("leases of messages could not be renewed; trying again", { error });
     }
-  }
-}
-
-function parsePayload(text: string): { readonly value: unknown } | undefined {
-  try {
-    return { value: JSON.parse(text) as unknown };
-  } catch {
-    return undefined;
   }
 }

@@ -4,7 +4,7 @@ import type { Tx } from "../store/store.ts";
 import { accepted, type WebhookAnswer } from "./answer.ts";
 import { insertDelivery, type DeliveryFacts } from "./deliveries.ts";
 import type { Judged } from "./judge.ts";
-import { claimOnce, KnownDelivery } from "./known.ts";
+import { keepName, KnownDelivery, reserveName } from "./known.ts";
 import type { WebhookRoom } from "./room.ts";
 import { renderTexts } from "./template.ts";
 
@@ -33,12 +33,9 @@ export async function admit(room: WebhookRoom, admission: Admission): Promise<We
     suppressesSilence: route.suppressesSilence,
   };
   const alsoRecord = async (tx: Tx, run: { readonly id: string }): Promise<void> => {
-    await claimOnce(tx, room.store, {
-      route: route.name,
-      deliveryId: judged.deliveryId,
-      once: admission.once,
-      id,
-    });
+    const name = { route: route.name, deliveryId: judged.deliveryId, once: admission.once };
+    await reserveName(tx, room.store, name);
+    await keepName(tx, room.store, name);
     await insertDelivery(tx, { ...admission, id, status: "accepted", runId: run.id });
   };
   try {

@@ -55,6 +55,7 @@ export async function insertDelivery(
     readonly id: string;
     readonly status: DeliveryStatus;
     readonly runId?: string;
+    readonly outboxId?: string;
     readonly endedAtMs?: number;
   },
 ): Promise<void> {
@@ -71,7 +72,7 @@ export async function insertDelivery(
     payload: textOf(request.body),
     rendered: judged.text === undefined ? null : redact(judged.text).slice(0, MAX_RENDERED_CHARACTERS),
     run_id: from.runId ?? null,
-    outbox_id: null,
+    outbox_id: from.outboxId ?? null,
     replay_of: null,
     created_at: tx.nowMs,
     ended_at: from.endedAtMs ?? null,

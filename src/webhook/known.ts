@@ -8,7 +8,7 @@ export class KnownDelivery extends Error {
 
 /** How long a sender's id is known. */
 const ID_KEEP_MS = 3_600_000;
-/** How long a signature that binds the time is known: twice what clocks may differ, and some. */
+/** How long a signature that binds the time is known: twice the most that clocks may differ. */
 const SIGNATURE_KEEP_MS = 1_800_000;
 
 export interface DeliveryName {
@@ -16,20 +16,24 @@ export interface DeliveryName {
   readonly deliveryId: string;
   /** The signature itself, of a scheme that binds the time. */
   readonly once: string | undefined;
-  /** Our id of the delivery that takes the name. */
-  readonly id: string;
 }
 
-/** Takes the name of a delivery for good, inside `tx`. KnownDelivery when it is taken. */
-export async function claimOnce(
-  tx: Tx,
-  store: Store,
-  { route, deliveryId, once, id }: DeliveryName,
-): Promise<void> {
-  await take(tx, store, { name: { scope: idScope(route), key: deliveryId }, id, keepMs: ID_KEEP_MS });
-  if (once === undefined) return;
-  const name = { scope: `webhook-signature:${route}`, key: sha256(once) };
-  await take(tx, store, { name, id, keepMs: SIGNATURE_KEEP_MS });
+/** Takes the names of a delivery, inside `tx`, until {@link keepName} or {@link freeName}. KnownDelivery when one is taken. */
+export async function reserveName(tx: Tx, { ledger }: Store, name: DeliveryName): Promise<void> {
+  for (const { keepMs, ...each } of namesOf(name)) {
+    const claim = await ledger.claim(tx, { ...each, fingerprint: "", leaseMs: keepMs });
+    if (!claim.claimed) throw new KnownDelivery();
+  }
+}
+
+/** The names stay taken for their time, inside `tx`. */
+export async function keepName(tx: Tx, { ledger }: Store, name: DeliveryName): Promise<void> {
+  for (const { keepMs, ...each } of namesOf(name)) await ledger.finish(tx, each, { result: null, keepMs });
+}
+
+/** Nothing came of it: the sender may try again under the same names. */
+export async function freeName(tx: Tx, { ledger }: Store, name: DeliveryName): Promise<void> {
+  for (const { scope, key } of namesOf(name)) await ledger.release(tx, { scope, key });
 }
 
 /** Whether a delivery of this id was taken within the hour. */
@@ -41,22 +45,13 @@ export async function isKnownDelivery(
   return row !== undefined && row.expires_at > nowMs;
 }
 
-const idScope = (route: string): string => `webhook:${route}`;
-
-async function take(
-  tx: Tx,
-  { ledger }: Store,
-  {
-    name,
-    id,
-    keepMs,
-  }: {
-    readonly name: { readonly scope: string; readonly key: string };
-    readonly id: string;
-    readonly keepMs: number;
-  },
-): Promise<void> {
-  const claim = await ledger.claim(tx, { ...name, fingerprint: id, leaseMs: keepMs });
-  if (!claim.claimed) throw new KnownDelivery();
-  await ledger.finish(tx, name, { result: { delivery: id }, keepMs });
+function namesOf({ route, deliveryId, once }: DeliveryName) {
+  return [
+    { scope: idScope(route), key: deliveryId, keepMs: ID_KEEP_MS },
+    ...(once === undefined
+      ? []
+      : [{ scope: `webhook-signature:${route}`, key: sha256(once), keepMs: SIGNATURE_KEEP_MS }]),
+  ];
 }
+
+const idScope = (route: string): string => `webhook:${route}`;

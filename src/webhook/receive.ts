@@ -1,5 +1,6 @@
 import { admit } from "./admit.ts";
 import { duplicate, refuse, type WebhookAnswer } from "./answer.ts";
+import { deliverDirect } from "./direct.ts";
 import { judge, type BelievedRequest } from "./judge.ts";
 import type { WebhookRoom } from "./room.ts";
 import { verifySignature } from "./signature.ts";
@@ -20,10 +21,9 @@ export async function receive(room: WebhookRoom, request: BelievedRequest): Prom
     return judged.stop ?? refuse("internal");
   }
   const { text } = judged;
-  return (
-    (await admit(room, { request, judged: { ...judged, text }, stages, once: proof.once })) ??
-    duplicate(judged.deliveryId)
-  );
+  const admission = { request, judged: { ...judged, text }, stages, once: proof.once };
+  const answer = route.deliverOnly ? await deliverDirect(room, admission) : await admit(room, admission);
+  return answer ?? duplicate(judged.deliveryId);
 }
 
 /** Undefined for a request that is not from who it should be. */

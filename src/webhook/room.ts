@@ -1,7 +1,9 @@
 import type { Turns } from "../agent/turn.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import type { AttemptEnd } from "../deliver/attempt.ts";
 import type { Store } from "../store/store.ts";
+import type { OutboxRow } from "../store/tables.ts";
 import type { Deliveries } from "./deliveries.ts";
 import type { JudgePorts } from "./judge.ts";
 import type { RouteRate } from "./rate.ts";
@@ -17,6 +19,8 @@ export interface WebhookRoom {
   readonly rate: RouteRate;
   readonly deliveries: Deliveries;
   readonly ports: JudgePorts;
+  /** Makes one attempt at a message whose lease is held here. Never rejects. */
+  readonly send: (row: OutboxRow, timeoutMs: number) => Promise<AttemptEnd>;
   /** Whose sessions the runs are in. */
   readonly owner: string;
   readonly maxBodyBytes: number;
