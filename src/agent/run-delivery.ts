@@ -19,27 +19,36 @@ export interface RunDelivery {
 export const SILENT = "[SILENT]";
 
 /**
- * Owes the answer of a run that completed to the target it was asked for, in the transaction that ends the run: once
- * the run has ended, nothing but the outbox is needed to send it. Of one that failed people are told that it did.
+ * Owes the answer of a run to the target it was asked for, and closes the record of the delivery that asked, in the
+ * transaction that ends the run: once the run has ended, nothing but the outbox is needed to send it. Of a run that did
+ * not complete people are told that it did not.
  */
 export async function oweRunDelivery(tx: Tx, store: Store, run: RunRow, outcome: Outcome): Promise<void> {
   if (run.delivery === null) return;
   const { target, extra, ref, suppressesSilence, maxAttempts } = JSON.parse(run.delivery) as RunDelivery;
   const text = textOf(outcome);
-  if (suppressesSilence === true && outcome.status === "completed" && text.includes(SILENT)) return;
-  await store.outbox.owe(tx, {
-    target,
-    payload: { text, extra },
-    ref,
-    ...(maxAttempts === undefined ? {} : { maxAttempts }),
-  });
+  const isSilent = suppressesSilence === true && outcome.status === "completed" && text.includes(SILENT);
+  const outboxId = isSilent
+    ? null
+    : await store.outbox.owe(tx, {
+        target,
+        payload: { text, extra },
+        ref,
+        ...(maxAttempts === undefined ? {} : { maxAttempts }),
+      });
+  const ended = { status: outcome.status, reason: reasonOf(outcome) ?? null };
+  await tx.update("deliveries", { id: ref }, { ...ended, outbox_id: outboxId, ended_at: tx.nowMs });
 }
 
-function textOf({ status, set, event }: Outcome): string {
-  if (status === "completed") return set.output ?? "";
+function textOf(outcome: Outcome): string {
+  if (outcome.status === "completed") return outcome.set.output ?? "";
+  return `The agent's run ended as ${outcome.status}: ${reasonOf(outcome) ?? "no reason was told"}`;
+}
+
+function reasonOf({ event }: Outcome): string | undefined {
   const { error, reason } = event.data as {
     readonly error?: { readonly message: string };
     readonly reason?: string;
   };
-  return `The agent's run ended as ${status}: ${error?.message ?? reason ?? "no reason was told"}`;
+  return error?.message ?? reason;
 }
