@@ -62,7 +62,7 @@ const containment = contained.map(([name, what, where]) => ({
 
 /** The files whose captions say that they touch the machine. */
 const machine = [
-  "^src/base/(runtime|machine|log|digest|port|read-body)\\.ts$",
+  "^src/base/(runtime|machine|log|digest|port|frame-output|own-program|read-body)\\.ts$",
   "^src/config/(home|env-file|secrets|tickets)\\.ts$",
   "^src/store/(sqlite|sqlite-connection|migrate|owner)\\.ts$",
   "^src/agent/tools/",
@@ -71,9 +71,10 @@ const machine = [
   "^src/agent/(spawn-tree|inside)\\.ts$",
   "^src/http/bind\\.ts$",
   "^src/gateway/listen\\.ts$",
-  "^src/rpc/(stdio|socket|folder)\\.ts$",
-  "^src/rpc/(typed-path|complete-path|host-clipboard|image-attach|own-program|settings-(read|write)|methods/terminal)\\.ts$",
-  "^src/acp/folder\\.ts$",
+  "^src/rpc/(socket|folder)\\.ts$",
+  "^src/rpc/(typed-path|complete-path|host-clipboard|image-attach|settings-(read|write)|methods/terminal)\\.ts$",
+  "^src/acp/(folder|roots)\\.ts$",
+  "^src/acp/content-file\\.ts$",
   "^src/webhook/(script|subscriptions|list-file)\\.ts$",
   "^src/telemetry/otlp\\.ts$",
   "^src/chat/view/render-chat\\.ts$",

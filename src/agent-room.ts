@@ -15,6 +15,7 @@ import type { McpStatus } from "./agent/mcp/connection.ts";
 import { McpServers } from "./agent/mcp/servers.ts";
 import type { ModelCatalog } from "./agent/model.ts";
 import type { AgentParts } from "./agent/parts.ts";
+import { SessionHosts } from "./agent/session-hosts.ts";
 import { Skills } from "./agent/skills/skills.ts";
 import { SpawnTrees } from "./agent/spawn-tree.ts";
 import { VariableShares } from "./agent/session-variables.ts";
@@ -84,6 +85,7 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
   let starting: Promise<void> | undefined = offersMcp
     ? useMcp(config).finally(() => (starting = undefined))
     : undefined;
+  const hosts = new SessionHosts();
   const agent = new Agent(
     {
       store,
@@ -97,6 +99,7 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
       },
       briefing: createBriefing({ skills, names: config.agent.context_files, clock }),
       notices: () => mcp.notices(),
+      hosts,
       switches: { yolo: false },
       asks: new Asks(store, clock, variables),
       grants: new Grants(store),
@@ -129,12 +132,12 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
         () => commands,
       ),
     () => quickCommands(config.quick_commands, createRunShell(config.terminal.env_passthrough)),
-    async () => skillCommands((await skills.list(places.workspace)).skills),
+    async (cwd = places.workspace) => skillCommands((await skills.list(cwd)).skills),
   );
   const spawnTrees = new SpawnTrees(join(places.agentHome, "spawn-trees"));
   const close = async () => {
     await agent.stop();
-    await Promise.all([processes.close(), mcp.close()]);
+    await Promise.all([processes.close(), mcp.close(), hosts.close()]);
   };
   return { agent, commands, processes, skills, mcp, spawnTrees, reload, close };
 }

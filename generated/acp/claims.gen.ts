@@ -4,9 +4,13 @@ export const acpClaims = {
   protocolVersion: 1,
   title: "agentd",
   agentCapabilities: {
-    promptCapabilities: { image: false, audio: false, embeddedContext: true },
-    _meta: { agentd: { queue: "fifo" } },
+    loadSession: true,
+    promptCapabilities: { image: true, audio: false, embeddedContext: true },
+    mcpCapabilities: { http: true, sse: false },
+    sessionCapabilities: { list: {}, resume: {}, close: {}, delete: {}, fork: {}, additionalDirectories: {} },
+    _meta: { agentd: { slashCommands: true, queue: "fifo", fork: { replay: false } } },
   },
+  _meta: { steering: { supported: true } },
   authMethods: {
     provider: {
       id: "provider",
@@ -21,7 +25,20 @@ export const acpClaims = {
       args: ["--setup"],
     },
   },
-  requests: ["initialize", "authenticate", "session/new", "session/prompt"],
+  requests: [
+    "initialize",
+    "authenticate",
+    "session/new",
+    "session/load",
+    "session/resume",
+    "session/list",
+    "session/close",
+    "session/delete",
+    "session/fork",
+    "session/set_mode",
+    "session/set_config_option",
+    "session/prompt",
+  ],
   notifications: ["session/cancel"],
-  extensions: [],
+  extensions: ["session/set_model", "_session/steering"],
 } as const;

@@ -77,6 +77,10 @@ export type Config = {
      */
     gateway: GatewayConfig;
     /**
+     * The server of editors, `agentd acp`.
+     */
+    acp: AcpConfig;
+    /**
      * Services that agentd talks with.
      */
     platforms: PlatformsConfig;
@@ -100,6 +104,54 @@ export type Config = {
      * The log, on stderr.
      */
     log: LogConfig;
+};
+
+/**
+ * AcpConfig
+ *
+ * The server of editors (Agent Client Protocol), `agentd acp`.
+ */
+export type AcpConfig = {
+    /**
+     * How long a question to an editor waits, instead of approvals.timeout_seconds; 0: for ever.
+     */
+    approval_timeout_seconds: number;
+    /**
+     * Read and write files through an editor that offers it, so that what is not saved yet counts. false: on the disk.
+     */
+    client_files: boolean;
+    /**
+     * How long a turn may be silent before its usage is told once more; 0: for ever.
+     */
+    keepalive_seconds: number;
+    /**
+     * How long a new session waits for the MCP servers that its editor names.
+     */
+    mcp_wait_seconds: number;
+    /**
+     * Longest call of a tool of these servers.
+     */
+    mcp_timeout_seconds: number;
+    /**
+     * Tell of models also in the way of older editors.
+     */
+    legacy_models: boolean;
+    /**
+     * Where the sessions that an editor lists were begun.
+     */
+    list_sources: Array<string>;
+    /**
+     * Size of a message of an editor.
+     */
+    max_line_bytes: number;
+    /**
+     * Where the log goes as well, for editors that do not show standard error; relative paths start in the home.
+     */
+    log_file?: string;
+    /**
+     * Write every message to the log file too, without its secrets.
+     */
+    trace: boolean;
 };
 
 /**

@@ -1115,12 +1115,14 @@ export const schemas: SchemaMap = {
     required: ["request_id", "tool", "kind", "title", "choices", "created_at", "expires_at"],
     properties: {
       request_id: { type: "string" },
+      tool_call_id: { type: "string" },
       tool: { type: "string" },
       kind: { type: "string", enum: ["command", "file", "network", "tool"] },
       title: { type: "string" },
       description: { type: "string" },
       command: { type: "string" },
       choices: { type: "array", items: { $ref: "#/components/schemas/AskChoice" } },
+      covers: { type: "string" },
       created_at: { type: "number" },
       expires_at: { type: ["number", "null"] },
     },
@@ -1352,6 +1354,18 @@ export const schemas: SchemaMap = {
     type: "string",
     enum: ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"],
   },
+  FileChange: {
+    type: "object",
+    required: ["path", "diff"],
+    properties: {
+      path: { type: "string" },
+      old_text: { type: ["string", "null"] },
+      new_text: { type: ["string", "null"] },
+      diff: { type: "string" },
+      omitted: { type: "string", enum: ["binary", "large"] },
+      size: { type: "integer", minimum: 0 },
+    },
+  },
   ToolStartedEvent: {
     type: "object",
     required: ["event", "run_id", "seq", "timestamp", "tool_call_id", "tool"],
@@ -1366,6 +1380,8 @@ export const schemas: SchemaMap = {
       preview: { type: "string" },
       arguments: {},
       paths: { type: "array", items: { type: "string" } },
+      changes: { type: "array", items: { $ref: "#/components/schemas/FileChange" } },
+      waits: { type: "boolean" },
     },
   },
   ToolProgressEvent: {
@@ -1381,15 +1397,10 @@ export const schemas: SchemaMap = {
       delta: { type: "string" },
     },
   },
-  FileChange: {
+  CommandExit: {
     type: "object",
-    required: ["path", "diff"],
-    properties: {
-      path: { type: "string" },
-      old_text: { type: ["string", "null"] },
-      new_text: { type: ["string", "null"] },
-      diff: { type: "string" },
-    },
+    required: ["omitted_bytes"],
+    properties: { code: { type: "integer" }, signal: { type: "string" }, omitted_bytes: { type: "integer", minimum: 0 } },
   },
   Todo: {
     type: "object",
@@ -1415,6 +1426,8 @@ export const schemas: SchemaMap = {
       error: { type: "boolean" },
       preview: { type: "string" },
       result: { type: "string" },
+      omitted_bytes: { type: "integer", minimum: 1 },
+      exit: { $ref: "#/components/schemas/CommandExit" },
       changes: { type: "array", items: { $ref: "#/components/schemas/FileChange" } },
       todos: { type: "array", items: { $ref: "#/components/schemas/Todo" } },
     },
@@ -1453,12 +1466,14 @@ export const schemas: SchemaMap = {
       seq: { type: "integer", minimum: 1 },
       timestamp: { type: "number" },
       request_id: { type: "string" },
+      tool_call_id: { type: "string" },
       tool: { type: "string" },
       kind: { type: "string", enum: ["command", "file", "network", "tool"] },
       title: { type: "string" },
       description: { type: "string" },
       command: { type: "string" },
       choices: { type: "array", items: { $ref: "#/components/schemas/AskChoice" } },
+      covers: { type: "string" },
       created_at: { type: "number" },
       expires_at: { type: ["number", "null"] },
     },
@@ -1508,6 +1523,7 @@ export const schemas: SchemaMap = {
       seq: { type: "integer", minimum: 1 },
       timestamp: { type: "number" },
       request_id: { type: "string" },
+      tool_call_id: { type: "string" },
       questions: { type: "array", minItems: 1, items: { $ref: "#/components/schemas/ClarifyQuestion" } },
       created_at: { type: "number" },
       expires_at: { type: ["number", "null"] },
@@ -1547,6 +1563,7 @@ export const schemas: SchemaMap = {
       seq: { type: "integer", minimum: 1 },
       timestamp: { type: "number" },
       request_id: { type: "string" },
+      tool_call_id: { type: "string" },
       command: { type: "string" },
       created_at: { type: "number" },
       expires_at: { type: ["number", "null"] },
@@ -1586,6 +1603,7 @@ export const schemas: SchemaMap = {
       seq: { type: "integer", minimum: 1 },
       timestamp: { type: "number" },
       request_id: { type: "string" },
+      tool_call_id: { type: "string" },
       prompt: { type: "string" },
       env_var: { type: "string" },
       created_at: { type: "number" },
@@ -1844,6 +1862,18 @@ export const schemas: SchemaMap = {
       pending_steer: { type: "array", items: { type: "string" } },
     },
   },
+  ProviderFailure: {
+    type: "object",
+    required: ["kind", "retryable"],
+    properties: {
+      kind: {
+        type: "string",
+        enum: ["rate_limit", "overloaded", "context_length", "network", "authentication", "provider", "internal"],
+      },
+      status: { type: "integer" },
+      retryable: { type: "boolean" },
+    },
+  },
   RunFailedEvent: {
     type: "object",
     required: ["event", "run_id", "seq", "timestamp", "error"],
@@ -1855,6 +1885,7 @@ export const schemas: SchemaMap = {
       error: { $ref: "#/components/schemas/RunError" },
       usage: { $ref: "#/components/schemas/RunUsage" },
       retry_after_seconds: { type: "number" },
+      failure: { $ref: "#/components/schemas/ProviderFailure" },
       pending_steer: { type: "array", items: { type: "string" } },
     },
   },
@@ -2225,6 +2256,7 @@ export const schemas: SchemaMap = {
       model: { type: ["string", "null"] },
       reasoning_effort: { type: ["string", "null"] },
       yolo: { type: "boolean" },
+      mode: { type: "string", enum: ["ask", "accept_edits", "dont_ask", "plan"] },
       cwd: { type: "string" },
     },
   },
@@ -2372,9 +2404,10 @@ export interface SchemaTypes {
   ReasoningDeltaEvent: T.ReasoningDeltaEvent;
   ReasoningCompletedEvent: T.ReasoningCompletedEvent;
   ToolKind: T.ToolKind;
+  FileChange: T.FileChange;
   ToolStartedEvent: T.ToolStartedEvent;
   ToolProgressEvent: T.ToolProgressEvent;
-  FileChange: T.FileChange;
+  CommandExit: T.CommandExit;
   Todo: T.Todo;
   ToolCompletedEvent: T.ToolCompletedEvent;
   ToolRequestedEvent: T.ToolRequestedEvent;
@@ -2405,6 +2438,7 @@ export interface SchemaTypes {
   RunSteeredEvent: T.RunSteeredEvent;
   RunStoppingEvent: T.RunStoppingEvent;
   RunCompletedEvent: T.RunCompletedEvent;
+  ProviderFailure: T.ProviderFailure;
   RunFailedEvent: T.RunFailedEvent;
   RunCancelledEvent: T.RunCancelledEvent;
   RunInterruptedEvent: T.RunInterruptedEvent;

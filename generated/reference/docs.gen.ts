@@ -167,6 +167,7 @@ td:empty{display:none}
 <li><a href="#schema-clarify-question"><span>ClarifyQuestion</span></a></li>
 <li><a href="#schema-clarify-request-event"><span>ClarifyRequestEvent</span></a></li>
 <li><a href="#schema-clarify-responded-event"><span>ClarifyRespondedEvent</span></a></li>
+<li><a href="#schema-command-exit"><span>CommandExit</span></a></li>
 <li><a href="#schema-completion-usage"><span>CompletionUsage</span></a></li>
 <li><a href="#schema-compression-completed-event"><span>CompressionCompletedEvent</span></a></li>
 <li><a href="#schema-compression-started-event"><span>CompressionStartedEvent</span></a></li>
@@ -202,6 +203,7 @@ td:empty{display:none}
 <li><a href="#schema-notice-event"><span>NoticeEvent</span></a></li>
 <li><a href="#schema-output-item"><span>OutputItem</span></a></li>
 <li><a href="#schema-output-text"><span>OutputText</span></a></li>
+<li><a href="#schema-provider-failure"><span>ProviderFailure</span></a></li>
 <li><a href="#schema-reasoning-completed-event"><span>ReasoningCompletedEvent</span></a></li>
 <li><a href="#schema-reasoning-delta-event"><span>ReasoningDeltaEvent</span></a></li>
 <li><a href="#schema-reasoning-item"><span>ReasoningItem</span></a></li>
@@ -1436,12 +1438,14 @@ td:empty{display:none}
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>The call of this run that waits for the answer; absent: it is one of a sub-agent.</td></tr>
 <tr><td><code>tool</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>kind</code></td><td><code>&quot;command&quot;</code> or <code>&quot;file&quot;</code> or <code>&quot;network&quot;</code> or <code>&quot;tool&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>title</code></td><td>string</td><td>Required. One line, such as <code>Run: git push</code>.</td></tr>
 <tr><td><code>description</code></td><td>string</td><td>Why it is asked.</td></tr>
 <tr><td><code>command</code></td><td>string</td><td>Redacted.</td></tr>
 <tr><td><code>choices</code></td><td>array of <a href="#schema-ask-choice">AskChoice</a></td><td>Required.</td></tr>
+<tr><td><code>covers</code></td><td>string</td><td>What leave beyond this call covers, such as <code>git push</code>; absent: none is kept.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required. Unix seconds.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required. Unix seconds.</td></tr>
 </tbody>
@@ -1458,12 +1462,14 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>The call of this run that waits for the answer; absent: it is one of a sub-agent.</td></tr>
 <tr><td><code>tool</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>kind</code></td><td><code>&quot;command&quot;</code> or <code>&quot;file&quot;</code> or <code>&quot;network&quot;</code> or <code>&quot;tool&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>title</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>description</code></td><td>string</td><td></td></tr>
 <tr><td><code>command</code></td><td>string</td><td></td></tr>
 <tr><td><code>choices</code></td><td>array of <a href="#schema-ask-choice">AskChoice</a></td><td>Required.</td></tr>
+<tr><td><code>covers</code></td><td>string</td><td>What leave beyond this call covers, such as <code>git push</code>; absent: none is kept.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required.</td></tr>
 </tbody>
@@ -1849,6 +1855,7 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>The call of this run that waits for the answer; absent: it is one of a sub-agent.</td></tr>
 <tr><td><code>questions</code></td><td>array of <a href="#schema-clarify-question">ClarifyQuestion</a></td><td>Required. Not empty.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required.</td></tr>
@@ -1868,6 +1875,18 @@ td:empty{display:none}
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>answers</code></td><td>map of string</td><td>Required. Answers by the id of their question.</td></tr>
 <tr><td><code>by</code></td><td>string</td><td></td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-command-exit" class="entry">
+<h3><a href="#schema-command-exit">CommandExit</a></h3>
+<p>How a command ended.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>code</code></td><td>integer</td><td>Absent when a signal ended it.</td></tr>
+<tr><td><code>signal</code></td><td>string</td><td></td></tr>
+<tr><td><code>omitted_bytes</code></td><td>integer</td><td>Required. Of its output; not in the result. At least 0.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2101,6 +2120,8 @@ td:empty{display:none}
 <tr><td><code>old_text</code></td><td>string or null</td><td>Null for a new file.</td></tr>
 <tr><td><code>new_text</code></td><td>string or null</td><td>Null for a deleted file.</td></tr>
 <tr><td><code>diff</code></td><td>string</td><td>Required. Unified.</td></tr>
+<tr><td><code>omitted</code></td><td><code>&quot;binary&quot;</code> or <code>&quot;large&quot;</code></td><td>Why there are neither texts nor a diff.</td></tr>
+<tr><td><code>size</code></td><td>integer</td><td>Bytes of the larger text, where something was left out. At least 0.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2363,6 +2384,18 @@ td:empty{display:none}
 <tr><td><code>text</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>annotations</code></td><td>array of <a href="#schema-url-citation">UrlCitation</a></td><td>Required. At most 0 items.</td></tr>
 <tr><td><code>logprobs</code></td><td>array of <a href="#schema-logprob">Logprob</a></td><td>Required. At most 0 items.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-provider-failure" class="entry">
+<h3><a href="#schema-provider-failure">ProviderFailure</a></h3>
+<p>What kind of failure of the model&#39;s provider ended the run.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>kind</code></td><td><code>&quot;rate_limit&quot;</code> or <code>&quot;overloaded&quot;</code> or <code>&quot;context_length&quot;</code> or <code>&quot;network&quot;</code> or <code>&quot;authentication&quot;</code> or <code>&quot;provider&quot;</code> or <code>&quot;internal&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>status</code></td><td>integer</td><td>HTTP status of the provider&#39;s answer.</td></tr>
+<tr><td><code>retryable</code></td><td>boolean</td><td>Required. Whether the same may succeed a little later.</td></tr>
 </tbody>
 </table>
 </section>
@@ -3045,6 +3078,7 @@ td:empty{display:none}
 <tr><td><code>error</code></td><td><a href="#schema-run-error">RunError</a></td><td>Required.</td></tr>
 <tr><td><code>usage</code></td><td><a href="#schema-run-usage">RunUsage</a></td><td></td></tr>
 <tr><td><code>retry_after_seconds</code></td><td>number</td><td>What the provider of the model asked for.</td></tr>
+<tr><td><code>failure</code></td><td><a href="#schema-provider-failure">ProviderFailure</a></td><td></td></tr>
 <tr><td><code>pending_steer</code></td><td>array of string</td><td>Steering that came too late to be taken.</td></tr>
 </tbody>
 </table>
@@ -3219,6 +3253,7 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>The call of this run that waits for the answer; absent: it is one of a sub-agent.</td></tr>
 <tr><td><code>prompt</code></td><td>string</td><td>Required. What the secret is for.</td></tr>
 <tr><td><code>env_var</code></td><td>string</td><td>Required. Name under which it is stored.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required.</td></tr>
@@ -3284,6 +3319,7 @@ td:empty{display:none}
 <tr><td><code>model</code></td><td>string or null</td><td>Null follows the configuration.</td></tr>
 <tr><td><code>reasoning_effort</code></td><td>string or null</td><td></td></tr>
 <tr><td><code>yolo</code></td><td>boolean</td><td></td></tr>
+<tr><td><code>mode</code></td><td><code>&quot;ask&quot;</code> or <code>&quot;accept_edits&quot;</code> or <code>&quot;dont_ask&quot;</code> or <code>&quot;plan&quot;</code></td><td></td></tr>
 <tr><td><code>cwd</code></td><td>string</td><td></td></tr>
 </tbody>
 </table>
@@ -3492,6 +3528,7 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>The call of this run that waits for the answer; absent: it is one of a sub-agent.</td></tr>
 <tr><td><code>command</code></td><td>string</td><td>Required. Redacted.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required.</td></tr>
@@ -3553,6 +3590,8 @@ td:empty{display:none}
 <tr><td><code>error</code></td><td>boolean</td><td>Required.</td></tr>
 <tr><td><code>preview</code></td><td>string</td><td>Start of the result.</td></tr>
 <tr><td><code>result</code></td><td>string</td><td>What the model reads, at most 65536 characters; its end is kept.</td></tr>
+<tr><td><code>omitted_bytes</code></td><td>integer</td><td>Of the result before what <code>result</code> keeps. At least 1.</td></tr>
+<tr><td><code>exit</code></td><td><a href="#schema-command-exit">CommandExit</a></td><td></td></tr>
 <tr><td><code>changes</code></td><td>array of <a href="#schema-file-change">FileChange</a></td><td></td></tr>
 <tr><td><code>todos</code></td><td>array of <a href="#schema-todo">Todo</a></td><td></td></tr>
 </tbody>
@@ -3626,6 +3665,8 @@ td:empty{display:none}
 <tr><td><code>preview</code></td><td>string</td><td>One line for people.</td></tr>
 <tr><td><code>arguments</code></td><td>any</td><td>Redacted.</td></tr>
 <tr><td><code>paths</code></td><td>array of string</td><td>Files it is about.</td></tr>
+<tr><td><code>changes</code></td><td>array of <a href="#schema-file-change">FileChange</a></td><td>What it would change; what it did change comes when it ends.</td></tr>
+<tr><td><code>waits</code></td><td>boolean</td><td>True when leave is asked for before it runs.</td></tr>
 </tbody>
 </table>
 </section>

@@ -3,9 +3,11 @@ import { join } from "node:path";
 import { errorTable, type ErrorRow } from "../../src/base/errors.ts";
 import type { Bundles } from "./bundle.ts";
 import type { BundledDocument } from "./document.ts";
+import type { AcpSpec } from "./emit-acp.ts";
 import { writeText } from "./files.ts";
 import { readOperations } from "./operation.ts";
 import { HEADER } from "./print.ts";
+import { acpReference } from "./reference-acp.ts";
 import { httpReference, type ErrorEntry } from "./reference-http.ts";
 import { printIndex, printMarkdown } from "./reference-markdown.ts";
 import type { Reference } from "./reference-model.ts";
@@ -14,7 +16,11 @@ import { printPage, type Page } from "./reference-page.ts";
 import { configReference, rpcReference } from "./reference-rpc.ts";
 
 /** Markdown of every spec that is there, an index, and the page of the HTTP API. The same specs give the same bytes. */
-export async function writeReference(folder: string, bundles: Bundles): Promise<void> {
+export async function writeReference(
+  folder: string,
+  bundles: Bundles,
+  acp: AcpSpec | undefined,
+): Promise<void> {
   const { http, webhook, gateway, host, config } = bundles;
   const page = openApiReference(http, errorEntries());
   const references: readonly (readonly [file: string, reference: Reference])[] = [
@@ -22,6 +28,7 @@ export async function writeReference(folder: string, bundles: Bundles): Promise<
     ...(webhook ? [["webhook.md", openApiReference(webhook, [])] as const] : []),
     ["gateway.md", rpcReference(gateway, rpcErrorEntries())],
     ...(host ? [["host.md", rpcReference(host)] as const] : []),
+    ...(acp ? [["acp.md", acpReference(acp, http.info.version)] as const] : []),
     ["config.md", configReference(config, http.info.version)],
   ];
   const index = references.map(([file, { title }]) => ({ file, title }));

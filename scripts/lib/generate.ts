@@ -5,7 +5,7 @@ import { join, resolve } from "node:path";
 import { createClient, type UserConfig } from "@hey-api/openapi-ts";
 import { BUNDLE_EXTENSION } from "../openrpc-component.ts";
 import { bundleSpecs, type Bundles } from "./bundle.ts";
-import { emitAcp } from "./emit-acp.ts";
+import { emitAcp, readAcpSpec } from "./emit-acp.ts";
 import { emitConfigSchema, requireDefaults, toJsonSchema, wrapSchemas } from "./config-document.ts";
 import { componentSchemas, SpecError, type BundledDocument } from "./document.ts";
 import { emitHttp } from "./emit-http.ts";
@@ -32,6 +32,7 @@ export async function generate({ specsFolder, outFolder }: GenerateOptions): Pro
   const out = resolve(outFolder);
   await removeFolder(out);
   const bundles = await bundleSpecs(resolve(specsFolder), join(out, "specs"));
+  const acp = await readAcpSpec(join(resolve(specsFolder), "acp.yaml"));
   checkRules(bundles);
   const rpcSchemas = collectRpcSchemas([bundles.gateway, ...(bundles.host ? [bundles.host] : [])]);
   await printTypes(out, bundles, wrapSchemas(rpcSchemas));
@@ -40,11 +41,11 @@ export async function generate({ specsFolder, outFolder }: GenerateOptions): Pro
     writeHttp(out, "http", bundles.http),
     bundles.webhook && writeHttp(out, "webhook", bundles.webhook),
     writePython(join(out, "sdk/python"), bundles.http),
-    writeReference(join(out, "reference"), bundles),
+    writeReference(join(out, "reference"), bundles, acp),
     copyContract("http", join(out, "http/contract.gen.ts")),
     copyContract("rpc", join(out, "gateway/contract.gen.ts")),
     writeText(join(out, "gateway/schemas.gen.ts"), emitSchemas(rpcSchemas, rpcImports)),
-    writeText(join(out, "acp/claims.gen.ts"), await emitAcp(join(resolve(specsFolder), "acp.yaml"))),
+    acp && writeText(join(out, "acp/claims.gen.ts"), emitAcp(acp)),
     writeText(join(out, "config/schema.gen.ts"), emitConfigSchema(toJsonSchema(bundles.config))),
     runOpenRpcGenerator(out, bundles.gateway, "gateway"),
     bundles.host && runOpenRpcGenerator(out, bundles.host, "host"),

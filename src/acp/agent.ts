@@ -1,5 +1,6 @@
 import { agent, RequestError, type AgentApp } from "@agentclientprotocol/sdk/unstable";
 import { acpClaims } from "../../generated/acp/claims.gen.ts";
+import { ServiceError } from "../base/errors.ts";
 import type { AcpConnection } from "./connection.ts";
 import type { AcpCall, AcpExtensionHandler, AcpMethod } from "./contract.ts";
 import { toRequestError } from "./error.ts";
@@ -35,7 +36,7 @@ export function createAcpAgent(connection: AcpConnection): AgentApp {
       method,
       (params) => params,
       (call) =>
-        answering(call.params, async () => {
+        answering(connection, call.params, async () => {
           const { parse, handle } = (await extension()) as AcpExtensionHandler<unknown, unknown>;
           return handle({ ...call, params: parse(call.params) }, connection);
         }),
@@ -53,15 +54,23 @@ function bind<K extends AcpMethod>(
   connection: AcpConnection,
 ): void {
   const handle = (call: AcpCall<K>) =>
-    answering(call.params, async () => (await find())(call as never, connection));
+    answering(connection, call.params, async () =>
+      (await find())(untilLeft(method, call, connection) as never, connection),
+    );
   app.onRequest(method, handle as never);
 }
 
+/** A prompt also ends with its client; what else is asked is soon answered. */
+function untilLeft<K extends AcpMethod>(method: K, call: AcpCall<K>, { leaving }: AcpConnection): AcpCall<K> {
+  return method === "session/prompt" ? { ...call, signal: AbortSignal.any([call.signal, leaving]) } : call;
+}
+
 /** What the agent throws comes out as the protocol's error. */
-async function answering<T>(params: unknown, work: () => Promise<T>): Promise<T> {
+async function answering<T>(connection: AcpConnection, params: unknown, work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
+    if (!(error instanceof RequestError || error instanceof ServiceError)) connection.onFault(error);
     throw toRequestError(error, (params as { readonly sessionId?: string } | undefined)?.sessionId);
   }
 }

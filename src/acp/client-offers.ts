@@ -9,7 +9,7 @@ export interface ClientOffers {
   readonly booleanOptions: boolean;
   readonly notices: boolean;
   readonly compaction: boolean;
-  /** A terminal can run the setup. `legacy`: it was told in the way of older clients. */
+  /** A terminal can run the setup. `legacy`: it was told in the way of older clients, whatever else was told. */
   readonly terminalSetup: "no" | "yes" | "legacy";
   /** Output of commands may be shown as a terminal: all of it each time, or what came since. */
   readonly terminalOutput: "no" | "whole" | "delta";
@@ -25,7 +25,7 @@ export function clientOffers(capabilities: ClientCapabilities | null | undefined
     booleanOptions: isObject(session?.configOptions?.boolean),
     notices: isObject(session?.notices),
     compaction: isObject(session?.compaction),
-    terminalSetup: auth?.terminal === true ? "yes" : meta?.["terminal-auth"] === true ? "legacy" : "no",
+    terminalSetup: meta?.["terminal-auth"] === true ? "legacy" : auth?.terminal === true ? "yes" : "no",
     terminalOutput:
       meta?.["terminal_output_delta"] === true
         ? "delta"

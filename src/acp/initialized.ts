@@ -1,5 +1,6 @@
 import type { InitializeRequest, InitializeResponse } from "@agentclientprotocol/sdk/unstable";
 import { acpClaims } from "../../generated/acp/claims.gen.ts";
+import { authMethodsFor } from "./auth-methods.ts";
 import { clientOffers } from "./client-offers.ts";
 import type { AcpConnection } from "./connection.ts";
 
@@ -9,12 +10,12 @@ export function initialized(
   connection: AcpConnection,
 ): InitializeResponse {
   connection.offers = clientOffers(clientCapabilities);
-  const { protocolVersion, title, agentCapabilities, authMethods } = acpClaims;
-  const setup = connection.offers.terminalSetup === "no" ? [] : [authMethods.setup];
+  const { protocolVersion, title, agentCapabilities, _meta } = acpClaims;
   return {
     protocolVersion,
     agentInfo: { name: title, title, version: connection.version },
     agentCapabilities,
-    authMethods: [authMethods.provider, ...setup],
+    authMethods: authMethodsFor(connection),
+    _meta,
   } as unknown as InitializeResponse;
 }

@@ -1,67 +1,55 @@
-import type { PermissionOption } from "@agentclientprotocol/sdk/unstable";
-import type { AskChoice } from "../../generated/http/client/types.gen.ts";
-import { toServiceError } from "../base/errors.ts";
-import type { JournalEvent } from "../store/journal.ts";
+import { OURSELVES } from "../agent/question.ts";
+import { clientManners } from "./client-manners.ts";
 import type { AcpConnection } from "./connection.ts";
+import { choiceOf, permissionRequest } from "./permission-request.ts";
+import { macrotask, type Answered, type PutQuestion } from "./question.ts";
+import { tellHint } from "./question-telling.ts";
 
-export interface PermissionCall {
-  /** `approval.request`. */
-  readonly event: JournalEvent;
-  readonly sessionId: string;
-  /** Aborts when the turn is cancelled. */
-  readonly signal: AbortSignal;
-}
+/** How long later questions wait once one was not answered at all. */
+const SILENT_WAIT_MS = 30_000;
 
-/** Least leave first, as clients show them. */
-const OPTIONS: readonly (PermissionOption & { readonly choice: AskChoice })[] = [
-  { choice: "once", optionId: "allow_once", kind: "allow_once", name: "Allow this once" },
-  { choice: "session", optionId: "allow_session", kind: "allow_always", name: "Allow for this session" },
-  { choice: "always", optionId: "allow_always", kind: "allow_always", name: "Always allow" },
-  { choice: "deny", optionId: "deny", kind: "reject_once", name: "Deny" },
-];
-
-/** Puts the question to the client and its answer to the one record of it. Whatever is no clear yes is a no. */
-export async function askPermission(connection: AcpConnection, call: PermissionCall): Promise<void> {
-  const { event, signal } = call;
-  const askId = String(event.data["request_id"]);
-  const room = await connection.room();
-  const choice = await ask(connection, call);
-  // A cancel may have come in the same bytes, behind the answer: it is heard first.
-  await new Promise<void>((resolve) => setImmediate(resolve));
-  if (signal.aborted || choice === undefined) return;
+/** Asks the client's user for leave. Whatever is no clear yes is a no. */
+export async function askPermission(connection: AcpConnection, question: PutQuestion): Promise<Answered> {
+  const manners = clientManners(connection);
+  if (manners.hasNoPermissions) return DENIED;
+  const stopWaiting = manners.isSilent ? await shortWait(connection, question) : undefined;
   try {
-    await room.agent.parts.asks.answer(askId, { owner: room.owner, by: "acp", choice });
-  } catch (error) {
-    // Somebody else answered first, or it is too late.
-    room.log.debug("an answer came too late", { question: askId, reason: toServiceError(error).code });
-  }
-}
-
-async function ask(
-  { client }: AcpConnection,
-  { event, sessionId, signal }: PermissionCall,
-): Promise<AskChoice | undefined> {
-  const { data } = event;
-  const choices = data["choices"] as readonly AskChoice[];
-  const offered = OPTIONS.filter(({ choice }) => choices.includes(choice));
-  const options = offered.map(({ choice: _, ...option }) => option);
-  try {
-    const { outcome } = await client.request(
+    const { outcome } = await connection.client.request(
       "session/request_permission",
-      {
-        sessionId,
-        options,
-        toolCall: {
-          toolCallId: String(data["tool_call_id"]),
-          title: String(data["title"]),
-          status: "pending",
-        },
-      },
-      { cancellationSignal: signal, stopWaitingOnCancel: true },
+      permissionRequest(question),
+      { cancellationSignal: question.signal, stopWaitingOnCancel: true },
     );
-    if (outcome.outcome === "cancelled") return undefined;
-    return offered.find(({ optionId }) => optionId === outcome.optionId)?.choice ?? "deny";
+    manners.isSilent = false;
+    if (outcome.outcome === "cancelled") return { type: "cancel" };
+    // A result of the wrong shape throws, like an error.
+    const choice = choiceOf(question.data, String((outcome as { readonly optionId: unknown }).optionId));
+    return { type: "reply", reply: { choice }, by: "acp" };
   } catch {
-    return signal.aborted ? undefined : "deny";
+    await macrotask();
+    if (question.signal.aborted) return { type: "open" };
+    manners.hasNoPermissions = true;
+    tellHint(connection, question, NO_PERMISSIONS);
+    return DENIED;
+  } finally {
+    stopWaiting?.();
   }
 }
+
+/** Its end is told to everybody, us as well. */
+async function shortWait(connection: AcpConnection, { id }: PutQuestion): Promise<() => void> {
+  const { clock, agent, log } = await connection.room();
+  return clock.after(SILENT_WAIT_MS, () => {
+    agent.parts.asks
+      .giveUp(id)
+      .catch((error: unknown) => log.warn("a question stays open", { question: id, error }));
+  });
+}
+
+const NO_PERMISSIONS =
+  "This editor answers requests for permission with an error. What needs permission is denied from now on.";
+
+const DENIED = {
+  type: "reply",
+  reply: { choice: "deny", reason: "this editor cannot ask its user for permission" },
+  by: OURSELVES,
+} as const satisfies Answered;

@@ -3,6 +3,7 @@ import type { Commands } from "../agent/command.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Store } from "../store/store.ts";
+import type { AcpSettings } from "./settings.ts";
 
 /** What the editor's side is built from. */
 export interface AcpRoom {
@@ -11,6 +12,11 @@ export interface AcpRoom {
   readonly commands: Commands;
   readonly clock: Clock;
   readonly log: Log;
+  readonly settings: AcpSettings;
   /** Whose sessions the client sees. */
   readonly owner: string;
+  /** Whether the configuration still says what the agent was loaded with. */
+  isCurrent(): Promise<boolean>;
+  /** Cuts what runs, ends what tools hold, and closes the store. */
+  close(): Promise<void>;
 }

@@ -1,106 +1,76 @@
-/** What a client is told of the journal of a turn. Pure. */
-import type {
-  SessionUpdate,
-  ToolCallContent,
-  ToolCallLocation,
-  ToolKind,
-} from "@agentclientprotocol/sdk/unstable";
-import type { FileChange, Todo } from "../../generated/http/client/types.gen.ts";
+/** What a client is told of the journal of a turn, but for its tool calls. Pure. */
+import type { SessionUpdate, ToolCallContent } from "@agentclientprotocol/sdk/unstable";
+import type { Todo } from "../../generated/http/client/types.gen.ts";
 import type { JournalEvent } from "../store/journal.ts";
+import type { ClientOffers } from "./client-offers.ts";
+import { bounded, textContent } from "./tool-text.ts";
 
-const MAX_TITLE_CHARACTERS = 160;
-const MAX_TEXT_CHARACTERS = 65_536;
+type Data = JournalEvent["data"];
+
+const MAX_NOTICE_CHARACTERS = 200;
 
 /** The updates that an event of a run gives; none for those that an editor does not show. */
-export function toUpdates({ type, data }: JournalEvent): readonly SessionUpdate[] {
+export function toUpdates(
+  { type, runId, data }: Pick<JournalEvent, "type" | "runId" | "data">,
+  offers: Pick<ClientOffers, "notices" | "compaction">,
+): readonly SessionUpdate[] {
   switch (type) {
     case "message.delta":
-      return [
-        {
-          sessionUpdate: "agent_message_chunk",
-          messageId: text(data["message_id"]),
-          content: { type: "text", text: text(data["delta"]) },
-        },
-      ];
+      return [{ sessionUpdate: "agent_message_chunk", ...chunk(data) }];
     case "reasoning.delta":
-      return [{ sessionUpdate: "agent_thought_chunk", content: { type: "text", text: text(data["delta"]) } }];
-    case "tool.started":
-      return [started(data)];
+      return [{ sessionUpdate: "agent_thought_chunk", ...chunk(data) }];
     case "tool.completed":
-      return [completed(data), ...plan(data)];
+      return data["todos"] === undefined ? [] : [planOf(data["todos"] as readonly Todo[])];
+    case "run.notice":
+      return offers.notices ? [notice(String(data["message"]))] : [];
+    case "compression.started":
+    case "compression.completed":
+      return compaction(type, `${runId ?? ""}:compaction`, { data, offers });
     default:
       return [];
   }
 }
 
-type Data = JournalEvent["data"];
-
-function started(data: Data): SessionUpdate {
-  return {
-    sessionUpdate: "tool_call",
-    toolCallId: text(data["tool_call_id"]),
-    title: titleOf(data),
-    name: text(data["tool"]),
-    kind: (data["kind"] as ToolKind | undefined) ?? "other",
-    status: "pending",
-    locations: locations(data),
-    ...(data["arguments"] === undefined ? {} : { rawInput: data["arguments"] }),
-  };
-}
-
-function completed(data: Data): SessionUpdate {
-  const changes = (data["changes"] as readonly FileChange[] | undefined) ?? [];
-  const result = text(data["result"]);
-  const content = [...changes.map(diff), ...(result === "" ? [] : [plain(result)])];
-  return {
-    sessionUpdate: "tool_call_update",
-    toolCallId: text(data["tool_call_id"]),
-    status: data["status"] === "ok" ? "completed" : "failed",
-    content,
-  };
-}
-
 /** A list of points is sent whole each time; what was given up has no place in it. */
-function plan(data: Data): readonly SessionUpdate[] {
-  const todos = data["todos"] as readonly Todo[] | undefined;
-  if (!todos) return [];
+export function planOf(todos: readonly Todo[]): SessionUpdate {
   const entries = todos.flatMap(({ content, status }) =>
     status === "cancelled" ? [] : [{ content, status, priority: "medium" as const }],
   );
-  return [{ sessionUpdate: "plan", entries }];
-}
-
-function diff(change: FileChange): ToolCallContent {
-  const { path, old_text: oldText, new_text: newText } = change;
-  if (newText === undefined && oldText === undefined) return plain(change.diff);
-  return {
-    type: "diff",
-    path,
-    oldText: oldText ?? null,
-    newText: newText ?? "",
-    ...(newText === null ? { _meta: { deleted: true } } : {}),
-  };
+  return { sessionUpdate: "plan", entries };
 }
 
 /** Longer texts keep their end, where results stand. */
 export function plain(value: string): ToolCallContent {
-  const omitted = value.length - MAX_TEXT_CHARACTERS;
-  const shown = omitted > 0 ? `${omitted} characters omitted\n${value.slice(-MAX_TEXT_CHARACTERS)}` : value;
-  return { type: "content", content: { type: "text", text: shown } };
+  return textContent(bounded(value));
 }
 
-function locations(data: Data): ToolCallLocation[] {
-  return ((data["paths"] as readonly string[] | undefined) ?? []).map((path) => ({ path }));
+function chunk({ message_id: messageId, delta }: Data): {
+  readonly messageId?: string;
+  readonly content: { readonly type: "text"; readonly text: string };
+} {
+  const content = { type: "text", text: String(delta) } as const;
+  return typeof messageId === "string" ? { messageId, content } : { content };
 }
 
-function titleOf(data: Data): string {
-  const title = text(data["preview"]) || text(data["tool"]);
-  const characters = Array.from(title);
-  return characters.length <= MAX_TITLE_CHARACTERS
-    ? title
-    : `${characters.slice(0, MAX_TITLE_CHARACTERS - 1).join("")}…`;
+function notice(title: string): SessionUpdate {
+  return { sessionUpdate: "notice", severity: "info", title: title.slice(0, MAX_NOTICE_CHARACTERS) };
 }
 
-function text(value: unknown): string {
-  return typeof value === "string" ? value : "";
+/** At most one compaction of a run is at work at a time; a later one goes on under the same id. */
+function compaction(
+  type: string,
+  compactionId: string,
+  { data, offers }: { readonly data: Data; readonly offers: Pick<ClientOffers, "notices" | "compaction"> },
+): readonly SessionUpdate[] {
+  const { status, note, before_tokens: before, after_tokens: after } = data;
+  const isOver = type === "compression.completed";
+  if (offers.compaction) {
+    const reached = !isOver ? "in_progress" : status === "failed" ? "failed" : "completed";
+    const error = reached === "failed" ? { error: String(note ?? "The conversation stays as it is.") } : {};
+    return [{ sessionUpdate: "compaction_update", compactionId, status: reached, ...error }];
+  }
+  if (!offers.notices) return [];
+  if (!isOver) return [notice("The conversation is being compressed.")];
+  if (status !== "compressed") return [notice(`Nothing was compressed. ${String(note ?? "")}`.trim())];
+  return [notice(`The conversation was compressed from about ${before} to ${after} tokens.`)];
 }

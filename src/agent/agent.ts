@@ -4,6 +4,7 @@ import type { SessionRow } from "../store/tables.ts";
 import { followRun } from "./follow-run.ts";
 import { resetContext } from "./history.ts";
 import { LiveSessions } from "./live.ts";
+import type { SessionMode } from "./mode.ts";
 import { formatModel } from "./model.ts";
 import type { AgentParts } from "./parts.ts";
 import type { Submitted } from "./prompt.ts";
@@ -25,6 +26,7 @@ export interface SessionStatus {
   readonly model: string;
   readonly reasoningEffort: string | undefined;
   readonly yolo: boolean;
+  readonly mode: SessionMode;
   readonly cwd: string;
   readonly queueLength: number;
   readonly openQuestions: number;
@@ -84,6 +86,7 @@ export class Agent {
       model: formatModel(own ?? parts.models.default),
       reasoningEffort: chosen.reasoningEffort ?? parts.settings.reasoningEffort,
       yolo: chosen.yolo === true || parts.switches.yolo,
+      mode: chosen.mode ?? "ask",
       cwd: session.cwd ?? parts.settings.workspace,
       queueLength: session.queued,
       openQuestions: open.length,

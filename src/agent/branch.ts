@@ -16,7 +16,7 @@ export interface BranchOptions {
 
 /**
  * Copies a conversation, up to a message, into a new session of the same line, inside `tx`. What a turn at work has
- * said so far is not taken; a tool call goes with its answers. The new session has the parent's model, effort and
+ * said so far is not taken; a tool call goes with its answers. The new session has the parent's model, effort, mode and
  * directory, and nobody's leave. ServiceError `session_not_found`, `nothing_to_branch`.
  */
 export async function branchSession(

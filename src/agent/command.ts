@@ -20,6 +20,8 @@ export interface CommandCall {
   readonly owner: string;
   /** Session it is about. */
   readonly sessionId?: string;
+  /** Folder whose own commands count; default: the workspace. */
+  readonly cwd?: string;
   /** What was typed behind the name, trimmed. */
   readonly args: string;
   readonly signal?: AbortSignal;
@@ -44,6 +46,9 @@ export interface ParsedCommand {
   readonly args: string;
 }
 
+/** Some commands of the catalogue, as they are now. */
+export type CommandSource = (cwd?: string) => readonly Command[] | Promise<readonly Command[]>;
+
 const MAX_ARGUMENT_CHARACTERS = 100_000;
 const MAX_SHOWN_NAME = 64;
 
@@ -58,17 +63,18 @@ export function parseCommand(text: string): ParsedCommand | undefined {
  * and an alias counts as a name: no skill takes `/clear` away from who is used to it.
  */
 export class Commands {
-  readonly #sources: readonly (() => readonly Command[] | Promise<readonly Command[]>)[];
+  readonly #sources: readonly CommandSource[];
 
-  constructor(...sources: readonly (() => readonly Command[] | Promise<readonly Command[]>)[]) {
+  constructor(...sources: readonly CommandSource[]) {
     this.#sources = sources;
   }
 
-  async list(): Promise<readonly Command[]> {
+  /** Those that there are in `cwd`, a folder that may have commands of its own; default: the workspace. */
+  async list(cwd?: string): Promise<readonly Command[]> {
     const found: Command[] = [];
     const taken = new Set<string>();
     for (const source of this.#sources) {
-      const commands = (await source()).filter(({ name }) => !taken.has(name.toLowerCase()));
+      const commands = (await source(cwd)).filter(({ name }) => !taken.has(name.toLowerCase()));
       for (const command of commands) {
         const name = command.name.toLowerCase();
         if (taken.has(name)) continue;
@@ -82,9 +88,9 @@ export class Commands {
   }
 
   /** By name or alias, with or without the slash. ServiceError `unknown_command` that suggests a near one. */
-  async resolve(name: string): Promise<Command> {
+  async resolve(name: string, cwd?: string): Promise<Command> {
     const wanted = name.replace(/^\//, "").toLowerCase();
-    const all = await this.list();
+    const all = await this.list(cwd);
     const found =
       all.find((command) => command.name.toLowerCase() === wanted) ??
       all.find((command) => command.aliases?.includes(wanted) === true);
@@ -109,7 +115,7 @@ export class Commands {
     if (parsed.args.length > MAX_ARGUMENT_CHARACTERS) {
       throw new ServiceError("command_usage", `A command may have ${MAX_ARGUMENT_CHARACTERS} characters.`);
     }
-    const command = await this.resolve(parsed.name);
+    const command = await this.resolve(parsed.name, call.cwd);
     return command.run({ ...call, args: parsed.args });
   }
 }

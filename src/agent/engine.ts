@@ -1,3 +1,4 @@
+import type { ProviderFailure } from "../../generated/http/client/types.gen.ts";
 import type { Span } from "../base/trace.ts";
 import type { Message, ToolStatus } from "./message.ts";
 
@@ -132,7 +133,7 @@ export interface TurnEnd {
   /** Text of the last assistant message. */
   readonly text: string;
   readonly usage: Usage;
-  /** Set with stop `error`. `retryAfterSeconds` is what the provider asked for. */
+  /** Set with stop `error`. `retryAfterSeconds` is what the provider asked for, `failure` what kind of failure it was. */
   readonly error?: {
     readonly code:
       | "provider_error"
@@ -144,6 +145,7 @@ export interface TurnEnd {
       | "internal_error";
     readonly message: string;
     readonly retryAfterSeconds?: number;
+    readonly failure?: ProviderFailure;
   };
 }
 

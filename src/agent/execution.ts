@@ -1,3 +1,4 @@
+import { abortable } from "../base/abortable.ts";
 import { createId } from "../base/ids.ts";
 import type { Span } from "../base/trace.ts";
 import type { RunToolCall } from "../../generated/http/client/types.gen.ts";
@@ -16,14 +17,15 @@ import { outcomeOf, type Outcome } from "./outcome.ts";
 import type { AgentParts } from "./parts.ts";
 import { Recorder } from "./recorder.ts";
 import { listenForControl, requestStop, unheardSteers, type Steer } from "./run-control.ts";
-import { toRunUsage, type RunInput, type RunKind } from "./run.ts";
+import { toRunUsage, type RunFamily, type RunInput, type RunKind } from "./run.ts";
+import type { LentToSession } from "./session-hosts.ts";
 import { SideCalls } from "./side-calls.ts";
 import { settleStep, type Suspended } from "./resume.ts";
 import { isParked, RunStop } from "./stop.ts";
 import { callTool } from "./tool-call.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
 import { todoListOf } from "./todo-list.ts";
-import { setupTurn, type TurnSetup } from "./turn-setup.ts";
+import { policyNow, setupTurn, type TurnSetup } from "./turn-setup.ts";
 
 export interface ExecutionOptions {
   readonly parts: AgentParts;
@@ -216,11 +218,13 @@ export class Execution {
   async #engineTurn(): Promise<EngineTurn> {
     const { parts, run, session, input, fresh, budget } = this.#options;
     const kind = run.kind as RunKind;
-    const setup = await setupTurn(parts, { kind, model: run.model, session, input });
-    for (const notice of fresh ? parts.notices() : []) {
+    const lent = parts.hosts.of(this.#root.sessionId);
+    await abortable(lent.settled(), this.#abort.signal);
+    const setup = await setupTurn(parts, { kind, model: run.model, session, input, lent });
+    for (const notice of [...(fresh ? parts.notices() : []), ...lent.notices()]) {
       this.#recorder.event(runEvent(this.runId, "run.notice", { message: notice }));
     }
-    const scope = this.#toolScope(setup);
+    const scope = this.#toolScope(setup, lent);
     const ports: TurnPorts = {
       emit: (event) => this.#recorder.event(fromEngine(this.runId, event)),
       callTool: (call) => callTool(call, scope),
@@ -267,13 +271,18 @@ export class Execution {
     return (await loadContext(store, session)).map(({ message }) => message);
   }
 
-  #toolScope({ tools, clientTools, cwd, policy }: TurnSetup): ToolCallScope {
+  /** At the top of the family: there questions are asked, and lent what there is. */
+  get #root(): RunFamily["root"] {
+    return this.#options.input.family?.root ?? { runId: this.runId, sessionId: this.sessionId };
+  }
+
+  #toolScope({ tools, clientTools, cwd, policy }: TurnSetup, { files }: LentToSession): ToolCallScope {
     const { parts, run, session, input, spawner } = this.#options;
     const { settings, asks, grants, clock, log, checkInput } = parts;
     const { signal } = this.#abort;
     const record = (event: Parameters<Recorder["event"]>[0]) => this.#recorder.event(event);
     const delegation = new Delegation(parts, spawner, { run, session, input, signal, record });
-    const root = input.family?.root ?? { runId: this.runId, sessionId: this.sessionId };
+    const root = this.#root;
     return {
       runId: this.runId,
       sessionId: this.sessionId,
@@ -281,7 +290,7 @@ export class Execution {
       subject: { ...root, owner: run.owner },
       tools: new Map(tools.map((tool) => [tool.name, tool])),
       cwd,
-      policy,
+      policy: () => policyNow(parts, policy, root.sessionId),
       answerable: input.answerable,
       onlyApprovals: input.onlyApprovals === true,
       clientTools: new Set(clientTools.map(({ name }) => name)),
@@ -293,6 +302,7 @@ export class Execution {
       complete: (prompt) => this.#aside.complete(prompt),
       delegate: (callId, tasks, traceparent) => delegation.run(callId, tasks, traceparent),
       todos: todoListOf(parts.store, this.sessionId),
+      files,
       asks,
       clock,
       log,

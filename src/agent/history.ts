@@ -48,6 +48,28 @@ export async function readTranscript(
   return { messages: page.filter(({ message }) => !isSummary(message)), hasMore: rows.length > limit };
 }
 
+/** A message and the run that said it; null where it came otherwise. */
+export interface TranscriptRow extends NumberedMessage {
+  readonly runId: string | null;
+}
+
+/** A page of all that was said, oldest first, from behind the message numbered `after`. */
+export async function readForward(
+  store: Store,
+  sessionId: string,
+  { after, limit }: { readonly after: number; readonly limit: number },
+): Promise<readonly TranscriptRow[]> {
+  const rows = await store.read
+    .selectFrom("messages")
+    .select(["seq", "run_id", "content"])
+    .where("session_id", "=", sessionId)
+    .where("seq", ">", after)
+    .orderBy("seq")
+    .limit(limit)
+    .execute();
+  return rows.map((row) => ({ ...toNumbered(row), runId: row.run_id }));
+}
+
 /** Adds messages to the end of a transcript, inside `tx`. Resolves to the number of the last one. */
 export async function addMessages(
   tx: Tx,

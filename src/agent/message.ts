@@ -34,7 +34,13 @@ export interface AssistantMessage {
 }
 
 export type AssistantPart =
-  | { readonly type: "text"; readonly text: string; readonly provider?: ProviderData }
+  | {
+      readonly type: "text";
+      readonly text: string;
+      /** Under which it was told while it came. */
+      readonly id?: string;
+      readonly provider?: ProviderData;
+    }
   | { readonly type: "reasoning"; readonly text: string; readonly provider?: ProviderData }
   | {
       readonly type: "tool_call";

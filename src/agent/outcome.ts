@@ -37,9 +37,9 @@ export function outcomeOf(
       message: end.error?.message ?? "The agent failed.",
     };
     const set = { ...stored, error: JSON.stringify(error) };
-    const { retryAfterSeconds } = end.error ?? {};
+    const { retryAfterSeconds, failure } = end.error ?? {};
     const retry = retryAfterSeconds === undefined ? {} : { retry_after_seconds: retryAfterSeconds };
-    const data = { error, usage, ...retry, ...pending };
+    const data = { error, usage, ...retry, ...(failure ? { failure } : {}), ...pending };
     return { status: "failed", set, event: runEvent(runId, "run.failed", data) };
   }
   if (end.stop === "tool_calls") {

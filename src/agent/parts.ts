@@ -8,6 +8,7 @@ import type { AgentTracing } from "./gen-ai-span.ts";
 import type { ModelCatalog } from "./model.ts";
 import type { PolicyMode } from "./policy.ts";
 import type { Grants } from "./grants.ts";
+import type { SessionHosts } from "./session-hosts.ts";
 import type { QuestionTimeouts } from "./tool-scope.ts";
 import type { Tool } from "./tool.ts";
 import type { VariableShares } from "./session-variables.ts";
@@ -27,6 +28,8 @@ export interface AgentParts {
   readonly briefing: (cwd: string) => Promise<readonly string[]>;
   /** What people should know before a turn, such as a server of tools that cannot be reached. */
   readonly notices: () => readonly string[];
+  /** What programs lend to the sessions that they have open. */
+  readonly hosts: SessionHosts;
   readonly switches: Switches;
   readonly asks: Asks;
   readonly grants: Grants;

@@ -2,6 +2,7 @@ import type { AskChoice } from "../../generated/http/client/types.gen.ts";
 import { redact } from "../base/redact.ts";
 import type { SettledAnswer, ToolCall } from "./engine.ts";
 import { decide, type PolicyDecision } from "./policy.ts";
+import { OURSELVES } from "./question.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
 import type { ToolIntent } from "./tool.ts";
 
@@ -12,26 +13,40 @@ const choices = {
   always: ["once", "session", "always", "deny"],
 } as const satisfies Readonly<Record<PolicyDecision["remember"], readonly AskChoice[]>>;
 
-/** Undefined when the call may go ahead: by policy, by leave given before, or by an answer now. */
-export async function permission(
-  call: ToolCall,
-  intent: ToolIntent,
-  scope: ToolCallScope,
-): Promise<SettledAnswer | undefined> {
-  const decision = storable(decide(intent, scope.policy, call.tool));
-  if (decision.verdict === "deny") return denied(`Refused: ${decision.reason}`);
+/** What becomes of a call: it goes ahead, it is refused, or people are asked. */
+export type Judgement =
+  | { readonly verdict: "allow" }
+  | { readonly verdict: "refuse"; readonly answer: SettledAnswer }
+  | { readonly verdict: "ask"; readonly decision: PolicyDecision };
+
+const ALLOW: Judgement = { verdict: "allow" };
+
+/** By policy, and by leave given before. */
+export async function judge(call: ToolCall, intent: ToolIntent, scope: ToolCallScope): Promise<Judgement> {
+  const decision = storable(decide(intent, await scope.policy(), call.tool));
+  if (decision.verdict === "deny") return refuse(`Refused: ${decision.reason}`);
   // Who was asked decides, though the call would need no leave by now: the answer may be there.
-  if (scope.prior) return ask(call, intent, decision, scope);
-  if (decision.verdict === "allow") return undefined;
+  if (scope.prior) return { verdict: "ask", decision };
+  if (decision.verdict === "allow") return ALLOW;
   if (decision.remember !== "never" && (await scope.grants.allows(scope.subject, decision.signature)))
-    return undefined;
+    return ALLOW;
   if (!scope.answerable) {
-    return denied(
+    return refuse(
       `Denied: this needs approval (${decision.reason}), and nobody can give it on this connection. ` +
         "Find another way, or tell the user what you would have done.",
     );
   }
-  return ask(call, intent, decision, scope);
+  return { verdict: "ask", decision };
+}
+
+/** Undefined when the call may go ahead: by judgement, or by an answer now. */
+export async function permission(
+  call: ToolCall,
+  intent: ToolIntent,
+  { judgement, scope }: { readonly judgement: Judgement; readonly scope: ToolCallScope },
+): Promise<SettledAnswer | undefined> {
+  if (judgement.verdict === "allow") return undefined;
+  return judgement.verdict === "refuse" ? judgement.answer : ask(call, intent, judgement.decision, scope);
 }
 
 async function ask(
@@ -48,6 +63,7 @@ async function ask(
     description: redact(decision.reason),
     ...(intent.command === undefined ? {} : { command: redact(intent.command) }),
     choices: choices[decision.remember],
+    ...(decision.remember === "never" ? {} : { covers: coverOf(intent, decision) }),
   };
   const { asks, signal, subject, prior } = scope;
   // What a sub-agent asks is asked of the run at the top of its family, where it is no call.
@@ -67,7 +83,8 @@ async function ask(
   const { owner, sessionId } = scope.subject;
   const { signature } = decision;
   if (outcome.choice === "deny") {
-    return denied(outcome.reason ? `Denied by the user: ${outcome.reason}` : "Denied by the user.");
+    const by = outcome.by === OURSELVES ? "Denied" : "Denied by the user";
+    return denied(outcome.reason ? `${by}: ${outcome.reason}` : `${by}.`);
   }
   // What may be kept is what the policy says now: the question may be older.
   if (outcome.choice === "session" && decision.remember !== "never")
@@ -79,6 +96,12 @@ async function ask(
   return { status: "aborted", text: "This leave was made use of by another process." };
 }
 
+/** What leave that is kept is for, without the kind of call, which everybody sees. */
+function coverOf({ kind }: ToolIntent, { signature }: PolicyDecision): string {
+  const prefix = `${kind}:`;
+  return redact(signature.startsWith(prefix) ? signature.slice(prefix.length) : signature);
+}
+
 /** A signature with a secret in it must not be stored, and without the secret it would cover more than was allowed. */
 function storable(decision: PolicyDecision): PolicyDecision {
   const { remember, signature } = decision;
@@ -87,3 +110,4 @@ function storable(decision: PolicyDecision): PolicyDecision {
 }
 
 const denied = (text: string): SettledAnswer => ({ status: "denied", text });
+const refuse = (text: string): Judgement => ({ verdict: "refuse", answer: denied(text) });

@@ -1,17 +1,26 @@
+import type { SessionMode } from "./mode.ts";
 import { judgeCommand } from "./policy/command-judge.ts";
-import { ask, judgeRead, judgeWrite, placeOf, type Finding } from "./policy/path-judge.ts";
+import {
+  ask,
+  isInside,
+  judgeRead,
+  judgeWrite,
+  placeOf,
+  type Finding,
+  type Places,
+} from "./policy/path-judge.ts";
 import { rememberOf, type Remember } from "./policy/risk.ts";
 import type { ToolIntent } from "./tool.ts";
 
 /** How much the agent may do unasked: `ask` for what is risky, `always_ask` for all but reads, `yolo` for nothing. */
 export type PolicyMode = "ask" | "always_ask" | "yolo";
 
-/** Where the call happens; absolute paths without `.` and `..`. */
-export interface PolicyContext {
+/** What holds where the call happens. */
+export interface PolicyContext extends Places {
+  /** As it is configured, or `yolo` where approvals are switched off. */
   readonly mode: PolicyMode;
-  readonly workspace: string;
-  readonly home: string;
-  readonly agentHome: string;
+  /** As it was chosen for the session; absent: `ask`, which adds nothing to the configuration. */
+  readonly sessionMode?: SessionMode;
 }
 
 export interface PolicyDecision {
@@ -27,6 +36,10 @@ export interface PolicyDecision {
 interface Judgement {
   readonly findings: readonly Finding[];
   readonly looksOnly: boolean;
+  /** Changes something, or may; what reaches another machine need not. */
+  readonly changes: boolean;
+  /** Changes files of the workspace, and nothing else. */
+  readonly editsInside: boolean;
   /** The shape of a call against which there is nothing to say. */
   readonly shape: string;
 }
@@ -38,25 +51,34 @@ const MAX_REASONS = 3;
  * guard against accidents and careless models, beside which a sandbox keeps its worth. Pure; never throws.
  */
 export function decide(intent: ToolIntent, context: PolicyContext, tool = intent.title): PolicyDecision {
-  const { findings, looksOnly, shape } = judge(intent, context, tool);
+  const { findings, looksOnly, shape, ...about } = judge(intent, context, tool);
+  const { mode, sessionMode = "ask" } = context;
+  const never = { signature: `${intent.kind}:never`, remember: "never" } as const;
   const denied = findings.filter((finding) => finding.verdict === "deny");
-  if (denied.length > 0) {
-    const signature = `${intent.kind}:never`;
-    return { verdict: "deny", reason: reasonsOf(denied), signature, remember: "never" };
-  }
+  if (denied.length > 0) return { verdict: "deny", reason: reasonsOf(denied), ...never };
+  if (sessionMode === "plan" && about.changes) return { verdict: "deny", reason: ONLY_PLANS, ...never };
   const shapes =
     findings.length > 0 ? [...new Set(findings.map((finding) => finding.shape))].toSorted() : [shape];
   const signature = `${intent.kind}:${shapes.join(" | ")}`;
   const risks = findings.map((finding) => finding.risk);
   const rest = { signature, remember: rememberOf(risks, signature) };
-  if (context.mode === "yolo") return { verdict: "allow", reason: "approvals are switched off", ...rest };
-  if (findings.length > 0) return { verdict: "ask", reason: reasonsOf(findings), ...rest };
-  if (context.mode === "always_ask" && !looksOnly) {
+  if (mode === "yolo") return { verdict: "allow", reason: "approvals are switched off", ...rest };
+  const isUnasked = sessionMode === "dont_ask";
+  const minded = isUnasked ? findings.filter(({ risk }) => risk === "sensitive") : findings;
+  if (minded.length > 0) return { verdict: "ask", reason: reasonsOf(minded), ...rest };
+  const isSpared = isUnasked || (sessionMode === "accept_edits" && about.editsInside);
+  if (isSpared) return { verdict: "allow", reason: "the session's mode does not ask for it", ...rest };
+  if (mode === "always_ask" && !looksOnly) {
     const reason = intent.kind === "network" ? "it reaches another machine" : "it may change something";
     return { verdict: "ask", reason, ...rest };
   }
   return { verdict: "allow", reason: looksOnly ? "it only reads" : "it is an ordinary change", ...rest };
 }
+
+const ONLY_PLANS =
+  "this session is in plan mode, where you may only read, search and fetch, and run commands that only look. Do not " +
+  "look for another way to change something: present a plan of what you would do. The user carries it out with you " +
+  "by choosing another mode";
 
 function judge(intent: ToolIntent, context: PolicyContext, tool: string): Judgement {
   if (intent.command !== undefined) return judgeShell(intent.command, context);
@@ -67,7 +89,8 @@ function judge(intent: ToolIntent, context: PolicyContext, tool: string): Judgem
 
 function judgeShell(command: string, context: PolicyContext): Judgement {
   // Without findings the text itself is the shape: an answer covers the same command only.
-  return { ...judgeCommand(command, context), shape: command.trim() };
+  const verdict = judgeCommand(command, context);
+  return { ...verdict, changes: !verdict.looksOnly, editsInside: false, shape: command.trim() };
 }
 
 function judgeFiles({ reads = [], writes = [], title }: ToolIntent, context: PolicyContext): Judgement {
@@ -77,7 +100,13 @@ function judgeFiles({ reads = [], writes = [], title }: ToolIntent, context: Pol
   ].filter((finding) => finding !== undefined);
   const places = [...new Set(writes.map((path) => placeOf(path, context)))].toSorted();
   const looksOnly = writes.length === 0;
-  return { findings, looksOnly, shape: looksOnly ? "read" : `write ${places.join(", ") || title}` };
+  return {
+    findings,
+    looksOnly,
+    changes: !looksOnly,
+    editsInside: !looksOnly && writes.every((path) => isInside(path, context)),
+    shape: looksOnly ? "read" : `write ${places.join(", ") || title}`,
+  };
 }
 
 /** That the addresses are public is for the tool to see to: only it knows what the names lead to. */
@@ -85,7 +114,7 @@ function judgeNetwork({ hosts = [], title, writes = [] }: ToolIntent, files: Jud
   const names = [...new Set(hosts.map((host) => host.toLowerCase()))].toSorted().join(", ");
   const unknown = names === "" ? [ask("it reaches a machine that is not known", title)] : [];
   const shape = writes.length === 0 ? names : `${names} ${files.shape}`;
-  return { findings: [...files.findings, ...unknown], looksOnly: false, shape };
+  return { ...files, findings: [...files.findings, ...unknown], looksOnly: false, editsInside: false, shape };
 }
 
 function judgeTool(
@@ -95,8 +124,10 @@ function judgeTool(
 ): Judgement {
   // Paths say what it does; without them only `effect` can.
   if (effect === "none" || (effect === undefined && reads.length + writes.length > 0)) return files;
+  if (effect === "own") return { ...files, changes: true };
   const foreign = ask(`it is not known what ${tool} does`, tool, "foreign");
-  return { findings: [...files.findings, foreign], looksOnly: false, shape: tool };
+  const findings = [...files.findings, foreign];
+  return { findings, looksOnly: false, changes: true, editsInside: false, shape: tool };
 }
 
 function reasonsOf(findings: readonly Finding[]): string {

@@ -11,7 +11,12 @@ export interface ApprovalQuestion {
   readonly description?: string;
   readonly command?: string;
   readonly choices: readonly AskChoice[];
+  /** What leave beyond this call covers; absent: it cannot be kept. */
+  readonly covers?: string;
 }
+
+/** Who answers for people that cannot be asked. */
+export const OURSELVES = "agentd";
 
 /** What is asked, by the kind of question. */
 export interface AskQuestions {
@@ -85,6 +90,7 @@ export function expiredEvent(row: AskRow, reason: "timeout" | "cancelled"): NewE
 function frame(row: AskRow) {
   return {
     request_id: row.id,
+    ...(row.call_id === null ? {} : { tool_call_id: row.call_id }),
     created_at: row.created_at / 1000,
     expires_at: row.expires_at === null ? null : row.expires_at / 1000,
   };

@@ -48,7 +48,9 @@ export async function suspended(tx: Tx, run: RunRow): Promise<Suspended | undefi
   if (asks.some(isOther)) return undefined;
   const waiting: WaitingCall[] = [];
   for (const call of step.unfinished) {
-    const ask = asks.find(({ id, call_id: callId }) => callId === call.callId && step.asked.has(id));
+    const ask = asks.find(
+      ({ id, kind, call_id: callId }) => kind === "approval" && callId === call.callId && step.asked.has(id),
+    );
     if (!ask || ask.taken_at !== null || ask.status === "cancelled") return undefined;
     waiting.push({ call, ask });
   }

@@ -141,7 +141,7 @@ class Step {
         this.#steers.push({ role: "user", text: String(data["text"]), origin: "steer" });
         return;
       case "message.delta":
-        return this.#say(String(data["delta"]));
+        return this.#say(String(data["delta"]), String(data["message_id"]));
       case "tool.started":
         return this.#call(data);
       case "tool.completed":
@@ -170,11 +170,12 @@ class Step {
     };
   }
 
-  #say(text: string): void {
+  #say(text: string, id: string): void {
     if (text === "") return;
     const last = this.#parts.at(-1);
-    if (last?.type === "text") this.#parts[this.#parts.length - 1] = { ...last, text: last.text + text };
-    else this.#parts.push({ type: "text", text });
+    if (last?.type === "text" && last.id === id) {
+      this.#parts[this.#parts.length - 1] = { ...last, text: last.text + text };
+    } else this.#parts.push({ type: "text", text, id });
   }
 
   #call(data: RunFact["data"]): void {

@@ -29,6 +29,14 @@ export interface ListOptions {
   readonly limit?: number;
   readonly cursor?: string;
   readonly source?: string;
+  /** Only those of these sources. */
+  readonly sources?: readonly string[];
+  /** Only those that work in one of these folders, as they are stored; null: those without a folder. */
+  readonly folders?: readonly (string | null)[];
+  /** True: only those in which a user said something. */
+  readonly prompted?: boolean;
+  /** Only those that changed later than this. */
+  readonly afterMs?: number;
   /** Only those with exactly this title. */
   readonly title?: string;
 }
@@ -40,17 +48,9 @@ const INTERNAL_SOURCES = ["subagent", "background"];
 
 /** A page of saved sessions, newest first. ServiceError `invalid_cursor`. */
 export async function listSessions(store: Store, options: ListOptions): Promise<SessionPage> {
-  const { owner, cursor, source, title } = options;
+  const { cursor } = options;
   const limit = Math.min(Math.max(1, options.limit ?? 50), MAX_PAGE);
-  let query = store.read
-    .selectFrom("sessions")
-    .selectAll()
-    // A literal, so that the index of kept sessions serves.
-    .where((is) => is("transient", "=", is.lit(0)))
-    .where("owner", "=", owner)
-    .where("source", "not in", INTERNAL_SOURCES);
-  if (source !== undefined) query = query.where("source", "=", source);
-  if (title !== undefined) query = query.where("title", "=", title);
+  let query = wanted(store, options);
   if (cursor !== undefined) {
     const { updatedAtMs, id } = parseCursor(cursor);
     // The first condition says nothing new, but lets the index be entered where the page begins.
@@ -76,9 +76,57 @@ export async function listSessions(store: Store, options: ListOptions): Promise<
   );
   return {
     sessions: page.map((row) => summaryOf(row, previews.get(row.id) ?? "")),
-    nextCursor: rows.length > limit && last ? formatCursor(last) : undefined,
+    nextCursor: rows.length > limit && last ? cursorBehind(last.updated_at, last.id) : undefined,
   };
 }
+
+function wanted(store: Store, { owner, source, sources, folders, prompted, afterMs, title }: ListOptions) {
+  let query = store.read
+    .selectFrom("sessions")
+    .selectAll()
+    // A literal, so that the index of kept sessions serves.
+    .where((is) => is("transient", "=", is.lit(0)))
+    .where("owner", "=", owner)
+    .where("source", "not in", INTERNAL_SOURCES);
+  if (source !== undefined) query = query.where("source", "=", source);
+  if (sources !== undefined) query = query.where("source", "in", sources);
+  if (title !== undefined) query = query.where("title", "=", title);
+  if (afterMs !== undefined) query = query.where("updated_at", ">", afterMs);
+  if (folders !== undefined) {
+    const named = folders.filter((folder) => folder !== null);
+    query = query.where((is) =>
+      is.or([
+        ...(named.length > 0 ? [is("cwd", "in", named)] : []),
+        ...(named.length < folders.length ? [is("cwd", "is", null)] : []),
+      ]),
+    );
+  }
+  if (!prompted) return query;
+  return query.where((is) =>
+    is.exists(
+      is
+        .selectFrom("messages")
+        .select("messages.seq")
+        .whereRef("messages.session_id", "=", "sessions.id")
+        .where("messages.role", "=", "user"),
+    ),
+  );
+}
+
+/** The folders in which an owner's sessions work, as they are stored; null: some have none. */
+export async function sessionFolders(store: Store, owner: string): Promise<readonly (string | null)[]> {
+  const rows = await store.read
+    .selectFrom("sessions")
+    .select("cwd")
+    .distinct()
+    .where((is) => is("transient", "=", is.lit(0)))
+    .where("owner", "=", owner)
+    .limit(MAX_FOLDERS)
+    .execute();
+  return rows.map(({ cwd }) => cwd);
+}
+
+const MAX_FOLDERS = 10_000;
 
 /** The start of the first prompt of each session. */
 export async function previewsOf(store: Store, ids: readonly string[]): Promise<ReadonlyMap<string, string>> {
@@ -117,8 +165,9 @@ function summaryOf(row: SessionRow, preview: string): SessionSummary {
   };
 }
 
-function formatCursor({ updated_at, id }: SessionRow): string {
-  return Buffer.from(JSON.stringify([updated_at, id])).toString("base64url");
+/** The cursor of a page that begins behind this session. */
+export function cursorBehind(updatedAtMs: number, id: string): string {
+  return Buffer.from(JSON.stringify([updatedAtMs, id])).toString("base64url");
 }
 
 function parseCursor(cursor: string): { readonly updatedAtMs: number; readonly id: string } {

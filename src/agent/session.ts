@@ -3,6 +3,7 @@ import { ServiceError } from "../base/errors.ts";
 import { createSessionId } from "../base/ids.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { SessionRow } from "../store/tables.ts";
+import type { SessionMode } from "./mode.ts";
 
 /** Whose session, and how the caller names it. Without id and key a new one is made for this prompt alone. */
 export interface SessionAddress {
@@ -29,6 +30,8 @@ export interface SessionSettings {
   readonly reasoningEffort?: string;
   /** True: no approvals in this session. */
   readonly yolo?: boolean;
+  /** Absent: ask. */
+  readonly mode?: SessionMode;
   readonly todos?: readonly Todo[];
 }
 

@@ -6,6 +6,7 @@ import { branchSession, type BranchOptions } from "./branch.ts";
 import { sessionEvent, type SessionEventData } from "./event.ts";
 import { listSessions, type ListOptions, type SessionPage } from "./session-list.ts";
 import { textOf } from "./message.ts";
+import type { SessionMode } from "./mode.ts";
 import { changeSettings, sessionNotFound } from "./session.ts";
 import { promptsOf, takeBack } from "./take-back.ts";
 import { cleanTitle, freeTitle } from "./title.ts";
@@ -84,7 +85,10 @@ export class Sessions {
     });
   }
 
-  /** Chooses what holds for the session from its next turn on; null takes a choice back. Values are checked by the caller. */
+  /**
+   * Chooses what holds for the session from its next turn on, a mode from the next tool call on; null takes a choice
+   * back. Values are checked by the caller.
+   */
   async choose(
     id: string,
     owner: string,
@@ -92,20 +96,23 @@ export class Sessions {
       readonly model?: string | null;
       readonly reasoningEffort?: string | null;
       readonly yolo?: boolean;
+      readonly mode?: SessionMode;
     },
   ): Promise<void> {
     await this.get(id, owner);
-    const { model, reasoningEffort, yolo } = choice;
+    const { model, reasoningEffort, yolo, mode } = choice;
     await this.#store.write(async (tx) => {
       if (model !== undefined) await tx.update("sessions", { id }, { model });
       if (reasoningEffort !== undefined) {
         await changeSettings(tx, id, { reasoningEffort: reasoningEffort ?? undefined });
       }
       if (yolo !== undefined) await changeSettings(tx, id, { yolo: yolo || undefined });
+      if (mode !== undefined) await changeSettings(tx, id, { mode: mode === "ask" ? undefined : mode });
       await this.#tell(tx, id, {
         ...(model === undefined ? {} : { model }),
         ...(reasoningEffort === undefined ? {} : { reasoning_effort: reasoningEffort }),
         ...(yolo === undefined ? {} : { yolo }),
+        ...(mode === undefined ? {} : { mode }),
       });
     });
   }

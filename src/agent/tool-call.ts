@@ -3,8 +3,9 @@ import { redact, redactValue } from "../base/redact.ts";
 import type { SettledAnswer, ToolAnswer, ToolCall } from "./engine.ts";
 import { runEvent } from "./event.ts";
 import { endToolSpan, startToolSpan } from "./gen-ai-span.ts";
-import { permission } from "./permission.ts";
+import { judge, permission, type Judgement } from "./permission.ts";
 import { toolContext } from "./tool-context.ts";
+import { previewOf } from "./tool-preview.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
 import { ToolError, type Tool, type ToolIntent, type ToolOutput } from "./tool.ts";
 
@@ -32,11 +33,18 @@ export async function callTool(call: ToolCall, scope: ToolCallScope): Promise<To
       error: status !== "ok",
       preview: text.slice(0, PREVIEW_CHARACTERS),
       result: text.slice(-MAX_RESULT_CHARACTERS),
+      ...omittedOf(text),
+      ...(output.exit ? { exit: output.exit } : {}),
       ...(output.changes ? { changes: redactValue(output.changes) as FileChange[] } : {}),
       ...(output.todos ? { todos: redactValue(output.todos) as Todo[] } : {}),
     }),
   );
   return { status, text };
+}
+
+function omittedOf(text: string): { readonly omitted_bytes?: number } {
+  if (text.length <= MAX_RESULT_CHARACTERS) return {};
+  return { omitted_bytes: Buffer.byteLength(text.slice(0, -MAX_RESULT_CHARACTERS)) };
 }
 
 /** A call of a tool of the client's: the turn ends with it, and a later one brings the answer. */
@@ -67,8 +75,9 @@ async function attempt(call: ToolCall, scope: ToolCallScope): Promise<Attempt> {
       started(call, scope, { tool });
       return { status: "error", text: problem ?? unknownTool(call.tool, scope) };
     }
-    const intent = inspect(tool, call, scope);
-    const refusal = await permission(call, intent, scope);
+    const about = await inspect(tool, call, scope);
+    started(call, scope, { tool, ...about });
+    const refusal = await permission(call, about.intent, { judgement: about.judgement, scope });
     if (refusal) return refusal;
     scope.signal.throwIfAborted();
     return { status: "ok", ...(await run(tool, call, scope)) };
@@ -77,14 +86,23 @@ async function attempt(call: ToolCall, scope: ToolCallScope): Promise<Attempt> {
   }
 }
 
-/** What the call is about to do; people see that it began also when that cannot be told. */
-function inspect(tool: Tool, call: ToolCall, scope: ToolCallScope): ToolIntent {
+interface About {
+  readonly intent: ToolIntent;
+  readonly judgement: Judgement;
+  /** What it would change. */
+  readonly changes?: FileChange[] | undefined;
+}
+
+/** What the call is about to do, and whether it may; people see that it began also when that cannot be told. */
+async function inspect(tool: Tool, call: ToolCall, scope: ToolCallScope): Promise<About> {
+  let intent: ToolIntent | undefined;
   try {
-    const intent = tool.inspect(call.input as never, { cwd: scope.cwd });
-    started(call, scope, { tool, intent });
-    return intent;
+    intent = tool.inspect(call.input as never, { cwd: scope.cwd });
+    const judgement = await judge(call, intent, scope);
+    const isSeen = !scope.prior && judgement.verdict !== "refuse";
+    return { intent, judgement, changes: isSeen ? await previewOf(tool, call, scope) : undefined };
   } catch (error) {
-    started(call, scope, { tool });
+    started(call, scope, { tool, intent });
     throw error;
   }
 }
@@ -126,7 +144,14 @@ function abandonment({ signal, clock }: ToolCallScope): {
 function started(
   call: ToolCall,
   scope: ToolCallScope,
-  { tool, intent }: { readonly tool: Tool | undefined; readonly intent?: ToolIntent },
+  {
+    tool,
+    intent,
+    judgement,
+    changes,
+  }: { readonly tool: Tool | undefined } & {
+    readonly [K in keyof About]?: About[K] | undefined;
+  },
 ): void {
   if (scope.prior) return; // it was told of when it began to wait
   const paths = [...(intent?.writes ?? []), ...(intent?.reads ?? [])];
@@ -138,6 +163,8 @@ function started(
       ...(intent ? { preview: redact(intent.title) } : {}),
       arguments: redactValue(call.input),
       ...(paths.length > 0 ? { paths: [...new Set(paths)].map(redact) } : {}),
+      ...(changes ? { changes } : {}),
+      ...(judgement?.verdict === "ask" ? { waits: true } : {}),
     }),
   );
 }

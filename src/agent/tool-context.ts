@@ -27,11 +27,12 @@ export function toolContext(
     cwd: scope.cwd,
     signal: scope.signal,
     progress: progress.show,
-    questions: questionsOf(scope, passwords),
+    questions: questionsOf(call, scope, passwords),
     variables: scope.variables,
     complete: scope.complete,
     delegate: (tasks) => scope.delegate(call.callId, tasks, scope.span.traceparent),
     todos: scope.todos,
+    ...(scope.files ? { files: scope.files } : {}),
   };
   const end = () => {
     // Before the passwords are forgotten: what is held back may hold one.
@@ -67,15 +68,18 @@ function progressOf(
   };
 }
 
-function questionsOf(scope: ToolCallScope, passwords: string[]): Questions {
+function questionsOf({ callId }: ToolCall, scope: ToolCallScope, passwords: string[]): Questions {
+  const asking: Asking = { scope, callId };
   return {
     clarify: async (questions) => {
-      const outcome = await ask(scope, "clarify", { questions: redactValue(questions) as ClarifyQuestion[] });
+      const outcome = await ask(asking, "clarify", {
+        questions: redactValue(questions) as ClarifyQuestion[],
+      });
       if (outcome.status === "answered") return outcome.answers;
       throw unanswered(outcome, scope);
     },
     sudo: async (command) => {
-      const outcome = await ask(scope, "sudo", { command: redact(command) });
+      const outcome = await ask(asking, "sudo", { command: redact(command) });
       if (outcome.status === "cancelled") throw unanswered(outcome, scope);
       const password = outcome.status === "answered" ? outcome.password : undefined;
       if (password === undefined) return undefined;
@@ -84,15 +88,21 @@ function questionsOf(scope: ToolCallScope, passwords: string[]): Questions {
       return password;
     },
     secret: async ({ prompt, envVar }) => {
-      const outcome = await ask(scope, "secret", { prompt: redact(prompt), env_var: envVar });
+      const outcome = await ask(asking, "secret", { prompt: redact(prompt), env_var: envVar });
       if (outcome.status === "cancelled") throw unanswered(outcome, scope);
       return outcome.status === "answered" && outcome.stored ? "stored" : "skipped";
     },
   };
 }
 
+interface Asking {
+  readonly scope: ToolCallScope;
+  /** The call at work. */
+  readonly callId: string;
+}
+
 async function ask<K extends AskKind>(
-  scope: ToolCallScope,
+  { scope, callId: asker }: Asking,
   kind: K,
   question: AskQuestions[K],
 ): Promise<AskOutcome<K>> {
@@ -103,9 +113,11 @@ async function ask<K extends AskKind>(
   }
   const { clarifyMs, passwordMs } = scope.timeouts;
   const timeoutMs = kind === "clarify" ? clarifyMs : passwordMs;
+  // What a sub-agent asks is asked of the run at the top of its family, where it is no call.
+  const callId = scope.subject.runId === scope.runId ? asker : undefined;
   // Whoever hears the question has heard of the call that asks.
   await scope.recorded();
-  return scope.asks.ask(kind, scope.subject, question, { timeoutMs, signal: scope.signal });
+  return scope.asks.ask(kind, scope.subject, question, { timeoutMs, signal: scope.signal, callId });
 }
 
 function unanswered(outcome: { readonly status: string }, scope: ToolCallScope): unknown {

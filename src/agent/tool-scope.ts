@@ -7,7 +7,15 @@ import type { AskRow } from "../store/tables.ts";
 import type { Asks, AskSubject } from "./ask.ts";
 import type { Grants } from "./grants.ts";
 import type { PolicyContext } from "./policy.ts";
-import type { SessionVariables, SubagentResult, SubagentTask, TodoList, Tool, ToolContext } from "./tool.ts";
+import type {
+  FileAccess,
+  SessionVariables,
+  SubagentResult,
+  SubagentTask,
+  TodoList,
+  Tool,
+  ToolContext,
+} from "./tool.ts";
 
 /** What a run lends to its tool calls. */
 export interface ToolCallScope {
@@ -20,7 +28,8 @@ export interface ToolCallScope {
   readonly subject: AskSubject;
   readonly tools: ReadonlyMap<string, Tool>;
   readonly cwd: string;
-  readonly policy: PolicyContext;
+  /** As it is when it is asked for. */
+  readonly policy: () => Promise<PolicyContext>;
   readonly answerable: boolean;
   /** Nobody can answer other questions than approvals. */
   readonly onlyApprovals: boolean;
@@ -48,6 +57,7 @@ export interface ToolCallScope {
     traceparent?: string,
   ) => Promise<readonly SubagentResult[]>;
   readonly todos: TodoList;
+  readonly files: FileAccess | undefined;
   readonly record: (event: NewEvent) => void;
   /** Resolves when what was recorded so far is in the journal: what is written beside it may come next. */
   readonly recorded: () => Promise<void>;

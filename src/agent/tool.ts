@@ -1,4 +1,10 @@
-import type { ClarifyQuestion, FileChange, Todo, ToolKind } from "../../generated/http/client/types.gen.ts";
+import type {
+  ClarifyQuestion,
+  CommandExit,
+  FileChange,
+  Todo,
+  ToolKind,
+} from "../../generated/http/client/types.gen.ts";
 import type { ToolSpec } from "./engine.ts";
 import type { Message } from "./message.ts";
 
@@ -17,14 +23,20 @@ export interface Tool extends ToolSpec {
   readonly kind?: ToolKind;
   /** What the policy looks at, worked out from checked input; see src/agent/policy.ts. */
   inspect(input: never, context: { readonly cwd: string }): ToolIntent;
+  /** What a call would change in files, for people to judge it by; throws where that cannot be told. */
+  preview?(input: never, context: ToolPreviewContext): Promise<readonly FileChange[]>;
   run(input: never, context: ToolContext): Promise<string | ToolOutput>;
 }
+
+export type ToolPreviewContext = Pick<ToolContext, "cwd" | "files" | "signal">;
 
 /** What a call came to: the text that the model reads, and what people see beside it. */
 export interface ToolOutput {
   readonly text: string;
   readonly changes?: readonly FileChange[];
   readonly todos?: readonly Todo[];
+  /** Of a command that ran to its end. */
+  readonly exit?: CommandExit;
 }
 
 export interface ToolContext {
@@ -49,6 +61,21 @@ export interface ToolContext {
   /** Gives tasks to sub-agents of this run; resolves when all have ended. Throws ToolError beyond the limits. */
   delegate(tasks: readonly SubagentTask[]): Promise<readonly SubagentResult[]>;
   readonly todos: TodoList;
+  /** The session's files as an editor has them; absent: they are on the disk alone. */
+  readonly files?: FileAccess;
+}
+
+/**
+ * Files as the program has them in which people edit them: what it shows may not be saved yet. Paths are absolute, with
+ * links followed. All of it is bounded in time and size.
+ */
+export interface FileAccess {
+  /** The text as it is being edited; undefined where the program cannot tell, and the disk is right. Never rejects. */
+  read(path: string, signal: AbortSignal): Promise<string | undefined>;
+  /** Whether the program writes this file; it is not for the disk then, whatever comes of it. */
+  writes(path: string): boolean;
+  /** Writes the text and saves it. Throws ToolError when that failed. */
+  write(path: string, text: string, signal: AbortSignal): Promise<void>;
 }
 
 /** The plan of a session. */
@@ -114,10 +141,10 @@ export interface ToolIntent {
   readonly hosts?: readonly string[];
   /**
    * For kind tool: `none` when it does nothing beyond the conversation and what the agent itself keeps (plans,
-   * questions, skills; sub-agents and processes too, as what they do was or will be judged by itself). Absent is
-   * unknown, which asks.
+   * questions, skills; sub-agents and processes too, as what they do was or will be judged by itself); `own` when it
+   * ends what the agent itself began. Absent is unknown, which asks.
    */
-  readonly effect?: "none" | "unknown";
+  readonly effect?: "none" | "own" | "unknown";
 }
 
 /** A failure the model should read and can act on. */
@@ -133,6 +160,7 @@ export function defineTool<Input>(tool: {
   readonly description: string;
   readonly parameters: Readonly<Record<string, unknown>>;
   inspect(input: Input, context: { readonly cwd: string }): ToolIntent;
+  preview?(input: Input, context: ToolPreviewContext): Promise<readonly FileChange[]>;
   run(input: Input, context: ToolContext): Promise<string | ToolOutput>;
 }): Tool {
   return tool as unknown as Tool;

@@ -1,9 +1,11 @@
 import type { SessionRow } from "../store/tables.ts";
 import type { ModelRef, ModelSettings, ToolSpec } from "./engine.ts";
+import { PLAN_INSTRUCTIONS, type SessionMode } from "./mode.ts";
 import type { AgentParts } from "./parts.ts";
 import type { PolicyContext } from "./policy.ts";
 import type { RunInput, RunKind } from "./run.ts";
 import { settingsOf, type SessionSettings } from "./session.ts";
+import type { LentToSession } from "./session-hosts.ts";
 import type { Tool } from "./tool.ts";
 
 /** What a turn is made of, worked out from the configuration, the session and the request, in this order of weight. */
@@ -28,12 +30,15 @@ export async function setupTurn(
     model: name,
     session,
     input,
+    lent,
   }: {
     readonly kind: RunKind;
     /** `provider:model`. */
     readonly model: string;
     readonly session: SessionRow;
     readonly input: RunInput;
+    /** By the program that has the session open. */
+    readonly lent: LentToSession;
   },
 ): Promise<TurnSetup> {
   const { settings, models } = parts;
@@ -46,8 +51,8 @@ export async function setupTurn(
     cwd,
     model,
     fallbacks: settings.fallbacks.flatMap((fallback) => models.resolve(fallback) ?? []),
-    instructions: await instructionsFor(parts, { cwd, asked: input.instructions }),
-    tools: toolsFor(parts, { kind, input }),
+    instructions: await instructionsFor(parts, { cwd, lent, mode: chosen.mode, asked: input.instructions }),
+    tools: toolsFor(parts, { kind, input, lent }),
     clientTools: input.clientTools ?? [],
     settings: { ...effortOf(chosen, settings.reasoningEffort), ...input.settings },
     maxSteps: input.maxSteps ?? settings.maxSteps,
@@ -56,10 +61,22 @@ export async function setupTurn(
       workspace: cwd,
       home: settings.userHome,
       agentHome: settings.agentHome,
+      ...(chosen.mode === undefined ? {} : { sessionMode: chosen.mode }),
+      ...(lent.roots.length === 0 ? {} : { roots: lent.roots }),
     },
     compactAtTokens:
       threshold === undefined ? undefined : Math.floor(models.contextTokensOf(model) * threshold),
   };
+}
+
+/** As `policy`, with the mode of the session by now: people choose another one while a turn is at work. */
+export async function policyNow(
+  { store }: AgentParts,
+  policy: PolicyContext,
+  sessionId: string,
+): Promise<PolicyContext> {
+  const row = await store.find("sessions", { id: sessionId });
+  return row ? { ...policy, sessionMode: settingsOf(row).mode ?? "ask" } : policy;
 }
 
 /** The parts of a stored `provider:model`. */
@@ -76,12 +93,12 @@ function effortOf(chosen: SessionSettings, configured: string | undefined): Mode
 /** Sub-agents talk to nobody, and at the greatest depth start no others. */
 function toolsFor(
   { tools, settings }: AgentParts,
-  { kind, input }: { readonly kind: RunKind; readonly input: RunInput },
+  { kind, input, lent }: { readonly kind: RunKind; readonly input: RunInput; readonly lent: LentToSession },
 ): readonly Tool[] {
   const { toolsets, family, clientTools = [] } = input;
   const isDeepest = (family?.depth ?? 0) >= settings.delegation.maxDepth;
   const isTheirs = (name: string) => clientTools.some((tool) => tool.name === name);
-  return tools().filter(({ toolset, name }) => {
+  return lent.tools(tools()).filter(({ toolset, name }) => {
     if (isTheirs(name)) return false;
     if (toolsets !== undefined && !toolsets.includes(toolset)) return false;
     if (toolset === "clarify") return kind !== "subagent" && input.answerable && !input.onlyApprovals;
@@ -91,10 +108,18 @@ function toolsFor(
 
 async function instructionsFor(
   { settings, briefing }: AgentParts,
-  { cwd, asked }: { readonly cwd: string; readonly asked: string | undefined },
+  of: {
+    readonly cwd: string;
+    readonly lent: LentToSession;
+    readonly mode: SessionMode | undefined;
+    readonly asked: string | undefined;
+  },
 ): Promise<string> {
-  const place = `Your tools work in ${cwd}.`;
-  return [settings.instructions, place, ...(await briefing(cwd)), asked]
+  const { roots } = of.lent;
+  const beside = roots.length === 0 ? "" : ` These folders belong to the work too: ${roots.join(", ")}.`;
+  const place = `Your tools work in ${of.cwd}.${beside}`;
+  const mode = of.mode === "plan" ? PLAN_INSTRUCTIONS : undefined;
+  return [settings.instructions, place, mode, ...(await briefing(of.cwd)), of.asked]
     .filter((text) => text !== undefined && text !== "")
     .join("\n\n");
 }

@@ -16,6 +16,13 @@ export function currentRuntime(): Runtime {
   return { name: "node", version: node };
 }
 
+/** Whether the program and its runtime are one executable file. */
+export function isCompiled(): boolean {
+  const { Deno } = globalThis as { readonly Deno?: { readonly build: { readonly standalone?: boolean } } };
+  if (Deno) return Deno.build.standalone === true;
+  return process.getBuiltinModule("node:sea")?.isSea() === true;
+}
+
 /** Memory of this process that is in RAM. */
 export function residentBytes(): number {
   return process.memoryUsage().rss;

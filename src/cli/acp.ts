@@ -1,38 +1,37 @@
 /** `agentd acp`: the agent for the editor that started this program, on standard input and output. */
 import process from "node:process";
-import { Readable, Writable } from "node:stream";
 import { defineCommand } from "citty";
-import packageFile from "../../package.json" with { type: "json" };
-import { createAcpAgent } from "../acp/agent.ts";
-import { AcpConnection } from "../acp/connection.ts";
-import type { AcpRoom } from "../acp/room.ts";
-import { createWire } from "../acp/wire.ts";
-import { systemClock } from "../base/clock.ts";
+import { takeStdout } from "../base/frame-output.ts";
+import { acpActions, runAcpAction } from "./acp-actions.ts";
+import { reportFault } from "./acp-fault.ts";
+import { Leaving } from "./acp-leaving.ts";
+import { keepCompiledCode } from "./compiled-code.ts";
 import { currentContext } from "./context.ts";
 
 export const acpCommand = defineCommand({
-  meta: { name: "acp", description: "Serve an editor (Agent Client Protocol) on standard input and output" },
-  async run() {
-    const wire = createWire({
-      input: Readable.toWeb(process.stdin) as unknown as ReadableStream<Uint8Array>,
-      output: Writable.toWeb(process.stdout),
-      maxLineBytes: 33_554_432,
-      clock: systemClock,
-      onEnd: () => connection.ended(),
-    });
-    const { afterAnswer } = wire;
-    const connection = new AcpConnection({ version: packageFile.version, load, afterAnswer });
-    await createAcpAgent(connection).connect(wire.stream).closed;
-    process.exit(0);
+  meta: {
+    name: "acp",
+    description:
+      "Serve an editor (Agent Client Protocol) that starts this program: one JSON-RPC message a line on standard input and output, until the input ends. Logs go to standard error. `--bootstrap` prints what editors need to start it, `agentd config` has the settings under `acp`.",
+  },
+  args: acpActions,
+  async run({ args }) {
+    if (await runAcpAction(args)) return;
+    // Before anything else is loaded: whatever prints, messages alone reach the editor.
+    const output = takeStdout();
+    const leaving = new Leaving();
+    process.on("unhandledRejection", reportFault);
+    keepCode();
+    const { serveAcp } = await import("./acp-serve.ts");
+    await serveAcp(output, leaving);
   },
 });
 
-async function load(): Promise<AcpRoom> {
-  const [{ openHome, openHomeStore }, { bootRpc }] = await Promise.all([
-    import("../opened-home.ts"),
-    import("../boot.ts"),
-  ]);
-  const opened = await openHome(currentContext());
-  const service = await bootRpc(opened, await openHomeStore(opened));
-  return { ...service.room, store: service.store, clock: systemClock, log: opened.log, owner: "default" };
+/** A profile that is not allowed is told to the editor, by the answer to what needs it. */
+function keepCode(): void {
+  try {
+    keepCompiledCode(currentContext().home);
+  } catch {
+    // It starts slower.
+  }
 }

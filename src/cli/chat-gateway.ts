@@ -1,7 +1,7 @@
 /** The gateway that `agentd chat` talks to: one that runs, or one of its own. */
 import process from "node:process";
 import { spawnTransport, webSocketTransport, type GatewayTransport } from "../client/gateway.ts";
-import { ownProgram } from "../rpc/own-program.ts";
+import { ownProgram } from "../base/own-program.ts";
 import { UsageError } from "./arguments.ts";
 import { currentContext } from "./context.ts";
 

@@ -50,5 +50,10 @@ const agentd = defineCommand({
   },
 });
 
+/** What an option means that stands alone. Editors replace the words of a command by those of its setup. */
+const ALONE: Readonly<Record<string, readonly string[]>> = {
+  "--version": ["version"],
+  "--setup": ["acp", "--setup"],
+};
 const words = process.argv.slice(2);
-await runCli(agentd, words.length === 1 && words[0] === "--version" ? ["version"] : words);
+await runCli(agentd, (words.length === 1 && ALONE[words[0] ?? ""]) || words);

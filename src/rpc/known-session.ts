@@ -1,8 +1,9 @@
 import type { LiveSession } from "../agent/live.ts";
+import { saveSession } from "../agent/save-session.ts";
 import { sessionNotFound } from "../agent/session.ts";
 import type { SessionRow } from "../store/tables.ts";
 import type { RpcContext, RpcRoom } from "./room.ts";
-import { savedSession, saveSession } from "./session-place.ts";
+import { savedSession } from "./session-place.ts";
 import { tellChanged } from "./viewers.ts";
 
 /** A session of the caller's: open here, saved, or both. */
@@ -34,7 +35,7 @@ export async function namedSession(
 export async function ensureSaved(room: RpcRoom, session: KnownSession): Promise<SessionRow> {
   if (session.row) return session.row;
   if (!session.live) throw sessionNotFound(session.id);
-  const row = await saveSession(room, session.live);
+  const row = await saveSession(room.store, session.live);
   tellChanged(room, session.owner);
   return row;
 }

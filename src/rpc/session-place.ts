@@ -1,6 +1,5 @@
 import type { LiveSession } from "../agent/live.ts";
-import { newSession, sessionNotFound } from "../agent/session.ts";
-import type { Message } from "../agent/message.ts";
+import { sessionNotFound } from "../agent/session.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { SessionRow } from "../store/tables.ts";
 import type { RpcContext, RpcRoom } from "./room.ts";
@@ -40,29 +39,4 @@ export async function savedSession(
 ): Promise<SessionRow | undefined> {
   const row = await room.store.find("sessions", { id });
   return row?.owner === owner ? row : undefined;
-}
-
-/** Saves a session before its first prompt, with what was said before it. The row that there is stays. */
-export async function saveSession(
-  room: RpcRoom,
-  live: LiveSession,
-  messages: readonly Message[] = [],
-): Promise<SessionRow> {
-  const { id, owner, seed } = live;
-  return room.store.write(async (tx) => {
-    const known = await tx.find("sessions", { id });
-    if (known) return known;
-    const row = { ...newSession({ owner, id }, seed, tx.nowMs), last_message: messages.length };
-    await tx.insert("sessions", [row]);
-    const rows = messages.map((message, index) => ({
-      session_id: id,
-      seq: index + 1,
-      run_id: null,
-      role: message.role,
-      content: JSON.stringify(message),
-      created_at: tx.nowMs,
-    }));
-    if (rows.length > 0) await tx.insert("messages", rows);
-    return row;
-  });
 }

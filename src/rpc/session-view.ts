@@ -7,12 +7,12 @@ import type {
   SessionState,
 } from "../../generated/gateway/types/types.gen.ts";
 import { settingsOf, type SessionSettings } from "../agent/session.ts";
+import { Memo } from "../base/memo.ts";
 import type { AskRow, SessionRow } from "../store/tables.ts";
 import { branchOf } from "./folder.ts";
-import { Memo } from "./memo.ts";
 import { openRequest } from "./question-payload.ts";
 import type { RpcRoom } from "./room.ts";
-import { runningTurn } from "./running-turn.ts";
+import { runningTurn } from "../agent/running-turn.ts";
 import { modelOf, type Known } from "./session-model.ts";
 import { savedSession, type SessionPlace } from "./session-place.ts";
 import { sessionUsage } from "./session-usage.ts";
@@ -81,7 +81,7 @@ export async function describeState(room: RpcRoom, place: SessionPlace): Promise
   const isRunning = isBusy(place.row);
   const [open, running, usage] = await Promise.all([
     openAsks(room, place.id),
-    isRunning ? runningTurn(room, place.id) : undefined,
+    isRunning ? runningTurn(room.store, place.id) : undefined,
     sessionUsage(room, known),
   ]);
   return {

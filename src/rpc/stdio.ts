@@ -1,66 +1,14 @@
-/** The gateway on standard input and output: a JSON value a line. Touches the machine. */
-import process from "node:process";
+/** The gateway on standard input and output: a JSON value a line. */
 import type { GatewayEvent } from "../../generated/gateway/host.gen.ts";
 import { ServiceError } from "../base/errors.ts";
+import type { FrameOutput } from "../base/frame-output.ts";
 import { createId } from "../base/ids.ts";
+import { Lines, type Line } from "../base/lines.ts";
 import { redact } from "../base/redact.ts";
 import type { Connection } from "./connection.ts";
 import type { RpcHub } from "./hub.ts";
-import { Lines, type Line } from "./lines.ts";
 import type { RpcIdentity } from "./peer.ts";
 import { readyEvent, type Greeting } from "./ready.ts";
-
-/** Standard output with the way to it kept for frames alone. */
-export interface FrameOutput {
-  write(text: string): void;
-  /** Bytes that have not left yet. */
-  buffered(): number;
-  onDrain(run: () => void): void;
-  /** Nobody reads any more. */
-  onBroken(run: () => void): void;
-  /** Resolves when everything has left, or nobody reads. */
-  flushed(): Promise<void>;
-}
-
-/**
- * Takes standard output: from now on only what is written by the result gets there. What anybody else prints, by the
- * console or by the stream itself, goes to standard error.
- */
-export function takeStdout(): FrameOutput {
-  const { stdout, stderr } = process;
-  const write = stdout.write.bind(stdout);
-  stdout.write = stderr.write.bind(stderr);
-  const aside = globalThis.console.error.bind(globalThis.console);
-  for (const name of ["log", "info", "debug", "dir", "table"] as const) globalThis.console[name] = aside;
-  const broken = Promise.withResolvers<void>();
-  // The command line's own listener would leave at once; here sessions are put away first.
-  stdout.removeAllListeners("error");
-  stdout.on("error", () => broken.resolve());
-  stdout.on("close", () => broken.resolve());
-  let together = "";
-  const leave = () => {
-    const text = together;
-    together = "";
-    if (text !== "") write(text);
-  };
-  return {
-    // A system call costs more than an answer: those that are ready at once leave in one.
-    write: (text) => {
-      if (together === "") process.nextTick(leave);
-      together += text;
-      if (together.length > TOGETHER_CHARS) leave();
-    },
-    buffered: () => (stdout.writableLength ?? 0) + together.length,
-    onDrain: (run) => void stdout.on("drain", run),
-    onBroken: (run) => void broken.promise.then(run),
-    flushed: () => {
-      leave();
-      return Promise.race([broken.promise, new Promise<void>((resolve) => write("", () => resolve()))]);
-    },
-  };
-}
-
-const TOGETHER_CHARS = 65_536;
 
 /**
  * Sends the first frame, before there are rooms to serve from. Returns the id of the connection, which

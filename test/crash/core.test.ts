@@ -8,6 +8,7 @@ import process from "node:process";
 import { test } from "node:test";
 import type { Message } from "../../src/agent/message.ts";
 import { createTestDatabase } from "../harness/store.ts";
+import { unnamed } from "../harness/unnamed.ts";
 
 const child = join(import.meta.dirname, "core-child.ts");
 const runtime = "Deno" in globalThis ? ["run", "-A", "--no-check", child] : [child];
@@ -73,7 +74,7 @@ test("SIGKILL in a model stream: what was said is there, marked as cut; the queu
   assertGoesOn(left);
   assert.deepEqual(left.interrupted, ["run"]);
   const cut = left.transcript.find((message) => message.role === "assistant" && message.interrupted);
-  assert.deepEqual(cut, {
+  assert.deepEqual(unnamed(cut), {
     role: "assistant",
     parts: [{ type: "text", text: "half an answer" }],
     interrupted: true,

@@ -51,6 +51,8 @@ export interface AcpStart {
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
+  /** Instead of the program from source; it finds its home by itself, or by `env`. */
+  readonly command?: readonly [program: string, ...args: string[]];
 }
 
 export async function createAcpPlace({ replies, config = "" }: AcpPlaceOptions = {}): Promise<AcpPlace> {
@@ -99,11 +101,11 @@ export class AcpProcess implements AsyncDisposable {
   #rest = "";
   #feed: ReadableStreamDefaultController<Uint8Array> | undefined;
 
-  constructor({ home, base, args = [], env = {}, cwd }: Spawned) {
-    const [program, ...first] = acpProgram;
+  constructor({ home, base, args = [], env = {}, cwd, command }: Spawned) {
+    const [program, ...first] = command ?? acpProgram;
     this.child = spawn(program, [...first, ...args], {
       cwd: cwd ?? base,
-      env: { ...process.env, AGENTD_HOME: home, HOME: base, ...env },
+      env: { ...process.env, ...(command ? {} : { AGENTD_HOME: home }), HOME: base, ...env },
       stdio: ["pipe", "pipe", "pipe"],
     });
     this.child.stdin?.on("error", () => {});

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { Asks } from "../../src/agent/ask.ts";
 import type { Engine } from "../../src/agent/engine.ts";
 import { Grants } from "../../src/agent/grants.ts";
+import { SessionHosts } from "../../src/agent/session-hosts.ts";
 import { VariableShares } from "../../src/agent/session-variables.ts";
 import { registerSecret } from "../../src/base/redact.ts";
 import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
@@ -161,6 +162,7 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
     toolsSettled: async () => {},
     briefing: async () => [],
     notices: () => [],
+    hosts: new SessionHosts(),
     switches: { yolo: false },
     asks: new Asks(store, clock, variables),
     grants: new Grants(store),

@@ -116,6 +116,10 @@ export type ApprovalPendingParams = {
  */
 export type ApprovalRequest = {
     request_id: string;
+    /**
+     * The call of this run that waits for the answer; absent: it is one of a sub-agent.
+     */
+    tool_call_id?: string;
     tool: string;
     kind: 'command' | 'file' | 'network' | 'tool';
     /**
@@ -131,6 +135,10 @@ export type ApprovalRequest = {
      */
     command?: string;
     choices: Array<AskChoice>;
+    /**
+     * What leave beyond this call covers, such as `git push`; absent: none is kept.
+     */
+    covers?: string;
     /**
      * Unix seconds.
      */

@@ -1211,6 +1211,10 @@ export type AskChoice = 'once' | 'session' | 'always' | 'deny';
  */
 export type ApprovalRequest = {
     request_id: string;
+    /**
+     * The call of this run that waits for the answer; absent: it is one of a sub-agent.
+     */
+    tool_call_id?: string;
     tool: string;
     kind: 'command' | 'file' | 'network' | 'tool';
     /**
@@ -1226,6 +1230,10 @@ export type ApprovalRequest = {
      */
     command?: string;
     choices: Array<AskChoice>;
+    /**
+     * What leave beyond this call covers, such as `git push`; absent: none is kept.
+     */
+    covers?: string;
     /**
      * Unix seconds.
      */
@@ -1532,6 +1540,38 @@ export type ReasoningCompletedEvent = {
 export type ToolKind = 'read' | 'edit' | 'delete' | 'move' | 'search' | 'execute' | 'think' | 'fetch' | 'other';
 
 /**
+ * FileChange
+ *
+ * What happened to one file. Texts above 131072 characters are left out; `diff` is there all the same, cut when it is long.
+ */
+export type FileChange = {
+    /**
+     * Absolute.
+     */
+    path: string;
+    /**
+     * Null for a new file.
+     */
+    old_text?: string | null;
+    /**
+     * Null for a deleted file.
+     */
+    new_text?: string | null;
+    /**
+     * Unified.
+     */
+    diff: string;
+    /**
+     * Why there are neither texts nor a diff.
+     */
+    omitted?: 'binary' | 'large';
+    /**
+     * Bytes of the larger text, where something was left out.
+     */
+    size?: number;
+};
+
+/**
  * ToolStartedEvent
  *
  * A tool call begins.
@@ -1556,6 +1596,14 @@ export type ToolStartedEvent = {
      * Files it is about.
      */
     paths?: Array<string>;
+    /**
+     * What it would change; what it did change comes when it ends.
+     */
+    changes?: Array<FileChange>;
+    /**
+     * True when leave is asked for before it runs.
+     */
+    waits?: boolean;
 };
 
 /**
@@ -1574,27 +1622,20 @@ export type ToolProgressEvent = {
 };
 
 /**
- * FileChange
+ * CommandExit
  *
- * What happened to one file. Texts above 131072 characters are left out; `diff` is there all the same, cut when it is long.
+ * How a command ended.
  */
-export type FileChange = {
+export type CommandExit = {
     /**
-     * Absolute.
+     * Absent when a signal ended it.
      */
-    path: string;
+    code?: number;
+    signal?: string;
     /**
-     * Null for a new file.
+     * Of its output; not in the result.
      */
-    old_text?: string | null;
-    /**
-     * Null for a deleted file.
-     */
-    new_text?: string | null;
-    /**
-     * Unified.
-     */
-    diff: string;
+    omitted_bytes: number;
 };
 
 /**
@@ -1634,6 +1675,11 @@ export type ToolCompletedEvent = {
      * What the model reads, at most 65536 characters; its end is kept.
      */
     result?: string;
+    /**
+     * Of the result before what `result` keeps.
+     */
+    omitted_bytes?: number;
+    exit?: CommandExit;
     changes?: Array<FileChange>;
     todos?: Array<Todo>;
 };
@@ -1667,12 +1713,20 @@ export type ApprovalRequestEvent = {
     seq: number;
     timestamp: number;
     request_id: string;
+    /**
+     * The call of this run that waits for the answer; absent: it is one of a sub-agent.
+     */
+    tool_call_id?: string;
     tool: string;
     kind: 'command' | 'file' | 'network' | 'tool';
     title: string;
     description?: string;
     command?: string;
     choices: Array<AskChoice>;
+    /**
+     * What leave beyond this call covers, such as `git push`; absent: none is kept.
+     */
+    covers?: string;
     created_at: number;
     expires_at: number | null;
 };
@@ -1736,6 +1790,10 @@ export type ClarifyRequestEvent = {
     seq: number;
     timestamp: number;
     request_id: string;
+    /**
+     * The call of this run that waits for the answer; absent: it is one of a sub-agent.
+     */
+    tool_call_id?: string;
     questions: Array<ClarifyQuestion>;
     created_at: number;
     expires_at: number | null;
@@ -1787,6 +1845,10 @@ export type SudoRequestEvent = {
     timestamp: number;
     request_id: string;
     /**
+     * The call of this run that waits for the answer; absent: it is one of a sub-agent.
+     */
+    tool_call_id?: string;
+    /**
      * Redacted.
      */
     command: string;
@@ -1837,6 +1899,10 @@ export type SecretRequestEvent = {
     seq: number;
     timestamp: number;
     request_id: string;
+    /**
+     * The call of this run that waits for the answer; absent: it is one of a sub-agent.
+     */
+    tool_call_id?: string;
     /**
      * What the secret is for.
      */
@@ -2130,6 +2196,23 @@ export type RunCompletedEvent = {
 };
 
 /**
+ * ProviderFailure
+ *
+ * What kind of failure of the model's provider ended the run.
+ */
+export type ProviderFailure = {
+    kind: 'rate_limit' | 'overloaded' | 'context_length' | 'network' | 'authentication' | 'provider' | 'internal';
+    /**
+     * HTTP status of the provider's answer.
+     */
+    status?: number;
+    /**
+     * Whether the same may succeed a little later.
+     */
+    retryable: boolean;
+};
+
+/**
  * RunFailedEvent
  *
  * Final: the run failed.
@@ -2145,6 +2228,7 @@ export type RunFailedEvent = {
      * What the provider of the model asked for.
      */
     retry_after_seconds?: number;
+    failure?: ProviderFailure;
     /**
      * Steering that came too late to be taken.
      */
@@ -2578,6 +2662,7 @@ export type SessionUpdatedEvent = {
     model?: string | null;
     reasoning_effort?: string | null;
     yolo?: boolean;
+    mode?: 'ask' | 'accept_edits' | 'dont_ask' | 'plan';
     cwd?: string;
 };
 

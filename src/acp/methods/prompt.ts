@@ -10,5 +10,5 @@ export const promptMethods: AcpGroup<"session/prompt"> = {
 };
 
 export const promptNotifications: AcpNotificationGroup<"session/cancel"> = {
-  "session/cancel": async ({ params }, connection) => connection.find(params.sessionId)?.cancel(),
+  "session/cancel": async ({ params }, connection) => connection.find(params.sessionId)?.interrupt(),
 };

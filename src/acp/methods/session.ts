@@ -1,15 +1,23 @@
-/** Methods that begin a session. */
+/** Methods that begin a session and end it. */
 import { createSessionId } from "../../base/ids.ts";
 import type { AcpGroup } from "../contract.ts";
-import { checkFolder } from "../folder.ts";
-import { AcpSession } from "../session.ts";
+import { requireProvider } from "../provider.ts";
+import { afterOpen, openedAnswer } from "../session-answer.ts";
+import { closeSession, openSession } from "../session-open.ts";
 
-export const sessionMethods: AcpGroup<"session/new"> = {
-  "session/new": async ({ params }, connection) => {
-    const cwd = await checkFolder(params.cwd);
-    const { clock } = await connection.room();
+export const sessionMethods: AcpGroup<"session/new" | "session/close"> = {
+  "session/new": async ({ params, requestId }, connection) => {
+    const { clock } = await requireProvider(connection);
     const id = createSessionId(clock.now());
-    connection.open(new AcpSession(id, { source: "acp", cwd }));
-    return { sessionId: id };
+    const made = { id, seed: { source: "acp", cwd: params.cwd }, row: undefined };
+    const session = await openSession(connection, made, params);
+    const answer = await openedAnswer(connection, session);
+    afterOpen(connection, session, { requestId });
+    return { sessionId: id, ...answer };
+  },
+
+  "session/close": async ({ params }, connection) => {
+    await closeSession(connection, connection.session(params.sessionId));
+    return {};
   },
 };

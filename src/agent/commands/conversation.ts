@@ -1,4 +1,5 @@
 import { ServiceError } from "../../base/errors.ts";
+import { runningTurn } from "../running-turn.ts";
 import { sessionOf, shown, usage, type Command, type CommandCall } from "../command.ts";
 
 /** Commands that say something to the agent, or take it back. */
@@ -98,9 +99,8 @@ export const conversationCommands: readonly Command[] = [
   },
 ];
 
-/** The run at work here, if the session is the caller's. */
+/** The turn at work in the session, in whatever process, if the session is the caller's. */
 async function runAtWork({ agent, owner }: CommandCall, sessionId: string): Promise<string | undefined> {
-  const runId = agent.turns.runningIn(sessionId);
-  if (runId !== undefined) await agent.sessions.get(sessionId, owner);
-  return runId;
+  await agent.sessions.get(sessionId, owner);
+  return agent.turns.runningIn(sessionId) ?? (await runningTurn(agent.parts.store, sessionId))?.runId;
 }

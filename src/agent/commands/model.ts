@@ -1,5 +1,6 @@
 import { EFFORTS } from "../agent.ts";
 import { sessionOf, shown, usage, type Command } from "../command.ts";
+import { isMode, MODE_TEXTS, MODES } from "../mode.ts";
 
 /** Commands about the model and what it may do. */
 export const modelCommands: readonly Command[] = [
@@ -38,6 +39,25 @@ export const modelCommands: readonly Command[] = [
       }
       await agent.chooseEffort(id, owner, args === "default" ? null : args);
       return shown(`Reasoning effort: ${args}, from the next turn on.`);
+    },
+  },
+  {
+    name: "mode",
+    description: "Show or choose what the agent does without asking",
+    category: "Model",
+    hint: `[${MODES.join("|")}]`,
+    subcommands: MODES,
+    run: async (call) => {
+      const { agent, owner, args } = call;
+      const id = sessionOf(call, "mode");
+      if (args === "") {
+        const { mode } = await agent.status(id, owner);
+        const lines = MODES.map((each) => `  ${each.padEnd(13)}${MODE_TEXTS[each].description}`);
+        return shown([`Mode: ${mode}`, "There are:", ...lines].join("\n"));
+      }
+      if (!isMode(args)) throw usage({ name: "mode", hint: `[${MODES.join("|")}]` });
+      await agent.sessions.choose(id, owner, { mode: args });
+      return shown(`Mode: ${args}, from the next tool call on. ${MODE_TEXTS[args].description}.`);
     },
   },
   {

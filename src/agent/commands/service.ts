@@ -21,7 +21,7 @@ export function serviceCommands(parts: ServiceCommandParts, catalogue: () => Com
       description: "List the commands, or explain one",
       category: "Help",
       hint: "[command]",
-      run: async ({ args }) => shown(await help(catalogue(), args)),
+      run: async ({ args, cwd }) => shown(await help(catalogue(), args, cwd)),
     },
     {
       name: "version",
@@ -33,8 +33,10 @@ export function serviceCommands(parts: ServiceCommandParts, catalogue: () => Com
       name: "tools",
       description: "List the tools the agent has",
       category: "Tools",
-      run: async ({ agent }) => {
-        const sets = Map.groupBy(agent.parts.tools(), ({ toolset }) => toolset);
+      run: async ({ agent, sessionId }) => {
+        const { tools, hosts } = agent.parts;
+        const there = sessionId === undefined ? tools() : hosts.of(sessionId).tools(tools());
+        const sets = Map.groupBy(there, ({ toolset }) => toolset);
         const lines = [...sets].map(([set, tools]) => `${set}: ${tools.map(({ name }) => name).join(", ")}`);
         return shown(lines.length === 0 ? "There are no tools." : lines.join("\n"));
       },
@@ -99,13 +101,13 @@ const grantsCommand: Command = {
   },
 };
 
-async function help(commands: Commands, args: string): Promise<string> {
+async function help(commands: Commands, args: string, cwd?: string): Promise<string> {
   if (args !== "") {
-    const { name, hint = "", description, aliases = [] } = await commands.resolve(args);
+    const { name, hint = "", description, aliases = [] } = await commands.resolve(args, cwd);
     const also = aliases.length === 0 ? "" : `\nAlso: ${aliases.map((alias) => `/${alias}`).join(", ")}`;
     return `/${name} ${hint}`.trim() + `\n${description}${also}`;
   }
-  const groups = Map.groupBy(await commands.list(), ({ category }) => category);
+  const groups = Map.groupBy(await commands.list(cwd), ({ category }) => category);
   return [...groups]
     .map(([category, each]) => {
       const lines = each.map(

@@ -2,6 +2,7 @@ import { textOf } from "../message.ts";
 import { readTranscript } from "../history.ts";
 import { createSessionId } from "../../base/ids.ts";
 import { sessionOf, shown, usage, type Command } from "../command.ts";
+import { contextCommand } from "./context.ts";
 
 const SHOWN_MESSAGES = 20;
 const SHOWN_CHARACTERS = 200;
@@ -83,6 +84,7 @@ export const sessionCommands: readonly Command[] = [
           `Model     ${status.model}${status.reasoningEffort === undefined ? "" : ` (effort ${status.reasoningEffort})`}`,
           `Directory ${status.cwd}`,
           `State     ${status.isBusy ? "at work" : "idle"}, ${status.queueLength} queued, ${status.openQuestions} open questions`,
+          `Mode      ${status.mode}`,
           `Approvals ${status.yolo ? "off (yolo)" : call.agent.parts.settings.policyMode}`,
           `Messages  ${session.last_message}`,
           `Tokens    ${status.usage?.total_tokens ?? 0}`,
@@ -108,6 +110,7 @@ export const sessionCommands: readonly Command[] = [
       );
     },
   },
+  contextCommand,
   {
     name: "history",
     description: "Show the last messages",

@@ -36,6 +36,7 @@ interface Asked {
 
 /** Makes the model calls of a turn. */
 export class ModelCaller {
+  readonly #callIds = new Set<string>();
   readonly #sdk: ModelSdk;
   readonly #turn: EngineTurn;
   readonly #options: CallerOptions;
@@ -69,11 +70,11 @@ export class ModelCaller {
         throw new PortError("an event was not taken", { cause });
       }
     };
-    let reader = new StepReader(emit);
+    let reader = new StepReader(emit, this.#callIds);
     try {
       await withRetries(
         async () => {
-          reader = new StepReader(emit);
+          reader = new StepReader(emit, this.#callIds);
           await this.#attempt(answering, { messages, traceparent, reader });
         },
         {

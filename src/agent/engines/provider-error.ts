@@ -1,3 +1,4 @@
+import type { ProviderFailure } from "../../../generated/http/client/types.gen.ts";
 import type { TurnEnd } from "../engine.ts";
 import { isContextTooLong } from "./overflow.ts";
 import type { ProviderConfig } from "./providers.ts";
@@ -30,15 +31,26 @@ export class PortError extends Error {
 export const internalError: TurnError = {
   code: "internal_error",
   message: "The agent failed inside the server; its log has the details.",
+  failure: { kind: "internal", retryable: false },
 };
 
 /**
- * What went wrong, in words that say what to do. Never holds what the provider wrote: error bodies may repeat keys and
- * prompts; those who need them find them in the provider's own log.
+ * What went wrong, in words that say what to do, and of what kind it is. Never holds what the provider wrote: error bodies
+ * may repeat keys and prompts; those who need them find them in the provider's own log.
  */
 export function toTurnError(error: unknown, provider: ProviderConfig, nowMs: number): TurnError {
-  const who = `The provider ${provider.name}`;
   if (error instanceof PortError) return internalError;
+  const status = statusOf(error);
+  const failure = {
+    kind: kindOf(error, status),
+    ...(status === undefined ? {} : { status }),
+    retryable: isOutage(error) || error instanceof CutError,
+  };
+  return { ...wordsFor(error, provider, nowMs), failure };
+}
+
+function wordsFor(error: unknown, provider: ProviderConfig, nowMs: number): TurnError {
+  const who = `The provider ${provider.name}`;
   if (error instanceof StallError) return { code: "agent_timeout", message: `${who} ${error.message}` };
   if (error instanceof CutError) return { code: "agent_incomplete", message: `${who} ${error.message}` };
   if (isContextTooLong(error)) {
@@ -51,13 +63,21 @@ export function toTurnError(error: unknown, provider: ProviderConfig, nowMs: num
   }
   const flaw = flawOf(error);
   if (flaw !== undefined) return { code: "agent_incomplete", message: `${who} ${flaw}` };
-  const status = (error as ApiCallError).statusCode;
+  const { statusCode: status } = error as ApiCallError;
   if (status === undefined) {
-    return {
-      code: "provider_error",
-      message: `${who} could not be reached${place(provider)}: ${reason(error)}.`,
-    };
+    const message = `${who} could not be reached${place(provider)}: ${reason(error)}.`;
+    return { code: "provider_error", message };
   }
+  return refusal(error, status, { provider, nowMs });
+}
+
+/** In words for an answer with a status that is no success. */
+function refusal(
+  error: unknown,
+  status: number,
+  { provider, nowMs }: { readonly provider: ProviderConfig; readonly nowMs: number },
+): TurnError {
+  const who = `The provider ${provider.name}`;
   if (status === 401 || status === 403) {
     const message = `${who} does not accept the API key (${status}). Check model.providers.${provider.name}.api_key or the key in .env.`;
     return { code: "provider_error", message };
@@ -73,6 +93,26 @@ export function toTurnError(error: unknown, provider: ProviderConfig, nowMs: num
   }
   const kind = status >= 500 ? "failed" : "refused the request";
   return { code: "provider_error", message: `${who} ${kind} (${status}).` };
+}
+
+/** What providers answer with when they have too much to do. */
+const OVERLOADED: ReadonlySet<number> = new Set([503, 529]);
+
+function kindOf(error: unknown, status: number | undefined): ProviderFailure["kind"] {
+  if (error instanceof StallError || error instanceof CutError) return "network";
+  if (isContextTooLong(error)) return "context_length";
+  if (isUnsendable(error)) return "provider";
+  if (status === 401 || status === 403) return "authentication";
+  if (status === 429) return "rate_limit";
+  if (status !== undefined) return OVERLOADED.has(status) ? "overloaded" : "provider";
+  const isBroken = isSuccess((error as ApiCallError).statusCode);
+  return isBroken || flawOf(error) === undefined ? "network" : "provider";
+}
+
+/** Undefined where the provider gave none, or one that says that all went well. */
+function statusOf(error: unknown): number | undefined {
+  const { statusCode } = error as ApiCallError;
+  return isSuccess(statusCode) ? undefined : statusCode;
 }
 
 /** Whether the same call may succeed a little later. */

@@ -184,7 +184,7 @@ class ScriptedTurn {
       if (!signal.aborted) throw error;
     }
     ports.emit({ type: "message.end", messageId, text });
-    if (text !== "") parts.push({ type: "text", text });
+    if (text !== "") parts.push({ type: "text", text, id: messageId });
     return { parts, text, cut: signal.aborted };
   }
 

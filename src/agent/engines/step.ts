@@ -27,9 +27,12 @@ export class StepReader {
   #messageData: ProviderData | undefined;
   #reasoning: { text: string; data: ProviderData | undefined } | undefined;
   #emitted = false;
+  readonly #taken: Set<string>;
 
-  constructor(emit: (event: EngineEvent) => void) {
+  /** `taken` holds the ids of the turn's calls so far, and gets those of this one. */
+  constructor(emit: (event: EngineEvent) => void, taken: Set<string> = new Set()) {
     this.#emit = emit;
+    this.#taken = taken;
   }
 
   /** True once anything of this call was shown: it must not be made again. */
@@ -95,7 +98,7 @@ export class StepReader {
     this.#messageData = undefined;
     if (!message) return;
     this.#show({ type: "message.end", messageId: message.id, text: message.text });
-    this.#parts.push({ type: "text", text: message.text, ...(data ? { provider: data } : {}) });
+    this.#parts.push({ type: "text", ...message, ...(data ? { provider: data } : {}) });
   }
 
   #reason(delta: string, provider?: ProviderMetadata): void {
@@ -116,12 +119,20 @@ export class StepReader {
 
   #call(part: Extract<CallPart, { type: "tool-call" }>): void {
     if (part.providerExecuted) return;
-    const call = { callId: part.toolCallId, tool: part.toolName, input: part.input as unknown };
+    const callId = this.#unique(part.toolCallId);
+    const call = { callId, tool: part.toolName, input: part.input as unknown };
     const problem = part.invalid === true ? { invalid: invalidText(part.error, part.toolName) } : {};
     this.#emitted = true;
     const data = merged(undefined, part.providerMetadata);
     this.#parts.push({ type: "tool_call", ...call, ...(data ? { provider: data } : {}) });
     this.#calls.push({ ...call, ...problem });
+  }
+
+  /** Some servers number the calls of each answer anew, or give them all one name. */
+  #unique(id: string): string {
+    const unique = id === "" || this.#taken.has(id) ? createId("call") : id;
+    this.#taken.add(unique);
+    return unique;
   }
 
   #show(event: EngineEvent): void {

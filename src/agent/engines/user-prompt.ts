@@ -20,7 +20,7 @@ function toPart(attachment: Attachment): UserPart {
   const { type, mediaType, data, name } = attachment;
   const filename = name === undefined ? {} : { filename: name };
   if (type === "image" || FILE_TYPES.test(mediaType)) return { type: "file", mediaType, data, ...filename };
-  if (TEXT_TYPES.test(mediaType)) return { type: "text", text: inlined(attachment) };
+  if (TEXT_TYPES.test(mediaType)) return { type: "text", text: fileText(attachment) };
   const label = name === undefined ? "A file" : `The file ${JSON.stringify(name)}`;
   return { type: "text", text: `[${label} of type ${mediaType} is attached, but cannot be shown here.]` };
 }
@@ -30,7 +30,8 @@ const FILE_TYPES = /^(?:image\/|audio\/|video\/|application\/pdf$)/;
 const TEXT_TYPES =
   /^(?:text\/|application\/(?:json|xml|yaml|toml|javascript|typescript|x-sh|x-yaml|sql)\b|[^;]+\+(?:json|xml|yaml)\b)/;
 
-function inlined({ name = "attachment", data }: Attachment): string {
+/** A file of text as the model gets it: under its name, between fences that it cannot close. */
+export function fileText({ name = "attachment", data }: Attachment): string {
   const text = decode(data);
   const longest = Math.max(2, ...[...text.matchAll(/`+/g)].map(([run]) => run.length));
   const fence = "`".repeat(longest + 1);

@@ -1,5 +1,6 @@
 /** One server of the Model Context Protocol: connected, called, and connected again after it died. */
 import type { MCPClient, MCPTransport } from "@ai-sdk/mcp";
+import { abortable } from "../../base/abortable.ts";
 import type { Log } from "../../base/log.ts";
 import { redact } from "../../base/redact.ts";
 import { ToolError, type Questions, type ToolContext } from "../tool.ts";
@@ -285,15 +286,4 @@ function reasonOf(error: unknown, timeoutMs: number): string {
     return `no answer within ${timeoutMs / 1000} s`;
   if (code === "ENOENT") return "its program was not found";
   return error.message.replace(/\s+/g, " ").slice(0, 300);
-}
-
-/** Rejects with the signal's reason when it aborts first: a server that hangs is not waited for. */
-function abortable<T>(work: Promise<T>, signal: AbortSignal): Promise<T> {
-  work.catch(() => {});
-  return new Promise((resolve, reject) => {
-    const onAbort = () => reject(signal.reason);
-    signal.addEventListener("abort", onAbort, { once: true });
-    if (signal.aborted) onAbort();
-    work.then(resolve, reject).finally(() => signal.removeEventListener("abort", onAbort));
-  });
 }

@@ -2,6 +2,7 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import process from "node:process";
 import type { MCPTransport } from "@ai-sdk/mcp";
+import { holdGroup } from "../../base/child-groups.ts";
 import { isRecord } from "../../base/schema.ts";
 
 type Message = Parameters<MCPTransport["send"]>[0];
@@ -52,6 +53,7 @@ export class StdioTransport implements MCPTransport {
       stdio: ["pipe", "pipe", "pipe"],
     });
     this.#child = child;
+    child.once("close", holdGroup(child.pid));
     this.#exited = new Promise((resolve) => {
       child.once("exit", () => resolve());
       child.once("error", () => resolve());

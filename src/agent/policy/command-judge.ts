@@ -155,6 +155,8 @@ export class CommandJudge {
     this.#where.read(target);
     if (operator === "<" || operator === "<&") return;
     if (operator === ">&" && /^(\d+|-)$/.test(target.text)) return;
+    // Nothing changes where everything is thrown away.
+    if (!target.dynamic && target.text === "/dev/null") return;
     this.write(target, "a redirection");
   }
 

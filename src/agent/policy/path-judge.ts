@@ -2,8 +2,11 @@ import { isWithin, joinPath, secretReason, startUpReason } from "./sensitive-pat
 import type { Risk } from "./risk.ts";
 import type { Word } from "./shell-word.ts";
 
+/** Absolute paths without `.` and `..`. */
 export interface Places {
   readonly workspace: string;
+  /** Folders where work is done beside it. */
+  readonly roots?: readonly string[];
   readonly home: string;
   readonly agentHome: string;
 }
@@ -70,7 +73,7 @@ export function judgeWrite(path: string, places: Places): Finding | undefined {
   if (secret) return secret;
   const reason = startUpReason(path, places);
   if (reason !== undefined) return ask(reason, path, "sensitive");
-  if (isWithin(path, places.workspace) || isWithin(path, "/tmp")) return undefined;
+  if (isInside(path, places) || isWithin(path, "/tmp")) return undefined;
   return ask(`${path} is outside the workspace`, path, "outside");
 }
 
@@ -79,11 +82,17 @@ export function isVital(path: string, { home, agentHome }: Places): boolean {
   return isWithin(home, path) || isWithin(agentHome, path) || systemFolder.test(path);
 }
 
+/** Whether `path` is where work is done: the workspace, and the roots beside it. */
+export function isInside(path: string, { workspace, roots = [] }: Places): boolean {
+  return [workspace, ...roots].some((folder) => isWithin(path, folder));
+}
+
 /** The kind of place a path is in, for signatures: one answer covers the workspace, but each other place apart. */
-export function placeOf(path: string, { workspace }: Places): string {
+export function placeOf(path: string, { workspace, roots = [] }: Places): string {
   if (path === workspace) return "the whole workspace";
   if (isWithin(path, workspace)) return "in the workspace";
-  return path;
+  const root = roots.find((folder) => path !== folder && isWithin(path, folder));
+  return root === undefined ? path : `in ${root}`;
 }
 
 /** What there is to say against the paths that one word of a command may mean, seen from each of `folders`. */

@@ -53,11 +53,16 @@ export function showDiff(path: string, before: string, after: string): string {
 /** Longest text of a file that people are shown whole, before and after. */
 const MAX_TEXT_CHARACTERS = 131_072;
 
-/** A change as people see it; undefined texts are of files that are not there. Long or binary texts are left out. */
+/** Of longer ones they are told the size only. */
+export const MAX_SHOWN_BYTES = 1_048_576;
+
+/** A change as people see it; undefined texts are of files that are not there. Long texts are left out. */
 export function fileChange(path: string, before: string | undefined, after: string | undefined): FileChange {
-  const isLong = (before?.length ?? 0) > MAX_TEXT_CHARACTERS || (after?.length ?? 0) > MAX_TEXT_CHARACTERS;
+  const size = Math.max(Buffer.byteLength(before ?? ""), Buffer.byteLength(after ?? ""));
+  if (size > MAX_SHOWN_BYTES) return { path, diff: "", omitted: "large", size };
   const diff = showDiff(path, before ?? "", after ?? "");
-  return isLong ? { path, diff } : { path, old_text: before ?? null, new_text: after ?? null, diff };
+  const isLong = Math.max(before?.length ?? 0, after?.length ?? 0) > MAX_TEXT_CHARACTERS;
+  return isLong ? { path, diff, size } : { path, old_text: before ?? null, new_text: after ?? null, diff };
 }
 
 function parse(text: string): readonly StructuredPatch[] {

@@ -18,6 +18,11 @@ export class OutputExcerpt {
     return this.#seenBytes;
   }
 
+  /** What the text leaves out. */
+  get omittedBytes(): number {
+    return Math.max(0, this.#seenBytes - this.#head.length - this.#tail.length);
+  }
+
   push(bytes: Uint8Array): void {
     const toHead = Math.min(bytes.length, Math.max(0, this.#head.length - this.#seenBytes));
     this.#head.set(bytes.subarray(0, toHead), Math.min(this.#seenBytes, this.#head.length));

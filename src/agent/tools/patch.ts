@@ -1,10 +1,19 @@
 import { readFile, rm } from "node:fs/promises";
-import { defineTool, ToolError, type Tool, type ToolContext, type ToolOutput } from "../tool.ts";
+import type { FileChange } from "../../../generated/http/client/types.gen.ts";
+import {
+  defineTool,
+  ToolError,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  type ToolPreviewContext,
+} from "../tool.ts";
+import { editedText } from "./edited-file.ts";
 import { applyFileDiff, parseDiff, showDiff, type FileDiff, fileChange } from "./file-diff.ts";
 import { suggestNames } from "./suggest-names.ts";
 import { readsOf, realPath, statOf, toToolError } from "./paths.ts";
 import { replaceExactly } from "./replacement.ts";
-import { stageFile } from "./staged-file.ts";
+import { stageText, type Editing } from "./staged-file.ts";
 
 interface PatchInput {
   readonly path?: string;
@@ -61,45 +70,52 @@ export function createPatch(): Tool {
       const writes = names.flatMap((name) => readsOf(name, cwd));
       return { kind: "file", title: `Patch: ${names.join(", ").slice(0, 200)}`, writes };
     },
+    preview,
     run,
   });
 }
 
 async function run(input: PatchInput, context: ToolContext): Promise<ToolOutput> {
-  const changes = await plan(input, context.cwd);
+  const changes = await plan(input, context);
   context.signal.throwIfAborted();
-  await applyAll(changes, context.signal);
+  await applyAll(changes, context);
   const shown = changes
     .map(({ name, before, after }) => showDiff(name, before ?? "", after ?? ""))
     .join("\n");
   const cut = shown.length > MAX_SHOWN_CHARACTERS ? "\n[... the rest of the diff is cut ...]" : "";
   return {
     text: `Changed ${changes.map(({ name }) => name).join(", ")}.\n${shown.slice(0, MAX_SHOWN_CHARACTERS)}${cut}`,
-    changes: changes.map(({ target, before, after }) => fileChange(target, before, after)),
+    changes: changes.map(shownChange),
   };
 }
 
-async function plan(input: PatchInput, cwd: string): Promise<readonly Change[]> {
+async function preview(input: PatchInput, context: ToolPreviewContext): Promise<readonly FileChange[]> {
+  return (await plan(input, context)).map(shownChange);
+}
+
+const shownChange = ({ target, before, after }: Change) => fileChange(target, before, after);
+
+async function plan(input: PatchInput, context: ToolPreviewContext): Promise<readonly Change[]> {
   const { path, old, new: replacement, diff } = input;
   if (diff !== undefined) {
     if (path !== undefined || old !== undefined || replacement !== undefined) {
       throw new ToolError("Give either diff, or path with old and new, not both.");
     }
-    return planDiff(parseDiff(diff), cwd);
+    return planDiff(parseDiff(diff), context);
   }
   if (path === undefined || old === undefined || replacement === undefined) {
     throw new ToolError("Give path, old and new, or diff.");
   }
-  const target = realPath(path, cwd);
-  const before = await readText(target, path);
+  const target = realPath(path, context.cwd);
+  const before = await readText(target, path, context);
   const after = replaceExactly(before, { old, new: replacement, all: input.replace_all === true });
   return [{ name: path, target, before, after }];
 }
 
-async function planDiff(files: readonly FileDiff[], cwd: string): Promise<readonly Change[]> {
+async function planDiff(files: readonly FileDiff[], context: ToolPreviewContext): Promise<readonly Change[]> {
   const changes: Change[] = [];
   for (const file of files) {
-    const target = realPath(file.path, cwd);
+    const target = realPath(file.path, context.cwd);
     if (changes.some((other) => other.target === target)) {
       throw new ToolError(
         `diff changes ${file.path} twice, by different names. Put its hunks under one header.`,
@@ -107,7 +123,7 @@ async function planDiff(files: readonly FileDiff[], cwd: string): Promise<readon
     }
     const exists = (await statOf(target)) !== undefined;
     if (file.creates && exists) throw new ToolError(`diff creates ${file.path}, but it exists already.`);
-    const before = file.creates ? "" : await readText(target, file.path);
+    const before = file.creates ? "" : await readText(target, file.path, context);
     const after = applyFileDiff(before, file);
     if (file.deletes && after !== "") {
       throw new ToolError(
@@ -125,11 +141,12 @@ async function planDiff(files: readonly FileDiff[], cwd: string): Promise<readon
 }
 
 /** All or nothing: everything is written beside its target first; when a later step fails, earlier ones are undone. */
-async function applyAll(changes: readonly Change[], signal: AbortSignal): Promise<void> {
+async function applyAll(changes: readonly Change[], { files, signal }: ToolContext): Promise<void> {
+  const editing = { signal, ...(files ? { files } : {}) };
   const staged: { readonly change: Change; commit(): Promise<void>; discard(): Promise<void> }[] = [];
   const done: Change[] = [];
   try {
-    for (const change of changes) staged.push({ change, ...(await stage(change)) });
+    for (const change of changes) staged.push({ change, ...(await stage(change, editing)) });
     signal.throwIfAborted();
     for (const { change, commit } of staged) {
       await commit();
@@ -137,24 +154,27 @@ async function applyAll(changes: readonly Change[], signal: AbortSignal): Promis
     }
   } catch (error) {
     for (const { discard } of staged) await discard();
-    for (const change of done.toReversed()) await undo(change);
+    for (const change of done.toReversed()) await undo(change, { ...editing, signal: NEVER });
     throw error;
   }
 }
 
-async function stage({
-  target,
-  after,
-}: Change): Promise<{ commit(): Promise<void>; discard(): Promise<void> }> {
+async function stage(
+  { target, after }: Change,
+  editing: Editing,
+): Promise<{ commit(): Promise<void>; discard(): Promise<void> }> {
   if (after === undefined) return { commit: () => remove(target), discard: async () => {} };
   if (Buffer.byteLength(after) > MAX_BYTES) throw new ToolError(`${target} would exceed ${MAX_BYTES} bytes.`);
-  const { commit, discard } = await stageFile(target, after);
+  const { commit, discard } = await stageText(target, after, editing);
   return { commit, discard };
 }
 
-async function undo({ target, before }: Change): Promise<void> {
+/** What was begun is taken back also when the call was stopped meanwhile. */
+const NEVER = new AbortController().signal;
+
+async function undo({ target, before }: Change, editing: Editing): Promise<void> {
   if (before === undefined) return remove(target);
-  const staged = await stageFile(target, before);
+  const staged = await stageText(target, before, editing);
   await staged.commit();
 }
 
@@ -164,12 +184,14 @@ async function remove(target: string): Promise<void> {
   });
 }
 
-async function readText(target: string, name: string): Promise<string> {
+async function readText(target: string, name: string, context: ToolPreviewContext): Promise<string> {
   const found = await statOf(target);
   if (!found) throw new ToolError(`${name}: there is no such file.${await suggestNames(target)}`);
   if (!found.isFile()) throw new ToolError(`${name} is not a regular file.`);
   if (found.size > MAX_BYTES)
     throw new ToolError(`${name} has ${found.size} bytes; patch takes at most ${MAX_BYTES}.`);
+  const edited = await editedText(target, found.size, context);
+  if (edited !== undefined) return edited;
   const bytes = await readFile(target).catch((error: unknown) => {
     throw toToolError(error, name);
   });

@@ -2,6 +2,7 @@ import { spawn, type ChildProcess } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import process from "node:process";
 import type { Readable } from "node:stream";
+import { holdGroup } from "../../base/child-groups.ts";
 import { systemClock } from "../../base/clock.ts";
 import { ToolError } from "../tool.ts";
 
@@ -109,6 +110,7 @@ async function ended(
   stop: ReturnType<typeof stopper>,
 ): Promise<CommandEnd> {
   const closed = new Promise<void>((resolve) => child.once("close", () => resolve()));
+  const letGo = holdGroup(child.pid);
   const exit = exited(child);
   try {
     const end = await exit;
@@ -119,6 +121,7 @@ async function ended(
     await Promise.race([closed, systemClock.sleep(DRAIN_MS)]);
     return { ...end, stoppedBy: stop.reason(), leftovers };
   } finally {
+    letGo();
     stop.release();
     child.stdout.destroy();
   }

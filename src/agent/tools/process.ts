@@ -59,6 +59,7 @@ export function createProcess(processes: Processes): Tool {
 /** What is typed into a process may be read by a shell, so it is judged like a command. */
 function inspect({ action, process_id, text }: ProcessInput): ToolIntent {
   const about = `Process: ${action} ${process_id ?? ""}`.trim();
+  if (action === "kill") return { kind: "tool", effect: "own", title: about };
   if (action !== "write" || text === undefined) return { kind: "tool", effect: "none", title: about };
   return { kind: "command", title: `${about}: ${line(text)}`, command: text };
 }

@@ -1,8 +1,9 @@
 import { createReadStream } from "node:fs";
 import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
+import { editedText } from "./edited-file.ts";
 import { LineWindow } from "./line-window.ts";
 import { suggestNames } from "./suggest-names.ts";
-import { readsOf, resolvePath, statOf, toToolError } from "./paths.ts";
+import { readsOf, realPath, resolvePath, statOf, toToolError } from "./paths.ts";
 
 interface ReadFileInput {
   readonly path: string;
@@ -67,9 +68,11 @@ async function run(input: ReadFileInput, context: ToolContext): Promise<string> 
     maxLineCharacters: MAX_LINE_CHARACTERS,
     maxCharacters: MAX_TEXT_CHARACTERS,
   });
-  const scannedBytes = await scan(path, window, context);
+  const edited = await editedText(realPath(input.path, context.cwd), sizeBytes, context);
+  const scannedBytes =
+    edited === undefined ? await scan(path, window, context) : take(Buffer.from(edited), window);
   if (window.lines.length > 0) return `${window.lines.join("\n")}\n${trailer(window)}`;
-  if (sizeBytes === 0 && scannedBytes === 0) return "The file is empty.";
+  if (scannedBytes === 0 && (sizeBytes === 0 || edited === "")) return "The file is empty.";
   if (scannedBytes >= MAX_SCANNED_BYTES) {
     throw new ToolError(
       `Line ${window.first} is beyond the first ${MAX_SCANNED_BYTES} bytes; use the terminal instead.`,
@@ -94,6 +97,12 @@ async function scan(path: string, window: LineWindow, { signal }: ToolContext): 
     signal.throwIfAborted();
     throw toToolError(error, path);
   }
+}
+
+/** As {@link scan}, of bytes that are there. */
+function take(bytes: Buffer, window: LineWindow): number {
+  if (!window.push(bytes)) window.end();
+  return bytes.length;
 }
 
 async function sizeOf(path: string, given: string): Promise<number> {

@@ -1,5 +1,5 @@
 import { commandEnvironment } from "./command-environment.ts";
-import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
+import { defineTool, ToolError, type Tool, type ToolContext, type ToolOutput } from "../tool.ts";
 import { OutputExcerpt } from "./output-excerpt.ts";
 import { directoryOf } from "./paths.ts";
 import { runCommand, type CommandEnd } from "./process-group.ts";
@@ -83,7 +83,11 @@ export function createTerminal(options: TerminalOptions): Tool {
   });
 }
 
-async function run(input: TerminalInput, context: ToolContext, options: TerminalOptions): Promise<string> {
+async function run(
+  input: TerminalInput,
+  context: ToolContext,
+  options: TerminalOptions,
+): Promise<string | ToolOutput> {
   context.signal.throwIfAborted();
   if (input.command.includes("\0")) throw new ToolError("The command holds a NUL character; remove it.");
   const cwd = await directoryOf(input.workdir ?? ".", context.cwd);
@@ -102,7 +106,8 @@ async function run(input: TerminalInput, context: ToolContext, options: Terminal
     signal: context.signal,
   }).finally(() => sudo?.end());
   if (end.stoppedBy === "abort") throw context.signal.reason;
-  return report(end, excerpt.text(), { timeoutMs, durationMs: performance.now() - startedMs });
+  const text = report(end, excerpt.text(), { timeoutMs, durationMs: performance.now() - startedMs });
+  return { text, exit: exitOf(end, excerpt.omittedBytes) };
 }
 
 /** Long enough for what fails at once to have failed. */
@@ -163,6 +168,14 @@ function report(
     lines.push("Processes it left in the background were ended.");
   lines.push(output === "" ? "No output." : `Output:\n${output}`);
   return lines.join("\n");
+}
+
+function exitOf({ exitCode, signalName }: CommandEnd, omittedBytes: number): ToolOutput["exit"] {
+  return {
+    ...(exitCode === undefined ? {} : { code: exitCode }),
+    ...(signalName === undefined ? {} : { signal: signalName }),
+    omitted_bytes: omittedBytes,
+  };
 }
 
 const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`;

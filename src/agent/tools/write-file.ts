@@ -1,8 +1,17 @@
 import { readFile, stat } from "node:fs/promises";
-import { defineTool, ToolError, type Tool, type ToolContext, type ToolOutput } from "../tool.ts";
-import { fileChange } from "./file-diff.ts";
+import type { FileChange } from "../../../generated/http/client/types.gen.ts";
+import {
+  defineTool,
+  ToolError,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  type ToolPreviewContext,
+} from "../tool.ts";
+import { editedText } from "./edited-file.ts";
+import { fileChange, MAX_SHOWN_BYTES } from "./file-diff.ts";
 import { readsOf, realPath } from "./paths.ts";
-import { stageFile } from "./staged-file.ts";
+import { stageText } from "./staged-file.ts";
 
 interface WriteFileInput {
   readonly path: string;
@@ -10,7 +19,6 @@ interface WriteFileInput {
 }
 
 const MAX_BYTES = 5_242_880;
-const MAX_SHOWN_BYTES = 131_072;
 
 /** The tool that creates a file or replaces all of it. */
 export function createWriteFile(): Tool {
@@ -44,6 +52,7 @@ export function createWriteFile(): Tool {
       title: `Write: ${input.path}`,
       writes: readsOf(input.path, cwd),
     }),
+    preview,
     run,
   });
 }
@@ -54,27 +63,42 @@ async function run(input: WriteFileInput, context: ToolContext): Promise<ToolOut
     throw new ToolError(`The content has ${sizeBytes} bytes; the limit is ${MAX_BYTES}. Write it in parts.`);
   }
   const target = realPath(input.path, context.cwd);
-  const before = await textBefore(target);
-  const staged = await stageFile(target, input.content);
+  const changes = await preview(input, context);
+  const staged = await stageText(target, input.content, context);
   if (context.signal.aborted) {
     await staged.discard();
     throw context.signal.reason;
   }
   await staged.commit();
   const text = `${staged.existed ? "Replaced" : "Created"} ${input.path} (${sizeBytes} bytes).`;
-  // Of what was no text, or too long to show, people learn only that it was replaced.
-  if (staged.existed && before === undefined) return { text };
-  return { text, changes: [fileChange(target, before, input.content)] };
+  return { text, changes };
 }
 
-/** Undefined for what is not there, is no text or is too long to be shown. */
-async function textBefore(target: string): Promise<string | undefined> {
+async function preview(input: WriteFileInput, context: ToolPreviewContext): Promise<readonly FileChange[]> {
+  const target = realPath(input.path, context.cwd);
+  const before = await textBefore(target, context);
+  if (typeof before !== "object") return [fileChange(target, before, input.content)];
+  return [{ path: target, diff: "", ...before }];
+}
+
+/** Undefined for what is not there; of what is no text or too long to be shown, only why. */
+async function textBefore(
+  target: string,
+  context: ToolPreviewContext,
+): Promise<string | undefined | Required<Pick<FileChange, "omitted" | "size">>> {
+  const found = await stat(target).catch(() => undefined);
+  if (!found?.isFile()) return undefined;
+  const { size } = found;
+  if (size > MAX_SHOWN_BYTES) return { omitted: "large", size };
   try {
-    const found = await stat(target);
-    if (!found.isFile() || found.size > MAX_SHOWN_BYTES) return undefined;
+    const edited = await editedText(target, size, context);
+    if (edited !== undefined) return edited;
     const bytes = await readFile(target);
-    return bytes.includes(0) ? undefined : new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return bytes.includes(0)
+      ? { omitted: "binary", size }
+      : new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
-    return undefined;
+    context.signal.throwIfAborted();
+    return { omitted: "binary", size };
   }
 }

@@ -7,7 +7,7 @@ import { secretValues } from "../../config/secret-values.ts";
 import { runCommand } from "../../agent/tools/process-group.ts";
 import { notStarted } from "../../agent/tools/run-shell.ts";
 import { OutputExcerpt } from "../../agent/tools/output-excerpt.ts";
-import { ownProgram } from "../own-program.ts";
+import { ownProgram } from "../../base/own-program.ts";
 import type { RpcContext } from "../room.ts";
 
 const MAX_CHARACTERS = 48_000;

@@ -134,6 +134,7 @@ const FOR_ALL: ReadonlySet<string> = new Set(["yolo", "reload-mcp"]);
 /** Commands that do what only methods of this scope do otherwise. */
 const SCOPES: ReadonlyMap<string, string> = new Map([
   ["yolo", "admin"],
+  ["mode", "admin"],
   ["reload-mcp", "admin"],
   ["reload-env", "admin"],
   ["grants", "approvals"],

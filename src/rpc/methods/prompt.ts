@@ -1,6 +1,7 @@
 /** Methods that ask the agent something. */
 import type { BusyMode } from "../../agent/parts.ts";
 import type { Prompt, Submitted } from "../../agent/prompt.ts";
+import { saveSession } from "../../agent/save-session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store } from "../../store/store.ts";
 import type { RpcCall, RpcGroup } from "../contract.ts";
@@ -8,8 +9,8 @@ import { attachPlaces } from "../image-attach.ts";
 import { promptOf } from "../prompt-content.ts";
 import { putBackImages, takeImages, type QueuedImage } from "../queued-images.ts";
 import type { RpcContext, RpcRoom } from "../room.ts";
-import { runningTurn } from "../running-turn.ts";
-import { liveSession, saveSession, type SessionPlace } from "../session-place.ts";
+import { runningTurn } from "../../agent/running-turn.ts";
+import { liveSession, type SessionPlace } from "../session-place.ts";
 import { steerTurn } from "../steer-turn.ts";
 import { taskIdOf, turnIdOf } from "../turn-id.ts";
 import { findTurn, onceFor, RepeatedTurn, type MadeTurn, type TurnOnce } from "../turn-once.ts";
@@ -42,7 +43,7 @@ export const promptMethods: RpcGroup<"prompt.submit" | "prompt.background", RpcC
   "prompt.background": async ({ params, ctx }) => {
     const { id, owner, live, row } = await liveSession(ctx, params.session_id);
     if (params.text.trim() === "") throw textRequired();
-    await saveSession(ctx.room, live);
+    await saveSession(ctx.room.store, live);
     if (!row) tellChanged(ctx.room, owner);
     const { runId } = await ctx.room.agent.background(id, owner, params.text);
     return { task_id: taskIdOf(runId) };
@@ -103,7 +104,7 @@ async function steer(
   text: string,
   once: TurnOnce | undefined,
 ): Promise<Answer | undefined> {
-  const running = await runningTurn(room, sessionId);
+  const running = await runningTurn(room.store, sessionId);
   if (!running?.isTurn || !(await steerTurn(room, running.runId, text, once))) return undefined;
   return { status: "steered", turn_id: turnIdOf(running.runId) };
 }
@@ -111,7 +112,7 @@ async function steer(
 /** A turn of this process has been asked to stop by the prompt itself. */
 async function interruptElsewhere(room: RpcRoom, { runId, sessionId }: Submitted): Promise<void> {
   if (room.agent.turns.runningIn(sessionId) !== undefined) return;
-  const running = await runningTurn(room, sessionId);
+  const running = await runningTurn(room.store, sessionId);
   if (running && running.runId !== runId) {
     await room.agent.turns.stop(running.runId, "A newer prompt took over.");
   }

@@ -1,9 +1,10 @@
 /** Methods that change the conversation of a session that is open here. */
+import { saveSession } from "../../agent/save-session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { SessionRow } from "../../store/tables.ts";
 import type { RpcGroup } from "../contract.ts";
 import type { RpcContext, RpcRoom } from "../room.ts";
-import { liveSession, savedSession, saveSession, type SessionPlace } from "../session-place.ts";
+import { liveSession, savedSession, type SessionPlace } from "../session-place.ts";
 import { sessionUsage } from "../session-usage.ts";
 import { describeInfo, titleOf } from "../session-view.ts";
 import { countMessages, messageSeq, readMessages } from "../transcript.ts";
@@ -103,7 +104,7 @@ async function openBranch(room: RpcRoom, { id, owner, source }: SessionRow): Pro
 async function rename(room: RpcRoom, place: SessionPlace, title: string): Promise<string> {
   if (title.trim() === "")
     throw new ServiceError("title_required", "title must not be empty.", { param: "title" });
-  await saveSession(room, place.live);
+  await saveSession(room.store, place.live);
   const stored = await room.agent.sessions.rename(place.id, place.owner, title);
   tellChanged(room, place.owner);
   return stored;

@@ -5,7 +5,7 @@ import type { RpcGroup } from "../contract.ts";
 import { openRequest } from "../question-payload.ts";
 import { readEvents, replayFrom } from "../replay.ts";
 import type { RpcContext, RpcRoom } from "../room.ts";
-import { runningTurn } from "../running-turn.ts";
+import { runningTurn } from "../../agent/running-turn.ts";
 import { liveSession } from "../session-place.ts";
 import { describeLive, describeState, openAsks, sessionInfo } from "../session-view.ts";
 import { sessionUsage } from "../session-usage.ts";
@@ -59,7 +59,7 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
     // What waits goes first, so that none of it begins when the turn ends.
     const cleared = params.clear_queue ? await clearQueue(room, id) : undefined;
     const wanted =
-      params.turn_id === undefined ? (await runningTurn(room, id))?.runId : runIdOf(params.turn_id);
+      params.turn_id === undefined ? (await runningTurn(room.store, id))?.runId : runIdOf(params.turn_id);
     const isOurs = wanted !== undefined && (await isOf(room, wanted, id));
     const stopped = isOurs && (await room.agent.turns.stop(wanted, "It was interrupted."));
     return {
@@ -73,7 +73,7 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
     const { text } = params;
     const { id } = await liveSession(ctx, params.session_id);
     if (text.trim() === "") throw new ServiceError("bad_value", "text must not be empty.", { param: "text" });
-    const running = await runningTurn(ctx.room, id);
+    const running = await runningTurn(ctx.room.store, id);
     const isOther = params.turn_id !== undefined && runIdOf(params.turn_id) !== running?.runId;
     if (!running || isOther) return { status: "rejected", text, reason: "idle" };
     if (!running.isTurn) {
@@ -81,7 +81,7 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
       throw new ServiceError("steer_unsupported", what);
     }
     if (await steerTurn(ctx.room, running.runId, text)) return { status: "queued", text };
-    const isOver = (await runningTurn(ctx.room, id))?.runId !== running.runId;
+    const isOver = (await runningTurn(ctx.room.store, id))?.runId !== running.runId;
     return { status: "rejected", text, reason: isOver ? "idle" : "unsupported" };
   },
 

@@ -4,6 +4,7 @@ import { cleanTitle } from "../../agent/title.ts";
 import { EFFORTS } from "../../agent/agent.ts";
 import { formatModel } from "../../agent/model.ts";
 import type { LiveSession } from "../../agent/live.ts";
+import { saveSession } from "../../agent/save-session.ts";
 import type { Message } from "../../agent/message.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { createSessionId } from "../../base/ids.ts";
@@ -11,7 +12,7 @@ import type { SessionRow } from "../../store/tables.ts";
 import type { RpcCall, RpcGroup } from "../contract.ts";
 import { existingFolder, liesIn } from "../folder.ts";
 import type { RpcContext, RpcRoom } from "../room.ts";
-import { savedSession, saveSession } from "../session-place.ts";
+import { savedSession } from "../session-place.ts";
 import { describeInfo, describeLive } from "../session-view.ts";
 import { messageCounts, readMessages } from "../transcript.ts";
 import { closeWithConnection, tellChanged } from "../viewers.ts";
@@ -135,7 +136,7 @@ async function find(room: RpcRoom, owner: string, idOrTitle: string) {
 /** A session that cannot be saved is not open either. */
 async function saveNew(room: RpcRoom, live: LiveSession, messages: readonly Message[]): Promise<SessionRow> {
   try {
-    return await saveSession(room, live, messages);
+    return await saveSession(room.store, live, messages);
   } catch (error) {
     room.agent.live.close(live.id, live.owner);
     throw error;

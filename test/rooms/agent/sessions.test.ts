@@ -6,6 +6,7 @@ import { toSessionEvent } from "../../../src/agent/event.ts";
 import { specSchemas } from "../../../src/http/schemas.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 import { responseRow } from "../store/rows.ts";
+import { unnamed } from "../../harness/unnamed.ts";
 
 const OWNER = "tester";
 const isCode = (code: string) => (error: unknown) => error instanceof ServiceError && error.code === code;
@@ -111,7 +112,7 @@ test("a branch at a message has its history and goes its own way", async () => {
     mine.map((message) => (message.role === "user" ? message.text : "-")),
     ["one", "-", "two", "-", "other", "-"],
   );
-  assert.deepEqual(mine.at(-1), { role: "assistant", parts: [{ type: "text", text: "saw 5" }] });
+  assert.deepEqual(unnamed(mine.at(-1)), { role: "assistant", parts: [{ type: "text", text: "saw 5" }] });
   await assert.rejects(agent.core.sessions.branch("nowhere", OWNER), isCode("session_not_found"));
   await assert.rejects(
     agent.core.sessions.branch("a", OWNER, { throughSeq: 0 }),
@@ -187,7 +188,7 @@ test("a deleted session is gone with its runs, messages, events, questions and s
   await assert.rejects(agent.core.sessions.delete("a", OWNER), isCode("session_not_found"));
 });
 
-test("model, effort and yolo are of one session, and are told to its followers", async () => {
+test("model, effort, mode and yolo are of one session, and are told to its followers", async () => {
   await using agent = await createTestAgent({
     providers: [{ name: "local", type: "openai_compatible", models: ["small", "large"] }],
     script: ({ model }) => ({ text: model }),
@@ -197,15 +198,18 @@ test("model, effort and yolo are of one session, and are told to its followers",
   assert.equal(await agent.core.chooseModel("a", OWNER, "large"), "local:large");
   await agent.core.chooseEffort("a", OWNER, "high");
   await agent.core.sessions.choose("a", OWNER, { yolo: true });
+  await agent.core.sessions.choose("a", OWNER, { mode: "plan" });
   const status = await agent.core.status("a", OWNER);
   assert.deepEqual([status.model, status.reasoningEffort, status.yolo], ["local:large", "high", true]);
-  assert.equal((await agent.core.status("b", OWNER)).model, "local:small");
+  assert.equal(status.mode, "plan");
+  const other = await agent.core.status("b", OWNER);
+  assert.deepEqual([other.model, other.mode], ["local:small", "ask"]);
   const { runId } = await agent.submit("which?", { id: "a" });
   await agent.events(runId);
   assert.equal((await agent.run(runId)).model, "local:large");
   assert.deepEqual(
     (await sessionEvents(agent, "a")).map(({ data }) => data),
-    [{ model: "local:large" }, { reasoning_effort: "high" }, { yolo: true }],
+    [{ model: "local:large" }, { reasoning_effort: "high" }, { yolo: true }, { mode: "plan" }],
   );
   await assert.rejects(agent.core.chooseModel("a", OWNER, "gpt-nothing"), isCode("model_not_found"));
   await assert.rejects(agent.core.chooseEffort("a", OWNER, "huge"), isCode("invalid_request"));

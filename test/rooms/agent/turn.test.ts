@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { createTestAgent } from "../../harness/agent.ts";
+import { unnamed } from "../../harness/unnamed.ts";
 
 const isCode = (code: string) => (error: unknown) => error instanceof ServiceError && error.code === code;
 
@@ -39,7 +40,7 @@ test("a finished run leaves its transcript, its usage and the session free", asy
   assert.equal(session.last_seq, 6);
   const messages = await agent.store.read.selectFrom("messages").select("content").orderBy("seq").execute();
   assert.deepEqual(
-    messages.map(({ content }) => JSON.parse(content)),
+    messages.map(({ content }) => unnamed(JSON.parse(content))),
     [
       { role: "user", text: "hi" },
       { role: "assistant", parts: [{ type: "text", text: "hello there" }] },

@@ -974,10 +974,14 @@ class _ApprovalRequestRequired(TypedDict):
 class ApprovalRequest(_ApprovalRequestRequired, total=False):
     """A tool call that waits for someone's leave."""
 
+    #: The call of this run that waits for the answer; absent: it is one of a sub-agent.
+    tool_call_id: str
     #: Why it is asked.
     description: str
     #: Redacted.
     command: str
+    #: What leave beyond this call covers, such as `git push`; absent: none is kept.
+    covers: str
 
 
 class RunToolCall(TypedDict):
@@ -1205,6 +1209,27 @@ class ReasoningCompletedEvent(TypedDict):
 ToolKind: TypeAlias = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"]
 
 
+class _FileChangeRequired(TypedDict):
+    #: Absolute.
+    path: str
+    #: Unified.
+    diff: str
+
+class FileChange(_FileChangeRequired, total=False):
+    """What happened to one file. Texts above 131072 characters are left out; `diff` is there all the same,
+    cut when it is long.
+    """
+
+    #: Null for a new file.
+    old_text: str | None
+    #: Null for a deleted file.
+    new_text: str | None
+    #: Why there are neither texts nor a diff.
+    omitted: Literal["binary", "large"]
+    #: Bytes of the larger text, where something was left out.
+    size: int
+
+
 class _ToolStartedEventRequired(TypedDict):
     event: Literal["tool.started"]
     run_id: str
@@ -1223,6 +1248,10 @@ class ToolStartedEvent(_ToolStartedEventRequired, total=False):
     arguments: Any
     #: Files it is about.
     paths: list[str]
+    #: What it would change; what it did change comes when it ends.
+    changes: list[FileChange]
+    #: True when leave is asked for before it runs.
+    waits: bool
 
 
 class ToolProgressEvent(TypedDict):
@@ -1237,21 +1266,16 @@ class ToolProgressEvent(TypedDict):
     delta: str
 
 
-class _FileChangeRequired(TypedDict):
-    #: Absolute.
-    path: str
-    #: Unified.
-    diff: str
+class _CommandExitRequired(TypedDict):
+    #: Of its output; not in the result.
+    omitted_bytes: int
 
-class FileChange(_FileChangeRequired, total=False):
-    """What happened to one file. Texts above 131072 characters are left out; `diff` is there all the same,
-    cut when it is long.
-    """
+class CommandExit(_CommandExitRequired, total=False):
+    """How a command ended."""
 
-    #: Null for a new file.
-    old_text: str | None
-    #: Null for a deleted file.
-    new_text: str | None
+    #: Absent when a signal ended it.
+    code: int
+    signal: str
 
 
 class Todo(TypedDict):
@@ -1281,6 +1305,9 @@ class ToolCompletedEvent(_ToolCompletedEventRequired, total=False):
     preview: str
     #: What the model reads, at most 65536 characters; its end is kept.
     result: str
+    #: Of the result before what `result` keeps.
+    omitted_bytes: int
+    exit: CommandExit
     changes: list[FileChange]
     todos: list[Todo]
 
@@ -1315,8 +1342,12 @@ class _ApprovalRequestEventRequired(TypedDict):
 class ApprovalRequestEvent(_ApprovalRequestEventRequired, total=False):
     """A tool call waits for leave."""
 
+    #: The call of this run that waits for the answer; absent: it is one of a sub-agent.
+    tool_call_id: str
     description: str
     command: str
+    #: What leave beyond this call covers, such as `git push`; absent: none is kept.
+    covers: str
 
 
 class _ApprovalRespondedEventRequired(TypedDict):
@@ -1356,9 +1387,7 @@ class ClarifyQuestion(TypedDict):
     multi_select: bool
 
 
-class ClarifyRequestEvent(TypedDict):
-    """The agent asks people something, all questions in one request."""
-
+class _ClarifyRequestEventRequired(TypedDict):
     event: Literal["clarify.request"]
     run_id: str
     seq: int
@@ -1367,6 +1396,12 @@ class ClarifyRequestEvent(TypedDict):
     questions: list[ClarifyQuestion]
     created_at: float
     expires_at: float | None
+
+class ClarifyRequestEvent(_ClarifyRequestEventRequired, total=False):
+    """The agent asks people something, all questions in one request."""
+
+    #: The call of this run that waits for the answer; absent: it is one of a sub-agent.
+    tool_call_id: str
 
 
 class _ClarifyRespondedEventRequired(TypedDict):
@@ -1395,9 +1430,7 @@ class ClarifyExpiredEvent(TypedDict):
     reason: Literal["timeout", "cancelled"]
 
 
-class SudoRequestEvent(TypedDict):
-    """A command needs a password. The answer goes to the command alone and is kept nowhere."""
-
+class _SudoRequestEventRequired(TypedDict):
     event: Literal["sudo.request"]
     run_id: str
     seq: int
@@ -1407,6 +1440,12 @@ class SudoRequestEvent(TypedDict):
     command: str
     created_at: float
     expires_at: float | None
+
+class SudoRequestEvent(_SudoRequestEventRequired, total=False):
+    """A command needs a password. The answer goes to the command alone and is kept nowhere."""
+
+    #: The call of this run that waits for the answer; absent: it is one of a sub-agent.
+    tool_call_id: str
 
 
 class _SudoRespondedEventRequired(TypedDict):
@@ -1435,10 +1474,7 @@ class SudoExpiredEvent(TypedDict):
     reason: Literal["timeout", "cancelled"]
 
 
-class SecretRequestEvent(TypedDict):
-    """A secret is wanted. The answer is stored as a variable of the home; the agent learns only that it is.
-    """
-
+class _SecretRequestEventRequired(TypedDict):
     event: Literal["secret.request"]
     run_id: str
     seq: int
@@ -1450,6 +1486,13 @@ class SecretRequestEvent(TypedDict):
     env_var: str
     created_at: float
     expires_at: float | None
+
+class SecretRequestEvent(_SecretRequestEventRequired, total=False):
+    """A secret is wanted. The answer is stored as a variable of the home; the agent learns only that it is.
+    """
+
+    #: The call of this run that waits for the answer; absent: it is one of a sub-agent.
+    tool_call_id: str
 
 
 class _SecretRespondedEventRequired(TypedDict):
@@ -1676,6 +1719,18 @@ class RunCompletedEvent(_RunCompletedEventRequired, total=False):
     pending_steer: list[str]
 
 
+class _ProviderFailureRequired(TypedDict):
+    kind: Literal["rate_limit", "overloaded", "context_length", "network", "authentication", "provider", "internal"]
+    #: Whether the same may succeed a little later.
+    retryable: bool
+
+class ProviderFailure(_ProviderFailureRequired, total=False):
+    """What kind of failure of the model's provider ended the run."""
+
+    #: HTTP status of the provider's answer.
+    status: int
+
+
 class _RunFailedEventRequired(TypedDict):
     event: Literal["run.failed"]
     run_id: str
@@ -1689,6 +1744,7 @@ class RunFailedEvent(_RunFailedEventRequired, total=False):
     usage: RunUsage
     #: What the provider of the model asked for.
     retry_after_seconds: float
+    failure: ProviderFailure
     #: Steering that came too late to be taken.
     pending_steer: list[str]
 
@@ -2048,6 +2104,7 @@ class SessionUpdatedEvent(_SessionUpdatedEventRequired, total=False):
     model: str | None
     reasoning_effort: str | None
     yolo: bool
+    mode: Literal["ask", "accept_edits", "dont_ask", "plan"]
     cwd: str
 
 

@@ -168,6 +168,8 @@ test("what a command cannot be used with is told with how it is written", async 
     "/steer",
     "/queue",
     "/background",
+    "/mode yolo",
+    "/mode plan please",
     "/yolo maybe",
     "/yolo on off",
     "/yolo on global please",
@@ -190,7 +192,7 @@ test("commands about a session need one, and one of the caller's own", async () 
   await using _ = agent;
   const commands = catalogue();
   const about =
-    "retry undo steer background stop compress reset branch title status usage history model reasoning yolo";
+    "retry undo steer background stop compress reset branch title status context usage history model reasoning yolo";
   for (const name of about.split(" ")) {
     const text = `/${name}${["steer", "background"].includes(name) ? " x" : ""}`;
     await assert.rejects(say(commands, agent, text), { code: "command_usage" }, text);
@@ -220,6 +222,37 @@ test("/stop and /steer reach the turn at work, and say so when there is none", a
   });
 });
 
+test("/steer and /stop reach a turn that another process has at work", async () => {
+  const { agent, gate, runId } = await atWork();
+  await using here = agent;
+  await using elsewhere = await createTestAgent({ database: here.databaseUrl });
+  const commands = catalogue();
+  assert.match(await told(commands, elsewhere, "/steer left", "s"), /at its next step/);
+  assert.equal(await told(commands, elsewhere, "/stop", "s"), "Stopping.");
+  await gate.promise;
+  const last = (await here.events(runId)).at(-1);
+  assert.deepEqual([last?.type, last?.data["pending_steer"]], ["run.cancelled", ["left"]]);
+});
+
+test("/context tells what fills the context, and how full it is", async () => {
+  await using agent = await createTestAgent({
+    providers: [{ name: "here", type: "openai", models: ["small"], contextTokens: 10_000 }],
+    tools: [testTool(async () => "x")],
+  });
+  const commands = catalogue();
+  await talk(agent, "word ".repeat(800));
+  const text = await told(commands, agent, "/context", "s");
+  const tokens = (name: string) => Number(new RegExp(`^  ${name} +(\\d+) tokens$`, "m").exec(text)?.[1]);
+  assert.ok(tokens("Prompts") >= 1_000 && tokens("Prompts") < 1_100, text);
+  assert.ok(tokens("Tools \\(1\\)") > 0, text);
+  assert.equal(tokens("Summary"), 0);
+  assert.match(text, /^Context {4}\d+ of 10000 tokens \(\d+(\.\d)? %\)$/m);
+  const used = Number(/(\d+) of/.exec(text)?.[1]);
+  assert.ok(used >= tokens("Prompts") + tokens("Answers"), text);
+  await told(commands, agent, "/reset", "s");
+  assert.match(await told(commands, agent, "/context", "s"), /^ {2}Prompts +0 tokens$/m);
+});
+
 test("/retry and /undo hand back what was said, and refuse a session at work", async () => {
   await using agent = await createTestAgent();
   const commands = catalogue();
@@ -239,7 +272,7 @@ test("/retry and /undo hand back what was said, and refuse a session at work", a
   }
 });
 
-test("/model, /reasoning, /yolo and /title change the session, which /status tells", async () => {
+test("/model, /reasoning, /mode, /yolo and /title change the session, which /status tells", async () => {
   const providers = [{ name: "here", type: "openai", models: ["small", "big"] }];
   await using agent = await createTestAgent({ providers });
   const commands = catalogue();
@@ -247,10 +280,12 @@ test("/model, /reasoning, /yolo and /title change the session, which /status tel
   assert.match(await told(commands, agent, "/model", "s"), /^Model: here:small\nThere are:\n {2}here:small/);
   assert.match(await told(commands, agent, "/model big", "s"), /^Model: here:big/);
   await told(commands, agent, "/effort high", "s");
+  assert.match(await told(commands, agent, "/mode", "s"), /^Mode: ask\nThere are:\n {2}ask /);
+  assert.match(await told(commands, agent, "/mode plan", "s"), /^Mode: plan, from the next tool call on/);
   await told(commands, agent, "/yolo on", "s");
   await told(commands, agent, "/rename  A  title", "s");
   const status = await told(commands, agent, "/status", "s");
-  for (const line of [/Title +A title/, /Model +here:big \(effort high\)/, /Approvals off/]) {
+  for (const line of [/Title +A title/, /Model +here:big \(effort high\)/, /Mode +plan/, /Approvals off/]) {
     assert.match(status, line);
   }
   await told(commands, agent, "/reasoning default", "s");

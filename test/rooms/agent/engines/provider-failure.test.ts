@@ -8,6 +8,7 @@ import { FakeClock } from "../../../../src/base/clock.ts";
 import { saying, type ModelReply } from "../../../harness/openai-server.ts";
 import { API_KEY, startLocalEngine } from "./local-engine.ts";
 import { probe, type Outcome } from "./turn-probe.ts";
+import { unnamed } from "../../../harness/unnamed.ts";
 
 /** An answer as servers refuse: their words may repeat the key. */
 const refusal = (status: number, headers: Record<string, string> = {}): ModelReply => ({
@@ -178,7 +179,7 @@ test("a stream that breaks after output is not made again; what was said is save
   assert.equal(end.stop, "error");
   assert.equal(end.text, "half");
   assert.equal(local.server.requests.length, 1);
-  assert.deepEqual(saved, [
+  assert.deepEqual(saved.map(unnamed), [
     { role: "assistant", parts: [{ type: "text", text: "half" }], interrupted: true },
   ]);
 });
@@ -227,7 +228,7 @@ test("a stream that ends without saying why is an error, and what was said is sa
   const { end, saved } = await probe(local.engine);
   assert.equal(end.stop, "error");
   assert.equal(local.server.requests.length, 1);
-  assert.deepEqual(saved, [
+  assert.deepEqual(saved.map(unnamed), [
     { role: "assistant", parts: [{ type: "text", text: "half" }], interrupted: true },
   ]);
 });
@@ -299,7 +300,9 @@ test("each piece of an answer starts the timeout anew, and a stall in the middle
   });
   assert.equal(end.error?.code, "agent_timeout");
   assert.equal(end.text, "ab");
-  assert.deepEqual(saved, [{ role: "assistant", parts: [{ type: "text", text: "ab" }], interrupted: true }]);
+  assert.deepEqual(saved.map(unnamed), [
+    { role: "assistant", parts: [{ type: "text", text: "ab" }], interrupted: true },
+  ]);
 });
 
 test("time that a tool takes is none of the provider's", async () => {

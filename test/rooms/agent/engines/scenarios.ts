@@ -363,7 +363,8 @@ function oursOnly(message: Message) {
   return message.role === "assistant" ? { ...message, parts: message.parts.map(ourPart) } : message;
 }
 
-/** Providers may attach what is theirs; the suite looks at ours. */
+/** Providers may attach what is theirs, and ids are new each time; the suite looks at ours. */
 function ourPart({ provider: _, ...part }: AssistantPart) {
-  return part;
+  const { id: __, ...rest } = { id: undefined, ...part };
+  return rest;
 }

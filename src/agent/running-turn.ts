@@ -1,4 +1,4 @@
-import type { RpcRoom } from "./room.ts";
+import type { Store } from "../store/store.ts";
 
 /** The run at work in a session. */
 export interface RunningTurn {
@@ -10,8 +10,8 @@ export interface RunningTurn {
 }
 
 /** Whatever process it is at work in. Undefined: none is. */
-export async function runningTurn(room: RpcRoom, sessionId: string): Promise<RunningTurn | undefined> {
-  const row = await room.store.read
+export async function runningTurn(store: Store, sessionId: string): Promise<RunningTurn | undefined> {
+  const row = await store.read
     .selectFrom("runs")
     .select(["id", "kind", "model"])
     .where("session_id", "=", sessionId)

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { Lines } from "../../../src/rpc/lines.ts";
+import { Lines } from "../../../src/base/lines.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
 const all = (lines: Lines, ...chunks: Uint8Array[]) => [
@@ -29,10 +29,10 @@ test("lines come out whole however the bytes were cut", () => {
 test("a line above the limit is named, and the next one is read", () => {
   const found = all(new Lines(4), bytes("123"), bytes("45"), bytes("678\nab\n1234\n12345\n"));
   assert.deepEqual(found, [
-    { flaw: "long" },
+    { flaw: "long", head: "12345" },
     { text: "ab", sizeBytes: 2 },
     { text: "1234", sizeBytes: 4 },
-    { flaw: "long" },
+    { flaw: "long", head: "12345" },
   ]);
 });
 

@@ -2,10 +2,11 @@
 import { existsSync } from "node:fs";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
-import { currentRuntime } from "../base/runtime.ts";
+import { currentRuntime, isCompiled } from "./runtime.ts";
 
-/** The words that start `agentd`: the runtime, and the program's own file. */
+/** The words that start `agentd`, all of them absolute: the runtime and the program's own file, where these are two. */
 export function ownProgram(): readonly string[] {
+  if (isCompiled()) return [process.execPath];
   const runtime = [
     process.execPath,
     ...(currentRuntime().name === "deno" ? ["run", "-A", "--no-check"] : []),

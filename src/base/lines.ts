@@ -2,18 +2,27 @@
 
 export type Line =
   | { readonly text: string; readonly sizeBytes: number }
-  /** `utf8`: the bytes are no UTF-8; `long`: more bytes than a line may have, what they were is gone. */
-  | { readonly flaw: "utf8" | "long" };
+  /** The bytes are no UTF-8. */
+  | { readonly flaw: "utf8" }
+  /** More bytes than a line may have. What they were is gone, but for the first of them. */
+  | { readonly flaw: "long"; readonly head: string };
 
 const NEW_LINE = 10;
+const HEAD_BYTES = 512;
 
 export class Lines {
-  readonly #maxBytes: number;
+  #maxBytes: number;
   readonly #decoder = new TextDecoder("utf-8", { fatal: true });
   #parts: Uint8Array[] = [];
   #size = 0;
+  #head = "";
 
   constructor(maxBytes: number) {
+    this.#maxBytes = maxBytes;
+  }
+
+  /** Bytes that a line may have from now on. */
+  limit(maxBytes: number): void {
     this.#maxBytes = maxBytes;
   }
 
@@ -33,24 +42,38 @@ export class Lines {
     if (this.#size > 0) yield this.#line();
   }
 
-  /** Of a line that is too long only the length is kept. */
+  /** Of a line that is too long only the length and the head are kept. */
   #add(part: Uint8Array): void {
+    const wasLong = this.#size > this.#maxBytes;
     this.#size += part.length;
-    if (this.#size > this.#maxBytes) this.#parts = [];
-    else if (part.length > 0) this.#parts.push(part);
+    if (part.length > 0 && !wasLong) this.#parts.push(part);
+    if (wasLong || this.#size <= this.#maxBytes) return;
+    this.#head = headOf(this.#parts);
+    this.#parts = [];
   }
 
   #line(): Line {
     const [parts, sizeBytes] = [this.#parts, this.#size];
     this.#parts = [];
     this.#size = 0;
-    if (sizeBytes > this.#maxBytes) return { flaw: "long" };
+    if (sizeBytes > this.#maxBytes) return { flaw: "long", head: this.#head };
     try {
       return { text: this.#decoder.decode(joined(parts, sizeBytes)), sizeBytes };
     } catch {
       return { flaw: "utf8" };
     }
   }
+}
+
+function headOf(parts: readonly Uint8Array[]): string {
+  let head = "";
+  const decoder = new TextDecoder();
+  for (let at = 0, room = HEAD_BYTES; at < parts.length && room > 0; at += 1) {
+    const part = parts[at]?.subarray(0, room) ?? new Uint8Array();
+    head += decoder.decode(part, { stream: true });
+    room -= part.length;
+  }
+  return head;
 }
 
 function joined(parts: readonly Uint8Array[], size: number): Uint8Array {

@@ -1,0 +1,79 @@
+import { isWithin } from "../agent/policy/sensitive-path.ts";
+import { ToolError, type FileAccess } from "../agent/tool.ts";
+import type { AcpConnection } from "./connection.ts";
+import type { AcpSession } from "./session.ts";
+import type { SessionRoot } from "./roots.ts";
+
+/** A client that says nothing for so long is asked no more; the disk is read. */
+const READ_MS = 5_000;
+/** Writing may have to wait for what formats and saves. */
+const WRITE_MS = 30_000;
+/** Longer texts are read from the disk. */
+const MAX_CHARACTERS = 5_242_880;
+
+/** The text of a file as the client has it; undefined where the disk is right. Never throws. */
+export async function clientFileText(
+  connection: AcpConnection,
+  session: AcpSession,
+  path: string,
+  signal: AbortSignal,
+): Promise<string | undefined> {
+  const { agent } = await connection.room();
+  return agent.parts.hosts.of(session.id).files?.read(path, signal);
+}
+
+/** The files of the session's folders by way of the client, as far as it offers them. */
+export function clientFiles(
+  connection: AcpConnection,
+  sessionId: string,
+  roots: readonly SessionRoot[],
+): FileAccess {
+  const { client } = connection;
+  const known = (path: string) => asClientKnows(path, roots);
+  return {
+    read: async (path, signal) => {
+      const name = connection.offers.readsFiles ? known(path) : undefined;
+      if (name === undefined) return undefined;
+      try {
+        const cancellationSignal = AbortSignal.any([signal, AbortSignal.timeout(READ_MS)]);
+        const options = { cancellationSignal, stopWaitingOnCancel: true };
+        const answer: unknown = await client.request("fs/read_text_file", { sessionId, path: name }, options);
+        const { content } = answer as { readonly content?: unknown };
+        return typeof content === "string" && content.length <= MAX_CHARACTERS ? content : undefined;
+      } catch {
+        // It may be gone, or not be one the client opens: the disk knows.
+        return undefined;
+      }
+    },
+    writes: (path) => connection.offers.writesFiles && known(path) !== undefined,
+    write: async (path, content, signal) => {
+      const late = AbortSignal.timeout(WRITE_MS);
+      const options = { cancellationSignal: AbortSignal.any([signal, late]), stopWaitingOnCancel: true };
+      try {
+        await client.request(
+          "fs/write_text_file",
+          { sessionId, path: known(path) ?? path, content },
+          options,
+        );
+      } catch (error) {
+        signal.throwIfAborted();
+        if (late.aborted) {
+          throw new ToolError(
+            `The editor did not say within ${WRITE_MS / 1000} s that it wrote ${path}. Read it before you write again.`,
+          );
+        }
+        const reason = error instanceof Error ? error.message.slice(0, 300) : "no reason given";
+        throw new ToolError(`The editor did not write ${path}: ${reason}`);
+      }
+    },
+  };
+}
+
+/** The path in the terms in which the client named its folder; undefined for what is in none of them. */
+function asClientKnows(path: string, roots: readonly SessionRoot[]): string | undefined {
+  for (const { given, real } of roots) {
+    if (isWithin(path, given)) return path;
+    if (isWithin(path, real)) return `${given}${path.slice(real.length)}`;
+  }
+  return undefined;
+}

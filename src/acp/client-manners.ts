@@ -1,0 +1,20 @@
+import type { AcpConnection } from "./connection.ts";
+
+/** How a client turned out to deal with questions, which it cannot say before. */
+export interface ClientManners {
+  /** It answered a request for leave with an error: it has nothing to ask its user with. */
+  hasNoPermissions: boolean;
+  /** It failed to show a form although it offers them. */
+  hasNoForms: boolean;
+  /** A question ran out of time unanswered: nobody may be looking. An answer takes it back. */
+  isSilent: boolean;
+}
+
+const known = new WeakMap<AcpConnection, ClientManners>();
+
+/** Of this client, for as long as it is connected. */
+export function clientManners(connection: AcpConnection): ClientManners {
+  const manners = known.get(connection) ?? { hasNoPermissions: false, hasNoForms: false, isSilent: false };
+  known.set(connection, manners);
+  return manners;
+}

@@ -1,0 +1,90 @@
+/** The servers of the Model Context Protocol that a client names for a session. */
+import type { McpServerOptions } from "../agent/mcp/connection.ts";
+import { McpServers } from "../agent/mcp/servers.ts";
+import { commandEnvironment } from "../agent/tools/command-environment.ts";
+import type { Clock } from "../base/clock.ts";
+import { forgetSecret, registerSecret } from "../base/redact.ts";
+import type { AcpRoom } from "./room.ts";
+import { serverSecrets, type ClientServer } from "./client-server.ts";
+import type { ClientMcpSettings } from "./settings.ts";
+
+export interface JoinedServers {
+  /** Resolves when all have connected or failed, or are not waited for by whoever opens the session. */
+  readonly soon: Promise<void>;
+  /** Takes their tools from the session; resolves when their processes are gone. */
+  release(): Promise<void>;
+}
+
+const MAX_NAME_CHARACTERS = 32;
+/** Longest wait of a prompt for servers that are starting, where they may take longer. */
+const MAX_PROMPT_WAIT_MS = 20_000;
+
+/** Starts the servers in the background and lends their tools to the session, which works in `cwd`. */
+export function joinServers(
+  { agent, clock, log, settings: { mcp } }: AcpRoom,
+  session: { readonly id: string; readonly cwd: string },
+  servers: readonly ClientServer[],
+): JoinedServers {
+  if (servers.length === 0) return { soon: Promise.resolve(), release: async () => {} };
+  const secrets = servers.flatMap(serverSecrets);
+  for (const secret of secrets) registerSecret(secret);
+  const joined = new McpServers(log);
+  const started = joined.use(mcp.isOffered ? namedOptions(servers, session.cwd, mcp) : {});
+  const settled = within(started, Math.min(mcp.startTimeoutMs, MAX_PROMPT_WAIT_MS), clock);
+  const told = new Set<string>();
+  const notices = () => (mcp.isOffered ? joined.notices() : [NOT_OFFERED]);
+  const release = agent.parts.hosts.lend(session.id, {
+    tools: () => joined.tools(),
+    settled: () => settled,
+    notices: () => notices().filter((notice) => !told.has(notice) && told.add(notice)),
+    close: async () => {
+      await joined.close();
+      secrets.forEach(forgetSecret);
+    },
+  });
+  return { soon: within(started, mcp.waitMs, clock), release };
+}
+
+const NOT_OFFERED = "The editor's MCP servers are not used: agent.toolsets of the configuration has no mcp.";
+
+/** By names that are apart from each other and from those of the configuration. */
+function namedOptions(
+  servers: readonly ClientServer[],
+  cwd: string,
+  { configuredNames, startTimeoutMs, timeoutMs }: ClientMcpSettings,
+): Readonly<Record<string, McpServerOptions>> {
+  const taken = new Set(configuredNames);
+  const limits = { startTimeoutMs, timeoutMs };
+  return Object.fromEntries(
+    servers.map((server) => [distinctName(server.name, taken), { ...limits, ...placeOf(server, cwd) }]),
+  );
+}
+
+function placeOf(server: ClientServer, cwd: string) {
+  if ("url" in server) return { url: server.url, headers: valuesOf(server.headers) };
+  const { command, args, env } = server;
+  return { command, args, env: { ...commandEnvironment([], {}), ...valuesOf(env) }, cwd };
+}
+
+function valuesOf(entries: readonly { readonly name: string; readonly value: string }[]) {
+  return Object.fromEntries(entries.map(({ name, value }) => [name, value]));
+}
+
+function distinctName(given: string, taken: Set<string>): string {
+  const clean = given.replace(/[^A-Za-z0-9_-]+/g, "_").slice(0, MAX_NAME_CHARACTERS) || "server";
+  let name = clean;
+  for (let count = 2; taken.has(name); count += 1) name = `${clean}_${count}`;
+  taken.add(name);
+  return name;
+}
+
+/** Resolves with `work`, but after `ms` at the latest. */
+function within(work: Promise<void>, ms: number, clock: Clock): Promise<void> {
+  return new Promise((resolve) => {
+    const cancel = clock.after(ms, resolve);
+    void work.finally(() => {
+      cancel();
+      resolve();
+    });
+  });
+}

@@ -1,0 +1,67 @@
+/** Methods about sessions that are there already. */
+import { endRuns } from "../../agent/end-runs.ts";
+import type { AcpGroup } from "../contract.ts";
+import { forkSession } from "../fork.ts";
+import { fromNow, liveTurn } from "../live-turn.ts";
+import { requireProvider } from "../provider.ts";
+import { replaySession } from "../replay-session.ts";
+import { afterOpen, openedAnswer } from "../session-answer.ts";
+import { listSessions } from "../session-list.ts";
+import { closeSession, knownSession, openSession } from "../session-open.ts";
+
+type Names = "session/load" | "session/resume" | "session/list" | "session/delete" | "session/fork";
+
+/** What runs in a session that is deleted gets so long to end. */
+const END_MS = 5_000;
+
+export const historyMethods: AcpGroup<Names> = {
+  "session/load": async ({ params, requestId, signal }, connection) => {
+    await requireProvider(connection);
+    const known = await knownSession(connection, params.sessionId);
+    const wasOpen = connection.find(known.id) !== undefined;
+    const session = await openSession(connection, known, params);
+    const live = await liveTurn(connection, session);
+    try {
+      await replaySession(connection, session, { signal, liveRunId: live?.runId });
+    } catch (error) {
+      if (!wasOpen) await closeSession(connection, session);
+      throw error;
+    }
+    const answer = await openedAnswer(connection, session);
+    afterOpen(connection, session, { requestId, live });
+    return { ...answer };
+  },
+
+  "session/resume": async ({ params, requestId }, connection) => {
+    await requireProvider(connection);
+    const known = await knownSession(connection, params.sessionId);
+    const session = await openSession(connection, known, params);
+    const live = await liveTurn(connection, session);
+    const answer = await openedAnswer(connection, session);
+    afterOpen(connection, session, { requestId, live: live && (await fromNow(connection, live)) });
+    return { ...answer };
+  },
+
+  "session/list": ({ params }, connection) => listSessions(connection, params),
+
+  "session/delete": async ({ params }, connection) => {
+    const room = await connection.room();
+    const { agent, store, owner } = room;
+    const session = connection.find(params.sessionId);
+    if (session) await closeSession(connection, session);
+    const row = await store.find("sessions", { id: params.sessionId });
+    if (row?.owner !== owner) return {};
+    await endRuns(agent, row.id, { reason: "The session was deleted.", timeoutMs: END_MS });
+    await agent.sessions.delete(row.id, owner);
+    return {};
+  },
+
+  "session/fork": async ({ params, requestId }, connection) => {
+    await requireProvider(connection);
+    const parent = await knownSession(connection, params.sessionId);
+    const session = await forkSession(connection, parent, params);
+    const answer = await openedAnswer(connection, session);
+    afterOpen(connection, session, { requestId });
+    return { sessionId: session.id, ...answer };
+  },
+};

@@ -1,0 +1,112 @@
+/** Sessions become open to the client here, and are closed. */
+import { settingsOf } from "../agent/session.ts";
+import type { Clock } from "../base/clock.ts";
+import { ServiceError } from "../base/errors.ts";
+import type { SessionRow } from "../store/tables.ts";
+import type { AcpConnection } from "./connection.ts";
+import { sessionNotFound } from "./error.ts";
+import { withoutLinks } from "./folder.ts";
+import { checkLoan, lendToSession, type LoanParams } from "./lend.ts";
+import type { AcpRoom } from "./room.ts";
+import { AcpSession, type AcpSessionSeed } from "./session.ts";
+import { watchSession } from "./watch.ts";
+
+/** A session that the client can name. One that nobody prompted yet need not be saved. */
+export interface KnownSession {
+  readonly id: string;
+  readonly seed: AcpSessionSeed;
+  readonly row: SessionRow | undefined;
+}
+
+/** RequestError -32002 for a session that is neither saved nor open here, for another owner's too. */
+export async function knownSession(connection: AcpConnection, id: string): Promise<KnownSession> {
+  const { store, agent, owner } = await connection.room();
+  const row = await store.find("sessions", { id });
+  const open = connection.find(id);
+  if (row ? row.owner !== owner : !open) throw sessionNotFound(id);
+  const { workspace } = agent.parts.settings;
+  const seed = row ? seedOf(row, workspace) : (open?.seed ?? { source: "acp", cwd: workspace });
+  return { id, seed, row };
+}
+
+function seedOf({ source, cwd, model, meta }: SessionRow, workspace: string): AcpSessionSeed {
+  return {
+    source,
+    cwd: cwd ?? workspace,
+    settings: settingsOf({ meta }),
+    ...(model === null ? {} : { model }),
+  };
+}
+
+/**
+ * Opens a session, or goes on with one that is open, in the folder and with the servers that the client names.
+ * RequestError -32602 for what cannot be worked with, ServiceError `too_many_live_sessions`.
+ */
+export async function openSession(
+  connection: AcpConnection,
+  { id, seed, row }: KnownSession,
+  params: LoanParams,
+): Promise<AcpSession> {
+  const loan = await checkLoan(params);
+  const room = await connection.room();
+  const cwd = row ? await moved(room, row, loan.folder.given) : loan.folder.given;
+  const folder = cwd === loan.folder.given ? loan.folder : { given: cwd, real: await withoutLinks(cwd) };
+  const session = connection.find(id) ?? (await begin(connection, { id, seed: { ...seed, cwd } }));
+  session.moveTo(cwd);
+  try {
+    await lendToSession(connection, session, { ...loan, folder });
+  } catch (error) {
+    await closeSession(connection, session);
+    throw error;
+  }
+  return session;
+}
+
+async function begin(
+  connection: AcpConnection,
+  { id, seed }: Pick<KnownSession, "id" | "seed">,
+): Promise<AcpSession> {
+  const { agent, owner } = await connection.room();
+  const live = agent.live.open({ id, owner, seed });
+  // As long as the client has it open it is no idle one.
+  live.viewers++;
+  const session = new AcpSession({ id, seed, openedAtMs: live.openedAtMs });
+  session.onClose(() => {
+    live.viewers--;
+    if (live.viewers === 0) agent.live.close(id, owner);
+  });
+  connection.open(session);
+  await watchSession(connection, session);
+  return session;
+}
+
+/** The folder where the session works from now on: another one than before unless a turn is at work in it. */
+async function moved({ agent, owner }: AcpRoom, row: SessionRow, cwd: string): Promise<string> {
+  const before = row.cwd ?? agent.parts.settings.workspace;
+  if (before === cwd || (await withoutLinks(before)) === (await withoutLinks(cwd))) return before;
+  try {
+    await agent.sessions.move(row.id, owner, cwd);
+    return cwd;
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === "session_busy") return before;
+    throw error;
+  }
+}
+
+/** What runs and what holds on to the session gets so long. */
+const CLOSE_MS = 5_000;
+
+/** What the session runs is cancelled, and what it holds here is given back; it stays saved. */
+export async function closeSession(connection: AcpConnection, session: AcpSession): Promise<void> {
+  const { clock } = await connection.room();
+  connection.close(session.id);
+  await within(clock, CLOSE_MS, session.settled());
+  await within(clock, CLOSE_MS, session.released());
+}
+
+/** Waits for `work`, but not longer than that. */
+async function within(clock: Clock, ms: number, work: Promise<void>): Promise<void> {
+  const late = Promise.withResolvers<void>();
+  const cancel = clock.after(ms, late.resolve);
+  await Promise.race([work, late.promise]).finally(cancel);
+}

@@ -1,0 +1,207 @@
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { createAcpPlace, type AcpClient, type AcpPlace, type AcpProcess } from "../../harness/acp.ts";
+import { calling, type Replies } from "../../harness/openai-server.ts";
+
+/** Five times the bound: the machine has other work. */
+const SOON_MS = 15_000;
+
+/** How the process ended, within the time that is left to it. */
+async function ended(agent: AcpProcess): Promise<{ readonly code: number | null; readonly signal: unknown }> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const late = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`agentd did not end: ${agent.stderr}`)), SOON_MS);
+  });
+  return Promise.race([agent.exited, late]).finally(() => clearTimeout(timer));
+}
+
+/** Says something, then hangs. */
+const hanging: Replies = () => ({ pieces: [{ text: "begun" }, { hang: true }] });
+
+/** A command that starts another, which starts a third; their ids are in a file. */
+const TREE = "(sleep 300 & echo $! >> pids; wait) & echo $$ $! >> pids; wait";
+const running: Replies = ({ body }) =>
+  body.messages.some(({ role }) => role === "tool")
+    ? { pieces: [{ text: "done" }, { finish: "stop" }] }
+    : calling({ id: "call_1", name: "terminal", json: JSON.stringify({ command: TREE }) });
+
+/** An editor whose prompt is at work, and what becomes of the prompt. */
+async function atWork(place: AcpPlace): Promise<{
+  readonly editor: AcpClient;
+  readonly sessionId: string;
+  readonly outcome: Promise<unknown>;
+}> {
+  const editor = await place.start().client();
+  const sessionId = await editor.session(place.folder);
+  const outcome = editor.prompt(sessionId, "begin").then(
+    ({ stopReason }) => stopReason,
+    (error: unknown) => error,
+  );
+  return { editor, sessionId, outcome };
+}
+
+async function treeOf(place: AcpPlace): Promise<readonly number[]> {
+  for (;;) {
+    const text = await readFile(join(place.folder, "pids"), "utf8").catch(() => "");
+    const pids = text.split(/\s+/).filter(Boolean).map(Number);
+    if (pids.length === 3) return pids;
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+}
+
+/** In containers nobody reaps orphans: the dead stay as zombies. */
+async function isRunning(pid: number): Promise<boolean> {
+  const stat = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => undefined);
+  return stat !== undefined && !/^[ZX]/.test(stat.slice(stat.lastIndexOf(")") + 2));
+}
+
+/** The transcript has the prompt, and takes another one, in a new process. */
+async function assertSaved(place: AcpPlace, sessionId: string): Promise<void> {
+  const editor = await place.start().client();
+  await editor.agent.request("session/load", { sessionId, cwd: place.folder, mcpServers: [] });
+  const texts = editor.updates("user_message_chunk", sessionId).map(({ content }) => content);
+  assert.match(JSON.stringify(texts), /begin/);
+}
+
+test("35. stdin EOF, idle -> exit within 3 s with 0", async () => {
+  await using place = await createAcpPlace();
+  const silent = place.start();
+  silent.child.stdin?.end();
+  assert.deepEqual(await ended(silent), { code: 0, signal: null });
+  const editor = await place.start().client();
+  await editor.session(place.folder);
+  editor.process.child.stdin?.end();
+  assert.deepEqual(await ended(editor.process), { code: 0, signal: null });
+});
+
+test("35. EOF answers everything already read", async () => {
+  await using place = await createAcpPlace();
+  const agent = place.start();
+  const request = (id: number, method: string, params: object) =>
+    `${JSON.stringify({ jsonrpc: "2.0", id, method, params })}\n`;
+  agent.write(request(0, "initialize", { protocolVersion: 1 }));
+  const params = { cwd: place.folder, mcpServers: [] };
+  agent.write(request(1, "session/new", params));
+  await agent.answer(1);
+  const asked = Array.from({ length: 20 }, (_, at) => 100 + at);
+  const last = request(200, "ping", {}).trimEnd();
+  const text = asked.map((id) => request(id, id % 2 ? "session/new" : "ping", params)).join("");
+  agent.child.stdin?.end(`${text}${last}`);
+  assert.equal((await ended(agent)).code, 0);
+  const answered = agent.lines.flatMap(({ id, method }) => (method === undefined ? [id] : []));
+  assert.deepEqual(
+    answered.toSorted((a, b) => Number(a) - Number(b)),
+    [0, 1, ...asked, 200],
+  );
+});
+
+test("35. stdin EOF, mid-prompt -> answered cancelled, exit within 3 s, transcript saved", async () => {
+  await using place = await createAcpPlace({ replies: hanging });
+  const { editor, sessionId, outcome } = await atWork(place);
+  await editor.until(() => editor.text(sessionId) || undefined);
+  editor.process.child.stdin?.end();
+  assert.equal(await outcome, "cancelled");
+  assert.equal((await ended(editor.process)).code, 0);
+  await assertSaved(place, sessionId);
+});
+
+test("35. EOF right behind a prompt, in the same write -> answered cancelled", async () => {
+  await using place = await createAcpPlace({ replies: hanging });
+  const agent = place.start();
+  agent.send({ id: 0, method: "initialize", params: { protocolVersion: 1 } });
+  agent.send({ id: 1, method: "session/new", params: { cwd: place.folder, mcpServers: [] } });
+  const { sessionId } = (await agent.answer(1))["result"] as { readonly sessionId: string };
+  const params = { sessionId, prompt: [{ type: "text", text: "begin" }] };
+  agent.child.stdin?.end(JSON.stringify({ jsonrpc: "2.0", id: 2, method: "session/prompt", params }));
+  assert.equal((await ended(agent)).code, 0);
+  const answer = agent.lines.find(({ id }) => id === 2);
+  assert.deepEqual(
+    answer?.["result"] && (answer["result"] as { stopReason: string }).stopReason,
+    "cancelled",
+  );
+});
+
+test("35. stdin EOF, mid-permission -> exit within 3 s, the tool does not run", async () => {
+  await using place = await createAcpPlace({ replies: running, config: "approvals:\n  mode: always_ask\n" });
+  const { editor, sessionId, outcome } = await atWork(place);
+  await editor.until((seen) => seen.find(({ kind }) => kind === "permission"));
+  editor.process.child.stdin?.end();
+  assert.equal(await outcome, "cancelled");
+  assert.equal((await ended(editor.process)).code, 0);
+  await assert.rejects(readFile(join(place.folder, "pids")), { code: "ENOENT" });
+  await assertSaved(place, sessionId);
+});
+
+test("35. client stdout closed -> exit within 3 s, no child or grandchild left, transcript saved", async () => {
+  await using place = await createAcpPlace({ replies: running });
+  const { editor, sessionId, outcome } = await atWork(place);
+  const pids = await treeOf(place);
+  outcome.catch(() => {});
+  editor.process.child.stdout?.destroy();
+  editor.process.send({ id: "any", method: "ping" });
+  assert.deepEqual(await ended(editor.process), { code: 0, signal: null });
+  for (const pid of pids) assert.equal(await isRunning(pid), false, `process ${pid} is left`);
+  await assertSaved(place, sessionId);
+});
+
+test("35. stdin EOF with a command at work -> no child or grandchild left", async () => {
+  await using place = await createAcpPlace({ replies: running });
+  const { editor, outcome } = await atWork(place);
+  const pids = await treeOf(place);
+  editor.process.child.stdin?.end();
+  assert.equal(await outcome, "cancelled");
+  assert.equal((await ended(editor.process)).code, 0);
+  for (const pid of pids) assert.equal(await isRunning(pid), false, `process ${pid} is left`);
+});
+
+for (const signal of ["SIGTERM", "SIGHUP", "SIGINT"] as const) {
+  test(`35. ${signal} -> exit within 3 s, no child or grandchild left, transcript saved`, async () => {
+    await using place = await createAcpPlace({ replies: running });
+    const { editor, sessionId, outcome } = await atWork(place);
+    const pids = await treeOf(place);
+    editor.process.child.kill(signal);
+    assert.equal(await outcome, "cancelled");
+    assert.deepEqual(await ended(editor.process), { code: 0, signal: null });
+    for (const pid of pids) assert.equal(await isRunning(pid), false, `process ${pid} is left`);
+    await assertSaved(place, sessionId);
+  });
+}
+
+test("35. a command that ignores every signal but SIGKILL -> exit within 3 s, nothing left", async () => {
+  const stubborn = `trap '' TERM HUP INT; ${TREE}`;
+  await using place = await createAcpPlace({
+    replies: () => calling({ id: "call_1", name: "terminal", json: JSON.stringify({ command: stubborn }) }),
+  });
+  const { editor } = await atWork(place);
+  const pids = await treeOf(place);
+  editor.process.child.kill("SIGTERM");
+  assert.deepEqual(await ended(editor.process), { code: 0, signal: null });
+  for (const pid of pids) assert.equal(await isRunning(pid), false, `process ${pid} is left`);
+});
+
+test("35. a second signal ends the process at once, nothing left", async () => {
+  const stubborn = `trap '' TERM HUP INT; ${TREE}`;
+  await using place = await createAcpPlace({
+    replies: () => calling({ id: "call_1", name: "terminal", json: JSON.stringify({ command: stubborn }) }),
+  });
+  const { editor } = await atWork(place);
+  const pids = await treeOf(place);
+  // Again and again: signals that come together count as one.
+  const again = setInterval(() => editor.process.child.kill("SIGTERM"), 50);
+  assert.deepEqual(await ended(editor.process).finally(() => clearInterval(again)), {
+    code: 143,
+    signal: null,
+  });
+  for (const pid of pids) assert.equal(await isRunning(pid), false, `process ${pid} is left`);
+});
+
+test("35. a signal before the agent is loaded ends the process", async () => {
+  await using place = await createAcpPlace();
+  const agent = place.start();
+  agent.send({ id: 1, method: "initialize", params: { protocolVersion: 1 } });
+  await agent.answer(1);
+  agent.child.kill("SIGTERM");
+  assert.deepEqual(await ended(agent), { code: 0, signal: null });
+});

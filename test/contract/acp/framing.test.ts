@@ -1,0 +1,166 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createAcpPlace, type AcpPlace, type AcpProcess } from "../../harness/acp.ts";
+import { saying } from "../../harness/openai-server.ts";
+
+type Failure = {
+  readonly error: {
+    readonly code: number;
+    readonly message: string;
+    readonly data?: { readonly method?: string };
+  };
+};
+
+async function greeted(place: AcpPlace): Promise<AcpProcess> {
+  const agent = place.start();
+  agent.send({ id: "hello", method: "initialize", params: { protocolVersion: 1 } });
+  await agent.answer("hello");
+  return agent;
+}
+
+async function failure(agent: AcpProcess, id: unknown): Promise<Failure["error"]> {
+  return ((await agent.answer(id)) as unknown as Failure).error;
+}
+
+/** Codes of the answers without an id, once `count` are there. */
+function nameless(agent: AcpProcess, count: number): Promise<readonly number[]> {
+  return agent.until(() => {
+    const found = agent.lines.filter((line) => line["id"] === null) as unknown as Failure[];
+    return found.length >= count ? found.map(({ error }) => error.code) : undefined;
+  });
+}
+
+const ODD = '\u2028 \u2029 \ud800 \udfff \0 \u0085 \ufeff \u{1f600} \\u2028 "}\n\r';
+
+test("5. Request before initialize -> -32600", async () => {
+  await using place = await createAcpPlace();
+  const agent = place.start();
+  agent.send({ id: 1, method: "session/new", params: { cwd: place.folder, mcpServers: [] } });
+  assert.equal((await failure(agent, 1)).code, -32_600);
+  agent.send({ id: 2, method: "initialize", params: { protocolVersion: 1 } });
+  assert.ok((await agent.answer(2))["result"]);
+});
+
+test("5. unknown method/`ping` -> -32601 without stack on stderr; unknown notification ignored", async () => {
+  await using place = await createAcpPlace();
+  const agent = await greeted(place);
+  for (const [at, method] of [
+    "ping",
+    "session/nonsense",
+    "_vendor/unknown",
+    "__proto__",
+    "initialized",
+    "",
+  ].entries()) {
+    agent.send({ method, params: { of: "a notification" } });
+    agent.send({ id: at, method, params: {} });
+    const error = await failure(agent, at);
+    assert.equal(error.code, -32_601, method);
+    assert.equal(error.data?.method, method);
+  }
+  assert.equal(agent.lines.length, 7);
+  assert.equal(agent.stderr, "");
+});
+
+test("5. `{}` of the wrong shape, bad JSON, JSON array -> -32600/-32700/-32600 with id null and the connection lives", async () => {
+  await using place = await createAcpPlace();
+  const agent = await greeted(place);
+  const wrong = [
+    ["{}", -32_600],
+    ['{"jsonrpc":"2.0"}', -32_600],
+    ['{"jsonrpc":"1.0","id":1,"method":"ping"}', -32_600],
+    ['{"jsonrpc":"2.0","id":{},"method":"ping"}', -32_600],
+    ['{"jsonrpc":"2.0","id":1,"method":7}', -32_600],
+    ['[{"jsonrpc":"2.0","id":1,"method":"ping"}]', -32_600],
+    ["[]", -32_600],
+    ["null", -32_600],
+    ['"text"', -32_600],
+    ["7", -32_600],
+    ["{", -32_700],
+    ["nonsense", -32_700],
+    ['{"jsonrpc":"2.0","id":1,"method":"ping"}{"jsonrpc":"2.0","id":2,"method":"ping"}', -32_700],
+    ['{"a":"\0"}', -32_700],
+  ] as const;
+  for (const [text] of wrong) agent.write(`${text}\n`);
+  agent.write(Uint8Array.of(0x22, 0xff, 0xfe, 0x22, 10));
+  const codes = await nameless(agent, wrong.length + 1);
+  assert.deepEqual(codes, [...wrong.map(([, code]) => code), -32_700]);
+  // Answers that nobody waits for, and of no shape at all: nothing to answer.
+  agent.write('{"jsonrpc":"2.0","id":77,"result":{}}\n{"id":78,"error":7}\n{"result":1}\n');
+  agent.send({ id: 1, method: "ping" });
+  assert.equal((await failure(agent, 1)).code, -32_601);
+  assert.equal(agent.lines.length, wrong.length + 3);
+});
+
+test("34. Strings with U+2028/U+2029, lone surrogates, NUL survive framing in both directions", async () => {
+  await using place = await createAcpPlace();
+  const agent = await greeted(place);
+  let bytes = Buffer.alloc(0);
+  agent.child.stdout?.on("data", (chunk: Buffer) => (bytes = Buffer.concat([bytes, chunk])));
+  // The name of a method that is not known comes back as it was understood.
+  agent.send({ id: ODD, method: ODD });
+  assert.equal((await failure(agent, ODD)).data?.method, ODD);
+  assert.equal(bytes.indexOf("\u2028"), -1);
+  assert.equal(bytes.indexOf("\u2029"), -1);
+  assert.ok(bytes.includes(String.raw`\u2028`));
+});
+
+test("34. A prompt and its answer with such strings reach the model and the client", async () => {
+  const text = "line\u2028paragraph\u2029nul\0 and \u{1f600}";
+  await using place = await createAcpPlace({ replies: [saying(text)] });
+  const editor = await place.start().client();
+  const sessionId = await editor.session(place.folder);
+  await editor.prompt(sessionId, text);
+  assert.ok(JSON.stringify((await place.models?.requested(1))?.body.messages).includes(JSON.stringify(text)));
+  assert.equal(editor.text(), text);
+  assert.equal(
+    (await editor.prompt(sessionId, "half \ud83d of it").catch((error: unknown) => error)) === undefined,
+    false,
+  );
+});
+
+test("34. 1 MB single line survives framing in both directions", async () => {
+  await using place = await createAcpPlace();
+  const agent = await greeted(place);
+  const method = `_${"é".repeat(524_288)}`;
+  agent.send({ id: 1, method });
+  assert.equal((await failure(agent, 1)).data?.method, method);
+});
+
+test("34. CRLF input, blank lines, split UTF-8 across chunks all survive framing", async () => {
+  await using place = await createAcpPlace();
+  const agent = await greeted(place);
+  const method = "_é\u{1f600}\u2028";
+  agent.write("\r\n\n   \n\t\r\n");
+  agent.write(`{"jsonrpc":"2.0",\t"id":1,"method":"ping"}\r\n`);
+  const line = Buffer.from(`${JSON.stringify({ jsonrpc: "2.0", id: 2, method })}\r\n`);
+  for (const byte of line) {
+    agent.write(Uint8Array.of(byte));
+    await new Promise<void>((resolve) => setImmediate(resolve));
+  }
+  agent.write(`\n\n${JSON.stringify({ jsonrpc: "2.0", id: 3, method: "ping" })}\n`.repeat(1));
+  assert.equal((await failure(agent, 2)).data?.method, method);
+  assert.equal((await failure(agent, 3)).code, -32_601);
+  assert.equal((await failure(agent, 1)).code, -32_601);
+  assert.equal(agent.lines.length, 4);
+});
+
+test("34. A line above acp.max_line_bytes is refused by its id, and the next one answered", async () => {
+  await using place = await createAcpPlace({ config: "acp:\n  max_line_bytes: 65536\n" });
+  const agent = await greeted(place);
+  agent.send({ id: 1, method: "session/new", params: { cwd: place.folder, mcpServers: [] } });
+  const { sessionId } = (await agent.answer(1))["result"] as { readonly sessionId: string };
+  const prompt = [{ type: "text", text: "x".repeat(70_000) }];
+  agent.send({ id: 2, method: "session/prompt", params: { sessionId, prompt } });
+  const { code, message } = await failure(agent, 2);
+  assert.equal(code, -32_600);
+  assert.match(message, /65536 bytes.*acp\.max_line_bytes/);
+  agent.write(`${"y".repeat(70_000)}\n`);
+  assert.deepEqual(await nameless(agent, 1), [-32_600]);
+  agent.send({
+    id: 3,
+    method: "session/prompt",
+    params: { sessionId, prompt: [{ type: "text", text: "hello" }] },
+  });
+  assert.deepEqual(Object.keys(await agent.answer(3)).includes("result"), true);
+});

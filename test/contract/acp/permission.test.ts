@@ -1,0 +1,210 @@
+import assert from "node:assert/strict";
+import { access } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { choose, createAcpPlace, type AcpClient, type AcpProcess, type Seen } from "../../harness/acp.ts";
+
+const asking = "approvals: { mode: always_ask }\n";
+
+const exists = async (path: string): Promise<boolean> =>
+  access(path).then(
+    () => true,
+    () => false,
+  );
+
+/** The lines of the requests for leave so far, answered or not. */
+const requests = ({ lines }: AcpProcess) =>
+  lines.filter(({ method }) => method === "session/request_permission");
+
+const asked = (seen: readonly Seen[]) =>
+  seen.flatMap((each) => (each.kind === "permission" ? [each.request] : []));
+
+/** The text of all results of tools that were told. */
+const results = (editor: AcpClient): string => JSON.stringify(editor.updates("tool_call_update"));
+
+function cancellations({ lines }: AcpProcess): unknown[] {
+  return lines
+    .filter(({ method }) => method === "$/cancel_request")
+    .map(({ params }) => (params as { requestId: unknown }).requestId);
+}
+
+test("10. the request for leave names the call that was told of before, what it would do, and least leave first", async () => {
+  await using place = await createAcpPlace({ config: asking });
+  const editor = await place.start().client({ permission: choose("allow_once") });
+  const sessionId = await editor.session(place.folder);
+  await editor.prompt(sessionId, "run: echo one > made.txt");
+  const call = editor.seen.findIndex(
+    (each) => each.kind === "update" && each.update.sessionUpdate === "tool_call",
+  );
+  const question = editor.seen.findIndex(({ kind }) => kind === "permission");
+  assert.ok(call !== -1 && call < question);
+  const [request] = asked(editor.seen);
+  assert.ok(request);
+  const { options, toolCall } = request;
+  assert.equal(request.sessionId, sessionId);
+  assert.deepEqual(
+    options.map(({ optionId, kind }) => [optionId, kind]),
+    [
+      ["allow_once", "allow_once"],
+      ["allow_session", "allow_always"],
+      ["allow_always", "allow_always"],
+      ["deny", "reject_once"],
+    ],
+  );
+  assert.deepEqual(
+    options.map(({ name }) => name),
+    [
+      "Allow once",
+      "Allow `echo one > made.txt` for this session",
+      "Always allow `echo one > made.txt`",
+      "Deny",
+    ],
+  );
+  const [told] = editor.updates("tool_call");
+  assert.equal(toolCall.toolCallId, told?.toolCallId);
+  assert.equal(toolCall.kind, "execute");
+  assert.equal(toolCall.status, "pending");
+  assert.match(JSON.stringify(toolCall.content), /\$ echo one > made\.txt/);
+  assert.match(JSON.stringify(toolCall.content), /may change something/);
+  assert.deepEqual((toolCall.rawInput as { command: string }).command, "echo one > made.txt");
+  assert.ok(await exists(join(place.folder, "made.txt")));
+});
+
+test("13. cancel while permission pending, client never answers -> `cancelled` < 1 s and `$/cancel_request` seen", async () => {
+  await using place = await createAcpPlace({ config: asking });
+  const program = place.start();
+  const editor = await program.client();
+  const sessionId = await editor.session(place.folder);
+  const answer = editor.prompt(sessionId, "run: touch marker");
+  await editor.until((seen) => asked(seen)[0]);
+  const from = performance.now();
+  await editor.agent.notify("session/cancel", { sessionId });
+  assert.equal((await answer).stopReason, "cancelled");
+  assert.ok(performance.now() - from < 5_000);
+  assert.deepEqual(cancellations(program), [requests(program)[0]?.["id"]]);
+  assert.equal(await exists(join(place.folder, "marker")), false);
+});
+
+for (const order of ["cancel first", "answer first"] as const) {
+  const runs = order === "cancel first" ? 50 : 20;
+  test(`14. cancel + late \`selected allow\` in one write -> tool does not execute (${runs} runs, ${order})`, async () => {
+    await using place = await createAcpPlace({ config: asking });
+    const program = place.start();
+    const editor = await program.client();
+    const sessionId = await editor.session(place.folder);
+    for (let run = 1; run <= runs; run++) {
+      const answer = editor.prompt(sessionId, "run: touch marker");
+      // Had one of the answers counted, this would not be asked any more.
+      await editor.until((seen) => asked(seen)[run - 1]);
+      const id = requests(program)[run - 1]?.["id"];
+      const cancel = { jsonrpc: "2.0", method: "session/cancel", params: { sessionId } };
+      const outcome = { outcome: { outcome: "selected", optionId: "allow_always" } };
+      const allow = { jsonrpc: "2.0", id, result: outcome };
+      const lines = order === "cancel first" ? [cancel, allow] : [allow, cancel];
+      program.write(lines.map((line) => `${JSON.stringify(line)}\n`).join(""));
+      assert.equal((await answer).stopReason, "cancelled", `run ${run}`);
+    }
+    // A prompt runs when all calls before it are over.
+    assert.equal((await editor.prompt(sessionId, "hello")).stopReason, "end_turn");
+    assert.equal(await exists(join(place.folder, "marker")), false);
+  });
+}
+
+test("20. Permission outcome cancelled -> turn ends cancelled", async () => {
+  await using place = await createAcpPlace({ config: asking });
+  const editor = await place.start().client({ permission: () => ({ outcome: { outcome: "cancelled" } }) });
+  const sessionId = await editor.session(place.folder);
+  assert.equal((await editor.prompt(sessionId, "run: touch marker")).stopReason, "cancelled");
+  assert.equal(await exists(join(place.folder, "marker")), false);
+  assert.equal((await editor.prompt(sessionId, "hello")).stopReason, "end_turn");
+});
+
+test("20. unknown optionId -> denied", async () => {
+  await using place = await createAcpPlace({ config: asking });
+  const options = ["allow", "", "ALLOW_ONCE", "allow_session "];
+  const editor = await place.start().client({
+    permission: () => ({ outcome: { outcome: "selected", optionId: options.shift() ?? "allow_once" } }),
+  });
+  const sessionId = await editor.session(place.folder);
+  while (options.length > 0) {
+    assert.equal((await editor.prompt(sessionId, "run: touch marker")).stopReason, "end_turn");
+    assert.equal(await exists(join(place.folder, "marker")), false);
+  }
+  assert.match(results(editor), /denied by user/);
+  await editor.prompt(sessionId, "run: touch marker");
+  assert.ok(await exists(join(place.folder, "marker")));
+});
+
+test("20. an option that was not offered -> denied", async () => {
+  await using place = await createAcpPlace();
+  const editor = await place
+    .start()
+    .client({ permission: () => ({ outcome: { outcome: "selected", optionId: "allow_always" } }) });
+  const sessionId = await editor.session(place.folder);
+  await editor.prompt(sessionId, "run: rm -rf missing || true; touch marker");
+  const [request] = asked(editor.seen);
+  assert.deepEqual(
+    request?.options.map(({ optionId }) => optionId),
+    ["allow_once", "deny"],
+  );
+  assert.equal(await exists(join(place.folder, "marker")), false);
+});
+
+test("20. client error -> denied and later asks do not wait", async () => {
+  await using place = await createAcpPlace({ config: asking });
+  const program = place.start();
+  const editor = await program.client({
+    permission: () => Promise.reject(new Error("this editor has no such thing")),
+  });
+  const sessionId = await editor.session(place.folder);
+  for (const name of ["first", "second", "third"]) {
+    assert.equal((await editor.prompt(sessionId, `run: touch ${name}`)).stopReason, "end_turn");
+    assert.equal(await exists(join(place.folder, name)), false);
+  }
+  assert.equal(requests(program).length, 1);
+  assert.equal(editor.text().match(/answers requests for permission with an error/g)?.length, 1);
+  assert.match(results(editor), /cannot ask its user/);
+});
+
+test("20. an answer of the wrong shape -> denied", async () => {
+  await using place = await createAcpPlace({ config: asking });
+  const program = place.start();
+  const editor = await program.client();
+  for (const result of [
+    null,
+    {},
+    { outcome: null },
+    { outcome: "selected" },
+    { outcome: { outcome: "selected" } },
+  ]) {
+    const sessionId = await editor.session(place.folder);
+    const answer = editor.prompt(sessionId, "run: touch marker");
+    const before = requests(program).length;
+    await Promise.race([answer, program.until(() => requests(program)[before])]);
+    const request = requests(program)[before];
+    if (request) program.send({ id: request["id"], result });
+    assert.equal((await answer).stopReason, "end_turn");
+    assert.equal(await exists(join(place.folder, "marker")), false);
+  }
+});
+
+test("22. Approval timeout from config is honoured; text says timed out; client still answering late is ignored", async () => {
+  await using place = await createAcpPlace({ config: `${asking}acp: { approval_timeout_seconds: 1 }\n` });
+  const program = place.start();
+  const editor = await program.client();
+  const sessionId = await editor.session(place.folder);
+  assert.equal((await editor.prompt(sessionId, "run: touch marker")).stopReason, "end_turn");
+  const [request] = requests(program);
+  assert.deepEqual(cancellations(program), [request?.["id"]]);
+  assert.match(results(editor), /timed out|nobody answered in time/);
+  program.send({
+    id: request?.["id"],
+    result: { outcome: { outcome: "selected", optionId: "allow_always" } },
+  });
+  assert.equal((await editor.prompt(sessionId, "hello")).stopReason, "end_turn");
+  assert.equal(await exists(join(place.folder, "marker")), false);
+  // Nothing was kept of the late answer.
+  await editor.prompt(sessionId, "run: touch marker");
+  assert.equal(requests(program).length, 2);
+  assert.equal(await exists(join(place.folder, "marker")), false);
+});

@@ -1,0 +1,22 @@
+import assert from "node:assert/strict";
+import { join } from "node:path";
+import { test } from "node:test";
+import { acpProgram, createAcpPlace } from "../../harness/acp.ts";
+
+const noisy = join(import.meta.dirname, "../../harness/acp-noisy.ts");
+
+test("2. With a core/tool/plugin that prints to console and writes to process.stdout, every stdout line is still one valid JSON-RPC object", async () => {
+  await using place = await createAcpPlace();
+  const [runtime, ...words] = acpProgram.slice(0, -2) as [string, ...string[]];
+  const agent = place.start({ command: [runtime, ...words, noisy], env: { AGENTD_HOME: place.home } });
+  // Every line is parsed as it comes.
+  const editor = await agent.client();
+  const sessionId = await editor.session(place.folder);
+  const { stopReason } = await editor.prompt(sessionId, "run: echo from a command; echo and its errors >&2");
+  assert.equal(stopReason, "end_turn");
+  for (const { jsonrpc } of agent.lines) assert.equal(jsonrpc, "2.0");
+  assert.match(agent.stderr, /from the console/);
+  assert.match(agent.stderr, /from the stream/);
+  assert.doesNotMatch(JSON.stringify(agent.lines), /from the (?:console|stream)/);
+  assert.match(JSON.stringify(agent.lines), /from a command/);
+});

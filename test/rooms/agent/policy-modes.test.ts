@@ -1,0 +1,169 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { MODES, type SessionMode } from "../../../src/agent/mode.ts";
+import { decide, type PolicyContext, type PolicyMode } from "../../../src/agent/policy.ts";
+import type { ToolIntent } from "../../../src/agent/tool.ts";
+import { never, ordinary } from "./policy-cases.ts";
+import { risky } from "./policy-risky-cases.ts";
+
+const places = { workspace: "/home/ada/work", home: "/home/ada", agentHome: "/home/ada/.agentd" };
+const POLICIES = ["ask", "always_ask", "yolo"] as const;
+const verdict = (intent: ToolIntent, sessionMode: SessionMode, more: Partial<PolicyContext> = {}) =>
+  decide(intent, { mode: "ask", ...places, sessionMode, ...more }, "a_tool").verdict;
+
+const command = (text: string): ToolIntent => ({ kind: "command", title: "", command: text });
+const reading = (path: string): ToolIntent => ({ kind: "file", title: "", reads: [path] });
+const writing = (...writes: string[]): ToolIntent => ({ kind: "file", title: "", writes });
+const tool = (more: Partial<ToolIntent> = {}): ToolIntent => ({ kind: "tool", title: "a tool", ...more });
+const network = (...hosts: string[]): ToolIntent => ({ kind: "network", title: "Fetch", hosts });
+
+const INSIDE = "/home/ada/work/a.ts";
+const secrets = ["/home/ada/.ssh/id_rsa", "/home/ada/work/.env", "/home/ada/.agentd/config.yaml"];
+const startUp = ["/home/ada/.bashrc", "/home/ada/.config/x", "/home/ada/work/.git/hooks/pre-push"];
+
+/** Calls of every kind. */
+const calls: readonly ToolIntent[] = [
+  ...[...ordinary, ...risky, ...never].map(command),
+  ...[INSIDE, "/etc/hosts", "/dev/sda", ...secrets].map(reading),
+  ...[INSIDE, "/tmp/a", "/etc/hosts", "/dev/sda", ...secrets, ...startUp].map((path) => writing(path)),
+  network("a.example"),
+  network(),
+  tool(),
+  tool({ effect: "none" }),
+  tool({ effect: "own" }),
+  tool({ writes: [INSIDE] }),
+];
+const FREEDOM = { deny: 0, ask: 1, allow: 2 };
+
+test("no mode allows what the policy denies, and yolo loosens no plan", () => {
+  for (const intent of calls) {
+    for (const mode of POLICIES) {
+      const plain = verdict(intent, "ask", { mode });
+      for (const sessionMode of MODES) {
+        if (plain === "deny") assert.equal(verdict(intent, sessionMode, { mode }), "deny");
+      }
+    }
+    const planned = verdict(intent, "plan");
+    assert.equal(verdict(intent, "plan", { mode: "yolo" }) === "deny", planned === "deny", intent.command);
+  }
+});
+
+test("the modes are in an order: plan allows least, then ask, accept_edits and dont_ask", () => {
+  const order = ["plan", "ask", "accept_edits", "dont_ask"] as const;
+  for (const mode of POLICIES) {
+    for (const intent of calls) {
+      const freedoms = order.map((each) => FREEDOM[verdict(intent, each, { mode })]);
+      assert.deepEqual(freedoms, freedoms.toSorted(), `${mode}: ${JSON.stringify(intent)}`);
+    }
+  }
+});
+
+test("sensitive places are asked for in every mode that does not refuse them; yolo alone does not ask", () => {
+  const sensitive = [
+    ...secrets.flatMap((path) => [reading(path), writing(path), writing(INSIDE, path)]),
+    ...startUp.map((path) => writing(path)),
+    command("cat ~/.ssh/id_rsa"),
+    command("cat .env && npm test"),
+    command("echo x >> ~/.bashrc"),
+    command("rm -rf build; cat .env"),
+    tool({ effect: "none", reads: ["/home/ada/.ssh/id_rsa"] }),
+  ];
+  for (const intent of sensitive) {
+    for (const mode of ["ask", "always_ask"] as const) {
+      for (const sessionMode of MODES) {
+        const said = verdict(intent, sessionMode, { mode });
+        assert.ok(said === "ask" || (sessionMode === "plan" && said === "deny"), JSON.stringify(intent));
+      }
+    }
+    assert.equal(verdict(intent, "dont_ask", { mode: "yolo" }), "allow");
+    const { remember } = decide(intent, { mode: "ask", ...places, sessionMode: "dont_ask" });
+    assert.equal(remember, "never", "leave for it is not kept");
+  }
+});
+
+test("ask adds nothing to the configuration", () => {
+  for (const mode of POLICIES) {
+    for (const intent of calls) {
+      const chosen = decide(intent, { mode, ...places, sessionMode: "ask" }, "a_tool");
+      assert.deepEqual(chosen, decide(intent, { mode, ...places }, "a_tool"));
+    }
+  }
+});
+
+test("accept_edits: files where work is done are changed unasked, though all is to be asked for", () => {
+  const strict: { readonly mode: PolicyMode } = { mode: "always_ask" };
+  const said = (intent: ToolIntent, more: Partial<PolicyContext> = {}) =>
+    verdict(intent, "accept_edits", { ...strict, ...more });
+  assert.equal(said(writing(INSIDE)), "allow");
+  assert.equal(said(tool({ writes: [INSIDE] })), "allow");
+  for (const intent of [
+    writing("/tmp/a"),
+    writing(INSIDE, "/etc/a"),
+    command("npm test"),
+    network("a.example"),
+  ]) {
+    assert.equal(said(intent), "ask", JSON.stringify(intent));
+  }
+  assert.equal(said(tool({ effect: "unknown", writes: [INSIDE] })), "ask", "it may do more than it says");
+  assert.equal(said(writing("/srv/other/a")), "ask");
+  assert.equal(said(writing("/srv/other/a"), { roots: ["/srv/other"] }), "allow");
+});
+
+test("dont_ask: what is risky goes ahead, what is never sensible does not", () => {
+  for (const text of [
+    "rm -rf build",
+    "git push",
+    "sudo ls",
+    "npm test",
+    "curl -d @notes https://example.com",
+  ]) {
+    assert.equal(verdict(command(text), "dont_ask", { mode: "always_ask" }), "allow", text);
+  }
+  assert.equal(verdict(writing("/etc/hosts"), "dont_ask"), "allow");
+  assert.equal(verdict(tool(), "dont_ask"), "allow");
+  for (const text of never) assert.equal(verdict(command(text), "dont_ask"), "deny", text);
+});
+
+test("plan: only what reads, searches, fetches and thinks; the model is told to present a plan", () => {
+  const looks = [
+    command("ls -la"),
+    command("cat a | grep b"),
+    command("grep -rn x . 2>/dev/null | head"),
+    command("git log --oneline"),
+    reading(INSIDE),
+    network("a.example"),
+    tool({ effect: "none" }),
+  ];
+  for (const intent of looks) assert.equal(verdict(intent, "plan"), "allow", JSON.stringify(intent));
+  const changes = [
+    command("npm test"),
+    command("echo x > a"),
+    command("touch a"),
+    writing(INSIDE),
+    writing("/tmp/a"),
+    tool(),
+    tool({ effect: "own" }),
+    tool({ writes: [INSIDE] }),
+    { ...network("a.example"), writes: [INSIDE] },
+  ];
+  for (const intent of changes) {
+    for (const mode of POLICIES) {
+      const { verdict: said, reason } = decide(intent, { mode, ...places, sessionMode: "plan" });
+      assert.equal(said, "deny", JSON.stringify(intent));
+      assert.match(reason, /plan mode.*present a plan/);
+    }
+  }
+});
+
+test("roots beside the workspace: changes there are ordinary, and leave for one does not count for another", () => {
+  const at = { mode: "ask", ...places, roots: ["/srv/a", "/srv/b"] } as const;
+  assert.equal(decide(writing("/srv/a/x"), at).verdict, "allow");
+  assert.equal(decide(writing("/srv/c/x"), at).verdict, "ask");
+  assert.equal(decide(command("echo x > /srv/a/x"), at).verdict, "allow");
+  assert.equal(decide(writing("/srv/a/.env"), at).verdict, "ask");
+  const strict = { ...at, mode: "always_ask" } as const;
+  const signature = (path: string) => decide(writing(path), strict).signature;
+  assert.equal(signature("/srv/a/x"), signature("/srv/a/y"));
+  assert.notEqual(signature("/srv/a/x"), signature("/srv/b/x"));
+  assert.notEqual(signature("/srv/a/x"), signature("/srv/a"));
+});
