@@ -17,6 +17,7 @@ import type { WebhookRoom } from "./webhook/room.ts";
 import { checkRoute, NO_PROOF, type RouteDefaults } from "./webhook/route.ts";
 import { WebhookRoutes } from "./webhook/routes.ts";
 import { createRunScript } from "./webhook/script.ts";
+import { readSubscriptions, stampOf, SUBSCRIPTIONS_FILE } from "./webhook/subscriptions.ts";
 import { webhookSettings, type WebhookSettings } from "./webhook/settings.ts";
 
 export interface OpenWebhookRoom {
@@ -53,7 +54,13 @@ export function createWebhookRoom(
     );
   }
   const { store, clock, log } = agent.parts;
-  const routes = new WebhookRoutes(checked.flatMap((each) => ("route" in each ? [each.route] : [])));
+  const file = join(places.agentHome, SUBSCRIPTIONS_FILE);
+  const routes = new WebhookRoutes({
+    routes: checked.flatMap((each) => ("route" in each ? [each.route] : [])),
+    defaults,
+    file: { stamp: () => stampOf(file), read: () => readSubscriptions(file) },
+    log,
+  });
   const room: WebhookRoom = {
     store,
     clock,

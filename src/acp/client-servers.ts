@@ -3,6 +3,7 @@ import type { McpServerOptions } from "../agent/mcp/connection.ts";
 import { McpServers } from "../agent/mcp/servers.ts";
 import { commandEnvironment } from "../agent/tools/command-environment.ts";
 import type { Clock } from "../base/clock.ts";
+import { sha256 } from "../base/digest.ts";
 import { forgetSecret, registerSecret } from "../base/redact.ts";
 import type { AcpRoom } from "./room.ts";
 import { serverSecrets, type ClientServer } from "./client-server.ts";
@@ -16,6 +17,7 @@ export interface JoinedServers {
 }
 
 const MAX_NAME_CHARACTERS = 32;
+const MARK_CHARACTERS = 16;
 /** Longest wait of a prompt for servers that are starting, where they may take longer. */
 const MAX_PROMPT_WAIT_MS = 20_000;
 
@@ -61,9 +63,18 @@ function namedOptions(
 }
 
 function placeOf(server: ClientServer, cwd: string) {
-  if ("url" in server) return { url: server.url, headers: valuesOf(server.headers) };
+  if ("url" in server) {
+    return { mark: markOf([server.url]), url: server.url, headers: valuesOf(server.headers) };
+  }
   const { command, args, env } = server;
-  return { command, args, env: { ...commandEnvironment([], {}), ...valuesOf(env) }, cwd };
+  const all = { ...commandEnvironment([], {}), ...valuesOf(env) };
+  // What a relative path starts depends on where.
+  return { mark: markOf([cwd, command, ...args]), command, args, env: all, cwd };
+}
+
+/** Another project's server of the same name is another server: leave that was kept for one is not for both. */
+function markOf(parts: readonly string[]): string {
+  return sha256(JSON.stringify(parts)).slice(0, MARK_CHARACTERS);
 }
 
 function valuesOf(entries: readonly { readonly name: string; readonly value: string }[]) {

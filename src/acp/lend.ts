@@ -51,7 +51,8 @@ export async function lendToSession(
   loans.set(session, { key, joined, returned });
   void before?.returned();
   if (!isSame) void before?.joined.release();
-  await joined.soon;
+  // It may have been closed while the agent loaded.
+  await (session.signal.aborted ? takeBack(session) : joined.soon);
 }
 
 interface Loan {

@@ -38,7 +38,8 @@ export function askedCall({ data, toolCallId, told }: Pick<PutQuestion, "data" |
   const command = typeof data["command"] === "string" ? data["command"] : undefined;
   const reason = typeof data["description"] === "string" ? data["description"] : "";
   const content: ToolCallContent[] = [
-    ...(told?.content?.filter(({ type }) => type === "diff") ?? []),
+    // Of a call without a command all that was told is what it would change; some of that is told in words.
+    ...(told?.content?.filter(({ type }) => type === "diff" || command === undefined) ?? []),
     ...(command === undefined ? [] : [textContent(fenced(`$ ${command}`))]),
     ...(reason === "" ? [] : [textContent(reason)]),
   ];

@@ -58,8 +58,8 @@ export function runMessage(
 
 interface PlacedTurn {
   readonly turn: AcpTurn;
-  /** The one before it in the session. */
-  readonly before: AcpTurn | undefined;
+  /** Those of the session that had no answer when it came. */
+  readonly before: readonly AcpTurn[];
 }
 
 interface Talk extends PlacedTurn {
@@ -82,7 +82,7 @@ async function inTurn(
   work: (turn: PlacedTurn) => Promise<PromptResponse>,
 ): Promise<PromptResponse> {
   const turn = new AcpTurn();
-  const before = [...session.turns].at(-1);
+  const before = [...session.turns];
   const cancel = () => turn.cancel();
   session.turns.add(turn);
   answered?.(() => turn.told());
@@ -123,7 +123,10 @@ async function runOnce(
 ): Promise<JournalEvent | undefined> {
   const { agent, owner, store } = room;
   const { signal } = turn;
-  await firstOf(signal, before?.recorded);
+  await allOf(
+    signal,
+    before.map(({ recorded }) => recorded),
+  );
   if (signal.aborted) return undefined;
   await requireModel(room, session);
   const { runId } = await agent.turns.submit({
@@ -134,7 +137,10 @@ async function runOnce(
     whenBusy: "queue",
   });
   turn.begun(runId, (reason) => void stop(room, runId, reason));
-  await firstOf(signal, before?.answered);
+  await allOf(
+    signal,
+    before.map(({ answered }) => answered),
+  );
   const teller = new TurnTeller({ connection, room, session, turn });
   try {
     const { last, after } = await forwardRun(store, teller, { runId, signal });
@@ -168,13 +174,13 @@ async function ended({ store, clock }: AcpRoom, runId: string, after: number): P
   }
 }
 
-/** Resolves when `wanted` does, or the signal aborts. */
-async function firstOf(signal: AbortSignal, wanted: Promise<void> | undefined): Promise<void> {
-  if (!wanted || signal.aborted) return;
-  const { promise, resolve } = Promise.withResolvers<void>();
+/** Resolves when all that is wanted has, or the signal aborts. */
+async function allOf(signal: AbortSignal, wanted: readonly Promise<void>[]): Promise<void> {
+  if (wanted.length === 0 || signal.aborted) return;
+  const { promise: aborted, resolve } = Promise.withResolvers<void>();
   const onAbort = () => resolve();
   signal.addEventListener("abort", onAbort, { once: true });
-  await Promise.race([wanted, promise]);
+  await Promise.race([Promise.all(wanted), aborted]);
   signal.removeEventListener("abort", onAbort);
 }
 

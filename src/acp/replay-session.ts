@@ -4,6 +4,7 @@ import { settingsOf } from "../agent/session.ts";
 import { redact } from "../base/redact.ts";
 import type { JournalEvent } from "../store/journal.ts";
 import type { AcpConnection } from "./connection.ts";
+import { macrotask } from "./question.ts";
 import { Replay, type ReplayOptions, type RunFacts } from "./replay.ts";
 import type { AcpRoom } from "./room.ts";
 import type { AcpSession } from "./session.ts";
@@ -36,6 +37,8 @@ export async function replaySession(
     facts = await factsOf(room, rows, facts);
     for (const row of rows) await tell(replay.take(row, facts.get(row.runId ?? "") ?? NO_FACTS));
     after = rows.at(-1)?.seq ?? after;
+    // The client may say meanwhile that it does not want to know.
+    await macrotask();
     if (rows.length < PAGE) break;
   }
   await tell(replay.end());

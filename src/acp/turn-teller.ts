@@ -51,7 +51,7 @@ export class TurnTeller {
   /** Resolves when what there was to tell is on its way: a slow client slows its own turn's events down, nothing else. */
   async tell(events: readonly JournalEvent[]): Promise<void> {
     for (const event of merged(events)) {
-      if (this.#isOver || this.#options.turn.signal.aborted) return;
+      if (this.#isOver || this.#options.turn.signal.aborted || this.#isUnseen) return;
       await this.#take(event);
     }
   }
@@ -60,10 +60,16 @@ export class TurnTeller {
   async end(): Promise<void> {
     if (this.#isOver) return;
     this.#questions.close();
-    await this.#calls.abandon();
-    if (!this.#options.turn.signal.aborted) await this.#tellUsage();
+    if (!this.#isUnseen) await this.#calls.abandon();
+    if (!this.#options.turn.signal.aborted && !this.#isUnseen) await this.#tellUsage();
     this.#isOver = true;
     this.#calls.stop();
+  }
+
+  /** The client closed the session, and the turn is not its own: its own it cancels, and hears the end of it. */
+  get #isUnseen(): boolean {
+    const { session, turn } = this.#options;
+    return session.signal.aborted && !turn.signal.aborted;
   }
 
   async #take(event: JournalEvent): Promise<void> {

@@ -118,16 +118,17 @@ function judgeNetwork({ hosts = [], title, writes = [] }: ToolIntent, files: Jud
 }
 
 function judgeTool(
-  { effect, reads = [], writes = [] }: ToolIntent,
+  { effect, identity, reads = [], writes = [] }: ToolIntent,
   files: Judgement,
   tool: string,
 ): Judgement {
   // Paths say what it does; without them only `effect` can.
   if (effect === "none" || (effect === undefined && reads.length + writes.length > 0)) return files;
   if (effect === "own") return { ...files, changes: true };
-  const foreign = ask(`it is not known what ${tool} does`, tool, "foreign");
+  const shape = identity ?? tool;
+  const foreign = ask(`it is not known what ${tool} does`, shape, "foreign");
   const findings = [...files.findings, foreign];
-  return { findings, looksOnly: false, changes: true, editsInside: false, shape: tool };
+  return { findings, looksOnly: false, changes: true, editsInside: false, shape };
 }
 
 function reasonsOf(findings: readonly Finding[]): string {

@@ -139,6 +139,8 @@ export interface ToolIntent {
   readonly writes?: readonly string[];
   /** For kind network: every host that it reads from, and only reads. Absent or empty: not known, which asks. */
   readonly hosts?: readonly string[];
+  /** For kind tool: what leave that is kept covers, where the tool's name may come to mean another tool. */
+  readonly identity?: string;
   /**
    * For kind tool: `none` when it does nothing beyond the conversation and what the agent itself keeps (plans,
    * questions, skills; sub-agents and processes too, as what they do was or will be judged by itself); `own` when it

@@ -21,6 +21,7 @@ import {
   type SessionUpdate,
 } from "@agentclientprotocol/sdk/unstable";
 import { startModelServer, type ModelServer, type Replies } from "./openai-server.ts";
+import { createTestDatabase, testDialect } from "./store.ts";
 
 const main = join(import.meta.dirname, "../../src/cli/main.ts");
 export const acpProgram = [
@@ -36,6 +37,8 @@ export interface AcpPlace extends AsyncDisposable {
   readonly home: string;
   /** Real path, without links. */
   readonly folder: string;
+  /** For `openStore`: what its processes keep their sessions in. */
+  readonly database: string;
   readonly models: ModelServer | undefined;
   start(options?: AcpStart): AcpProcess;
 }
@@ -64,20 +67,25 @@ export async function createAcpPlace({ replies, config = "" }: AcpPlaceOptions =
     ? `model:\n  default: local:test-model\n  providers:\n    local: { type: openai_compatible, base_url: "${models.baseUrl}", models: [test-model, other-model] }\nsessions:\n  titles: prompt\n`
     : "model:\n  detect_local: false\n";
   await writeFile(join(home, "config.yaml"), `${model}${config}`);
+  const shared = testDialect === "postgres" ? await createTestDatabase() : undefined;
+  const database = shared?.url ?? join(home, "state.db");
   const started = new Set<AcpProcess>();
   return {
     base,
     home,
     folder,
+    database,
     models,
     start: (options = {}) => {
-      const made = new AcpProcess({ home, base, ...options });
+      const own: Record<string, string> = shared ? { AGENTD_DATABASE_URL: database } : {};
+      const made = new AcpProcess({ home, base, ...options, env: { ...own, ...options.env } });
       started.add(made);
       return made;
     },
     async [Symbol.asyncDispose]() {
       for (const each of started) await each[Symbol.asyncDispose]();
       await models?.[Symbol.asyncDispose]();
+      await shared?.drop();
       await rm(base, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
     },
   };

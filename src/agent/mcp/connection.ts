@@ -27,6 +27,8 @@ interface McpLimits {
   readonly timeoutMs: number;
   /** Own names of the tools to offer; absent: all. */
   readonly tools?: readonly string[];
+  /** Tells servers of one name apart where leave for their tools is kept; absent: the name is theirs for good. */
+  readonly mark?: string;
 }
 
 export interface ToolDefinition {
@@ -73,6 +75,10 @@ export class McpConnection {
     this.name = name;
     this.#options = options;
     this.#log = log;
+  }
+
+  get mark(): string | undefined {
+    return this.#options.mark;
   }
 
   /** What it offered when it was last connected. */

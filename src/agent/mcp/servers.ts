@@ -109,7 +109,11 @@ function toTools(connections: readonly McpConnection[]): readonly Tool[] {
         description,
         parameters: inputSchema,
         // Its effect is unknown: what a server says of its own tools is not for the policy to believe.
-        inspect: () => ({ kind: "tool", title: `${connection.name}: ${own}` }),
+        inspect: () => ({
+          kind: "tool",
+          title: `${connection.name}: ${own}`,
+          ...(connection.mark === undefined ? {} : { identity: `${name}#${connection.mark}` }),
+        }),
         run: (input, context) => connection.call(own, input, context),
       });
     }),

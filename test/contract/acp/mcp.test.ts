@@ -73,7 +73,7 @@ test("36. A stdio MCP server that hangs, one that exits, and an HTTP one that 40
     config: "mcp: { start_timeout_seconds: 15 }\nacp: { mcp_timeout_seconds: 1 }\n",
   });
   await using forbidden = await listen((_, response) => void response.writeHead(401).end("who are you?"));
-  const editor = await place.start().client(started);
+  const editor = await place.start().client({ ...started, capabilities: { session: { notices: {} } } });
   const pids = join(place.base, "pids");
   // Loads what a first session needs.
   await editor.session(place.folder);
@@ -93,7 +93,12 @@ test("36. A stdio MCP server that hangs, one that exits, and an HTTP one that 40
   assert.ok(offered(place).includes("mcp_mute_any"));
   assert.ok(!offered(place).some((name) => /hangs|exits|missing|forbidden/.test(name)));
 
+  const notices = () => editor.updates("notice", sessionId).map(({ title }) => title);
+  const told = [/hangs cannot be used/, /exits cannot/, /missing .*not found/, /forbidden cannot .*401/];
+  for (const pattern of told) assert.equal(notices().filter((text) => pattern.test(text)).length, 1);
+
   await editor.prompt(sessionId, "mcp_mute_any {}");
+  assert.equal(notices().length, told.length);
   assert.match(editor.text(sessionId), /mute failed: no answer within 1 s/);
 
   await editor.prompt(sessionId, "mcp_good_spawns {}");
@@ -165,6 +170,25 @@ test("36. each session has the servers that were named for it, wherever they hav
   assert.ok(offered(place).includes("mcp_shared_any"));
   await editor.prompt(third, "hello");
   assert.deepEqual(offered(place), ["mcp_shared_any"]);
+});
+
+test("21. leave that is kept for a tool of a client's server is for that server, not for its name", async () => {
+  await using place = await createAcpPlace({ replies: obedient });
+  const editor = await place.start().client({
+    permission: () => ({ outcome: { outcome: "selected", optionId: "allow_always" } }),
+  });
+  const asked = () => editor.seen.filter(({ kind }) => kind === "permission").length;
+  const [same, other] = [join(place.base, "same"), join(place.base, "other")];
+  for (const [pids, expected] of [
+    [same, 1],
+    [same, 1],
+    [other, 2],
+  ] as const) {
+    const sessionId = await open(editor, place.folder, [good("good", pids)]);
+    await editor.prompt(sessionId, 'mcp_good_echo {"text":"hi"}');
+    assert.match(editor.text(sessionId), /result: hi/);
+    assert.equal(asked(), expected);
+  }
 });
 
 test("36. a session that is loaded again with other servers has those; the same ones go on", async () => {

@@ -1,0 +1,182 @@
+import assert from "node:assert/strict";
+import { existsSync } from "node:fs";
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { test } from "node:test";
+import { choose, createAcpPlace, type AcpClient, type AcpProcess } from "../../harness/acp.ts";
+import { calling, saying, type ModelReply } from "../../harness/openai-server.ts";
+
+/** The contract says 1 s; a loaded machine gets five times that. */
+const AT_ONCE_MS = 5_000;
+const QUIET_MS = 3_000;
+
+const endless: ModelReply = { pieces: [{ text: "Once upon a time" }, { hang: true }] };
+const terminal = (command: string) => ({ id: "call_1", name: "terminal", json: JSON.stringify({ command }) });
+
+test("12. cancel mid-stream → exactly one response, cancelled, within 1 s, no update for that turn afterwards for 3 s", async () => {
+  await using place = await createAcpPlace({ replies: [endless, saying("still here")] });
+  const agentd = place.start();
+  const editor = await agentd.client();
+  const sessionId = await editor.session(place.folder);
+  const prompt = editor.prompt(sessionId, "tell me a story");
+  await said(editor, "Once upon a time");
+  const answer = await cancelled(editor, sessionId, prompt);
+  assert.equal(answer.stopReason, "cancelled");
+  const lines = agentd.lines.length;
+  await sleep(QUIET_MS);
+  assert.deepEqual(turnUpdates(agentd.lines.slice(lines)), []);
+  assert.equal(answersOf(agentd).length, 1);
+  assert.equal((await editor.prompt(sessionId, "and now?")).stopReason, "end_turn");
+  assert.match(editor.text(), /still here$/);
+});
+
+test("12. cancel while a tool dies slowly → open tool calls closed as failed first, then the answer, then nothing; the next prompt works", async () => {
+  await using place = await createAcpPlace({
+    replies: [
+      calling(terminal("trap '' TERM; echo up; touch begun; sleep 30; touch over")),
+      saying("still here"),
+    ],
+  });
+  const agentd = place.start();
+  const editor = await agentd.client({ permission: choose("allow_once") });
+  const sessionId = await editor.session(place.folder);
+  const prompt = editor.prompt(sessionId, "work");
+  await until(() => existsSync(join(place.folder, "begun")));
+  const answer = await cancelled(editor, sessionId, prompt);
+  assert.equal(answer.stopReason, "cancelled");
+  const end = editor.updates("tool_call_update").at(-1);
+  assert.equal(end?.status, "failed");
+  assert.match(JSON.stringify(end?.content), /cancelled/);
+  const lines = agentd.lines.length;
+  await sleep(QUIET_MS);
+  assert.deepEqual(turnUpdates(agentd.lines.slice(lines)), []);
+  assert.equal((await editor.prompt(sessionId, "and now?")).stopReason, "end_turn");
+  assert.match(editor.text(), /still here$/);
+  assert.ok(!existsSync(join(place.folder, "over")));
+});
+
+test("12. A cancel right behind the prompt is not lost", async () => {
+  await using place = await createAcpPlace({ replies: [endless, endless, endless, saying("still here")] });
+  const agentd = place.start();
+  const editor = await agentd.client();
+  const sessionId = await editor.session(place.folder);
+  for (let each = 0; each < 3; each++) {
+    const prompt = editor.prompt(sessionId, "tell me a story");
+    await editor.agent.notify("session/cancel", { sessionId });
+    assert.equal((await within(prompt)).stopReason, "cancelled");
+  }
+  const asked = place.models?.requests.length ?? 0;
+  assert.ok(asked <= 3);
+});
+
+test("12. A turn that is stopped from elsewhere ends as cancelled", async () => {
+  await using place = await createAcpPlace({ replies: [endless] });
+  const editor = await place.start().client();
+  const sessionId = await editor.session(place.folder);
+  const prompt = editor.prompt(sessionId, "tell me a story");
+  await said(editor, "Once upon a time");
+  assert.equal((await within(editor.prompt(sessionId, "/stop"))).stopReason, "end_turn");
+  assert.equal((await within(prompt)).stopReason, "cancelled");
+});
+
+test("16. Duplicate cancel, idle cancel, cancel of unknown session: no effect on the next prompt; core interrupted once", async () => {
+  const toolName = "cancel-marker";
+  await using place = await createAcpPlace({
+    replies: [
+      calling(terminal("trap 'echo stop >> stops; exit' TERM; touch begun; sleep 30 & wait")),
+      saying(`one ${toolName}`),
+      saying("two"),
+    ],
+  });
+  const editor = await place.start().client({ permission: choose("allow_once") });
+  const sessionId = await editor.session(place.folder);
+  await editor.agent.notify("session/cancel", { sessionId });
+  await editor.agent.notify("session/cancel", { sessionId: "20200101_000000_000000000000" });
+  const prompt = editor.prompt(sessionId, "work");
+  await until(() => existsSync(join(place.folder, "begun")));
+  for (let each = 0; each < 5; each++) await editor.agent.notify("session/cancel", { sessionId });
+  assert.equal((await within(prompt)).stopReason, "cancelled");
+  await editor.agent.notify("session/cancel", { sessionId });
+  await editor.agent.notify("session/cancel", { sessionId: "20200101_000000_000000000000" });
+  assert.equal((await editor.prompt(sessionId, "next")).stopReason, "end_turn");
+  assert.equal((await editor.prompt(sessionId, "next")).stopReason, "end_turn");
+  assert.match(editor.text(), /two$/);
+  assert.equal(await readFile(join(place.folder, "stops"), "utf8"), "stop\n");
+});
+
+test("18. $/cancel_request on session/prompt → stopReason cancelled; connection usable after", async () => {
+  await using place = await createAcpPlace({ replies: [endless, saying("still here")] });
+  const editor = await place.start().client();
+  const sessionId = await editor.session(place.folder);
+  const withdrawn = new AbortController();
+  const prompt = editor.agent.request(
+    "session/prompt",
+    { sessionId, prompt: [{ type: "text", text: "tell me a story" }] },
+    { cancellationSignal: withdrawn.signal },
+  );
+  await said(editor, "Once upon a time");
+  withdrawn.abort();
+  assert.equal((await within(prompt)).stopReason, "cancelled");
+  assert.equal((await editor.prompt(sessionId, "and now?")).stopReason, "end_turn");
+  assert.match(editor.text(), /still here$/);
+});
+
+test("18. $/cancel_request on session/load → -32800; connection usable after", async () => {
+  await using place = await createAcpPlace({ replies: [saying("one"), saying("two")] });
+  const agentd = place.start();
+  const editor = await agentd.client();
+  const sessionId = await editor.session(place.folder);
+  await editor.prompt(sessionId, "first");
+  agentd.write(
+    [
+      {
+        jsonrpc: "2.0",
+        id: "load",
+        method: "session/load",
+        params: { sessionId, cwd: place.folder, mcpServers: [] },
+      },
+      { jsonrpc: "2.0", method: "$/cancel_request", params: { requestId: "load" } },
+    ]
+      .map((line) => `${JSON.stringify(line)}\n`)
+      .join(""),
+  );
+  const answer = await within(agentd.answer("load"));
+  assert.equal((answer["error"] as { code: number } | undefined)?.code, -32_800);
+  assert.equal((await editor.prompt(sessionId, "second")).stopReason, "end_turn");
+});
+
+async function cancelled<T>(editor: AcpClient, sessionId: string, prompt: Promise<T>): Promise<T> {
+  await editor.agent.notify("session/cancel", { sessionId });
+  return within(prompt);
+}
+
+/** Fails when it takes longer than a client would wait. */
+async function within<T>(wanted: Promise<T>): Promise<T> {
+  const late = sleep(AT_ONCE_MS, undefined, { ref: false }).then(() => {
+    throw new Error(`no answer within ${AT_ONCE_MS} ms`);
+  });
+  return Promise.race([wanted, late]);
+}
+
+function said(editor: AcpClient, text: string): Promise<true> {
+  return editor.until(() => editor.text().includes(text) || undefined);
+}
+
+async function until(look: () => boolean): Promise<void> {
+  while (!look()) await sleep(20);
+}
+
+/** Titles and choices belong to the session, and may come whenever. */
+const OF_THE_SESSION = new Set(["session_info_update", "available_commands_update", "config_option_update"]);
+
+function turnUpdates(lines: AcpProcess["lines"]): readonly unknown[] {
+  return lines.filter((line) => {
+    const { update } = (line["params"] ?? {}) as { readonly update?: { readonly sessionUpdate: string } };
+    return update && !OF_THE_SESSION.has(update.sessionUpdate);
+  });
+}
+
+function answersOf({ lines }: AcpProcess): readonly unknown[] {
+  return lines.filter((line) => (line["result"] as { readonly stopReason?: string } | undefined)?.stopReason);
+}

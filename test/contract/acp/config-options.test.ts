@@ -1,0 +1,317 @@
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import type { SessionConfigOption } from "@agentclientprotocol/sdk/unstable";
+import { createAcpPlace, type AcpClient, type AcpPlace } from "../../harness/acp.ts";
+import { saying } from "../../harness/openai-server.ts";
+
+const MODES = ["ask", "accept_edits", "dont_ask", "plan"];
+const EFFORTS = ["default", "none", "minimal", "low", "medium", "high", "xhigh"];
+
+/** The model says its own name. */
+const echoing = () => createAcpPlace({ replies: ({ body }) => saying(body.model) });
+
+const connect = (place: AcpPlace, booleans = false) =>
+  place.start().client(booleans ? { capabilities: { session: { configOptions: { boolean: {} } } } } : {});
+
+/** Values by the id of their option. */
+function valuesOf(options: readonly SessionConfigOption[] | null | undefined): Record<string, unknown> {
+  assert.ok(options);
+  return Object.fromEntries(options.map(({ id, currentValue }) => [id, currentValue]));
+}
+
+function choicesOf(
+  options: readonly SessionConfigOption[] | null | undefined,
+  id: string,
+): readonly string[] {
+  const option = options?.find((each) => each.id === id);
+  assert.ok(option?.type === "select");
+  return option.options.flatMap((each) =>
+    ("options" in each ? each.options : [each]).map(({ value }) => value),
+  );
+}
+
+const set = (editor: AcpClient, sessionId: string, configId: string, value: string) =>
+  editor.agent.request("session/set_config_option", { sessionId, configId, value });
+
+/** The last of the updates that tell all options, once it says this. */
+const told = (editor: AcpClient, sessionId: string, wanted: Readonly<Record<string, unknown>>) =>
+  editor.until(() => {
+    const update = editor.updates("config_option_update", sessionId).at(-1);
+    const values = update && valuesOf(update.configOptions);
+    return values && Object.entries(wanted).every(([id, value]) => values[id] === value) ? update : undefined;
+  });
+
+const modeTold = (editor: AcpClient, sessionId: string, mode: string) =>
+  editor.until(() =>
+    editor.updates("current_mode_update", sessionId).find(({ currentModeId }) => currentModeId === mode),
+  );
+
+interface Refusal {
+  readonly code: number;
+  readonly message: string;
+}
+
+async function refusal(work: Promise<unknown>): Promise<Refusal> {
+  const error = await work.then(
+    () => undefined,
+    (thrown: unknown) => thrown as Refusal,
+  );
+  assert.ok(error, "it was taken");
+  return error;
+}
+
+test("29. configOptions and modes are in every answer that opens a session, with a value each", async () => {
+  await using place = await echoing();
+  const editor = await connect(place);
+  const at = { cwd: place.folder, mcpServers: [] };
+  const made = await editor.agent.request("session/new", at);
+  assert.deepEqual(valuesOf(made.configOptions), {
+    mode: "ask",
+    model: "local:test-model",
+    thought_level: "default",
+  });
+  assert.deepEqual(
+    made.configOptions?.map(({ category }) => category),
+    ["mode", "model", "thought_level"],
+  );
+  assert.equal(made.modes?.currentModeId, "ask");
+  assert.deepEqual(
+    made.modes?.availableModes.map(({ id }) => id),
+    MODES,
+  );
+  assert.deepEqual(choicesOf(made.configOptions, "mode"), MODES);
+  assert.deepEqual(choicesOf(made.configOptions, "thought_level"), EFFORTS);
+  const models = choicesOf(made.configOptions, "model");
+  assert.ok(models.includes("local:test-model") && models.includes("local:other-model"));
+  const { models: legacy } = made as unknown as {
+    readonly models: {
+      readonly currentModelId: string;
+      readonly availableModels: { readonly modelId: string }[];
+    };
+  };
+  assert.equal(legacy.currentModelId, "local:test-model");
+  assert.deepEqual(
+    legacy.availableModels.map(({ modelId }) => modelId),
+    models,
+  );
+  const { sessionId } = made;
+  await editor.prompt(sessionId, "hello");
+  await set(editor, sessionId, "mode", "plan");
+  const forked = await editor.agent.request("session/fork", { sessionId, ...at });
+  const loaded = await editor.agent.request("session/load", { sessionId, ...at });
+  const resumed = await editor.agent.request("session/resume", { sessionId, ...at });
+  for (const { modes, configOptions } of [forked, loaded, resumed]) {
+    assert.equal(modes?.currentModeId, "plan");
+    assert.deepEqual(valuesOf(configOptions), {
+      mode: "plan",
+      model: "local:test-model",
+      thought_level: "default",
+    });
+  }
+});
+
+test("29. configOptions and modes stay in sync whichever is set; set_config_option returns the full list", async () => {
+  await using place = await echoing();
+  const editor = await connect(place);
+  const sessionId = await editor.session(place.folder);
+  // Before the first prompt nothing of a session is saved; what is chosen is kept all the same.
+  const { configOptions } = await set(editor, sessionId, "mode", "accept_edits");
+  assert.deepEqual(valuesOf(configOptions), {
+    mode: "accept_edits",
+    model: "local:test-model",
+    thought_level: "default",
+  });
+  await told(editor, sessionId, { mode: "accept_edits" });
+  await modeTold(editor, sessionId, "accept_edits");
+  assert.deepEqual(await editor.agent.request("session/set_mode", { sessionId, modeId: "plan" }), {});
+  await told(editor, sessionId, { mode: "plan" });
+  await modeTold(editor, sessionId, "plan");
+  const after = await set(editor, sessionId, "thought_level", "high");
+  assert.deepEqual(valuesOf(after.configOptions), {
+    mode: "plan",
+    model: "local:test-model",
+    thought_level: "high",
+  });
+  await told(editor, sessionId, { thought_level: "high" });
+  await editor.prompt(sessionId, "/mode ask");
+  await told(editor, sessionId, { mode: "ask", thought_level: "high" });
+  await modeTold(editor, sessionId, "ask");
+  await set(editor, sessionId, "thought_level", "default");
+  await told(editor, sessionId, { thought_level: "default" });
+  // One update for each of the five choices, no echo.
+  assert.equal(editor.updates("config_option_update", sessionId).length, 5);
+  assert.equal(editor.updates("current_mode_update", sessionId).length, 3);
+  await editor.prompt(sessionId, "hello");
+  const sent = place.models?.requests.at(-1)?.body;
+  assert.equal(sent?.["reasoning_effort"], undefined);
+});
+
+test("29. what another program chooses is told too, and its title", async () => {
+  await using place = await echoing();
+  const [editor, other] = [await connect(place), await connect(place)];
+  const sessionId = await editor.session(place.folder);
+  await editor.prompt(sessionId, "hello");
+  const at = { sessionId, cwd: place.folder, mcpServers: [] };
+  await other.agent.request("session/resume", at);
+  await other.agent.request("session/set_mode", { sessionId, modeId: "dont_ask" });
+  await told(editor, sessionId, { mode: "dont_ask" });
+  await modeTold(editor, sessionId, "dont_ask");
+  await other.prompt(sessionId, "/title A fine name");
+  const info = await editor.until(() =>
+    editor.updates("session_info_update", sessionId).find(({ title }) => title === "A fine name"),
+  );
+  assert.ok(Math.abs(Date.parse(info.updatedAt ?? "") - Date.now()) < 600_000);
+  await editor.agent.request("session/close", { sessionId });
+  const count = editor.updates("config_option_update", sessionId).length;
+  await set(other, sessionId, "mode", "ask");
+  await told(other, sessionId, { mode: "ask" });
+  // What the editor closed is told of no more; what happens later, in the same place, to another session of it is.
+  const next = await editor.session(place.folder);
+  await editor.prompt(next, "hello");
+  await other.agent.request("session/resume", { ...at, sessionId: next });
+  await set(other, next, "mode", "plan");
+  await told(editor, next, { mode: "plan" });
+  assert.equal(editor.updates("config_option_update", sessionId).length, count);
+});
+
+test("29. bad id/value -32602 that names what is allowed; nothing changes", async () => {
+  await using place = await echoing();
+  const editor = await connect(place);
+  const sessionId = await editor.session(place.folder);
+  const cases: readonly (readonly [Promise<unknown>, RegExp])[] = [
+    [set(editor, sessionId, "colour", "red"), /mode, model, thought_level/],
+    [set(editor, sessionId, "yolo", "true"), /mode, model, thought_level/],
+    [set(editor, sessionId, "mode", "yolo"), /ask, accept_edits, dont_ask, plan/],
+    [set(editor, sessionId, "thought_level", "huge"), /default, none, minimal, low, medium, high, xhigh/],
+    [set(editor, sessionId, "model", "local:tets-model"), /local:test-model/],
+    [set(editor, sessionId, "model", "nowhere:x"), /local:test-model, local:other-model/],
+    [set(editor, sessionId, "model", "x".repeat(5_000)), /^.{0,700}$/],
+    [
+      editor.agent.request("session/set_config_option", {
+        sessionId,
+        configId: "mode",
+        type: "boolean",
+        value: true,
+      }),
+      /ask, accept_edits, dont_ask, plan/,
+    ],
+    [
+      editor.agent.request("session/set_mode", { sessionId, modeId: "code" }),
+      /ask, accept_edits, dont_ask, plan/,
+    ],
+    [editor.agent.request("session/set_model", { sessionId, modelId: "local:nothing" }), /local:test-model/],
+    [editor.agent.request("session/set_model", { sessionId }), /modelId/],
+    [editor.agent.request("session/set_model", { modelId: "local:test-model" }), /sessionId/],
+  ];
+  for (const [work, allowed] of cases) {
+    const { code, message } = await refusal(work);
+    assert.equal(code, -32602, message);
+    assert.match(message, allowed);
+  }
+  const { configOptions } = await set(editor, sessionId, "mode", "ask");
+  assert.deepEqual(valuesOf(configOptions), {
+    mode: "ask",
+    model: "local:test-model",
+    thought_level: "default",
+  });
+});
+
+test("29. boolean options only if advertised", async () => {
+  await using place = await echoing();
+  const editor = await connect(place, true);
+  const { sessionId, configOptions } = await editor.agent.request("session/new", {
+    cwd: place.folder,
+    mcpServers: [],
+  });
+  assert.equal(valuesOf(configOptions)["yolo"], false);
+  const after = await editor.agent.request("session/set_config_option", {
+    sessionId,
+    configId: "yolo",
+    type: "boolean",
+    value: true,
+  });
+  assert.equal(valuesOf(after.configOptions)["yolo"], true);
+  await told(editor, sessionId, { yolo: true });
+  const { code } = await refusal(set(editor, sessionId, "yolo", "false"));
+  assert.equal(code, -32602);
+  await editor.prompt(sessionId, "/yolo off");
+  await told(editor, sessionId, { yolo: false });
+});
+
+test("30. Model change in session A does not touch session B; survives resume", async () => {
+  await using place = await echoing();
+  const first = place.start();
+  const editor = await first.client();
+  const [a, b] = [await editor.session(place.folder), await editor.session(place.folder)];
+  await set(editor, a, "model", "local:other-model");
+  await Promise.all([editor.prompt(a, "who?"), editor.prompt(b, "who?")]);
+  assert.deepEqual([editor.text(a), editor.text(b)], ["other-model", "test-model"]);
+  assert.deepEqual(editor.updates("config_option_update", b), []);
+  first.child.stdin?.end();
+  await first.exited;
+
+  const again = await connect(place);
+  for (const [sessionId, model] of [
+    [a, "local:other-model"],
+    [b, "local:test-model"],
+  ] as const) {
+    const at = { sessionId, cwd: place.folder, mcpServers: [] };
+    const { configOptions } = await again.agent.request("session/resume", at);
+    assert.equal(valuesOf(configOptions)["model"], model);
+    await again.prompt(sessionId, "who?");
+    assert.equal(again.text(sessionId), model.slice("local:".length));
+  }
+});
+
+test("30. `/model provider:model` = set_config_option = session/set_model, each followed by config_option_update", async () => {
+  await using place = await echoing();
+  const editor = await connect(place);
+  const ways: readonly ((sessionId: string, model: string) => Promise<unknown>)[] = [
+    (sessionId, model) => editor.prompt(sessionId, `/model ${model}`),
+    (sessionId, model) => set(editor, sessionId, "model", model),
+    (sessionId, modelId) => editor.agent.request("session/set_model", { sessionId, modelId }),
+  ];
+  for (const way of ways) {
+    const sessionId = await editor.session(place.folder);
+    await way(sessionId, "local:other-model");
+    const update = await told(editor, sessionId, { model: "local:other-model" });
+    assert.deepEqual(
+      update.configOptions.map(({ id }) => id),
+      ["mode", "model", "thought_level"],
+    );
+    const said = editor.text(sessionId).length;
+    await editor.prompt(sessionId, "who?");
+    assert.equal(editor.text(sessionId).slice(said), "other-model");
+    assert.equal(editor.updates("config_option_update", sessionId).length, 1);
+  }
+});
+
+test("30. a model that is configured no more is shown as it was chosen; prompts say so until another is chosen", async () => {
+  await using place = await echoing();
+  const first = place.start();
+  const editor = await first.client();
+  const sessionId = await editor.session(place.folder);
+  await editor.prompt(sessionId, "who?");
+  await set(editor, sessionId, "model", "local:other-model");
+  first.child.stdin?.end();
+  await first.exited;
+  const file = join(place.home, "config.yaml");
+  const config = await readFile(file, "utf8");
+  await writeFile(file, config.replaceAll("local:", "here:"));
+
+  const again = await connect(place);
+  const at = { sessionId, cwd: place.folder, mcpServers: [] };
+  const { configOptions } = await again.agent.request("session/resume", at);
+  assert.equal(valuesOf(configOptions)["model"], "local:other-model");
+  assert.ok(choicesOf(configOptions, "model").includes("local:other-model"));
+  const asked = place.models?.requests.length;
+  const { code, message } = await refusal(again.prompt(sessionId, "who?"));
+  assert.equal(code, -32603);
+  assert.match(message, /local:other-model, is not configured any more. Choose another/);
+  assert.equal(place.models?.requests.length, asked, "no other model got the conversation");
+  await set(again, sessionId, "model", "here:other-model");
+  await again.prompt(sessionId, "who?");
+  assert.equal(again.text(sessionId), "other-model");
+});

@@ -1,0 +1,168 @@
+import assert from "node:assert/strict";
+import { readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { RequestError } from "@agentclientprotocol/sdk/unstable";
+import { choose, createAcpPlace, type AcpClient } from "../../harness/acp.ts";
+import { calling, saying, tooLong, type ModelReply } from "../../harness/openai-server.ts";
+
+interface Case {
+  readonly name: string;
+  readonly reply: ModelReply;
+  readonly code: number;
+  readonly data: Readonly<Record<string, unknown>>;
+}
+
+const cases: readonly Case[] = [
+  {
+    name: "401",
+    reply: { status: 401, body: secretly(401) },
+    code: -32_000,
+    data: { kind: "provider", status: 401, retryable: false },
+  },
+  {
+    name: "403",
+    reply: { status: 403, body: secretly(403) },
+    code: -32_000,
+    data: { kind: "provider", status: 403, retryable: false },
+  },
+  {
+    name: "429",
+    reply: { status: 429, headers: { "retry-after": "120" }, body: secretly(429) },
+    code: -32_603,
+    data: { kind: "rate_limit", status: 429, retryAfter: 120, retryable: true },
+  },
+  {
+    name: "400",
+    reply: { status: 400, body: secretly(400) },
+    code: -32_603,
+    data: { kind: "provider", status: 400, retryable: false },
+  },
+  {
+    name: "context overflow",
+    reply: tooLong,
+    code: -32_603,
+    data: { kind: "context_length", status: 400, retryable: false },
+  },
+  {
+    name: "a connection that is cut",
+    reply: { pieces: [{ text: "half an answ" }, { cut: true }] },
+    code: -32_603,
+    data: { kind: "network", retryable: true },
+  },
+];
+
+test("19. Provider 401/429/400/context overflow/cut → JSON-RPC error with kind (-32000 for 401); never end_turn; next prompt works", async () => {
+  const replies: ModelReply[] = [];
+  await using place = await createAcpPlace({ replies: () => replies.shift() ?? saying("well again") });
+  const agentd = place.start();
+  const editor = await agentd.client();
+  for (const { name, reply, code, data } of cases) {
+    const sessionId = await editor.session(place.folder);
+    replies.push(reply, ...(reply === tooLong ? [tooLong, tooLong] : []));
+    const error = await failure(editor, sessionId, "hello");
+    assert.equal(error.code, code, name);
+    assert.deepEqual(pick(error.data, Object.keys(data)), data, name);
+    assert.equal(
+      Array.isArray((error.data as { authMethods?: unknown }).authMethods),
+      code === -32_000,
+      name,
+    );
+    assert.ok(error.message.length <= 400 && !error.message.includes("\n"), `${name}: ${error.message}`);
+    replies.length = 0;
+    assert.equal((await editor.prompt(sessionId, "again")).stopReason, "end_turn", name);
+    assert.match(editor.text(sessionId), /well again$/, name);
+  }
+  const wire = JSON.stringify(agentd.lines);
+  assert.ok(!wire.includes("sk-very-secret"), "what a provider wrote is not repeated");
+  assert.ok(
+    !/\n\s+at .*\.ts:\d+/.test(agentd.lines.map((line) => JSON.stringify(line)).join("\n")),
+    "no stack",
+  );
+});
+
+test("19. Provider 500 and 503, again and again → provider and overloaded", async () => {
+  const replies: ModelReply[] = [];
+  await using place = await createAcpPlace({ replies: () => replies[0] ?? saying("well again") });
+  const editor = await place.start().client();
+  const sessionId = await editor.session(place.folder);
+  for (const [status, kind] of [
+    [500, "provider"],
+    [503, "overloaded"],
+  ] as const) {
+    replies[0] = { status, headers: { "retry-after-ms": "1" }, body: secretly(status) };
+    const error = await failure(editor, sessionId, "hello");
+    assert.equal(error.code, -32_603);
+    assert.deepEqual(pick(error.data, ["kind", "status", "retryable"]), { kind, status, retryable: true });
+  }
+  replies.length = 0;
+  assert.equal((await editor.prompt(sessionId, "again")).stopReason, "end_turn");
+});
+
+test("19. A provider that says nothing for too long → network", async () => {
+  const replies: ModelReply[] = [{ pieces: [{ text: "half" }, { hang: true }] }];
+  await using place = await createAcpPlace({ replies: () => replies.shift() ?? saying("well again") });
+  const config = join(place.home, "config.yaml");
+  const written = await readFile(config, "utf8");
+  await writeFile(
+    config,
+    written.replace("type: openai_compatible,", "type: openai_compatible, timeout_seconds: 1,"),
+  );
+  const editor = await place.start().client();
+  const sessionId = await editor.session(place.folder);
+  const error = await failure(editor, sessionId, "hello");
+  assert.equal(error.code, -32_603);
+  assert.deepEqual(pick(error.data, ["kind", "retryable"]), { kind: "network", retryable: true });
+  assert.equal((await editor.prompt(sessionId, "again")).stopReason, "end_turn");
+});
+
+test("19. Partial text stays, and no message is made up for the failure", async () => {
+  const replies: ModelReply[] = [{ pieces: [{ text: "half an answ" }, { cut: true }] }];
+  await using place = await createAcpPlace({ replies: () => replies.shift() ?? saying("whole") });
+  const editor = await place.start().client();
+  const sessionId = await editor.session(place.folder);
+  await failure(editor, sessionId, "hello");
+  assert.equal(editor.text(), "half an answ");
+});
+
+test("19. length stop → max_tokens; refusal → refusal", async () => {
+  await using place = await createAcpPlace({
+    replies: [
+      { pieces: [{ text: "and so on and" }, { finish: "length" }] },
+      { pieces: [{ text: "I will not." }, { finish: "content_filter" }] },
+    ],
+  });
+  const editor = await place.start().client();
+  const sessionId = await editor.session(place.folder);
+  assert.equal((await editor.prompt(sessionId, "long")).stopReason, "max_tokens");
+  assert.equal((await editor.prompt(sessionId, "bad")).stopReason, "refusal");
+});
+
+test("19. iteration cap → max_turn_requests", async () => {
+  await using place = await createAcpPlace({
+    replies: (_, index) =>
+      calling({ id: `call_${index}`, name: "terminal", json: JSON.stringify({ command: "true" }) }),
+    config: "agent:\n  max_steps: 3\n",
+  });
+  const editor = await place.start().client({ permission: choose("allow_once") });
+  const sessionId = await editor.session(place.folder);
+  assert.equal((await editor.prompt(sessionId, "for ever")).stopReason, "max_turn_requests");
+  assert.equal(place.models?.requests.length, 3);
+});
+
+async function failure(editor: AcpClient, sessionId: string, text: string): Promise<RequestError> {
+  const answer = await editor.prompt(sessionId, text).catch((error: unknown) => error);
+  assert.ok(answer instanceof RequestError, `no error but ${JSON.stringify(answer)}`);
+  return answer;
+}
+
+/** Providers repeat keys in what they complain of. */
+function secretly(status: number): string {
+  return JSON.stringify({
+    error: { message: `status ${status} for key sk-very-secret`, type: "x", code: "y" },
+  });
+}
+
+function pick(from: unknown, keys: readonly string[]): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(keys.map((key) => [key, (from as Readonly<Record<string, unknown>>)[key]]));
+}

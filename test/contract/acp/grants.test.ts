@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { choose, createAcpPlace, type AcpClient } from "../../harness/acp.ts";
+
+const config = "approvals: { mode: always_ask }\n";
+const command = "run: echo hello >> made.txt";
+
+/** How often leave was asked for in a session. */
+const asks = (editor: AcpClient, sessionId: string): number =>
+  editor.seen.filter((each) => each.kind === "permission" && each.request.sessionId === sessionId).length;
+
+test("21. allow_session: same command signature not asked again in this session, asked in another session", async () => {
+  await using place = await createAcpPlace({ config });
+  const editor = await place
+    .start()
+    .client({ permission: () => ({ outcome: { outcome: "selected", optionId: "allow_session" } }) });
+  const [one, other] = [await editor.session(place.folder), await editor.session(place.folder)];
+  for (let run = 1; run <= 3; run++) await editor.prompt(one, command);
+  assert.equal(asks(editor, one), 1);
+  await editor.prompt(one, "run: echo other >> made.txt");
+  assert.equal(asks(editor, one), 2);
+  for (let run = 1; run <= 2; run++) await editor.prompt(other, command);
+  assert.equal(asks(editor, other), 1);
+});
+
+test("21. grants do not leak between concurrent sessions", async () => {
+  await using place = await createAcpPlace({ config });
+  const held = Promise.withResolvers<void>();
+  const editor = await place.start().client({
+    permission: async ({ sessionId }) => {
+      if (sessionId !== one) await held.promise;
+      return { outcome: { outcome: "selected", optionId: sessionId === one ? "allow_session" : "deny" } };
+    },
+  });
+  const [one, other] = [await editor.session(place.folder), await editor.session(place.folder)];
+  const waits = editor.prompt(other, command);
+  await editor.until(() => asks(editor, other) || undefined);
+  // Leave is given in one session while the same question is open in the other.
+  await editor.prompt(one, command);
+  await editor.prompt(one, command);
+  assert.equal(asks(editor, one), 1);
+  held.resolve();
+  await waits;
+  await editor.prompt(other, command);
+  assert.equal(asks(editor, other), 2);
+  const failed = editor.updates("tool_call_update", other).filter(({ status }) => status === "failed");
+  assert.equal(failed.length, 2);
+});
+
+test("21. allow_always persists across a restart", async () => {
+  await using place = await createAcpPlace({ config });
+  const first = place.start();
+  const before = await first.client({
+    permission: () => ({ outcome: { outcome: "selected", optionId: "allow_always" } }),
+  });
+  const one = await before.session(place.folder);
+  for (let run = 1; run <= 2; run++) await before.prompt(one, command);
+  assert.equal(asks(before, one), 1);
+  first.child.stdin?.end();
+  await first.exited;
+  const after = await place.start().client();
+  const other = await after.session(place.folder);
+  assert.equal((await after.prompt(other, command)).stopReason, "end_turn");
+  assert.equal(asks(after, other), 0);
+  assert.ok(after.updates("tool_call_update", other).some(({ status }) => status === "completed"));
+});
+
+test("21. allow_session ends with the process, allow_once with the call", async () => {
+  await using place = await createAcpPlace({ config });
+  const first = place.start();
+  const answers = ["allow_once", "allow_once", "allow_session"];
+  const before = await first.client({
+    permission: () => ({ outcome: { outcome: "selected", optionId: answers.shift() ?? "deny" } }),
+  });
+  const sessionId = await before.session(place.folder);
+  for (let run = 1; run <= 4; run++) await before.prompt(sessionId, command);
+  assert.equal(asks(before, sessionId), 3);
+  first.child.stdin?.end();
+  await first.exited;
+  const after = await place.start().client({ permission: choose("allow_once") });
+  await after.agent.request("session/resume", { sessionId, cwd: place.folder, mcpServers: [] });
+  await after.prompt(sessionId, command);
+  assert.equal(asks(after, sessionId), 1);
+});

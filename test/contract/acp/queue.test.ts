@@ -1,0 +1,89 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { createAcpPlace, type AcpProcess } from "../../harness/acp.ts";
+import { saying, type ChatBody, type ModelReply } from "../../harness/openai-server.ts";
+
+const endless: ModelReply = { pieces: [{ text: "Once upon a time" }, { hang: true }] };
+
+test("15. Two prompts back to back → FIFO, both answered with own results", async () => {
+  await using place = await createAcpPlace({
+    replies: ({ body }) => saying(`You said ${lastOf(body)}.`),
+  });
+  const agentd = place.start();
+  const editor = await agentd.client();
+  const sessionId = await editor.session(place.folder);
+  const words = ["one", "two", "three", "four"];
+  const answers = await Promise.all(words.map((word) => editor.prompt(sessionId, word)));
+  assert.deepEqual(
+    answers.map(({ stopReason }) => stopReason),
+    words.map(() => "end_turn"),
+  );
+  assert.deepEqual(
+    told(agentd),
+    words.flatMap((word) => [`You said ${word}.`, "end_turn"]),
+  );
+});
+
+test("15. Cancel with one queued → both cancelled; neither runs again", async () => {
+  await using place = await createAcpPlace({
+    replies: ({ body }) => (lastOf(body) === "first" ? endless : saying(`You said ${lastOf(body)}.`)),
+  });
+  const agentd = place.start();
+  const editor = await agentd.client();
+  const sessionId = await editor.session(place.folder);
+  const prompts = ["first", "second", "third"].map((word) => editor.prompt(sessionId, word));
+  await editor.until(() => editor.text().includes("Once upon a time") || undefined);
+  await editor.agent.notify("session/cancel", { sessionId });
+  const answers = await Promise.all(prompts);
+  assert.deepEqual(
+    answers.map(({ stopReason }) => stopReason),
+    ["cancelled", "cancelled", "cancelled"],
+  );
+  assert.equal((await editor.prompt(sessionId, "fourth")).stopReason, "end_turn");
+  await sleep(500);
+  assert.deepEqual(
+    place.models?.requests.map(({ body }) => lastOf(body)),
+    ["first", "fourth"],
+  );
+  assert.equal(editor.text(), "Once upon a timeYou said fourth.");
+});
+
+test("15. Prompts of different sessions run side by side", async () => {
+  await using place = await createAcpPlace({
+    replies: ({ body }) => (lastOf(body) === "first" ? endless : saying(`You said ${lastOf(body)}.`)),
+  });
+  const editor = await place.start().client();
+  const [busy, free] = [await editor.session(place.folder), await editor.session(place.folder)];
+  const prompt = editor.prompt(busy, "first");
+  await editor.until(() => editor.text(busy).includes("Once upon a time") || undefined);
+  assert.equal((await editor.prompt(free, "second")).stopReason, "end_turn");
+  assert.equal(editor.text(free), "You said second.");
+  await editor.agent.notify("session/cancel", { sessionId: free });
+  await editor.agent.notify("session/cancel", { sessionId: busy });
+  assert.equal((await prompt).stopReason, "cancelled");
+});
+
+/** What the user said last. */
+function lastOf({ messages }: ChatBody): string {
+  const { content } = messages.findLast(({ role }) => role === "user") ?? {};
+  return typeof content === "string"
+    ? content
+    : ((content as readonly { readonly text?: string }[] | undefined) ?? []).map(({ text }) => text).join("");
+}
+
+/** Texts and answers in the order of the wire; the pieces of a text as one. */
+function told({ lines }: AcpProcess): readonly string[] {
+  const all: string[] = [];
+  let text = "";
+  for (const line of lines) {
+    const { update } = (line["params"] ?? {}) as { readonly update?: Readonly<Record<string, unknown>> };
+    if (update?.["sessionUpdate"] === "agent_message_chunk")
+      text += (update["content"] as { text: string }).text;
+    const { stopReason } = (line["result"] ?? {}) as { readonly stopReason?: string };
+    if (stopReason === undefined) continue;
+    all.push(text, stopReason);
+    text = "";
+  }
+  return all;
+}

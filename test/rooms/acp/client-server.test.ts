@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { checkServers, serverSecrets } from "../../../src/acp/client-server.ts";
+
+const entry = (name: string, value: string) => ({ name, value });
+const stdio = (...env: { name: string; value: string }[]) => ({ name: "s", command: "sh", args: [], env });
+const http = (...headers: { name: string; value: string }[]) => ({
+  type: "http" as const,
+  name: "s",
+  url: "https://example.com/mcp",
+  headers,
+});
+
+test("secrets are told by their names, and by values that nobody would write", () => {
+  const random = "Zm9vYmFyMTIzNDU2Nzg5MGFiY2Q";
+  const secrets = serverSecrets(
+    stdio(
+      entry("GITHUB_TOKEN", "t1"),
+      entry("DB_PASSWORD", "p1"),
+      entry("GH_PAT", "p2"),
+      entry("PLAIN", random),
+      entry("SSH_AUTH_SOCK", "/tmp/ssh-1/agent.2"),
+      entry("PATH", "/usr/local/bin:/usr/bin"),
+      entry("HOME", "/home/anna"),
+      entry("REGION", "eu-central-1-frankfurt-zone-b"),
+    ),
+  );
+  assert.deepEqual(secrets, ["t1", "p1", "p2", random]);
+});
+
+test("headers are secrets but for those that say what is spoken; also what follows a scheme", () => {
+  const secrets = serverSecrets(
+    http(
+      entry("Authorization", "Bearer abc"),
+      entry("X-Whatever", "def"),
+      entry("Content-Type", "application/json"),
+      entry("accept-language", "en"),
+    ),
+  );
+  assert.deepEqual(secrets, ["Bearer abc", "abc", "def"]);
+});
+
+test("servers of other kinds, with other addresses, and too many are refused by name", () => {
+  const url = "http://127.0.0.1:1/";
+  assert.throws(() => checkServers([{ type: "sse", name: "old", url, headers: [] }]), /old .*sse/);
+  assert.throws(() => checkServers([{ type: "acp", name: "own", serverId: "1" }]), /own .*acp/);
+  assert.throws(() => checkServers([{ ...http(), name: "file", url: "file:///etc" }]), /url .*file/);
+  assert.throws(() => checkServers(Array.from({ length: 33 }, () => stdio())), /at most 32/);
+  assert.equal(checkServers([http(), stdio()]).length, 2);
+});

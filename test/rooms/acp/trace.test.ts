@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { AnyMessage } from "@agentclientprotocol/sdk/unstable";
+import { traced } from "../../../src/acp/trace.ts";
+
+test("what servers of a client are given is never written down", () => {
+  const secret = "hunter2hunter2";
+  const text = JSON.stringify(
+    traced({
+      jsonrpc: "2.0",
+      id: 1,
+      method: "session/new",
+      params: {
+        cwd: "/work",
+        mcpServers: [
+          { name: "a", command: "a", args: [], env: [{ name: "TOKEN", value: secret }] },
+          { type: "http", name: "b", url: "http://b", headers: [{ name: "X-Key", value: secret }] },
+          { name: "odd", env: { TOKEN: secret } },
+          { name: "odder", env: [secret] },
+        ],
+      },
+    }),
+  );
+  assert.doesNotMatch(text, /hunter2/);
+  assert.match(text, /TOKEN.*redacted/);
+  assert.match(text, /X-Key/);
+});
+
+test("a secret that a cut would go through is hidden all the same", () => {
+  const key = `sk-${"a1".repeat(60)}`;
+  for (let before = 1_860; before <= 2_005; before += 5) {
+    const text = `${"x".repeat(before)} ${key} ${"y".repeat(9_000)}`;
+    const message: AnyMessage = { jsonrpc: "2.0", method: "m", params: { text } };
+    assert.doesNotMatch(JSON.stringify(traced(message)), /sk-a1/);
+  }
+});
+
+test("what is long, wide or deep is shortened", () => {
+  let deep: unknown = "end";
+  for (let at = 0; at < 500; at += 1) deep = [deep];
+  const params = { text: "x".repeat(1e6), list: Array.from({ length: 1e4 }, () => "item"), deep };
+  const text = JSON.stringify(traced({ jsonrpc: "2.0", method: "m", params }));
+  assert.ok(text.length < 4_000, String(text.length));
+  assert.match(text, /1000000 characters/);
+  assert.match(text, /9950 more/);
+});

@@ -1,0 +1,129 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { SessionHosts } from "../../../src/agent/session-hosts.ts";
+import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
+import type { FileAccess, Tool, ToolContext } from "../../../src/agent/tool.ts";
+import { createTestAgent, testTool } from "../../harness/agent.ts";
+
+const tool = (name: string, run: (context: ToolContext) => string = () => name): Tool =>
+  testTool(async (_, context) => run(context), name);
+const calling = (...tools: readonly string[]) => ({
+  calls: tools.map((each) => ({ tool: each, input: { command: "ls" } })),
+});
+const files: FileAccess = { read: async () => "text", writes: () => false, write: async () => {} };
+
+test("a session has the tools that are lent to it, until they are taken back; others have not", async () => {
+  const seen: (readonly string[])[] = [];
+  await using agent = await createTestAgent({
+    tools: [tool("own")],
+    script: ({ tools, step, toolResults }) => {
+      if (step === 1) return { text: toolResults.map(({ text }) => text).join() };
+      seen.push(tools);
+      return tools.includes("lent") ? calling("lent") : {};
+    },
+  });
+  const { hosts } = agent.parts;
+  const release = hosts.lend("a", { tools: () => [tool("lent", () => "from the editor")] });
+  const events = await agent.events((await agent.submit("go", { id: "a" })).runId);
+  assert.equal(events.at(-1)?.data["output"], "from the editor");
+  await agent.events((await agent.submit("go", { id: "b" })).runId);
+  await release();
+  await agent.events((await agent.submit("go", { id: "a" })).runId);
+  assert.deepEqual(seen, [["own", "lent"], ["own"], ["own"]]);
+});
+
+test("a lent tool does not take the name of another", () => {
+  const hosts = new SessionHosts();
+  const long = "x".repeat(64);
+  hosts.lend("s", { tools: () => [tool("same"), tool(long)] });
+  hosts.lend("s", { tools: () => [tool("same")] });
+  const names = hosts
+    .of("s")
+    .tools([tool("same"), tool(long)])
+    .map(({ name }) => name);
+  assert.deepEqual(names, ["same", long, "same_2", `${"x".repeat(62)}_2`, "same_3"]);
+});
+
+test("a turn waits for tools that are coming, and tells what people should know", async () => {
+  const coming = Promise.withResolvers<void>();
+  let tools: readonly Tool[] = [];
+  const notices = ["one is missing"];
+  await using agent = await createTestAgent({
+    script: (state) => ({ text: state.tools.join() }),
+  });
+  agent.parts.hosts.lend("s", {
+    tools: () => tools,
+    settled: () => coming.promise,
+    notices: () => notices.splice(0),
+  });
+  const { runId } = await agent.submit("go", { id: "s" });
+  await agent.event(runId, "run.started");
+  tools = [tool("late")];
+  coming.resolve();
+  const events = await agent.events(runId);
+  assert.equal(events.at(-1)?.data["output"], "late");
+  const told = events.filter(({ type }) => type === "run.notice");
+  assert.deepEqual(
+    told.map(({ data }) => data["message"]),
+    ["one is missing"],
+  );
+});
+
+test("a turn that waits for tools can be stopped", async () => {
+  await using agent = await createTestAgent();
+  agent.parts.hosts.lend("s", { settled: () => new Promise(() => {}) });
+  const { runId } = await agent.submit("go", { id: "s" });
+  await agent.event(runId, "run.started");
+  await agent.turns.stop(runId, "enough");
+  assert.equal((await agent.events(runId)).at(-1)?.type, "run.cancelled");
+});
+
+test("sub-agents get what the session at the top has: tools, files and folders", async () => {
+  const seen: (FileAccess | undefined)[] = [];
+  await using agent = await createTestAgent({
+    tools: [createDelegateTask()],
+    script: ({ user, step, instructions, toolResults }) => {
+      if (user === "go" && step === 0)
+        return { calls: [{ tool: "delegate_task", input: { tasks: [{ goal: "child" }] } }] };
+      if (user === "go") return { text: toolResults[0]?.text ?? "" };
+      if (step === 0) return calling("lent");
+      return { text: `${toolResults[0]?.text} ${/\/lent\/folder/.exec(instructions)?.[0]}` };
+    },
+  });
+  agent.parts.hosts.lend("top", {
+    tools: () => [tool("lent", (context) => (seen.push(context.files), "was lent"))],
+    files,
+    roots: ["/lent/folder"],
+  });
+  const events = await agent.events((await agent.submit("go", { id: "top" })).runId);
+  assert.match(String(events.at(-1)?.data["output"]), /was lent \/lent\/folder/);
+  assert.deepEqual(seen, [files]);
+});
+
+test("what was lent last gives the files, and a folder is known once", async () => {
+  const hosts = new SessionHosts();
+  const other = { ...files };
+  hosts.lend("s", { files, roots: ["/a", "/b"] });
+  const release = hosts.lend("s", { files: other, roots: ["/b"] });
+  assert.equal(hosts.of("s").files, other);
+  assert.deepEqual(hosts.of("s").roots, ["/a", "/b"]);
+  await release();
+  assert.equal(hosts.of("s").files, files);
+  assert.equal(hosts.of("other").files, undefined);
+});
+
+test("to take back twice closes once, and close waits for all that is closing", async () => {
+  const hosts = new SessionHosts();
+  const gate = Promise.withResolvers<void>();
+  const closed: string[] = [];
+  const slow = hosts.lend("a", { close: async () => (await gate.promise, void closed.push("slow")) });
+  hosts.lend("b", { close: () => Promise.reject(new Error("it broke")) });
+  hosts.lend("b", { close: async () => void closed.push("quick") });
+  void slow();
+  void slow();
+  const all = hosts.close();
+  assert.equal(await Promise.race([all.then(() => "closed"), Promise.resolve("waits")]), "waits");
+  gate.resolve();
+  await all;
+  assert.deepEqual(closed.toSorted(), ["quick", "slow"]);
+});
