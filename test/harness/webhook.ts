@@ -1,0 +1,176 @@
+/** The receiver of webhooks inside a real service: signed requests to it, each answer held against the spec. */
+import assert from "node:assert/strict";
+import { createHmac } from "node:crypto";
+import { test } from "node:test";
+import type { WebhookRouteConfig } from "../../generated/config/types.gen.ts";
+import { schemas } from "../../generated/webhook/schemas.gen.ts";
+import { operations, type OperationId } from "../../generated/webhook/server.gen.ts";
+import { SchemaSet } from "../../src/base/validate.ts";
+import type { DeliveryRow } from "../../src/store/tables.ts";
+import { startTestService, type TestService, type TestServiceOptions } from "./service.ts";
+
+/** Of all routes that name none. */
+export const SECRET = "s3cr3t-of-the-tests";
+
+export interface WebhookServiceOptions extends TestServiceOptions {
+  readonly routes?: Readonly<Record<string, WebhookRouteConfig>>;
+  /** Of `platforms.webhook`, besides the routes. */
+  readonly settings?: Readonly<Record<string, unknown>>;
+}
+
+export interface Answer {
+  readonly status: number;
+  readonly headers: Headers;
+  // oxlint-disable-next-line typescript/no-explicit-any -- what the spec says of it is checked before
+  readonly body: any;
+}
+
+export interface Post {
+  /** Default: {@link SECRET}; null sends no signature. */
+  readonly secret?: string | null;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly method?: string;
+  readonly signal?: AbortSignal;
+}
+
+/** Starts a service that receives webhooks on loopback, on any free port. */
+export async function startWebhookService(options: WebhookServiceOptions = {}): Promise<WebhookService> {
+  return new WebhookService(await startTestService(withReceiver(options)));
+}
+
+function withReceiver({
+  routes = { hook: {} },
+  settings,
+  ...rest
+}: WebhookServiceOptions): TestServiceOptions {
+  const webhook = {
+    enabled: true,
+    host: "127.0.0.1",
+    port: 0,
+    secret: SECRET,
+    rate_limit: 1000,
+    ...settings,
+    routes,
+  };
+  return { ...rest, config: { ...rest.config, platforms: { webhook } } };
+}
+
+export class WebhookService implements AsyncDisposable {
+  readonly test: TestService;
+  readonly url: string;
+  /** `operation status` of every answer, and `operation status header` of what the spec lists with it. */
+  readonly seen = new Set<string>();
+
+  constructor(service: TestService) {
+    const { webhookUrl } = service.service;
+    assert.ok(webhookUrl, "the receiver does not listen");
+    this.test = service;
+    this.url = webhookUrl;
+  }
+
+  /** Posts to a route: text and bytes as they are, anything else as JSON. Signed as the code host does it. */
+  async post(
+    route: string,
+    body: unknown = {},
+    { secret = SECRET, headers, method = "POST", signal }: Post = {},
+  ) {
+    const bytes = bytesOf(body);
+    const signature = secret === null ? {} : { "x-hub-signature-256": sign(bytes, secret) };
+    const response = await fetch(`${this.url}/webhooks/${route}`, {
+      method,
+      headers: { "content-type": "application/json", ...signature, ...headers },
+      ...(signal ? { signal } : {}),
+      ...(method === "GET" || method === "HEAD" ? {} : { body: bytes }),
+    });
+    return this.check("receiveWebhook", response);
+  }
+
+  async health(): Promise<Answer> {
+    return this.check("getHealth", await fetch(`${this.url}/health`));
+  }
+
+  /** Reads an answer and holds it against the spec: its status, headers and body. */
+  async check(operation: OperationId, response: Response): Promise<Answer> {
+    const { status, headers } = response;
+    const text = await response.text();
+    const declared = operations[operation].responses[String(status)];
+    assert.ok(declared?.json, `${operation} answered ${status}, which the spec does not list: ${text}`);
+    this.seen.add(`${operation} ${status}`);
+    for (const name of declared.headers) {
+      assert.ok(headers.has(name), `${operation} ${status} has no ${name}`);
+      this.seen.add(`${operation} ${status} ${name}`);
+    }
+    for (const name of ["allow", "retry-after"]) {
+      assert.ok(!headers.has(name) || declared.headers.includes(name), `${operation} ${status} has ${name}`);
+    }
+    // A HEAD has none.
+    if (text === "") return { status, headers, body: undefined };
+    assert.equal(headers.get("content-type"), "application/json");
+    const body: unknown = JSON.parse(text);
+    assert.equal(
+      answerSchemas.check(declared.json, body)?.map(({ path, message }) => `${path} ${message}`),
+      undefined,
+    );
+    return { status, headers, body };
+  }
+
+  /** The record, oldest first. */
+  deliveries(): Promise<readonly DeliveryRow[]> {
+    return this.test.service.store.read.selectFrom("deliveries").selectAll().orderBy("id").execute();
+  }
+
+  /** The record once it holds what is waited for. What was not acknowledged is written behind its answer. */
+  async recorded(until: (rows: readonly DeliveryRow[]) => boolean): Promise<readonly DeliveryRow[]> {
+    const patience = AbortSignal.timeout(10_000);
+    for (;;) {
+      const rows = await this.deliveries();
+      if (until(rows)) return rows;
+      patience.throwIfAborted();
+      await new Promise((resolve) => setTimeout(resolve, 10));
+    }
+  }
+
+  /** Lines of the log with this message, as they were written. */
+  logged(message: string): readonly Readonly<Record<string, unknown>>[] {
+    const entries = this.test.logLines.map((line) => JSON.parse(line) as Record<string, unknown>);
+    return entries.filter((entry) => entry["message"] === message);
+  }
+
+  /** Stops the service and starts another on the same database and home. */
+  async restart(options: WebhookServiceOptions = {}): Promise<WebhookService> {
+    return new WebhookService(await this.test.restart(withReceiver(options)));
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.test[Symbol.asyncDispose]();
+  }
+}
+
+const answerSchemas = new SchemaSet(schemas);
+
+export function bytesOf(body: unknown): Uint8Array<ArrayBuffer> {
+  if (body instanceof Uint8Array) return new Uint8Array(body);
+  return new TextEncoder().encode(typeof body === "string" ? body : JSON.stringify(body));
+}
+
+/** `sha256=` and the hex MAC, as `X-Hub-Signature-256` carries it. */
+export function sign(body: Uint8Array, secret: string = SECRET): string {
+  return `sha256=${createHmac("sha256", secret).update(body).digest("hex")}`;
+}
+
+/**
+ * Registers the test `title`. It fails unless the receiver gave what is `proven`: `operation status` or
+ * `operation status header`. coverage.test.ts counts them.
+ */
+export function webhookScenario(
+  proven: string | readonly string[],
+  title: string,
+  run: (service: WebhookService) => Promise<void>,
+  options: WebhookServiceOptions = {},
+): void {
+  test(title, async () => {
+    await using service = await startWebhookService(options);
+    await run(service);
+    for (const each of [proven].flat()) assert.ok(service.seen.has(each), `never seen: ${each}`);
+  });
+}
