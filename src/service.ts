@@ -186,7 +186,7 @@ async function openReceiver(
     import("./webhook-room.ts"),
     import("./webhook/app.ts"),
   ]);
-  const opened = createWebhookRoom(options, { agent: agentRoom.agent, targets });
+  const opened = createWebhookRoom(options, { ...agentRoom, targets });
   if (!opened) return undefined;
   const { room, settings } = opened;
   const listener = await listen(createWebhookApp(room), {

@@ -1,7 +1,7 @@
 /** The receiver of webhooks, built from the configuration. */
 import { join } from "node:path";
 import type { Config } from "../generated/config/types.gen.ts";
-import type { Agent } from "./agent/agent.ts";
+import type { AgentRoom } from "./agent-room.ts";
 import { Attempt } from "./deliver/attempt.ts";
 import { sendRow } from "./deliver/send-row.ts";
 import type { Targets } from "./deliver/target.ts";
@@ -17,6 +17,7 @@ import type { WebhookRoom } from "./webhook/room.ts";
 import { checkRoute, NO_PROOF, type RouteDefaults } from "./webhook/route.ts";
 import { WebhookRoutes } from "./webhook/routes.ts";
 import { createRunScript } from "./webhook/script.ts";
+import { createLoadSkill } from "./webhook/skill.ts";
 import { readSubscriptions, stampOf, SUBSCRIPTIONS_FILE } from "./webhook/subscriptions.ts";
 import { webhookSettings, type WebhookSettings } from "./webhook/settings.ts";
 
@@ -28,7 +29,7 @@ export interface OpenWebhookRoom {
 /** Undefined when the receiver is not enabled. ServiceError `invalid_config` that says what is wrong with which route. */
 export function createWebhookRoom(
   { config, env, places }: { readonly config: Config; readonly env: Environment; readonly places: Places },
-  { agent, targets }: { readonly agent: Agent; readonly targets: Targets },
+  { agent, skills, targets }: Pick<AgentRoom, "agent" | "skills"> & { readonly targets: Targets },
 ): OpenWebhookRoom | undefined {
   const settings = webhookSettings(config);
   if (!settings.isEnabled) return undefined;
@@ -79,6 +80,7 @@ export function createWebhookRoom(
         clock,
         envPassthrough: config.terminal.env_passthrough,
       }),
+      loadSkill: createLoadSkill({ skills, cwd: places.workspace, log }),
       warn: (flaw) => log.warn("a filter cannot be used", { flaw }),
     },
     send: (row, timeoutMs) => sendRow(row, new Attempt(), { targets, clock, tracer: offTracer, timeoutMs }),

@@ -1204,6 +1204,11 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           default: "deliver",
           description: "What becomes of an answer that says [SILENT].",
         },
+        trusts_sender: {
+          type: "boolean",
+          default: false,
+          description: "True: what the sender writes is not marked as data for the agent. For callers of your own.",
+        },
         max_concurrent: {
           type: "integer",
           minimum: 1,

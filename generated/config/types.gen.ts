@@ -1063,6 +1063,10 @@ export type WebhookRouteConfig = {
      */
     silent: 'deliver' | 'suppress';
     /**
+     * True: what the sender writes is not marked as data for the agent. For callers of your own.
+     */
+    trusts_sender: boolean;
+    /**
      * Runs of the route at once; others wait. Absent: no limit of its own.
      */
     max_concurrent?: number;

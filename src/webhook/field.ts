@@ -21,30 +21,36 @@ export function fieldOf({ payload, event, headers }: WebhookSubject, path: strin
   const [first, ...rest] = segmentsOf(path);
   if (first === undefined) return MISSING;
   if ((first === "event" || first === "event_type") && rest.length === 0) return event;
-  if (first === "headers") return headers.get(rest.join(".")) ?? MISSING;
+  if (first === "headers") return headerOf(headers, rest.join("."));
   if (first === "payload") return walk(hasOwn(payload, "payload") ? payload["payload"] : payload, rest);
   return walk(payload, [first, ...rest]);
 }
 
-/** The value behind segments of names and, in lists, numbers. */
+/** The value behind segments: names of objects, positions in lists. */
 export function walk(from: unknown, segments: readonly string[]): unknown {
   let value = from;
   for (const segment of segments) {
-    if (Array.isArray(value) && /^\d{1,9}$/.test(segment))
-      value = value[Number(segment)] ?? atOrMissing(value, segment);
-    else if (!Array.isArray(value) && hasOwn(value, segment)) value = value[segment];
+    if (Array.isArray(value)) {
+      if (!POSITION.test(segment) || Number(segment) >= value.length) return MISSING;
+      value = value[Number(segment)];
+    } else if (hasOwn(value, segment)) value = value[segment];
     else return MISSING;
   }
   return value;
 }
 
+const POSITION = /^\d{1,9}$/;
+
 export function segmentsOf(path: string): readonly string[] {
   return path.split(".").filter((segment) => segment !== "");
 }
 
-function atOrMissing(list: readonly unknown[], segment: string): unknown {
-  return Number(segment) < list.length ? list[Number(segment)] : MISSING;
+function headerOf(headers: WebhookSubject["headers"], name: string): unknown {
+  // Headers refuse to be asked for what is no name at all.
+  return HEADER_NAME.test(name) ? (headers.get(name) ?? MISSING) : MISSING;
 }
+
+const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
 /** Own fields alone: `constructor` and its like are none of a payload's. */
 function hasOwn(value: unknown, name: string): value is Readonly<Record<string, unknown>> {

@@ -3,10 +3,12 @@ import { deliveryIdOf, eventTypeOf } from "./event.ts";
 import type { WebhookSubject } from "./field.ts";
 import { passesFilters } from "./filter.ts";
 import { parsePayload, type PayloadFlaw } from "./payload.ts";
+import { renderPrompt } from "./prompt.ts";
 import type { WebhookRoute } from "./route.ts";
 import type { RunScript } from "./script.ts";
 import type { StageVerdict } from "./stage.ts";
-import { defaultPrompt, renderTemplate } from "./template.ts";
+import type { LoadSkill } from "./skill.ts";
+import { renderRoute } from "./template.ts";
 
 /** A request that was believed, with its body read. */
 export interface BelievedRequest {
@@ -21,6 +23,7 @@ export interface JudgePorts {
   /** The values that a file lists; undefined when it cannot be read. */
   readonly valuesIn: (path: string) => Promise<readonly unknown[] | undefined>;
   readonly runScript: RunScript;
+  readonly loadSkill: LoadSkill;
   readonly warn: (flaw: string) => void;
   /** Whether a delivery of this id was taken within the hour. */
   readonly isKnown: (route: string, deliveryId: string) => Promise<boolean>;
@@ -122,7 +125,7 @@ const filters: Step = async (way, ports) => {
   const lists = await listsOf(route.filters, ports);
   const passes = passesFilters(route.filters, way.subject, {
     valuesIn: (path) => lists.get(path),
-    warn: ports.warn,
+    warn: (flaw) => ports.warn(`${route.name}: ${flaw}`),
   });
   if (!passes) return way.stopped("filters", ignored({ reason: "filter", route: route.name }), "no match");
   way.passed("filters");
@@ -160,13 +163,11 @@ const script: Step = async (way, ports) => {
   }
 };
 
-const render: Step = (way) => {
+const render: Step = async (way, ports) => {
   const { route } = way.request;
-  way.text =
-    route.prompt === undefined
-      ? defaultPrompt(route.name, way.subject)
-      : renderTemplate(route.prompt, way.subject);
-  way.passed("render");
+  const skill = route.deliverOnly ? undefined : await ports.loadSkill(route.skills);
+  way.text = route.deliverOnly ? renderRoute(route, way.subject) : renderPrompt(route, way.subject, skill);
+  way.passed("render", skill && `with the skill ${skill.name}`);
 };
 
 const RETRY_SECONDS = 60;

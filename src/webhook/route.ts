@@ -1,5 +1,7 @@
 /** A place for the events of one service, ready to be used. Pure. */
 import type { WebhookRouteConfig } from "../../generated/config/types.gen.ts";
+import { suggest } from "../base/nearest.ts";
+import { parseTarget } from "../deliver/target.ts";
 import { checkFilters } from "./filter.ts";
 
 /** In place of a secret: no proof is asked for, on loopback only. */
@@ -27,22 +29,29 @@ export interface WebhookRoute {
   readonly deliverExtra: Readonly<Record<string, unknown>>;
   readonly deliverOnly: boolean;
   readonly suppressesSilence: boolean;
+  /** True: what the sender writes counts like the route's own words. */
+  readonly trustsSender: boolean;
   readonly maxConcurrent: number | undefined;
   readonly coalesce: WebhookRouteConfig["coalesce"];
 }
 
 export interface RouteDefaults {
-  /** Secrets of routes that name none; references are resolved. */
+  /** Secrets of routes that name none, as they are written. */
   readonly secrets: readonly string[];
-  /** Whether strangers can reach the receiver. */
+  /** False: strangers can reach the receiver. */
   readonly isLoopback: boolean;
-  /** The value behind `env:NAME`; text that is none stays. Undefined: the variable is not set. */
+  /** The value behind `env:NAME`; text that is no reference stays. Undefined: the variable is not set. */
   readonly resolve: (secret: string) => string | undefined;
+  /** Platforms that `deliver` may name. */
+  readonly targets: readonly string[];
 }
+
+/** Why a receiver that strangers can reach does without proof for nobody, a clause. */
+export const INSECURE_FLAW = `${NO_PROOF} is for loopback addresses only; give a secret, or listen on 127.0.0.1`;
 
 export type CheckedRoute = { readonly route: WebhookRoute } | { readonly flaws: readonly string[] };
 
-/** A route as it is written, with what it takes over; or why it cannot be used, a clause each. */
+/** A route as it is written, with what it takes over; or why it cannot be used and what to do, a clause each. */
 export function checkRoute(
   name: string,
   written: Partial<WebhookRouteConfig>,
@@ -52,15 +61,8 @@ export function checkRoute(
   const flaws = [
     ...nameFlaws(name),
     ...("flaw" in found ? [found.flaw] : []),
-    ...("secrets" in found && found.secrets === "none" && !defaults.isLoopback
-      ? [`${NO_PROOF} is for loopback addresses only; give it a secret, or listen on 127.0.0.1`]
-      : []),
-    ...(written.deliver_only === true && (written.deliver ?? "log") === "log"
-      ? ["deliver_only needs a real target in deliver"]
-      : []),
-    ...(written.deliver_only === true && written.coalesce !== undefined
-      ? ["coalesce does not go with deliver_only"]
-      : []),
+    ...("secrets" in found && found.secrets === "none" && !defaults.isLoopback ? [INSECURE_FLAW] : []),
+    ...deliveryFlaws(written, defaults.targets),
     ...checkFilters(written.filters),
   ];
   if (flaws.length > 0 || "flaw" in found) return { flaws };
@@ -70,8 +72,27 @@ export function checkRoute(
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
 
 function nameFlaws(name: string): readonly string[] {
-  return NAME.test(name) ? [] : ["a route's name has letters, digits, _, - and . only, at most 128"];
+  return NAME.test(name) ? [] : ["its name may have letters, digits, _, - and . only, at most 128"];
 }
+
+function deliveryFlaws(
+  { deliver = "log", deliver_only: isOnly = false, coalesce }: Partial<WebhookRouteConfig>,
+  targets: readonly string[],
+): readonly string[] {
+  const { platform } = parseTarget(deliver);
+  const real = targets.filter((name) => name !== LOG).join(", ");
+  return [
+    ...(targets.includes(platform)
+      ? []
+      : [`deliver names ${JSON.stringify(platform)}, which is no target${suggest(platform, targets)}`]),
+    ...(isOnly && platform === LOG
+      ? [`deliver_only needs a real target in deliver (${real}), since the agent says nothing`]
+      : []),
+    ...(isOnly && coalesce !== undefined ? ["coalesce does not go with deliver_only; take one out"] : []),
+  ];
+}
+
+const LOG = "log";
 
 type FoundSecrets = { readonly secrets: WebhookRoute["secrets"] } | { readonly flaw: string };
 
@@ -80,19 +101,29 @@ function secretsOf(
   defaults: RouteDefaults,
 ): FoundSecrets {
   // An explicit empty secret takes over nothing: it is a mistake that would let everybody in.
-  if (secret === "") return { flaw: "its secret is empty" };
+  if (secret === "") return { flaw: "its secret is empty; give it one, or take the key out" };
   const own = [...(secret === undefined ? [] : [secret]), ...secrets];
   const written = own.length > 0 ? own : defaults.secrets;
-  if (written.length === 0) return { flaw: "it has no secret, and there is none for all routes" };
-  if (written.includes(NO_PROOF)) {
-    return written.length === 1
-      ? { secrets: "none" }
-      : { flaw: `${NO_PROOF} does not go with other secrets` };
+  if (written.length === 0) {
+    return { flaw: "it has no secret; give it one, or set WEBHOOK_SECRET for all routes" };
   }
-  const missing = written.find((each) => !defaults.resolve(each));
-  if (missing !== undefined)
-    return { flaw: `its secret ${missing.startsWith("env:") ? missing : ""} is not set` };
-  return { secrets: written.flatMap((each) => defaults.resolve(each) ?? []) };
+  if (written.includes(NO_PROOF)) {
+    const isAlone = written.every((each) => each === NO_PROOF);
+    return isAlone ? { secrets: "none" } : { flaw: `${NO_PROOF} does not go with other secrets` };
+  }
+  const resolved: string[] = [];
+  for (const each of written) {
+    const value = defaults.resolve(each);
+    if (!value) {
+      // Only a reference may be shown: anything else is the secret itself.
+      const name = each.startsWith("env:") ? each.slice("env:".length) : undefined;
+      return { flaw: name === undefined ? "one of its secrets is empty" : `${name}, its secret, is not set` };
+    }
+    // Behind a reference the mark would be a way around the checks above.
+    if (value === NO_PROOF) return { flaw: `${NO_PROOF} must be written as it is, not behind a reference` };
+    resolved.push(value);
+  }
+  return { secrets: resolved };
 }
 
 function toRoute(
@@ -118,6 +149,7 @@ function toRoute(
     deliverExtra: written.deliver_extra ?? {},
     deliverOnly: written.deliver_only === true,
     suppressesSilence: written.silent === "suppress",
+    trustsSender: written.trusts_sender === true,
     maxConcurrent: written.max_concurrent,
     coalesce: written.coalesce,
   };

@@ -1,30 +1,45 @@
 /** Texts with fields of a request in them. Pure. */
 import { MISSING, segmentsOf, walk, type WebhookSubject } from "./field.ts";
+import { cutText, jsonExcerpt } from "./json-excerpt.ts";
+
+/** What a route says, or without a template what happened. */
+export interface RenderedRoute {
+  readonly name: string;
+  /** Absent: the payload itself. */
+  readonly prompt: string | undefined;
+}
+
+/** Marks what the sender wrote. */
+export type Fence = (text: string) => string;
 
 /** Bounds of the interface: what a template may take over of a payload. */
 const MAX_PAYLOAD_CHARACTERS = 4_000;
-const MAX_VALUE_CHARACTERS = 2_000;
+const MAX_OBJECT_CHARACTERS = 2_000;
+/** Of all texts of one payload together: a template may name the same one many times. */
+const MAX_VALUES_CHARACTERS = 1_048_576;
 
 const TOKEN = /\{([A-Za-z0-9_.]+)\}/g;
+
+/** The text of a route, for the agent (`fence`) or as the message itself. */
+export function renderRoute(route: RenderedRoute, subject: WebhookSubject, fence: Fence = unmarked): string {
+  return route.prompt === undefined
+    ? withoutTemplate(route.name, subject, fence)
+    : renderTemplate(route.prompt, subject, fence);
+}
 
 /**
  * The text with each `{a.b}` replaced by that field of the payload, `{__raw__}` by all of it and `{event_type}` by the
  * type of the event. What names no field stays as it is; what a field says is not looked at again.
  */
-export function renderTemplate(template: string, subject: WebhookSubject): string {
+export function renderTemplate(template: string, subject: WebhookSubject, fence: Fence = unmarked): string {
+  let left = MAX_VALUES_CHARACTERS;
   return template.replaceAll(TOKEN, (token, path: string) => {
-    if (path === "__raw__") return cut(toJson(subject.payload), MAX_PAYLOAD_CHARACTERS);
-    if (path === "event_type") return subject.event;
-    const segments = segmentsOf(path);
-    const value = segments.length === 0 ? MISSING : walk(subject.payload, segments);
-    return value === MISSING ? token : shown(value);
+    const value = valueOf(subject, path);
+    if (value === undefined) return token;
+    const text = cutText(value, left);
+    left -= text.length;
+    return fence(text);
   });
-}
-
-/** The prompt of a route that has no template: what happened, and the payload. */
-export function defaultPrompt(route: string, { event, payload }: WebhookSubject): string {
-  const text = cut(toJson(payload), MAX_PAYLOAD_CHARACTERS);
-  return `Webhook event '${event}' on route '${route}':\n\n\`\`\`json\n${text}\n\`\`\``;
 }
 
 /** Templates in the texts of a value, however deep; anything else stays. */
@@ -35,19 +50,23 @@ export function renderTexts(value: unknown, subject: WebhookSubject): unknown {
   return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, renderTexts(each, subject)]));
 }
 
-function shown(value: unknown): string {
+function withoutTemplate(route: string, { event, payload }: WebhookSubject, fence: Fence): string {
+  const block = `\`\`\`json\n${jsonExcerpt(payload, MAX_PAYLOAD_CHARACTERS)}\n\`\`\``;
+  return `Webhook event '${fence(event)}' on route '${route}':\n\n${fence(block)}`;
+}
+
+/** Undefined for what names no field. */
+function valueOf({ payload, event }: WebhookSubject, path: string): string | undefined {
+  if (path === "__raw__") return jsonExcerpt(payload, MAX_PAYLOAD_CHARACTERS);
+  if (path === "event_type") return event;
+  const segments = segmentsOf(path);
+  const value = segments.length === 0 ? MISSING : walk(payload, segments);
+  if (value === MISSING) return undefined;
   if (typeof value === "string") return value;
-  if (typeof value === "object" && value !== null) return cut(toJson(value), MAX_VALUE_CHARACTERS);
+  if (typeof value === "object" && value !== null) return jsonExcerpt(value, MAX_OBJECT_CHARACTERS);
   return String(value);
 }
 
-function toJson(value: unknown): string {
-  return JSON.stringify(value, undefined, 2) ?? "null";
-}
-
-/** Never between the halves of a character. */
-function cut(text: string, max: number): string {
-  if (text.length <= max) return text;
-  const isHalf = /[\uD800-\uDBFF]/.test(text[max - 1] ?? "");
-  return text.slice(0, isHalf ? max - 1 : max);
+function unmarked(text: string): string {
+  return text;
 }
