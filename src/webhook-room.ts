@@ -14,11 +14,11 @@ import { isKnownDelivery } from "./webhook/known.ts";
 import { readListFile } from "./webhook/list-file.ts";
 import { RouteRate } from "./webhook/rate.ts";
 import type { WebhookRoom } from "./webhook/room.ts";
-import { checkRoute, NO_PROOF, type RouteDefaults } from "./webhook/route.ts";
 import { WebhookRoutes } from "./webhook/routes.ts";
 import { createRunScript } from "./webhook/script.ts";
 import { createLoadSkill } from "./webhook/skill.ts";
-import { readSubscriptions, stampOf, SUBSCRIPTIONS_FILE } from "./webhook/subscriptions.ts";
+import { checkStaticRoutes, routeDefaults } from "./webhook/static-routes.ts";
+import { fileState, readSubscriptionsText, subscriptionsPath } from "./webhook/subscriptions.ts";
 import { webhookSettings, type WebhookSettings } from "./webhook/settings.ts";
 
 export interface OpenWebhookRoom {
@@ -33,33 +33,19 @@ export function createWebhookRoom(
 ): OpenWebhookRoom | undefined {
   const settings = webhookSettings(config);
   if (!settings.isEnabled) return undefined;
-  const defaults: RouteDefaults = {
-    secrets: settings.secrets,
-    isLoopback: settings.isLoopback,
-    resolve: (secret) => (secret.startsWith("env:") ? env[secret.slice("env:".length)] : secret),
-  };
-  const checked = Object.entries(settings.routes).map(([name, written]) => ({
-    name,
-    ...checkRoute(name, written, { ...defaults, origin: "static" as const }),
-  }));
-  const flaws = checked.flatMap((each) =>
-    "flaws" in each ? each.flaws.map((flaw) => `${each.name}: ${flaw}`) : [],
-  );
-  if (settings.secrets.includes(NO_PROOF) && !settings.isLoopback) {
-    flaws.push(`${NO_PROOF} is for loopback addresses only; listen on 127.0.0.1, or give a secret`);
-  }
-  if (flaws.length > 0) {
-    throw new ServiceError(
-      "invalid_config",
-      `The routes of platforms.webhook cannot be used. ${flaws.join(". ")}.`,
-    );
+  const defaults = routeDefaults(settings, { env, targets: [...targets.keys()] });
+  const checked = checkStaticRoutes(settings, defaults);
+  if (checked.flaws.length > 0) {
+    const list = checked.flaws.map((flaw) => `  ${flaw}`).join("\n");
+    throw new ServiceError("invalid_config", `The receiver of webhooks cannot be started:\n${list}`);
   }
   const { store, clock, log } = agent.parts;
-  const file = join(places.agentHome, SUBSCRIPTIONS_FILE);
+  const file = subscriptionsPath(places.agentHome);
   const routes = new WebhookRoutes({
-    routes: checked.flatMap((each) => ("route" in each ? [each.route] : [])),
+    routes: checked.routes,
     defaults,
-    file: { stamp: () => stampOf(file), read: () => readSubscriptions(file) },
+    file: { state: () => fileState(file), text: () => readSubscriptionsText(file) },
+    clock,
     log,
   });
   const room: WebhookRoom = {

@@ -49,7 +49,13 @@ export interface RouteDefaults {
 /** Why a receiver that strangers can reach does without proof for nobody, a clause. */
 export const INSECURE_FLAW = `${NO_PROOF} is for loopback addresses only; give a secret, or listen on 127.0.0.1`;
 
-export type CheckedRoute = { readonly route: WebhookRoute } | { readonly flaws: readonly string[] };
+export type CheckedRoute =
+  | {
+      readonly route: WebhookRoute;
+      /** Flaws that narrow it and do not keep it from being served: a filter that never matches. */
+      readonly warnings: readonly string[];
+    }
+  | { readonly flaws: readonly string[] };
 
 /** A route as it is written, with what it takes over; or why it cannot be used and what to do, a clause each. */
 export function checkRoute(
@@ -63,10 +69,12 @@ export function checkRoute(
     ...("flaw" in found ? [found.flaw] : []),
     ...("secrets" in found && found.secrets === "none" && !defaults.isLoopback ? [INSECURE_FLAW] : []),
     ...deliveryFlaws(written, defaults.targets),
-    ...checkFilters(written.filters),
   ];
-  if (flaws.length > 0 || "flaw" in found) return { flaws };
-  return { route: toRoute(name, written, { origin: defaults.origin, secrets: found.secrets }) };
+  const { origin } = defaults;
+  const filterFlaws = checkFilters(written.filters);
+  const refused = origin === "static" ? [...flaws, ...filterFlaws] : flaws;
+  if (refused.length > 0 || "flaw" in found) return { flaws: refused };
+  return { route: toRoute(name, written, { origin, secrets: found.secrets }), warnings: filterFlaws };
 }
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;

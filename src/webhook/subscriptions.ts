@@ -1,61 +1,73 @@
-/** The file of routes that are made while the receiver runs, `<home>/webhook_subscriptions.json`. Touches the machine. */
+/** The file of subscriptions, `<home>/webhook_subscriptions.json`. Touches the machine. */
 import { readFile, stat } from "node:fs/promises";
-import writeFileAtomic from "write-file-atomic";
-import type { WebhookRouteConfig } from "../../generated/config/types.gen.ts";
-import { isRecord } from "../base/schema.ts";
+import { join } from "node:path";
+import { ServiceError } from "../base/errors.ts";
+import { withFileLock, writePrivateFile } from "../config/home.ts";
+import { formatSubscriptions, parseSubscriptions, type Subscriptions } from "./subscription.ts";
 
-/** A route as the file keeps it; what somebody added by hand stays. */
-export interface Subscription extends Partial<WebhookRouteConfig> {
-  /** ISO 8601, UTC. */
-  readonly created_at?: string;
-}
-
-export type Subscriptions = Readonly<Record<string, Subscription>>;
-
-export type ReadSubscriptions =
-  | { readonly subscriptions: Subscriptions }
-  /** What is wrong with the file, for people. */
-  | { readonly flaw: string };
-
-/** In the home. */
-export const SUBSCRIPTIONS_FILE = "webhook_subscriptions.json";
-/** Only the owner may read it: it holds secrets. */
-const MODE = 0o600;
 const MAX_BYTES = 10_485_760;
 
-/** No file is no subscriptions. */
-export async function readSubscriptions(file: string): Promise<ReadSubscriptions> {
-  const text = await textOf(file);
-  if (text === undefined) return { subscriptions: {} };
-  if (text.length > MAX_BYTES) return { flaw: `it has more than ${MAX_BYTES} bytes` };
-  try {
-    const value = JSON.parse(text.replace(/^\uFEFF/, "")) as unknown;
-    if (!isRecord(value)) return { flaw: "it holds no JSON object" };
-    const entries = Object.entries(value).filter(([, each]) => isRecord(each));
-    return { subscriptions: Object.fromEntries(entries) as Subscriptions };
-  } catch {
-    return { flaw: "it is no JSON" };
-  }
+/** One state of the file, without what is in it. */
+export interface FileState {
+  /** Tells states apart, but for those that were written within one tick of the file system's clock. */
+  readonly stamp: string;
+  /** When it was written, milliseconds since 1970. */
+  readonly changedAtMs: number;
 }
 
-/** Writes all of it in one step, for the owner alone. */
-export async function writeSubscriptions(file: string, subscriptions: Subscriptions): Promise<void> {
-  await writeFileAtomic(file, `${JSON.stringify(subscriptions, null, 2)}\n`, { mode: MODE });
+export function subscriptionsPath(home: string): string {
+  return join(home, "webhook_subscriptions.json");
 }
 
-/** Tells one state of the file from another, also two within one tick of its clock; undefined: there is none. */
-export async function stampOf(file: string): Promise<string | undefined> {
-  try {
-    const { mtimeNs, size, ino } = await stat(file, { bigint: true });
-    return `${mtimeNs}:${size}:${ino}`;
-  } catch {
-    return undefined;
-  }
+/** Undefined when there is no file. Throws what the system says when it cannot tell. */
+export async function fileState(path: string): Promise<FileState | undefined> {
+  const found = await unlessMissing(stat(path, { bigint: true }));
+  if (!found) return undefined;
+  const { mtimeNs, ctimeNs, size, ino, mtimeMs } = found;
+  return { stamp: `${mtimeNs}:${ctimeNs}:${size}:${ino}`, changedAtMs: Number(mtimeMs) };
 }
 
-async function textOf(file: string): Promise<string | undefined> {
+/** Undefined when there is no file. Throws what the system says, and an Error for a file that is too large. */
+export async function readSubscriptionsText(path: string): Promise<string | undefined> {
+  const found = await unlessMissing(stat(path));
+  if (!found) return undefined;
+  if (found.size > MAX_BYTES) throw new Error(`it has ${found.size} bytes; the limit is ${MAX_BYTES}`);
+  return unlessMissing(readFile(path, "utf8"));
+}
+
+/** ServiceError `invalid_config` for a file that cannot be understood: nobody shall write over what a hand can mend. */
+export async function readSubscriptions(path: string): Promise<Subscriptions> {
+  const parsed = parseSubscriptions(
+    await readSubscriptionsText(path).catch((error: unknown) => {
+      throw unusable(path, error instanceof Error ? error.message : String(error));
+    }),
+  );
+  if ("flaw" in parsed) throw unusable(path, parsed.flaw);
+  return parsed.subscriptions;
+}
+
+/**
+ * Changes the file in one step, for the owner alone, while no other process does. `change` gets what is there and
+ * returns what shall be; undefined leaves the file as it is. ServiceError `invalid_config` as of readSubscriptions.
+ */
+export async function changeSubscriptions(
+  path: string,
+  change: (subscriptions: Subscriptions) => Subscriptions | undefined,
+): Promise<void> {
+  await withFileLock(path, async () => {
+    const next = change(await readSubscriptions(path));
+    if (next) await writePrivateFile(path, formatSubscriptions(next));
+  });
+}
+
+function unusable(path: string, flaw: string): ServiceError {
+  const advice = "Correct it, or move it away to begin anew";
+  return new ServiceError("invalid_config", `${path} cannot be used: ${flaw}. ${advice}.`);
+}
+
+async function unlessMissing<T>(work: Promise<T>): Promise<T | undefined> {
   try {
-    return await readFile(file, "utf8");
+    return await work;
   } catch (error) {
     if ((error as { readonly code?: string }).code === "ENOENT") return undefined;
     throw error;
