@@ -1,10 +1,7 @@
 /** Whether a request is one that a route wants. Pure, but for the lists in files, which the caller reads. */
-import { RE2JS } from "re2js";
-import { isSameJson } from "./same.ts";
 import { fieldOf, MISSING, type WebhookSubject } from "./field.ts";
-
-/** A test of a field, or a combination of others; checked by {@link checkFilters}. */
-export type FilterEntry = Readonly<Record<string, unknown>>;
+import { patternOf } from "./pattern.ts";
+import { isSameJson } from "./same.ts";
 
 export interface FilterPorts {
   /** The values that a file lists; undefined when it cannot be read. */
@@ -12,6 +9,9 @@ export interface FilterPorts {
   /** Told of what keeps an entry from ever matching. */
   readonly warn: (flaw: string) => void;
 }
+
+/** A test of a field, or a combination of others. */
+type Entry = Readonly<Record<string, unknown>>;
 
 const OPERATORS = [
   "exists",
@@ -25,139 +25,183 @@ const OPERATORS = [
 ] as const;
 const COMBINATORS = ["all", "any", "not"] as const;
 type Operator = (typeof OPERATORS)[number];
+type Clause = Operator | (typeof COMBINATORS)[number];
+const CLAUSES: readonly Clause[] = [...COMBINATORS, ...OPERATORS];
+/** What an entry may have besides its clause; the description is for people. */
+const BESIDE = ["field", "description"];
 
 /** Entries inside entries. */
 const MAX_DEPTH = 16;
 const MAX_ENTRIES = 200;
-const MAX_PATTERN_CHARACTERS = 1_000;
 /** What a pattern is looked for in. */
 const MAX_TEXT_CHARACTERS = 100_000;
 
 /** What is wrong with the filters of a route, a clause each; none when they can be used. */
 export function checkFilters(filters: unknown): readonly string[] {
-  const entries = listOf(filters);
+  const entries = entriesOf(filters);
   if (entries === undefined) return ["filters must be a list"];
   if (entries.length > MAX_ENTRIES) return [`filters may have ${MAX_ENTRIES} entries`];
   return entries.flatMap((entry, index) => flawsOf(entry, `filters[${index}]`, 0));
 }
 
-/** True when every entry matches; without entries everything does. */
+/** True when every entry matches; without entries everything does. What {@link checkFilters} complains of never matches. */
 export function passesFilters(filters: unknown, subject: WebhookSubject, ports: FilterPorts): boolean {
-  const entries = listOf(filters);
+  const entries = entriesOf(filters);
   if (!entries) {
     ports.warn("filters must be a list");
     return false;
   }
-  return entries.every((entry) => matches(entry, subject, { ...ports, depth: 0 }));
+  return every(entries, (entry) => verdictOf(entry, { subject, ports, depth: 0 })) === true;
 }
 
-type Judging = FilterPorts & { readonly depth: number };
-
-function matches(entry: unknown, subject: WebhookSubject, judging: Judging): boolean {
-  if (!isEntry(entry) || judging.depth > MAX_DEPTH) {
-    judging.warn("a filter must be an object");
-    return false;
-  }
-  const inner = { ...judging, depth: judging.depth + 1 };
-  const each = (value: unknown) => (nested: unknown) =>
-    matches(nested, subject, inner) && value !== undefined;
-  if ("all" in entry) return Array.isArray(entry["all"]) && entry["all"].every(each(entry["all"]));
-  if ("any" in entry) return Array.isArray(entry["any"]) && entry["any"].some(each(entry["any"]));
-  if ("not" in entry) return isEntry(entry["not"]) && !matches(entry["not"], subject, inner);
-  const asked = OPERATORS.filter((operator) => operator in entry);
-  if (asked.length === 0 || typeof entry["field"] !== "string") {
-    judging.warn("a filter needs a field and an operator");
-    return false;
-  }
-  const value = fieldOf(subject, entry["field"]);
-  return asked.every((operator) => TESTS[operator](value, entry[operator], judging));
+/** The files whose lists an answer of {@link passesFilters} may depend on. */
+export function filterFiles(filters: unknown, depth = 0): readonly string[] {
+  const entries = depth > MAX_DEPTH ? [] : (entriesOf(filters) ?? []).filter(isEntry);
+  return entries.flatMap(({ in_file: file, all, any, not }) => [
+    ...(typeof file === "string" ? [file] : []),
+    ...[all, any, not].flatMap((nested) => filterFiles(nested, depth + 1)),
+  ]);
 }
 
-const TESTS: Readonly<Record<Operator, (value: unknown, wanted: unknown, ports: FilterPorts) => boolean>> = {
-  exists: (value, wanted) => (value !== MISSING) === (wanted === true),
-  missing: (value, wanted) => (value === MISSING) === (wanted === true),
+/** Undefined: there is a flaw, and nobody can say. Its opposite is no match, either. */
+type Verdict = boolean | undefined;
+
+interface Judging {
+  readonly subject: WebhookSubject;
+  readonly ports: FilterPorts;
+  readonly depth: number;
+}
+
+function verdictOf(entry: unknown, judging: Judging): Verdict {
+  const clauses = isEntry(entry) && judging.depth <= MAX_DEPTH ? clausesOf(entry) : [];
+  if (!isEntry(entry) || clauses.length === 0) {
+    judging.ports.warn("a filter has no operator");
+    return undefined;
+  }
+  return every(clauses, (clause) => verdictOfClause(clause, entry, judging));
+}
+
+function verdictOfClause(clause: Clause, entry: Entry, judging: Judging): Verdict {
+  const { subject, ports } = judging;
+  const wanted = entry[clause];
+  const flaw = clauseFlaw(clause, entry);
+  if (flaw !== undefined) {
+    ports.warn(`${clause} ${flaw}`);
+    return undefined;
+  }
+  const nested = (each: unknown) => verdictOf(each, { ...judging, depth: judging.depth + 1 });
+  if (clause === "all") return every(wanted as readonly unknown[], nested);
+  if (clause === "any") return some(wanted as readonly unknown[], nested);
+  if (clause === "not") return opposite(nested(wanted));
+  return TESTS[clause](fieldOf(subject, entry["field"] as string), wanted, ports);
+}
+
+type Test = (value: unknown, wanted: unknown, ports: FilterPorts) => boolean;
+
+/** Asked only where {@link clauseFlaw} has nothing to say. */
+const TESTS: Readonly<Record<Operator, Test>> = {
+  exists: (value, wanted) => (value !== MISSING) === wanted,
+  missing: (value) => value === MISSING,
   equals: (value, wanted) => value !== MISSING && isSameJson(value, wanted),
   not_equals: (value, wanted) => value === MISSING || !isSameJson(value, wanted),
   contains: (value, wanted) => {
     if (value === MISSING) return false;
     if (Array.isArray(value)) return isMember(value, wanted);
-    if (typeof value === "object" && value !== null) return Object.hasOwn(value, String(wanted));
-    return textOf(value).includes(String(wanted));
+    if (typeof value === "object" && value !== null) return Object.hasOwn(value, textOf(wanted));
+    return textOf(value).includes(textOf(wanted));
   },
-  in: (value, wanted) => value !== MISSING && Array.isArray(wanted) && isMember(wanted, value),
+  in: (value, wanted) => value !== MISSING && isMember(wanted as readonly unknown[], value),
   in_file: (value, wanted, ports) => {
-    const values = typeof wanted === "string" ? ports.valuesIn(wanted) : undefined;
+    const values = ports.valuesIn(wanted as string);
+    if (values === undefined) ports.warn(`in_file names ${JSON.stringify(wanted)}, which cannot be read`);
     return value !== MISSING && values !== undefined && isMember(values, value);
   },
-  regex: (value, wanted, ports) => {
-    if (value === MISSING) return false;
-    const pattern = patternOf(wanted);
-    if (!pattern) {
-      ports.warn(`the pattern ${JSON.stringify(wanted)} cannot be used`);
-      return false;
-    }
-    return pattern.matcher(textOf(value).slice(0, MAX_TEXT_CHARACTERS)).find();
-  },
+  regex: (value, wanted) =>
+    value !== MISSING && patternOf(wanted)?.(textOf(value).slice(0, MAX_TEXT_CHARACTERS)) === true,
 };
-
-const compiled = new Map<string, RE2JS | undefined>();
-const MAX_COMPILED = 1_000;
-
-/** Patterns run in time linear to the text, whatever they are. Undefined for one that cannot be used. */
-function patternOf(source: unknown): RE2JS | undefined {
-  if (typeof source !== "string" || source.length > MAX_PATTERN_CHARACTERS) return undefined;
-  if (!compiled.has(source)) {
-    const [oldest] = compiled.size >= MAX_COMPILED ? compiled.keys() : [];
-    if (oldest !== undefined) compiled.delete(oldest);
-    compiled.set(source, compile(source));
-  }
-  return compiled.get(source);
-}
-
-function compile(source: string): RE2JS | undefined {
-  try {
-    return RE2JS.compile(source);
-  } catch {
-    return undefined;
-  }
-}
 
 function flawsOf(entry: unknown, where: string, depth: number): readonly string[] {
   if (!isEntry(entry)) return [`${where} must be an object`];
   if (depth > MAX_DEPTH) return [`${where} is nested too deep; the limit is ${MAX_DEPTH}`];
-  const used = [...COMBINATORS, ...OPERATORS].filter((name) => name in entry);
-  const [name] = used;
-  if (name === undefined)
-    return [`${where} has no operator; those are: ${[...OPERATORS, ...COMBINATORS].join(", ")}`];
-  if (used.length > 1) return [`${where} has more than one operator: ${used.join(", ")}`];
-  const value = entry[name];
-  if (name === "not") return flawsOf(value, `${where}.not`, depth + 1);
-  if (name === "all" || name === "any") {
-    if (!Array.isArray(value)) return [`${where}.${name} must be a list`];
-    return value.flatMap((each: unknown, index) => flawsOf(each, `${where}.${name}[${index}]`, depth + 1));
-  }
-  if (typeof entry["field"] !== "string" || entry["field"] === "") return [`${where} needs a field`];
-  return operandFlaw(name, value).map((flaw) => `${where}.${name} ${flaw}`);
+  const known = `those are: ${[...OPERATORS, ...COMBINATORS].join(", ")}`;
+  const unknown = Object.keys(entry).find((name) => !isClause(name) && !BESIDE.includes(name));
+  if (unknown !== undefined)
+    return [`${where} has the unknown operator ${JSON.stringify(unknown)}; ${known}`];
+  const [clause, second] = clausesOf(entry);
+  if (clause === undefined) return [`${where} has no operator; ${known}`];
+  if (second !== undefined) return [`${where} has more than one operator: ${clause}, ${second}`];
+  const flaw = clauseFlaw(clause, entry);
+  if (flaw !== undefined) return [`${where}.${clause} ${flaw}`];
+  const value = entry[clause];
+  if (clause === "not") return flawsOf(value, `${where}.not`, depth + 1);
+  if (clause !== "all" && clause !== "any") return [];
+  const nested = value as readonly unknown[];
+  return nested.flatMap((each, index) => flawsOf(each, `${where}.${clause}[${index}]`, depth + 1));
 }
 
-function operandFlaw(name: Operator, value: unknown): readonly string[] {
-  switch (name) {
-    case "exists":
-      return typeof value === "boolean" ? [] : ["must be true or false"];
-    case "missing":
-      return value === true ? [] : ["must be true; for its opposite use exists"];
-    case "in":
-      return Array.isArray(value) ? [] : ["must be a list"];
-    case "in_file":
-      return typeof value === "string" && value !== "" ? [] : ["must be the path of a file"];
-    case "regex":
-      return patternOf(value) ? [] : ["is no pattern that can be used (RE2 syntax)"];
+/** What is wrong with a clause, those nested in it left aside. */
+function clauseFlaw(clause: Clause, entry: Entry): string | undefined {
+  const value = entry[clause];
+  switch (clause) {
+    case "all":
+    case "any":
+      return Array.isArray(value) && value.length <= MAX_ENTRIES
+        ? undefined
+        : `must be a list of at most ${MAX_ENTRIES} entries`;
+    case "not":
+      return isEntry(value) ? undefined : "must be one entry";
     default:
-      return [];
+      return typeof entry["field"] === "string" && entry["field"] !== ""
+        ? operandFlaw(clause, value)
+        : "needs a field";
   }
 }
 
-function listOf(filters: unknown): readonly unknown[] | undefined {
+function operandFlaw(operator: Operator, value: unknown): string | undefined {
+  switch (operator) {
+    case "exists":
+      return typeof value === "boolean" ? undefined : "must be true or false";
+    case "missing":
+      return value === true ? undefined : "must be true; for its opposite use exists";
+    case "in":
+      return Array.isArray(value) ? undefined : "must be a list";
+    case "in_file":
+      return typeof value === "string" && value !== "" ? undefined : "must be the path of a file";
+    case "regex":
+      return patternOf(value) ? undefined : "is no pattern that can be used (RE2 syntax), or too large";
+    default:
+      return undefined;
+  }
+}
+
+/** The first that is false decides; what cannot be said otherwise leaves the whole open. */
+function every<T>(items: readonly T[], verdictOf: (item: T) => Verdict): Verdict {
+  let all: Verdict = true;
+  for (const item of items) {
+    const verdict = verdictOf(item);
+    if (verdict === false) return false;
+    if (verdict === undefined) all = undefined;
+  }
+  return all;
+}
+
+function some<T>(items: readonly T[], verdictOf: (item: T) => Verdict): Verdict {
+  return opposite(every(items, (item) => opposite(verdictOf(item))));
+}
+
+function opposite(verdict: Verdict): Verdict {
+  return verdict === undefined ? undefined : !verdict;
+}
+
+function clausesOf(entry: Entry): readonly Clause[] {
+  return CLAUSES.filter((name) => Object.hasOwn(entry, name));
+}
+
+function isClause(name: string): name is Clause {
+  return CLAUSES.some((clause) => clause === name);
+}
+
+function entriesOf(filters: unknown): readonly unknown[] | undefined {
   if (filters === undefined || filters === null) return [];
   if (Array.isArray(filters)) return filters;
   return isEntry(filters) ? [filters] : undefined;
@@ -180,6 +224,6 @@ function sorted(value: unknown): unknown {
   return Object.fromEntries(names.map(([name, each]) => [name, sorted(each)]));
 }
 
-function isEntry(value: unknown): value is FilterEntry {
+function isEntry(value: unknown): value is Entry {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }

@@ -1,0 +1,33 @@
+/** Patterns of filters. Pure. */
+import { RE2JS } from "re2js";
+
+/** Answers whether a text has a match anywhere, in time linear to it. */
+export type Pattern = (text: string) => boolean;
+
+const MAX_CHARACTERS = 1_000;
+/** Steps that a pattern has for each character; a repetition counts as often as it may repeat. */
+const MAX_STEPS = 1_000;
+const MAX_KEPT = 1_000;
+
+const kept = new Map<string, Pattern | undefined>();
+
+/** A pattern in RE2 syntax. Undefined for one that is no pattern, or too large. */
+export function patternOf(source: unknown): Pattern | undefined {
+  if (typeof source !== "string" || source.length > MAX_CHARACTERS) return undefined;
+  if (!kept.has(source)) {
+    const [oldest] = kept.size >= MAX_KEPT ? kept.keys() : [];
+    if (oldest !== undefined) kept.delete(oldest);
+    kept.set(source, compile(source));
+  }
+  return kept.get(source);
+}
+
+function compile(source: string): Pattern | undefined {
+  try {
+    const pattern = RE2JS.compile(source);
+    // Not `find`, which keeps track of groups that nobody asks for, and takes a hundred times as long.
+    return pattern.programSize() > MAX_STEPS ? undefined : (text) => pattern.test(text);
+  } catch {
+    return undefined;
+  }
+}
