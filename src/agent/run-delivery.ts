@@ -15,6 +15,13 @@ export interface RunDelivery {
   readonly maxAttempts?: number;
 }
 
+/** Notes in the record of the delivery that asked for a run that the run has started, inside `tx`. */
+export async function runDeliveryStarted(tx: Tx, run: RunRow): Promise<void> {
+  if (run.delivery === null) return;
+  const { ref } = JSON.parse(run.delivery) as RunDelivery;
+  await tx.update("deliveries", { id: ref, status: "accepted" }, { status: "running" });
+}
+
 /** What an answer holds that is not meant to be sent. */
 export const SILENT = "[SILENT]";
 
@@ -36,7 +43,9 @@ export async function oweRunDelivery(tx: Tx, store: Store, run: RunRow, outcome:
         ref,
         ...(maxAttempts === undefined ? {} : { maxAttempts }),
       });
-  const ended = { status: outcome.status, reason: reasonOf(outcome) ?? null };
+  // A run that somebody stopped is one that did not come to its end.
+  const status = outcome.status === "cancelled" ? "interrupted" : outcome.status;
+  const ended = { status, reason: reasonOf(outcome) ?? null };
   await tx.update("deliveries", { id: ref }, { ...ended, outbox_id: outboxId, ended_at: tx.nowMs });
 }
 

@@ -7,6 +7,7 @@ import type { ModelSettings, ToolChoice, ToolSpec, Usage } from "./engine.ts";
 import type { Message } from "./message.ts";
 import { textOf } from "./message.ts";
 import { toApprovalRequest } from "./question.ts";
+import type { RunSlot } from "./start-gate.ts";
 
 export type RunStatus = Run["status"];
 export type FinalStatus = Extract<RunStatus, "completed" | "failed" | "cancelled" | "interrupted">;
@@ -43,6 +44,8 @@ export interface RunInput {
   readonly notifySessionId?: string;
   /** Of a compression: what the summary is to keep above all. */
   readonly focus?: string;
+  /** Set where the run waits, recorded, while too many are at work; else it is refused then. */
+  readonly slot?: RunSlot;
 }
 
 /** Where a sub-agent stands among the runs. Questions are asked, and leave is remembered, at the top of its family. */
