@@ -6,6 +6,7 @@ import type { Store } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
 import type { Deliveries } from "./deliveries.ts";
 import type { JudgePorts } from "./judge.ts";
+import type { WebhookMetrics } from "./metrics.ts";
 import type { RouteRate } from "./rate.ts";
 import type { WebhookRoutes } from "./routes.ts";
 
@@ -25,4 +26,6 @@ export interface WebhookRoom {
   readonly owner: string;
   readonly maxBodyBytes: number;
   readonly bodyTimeoutMs: number;
+  /** Absent: metrics are off. */
+  readonly metrics?: WebhookMetrics;
 }
