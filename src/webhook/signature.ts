@@ -121,10 +121,7 @@ function timedList(name: string, prefix: string, commit: readonly string[]): Sch
       const given = list.flatMap((each) => (each.startsWith("v1,") ? (fromBase64(each.slice(3)) ?? []) : []));
       // The id is text of the header, whose bytes were signed.
       const head = latin1(`${id}.${timestamp}.`);
-      const macs = rules.secrets.flatMap((secret) => {
-        const key = standardKey(secret);
-        return key ? [hmacSha256(key, head, body)] : [];
-      });
+      const macs = rules.secrets.flatMap(standardKeys).map((key) => hmacSha256(key, head, body));
       let isMatch = false;
       for (const mac of macs) for (const each of given) isMatch = isSameSecret(mac, each) || isMatch;
       if (!isMatch) return "mismatch";
@@ -153,12 +150,18 @@ function holds(secrets: readonly string[], given: string): Outcome {
   return matches(secrets, latin1(given), (secret) => new TextEncoder().encode(secret)) ? {} : "mismatch";
 }
 
-/** `whsec_` and base64, or text that is the key itself. */
-function standardKey(secret: string): Uint8Array | undefined {
-  if (!secret.startsWith("whsec_")) return new TextEncoder().encode(secret);
-  const key = fromBase64(secret.slice("whsec_".length));
-  return key && key.length > 0 ? key : undefined;
+/**
+ * `whsec_` and base64, or text that is the key itself. Some services show the base64 without its prefix, and their
+ * libraries sign with what it stands for; so text that may be base64 is read both ways.
+ */
+function standardKeys(secret: string): readonly Uint8Array[] {
+  const isEncoded = secret.startsWith(KEY_PREFIX);
+  const key = fromBase64(isEncoded ? secret.slice(KEY_PREFIX.length) : secret);
+  if (isEncoded) return key && key.length > 0 ? [key] : [];
+  return [new TextEncoder().encode(secret), ...(key && secret.length % 4 === 0 ? [key] : [])];
 }
+
+const KEY_PREFIX = "whsec_";
 
 function latin1(text: string): Uint8Array {
   return Uint8Array.from(text, (character) => character.charCodeAt(0));
