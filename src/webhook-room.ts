@@ -7,11 +7,11 @@ import { sendRow } from "./deliver/send-row.ts";
 import type { Targets } from "./deliver/target.ts";
 import { offTracer } from "./base/trace.ts";
 import { ServiceError } from "./base/errors.ts";
-import { resolveWithin, type Environment } from "./config/home.ts";
+import type { Environment } from "./config/home.ts";
 import type { Places } from "./settings.ts";
 import { Deliveries } from "./webhook/deliveries.ts";
-import { isKnownDelivery } from "./webhook/known.ts";
-import { readListFile } from "./webhook/list-file.ts";
+import { knownDelivery } from "./webhook/known.ts";
+import { listFilePath, readListFile } from "./webhook/list-file.ts";
 import { RouteRate } from "./webhook/rate.ts";
 import type { WebhookRoom } from "./webhook/room.ts";
 import { WebhookRoutes } from "./webhook/routes.ts";
@@ -55,16 +55,16 @@ export function createWebhookRoom(
     routes,
     turns: agent.turns,
     rate: new RouteRate(settings.rateLimit),
-    deliveries: new Deliveries(store),
+    deliveries: new Deliveries(store, log),
     ports: {
-      isKnown: (route, deliveryId) => isKnownDelivery(store, { route, deliveryId, nowMs: clock.now() }),
+      knownAs: (name) => knownDelivery(store, { ...name, nowMs: clock.now() }),
       valuesIn: (path) =>
-        readListFile(resolveWithin(places.agentHome, path.replace(/^<home>\//, ""), places.userHome)),
+        readListFile(listFilePath(path, { home: places.agentHome, userHome: places.userHome, env })),
       runScript: createRunScript({
         folder: join(places.agentHome, "scripts"),
         timeoutMs: settings.scriptTimeoutMs,
-        clock,
         envPassthrough: config.terminal.env_passthrough,
+        log,
       }),
       loadSkill: createLoadSkill({ skills, cwd: places.workspace, log }),
       warn: (flaw) => log.warn("a filter cannot be used", { flaw }),

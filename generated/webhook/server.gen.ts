@@ -10,6 +10,7 @@ export interface Operations {
     request: {};
     response:
       | { readonly status: 200; readonly headers?: { readonly "x-request-id"?: string }; readonly body: T.GetHealthResponses[200] }
+      | { readonly status: 405; readonly headers?: { readonly "x-request-id"?: string; readonly allow?: string }; readonly body: T.GetHealthErrors[405] }
   };
   /** Take an event */
   receiveWebhook: {
@@ -40,7 +41,10 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     route: "/health",
     tags: ["Health"],
     security: [],
-    responses: { "200": { json: { $ref: "#/components/schemas/ReceiverHealth" }, headers: ["x-request-id"] } },
+    responses: {
+      "200": { json: { $ref: "#/components/schemas/ReceiverHealth" }, headers: ["x-request-id"] },
+      "405": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id", "allow"] },
+    },
   },
   receiveWebhook: {
     method: "POST",
@@ -60,6 +64,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
         "x-webhook-signature": "string",
         "webhook-id": "string",
         "x-request-id": "string",
+        "x-agentd-replay-of": "string",
       },
       defaults: {},
       schema: {
@@ -72,6 +77,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
           "x-webhook-signature": { type: "string" },
           "webhook-id": { type: "string" },
           "x-request-id": { type: "string" },
+          "x-agentd-replay-of": { type: "string" },
         },
       },
     },

@@ -15,6 +15,8 @@ export type WebhookAnswer =
 export interface Refused {
   readonly status: 400 | 401 | 403 | 404 | 405 | 408 | 413 | 415 | 429 | 500 | 502 | 503;
   readonly headers?: Readonly<Record<string, string>>;
+  /** For the log alone: what a stranger is not told. */
+  readonly why?: string;
   readonly body: {
     readonly error: string;
     readonly code: WebhookRefusalCode;
@@ -37,7 +39,7 @@ const REFUSALS = {
   bad_request: [400, "Bad request"],
   unparsable_body: [400, "Cannot parse body"],
   unsupported_type: [415, "Send JSON, or a form, without a content encoding"],
-  method_not_allowed: [405, "Only POST is taken here"],
+  method_not_allowed: [405, "Method not allowed"],
   not_found: [404, "Not found"],
   script_failed: [503, "The route's script failed"],
   delivery_failed: [502, "Delivery failed"],

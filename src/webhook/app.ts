@@ -1,20 +1,35 @@
-import { H3, type H3Event } from "h3";
+import { H3, type H3Event, type HTTPError } from "h3";
 import { FastResponse } from "srvx";
 import { toServiceError } from "../base/errors.ts";
 import { createId } from "../base/ids.ts";
 import { readBody } from "../base/read-body.ts";
 import { refuse, type WebhookAnswer } from "./answer.ts";
+import { outcomeOf } from "./metrics.ts";
 import { receive } from "./receive.ts";
+import { RefusalLog } from "./refusal-log.ts";
 import type { WebhookRoom } from "./room.ts";
 
 /** The receiver as an h3 app: the operations of specs/webhook.openapi.yaml. */
 export function createWebhookApp(room: WebhookRoom): H3 {
-  const app = new H3({ silent: true, onError: (error, event) => failed(room, event, error) });
-  app.get("/health", (event) => answer(event, { status: 200, body: { status: "ok", platform: "webhook" } }));
-  app.all("/health", (event) => answer(event, notAllowed("GET, HEAD")));
-  app.post("/webhooks/:route", async (event) => answer(event, await take(room, event)));
-  app.all("/webhooks/:route", (event) => answer(event, notAllowed("POST")));
-  app.all("/**", (event) => answer(event, refuse("not_found")));
+  const refusals = new RefusalLog(room.log, room.clock);
+  const answer = (event: H3Event, given: WebhookAnswer): Response => {
+    if ("code" in given.body)
+      tell(refusals, event, { code: given.body.code, why: "why" in given && given.why });
+    return respond(event, given);
+  };
+  const app = new H3({
+    silent: true,
+    onError: (error, event) => answer(event, outsideAnswer(room, event, error)),
+  });
+  app.on("", "/health", (event) => (isRead(event) ? healthy(event) : answer(event, notAllowed("GET, HEAD"))));
+  app.on("", "/webhooks/:route", async (event) => {
+    if (event.req.method !== "POST") return answer(event, notAllowed("POST"));
+    const startMs = performance.now();
+    const given = await take(room, event);
+    room.metrics?.answered(outcomeOf(given), (performance.now() - startMs) / 1000);
+    return answer(event, given);
+  });
+  app.on("", "/**", (event) => answer(event, elsewhere(event)));
   return app;
 }
 
@@ -22,10 +37,10 @@ export function createWebhookApp(room: WebhookRoom): H3 {
 async function take(room: WebhookRoom, event: H3Event): Promise<WebhookAnswer> {
   const name = event.context.params?.["route"] ?? "";
   if (room.turns.draining) return refuse("draining", { retryAfterSeconds: 1 });
-  const route = await room.routes.find(name);
-  if (!route) return refuse("unknown_route", { route: name.slice(0, 128) });
-  if (!route.isEnabled) return refuse("route_disabled");
   try {
+    const route = await room.routes.find(name);
+    if (!route) return unknownRoute(name);
+    if (!route.isEnabled) return refuse("route_disabled", { route: route.name });
     const body = await readBody(event, {
       maxBytes: room.maxBodyBytes,
       timeoutMs: room.bodyTimeoutMs,
@@ -33,11 +48,29 @@ async function take(room: WebhookRoom, event: H3Event): Promise<WebhookAnswer> {
     });
     return await receive(room, { route, headers: event.req.headers, body, requestId: requestIdOf(event) });
   } catch (thrown) {
-    return fromError(room, event, thrown);
+    return failure(room, event, thrown);
   }
 }
 
-function fromError(room: WebhookRoom, event: H3Event, thrown: unknown): WebhookAnswer {
+const isRead = ({ req }: H3Event): boolean => req.method === "GET" || req.method === "HEAD";
+
+/** What no operation is at: below the routes, and anywhere else. */
+function elsewhere({ url }: H3Event): WebhookAnswer {
+  const [, name] = /^\/webhooks\/(.*)$/.exec(url.pathname) ?? [];
+  return name === undefined ? refuse("not_found") : unknownRoute(name);
+}
+
+const MAX_SHOWN_NAME = 128;
+
+function unknownRoute(name: string): WebhookAnswer {
+  return refuse("unknown_route", { route: name.slice(0, MAX_SHOWN_NAME) });
+}
+
+function notAllowed(allow: string): WebhookAnswer {
+  return { ...refuse("method_not_allowed"), headers: { allow } };
+}
+
+function failure(room: WebhookRoom, event: H3Event, thrown: unknown): WebhookAnswer {
   const error = toServiceError(thrown);
   switch (error.code) {
     case "body_too_large":
@@ -51,36 +84,52 @@ function fromError(room: WebhookRoom, event: H3Event, thrown: unknown): WebhookA
     case "state_store_unavailable":
     case "too_many_concurrent_runs":
     case "queue_full":
-      return refuse("store_unavailable", { retryAfterSeconds: 5 });
+      return { ...refuse("store_unavailable", { retryAfterSeconds: 5 }), why: error.code };
     default:
       room.log.error("a webhook could not be received", { request: requestIdOf(event), error: thrown });
       return refuse("internal");
   }
 }
 
-function failed(room: WebhookRoom, event: H3Event, error: Error & { readonly status?: number }): Response {
-  if (error.status === 400) return answer(event, refuse("bad_request"));
-  return answer(event, fromError(room, event, error.cause ?? error));
+/** What went wrong before a request reached its operation: a path that is none, and bugs. */
+function outsideAnswer(room: WebhookRoom, event: H3Event, error: HTTPError): WebhookAnswer {
+  return error.status === 400 ? refuse("bad_request") : failure(room, event, error.cause ?? error);
 }
 
-function notAllowed(allow: string): WebhookAnswer {
-  return { ...refuse("method_not_allowed"), headers: { allow } };
+function tell(
+  refusals: RefusalLog,
+  event: H3Event,
+  { code, why }: { readonly code: string; readonly why: string | false | undefined },
+): void {
+  refusals.tell({
+    request: requestIdOf(event),
+    path: event.url.pathname.slice(0, MAX_SHOWN_NAME),
+    code,
+    ...(why ? { why } : {}),
+  });
 }
 
-type Health = {
-  readonly status: 200;
-  readonly body: { readonly status: "ok"; readonly platform: "webhook" };
-};
+function healthy(event: H3Event): Response {
+  return send(event, 200, { status: "ok", platform: "webhook" });
+}
 
-function answer(event: H3Event, given: WebhookAnswer | Health): Response {
-  const requestId = requestIdOf(event);
-  const { status, body } = given;
-  const headers = "headers" in given ? given.headers : {};
-  return new FastResponse(JSON.stringify("code" in body ? { ...body, request_id: requestId } : body), {
+function respond(event: H3Event, { status, body, ...given }: WebhookAnswer): Response {
+  const headers = "headers" in given ? given.headers : undefined;
+  const shown = "code" in body ? { ...body, request_id: requestIdOf(event) } : body;
+  return send(event, status, shown, headers);
+}
+
+function send(
+  event: H3Event,
+  status: number,
+  body: object,
+  headers?: Readonly<Record<string, string>>,
+): Response {
+  return new FastResponse(JSON.stringify(body), {
     status,
     headers: {
       "content-type": "application/json",
-      "x-request-id": requestId,
+      "x-request-id": requestIdOf(event),
       // What is left of a body that did not come must not be taken for the next request.
       ...(status === 408 ? { connection: "close" } : {}),
       ...headers,
@@ -88,12 +137,14 @@ function answer(event: H3Event, given: WebhookAnswer | Health): Response {
   });
 }
 
-const ids = new WeakMap<H3Event, string>();
+const made = new WeakMap<H3Event, string>();
+const REQUEST_ID = /^[\x21-\x7e]{1,128}$/;
 
+/** The sender's, where it can be shown in a header again. */
 function requestIdOf(event: H3Event): string {
   const given = event.req.headers.get("x-request-id");
-  if (given !== null && /^[\x21-\x7e]{1,128}$/.test(given)) return given;
-  const made = ids.get(event) ?? createId("req");
-  ids.set(event, made);
-  return made;
+  if (given !== null && REQUEST_ID.test(given)) return given;
+  const id = made.get(event) ?? createId("req");
+  made.set(event, id);
+  return id;
 }

@@ -1,15 +1,23 @@
-/** What a request tells of. Pure. */
+/** What a request tells of, and what it is called. */
+import { sha256 } from "../base/digest.ts";
 import { WEBHOOK_SOURCES } from "./source.ts";
 
 interface HeaderLike {
   get(name: string): string | null;
 }
 
+/** What a sender may say of itself in a name. */
+const MAX_NAME_CHARACTERS = 200;
+
 /** The first that is not empty: a header of a known service, `event_type` or `type` of the payload, else `unknown`. */
 export function eventTypeOf(headers: HeaderLike, payload: unknown): string {
+  for (const { eventHeader } of WEBHOOK_SOURCES) {
+    const named = headers.get(eventHeader);
+    if (named) return named.slice(0, MAX_NAME_CHARACTERS);
+  }
   const fields = isObject(payload) ? [payload["event_type"], payload["type"]] : [];
-  const named = [...WEBHOOK_SOURCES.map(({ eventHeader }) => headers.get(eventHeader)), ...fields];
-  return named.find((name): name is string => typeof name === "string" && name !== "") ?? "unknown";
+  const named = fields.find((field): field is string => typeof field === "string" && field !== "");
+  return named?.slice(0, MAX_NAME_CHARACTERS).toWellFormed() ?? "unknown";
 }
 
 const DELIVERY_HEADERS = [
@@ -18,8 +26,6 @@ const DELIVERY_HEADERS = [
   "webhook-id",
   "x-request-id",
 ];
-/** What an id may have; a longer one is cut, and is still the same for each attempt. */
-const MAX_ID_CHARACTERS = 200;
 
 /**
  * What the sender calls this delivery. Undefined when it has no name for it: then it is given one that no other has,
@@ -28,9 +34,14 @@ const MAX_ID_CHARACTERS = 200;
 export function deliveryIdOf(headers: HeaderLike): string | undefined {
   for (const name of DELIVERY_HEADERS) {
     const id = headers.get(name)?.trim();
-    if (id) return id.slice(0, MAX_ID_CHARACTERS);
+    if (id) return bounded(id);
   }
   return undefined;
+}
+
+/** A long id stays another than all others, and the same with each attempt. */
+function bounded(id: string): string {
+  return id.length <= MAX_NAME_CHARACTERS ? id : `${id.slice(0, 100)}-${sha256(id)}`;
 }
 
 function isObject(value: unknown): value is Readonly<Record<string, unknown>> {

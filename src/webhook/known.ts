@@ -1,3 +1,4 @@
+/** Which deliveries were taken: by their ids, and by the signatures that bind a time. */
 import { sha256 } from "../base/digest.ts";
 import type { Store, Tx } from "../store/store.ts";
 
@@ -8,7 +9,7 @@ export class KnownDelivery extends Error {
 
 /** How long a sender's id is known. */
 const ID_KEEP_MS = 3_600_000;
-/** How long a signature that binds the time is known: twice the most that clocks may differ. */
+/** How long a signature is known: twice the most that a route lets clocks differ. Later it is stale. */
 const SIGNATURE_KEEP_MS = 1_800_000;
 
 export interface DeliveryName {
@@ -21,7 +22,7 @@ export interface DeliveryName {
 /** Takes the names of a delivery, inside `tx`, until {@link keepName} or {@link freeName}. KnownDelivery when one is taken. */
 export async function reserveName(tx: Tx, { ledger }: Store, name: DeliveryName): Promise<void> {
   for (const { keepMs, ...each } of namesOf(name)) {
-    const claim = await ledger.claim(tx, { ...each, fingerprint: "", leaseMs: keepMs });
+    const claim = await ledger.claim(tx, { ...each, fingerprint: name.deliveryId, leaseMs: keepMs });
     if (!claim.claimed) throw new KnownDelivery();
   }
 }
@@ -36,22 +37,20 @@ export async function freeName(tx: Tx, { ledger }: Store, name: DeliveryName): P
   for (const { scope, key } of namesOf(name)) await ledger.release(tx, { scope, key });
 }
 
-/** Whether a delivery of this id was taken within the hour. */
-export async function isKnownDelivery(
+/** The id of the delivery that has one of the names. Undefined: it is new. */
+export async function knownDelivery(
   store: Store,
-  { route, deliveryId, nowMs }: Pick<DeliveryName, "route" | "deliveryId"> & { readonly nowMs: number },
-): Promise<boolean> {
-  const row = await store.find("ledger", { scope: idScope(route), key: deliveryId });
-  return row !== undefined && row.expires_at > nowMs;
+  { nowMs, ...name }: DeliveryName & { readonly nowMs: number },
+): Promise<string | undefined> {
+  for (const { scope, key } of namesOf(name)) {
+    const row = await store.find("ledger", { scope, key });
+    if (row && row.expires_at > nowMs) return row.fingerprint;
+  }
+  return undefined;
 }
 
 function namesOf({ route, deliveryId, once }: DeliveryName) {
-  return [
-    { scope: idScope(route), key: deliveryId, keepMs: ID_KEEP_MS },
-    ...(once === undefined
-      ? []
-      : [{ scope: `webhook-signature:${route}`, key: sha256(once), keepMs: SIGNATURE_KEEP_MS }]),
-  ];
+  const id = { scope: `webhook:${route}`, key: deliveryId, keepMs: ID_KEEP_MS };
+  if (once === undefined) return [id];
+  return [id, { scope: `webhook-signature:${route}`, key: sha256(once), keepMs: SIGNATURE_KEEP_MS }];
 }
-
-const idScope = (route: string): string => `webhook:${route}`;

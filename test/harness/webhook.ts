@@ -13,7 +13,7 @@ import { startTestService, type TestService, type TestServiceOptions } from "./s
 export const SECRET = "s3cr3t-of-the-tests";
 
 export interface WebhookServiceOptions extends TestServiceOptions {
-  readonly routes?: Readonly<Record<string, WebhookRouteConfig>>;
+  readonly routes?: Readonly<Record<string, Partial<WebhookRouteConfig>>>;
   /** Of `platforms.webhook`, besides the routes. */
   readonly settings?: Readonly<Record<string, unknown>>;
 }
@@ -75,7 +75,8 @@ export class WebhookService implements AsyncDisposable {
     { secret = SECRET, headers, method = "POST", signal }: Post = {},
   ) {
     const bytes = bytesOf(body);
-    const signature = secret === null ? {} : { "x-hub-signature-256": sign(bytes, secret) };
+    const signature: Record<string, string> =
+      secret === null ? {} : { "x-hub-signature-256": sign(bytes, secret) };
     const response = await fetch(`${this.url}/webhooks/${route}`, {
       method,
       headers: { "content-type": "application/json", ...signature, ...headers },

@@ -90,6 +90,15 @@ export type GetHealthData = {
     url: '/health';
 };
 
+export type GetHealthErrors = {
+    /**
+     * Not this method. `Allow` says which.
+     */
+    405: WebhookRefusal;
+};
+
+export type GetHealthError = GetHealthErrors[keyof GetHealthErrors];
+
 export type GetHealthResponses = {
     /**
      * It is.
@@ -128,6 +137,10 @@ export type ReceiveWebhookData = {
          * Names the delivery where the service has no header of its own for it.
          */
         'X-Request-ID'?: string;
+        /**
+         * The delivery of the record (`dlv_...`) that this one repeats; the record says so.
+         */
+        'X-Agentd-Replay-Of'?: string;
     };
     path: {
         route_name: string;
@@ -154,7 +167,7 @@ export type ReceiveWebhookErrors = {
      */
     404: WebhookRefusal;
     /**
-     * Only POST.
+     * Not this method. `Allow` says which.
      */
     405: WebhookRefusal;
     /**
