@@ -25,6 +25,8 @@ import { httpSettings, webhookSecret } from "./settings.ts";
 import { openStore } from "./store/open.ts";
 import { scheduleSweeps } from "./store/retention.ts";
 import type { Store } from "./store/store.ts";
+import { closeSettledDelivery } from "./webhook/settled.ts";
+import type { WebhookReceiver } from "./gateway/webhook-receiver.ts";
 import { openTelemetry, type Telemetry } from "./telemetry/telemetry.ts";
 
 /** What every service needs, whoever its clients are. */
@@ -52,7 +54,7 @@ export interface ServiceOptions extends CoreOptions {
 /** A running agent: its rooms, and how to stop it. */
 export interface Service {
   readonly url: string;
-  /** Where webhooks are received, when they are. */
+  /** Where webhooks are received; absent when they are not, be it that the address is taken. */
   readonly webhookUrl?: string;
   readonly store: Store;
   /** The agent with its commands, skills and processes. */
@@ -79,11 +81,11 @@ export type RpcService = Omit<Service, "url">;
 export async function startService(options: ServiceOptions): Promise<Service> {
   const rooms = await openRooms(options);
   try {
+    const receiver = await createReceiver(options, rooms);
     const listener = await openListener(options, rooms);
-    const receiver = await openReceiver(options, rooms);
-    const listeners = receiver ? [listener, receiver] : [listener];
-    const webhookUrl = receiver === undefined ? {} : { webhookUrl: receiver.url };
-    return { ...toService(rooms, options, listeners), url: listener.url, ...webhookUrl };
+    await receiver?.listen();
+    const webhookUrl = receiver?.url === undefined ? {} : { webhookUrl: receiver.url };
+    return { ...toService(rooms, options, { listener, receiver }), url: listener.url, ...webhookUrl };
   } catch (error) {
     for (const close of rooms.closers) await close();
     throw error;
@@ -119,7 +121,14 @@ async function openRooms(options: CoreOptions): Promise<Rooms> {
     await agentRoom.agent.start();
     closers.unshift(scheduleSweeps(store, { ...retentionOptions(config), clock, onProblem }));
     const targets = createOwnTargets(options, clock);
-    const dispatcher = new Dispatcher({ store, clock, log, targets, tracer: telemetry.tracer });
+    const dispatcher = new Dispatcher({
+      store,
+      clock,
+      log,
+      targets,
+      tracer: telemetry.tracer,
+      settled: closeSettledDelivery,
+    });
     closers.unshift(() => dispatcher.close());
     await dispatcher.start();
     const hub = new RpcHub(rpcParts(options, agentRoom), rpcHandlers);
@@ -176,28 +185,22 @@ async function openListener(options: ServiceOptions, rooms: Rooms): Promise<List
   });
 }
 
-/** The receiver of webhooks, on a port of its own. Undefined when it is not enabled. */
-async function openReceiver(
+/**
+ * The receiver of webhooks, which does not listen yet. Undefined when it is not enabled. ServiceError `invalid_config` for
+ * routes that cannot be used, before anybody can connect to anything.
+ */
+async function createReceiver(
   options: ServiceOptions,
   { agentRoom, targets }: Rooms,
-): Promise<Listener | undefined> {
-  const [{ listen }, { createWebhookRoom }, { createWebhookApp }] = await Promise.all([
-    import("./gateway/listen.ts"),
+): Promise<WebhookReceiver | undefined> {
+  if (!options.config.platforms.webhook.enabled) return undefined;
+  const [{ createWebhookRoom }, { createWebhookApp }, { WebhookReceiver }] = await Promise.all([
     import("./webhook-room.ts"),
     import("./webhook/app.ts"),
+    import("./gateway/webhook-receiver.ts"),
   ]);
   const opened = createWebhookRoom(options, { ...agentRoom, targets });
-  if (!opened) return undefined;
-  const { room, settings } = opened;
-  const listener = await listen(createWebhookApp(room), {
-    host: settings.host,
-    port: settings.port,
-    maxBodyBytes: settings.maxBodyBytes + LISTENER_SLACK_BYTES,
-    clock: room.clock,
-  });
-  const routes = room.routes.names.join(", ") || "(none configured)";
-  room.log.info("webhooks are received", { url: listener.url, routes });
-  return listener;
+  return opened && new WebhookReceiver({ ...opened, app: createWebhookApp(opened.room) });
 }
 
 /** The listener's own limit stands above ours, so that an oversize body is refused by us, with our envelope. */
@@ -254,7 +257,13 @@ function gateOptions(
   };
 }
 
-function toService(rooms: Rooms, { config }: CoreOptions, listeners: readonly Listener[] = []): RpcService {
+/** Where clients come in. */
+interface Doors {
+  readonly listener?: Listener;
+  readonly receiver?: WebhookReceiver | undefined;
+}
+
+function toService(rooms: Rooms, { config }: CoreOptions, doors: Doors = {}): RpcService {
   const { agentRoom, hub } = rooms;
   const { agent } = agentRoom;
   return {
@@ -264,7 +273,7 @@ function toService(rooms: Rooms, { config }: CoreOptions, listeners: readonly Li
     turns: agent.turns,
     asks: agent.parts.asks,
     hub,
-    stop: stopper(rooms, { listeners, drainMs: config.api_server.drain_seconds * 1000 }),
+    stop: stopper(rooms, { ...doors, drainMs: config.api_server.drain_seconds * 1000 }),
   };
 }
 
@@ -281,15 +290,15 @@ const LAST_EVENTS_MS = 2_000;
 /** Runs first, then those who watch them, then what both stood on. */
 function stopper(
   { agentRoom, hub, closers }: Rooms,
-  { listeners, drainMs }: { readonly listeners: readonly Listener[]; readonly drainMs: number },
+  { listener, receiver, drainMs }: Doors & { readonly drainMs: number },
 ): Service["stop"] {
   let stopping: Promise<void> | undefined;
   const stop = async (graceMs: number): Promise<void> => {
-    await agentRoom.agent.turns.drain(graceMs);
+    await Promise.all([agentRoom.agent.turns.drain(graceMs), receiver?.drain(graceMs)]);
     // What the end of the turns appended is still on its way to those who follow.
     await withinTime(hub.caughtUp(), LAST_EVENTS_MS);
     hub.close();
-    await Promise.all(listeners.map((listener) => listener.close(CLOSE_GRACE_MS)));
+    await Promise.all([listener?.close(CLOSE_GRACE_MS), receiver?.close(CLOSE_GRACE_MS)]);
     for (const close of closers) await close();
   };
   return ({ graceMs = drainMs } = {}) => (stopping ??= stop(graceMs));

@@ -2,14 +2,16 @@
 import { join } from "node:path";
 import type { Config } from "../generated/config/types.gen.ts";
 import type { AgentRoom } from "./agent-room.ts";
-import { Attempt } from "./deliver/attempt.ts";
-import { sendRow } from "./deliver/send-row.ts";
+import type { Skills } from "./agent/skills/skills.ts";
+import { DirectSends } from "./deliver/direct-sends.ts";
 import type { Targets } from "./deliver/target.ts";
+import type { Log } from "./base/log.ts";
 import { offTracer } from "./base/trace.ts";
 import { ServiceError } from "./base/errors.ts";
 import type { Environment } from "./config/home.ts";
 import type { Places } from "./settings.ts";
 import { Deliveries } from "./webhook/deliveries.ts";
+import type { JudgePorts } from "./webhook/judge.ts";
 import { knownDelivery } from "./webhook/known.ts";
 import { listFilePath, readListFile } from "./webhook/list-file.ts";
 import { RouteRate } from "./webhook/rate.ts";
@@ -24,6 +26,7 @@ import { webhookSettings, type WebhookSettings } from "./webhook/settings.ts";
 export interface OpenWebhookRoom {
   readonly room: WebhookRoom;
   readonly settings: WebhookSettings;
+  readonly sends: DirectSends;
 }
 
 /** Undefined when the receiver is not enabled. ServiceError `invalid_config` that says what is wrong with which route. */
@@ -48,6 +51,7 @@ export function createWebhookRoom(
     clock,
     log,
   });
+  const sends = new DirectSends({ targets, clock, tracer: offTracer });
   const room: WebhookRoom = {
     store,
     clock,
@@ -58,21 +62,32 @@ export function createWebhookRoom(
     deliveries: new Deliveries(store, log),
     ports: {
       knownAs: (name) => knownDelivery(store, { ...name, nowMs: clock.now() }),
-      valuesIn: (path) =>
-        readListFile(listFilePath(path, { home: places.agentHome, userHome: places.userHome, env })),
-      runScript: createRunScript({
-        folder: join(places.agentHome, "scripts"),
-        timeoutMs: settings.scriptTimeoutMs,
-        envPassthrough: config.terminal.env_passthrough,
-        log,
-      }),
-      loadSkill: createLoadSkill({ skills, cwd: places.workspace, log }),
-      warn: (flaw) => log.warn("a filter cannot be used", { flaw }),
+      ...createJudgePorts({ config, env, places }, { skills, log }),
     },
-    send: (row, timeoutMs) => sendRow(row, new Attempt(), { targets, clock, tracer: offTracer, timeoutMs }),
+    send: (row, timeoutMs) => sends.send(row, timeoutMs),
     owner: "default",
     maxBodyBytes: settings.maxBodyBytes,
     bodyTimeoutMs: 10_000,
   };
-  return { room, settings };
+  return { room, settings, sends };
+}
+
+/** What the stages of the pipeline need of the machine; whether a delivery is known is asked of the store. */
+export function createJudgePorts(
+  { config, env, places }: { readonly config: Config; readonly env: Environment; readonly places: Places },
+  { skills, log }: { readonly skills: Pick<Skills, "find">; readonly log: Log },
+): Omit<JudgePorts, "knownAs"> {
+  const { scriptTimeoutMs } = webhookSettings(config);
+  return {
+    valuesIn: (path) =>
+      readListFile(listFilePath(path, { home: places.agentHome, userHome: places.userHome, env })),
+    runScript: createRunScript({
+      folder: join(places.agentHome, "scripts"),
+      timeoutMs: scriptTimeoutMs,
+      envPassthrough: config.terminal.env_passthrough,
+      log,
+    }),
+    loadSkill: createLoadSkill({ skills, cwd: places.workspace, log }),
+    warn: (flaw) => log.warn("a filter cannot be used", { flaw }),
+  };
 }

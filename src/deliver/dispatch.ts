@@ -6,7 +6,7 @@ import type { Store, Tx } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
 import { Attempt, type AttemptEnd } from "./attempt.ts";
 import { defaultBackoff, type Backoff } from "./backoff.ts";
-import { recordEnd } from "./record.ts";
+import { recordEnd, type Settled } from "./record.ts";
 import { Scan } from "./scan.ts";
 import { Slots } from "./slots.ts";
 import { sendRow } from "./send-row.ts";
@@ -30,6 +30,7 @@ export interface DispatcherOptions {
   /** Longest time an attempt may take; default 60 s. */
   readonly sendTimeoutMs?: number;
   readonly backoff?: Backoff;
+  readonly settled?: Settled;
 }
 
 interface Claimed {
@@ -57,7 +58,7 @@ const CLOSE_TARGETS_MS = 1_000;
  * between sending and saying so. The order of messages is not kept, not even of those to one address.
  */
 export class Dispatcher {
-  readonly #options: Required<DispatcherOptions>;
+  readonly #options: Required<Omit<DispatcherOptions, "settled">> & Pick<DispatcherOptions, "settled">;
   readonly #slots: Slots;
   readonly #scan = new Scan();
   readonly #attempts = new Map<string, { readonly attempt: Attempt; readonly done: Promise<void> }>();
@@ -224,10 +225,10 @@ export class Dispatcher {
 
   /** When the outcome cannot be written the lease runs out, and the message is sent again under the same id. */
   async #record(row: OutboxRow, end: AttemptEnd): Promise<void> {
-    const { store, log, backoff } = this.#options;
+    const { store, log, backoff, settled } = this.#options;
     const facts = { id: row.id, target: row.target, ref: row.ref, attempt: row.attempts };
     try {
-      const isKept = await recordEnd(store, row, end, backoff);
+      const isKept = await recordEnd(store, row, end, { backoff, settled });
       if (!isKept) log.warn("a message's lease was lost during the attempt", facts);
       else if ("error" in end) this.#logFailure(row, { ...facts, reason: end.error }, end.status);
     } catch (error) {

@@ -1,5 +1,8 @@
 import type { RunDelivery } from "../agent/run-delivery.ts";
-import { createId } from "../base/ids.ts";
+import type { Prompt } from "../agent/prompt.ts";
+import { MAX_SESSION_NAME_LENGTH } from "../agent/session.ts";
+import { sha256 } from "../base/digest.ts";
+import { createId, createSessionId } from "../base/ids.ts";
 import type { Tx } from "../store/store.ts";
 import { accepted, type WebhookAnswer } from "./answer.ts";
 import { insertDelivery, type DeliveryFacts } from "./deliveries.ts";
@@ -19,46 +22,73 @@ const TOOLSETS = ["web", "vision", "clarify"];
 const MAX_TITLE_CHARACTERS = 100;
 
 /**
- * Records a delivery, that its id is taken, and its run, in one transaction. Once this resolves nothing is lost.
- * Undefined: the same delivery was taken before.
+ * Records a delivery, that its names are taken, and its run, in one transaction: once this resolves nothing is lost.
+ * While too many runs of the route, or of all, are at work the run waits as it is recorded. Undefined: the same delivery
+ * was taken before.
+ *
+ * ServiceError `server_draining`, `too_many_concurrent_runs` when too many wait already, and
+ * `state_store_unavailable`: nothing is recorded, and the names are free.
  */
 export async function admit(room: WebhookRoom, admission: Admission): Promise<WebhookAnswer | undefined> {
-  const { request, judged } = admission;
-  const { route } = request;
+  const { judged, once } = admission;
+  const route = admission.request.route.name;
   const id = createId("dlv", room.clock.now());
+  const alsoRecord = async (tx: Tx, run: { readonly id: string }): Promise<void> => {
+    const name = { route, deliveryId: judged.deliveryId, once };
+    await reserveName(tx, room.store, name);
+    await keepName(tx, room.store, name);
+    await insertDelivery(tx, { ...admission, id, status: "accepted", runId: run.id });
+  };
+  try {
+    await room.turns.submit({ ...promptOf(room, admission, id), alsoRecord });
+  } catch (error) {
+    if (error instanceof KnownDelivery) return undefined;
+    throw error;
+  }
+  return accepted({ route, event: judged.subject.event, delivery_id: judged.deliveryId });
+}
+
+/** What the agent is asked, in a session that is this delivery's alone and goes when its run is no longer kept. */
+function promptOf(room: WebhookRoom, { request, judged }: Admission, id: string): Prompt {
+  const { route } = request;
   const delivery: RunDelivery = {
     target: route.deliver,
     extra: renderTexts(route.deliverExtra, judged.subject) as Readonly<Record<string, unknown>>,
     ref: id,
     suppressesSilence: route.suppressesSilence,
   };
-  const alsoRecord = async (tx: Tx, run: { readonly id: string }): Promise<void> => {
-    const name = { route: route.name, deliveryId: judged.deliveryId, once: admission.once };
-    await reserveName(tx, room.store, name);
-    await keepName(tx, room.store, name);
-    await insertDelivery(tx, { ...admission, id, status: "accepted", runId: run.id });
+  const max = route.maxConcurrent;
+  return {
+    address: {
+      owner: room.owner,
+      // The key names the newest session of a delivery; the id makes this one new, also where the sender's id was used
+      // an hour ago.
+      id: createSessionId(room.clock.now()),
+      key: sessionKeyOf(route.name, judged.deliveryId),
+    },
+    seed: {
+      source: "webhook",
+      title: `${route.name}: ${judged.subject.event}`.slice(0, MAX_TITLE_CHARACTERS),
+      transient: true,
+    },
+    kind: "run",
+    input: {
+      prompt: [{ role: "user", text: judged.text }],
+      settings: {},
+      answerable: false,
+      isDetached: true,
+      toolsets: route.toolsets ?? TOOLSETS,
+      slot: { group: `webhook:${route.name}`, ...(max === undefined ? {} : { max }) },
+    },
+    delivery: JSON.stringify(delivery),
   };
-  try {
-    await room.turns.submit({
-      address: { owner: room.owner, key: `webhook:${route.name}:${judged.deliveryId}` },
-      seed: {
-        source: "webhook",
-        title: `${route.name}: ${judged.subject.event}`.slice(0, MAX_TITLE_CHARACTERS),
-      },
-      kind: "run",
-      input: {
-        prompt: [{ role: "user", text: judged.text }],
-        settings: {},
-        answerable: false,
-        isDetached: true,
-        toolsets: route.toolsets ?? TOOLSETS,
-      },
-      delivery: JSON.stringify(delivery),
-      alsoRecord,
-    });
-  } catch (error) {
-    if (error instanceof KnownDelivery) return undefined;
-    throw error;
-  }
-  return accepted({ route: route.name, event: judged.subject.event, delivery_id: judged.deliveryId });
 }
+
+/** `webhook:<route>:<delivery id>`, with a digest for an id that answers could not repeat in a header. */
+export function sessionKeyOf(route: string, deliveryId: string): string {
+  const key = `webhook:${route}:${deliveryId}`;
+  const isPlain = key.length <= MAX_SESSION_NAME_LENGTH && PLAIN.test(deliveryId);
+  return isPlain ? key : `webhook:${route}:sha256-${sha256(deliveryId)}`;
+}
+
+const PLAIN = /^[\u0020-\u007e]+$/;
