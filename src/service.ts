@@ -56,6 +56,8 @@ export interface Service {
   readonly url: string;
   /** Where webhooks are received; absent when they are not, be it that the address is taken. */
   readonly webhookUrl?: string;
+  /** Routes of webhooks at the start; without `webhookUrl` the receiver could not listen. Absent: not enabled. */
+  readonly webhookRoutes?: readonly string[];
   readonly store: Store;
   /** The agent with its commands, skills and processes. */
   readonly room: AgentRoom;
@@ -84,8 +86,14 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const receiver = await createReceiver(options, rooms);
     const listener = await openListener(options, rooms);
     await receiver?.listen();
+    const webhooks = receiver && { webhookRoutes: receiver.routes };
     const webhookUrl = receiver?.url === undefined ? {} : { webhookUrl: receiver.url };
-    return { ...toService(rooms, options, { listener, receiver }), url: listener.url, ...webhookUrl };
+    return {
+      ...toService(rooms, options, { listener, receiver }),
+      url: listener.url,
+      ...webhookUrl,
+      ...webhooks,
+    };
   } catch (error) {
     for (const close of rooms.closers) await close();
     throw error;

@@ -53,7 +53,7 @@ export function checkSubscription(subscription: Subscription): CheckedSubscripti
   const { filters } = subscription;
   const route = { ...subscription, ...(isRecord(filters) ? { filters: [filters] } : {}) };
   const { value, flaws } = checkConfig({ platforms: { webhook: { routes: { route } } } });
-  const found = flaws.map(({ path, message, kind }) => ({ name: path.slice(3).join("."), message, kind }));
+  const found = flaws.map(({ path, message, kind }) => ({ name: path.slice(4).join("."), message, kind }));
   return {
     written: writtenOf(value),
     flaws: found.filter(({ kind }) => kind !== "unknown").map(({ name, message }) => `${name} ${message}`),
