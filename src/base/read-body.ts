@@ -29,18 +29,28 @@ export async function readBody(event: ArrivingRequest, limits: BodyLimits): Prom
     throw tooLarge(limits);
   }
   const late = Promise.withResolvers<never>();
-  const cancel = limits.clock.after(limits.timeoutMs, () => late.reject(tooSlow(limits)));
-  const body = incoming ? readIncoming(incoming, limits) : readStream(event.req.body, limits);
-  body.catch(() => {}); // the loser of the race below must not count as unhandled
+  const reading = incoming ? readIncoming(incoming, limits) : readStream(event.req.body, limits);
+  const cancel = limits.clock.after(limits.timeoutMs, () => {
+    late.reject(tooSlow(limits));
+    reading.stop();
+  });
+  reading.body.catch(() => {}); // the loser of the race below must not count as unhandled
   try {
-    return await Promise.race([body, late.promise]);
+    return await Promise.race([reading.body, late.promise]);
   } finally {
     cancel();
   }
 }
 
-function readIncoming(request: IncomingMessage, limits: BodyLimits): Promise<Uint8Array> {
-  return new Promise((resolve, reject) => {
+interface Reading {
+  readonly body: Promise<Uint8Array>;
+  /** Takes no more of it; a body that nobody reads any more keeps no connection and no memory. */
+  stop(): void;
+}
+
+function readIncoming(request: IncomingMessage, limits: BodyLimits): Reading {
+  let stop = () => {};
+  const body = new Promise<Uint8Array>((resolve, reject) => {
     const chunks: Buffer[] = [];
     let size = 0;
     const settle = (act: () => void) => {
@@ -61,7 +71,9 @@ function readIncoming(request: IncomingMessage, limits: BodyLimits): Promise<Uin
     const onError = (cause: Error) => settle(() => reject(clientLeft(cause)));
     const onClose = () => settle(() => reject(clientLeft()));
     request.on("data", onData).on("end", onEnd).on("error", onError).on("close", onClose);
+    stop = () => settle(() => request.pause().on("error", () => {}));
   });
+  return { body, stop };
 }
 
 /**
@@ -81,19 +93,32 @@ function discard(request: IncomingMessage, { maxBytes, timeoutMs, clock }: BodyL
 
 const DISCARD_BYTES = 16 * 1_048_576;
 
-async function readStream(body: ReadableStream<Uint8Array> | null, limits: BodyLimits): Promise<Uint8Array> {
+function readStream(stream: ReadableStream<Uint8Array> | null, limits: BodyLimits): Reading {
+  const reader = stream?.getReader();
+  return {
+    body: reader ? readAll(reader, limits) : Promise.resolve(new Uint8Array()),
+    stop: () => void reader?.cancel().catch(() => {}),
+  };
+}
+
+async function readAll(
+  reader: ReadableStreamDefaultReader<Uint8Array>,
+  limits: BodyLimits,
+): Promise<Uint8Array> {
   const chunks: Uint8Array[] = [];
   let size = 0;
-  try {
-    for await (const chunk of body ?? []) {
-      size += chunk.byteLength;
-      if (size > limits.maxBytes) throw tooLarge(limits);
-      chunks.push(chunk);
+  for (;;) {
+    const { done, value } = await reader.read().catch((cause: unknown) => {
+      throw clientLeft(cause);
+    });
+    if (done) return chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks);
+    size += value.byteLength;
+    if (size > limits.maxBytes) {
+      reader.cancel().catch(() => {});
+      throw tooLarge(limits);
     }
-  } catch (error) {
-    throw error instanceof ServiceError ? error : clientLeft(error);
+    chunks.push(value);
   }
-  return Buffer.concat(chunks);
 }
 
 function tooLarge({ maxBytes }: BodyLimits): ServiceError {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { send } from "../../harness/wire.ts";
-import { SECRET, startWebhookService, webhookScenario } from "../../harness/webhook.ts";
+import { startWebhookService, webhookScenario } from "../../harness/webhook.ts";
 
 webhookScenario(
   ["receiveWebhook 404", "receiveWebhook 404 x-request-id"],
