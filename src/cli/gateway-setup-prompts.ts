@@ -1,6 +1,12 @@
 /** Asks a person at the terminal how webhooks are to be received. Nothing is written here. */
-import type { GatewayAnswers } from "./gateway-setup.ts";
 import { toPort } from "./webhook-options.ts";
+
+export interface GatewayAnswers {
+  /** Undefined keeps the port there is. */
+  readonly port: number | undefined;
+  /** Undefined keeps the secret there is. */
+  readonly secret: string | undefined;
+}
 
 export interface GatewayDefaults {
   readonly isEnabled: boolean;

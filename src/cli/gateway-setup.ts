@@ -10,16 +10,10 @@ import { NO_PROOF } from "../webhook/route.ts";
 import { webhookSettings } from "../webhook/settings.ts";
 import { UsageError } from "./arguments.ts";
 import { currentContext } from "./context.ts";
+import type { GatewayAnswers } from "./gateway-setup-prompts.ts";
 import { print, warn } from "./output.ts";
 import { EXIT_FAILURE } from "./run.ts";
 import { toPort } from "./webhook-options.ts";
-
-export interface GatewayAnswers {
-  /** Undefined keeps the port there is. */
-  readonly port: number | undefined;
-  /** Undefined keeps the secret there is. */
-  readonly secret: string | undefined;
-}
 
 const SECRET_VARIABLE = "WEBHOOK_SECRET";
 const GOOD_SECRET_CHARACTERS = 16;
