@@ -84,7 +84,7 @@ export async function startService(options: ServiceOptions): Promise<Service> {
   const rooms = await openRooms(options);
   try {
     const receiver = await createReceiver(options, rooms);
-    const listener = await openListener(options, rooms);
+    const listener = await openListener(options, { ...rooms, receiver });
     await receiver?.listen();
     const webhooks = receiver && { webhookRoutes: receiver.routes };
     const webhookUrl = receiver?.url === undefined ? {} : { webhookUrl: receiver.url };
@@ -174,7 +174,10 @@ function rpcParts(options: CoreOptions, room: AgentRoom): Omit<RpcRoom, "peers">
 }
 
 /** Loaded here: what serves standard input and output does not wait for what it does not need. */
-async function openListener(options: ServiceOptions, rooms: Rooms): Promise<Listener> {
+async function openListener(
+  options: ServiceOptions,
+  rooms: Rooms & Pick<Doors, "receiver">,
+): Promise<Listener> {
   const { config } = options;
   const [{ listen }, { createHttpApp }, { Tickets }, { SocketGate }] = await Promise.all([
     import("./gateway/listen.ts"),
@@ -199,7 +202,7 @@ async function openListener(options: ServiceOptions, rooms: Rooms): Promise<List
  */
 async function createReceiver(
   options: ServiceOptions,
-  { agentRoom, targets }: Rooms,
+  { agentRoom, targets, telemetry }: Rooms,
 ): Promise<WebhookReceiver | undefined> {
   if (!options.config.platforms.webhook.enabled) return undefined;
   const [{ createWebhookRoom }, { createWebhookApp }, { WebhookReceiver }] = await Promise.all([
@@ -207,16 +210,21 @@ async function createReceiver(
     import("./webhook/app.ts"),
     import("./gateway/webhook-receiver.ts"),
   ]);
-  const opened = createWebhookRoom(options, { ...agentRoom, targets });
+  const opened = createWebhookRoom(options, { ...agentRoom, targets, metrics: telemetry.webhook });
   return opened && new WebhookReceiver({ ...opened, app: createWebhookApp(opened.room) });
 }
 
 /** The listener's own limit stands above ours, so that an oversize body is refused by us, with our envelope. */
 const LISTENER_SLACK_BYTES = 1_048_576;
 
-function httpRoom(options: ServiceOptions, rooms: Rooms, tickets: HttpRoom["tickets"]): HttpRoom {
+function httpRoom(
+  options: ServiceOptions,
+  rooms: Rooms & Pick<Doors, "receiver">,
+  tickets: HttpRoom["tickets"],
+): HttpRoom {
   const { config, keys, openApi, version, observe, places, configFlaws = [] } = options;
   const { agent, mcp } = rooms.agentRoom;
+  const { receiver } = rooms;
   const { parts, turns, live } = agent;
   const toolsets = [...new Set(parts.tools().map((tool) => tool.toolset))];
   return {
@@ -237,6 +245,7 @@ function httpRoom(options: ServiceOptions, rooms: Rooms, tickets: HttpRoom["tick
       liveSessions: () => live.size,
       mcp: () => mcp.status(),
       freeBytes: () => freeBytes(places.agentHome),
+      ...(receiver ? { receiver: () => ({ url: receiver.url, routes: receiver.routes.length }) } : {}),
     },
     settings: httpSettings(config, {
       toolsets,

@@ -32,7 +32,16 @@ export interface OpenWebhookRoom {
 /** Undefined when the receiver is not enabled. ServiceError `invalid_config` that says what is wrong with which route. */
 export function createWebhookRoom(
   { config, env, places }: { readonly config: Config; readonly env: Environment; readonly places: Places },
-  { agent, skills, targets }: Pick<AgentRoom, "agent" | "skills"> & { readonly targets: Targets },
+  {
+    agent,
+    skills,
+    targets,
+    metrics,
+  }: Pick<AgentRoom, "agent" | "skills"> & {
+    readonly targets: Targets;
+    /** Empty: metrics are off. */
+    readonly metrics: Pick<WebhookRoom, "metrics">;
+  },
 ): OpenWebhookRoom | undefined {
   const settings = webhookSettings(config);
   if (!settings.isEnabled) return undefined;
@@ -65,9 +74,11 @@ export function createWebhookRoom(
       ...createJudgePorts({ config, env, places }, { skills, log }),
     },
     send: (row, timeoutMs) => sends.send(row, timeoutMs),
+    toolsets: () => [...config.agent.toolsets, ...agent.parts.tools().map(({ toolset }) => toolset)],
     owner: "default",
     maxBodyBytes: settings.maxBodyBytes,
     bodyTimeoutMs: 10_000,
+    ...metrics,
   };
   return { room, settings, sends };
 }

@@ -31,7 +31,9 @@ export async function getDetailedHealth(
     ...(disk ? { disk } : {}),
     api_server: checkServer(room),
     ...(stored.webhook ? { webhook: stored.webhook } : {}),
-    ...(room.vitals.receiver ? { webhooks: checkReceiver(room.vitals.receiver(), stored.received) } : {}),
+    ...(room.vitals.receiver
+      ? { webhooks: checkReceiver(room, room.vitals.receiver(), stored.received) }
+      : {}),
     ...(mcp ? { mcp } : {}),
   };
   const isDegraded = Object.values(checks).some((check) => check?.status === "degraded");
@@ -177,9 +179,13 @@ const DELIVERY_STATUSES = [
   "interrupted",
 ] as const satisfies readonly DeliveryStatus[];
 
-function checkReceiver({ url, routes }: ReceiverVitals, received: Stored["received"]): HealthCheck {
+function checkReceiver(
+  { turns }: HttpRoom,
+  { url, routes }: ReceiverVitals,
+  received: Stored["received"],
+): HealthCheck {
   const counted = received && DELIVERY_STATUSES.map((status) => [status, received.get(status) ?? 0] as const);
-  const figures = { url: url ?? null, routes, ...Object.fromEntries(counted ?? []) };
+  const figures = { url: url ?? null, routes, waiting: turns.waiting, ...Object.fromEntries(counted ?? []) };
   if (url === undefined) {
     const detail = "Webhooks are not received. The server log says why; `agentd doctor` looks for it.";
     return { status: "degraded", ...figures, detail };

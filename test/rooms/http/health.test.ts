@@ -43,7 +43,7 @@ async function createRoom(t: TestContext, changes: Changes = {}) {
     version: "1.2.3",
     models: createModelCatalog({ providers: changes.providers ?? [] }),
     keys: { required: changes.requireKey !== false, find: () => undefined },
-    turns: { draining: changes.draining === true } as HttpRoom["turns"],
+    turns: { draining: changes.draining === true, waiting: 4 } as HttpRoom["turns"],
     settings: { maxConcurrentRuns: 10 } as HttpRoom["settings"],
   };
   const ask = async (strict?: boolean) => {
@@ -181,7 +181,7 @@ test("the receiver of webhooks is told of, with what came within the hour", asyn
     tx.insert("deliveries", [made("completed", 0), made("ignored", 3_600_000), made("failed", 3_600_001)]),
   );
   const none = { accepted: 0, running: 0, failed: 0, delivered: 0, duplicate: 0, refused: 0, interrupted: 0 };
-  const figures = { ...receiver, ...none, completed: 1, ignored: 1 };
+  const figures = { ...receiver, waiting: 4, ...none, completed: 1, ignored: 1 };
   assert.deepEqual((await ask()).body.readiness.checks["webhooks"], { status: "ok", ...figures });
   receiver.routes = 0;
   assert.match((await ask()).body.readiness.checks["webhooks"]?.detail ?? "", /webhook subscribe/);
