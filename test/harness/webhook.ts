@@ -1,13 +1,20 @@
 /** The receiver of webhooks inside a real service: signed requests to it, each answer held against the spec. */
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
+import { join } from "node:path";
 import { test } from "node:test";
 import type { WebhookRouteConfig } from "../../generated/config/types.gen.ts";
 import { schemas } from "../../generated/webhook/schemas.gen.ts";
 import { operations, type OperationId } from "../../generated/webhook/server.gen.ts";
 import { SchemaSet } from "../../src/base/validate.ts";
+import { createTargets } from "../../src/deliver/target.ts";
+import { createLogTarget } from "../../src/deliver/targets/log.ts";
+import { listen, type Listener } from "../../src/gateway/listen.ts";
 import type { DeliveryRow } from "../../src/store/tables.ts";
-import { startTestService, type TestService, type TestServiceOptions } from "./service.ts";
+import { createWebhookApp } from "../../src/webhook/app.ts";
+import type { WebhookRoom } from "../../src/webhook/room.ts";
+import { createWebhookRoom } from "../../src/webhook-room.ts";
+import { startTestService, testConfig, type TestService, type TestServiceOptions } from "./service.ts";
 
 /** Of all routes that name none. */
 export const SECRET = "s3cr3t-of-the-tests";
@@ -55,17 +62,39 @@ function withReceiver({
   return { ...rest, config: { ...rest.config, platforms: { webhook } } };
 }
 
+/** Rooms of the receiver that no configuration makes: `change` says what is different. Real HTTP, the service's store. */
+export async function serveChangedRoom(
+  service: WebhookService,
+  change: (room: WebhookRoom) => Partial<WebhookRoom>,
+): Promise<WebhookService> {
+  const { home, service: running } = service.test;
+  const { agent, skills } = running.room;
+  const { log, clock } = agent.parts;
+  const opened = createWebhookRoom(
+    {
+      config: testConfig(withReceiver({}).config),
+      env: {},
+      places: { agentHome: join(home, "agentd"), userHome: home, workspace: home, databaseUrl: "" },
+    },
+    { agent, skills, targets: createTargets([createLogTarget(log)]) },
+  );
+  assert.ok(opened);
+  const room = { ...opened.room, ...change(opened.room) };
+  const app = createWebhookApp(room);
+  const listener = await listen(app, { host: "127.0.0.1", port: 0, maxBodyBytes: 2_000_000, clock });
+  return new ChangedService(service.test, listener);
+}
+
 export class WebhookService implements AsyncDisposable {
   readonly test: TestService;
   readonly url: string;
   /** `operation status` of every answer, and `operation status header` of what the spec lists with it. */
   readonly seen = new Set<string>();
 
-  constructor(service: TestService) {
-    const { webhookUrl } = service.service;
-    assert.ok(webhookUrl, "the receiver does not listen");
+  constructor(service: TestService, url: string | undefined = service.service.webhookUrl) {
+    assert.ok(url, "the receiver does not listen");
     this.test = service;
-    this.url = webhookUrl;
+    this.url = url;
   }
 
   /** Posts to a route: text and bytes as they are, anything else as JSON. Signed as the code host does it. */
@@ -144,6 +173,20 @@ export class WebhookService implements AsyncDisposable {
 
   async [Symbol.asyncDispose](): Promise<void> {
     await this.test[Symbol.asyncDispose]();
+  }
+}
+
+/** A second receiver of a service, which lives on when this one ends. */
+class ChangedService extends WebhookService {
+  readonly #listener: Listener;
+
+  constructor(service: TestService, listener: Listener) {
+    super(service, listener.url);
+    this.#listener = listener;
+  }
+
+  override async [Symbol.asyncDispose](): Promise<void> {
+    await this.#listener.close(0);
   }
 }
 
