@@ -10,6 +10,7 @@ import type { Judged } from "./judge.ts";
 import { keepName, KnownDelivery, reserveName } from "./known.ts";
 import type { WebhookRoom } from "./room.ts";
 import { renderTexts } from "./template.ts";
+import { toolsetsOf } from "./toolsets.ts";
 
 export interface Admission extends DeliveryFacts {
   readonly judged: Judged & { readonly text: string };
@@ -17,8 +18,6 @@ export interface Admission extends DeliveryFacts {
   readonly once: string | undefined;
 }
 
-/** The narrow default: whoever writes what the agent reads here is a stranger. */
-const TOOLSETS = ["web", "vision", "clarify"];
 const MAX_TITLE_CHARACTERS = 100;
 
 /**
@@ -77,7 +76,12 @@ function promptOf(room: WebhookRoom, { request, judged }: Admission, id: string)
       settings: {},
       answerable: false,
       isDetached: true,
-      toolsets: route.toolsets ?? TOOLSETS,
+      toolsets: toolsetsOf(route, room.toolsets(), (unknown) =>
+        room.log.warn("a webhook route names toolsets that are not offered", {
+          route: route.name,
+          toolsets: unknown.join(", "),
+        }),
+      ),
       slot: { group: `webhook:${route.name}`, ...(max === undefined ? {} : { max }) },
     },
     delivery: JSON.stringify(delivery),

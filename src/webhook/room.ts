@@ -22,6 +22,8 @@ export interface WebhookRoom {
   readonly ports: JudgePorts;
   /** Makes one attempt at a message whose lease is held here. Never rejects. */
   readonly send: (row: OutboxRow, timeoutMs: number) => Promise<AttemptEnd>;
+  /** Names of those that the configuration offers, and of those that servers and embedders brought. */
+  readonly toolsets: () => readonly string[];
   /** Whose sessions the runs are in. */
   readonly owner: string;
   readonly maxBodyBytes: number;
