@@ -36,11 +36,11 @@ export function createWebhookRoom(
     agent,
     skills,
     targets,
-    metrics,
+    metrics = {},
   }: Pick<AgentRoom, "agent" | "skills"> & {
     readonly targets: Targets;
-    /** Empty: metrics are off. */
-    readonly metrics: Pick<WebhookRoom, "metrics">;
+    /** Absent or empty: metrics are off. */
+    readonly metrics?: Pick<WebhookRoom, "metrics">;
   },
 ): OpenWebhookRoom | undefined {
   const settings = webhookSettings(config);
