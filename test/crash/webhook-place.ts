@@ -117,13 +117,13 @@ export async function createCrashPlace(options: CrashPlaceOptions = {}): Promise
   const after = (run: () => Promise<void>) => void cleanups.unshift(run);
   const asked = new Map<string, number>();
   const place = await createGatewayPlace();
-  after(() => place[Symbol.asyncDispose]());
+  after(async () => place[Symbol.asyncDispose]());
   const model = await startModelServer(({ body }) => {
     const name = /case-[0-9a-z-]+/.exec(JSON.stringify(body.messages))?.[0] ?? "nobody";
     asked.set(name, (asked.get(name) ?? 0) + 1);
     return options.model?.(name) ?? { pieces: [{ text: `done ${name}` }, { finish: "stop" }] };
   });
-  after(() => model[Symbol.asyncDispose]());
+  after(async () => model[Symbol.asyncDispose]());
   const target = await openReceiver({ after }, options.answer);
   await writeFile(join(place.home, "config.yaml"), JSON.stringify(configOf(options, model.baseUrl, target)));
   await mkdir(join(place.home, "scripts"), { recursive: true });
