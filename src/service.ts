@@ -321,6 +321,10 @@ function stopper(
   return ({ graceMs = drainMs } = {}) => (stopping ??= stop(graceMs));
 }
 
+/** Of webhooks: what people look at when an event seems to be lost. */
+const DELIVERIES_MS = 30 * 24 * 3_600_000;
+const MAX_DELIVERIES = 10_000;
+
 function retentionOptions(config: Config) {
   const { runs_hours: runsHours, events_hours: eventsHours, sweep_minutes: sweepMinutes } = config.retention;
   const keepMs = runsHours * 3_600_000;
@@ -329,6 +333,8 @@ function retentionOptions(config: Config) {
       runsMs: keepMs,
       jobsMs: keepMs,
       outboxMs: keepMs,
+      deliveriesMs: DELIVERIES_MS,
+      maxDeliveries: MAX_DELIVERIES,
       maxRunEvents: config.limits.max_run_events,
       ...(eventsHours === undefined ? {} : { eventsMs: eventsHours * 3_600_000 }),
     },

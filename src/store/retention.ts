@@ -1,4 +1,5 @@
 import type { Clock } from "../base/clock.ts";
+import { firstIdAt } from "../base/ids.ts";
 import { Batches } from "./batches.ts";
 import { EventSweeper } from "./event-sweep.ts";
 import type { Store } from "./store.ts";
@@ -15,6 +16,10 @@ export interface Retention {
   readonly jobsMs?: number;
   /** Delivered and dead messages. */
   readonly outboxMs?: number;
+  /** Ended deliveries of webhooks. */
+  readonly deliveriesMs?: number;
+  /** How many of the newest deliveries of webhooks are kept, at least one; open ones stay besides. */
+  readonly maxDeliveries?: number;
   /** Events kept of one run; a longer one loses its oldest, also while it is at work. */
   readonly maxRunEvents?: number;
 }
@@ -28,6 +33,7 @@ export interface Swept {
   readonly ledger: number;
   readonly jobs: number;
   readonly outbox: number;
+  readonly deliveries: number;
 }
 
 export interface SweepOptions {
@@ -61,6 +67,7 @@ export async function sweep(store: Store, options: SweepOptions): Promise<Swept>
     ledger: await sweeper.ledger(),
     jobs: retention.jobsMs === undefined ? 0 : await sweeper.done("jobs", retention.jobsMs),
     outbox: retention.outboxMs === undefined ? 0 : await sweeper.done("outbox", retention.outboxMs),
+    deliveries: await sweeper.deliveries(retention),
   };
 }
 
@@ -143,6 +150,18 @@ class Sweeper {
     );
   }
 
+  /** Their ids sort by time, so that the key alone finds the old ones, however many there are. */
+  async deliveries({ deliveriesMs, maxDeliveries }: Retention): Promise<number> {
+    const before = await this.#batches.write(async (tx) => {
+      const byAge = deliveriesMs === undefined ? "" : firstIdAt("dlv", Math.max(0, tx.nowMs - deliveriesMs));
+      if (maxDeliveries === undefined) return byAge;
+      const [oldestKept] = await rawTx(tx).all(NTH_NEWEST_DELIVERY, [Math.max(1, maxDeliveries) - 1]);
+      const byCount = String(oldestKept?.["id"] ?? "");
+      return byCount > byAge ? byCount : byAge;
+    });
+    return before === "" ? 0 : this.#batches.all(DELETE_DELIVERIES, [before]);
+  }
+
   #oldRuns(ageMs: number): Promise<readonly Row[]> {
     return this.#batches.write((tx) => {
       const endedBefore = tx.nowMs - ageMs;
@@ -163,6 +182,11 @@ const OLD_RUNS = `
   from runs left join sessions on sessions.id = runs.session_id
   where runs.ended_at is not null and runs.ended_at <= ?
   order by runs.ended_at limit ?`;
+
+const NTH_NEWEST_DELIVERY = "select id from deliveries order by id desc limit 1 offset ?";
+const DELETE_DELIVERIES =
+  "delete from deliveries where id in " +
+  "(select id from deliveries where id < ? and ended_at is not null order by id limit ?)";
 
 const numberedRows = (table: "events" | "messages", column: "run_id" | "session_id"): string =>
   `delete from ${table} where (session_id, seq) in ` +
