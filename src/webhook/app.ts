@@ -6,15 +6,14 @@ import { readBody } from "../base/read-body.ts";
 import { refuse, type WebhookAnswer } from "./answer.ts";
 import { outcomeOf } from "./metrics.ts";
 import { receive } from "./receive.ts";
-import { RefusalLog } from "./refusal-log.ts";
+import { ReceiverLog } from "./receiver-log.ts";
 import type { WebhookRoom } from "./room.ts";
 
 /** The receiver as an h3 app: the operations of specs/webhook.openapi.yaml. */
 export function createWebhookApp(room: WebhookRoom): H3 {
-  const refusals = new RefusalLog(room.log, room.clock);
+  const log = new ReceiverLog(room);
   const answer = (event: H3Event, given: WebhookAnswer): Response => {
-    if ("code" in given.body)
-      tell(refusals, event, { code: given.body.code, why: "why" in given && given.why });
+    if ("code" in given.body) tell(log, event, { code: given.body.code, why: "why" in given && given.why });
     return respond(event, given);
   };
   const app = new H3({
@@ -25,7 +24,7 @@ export function createWebhookApp(room: WebhookRoom): H3 {
   app.on("", "/webhooks/:route", async (event) => {
     if (event.req.method !== "POST") return answer(event, notAllowed("POST"));
     const startMs = performance.now();
-    const given = await take(room, event);
+    const given = await take(room, event, log);
     room.metrics?.answered(outcomeOf(given), (performance.now() - startMs) / 1000);
     return answer(event, given);
   });
@@ -34,7 +33,7 @@ export function createWebhookApp(room: WebhookRoom): H3 {
 }
 
 /** From the name of the route to the body; what follows is the pipeline's. */
-async function take(room: WebhookRoom, event: H3Event): Promise<WebhookAnswer> {
+async function take(room: WebhookRoom, event: H3Event, log: ReceiverLog): Promise<WebhookAnswer> {
   const name = event.context.params?.["route"] ?? "";
   if (room.turns.draining) return refuse("draining", { retryAfterSeconds: 1 });
   try {
@@ -46,7 +45,8 @@ async function take(room: WebhookRoom, event: H3Event): Promise<WebhookAnswer> {
       timeoutMs: room.bodyTimeoutMs,
       clock: room.clock,
     });
-    return await receive(room, { route, headers: event.req.headers, body, requestId: requestIdOf(event) });
+    const arrived = { route, headers: event.req.headers, body, requestId: requestIdOf(event) };
+    return await receive(room, arrived, log);
   } catch (thrown) {
     return failure(room, event, thrown);
   }
@@ -97,11 +97,11 @@ function outsideAnswer(room: WebhookRoom, event: H3Event, error: HTTPError): Web
 }
 
 function tell(
-  refusals: RefusalLog,
+  log: ReceiverLog,
   event: H3Event,
   { code, why }: { readonly code: string; readonly why: string | false | undefined },
 ): void {
-  refusals.tell({
+  log.refused({
     request: requestIdOf(event),
     path: event.url.pathname.slice(0, MAX_SHOWN_NAME),
     code,

@@ -16,8 +16,11 @@ export function eventTypeOf(headers: HeaderLike, payload: unknown): string {
     if (named) return named.slice(0, MAX_NAME_CHARACTERS);
   }
   const fields = isObject(payload) ? [payload["event_type"], payload["type"]] : [];
-  const named = fields.find((field): field is string => typeof field === "string" && field !== "");
-  return named?.slice(0, MAX_NAME_CHARACTERS).toWellFormed() ?? "unknown";
+  for (const field of fields) {
+    const named = typeof field === "string" ? plain(field) : "";
+    if (named !== "") return named;
+  }
+  return "unknown";
 }
 
 const DELIVERY_HEADERS = [
@@ -43,6 +46,13 @@ export function deliveryIdOf(headers: HeaderLike): string | undefined {
 function bounded(id: string): string {
   return id.length <= MAX_NAME_CHARACTERS ? id : `${id.slice(0, 100)}-${sha256(id)}`;
 }
+
+/** The name goes into tables, variables of scripts and titles: not all of them take whatever JSON can say. */
+function plain(name: string): string {
+  return name.slice(0, MAX_NAME_CHARACTERS).replaceAll(CONTROL, "").toWellFormed();
+}
+
+const CONTROL = /\p{Cc}/gu;
 
 function isObject(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);

@@ -4,6 +4,7 @@ import { duplicate, refuse, type WebhookAnswer } from "./answer.ts";
 import { deliverDirect } from "./direct.ts";
 import { judge, unjudged, type BelievedRequest, type Judged } from "./judge.ts";
 import type { RateRefusal } from "./rate.ts";
+import type { ReceiverLog } from "./receiver-log.ts";
 import type { WebhookRoom } from "./room.ts";
 import { verifySignature } from "./signature.ts";
 import type { StageVerdict } from "./stage.ts";
@@ -12,12 +13,17 @@ import type { StageVerdict } from "./stage.ts";
 export type ArrivedRequest = Omit<BelievedRequest, "once">;
 
 /** Believed when its signature is good, judged, and admitted when it goes all the way. */
-export async function receive(room: WebhookRoom, arrived: ArrivedRequest): Promise<WebhookAnswer> {
+export async function receive(
+  room: WebhookRoom,
+  arrived: ArrivedRequest,
+  log: ReceiverLog,
+): Promise<WebhookAnswer> {
   const { route } = arrived;
   const nowMs = room.clock.now();
   if (route.secrets.length === 0) return refuse("no_secret");
   const proof = proofOf(arrived, nowMs);
   if ("why" in proof) return { ...refuse("invalid_signature"), why: proof.why };
+  log.signed(route.name, proof.stage.detail);
   const request: BelievedRequest = { ...arrived, once: proof.once };
   const wait = room.rate.take(route.name, nowMs);
   if (wait) return tooMany(room, { request, proof: proof.stage, wait });
@@ -25,7 +31,7 @@ export async function receive(room: WebhookRoom, arrived: ArrivedRequest): Promi
   const stages: readonly StageVerdict[] = [proof.stage, { stage: "rate", verdict: "pass" }, ...judged.stages];
   if (judged.stop) {
     await room.deliveries.stopped({ request, judged, stages });
-    tell(room, request, { judged, stages });
+    log.leftAside(request, { judged, stages });
     return judged.stop;
   }
   return take(room, request, { judged, stages });
@@ -101,20 +107,4 @@ async function take(
   const answer = duplicate(first ?? deliveryId);
   await stopped(answer, `taken meanwhile, as ${first ?? deliveryId}`);
   return answer;
-}
-
-/** What was left aside. Pings come with every hook that is made, and say nothing. */
-function tell(
-  { log }: WebhookRoom,
-  { route, requestId }: BelievedRequest,
-  { judged, stages }: Verdicts,
-): void {
-  const { stop, subject, deliveryId } = judged;
-  if (stop?.status !== 200) return;
-  const { event } = subject;
-  const reason = stages.at(-1)?.detail;
-  const fields = { request: requestId, route: route.name, event, delivery: deliveryId, reason };
-  if (event === "ping") log.debug("a webhook was ignored", fields);
-  else if (stop.body.status === "ignored") log.info("a webhook was ignored", fields);
-  else log.info("a webhook was known already", fields);
 }

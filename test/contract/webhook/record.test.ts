@@ -212,9 +212,10 @@ webhookScenario(
   "without its store the receiver answers 503 with Retry-After, and acknowledges nothing",
   async (service) => {
     await service.test.service.store.close();
-    for (const headers of [{ "x-github-delivery": "one" }, {}]) {
-      const { status, body, headers: given } = await service.post("hook", {}, { headers });
-      assert.deepEqual([status, body.code, given.get("retry-after")], [503, "store_unavailable", "5"]);
+    const given: readonly Record<string, string>[] = [{ "x-github-delivery": "one" }, {}];
+    for (const headers of given) {
+      const { status, body, headers: back } = await service.post("hook", {}, { headers });
+      assert.deepEqual([status, body.code, back.get("retry-after")], [503, "store_unavailable", "5"]);
     }
     assert.equal((await service.post("hook", {}, { secret: "wrong" })).status, 401);
   },
