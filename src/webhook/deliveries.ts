@@ -59,6 +59,10 @@ export interface DeliveryFilter {
   readonly route?: string;
   readonly status?: DeliveryStatus;
   readonly deliveryId?: string;
+  readonly event?: string;
+  /** From this time on, and before that one. */
+  readonly sinceMs?: number;
+  readonly untilMs?: number;
 }
 
 /** Names the delivery that a request repeats; counts behind the signature only. */
@@ -120,6 +124,9 @@ export class Deliveries {
     if (filter.route !== undefined) query = query.where("route", "=", filter.route);
     if (filter.status !== undefined) query = query.where("status", "=", filter.status);
     if (filter.deliveryId !== undefined) query = query.where("delivery_id", "=", filter.deliveryId);
+    if (filter.event !== undefined) query = query.where("event", "=", filter.event);
+    if (filter.sinceMs !== undefined) query = query.where("created_at", ">=", filter.sinceMs);
+    if (filter.untilMs !== undefined) query = query.where("created_at", "<", filter.untilMs);
     if (page.cursor !== undefined) query = query.where("id", "<", page.cursor);
     const rows = await query
       .orderBy("id", "desc")
