@@ -1016,6 +1016,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
     },
     WebhookCoalesceConfig: {
       title: "WebhookCoalesceConfig",
+      description: "Events that are taken together until it is quiet.",
       type: "object",
       additionalProperties: false,
       required: ["key"],
@@ -1213,11 +1214,11 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "integer",
           minimum: 1,
           maximum: 1000,
-          description: "Runs of the route at once; others wait. Absent: no limit of its own.",
+          description: "Runs of the route at work at once in one process; others wait, recorded. Absent: no limit of its own.",
         },
         coalesce: {
           $ref: "#/$defs/WebhookCoalesceConfig",
-          description: "Only the newest of several events in a short time is handled.",
+          description: "Of several events in a short time only the newest is handled. Does not go with deliver_only.",
         },
       },
     },

@@ -876,6 +876,8 @@ export type WebSearchConfig = {
 
 /**
  * WebhookCoalesceConfig
+ *
+ * Events that are taken together until it is quiet.
  */
 export type WebhookCoalesceConfig = {
     /**
@@ -1067,11 +1069,11 @@ export type WebhookRouteConfig = {
      */
     trusts_sender: boolean;
     /**
-     * Runs of the route at once; others wait. Absent: no limit of its own.
+     * Runs of the route at work at once in one process; others wait, recorded. Absent: no limit of its own.
      */
     max_concurrent?: number;
     /**
-     * Only the newest of several events in a short time is handled.
+     * Of several events in a short time only the newest is handled. Does not go with deliver_only.
      */
     coalesce?: WebhookCoalesceConfig;
 };

@@ -22,6 +22,20 @@ export const schemas: SchemaMap = {
       delivery_id: { type: "string" },
     },
   },
+  WebhookCoalesced: {
+    type: "object",
+    required: ["status", "route", "event", "delivery_id"],
+    additionalProperties: false,
+    properties: {
+      status: { const: "coalesced" },
+      route: { type: "string" },
+      event: { type: "string" },
+      delivery_id: { type: "string" },
+    },
+  },
+  WebhookTaken: {
+    oneOf: [{ $ref: "#/components/schemas/WebhookAccepted" }, { $ref: "#/components/schemas/WebhookCoalesced" }],
+  },
   WebhookDelivered: {
     type: "object",
     required: ["status", "route", "target", "delivery_id"],
@@ -99,6 +113,8 @@ export const schemas: SchemaMap = {
 export interface SchemaTypes {
   ReceiverHealth: T.ReceiverHealth;
   WebhookAccepted: T.WebhookAccepted;
+  WebhookCoalesced: T.WebhookCoalesced;
+  WebhookTaken: T.WebhookTaken;
   WebhookDelivered: T.WebhookDelivered;
   WebhookIgnored: T.WebhookIgnored;
   WebhookDuplicate: T.WebhookDuplicate;

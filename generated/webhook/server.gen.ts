@@ -84,7 +84,7 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     body: { required: false, raw: true },
     responses: {
       "200": { json: { $ref: "#/components/schemas/WebhookOutcome" }, headers: ["x-request-id"] },
-      "202": { json: { $ref: "#/components/schemas/WebhookAccepted" }, headers: ["x-request-id"] },
+      "202": { json: { $ref: "#/components/schemas/WebhookTaken" }, headers: ["x-request-id"] },
       "400": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id"] },
       "401": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id"] },
       "403": { json: { $ref: "#/components/schemas/WebhookRefusal" }, headers: ["x-request-id"] },

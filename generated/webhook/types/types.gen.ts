@@ -23,6 +23,27 @@ export type WebhookAccepted = {
 };
 
 /**
+ * WebhookCoalesced
+ *
+ * The newest of several events in a short time will be handled; this one, unless a newer one comes.
+ */
+export type WebhookCoalesced = {
+    status: 'coalesced';
+    route: string;
+    event: string;
+    delivery_id: string;
+};
+
+/**
+ * WebhookTaken
+ */
+export type WebhookTaken = ({
+    status: 'accepted';
+} & WebhookAccepted) | ({
+    status: 'coalesced';
+} & WebhookCoalesced);
+
+/**
  * WebhookDelivered
  *
  * The target has the message.
@@ -208,9 +229,9 @@ export type ReceiveWebhookResponses = {
      */
     200: WebhookOutcome;
     /**
-     * The agent will run. It is recorded; a restart does not lose it.
+     * The agent will run, at once or when there is room, or, `coalesced`, when no newer event of its kind has come for a while. It is recorded; a restart does not lose it.
      */
-    202: WebhookAccepted;
+    202: WebhookTaken;
 };
 
 export type ReceiveWebhookResponse = ReceiveWebhookResponses[keyof ReceiveWebhookResponses];
