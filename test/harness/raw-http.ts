@@ -53,3 +53,19 @@ export async function openRaw(url: string): Promise<RawConnection> {
     [Symbol.dispose]: () => void socket.destroy(),
   };
 }
+
+/** The first answer in what came, as fetch would give it. */
+export function responseOf(text: string): Response {
+  const [, status = "0", lines = "", body = ""] =
+    /^HTTP\/1\.1 (\d{3})[^\r]*\r\n(.*?)\r\n\r\n(.*)$/s.exec(text) ?? [];
+  const headers = new Headers();
+  for (const line of lines.split("\r\n")) {
+    const [name = "", ...value] = line.split(":");
+    headers.append(name, value.join(":").trim());
+  }
+  const length = headers.get("content-length");
+  return new Response(length === null ? body : body.slice(0, Number(length)), {
+    status: Number(status),
+    headers,
+  });
+}

@@ -82,19 +82,20 @@ export async function serveChangedRoom(
   const room = { ...opened.room, ...change(opened.room) };
   const app = createWebhookApp(room);
   const listener = await listen(app, { host: "127.0.0.1", port: 0, maxBodyBytes: 2_000_000, clock });
-  return new ChangedService(service.test, listener);
+  return new ChangedService(service, listener);
 }
 
 export class WebhookService implements AsyncDisposable {
   readonly test: TestService;
   readonly url: string;
   /** `operation status` of every answer, and `operation status header` of what the spec lists with it. */
-  readonly seen = new Set<string>();
+  readonly seen: Set<string>;
 
-  constructor(service: TestService, url: string | undefined = service.service.webhookUrl) {
+  constructor(service: TestService, url = service.service.webhookUrl, seen = new Set<string>()) {
     assert.ok(url, "the receiver does not listen");
     this.test = service;
     this.url = url;
+    this.seen = seen;
   }
 
   /** Posts to a route: text and bytes as they are, anything else as JSON. Signed as the code host does it. */
@@ -180,8 +181,8 @@ export class WebhookService implements AsyncDisposable {
 class ChangedService extends WebhookService {
   readonly #listener: Listener;
 
-  constructor(service: TestService, listener: Listener) {
-    super(service, listener.url);
+  constructor(service: WebhookService, listener: Listener) {
+    super(service.test, listener.url, service.seen);
     this.#listener = listener;
   }
 

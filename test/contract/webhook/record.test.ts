@@ -4,6 +4,8 @@ import { test } from "node:test";
 import type { DeliveryRow } from "../../../src/store/tables.ts";
 import { Deliveries } from "../../../src/webhook/deliveries.ts";
 import { replayHeaders, requestOf } from "../../../src/webhook/replay.ts";
+import type { WebhookRoute } from "../../../src/webhook/route.ts";
+import type { WebhookRoutes } from "../../../src/webhook/routes.ts";
 import { SECRET, serveChangedRoom, startWebhookService, webhookScenario } from "../../harness/webhook.ts";
 
 const stagesOf = ({ stages }: DeliveryRow): readonly string[] =>
@@ -62,7 +64,7 @@ webhookScenario(
   "39. disabled route 403",
   async (service) => {
     const { status, body } = await service.post("off");
-    assert.deepEqual([status, body.error, body.route], [403, "Route disabled", "off"]);
+    assert.deepEqual([status, body.error, body.code], [403, "Route disabled", "route_disabled"]);
     assert.equal((await service.post("off", {}, { secret: "wrong" })).status, 403, "before the signature");
     assert.deepEqual(await service.deliveries(), []);
   },
@@ -72,16 +74,12 @@ webhookScenario(
 test("38. u secretless route at runtime 403", async () => {
   await using service = await startWebhookService();
   await using changed = await serveChangedRoom(service, ({ routes }) => ({
-    routes: Object.assign(Object.create(routes) as typeof routes, {
-      find: async (name: string) => {
-        const route = await routes.find(name);
-        return route && { ...route, secrets: [] };
-      },
-    }),
+    routes: withRoutes(routes, { secrets: [] }),
   }));
   for (const secret of [SECRET, "", null]) {
     const { status, body } = await changed.post("hook", {}, { secret });
-    assert.deepEqual([status, body.error], [403, "Webhook route is missing a webhook secret"]);
+    assert.deepEqual([status, body.code], [403, "no_secret"]);
+    assert.equal(body.error, "Webhook route is missing a webhook secret");
   }
   const tooLong = await changed.post("hook", "x".repeat(1_048_577));
   assert.equal(tooLong.status, 413, "the size comes first");
@@ -221,15 +219,57 @@ webhookScenario(
   },
 );
 
-test("what breaks inside is answered 500 without a word of it, and logged", async () => {
-  await using service = await startWebhookService();
-  await using changed = await serveChangedRoom(service, ({ ports }) => ({
-    ports: { ...ports, knownAs: () => Promise.reject(new TypeError("inner workings")) },
-  }));
-  const { status, body } = await changed.post("hook");
-  assert.deepEqual([status, body.error, body.code], [500, "Internal error", "internal"]);
-  assert.ok(changed.seen.has("receiveWebhook 500 x-request-id"));
-  const [line] = service.logged("a webhook could not be received");
-  assert.equal(line?.["request"], body.request_id);
-  assert.match(JSON.stringify(line), /inner workings/);
-});
+webhookScenario(
+  ["receiveWebhook 500", "receiveWebhook 500 x-request-id"],
+  "what breaks inside is answered 500 without a word of it, and logged",
+  async (service) => {
+    await using changed = await serveChangedRoom(service, ({ ports }) => ({
+      ports: { ...ports, knownAs: () => Promise.reject(new TypeError("inner workings")) },
+    }));
+    const { status, body } = await changed.post("hook");
+    assert.deepEqual([status, body.error, body.code], [500, "Internal error", "internal"]);
+    const [line] = service.logged("a webhook could not be received");
+    assert.equal(line?.["request"], body.request_id);
+    assert.match(JSON.stringify(line), /inner workings/);
+  },
+);
+
+webhookScenario(
+  ["receiveWebhook 502", "receiveWebhook 502 x-request-id"],
+  "what a target does not take is answered 502 without a word of why, and may be sent again",
+  async (service) => {
+    let isDown = true;
+    await using changed = await serveChangedRoom(service, ({ routes }) => ({
+      routes: withRoutes(routes, { deliverOnly: true, deliver: "webhook" }),
+      send: async () => (isDown ? { status: "permanent", error: "inner workings" } : { status: "delivered" }),
+    }));
+    const named = { headers: { "x-github-delivery": "one" } };
+    const { status, body } = await changed.post("hook", {}, named);
+    assert.equal(status, 502);
+    const { request_id: _, ...rest } = body;
+    assert.deepEqual(rest, {
+      status: "error",
+      error: "Delivery failed",
+      code: "delivery_failed",
+      delivery_id: "one",
+    });
+    isDown = false;
+    const again = await changed.post("hook", {}, named);
+    assert.deepEqual(again.body, {
+      status: "delivered",
+      route: "hook",
+      target: "webhook",
+      delivery_id: "one",
+    });
+    assert.equal((await changed.post("hook", {}, named)).body.status, "duplicate");
+  },
+);
+
+/** The same routes, each with something changed. */
+function withRoutes(routes: WebhookRoutes, set: Partial<WebhookRoute>): WebhookRoutes {
+  const find = async (name: string): Promise<WebhookRoute | undefined> => {
+    const route = await routes.find(name);
+    return route && { ...route, ...set };
+  };
+  return Object.assign(Object.create(routes) as WebhookRoutes, { find });
+}
