@@ -11,6 +11,7 @@ import {
   type Schema,
 } from "./document.ts";
 import type { Operation, Response } from "./operation.ts";
+import { guideSections } from "./reference-guide.ts";
 import { curlExample, exampleOf, hasExample } from "./reference-example.ts";
 import {
   anchor,
@@ -54,6 +55,7 @@ export function httpReference(
     ],
     sections: [
       ...authSection(document, operations),
+      ...guideSections(document),
       ...tagSections(document, operations),
       ...errorSection(errors),
       ...schemaSection(document),
