@@ -141,16 +141,16 @@ const columns: Columns = {
     reason: true,
     stages: true,
     headers: true,
-    payload: true,
-    rendered: true,
     run_id: true,
     outbox_id: true,
     replay_of: true,
     created_at: true,
     ended_at: true,
   },
+  delivery_bodies: { id: true, payload: true, rendered: true },
   grants: { owner: true, signature: true, tool: true, title: true, created_at: true },
   spending: { owner: true, day: true, tokens: true },
+  pending_events: { id: true, delivery: true, prompt: true, superseded: true, first_at: true, due_at: true },
 };
 
 const lists = new Map(

@@ -159,7 +159,9 @@ class Sweeper {
       const byCount = String(oldestKept?.["id"] ?? "");
       return byCount > byAge ? byCount : byAge;
     });
-    return before === "" ? 0 : this.#batches.all(DELETE_DELIVERIES, [before]);
+    if (before === "") return 0;
+    await this.#batches.all(DELETE_DELIVERY_BODIES, [before]);
+    return this.#batches.isStopped ? 0 : this.#batches.all(DELETE_DELIVERIES, [before]);
   }
 
   #oldRuns(ageMs: number): Promise<readonly Row[]> {
@@ -184,6 +186,11 @@ const OLD_RUNS = `
   order by runs.ended_at limit ?`;
 
 const NTH_NEWEST_DELIVERY = "select id from deliveries order by id desc limit 1 offset ?";
+// Bodies first: once a delivery is gone, nobody would know of its body.
+const DELETE_DELIVERY_BODIES =
+  "delete from delivery_bodies where id in (select delivery_bodies.id from delivery_bodies " +
+  "join deliveries on deliveries.id = delivery_bodies.id " +
+  "where delivery_bodies.id < ? and deliveries.ended_at is not null order by delivery_bodies.id limit ?)";
 const DELETE_DELIVERIES =
   "delete from deliveries where id in " +
   "(select id from deliveries where id < ? and ended_at is not null order by id limit ?)";

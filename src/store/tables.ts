@@ -17,6 +17,8 @@ export interface Tables {
   spending: SpendingRow;
   responses: ResponseRow;
   deliveries: DeliveryRow;
+  delivery_bodies: DeliveryBodyRow;
+  pending_events: PendingEventRow;
 }
 
 export interface SessionRow {
@@ -99,6 +101,31 @@ export interface RunRow {
   input_preview: string | null;
 }
 
+/** The newest event of a webhook's route and key, until it is quiet; see Coalescer in src/webhook/coalesce.ts. */
+export interface PendingEventRow {
+  /** Digest of the route and the key. */
+  id: string;
+  /** Id of its record among the deliveries. */
+  delivery: string;
+  /** JSON: the prompt that the agent gets. */
+  prompt: string;
+  /** How many older events it took the place of. */
+  superseded: number;
+  /** When the first of them came. */
+  first_at: number;
+  due_at: number;
+}
+
+/** The large part of a delivery, in a row that nothing changes: each change would write all of it once more. */
+export interface DeliveryBodyRow {
+  /** The delivery's. */
+  id: string;
+  /** The body as it came, as far as it is text. */
+  payload: string | null;
+  /** What was rendered: the prompt, or the message. */
+  rendered: string | null;
+}
+
 /** A request that the receiver of webhooks believed, and what became of it. */
 export interface DeliveryRow {
   /** Ours; ids sort by their time. */
@@ -115,10 +142,6 @@ export interface DeliveryRow {
   stages: string;
   /** JSON object; without what is secret. */
   headers: string;
-  /** The body as it came, as far as it is text. */
-  payload: string | null;
-  /** What was rendered: the prompt, or the message. */
-  rendered: string | null;
   run_id: string | null;
   /** The message that is owed for it. */
   outbox_id: string | null;

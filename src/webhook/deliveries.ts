@@ -2,7 +2,7 @@ import { createId } from "../base/ids.ts";
 import { silentLog, type Log } from "../base/log.ts";
 import { redact } from "../base/redact.ts";
 import type { Store, Tx } from "../store/store.ts";
-import type { DeliveryRow } from "../store/tables.ts";
+import type { DeliveryBodyRow, DeliveryRow } from "../store/tables.ts";
 import type { BelievedRequest, Judged } from "./judge.ts";
 import type { StageVerdict } from "./stage.ts";
 
@@ -148,7 +148,7 @@ export class Deliveries {
         .orderBy("id", "desc")
         .limit(1)
         .executeTakeFirst());
-    return row && toDelivery(row);
+    return row && toDelivery(row, await this.#store.find("delivery_bodies", { id: row.id }));
   }
 }
 
@@ -174,8 +174,6 @@ export async function insertDelivery(
     reason: stages.find(({ verdict }) => verdict === "stop")?.detail?.slice(0, MAX_REASON_CHARACTERS) ?? null,
     stages: JSON.stringify(stages),
     headers: JSON.stringify(shownHeaders(request.headers)),
-    payload: keptPayload(judged),
-    rendered: judged.text === undefined ? null : redact(judged.text.slice(0, MAX_RENDERED_CHARACTERS)),
     run_id: from.runId ?? null,
     outbox_id: from.outboxId ?? null,
     replay_of: replayOf !== null && DELIVERY_ID.test(replayOf) ? replayOf : null,
@@ -183,6 +181,9 @@ export async function insertDelivery(
     ended_at: from.endedAtMs ?? null,
   };
   await tx.insert("deliveries", [row]);
+  const rendered = judged.text === undefined ? null : redact(judged.text.slice(0, MAX_RENDERED_CHARACTERS));
+  const payload = keptPayload(judged);
+  if (payload !== null || rendered !== null) await tx.insert("delivery_bodies", [{ id, payload, rendered }]);
 }
 
 function statusOf({ stop }: Judged): DeliveryStatus {
@@ -232,12 +233,13 @@ function toSummary(row: Pick<DeliveryRow, (typeof SUMMARY)[number]>): DeliverySu
   };
 }
 
-function toDelivery(row: DeliveryRow): Delivery {
+function toDelivery(row: DeliveryRow, body: DeliveryBodyRow | undefined): Delivery {
+  const { payload = null, rendered = null } = body ?? {};
   return {
     ...toSummary(row),
     stages: JSON.parse(row.stages) as readonly StageVerdict[],
     headers: JSON.parse(row.headers) as Readonly<Record<string, string>>,
-    ...(row.payload === null ? {} : { payload: row.payload }),
-    ...(row.rendered === null ? {} : { rendered: row.rendered }),
+    ...(payload === null ? {} : { payload }),
+    ...(rendered === null ? {} : { rendered }),
   };
 }

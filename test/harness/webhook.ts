@@ -10,7 +10,7 @@ import { SchemaSet } from "../../src/base/validate.ts";
 import { createTargets } from "../../src/deliver/target.ts";
 import { createLogTarget } from "../../src/deliver/targets/log.ts";
 import { listen, type Listener } from "../../src/gateway/listen.ts";
-import type { DeliveryRow } from "../../src/store/tables.ts";
+import type { DeliveryBodyRow, DeliveryRow } from "../../src/store/tables.ts";
 import { createWebhookApp } from "../../src/webhook/app.ts";
 import type { WebhookRoom } from "../../src/webhook/room.ts";
 import { createWebhookRoom } from "../../src/webhook-room.ts";
@@ -39,6 +39,9 @@ export interface Post {
   readonly method?: string;
   readonly signal?: AbortSignal;
 }
+
+/** A delivery with its body. */
+export type RecordedDelivery = DeliveryRow & Pick<DeliveryBodyRow, "payload" | "rendered">;
 
 /** Starts a service that receives webhooks on loopback, on any free port. */
 export async function startWebhookService(options: WebhookServiceOptions = {}): Promise<WebhookService> {
@@ -146,12 +149,21 @@ export class WebhookService implements AsyncDisposable {
   }
 
   /** The record, oldest first. */
-  deliveries(): Promise<readonly DeliveryRow[]> {
-    return this.test.service.store.read.selectFrom("deliveries").selectAll().orderBy("id").execute();
+  deliveries(): Promise<readonly RecordedDelivery[]> {
+    const { read } = this.test.service.store;
+    return read
+      .selectFrom("deliveries")
+      .leftJoin("delivery_bodies", "delivery_bodies.id", "deliveries.id")
+      .selectAll("deliveries")
+      .select(["payload", "rendered"])
+      .orderBy("deliveries.id")
+      .execute();
   }
 
   /** The record once it holds what is waited for. What was not acknowledged is written behind its answer. */
-  async recorded(until: (rows: readonly DeliveryRow[]) => boolean): Promise<readonly DeliveryRow[]> {
+  async recorded(
+    until: (rows: readonly RecordedDelivery[]) => boolean,
+  ): Promise<readonly RecordedDelivery[]> {
     const patience = AbortSignal.timeout(10_000);
     for (;;) {
       const rows = await this.deliveries();

@@ -14,8 +14,6 @@ export async function webhooks(schema: SchemaBuilder): Promise<void> {
       reason: "text?",
       stages: "text",
       headers: "text",
-      payload: "text?",
-      rendered: "text?",
       run_id: "text?",
       outbox_id: "text?",
       replay_of: "text?",
@@ -24,6 +22,7 @@ export async function webhooks(schema: SchemaBuilder): Promise<void> {
     },
     ["id"],
   );
+  await schema.table("delivery_bodies", { id: "text", payload: "text?", rendered: "text?" }, ["id"]);
   // Ids sort by their time: a route's newest come first without a sort.
   await schema.index("deliveries", "by_route", { columns: ["route", "id"] });
   await schema.index("deliveries", "by_run", {
@@ -32,4 +31,17 @@ export async function webhooks(schema: SchemaBuilder): Promise<void> {
   });
   await schema.index("deliveries", "open", { columns: ["id"], where: sql<boolean>`ended_at is null` });
   await schema.columns("runs", { delivery: "text?" });
+  await schema.table(
+    "pending_events",
+    {
+      id: "text",
+      delivery: "text",
+      prompt: "text",
+      superseded: "integer",
+      first_at: "integer",
+      due_at: "integer",
+    },
+    ["id"],
+  );
+  await schema.index("pending_events", "by_due", { columns: ["due_at", "id"] });
 }

@@ -19,12 +19,20 @@ async function record(store: Store, days: number, isOpen = false): Promise<strin
     created_at: atMs,
     ended_at: isOpen ? null : atMs,
   });
-  await store.write((tx) => tx.insert("deliveries", [row]));
+  await store.write(async (tx) => {
+    await tx.insert("deliveries", [row]);
+    await tx.insert("delivery_bodies", [{ id: row.id, payload: "{}", rendered: null }]);
+  });
   return row.id;
 }
 
-const kept = async (store: Store): Promise<readonly string[]> =>
-  (await store.read.selectFrom("deliveries").select("id").orderBy("id").execute()).map(({ id }) => id);
+/** Each with its body. */
+async function kept(store: Store): Promise<readonly string[]> {
+  const rows = await store.read.selectFrom("deliveries").select("id").orderBy("id").execute();
+  const bodies = await store.read.selectFrom("delivery_bodies").select("id").orderBy("id").execute();
+  assert.deepEqual(bodies, rows);
+  return rows.map(({ id }) => id);
+}
 
 test("deliveries older than their retention go, open ones never do", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });

@@ -73,8 +73,6 @@ export function deliveryRow(set: Partial<DeliveryRow> = {}): DeliveryRow {
     reason: null,
     stages: "[]",
     headers: "{}",
-    payload: "{}",
-    rendered: null,
     run_id: null,
     outbox_id: null,
     replay_of: null,
