@@ -27,8 +27,10 @@ const ignored = (route = "hook") => ({ status: "ignored", reason: "script", rout
 async function assertIgnored(service: WebhookService, why: RegExp, route = "hook", body: unknown = {}) {
   const { status, body: answer } = await service.post(route, body);
   assert.deepEqual([status, answer], [200, ignored(route)]);
-  const rows = await service.recorded((all) => all.some((row) => row.route === route));
-  assert.match(rows.findLast((row) => row.route === route)?.reason ?? "", why);
+  const isIt = (row: { readonly route: string; readonly status: string }) =>
+    row.route === route && row.status === "ignored";
+  const rows = await service.recorded((all) => all.some(isIt));
+  assert.match(rows.findLast(isIt)?.reason ?? "", why);
 }
 
 /** Whether a process still runs; one that ended and that nobody reaped does not. */
