@@ -10,6 +10,7 @@ import { offTracer } from "./base/trace.ts";
 import { ServiceError } from "./base/errors.ts";
 import type { Environment } from "./config/home.ts";
 import type { Places } from "./settings.ts";
+import { Coalescer } from "./webhook/coalesce.ts";
 import { Deliveries } from "./webhook/deliveries.ts";
 import type { JudgePorts } from "./webhook/judge.ts";
 import { knownDelivery } from "./webhook/known.ts";
@@ -69,6 +70,7 @@ export function createWebhookRoom(
     turns: agent.turns,
     rate: new RouteRate(settings.rateLimit),
     deliveries: new Deliveries(store, log),
+    coalescer: new Coalescer({ store, turns: agent.turns, clock, log }),
     ports: {
       knownAs: (name) => knownDelivery(store, { ...name, nowMs: clock.now() }),
       ...createJudgePorts({ config, env, places }, { skills, log }),

@@ -37,6 +37,7 @@ export class WebhookReceiver {
   async listen(): Promise<void> {
     const { app, room, settings } = this.#parts;
     const { host, port } = settings;
+    room.coalescer.start();
     await room.routes.refresh();
     try {
       this.#listener = await listen(app, {
@@ -53,9 +54,13 @@ export class WebhookReceiver {
     room.log.info("webhooks are received", { url: this.url, routes });
   }
 
-  /** Lets messages that are being sent arrive for `graceMs`; the rest stays owed. New requests are refused meanwhile. */
-  drain(graceMs: number): Promise<void> {
-    return this.#parts.sends.close(graceMs);
+  /**
+   * Lets messages that are being sent arrive for `graceMs`; the rest stays owed, and events that wait for newer ones wait
+   * for the next start. New requests are refused meanwhile.
+   */
+  async drain(graceMs: number): Promise<void> {
+    await this.#parts.room.coalescer.close();
+    await this.#parts.sends.close(graceMs);
   }
 
   async close(graceMs: number): Promise<void> {

@@ -4,12 +4,13 @@ import { MAX_SESSION_NAME_LENGTH } from "../agent/session.ts";
 import { sha256 } from "../base/digest.ts";
 import { createId, createSessionId } from "../base/ids.ts";
 import type { Tx } from "../store/store.ts";
-import { accepted, type WebhookAnswer } from "./answer.ts";
+import { accepted, coalesced, type WebhookAnswer } from "./answer.ts";
+import type { NewEvent } from "./coalesce.ts";
 import { insertDelivery, type DeliveryFacts } from "./deliveries.ts";
 import type { Judged } from "./judge.ts";
 import { keepName, KnownDelivery, reserveName } from "./known.ts";
 import type { WebhookRoom } from "./room.ts";
-import { renderTexts } from "./template.ts";
+import { lacksField, renderTemplate, renderTexts } from "./template.ts";
 import { toolsetsOf } from "./toolsets.ts";
 
 export interface Admission extends DeliveryFacts {
@@ -22,8 +23,8 @@ const MAX_TITLE_CHARACTERS = 100;
 
 /**
  * Records a delivery, that its names are taken, and its run, in one transaction: once this resolves nothing is lost.
- * While too many runs of the route, or of all, are at work the run waits as it is recorded. Undefined: the same delivery
- * was taken before.
+ * While too many runs of the route, or of all, are at work the run waits as it is recorded; an event that is taken
+ * together with others waits for them. Undefined: the same delivery was taken before.
  *
  * ServiceError `server_draining`, `too_many_concurrent_runs` when too many wait already, and
  * `state_store_unavailable`: nothing is recorded, and the names are free.
@@ -32,19 +33,38 @@ export async function admit(room: WebhookRoom, admission: Admission): Promise<We
   const { judged, once } = admission;
   const route = admission.request.route.name;
   const id = createId("dlv", room.clock.now());
-  const alsoRecord = async (tx: Tx, run: { readonly id: string }): Promise<void> => {
+  const record = async (tx: Tx, run?: { readonly id: string }): Promise<void> => {
     const name = { route, deliveryId: judged.deliveryId, once };
     await reserveName(tx, room.store, name);
     await keepName(tx, room.store, name);
-    await insertDelivery(tx, { ...admission, id, status: "accepted", runId: run.id });
+    await insertDelivery(tx, { ...admission, id, status: "accepted", ...(run ? { runId: run.id } : {}) });
   };
+  const prompt = promptOf(room, admission, id);
+  const together = togetherOf(admission);
+  const answer = { route, event: judged.subject.event, delivery_id: judged.deliveryId };
   try {
-    await room.turns.submit({ ...promptOf(room, admission, id), alsoRecord });
+    if (together) {
+      await room.coalescer.put({ ...together, route, delivery: id, prompt, record });
+      return coalesced(answer);
+    }
+    await room.turns.submit({ ...prompt, alsoRecord: record });
+    return accepted(answer);
   } catch (error) {
     if (error instanceof KnownDelivery) return undefined;
     throw error;
   }
-  return accepted({ route, event: judged.subject.event, delivery_id: judged.deliveryId });
+}
+
+/** How an event is taken together with others. Undefined: it is not, be it that its payload lacks a field of the key. */
+function togetherOf({
+  request,
+  judged: { subject },
+}: Admission): Pick<NewEvent, "key" | "windowMs" | "maxWaitMs"> | undefined {
+  const { coalesce } = request.route;
+  if (!coalesce || lacksField(coalesce.key, subject)) return undefined;
+  // Routes of the file of subscriptions come without the defaults of the configuration.
+  const { key, window_seconds: window = 30, max_wait_seconds: maxWait = 300 } = coalesce;
+  return { key: renderTemplate(key, subject), windowMs: window * 1000, maxWaitMs: maxWait * 1000 };
 }
 
 /** What the agent is asked, in a session that is this delivery's alone and goes when its run is no longer kept. */

@@ -1,6 +1,7 @@
 /** Every answer of the receiver: its status, and a flat body. Pure. */
 import type {
   WebhookAccepted,
+  WebhookCoalesced,
   WebhookDelivered,
   WebhookDuplicate,
   WebhookIgnored,
@@ -8,7 +9,7 @@ import type {
 } from "../../generated/webhook/types/types.gen.ts";
 
 export type WebhookAnswer =
-  | { readonly status: 202; readonly body: WebhookAccepted }
+  | { readonly status: 202; readonly body: WebhookAccepted | WebhookCoalesced }
   | { readonly status: 200; readonly body: WebhookDelivered | WebhookIgnored | WebhookDuplicate }
   | Refused;
 
@@ -64,6 +65,11 @@ export function refuse(
 export const accepted = (body: Omit<WebhookAccepted, "status">): WebhookAnswer => ({
   status: 202,
   body: { status: "accepted", ...body },
+});
+
+export const coalesced = (body: Omit<WebhookCoalesced, "status">): WebhookAnswer => ({
+  status: 202,
+  body: { status: "coalesced", ...body },
 });
 
 export const ignored = (body: Omit<WebhookIgnored, "status">): WebhookAnswer => ({

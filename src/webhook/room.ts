@@ -4,6 +4,7 @@ import type { Log } from "../base/log.ts";
 import type { AttemptEnd } from "../deliver/attempt.ts";
 import type { Store } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
+import type { Coalescer } from "./coalesce.ts";
 import type { Deliveries } from "./deliveries.ts";
 import type { JudgePorts } from "./judge.ts";
 import type { WebhookMetrics } from "./metrics.ts";
@@ -19,6 +20,7 @@ export interface WebhookRoom {
   readonly routes: WebhookRoutes;
   readonly rate: RouteRate;
   readonly deliveries: Deliveries;
+  readonly coalescer: Coalescer;
   readonly ports: JudgePorts;
   /** Makes one attempt at a message whose lease is held here. Never rejects. */
   readonly send: (row: OutboxRow, timeoutMs: number) => Promise<AttemptEnd>;

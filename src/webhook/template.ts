@@ -42,6 +42,11 @@ export function renderTemplate(template: string, subject: WebhookSubject, fence:
   });
 }
 
+/** Whether a template names a field that there is not. */
+export function lacksField(template: string, subject: WebhookSubject): boolean {
+  return [...template.matchAll(TOKEN)].some(([, path = ""]) => valueOf(subject, path) === undefined);
+}
+
 /** Templates in the texts of a value, however deep; anything else stays. */
 export function renderTexts(value: unknown, subject: WebhookSubject): unknown {
   if (typeof value === "string") return renderTemplate(value, subject);

@@ -96,7 +96,7 @@ export class RunningGateway {
   }
 
   async post(route: string, name: string): Promise<Heard> {
-    const body = new TextEncoder().encode(JSON.stringify({ name }));
+    const body = new TextEncoder().encode(JSON.stringify({ name, topic: "one" }));
     const headers = {
       "content-type": "application/json",
       "x-hub-signature-256": sign(body),
@@ -156,7 +156,7 @@ function configOf({ route }: CrashPlaceOptions, baseUrl: string, target: Receive
         port: 0,
         secret: "s3cr3t-of-the-tests",
         rate_limit: 1_000_000,
-        routes: { hook: both, direct: { ...both, deliver_only: true } },
+        routes: { hook: both, direct: { ...both, deliver_only: true, coalesce: undefined } },
       },
     },
   };

@@ -197,6 +197,26 @@ test("SIGKILL in a direct delivery: the outbox sends it later under the same id,
   assert.equal(place.asked.size, 0);
 });
 
+test("SIGKILL while events wait to be taken together: the newest is handled after the restart, the others are known", async () => {
+  const coalesce = { key: "{topic}", window_seconds: 2 };
+  await using place = await createCrashPlace({ route: { coalesce } });
+  const first = await place.start();
+  for (const name of ["case-1", "case-2"]) {
+    assert.deepEqual(await first.post("hook", name), { status: 202, says: "coalesced" });
+  }
+  await first.kill();
+  const second = await place.start();
+  assert.deepEqual(await second.post("hook", "case-1"), duplicate);
+  const rows = await place.untilRows((all) => ended(all, 1));
+  assert.deepEqual(
+    rows.map((row) => [row.delivery_id, row.status]),
+    [["case-2", "completed"]],
+  );
+  assertOnce(place, rows);
+  assert.equal(place.asked.get("case-1"), undefined);
+  await second.kill("SIGTERM");
+});
+
 test(`40. SIGKILL ${KILLS} times at random points under load: all that was sent came to one end`, async () => {
   await using place = await createCrashPlace();
   const load = new Load();
