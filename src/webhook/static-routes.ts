@@ -1,7 +1,9 @@
 /** The routes of the configuration, all of them checked before any is served. Pure. */
+import type { Config } from "../../generated/config/types.gen.ts";
+import { ServiceError } from "../base/errors.ts";
 import type { Environment } from "../config/home.ts";
 import { checkRoute, INSECURE_FLAW, NO_PROOF, type RouteDefaults, type WebhookRoute } from "./route.ts";
-import type { WebhookSettings } from "./settings.ts";
+import { webhookSettings, type WebhookSettings } from "./settings.ts";
 
 export interface StaticRoutes {
   readonly routes: readonly WebhookRoute[];
@@ -34,4 +36,20 @@ export function checkStaticRoutes(
     else flaws.push(...checked.flaws.map((flaw) => `route ${name}: ${flaw}`));
   }
   return { routes, flaws };
+}
+
+/**
+ * The routes of a configuration whose receiver is enabled; none of another. ServiceError `invalid_config` that lists what
+ * keeps the receiver from being started.
+ */
+export function requireUsableRoutes(
+  config: Pick<Config, "platforms">,
+  from: { readonly env: Environment; readonly targets: readonly string[] },
+): readonly WebhookRoute[] {
+  const settings = webhookSettings(config);
+  if (!settings.isEnabled) return [];
+  const { routes, flaws } = checkStaticRoutes(settings, routeDefaults(settings, from));
+  if (flaws.length === 0) return routes;
+  const list = flaws.map((flaw) => `  ${flaw}`).join("\n");
+  throw new ServiceError("invalid_config", `The receiver of webhooks cannot be started:\n${list}`);
 }

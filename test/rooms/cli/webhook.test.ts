@@ -101,18 +101,18 @@ test("78. u deliver-only with log rejected; retry flag without script rejected; 
     assert.match(refused.stderr, text);
   }
   await assert.rejects(stat(place.file), "nothing was written");
-  const direct = await place.webhook(
-    ...[
-      "subscribe",
-      "ci",
-      "--deliver",
-      "webhook:http://127.0.0.1:9/x",
-      "--deliver-only",
-      "--deliver-chat-id",
-      "7",
-    ],
-    ...["--script", "x.sh", "--retry-on-script-failure", "--prompt", "p".repeat(100), "--description", "d"],
-  );
+  const words =
+    "subscribe ci --deliver webhook:http://127.0.0.1:9/x --deliver-only --deliver-chat-id 7".split(" ");
+  const more = [
+    "--script",
+    "x.sh",
+    "--retry-on-script-failure",
+    "--prompt",
+    "p".repeat(100),
+    "--description",
+    "d",
+  ];
+  const direct = await place.webhook(...words, ...more);
   assert.equal(direct.code, 0, direct.stderr);
   assert.match(direct.stdout, /Mode: {4}direct delivery \(no agent, zero LLM cost\)/);
   assert.match(direct.stdout, /Message: p{80}…/);
