@@ -1,6 +1,7 @@
 /** What the receiver answers, over real HTTP. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { openRaw, responseOf } from "../../harness/raw-http.ts";
 import { send } from "../../harness/wire.ts";
 import { startWebhookService, webhookScenario } from "../../harness/webhook.ts";
 
@@ -104,3 +105,59 @@ webhookScenario(
     assert.deepEqual(body, { status: "accepted", route: "hook", event: "push", delivery_id: "d-1" });
   },
 );
+
+test("unknown and disabled routes are refused before anything of the body has come", async () => {
+  await using service = await startWebhookService({ routes: { off: { enabled: false } } });
+  for (const [route, status] of [
+    ["nobody", 404],
+    ["off", 403],
+  ] as const) {
+    using connection = await openRaw(service.url);
+    connection.write(`POST /webhooks/${route} HTTP/1.1\r\nhost: x\r\ncontent-length: 8000000\r\n\r\n`);
+    const answer = responseOf(await connection.until(/\r\n\r\n\{.*\}/s));
+    assert.equal((await service.check("receiveWebhook", answer)).status, status);
+  }
+});
+
+test("of several reasons to stop, the answer names the first in the order of the interface", async () => {
+  await using service = await startWebhookService({
+    settings: { max_body_bytes: 1000, rate_limit: 5 },
+    routes: {
+      off: { enabled: false },
+      hook: { events: ["push"], filters: [{ field: "a", equals: 1 }], script: "missing.sh" },
+      quiet: {},
+    },
+  });
+  const long = "x".repeat(1001);
+  const wrong = { secret: "wrong" };
+  const [push, star] = ["push", "star"].map((event) => ({ "x-github-event": event }));
+  const answered = async (
+    route: string,
+    body: unknown,
+    init: Parameters<typeof service.post>[2],
+  ): Promise<unknown> => {
+    const answer = await service.post(route, body, init);
+    return answer.body.code ?? answer.body.reason ?? answer.body.status;
+  };
+  assert.equal(await answered("nobody", long, wrong), "unknown_route");
+  assert.equal(await answered("off", long, wrong), "route_disabled");
+  assert.equal(await answered("hook", long, wrong), "body_too_large");
+  assert.equal(await answered("hook", "{bad", wrong), "invalid_signature");
+  const named = { "x-github-delivery": "one" };
+  assert.equal(await answered("quiet", {}, { headers: named }), "accepted");
+  assert.equal(await answered("quiet", "{bad", { headers: named }), "unparsable_body");
+  assert.equal(await answered("hook", { a: 2 }, { headers: { ...star, ...named } }), "ignored");
+  assert.equal(await answered("hook", { a: 2 }, { headers: { ...push, ...named } }), "filter");
+  assert.equal(await answered("hook", { a: 1 }, { headers: { ...push, ...named } }), "script");
+  for (const _ of [1, 2, 3]) assert.equal(await answered("quiet", {}, { headers: named }), "duplicate");
+  assert.equal(await answered("quiet", "{bad", { headers: named }), "rate_limited");
+});
+
+test("a request is called in its answer what it called itself, where that can be shown", async () => {
+  await using service = await startWebhookService();
+  const named = async (id: string): Promise<string | null> =>
+    (await service.post("hook", {}, { headers: { "x-request-id": id } })).headers.get("x-request-id");
+  assert.equal(await named("mine-1"), "mine-1");
+  for (const odd of ["two words", "x".repeat(129), ""])
+    assert.match((await named(odd)) ?? "", /^req_[0-9a-z]{26}$/);
+});
