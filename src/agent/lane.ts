@@ -60,7 +60,6 @@ export class Lane {
     await this.#store.journal.begin(tx, rows, [queuedEvent(run), startedEvent(run)]);
     const where = { sessionId: session.id, runId: run.id };
     await insertMessages(tx, where, { messages: input.prompt, after: 0 });
-    await runDeliveryStarted(tx, run);
   }
 
   /** As {@link open}, with the run queued: the caller starts it by {@link next} when there is room for it. */

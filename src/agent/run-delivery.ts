@@ -15,7 +15,10 @@ export interface RunDelivery {
   readonly maxAttempts?: number;
 }
 
-/** Notes in the record of the delivery that asked for a run that the run has started, inside `tx`. */
+/**
+ * Notes in the record of the delivery that asked for a run that the run, which waited, has started, inside `tx`. Of one
+ * that starts as it is recorded the record says so from the beginning.
+ */
 export async function runDeliveryStarted(tx: Tx, run: RunRow): Promise<void> {
   if (run.delivery === null) return;
   const { ref } = JSON.parse(run.delivery) as RunDelivery;

@@ -269,7 +269,8 @@ export class Turns {
       const model = this.#modelFor(prompt, session);
       const about = { kind, model, input, metadata, webhook, delivery };
       const run = newRun(runId, session, { ...about, nowMs: tx.nowMs });
-      await prompt.alsoRecord?.(tx, run);
+      const startsNow = !existing && !entry.waits;
+      await prompt.alsoRecord?.(tx, startsNow ? { ...run, status: "running" } : run);
       await prompt.admit?.(tx);
       const starts = { run, session, input, isNew: !existing, isLeased: true, position: 0 };
       if (!existing) {

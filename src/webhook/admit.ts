@@ -4,6 +4,7 @@ import { MAX_SESSION_NAME_LENGTH } from "../agent/session.ts";
 import { sha256 } from "../base/digest.ts";
 import { createId, createSessionId } from "../base/ids.ts";
 import type { Tx } from "../store/store.ts";
+import type { RunRow } from "../store/tables.ts";
 import { accepted, coalesced, type WebhookAnswer } from "./answer.ts";
 import type { NewEvent } from "./coalesce.ts";
 import { insertDelivery, type DeliveryFacts } from "./deliveries.ts";
@@ -33,11 +34,12 @@ export async function admit(room: WebhookRoom, admission: Admission): Promise<We
   const { judged, once } = admission;
   const route = admission.request.route.name;
   const id = createId("dlv", room.clock.now());
-  const record = async (tx: Tx, run?: { readonly id: string }): Promise<void> => {
+  const record = async (tx: Tx, run?: Pick<RunRow, "id" | "status">): Promise<void> => {
     const name = { route, deliveryId: judged.deliveryId, once };
     await reserveName(tx, room.store, name);
     await keepName(tx, room.store, name);
-    await insertDelivery(tx, { ...admission, id, status: "accepted", ...(run ? { runId: run.id } : {}) });
+    const status = run?.status === "running" ? "running" : "accepted";
+    await insertDelivery(tx, { ...admission, id, status, ...(run ? { runId: run.id } : {}) });
   };
   const prompt = promptOf(room, admission, id);
   const together = togetherOf(admission);

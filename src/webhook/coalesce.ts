@@ -5,7 +5,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { isDuplicateKey } from "../store/failure.ts";
 import type { Store, Tx } from "../store/store.ts";
-import type { PendingEventRow } from "../store/tables.ts";
+import type { PendingEventRow, RunRow } from "../store/tables.ts";
 
 /** An event that waits for a newer one to take its place. */
 export interface NewEvent {
@@ -141,9 +141,10 @@ export class Coalescer {
   async #handOver(row: PendingEventRow): Promise<void> {
     const { turns, store, log } = this.#options;
     // A newer one that came meanwhile, or another process that was faster, has the event: nothing is lost.
-    const alsoRecord = async (tx: Tx, run: { readonly id: string }): Promise<void> => {
+    const alsoRecord = async (tx: Tx, { id, status }: RunRow): Promise<void> => {
       if (!(await remove(tx, row))) throw new Contended();
-      await tx.update("deliveries", { id: row.delivery }, { run_id: run.id });
+      const started = status === "running" ? { status } : {};
+      await tx.update("deliveries", { id: row.delivery }, { run_id: id, ...started });
     };
     try {
       await turns.submit({ ...withNote(JSON.parse(row.prompt) as Prompt, row.superseded), alsoRecord });
