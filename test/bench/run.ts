@@ -15,6 +15,8 @@ const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly B
   flood: () => import("./flood.ts"),
   "rpc-stdio": () => import("./rpc-stdio.ts"),
   "rpc-socket": () => import("./rpc-socket.ts"),
+  webhook: () => import("./webhook.ts"),
+  "webhook-stored": () => import("./webhook-stored.ts"),
 };
 
 const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(benches);
