@@ -1,4 +1,5 @@
 /** The one secret redactor: everything that leaves the process as text or JSON passes through here. */
+import { isExactNumber } from "./exact-json.ts";
 
 /** Stands where a secret was. */
 export const MASK = "[redacted]";
@@ -124,7 +125,7 @@ export function redact(text: string): string {
 export function redactValue(value: unknown): unknown {
   if (typeof value === "string") return redact(value);
   if (Array.isArray(value)) return value.map(redactValue);
-  if (typeof value !== "object" || value === null) return value;
+  if (typeof value !== "object" || value === null || isExactNumber(value)) return value;
   return Object.fromEntries(
     Object.entries(value).map(([key, item]) => [
       key,

@@ -1,4 +1,5 @@
 /** Fields of a request, by their dotted names. Pure. */
+import { isExactNumber } from "../base/exact-json.ts";
 
 /** What filters and templates look at. */
 export interface WebhookSubject {
@@ -54,5 +55,5 @@ const HEADER_NAME = /^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/;
 
 /** Own fields alone: `constructor` and its like are none of a payload's. */
 function hasOwn(value: unknown, name: string): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && Object.hasOwn(value, name);
+  return typeof value === "object" && value !== null && !isExactNumber(value) && Object.hasOwn(value, name);
 }

@@ -1,4 +1,5 @@
 /** Whether a request is one that a route wants. Pure, but for the lists in files, which the caller reads. */
+import { isExactNumber } from "../base/exact-json.ts";
 import { fieldOf, MISSING, type WebhookSubject } from "./field.ts";
 import { patternOf } from "./pattern.ts";
 import { isSameJson } from "./same.ts";
@@ -107,7 +108,9 @@ const TESTS: Readonly<Record<Operator, Test>> = {
   contains: (value, wanted) => {
     if (value === MISSING) return false;
     if (Array.isArray(value)) return isMember(value, wanted);
-    if (typeof value === "object" && value !== null) return Object.hasOwn(value, textOf(wanted));
+    if (typeof value === "object" && value !== null && !isExactNumber(value)) {
+      return Object.hasOwn(value, textOf(wanted));
+    }
     return textOf(value).includes(textOf(wanted));
   },
   in: (value, wanted) => value !== MISSING && isMember(wanted as readonly unknown[], value),
@@ -219,7 +222,7 @@ function textOf(value: unknown): string {
 
 function sorted(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(sorted);
-  if (typeof value !== "object" || value === null) return value;
+  if (typeof value !== "object" || value === null || isExactNumber(value)) return value;
   const names = Object.entries(value).toSorted(([a], [b]) => (a < b ? -1 : 1));
   return Object.fromEntries(names.map(([name, each]) => [name, sorted(each)]));
 }

@@ -1,4 +1,5 @@
 /** The beginning of a value as indented JSON. Pure. */
+import { isExactNumber } from "../base/exact-json.ts";
 
 const INDENT = "  ";
 
@@ -35,7 +36,7 @@ class Excerpt {
   write(value: unknown, line: string): void {
     if (typeof value === "string") this.#string(value);
     else if (Array.isArray(value)) this.#list(value, line);
-    else if (typeof value === "object" && value !== null) this.#object(value, line);
+    else if (typeof value === "object" && value !== null && !isExactNumber(value)) this.#object(value, line);
     else this.text += JSON.stringify(value) ?? "null";
   }
 

@@ -1,3 +1,4 @@
+import { isExactNumber } from "../base/exact-json.ts";
 import { duplicate, ignored, refuse, type WebhookAnswer } from "./answer.ts";
 import { deliveryIdOf, eventTypeOf } from "./event.ts";
 import type { WebhookSubject } from "./field.ts";
@@ -229,7 +230,9 @@ const TOLD: Readonly<Record<PayloadFlaw, string>> = {
 /** A payload that is no object has no room for a name beside it: it is found under `payload`. */
 function withText(payload: unknown, text: string): unknown {
   const isObject = typeof payload === "object" && payload !== null && !Array.isArray(payload);
-  return isObject ? { ...payload, script_output: text } : { payload, script_output: text };
+  return isObject && !isExactNumber(payload)
+    ? { ...payload, script_output: text }
+    : { payload, script_output: text };
 }
 
 /** The files that filters name are read before they are asked, so that asking needs nothing of the machine. */

@@ -1,5 +1,6 @@
 /** Lists of values in files, for filters. Touches the machine. */
 import { readFile, stat } from "node:fs/promises";
+import { isExactNumber, parseExactJson } from "../base/exact-json.ts";
 import { resolveWithin, type Environment } from "../config/home.ts";
 
 /** Longest file that is read. */
@@ -38,9 +39,10 @@ export async function readListFile(path: string): Promise<readonly unknown[] | u
 
 function valuesOf(text: string): readonly unknown[] {
   try {
-    const value = JSON.parse(text) as unknown;
+    const value = parseExactJson(text);
     if (Array.isArray(value)) return value;
-    return typeof value === "object" && value !== null ? Object.keys(value) : [value];
+    const isObject = typeof value === "object" && value !== null && !isExactNumber(value);
+    return isObject ? Object.keys(value) : [value];
   } catch {
     return text
       .split(/\r?\n/)

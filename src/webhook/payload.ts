@@ -1,4 +1,5 @@
 /** What the bytes of a body mean. Pure. */
+import { parseExactJson } from "../base/exact-json.ts";
 
 /** `text` is the body as it was sent; absent where it is no UTF-8, or nobody looked. */
 export type ParsedBody =
@@ -44,7 +45,7 @@ function decode(body: Uint8Array): string | undefined {
 export function fromJson(text: string): ParsedBody {
   if (isTooDeep(text)) return { flaw: "too_deep", text };
   try {
-    return { payload: JSON.parse(text) as unknown, text };
+    return { payload: parseExactJson(text), text };
   } catch {
     return { flaw: "malformed", text };
   }

@@ -7,6 +7,7 @@ import process from "node:process";
 import { isInside } from "../agent/inside.ts";
 import { commandEnvironment } from "../agent/tools/command-environment.ts";
 import { superviseGroup } from "../agent/tools/process-group.ts";
+import { isExactNumber } from "../base/exact-json.ts";
 import type { Log } from "../base/log.ts";
 import { redact, redactValue } from "../base/redact.ts";
 import { fromJson } from "./payload.ts";
@@ -180,7 +181,7 @@ function outcomeOf(said: Uint8Array): ScriptOutcome {
   if ("flaw" in parsed && parsed.flaw === "too_deep")
     return failed("it printed JSON that is nested too deep");
   const value = "payload" in parsed ? redactValue(parsed.payload) : undefined;
-  if (typeof value !== "object" || value === null || Array.isArray(value)) {
+  if (typeof value !== "object" || value === null || Array.isArray(value) || isExactNumber(value)) {
     return { status: "text", text: redact(text) };
   }
   const payload = value as Readonly<Record<string, unknown>>;

@@ -333,6 +333,28 @@ test("what senders choose cannot keep a script from starting", async () => {
   assert.ok(Number(long.slice("got ".length)) <= 1_000, long);
 });
 
+test("numbers that the language cannot hold go through a script as they were written", async () => {
+  await using place = await openPlace(
+    { "pass.sh": "cat", "one.sh": "cat >/dev/null; echo 9007199254740995" },
+    {
+      routes: {
+        hook: { script: "pass.sh", prompt: "{id} {far} {list}", trusts_sender: true },
+        one: { script: "one.sh", prompt: "{script_output} {payload}", trusts_sender: true },
+      },
+    },
+  );
+  await place.service.post(
+    "hook",
+    '{"id": 9007199254740993, "far": 1e400, "list": [-12345678901234567890, 1.5]}',
+  );
+  await place.asked(1);
+  await place.service.post("one", "9007199254740997");
+  assert.deepEqual(await place.asked(2), [
+    "9007199254740993 1e400 [\n  -12345678901234567890,\n  1.5\n]",
+    "9007199254740995 9007199254740997",
+  ]);
+});
+
 test("many scripts at once: all come to their turn", async () => {
   await using place = await openPlace({ "slow.sh": "sleep 0.05; echo done" });
   const answers = await Promise.all(Array.from({ length: 40 }, () => place.service.post("hook")));

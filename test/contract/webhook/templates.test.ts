@@ -149,7 +149,7 @@ test("a toolset that the service does not offer is not had by naming it in a rou
 test("texts of any kind reach the agent as they were sent", async () => {
   await using agent = await openWebhookAgent({ routes: { hook: trusted("{text}|{id}") } });
   const bodies = [
-    '{"text":"\\u0000 \\u001b[31m","id":9007199254740992}',
+    '{"text":"\\u0000 \\u001b[31m","id":9007199254740993}',
     '{"text":"\\ud83d\\ude00 \\u2028 é","id":-0.5}',
     '{"text":"half \\ud83d","id":null}',
     '{"text":"{\\"__proto__\\":1}","id":{"__proto__":{"a":1}}}',
@@ -159,7 +159,7 @@ test("texts of any kind reach the agent as they were sent", async () => {
     await agent.asked(index + 1);
   }
   const [controls, letters, half, proto] = await agent.asked(4);
-  assert.equal(controls, "\u0000 \u001b[31m|9007199254740992");
+  assert.equal(controls, "\u0000 \u001b[31m|9007199254740993");
   assert.equal(letters, "\u{1F600} \u2028 é|-0.5");
   assert.match(half ?? "", /^half [\uD83D\uFFFD]\|null$/);
   assert.equal(proto, '{"__proto__":1}|{\n  "__proto__": {\n    "a": 1\n  }\n}');
