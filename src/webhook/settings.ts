@@ -21,12 +21,12 @@ const LOOPBACK = new Set(["127.0.0.1", "localhost", "::1", "[::1]", "ip6-localho
 export function webhookSettings({ platforms }: Pick<Config, "platforms">): WebhookSettings {
   const { enabled, extra, ...beside } = platforms.webhook;
   const all: WebhookReceiverConfig = { ...beside, ...extra };
-  const host = all.host ?? "0.0.0.0";
+  const host = all.host?.trim() ?? "0.0.0.0";
   return {
     isEnabled: enabled,
     host,
     port: all.port ?? 8644,
-    isLoopback: LOOPBACK.has(host.trim().toLowerCase()),
+    isLoopback: LOOPBACK.has(host.toLowerCase()),
     secrets: [...(all.secret ? [all.secret] : []), ...(all.secrets ?? [])],
     rateLimit: all.rate_limit ?? 30,
     maxBodyBytes: all.max_body_bytes ?? 1_048_576,
