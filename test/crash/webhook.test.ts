@@ -20,7 +20,7 @@ const KILLS = Number(process.env["AGENTD_TEST_KILLS"] ?? 20);
 /** Requests on their way at once, all the time. */
 const SENDERS = 6;
 /** A gateway lives at most so long after it listens. */
-const MAX_LIFE_MS = 300;
+const MAX_LIFE_MS = 1_000;
 
 const ended = (rows: readonly DeliveryRow[], count: number): boolean =>
   rows.length === count && rows.every((row) => row.ended_at !== null);
