@@ -7,7 +7,6 @@ import { DirectSends } from "./deliver/direct-sends.ts";
 import type { Targets } from "./deliver/target.ts";
 import type { Log } from "./base/log.ts";
 import { offTracer } from "./base/trace.ts";
-import { ServiceError } from "./base/errors.ts";
 import type { Environment } from "./config/home.ts";
 import type { Places } from "./settings.ts";
 import { Coalescer } from "./webhook/coalesce.ts";
@@ -20,7 +19,7 @@ import type { WebhookRoom } from "./webhook/room.ts";
 import { WebhookRoutes } from "./webhook/routes.ts";
 import { createRunScript } from "./webhook/script.ts";
 import { createLoadSkill } from "./webhook/skill.ts";
-import { checkStaticRoutes, routeDefaults } from "./webhook/static-routes.ts";
+import { requireUsableRoutes, routeDefaults } from "./webhook/static-routes.ts";
 import { fileState, readSubscriptionsText, subscriptionsPath } from "./webhook/subscriptions.ts";
 import { webhookSettings, type WebhookSettings } from "./webhook/settings.ts";
 
@@ -46,17 +45,12 @@ export function createWebhookRoom(
 ): OpenWebhookRoom | undefined {
   const settings = webhookSettings(config);
   if (!settings.isEnabled) return undefined;
-  const defaults = routeDefaults(settings, { env, targets: [...targets.keys()] });
-  const checked = checkStaticRoutes(settings, defaults);
-  if (checked.flaws.length > 0) {
-    const list = checked.flaws.map((flaw) => `  ${flaw}`).join("\n");
-    throw new ServiceError("invalid_config", `The receiver of webhooks cannot be started:\n${list}`);
-  }
+  const from = { env, targets: [...targets.keys()] };
   const { store, clock, log } = agent.parts;
   const file = subscriptionsPath(places.agentHome);
   const routes = new WebhookRoutes({
-    routes: checked.routes,
-    defaults,
+    routes: requireUsableRoutes(config, from),
+    defaults: routeDefaults(settings, from),
     file: { state: () => fileState(file), text: () => readSubscriptionsText(file) },
     clock,
     log,
