@@ -158,6 +158,15 @@ test("7. V2 ts 301 s old/new → 401; 299 s → ok; non-integer → 401", async 
   assert.deepEqual(new Set(answers), new Set([401]));
 });
 
+test("7. a route's own tolerance takes the place of the 300 s", async () => {
+  const routes = { strict: { tolerance_seconds: 60 }, lenient: { tolerance_seconds: 900 } };
+  await using service = await startWebhookService({ routes });
+  const status = async (route: string, secondsAgo: number) =>
+    (await sent(service, v2(String(now() - secondsAgo)), BODY, route)).status;
+  assert.deepEqual([await status("strict", 10), await status("strict", 90)], [202, 401]);
+  assert.deepEqual([await status("lenient", 800), await status("lenient", 930)], [202, 401]);
+});
+
 test("8. V1 good → ok and one warning per route", async () => {
   await using service = await startWebhookService({ routes: { one: {}, two: {} } });
   const headers = { "x-webhook-signature": mac(BODY) };
@@ -332,6 +341,26 @@ test("17. the same V2 request many times at once → one run", async () => {
   assert.equal(answers.filter(({ status }) => status === 202).length, 1);
   assert.equal(answers.filter(({ body }) => body.status === "duplicate").length, 19);
 });
+
+test("17. the same V2 request after a restart → duplicate; what came to nothing may come again", async () => {
+  const service = await startWebhookService();
+  const headers = v2(String(now()));
+  assert.equal((await sent(service, headers)).status, 202);
+  const routes = { hook: { filters: [{ field: "number", equals: 43 }] }, failing: failingScript };
+  await using next = await service.restart({ routes });
+  assert.equal((await sent(next, headers)).body.status, "duplicate");
+  // Neither ignored nor failed requests are remembered: nothing was done for them.
+  const other = v2(String(now() - 3));
+  assert.equal((await sent(next, other)).body.reason, "filter");
+  assert.equal((await sent(next, other)).body.reason, "filter");
+  const retried = await Promise.all([sent(next, other, BODY, "failing"), sent(next, other, BODY, "failing")]);
+  assert.deepEqual(
+    retried.map(({ status }) => status),
+    [503, 503],
+  );
+});
+
+const failingScript = { script: "there-is-none.sh", retry_on_script_failure: true };
 
 test("18. two secrets configured, old one still passes", async () => {
   await using service = await startWebhookService({
