@@ -79,7 +79,9 @@ function webhookLines({ webhookUrl, webhookRoutes }: Booted["service"]): readonl
   if (webhookRoutes === undefined) return [];
   if (webhookUrl === undefined) return ["  hooks  not received: the log says why"];
   const names = webhookRoutes.map(oneLine).join(", ") || "none yet, see `agentd webhook subscribe`";
-  return [`  hooks  ${webhookUrl}/webhooks/<route>, routes: ${names}`];
+  // As `agentd webhook` prints it: the address of all addresses is none that can be called everywhere.
+  const url = webhookUrl.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:)/, "//localhost");
+  return [`  hooks  ${url}/webhooks/<route>, routes: ${names}`];
 }
 
 /** The first signal stops in good order, the second at once. */

@@ -7,13 +7,8 @@ import { TARGET_NAMES } from "../deliver/target-names.ts";
 import { checkRoute, type RouteDefaults, type WebhookRoute } from "../webhook/route.ts";
 import { webhookSettings, type WebhookSettings } from "../webhook/settings.ts";
 import { checkStaticRoutes, routeDefaults, type StaticRoutes } from "../webhook/static-routes.ts";
-import {
-  checkSubscription,
-  parseSubscriptions,
-  type Subscription,
-  type Subscriptions,
-} from "../webhook/subscription.ts";
-import { readSubscriptionsText, subscriptionsPath } from "../webhook/subscriptions.ts";
+import { checkSubscription, type Subscription, type Subscriptions } from "../webhook/subscription.ts";
+import { loadSubscriptions, subscriptionsPath } from "../webhook/subscriptions.ts";
 import { currentContext } from "./context.ts";
 import { UsageError } from "./arguments.ts";
 
@@ -37,7 +32,7 @@ export async function openWebhookPlace(): Promise<WebhookPlace> {
   if (!settings.isEnabled) throw notEnabled(home);
   const defaults = routeDefaults(settings, { env: loaded.env, targets: TARGET_NAMES });
   const path = subscriptionsPath(home);
-  const parsed = parseSubscriptions(await readSubscriptionsText(path));
+  const parsed = await loadSubscriptions(path);
   return {
     home,
     path,

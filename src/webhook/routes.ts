@@ -1,5 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import { forgetSecret, registerSecret } from "../base/redact.ts";
 import { checkRoute, type RouteDefaults, type WebhookRoute } from "./route.ts";
 import { checkSubscription, parseSubscriptions, type Subscriptions } from "./subscription.ts";
 import type { FileState } from "./subscriptions.ts";
@@ -87,7 +88,11 @@ export class WebhookRoutes {
     this.#text = text;
     const parsed = parseSubscriptions(text);
     if ("flaw" in parsed) return this.#options.log.error(UNREADABLE, { flaw: parsed.flaw });
+    const before = secretsOf(this.#dynamic);
     this.#dynamic = this.#checked(parsed.subscriptions);
+    const now = secretsOf(this.#dynamic);
+    for (const secret of now.difference(before)) registerSecret(secret);
+    for (const secret of before.difference(now)) forgetSecret(secret);
   }
 
   /** One that cannot be used is left out, and said so: it must not keep the others from being served. */
@@ -115,6 +120,10 @@ export class WebhookRoutes {
     }
     return routes;
   }
+}
+
+function secretsOf(routes: ReadonlyMap<string, WebhookRoute>): ReadonlySet<string> {
+  return new Set([...routes.values()].flatMap(({ secrets }) => (secrets === "none" ? [] : secrets)));
 }
 
 const UNREADABLE = "the file of webhook subscriptions cannot be used; what it said before holds";

@@ -3,7 +3,12 @@ import { readFile, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { ServiceError } from "../base/errors.ts";
 import { withFileLock, writePrivateFile } from "../config/home.ts";
-import { formatSubscriptions, parseSubscriptions, type Subscriptions } from "./subscription.ts";
+import {
+  formatSubscriptions,
+  parseSubscriptions,
+  type ParsedSubscriptions,
+  type Subscriptions,
+} from "./subscription.ts";
 
 const MAX_BYTES = 10_485_760;
 
@@ -35,28 +40,28 @@ export async function readSubscriptionsText(path: string): Promise<string | unde
   return unlessMissing(readFile(path, "utf8"));
 }
 
-/** ServiceError `invalid_config` for a file that cannot be understood: nobody shall write over what a hand can mend. */
-export async function readSubscriptions(path: string): Promise<Subscriptions> {
-  const parsed = parseSubscriptions(
-    await readSubscriptionsText(path).catch((error: unknown) => {
-      throw unusable(path, error instanceof Error ? error.message : String(error));
-    }),
-  );
-  if ("flaw" in parsed) throw unusable(path, parsed.flaw);
-  return parsed.subscriptions;
+/** ServiceError `invalid_config` for a file that the system does not let be read. */
+export async function loadSubscriptions(path: string): Promise<ParsedSubscriptions> {
+  try {
+    return parseSubscriptions(await readSubscriptionsText(path));
+  } catch (error) {
+    throw unusable(path, error instanceof Error ? error.message : String(error));
+  }
 }
 
 /**
  * Changes the file in one step, for the owner alone, while no other process does. `change` gets what is there and
- * returns what shall be; undefined leaves the file as it is. ServiceError `invalid_config` as of readSubscriptions.
+ * returns what shall be. ServiceError `invalid_config` for a file that cannot be understood: nobody shall write over what
+ * a hand can mend.
  */
 export async function changeSubscriptions(
   path: string,
-  change: (subscriptions: Subscriptions) => Subscriptions | undefined,
+  change: (subscriptions: Subscriptions) => Subscriptions,
 ): Promise<void> {
   await withFileLock(path, async () => {
-    const next = change(await readSubscriptions(path));
-    if (next) await writePrivateFile(path, formatSubscriptions(next));
+    const parsed = await loadSubscriptions(path);
+    if ("flaw" in parsed) throw unusable(path, parsed.flaw);
+    await writePrivateFile(path, formatSubscriptions(change(parsed.subscriptions)));
   });
 }
 

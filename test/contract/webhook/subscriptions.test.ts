@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { chmod, mkdir, rm, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
+import { Deliveries } from "../../../src/webhook/deliveries.ts";
 import {
   SECRET,
   startWebhookService,
@@ -168,4 +169,16 @@ test("76. requests that come together all see what was written before they came"
     const statuses = await Promise.all(Array.from({ length: 20 }, () => statusOf(service, `ci-${n}`)));
     assert.deepEqual(new Set(statuses), new Set([202]), `write ${n}`);
   }
+});
+
+test("75. the secret of a subscription is in no log and no record, from when it is made until it is gone", async () => {
+  await using service = await startEmpty();
+  const secret = "canary-of-the-subscription-77";
+  await write(service, { ci: { secret, prompt: "told {word}" } });
+  const { status } = await service.post("ci", { word: secret }, { secret });
+  assert.equal(status, 202);
+  const [delivery] = await service.recorded((rows) => rows.some((row) => row.status === "completed"));
+  const shown = await new Deliveries(service.test.service.store).show(delivery?.id ?? "");
+  assert.match(shown?.rendered ?? "", /told \[redacted\]/);
+  assert.ok(!service.test.logLines.join("").includes(secret));
 });
