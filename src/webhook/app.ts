@@ -2,6 +2,7 @@ import { H3, type H3Event, type HTTPError } from "h3";
 import { FastResponse } from "srvx";
 import { toServiceError } from "../base/errors.ts";
 import { createId } from "../base/ids.ts";
+import type { LogFields } from "../base/log.ts";
 import { readBody } from "../base/read-body.ts";
 import { refuse, type WebhookAnswer } from "./answer.ts";
 import { outcomeOf } from "./metrics.ts";
@@ -13,7 +14,7 @@ import type { WebhookRoom } from "./room.ts";
 export function createWebhookApp(room: WebhookRoom): H3 {
   const log = new ReceiverLog(room);
   const answer = (event: H3Event, given: WebhookAnswer): Response => {
-    if ("code" in given.body) tell(log, event, { code: given.body.code, why: "why" in given && given.why });
+    if ("code" in given.body) log.refused(() => told(event, given));
     return respond(event, given);
   };
   const app = new H3({
@@ -96,17 +97,14 @@ function outsideAnswer(room: WebhookRoom, event: H3Event, error: HTTPError): Web
   return error.status === 400 ? refuse("bad_request") : failure(room, event, error.cause ?? error);
 }
 
-function tell(
-  log: ReceiverLog,
-  event: H3Event,
-  { code, why }: { readonly code: string; readonly why: string | false | undefined },
-): void {
-  log.refused({
+function told(event: H3Event, given: WebhookAnswer): LogFields {
+  return {
     request: requestIdOf(event),
+    // Without its query, which may hold what is secret.
     path: event.url.pathname.slice(0, MAX_SHOWN_NAME),
-    code,
-    ...(why ? { why } : {}),
-  });
+    ...("code" in given.body ? { code: given.body.code } : {}),
+    ...("why" in given ? { why: given.why } : {}),
+  };
 }
 
 function healthy(event: H3Event): Response {

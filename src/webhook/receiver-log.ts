@@ -21,8 +21,8 @@ export class ReceiverLog {
     this.#clock = clock;
   }
 
-  /** Of a flood the first of each minute, and later how many there were besides. */
-  refused(fields: LogFields): void {
+  /** Of a flood the first of each minute, and later how many there were besides; for those nothing is put together. */
+  refused(fields: () => LogFields): void {
     const nowMs = this.#clock.now();
     if (nowMs < this.#startMs || nowMs >= this.#startMs + WINDOW_MS) {
       const count = this.#lines - MAX_LINES;
@@ -30,7 +30,7 @@ export class ReceiverLog {
       this.#startMs = nowMs;
       this.#lines = 0;
     }
-    if (++this.#lines <= MAX_LINES) this.#log.info("a webhook was refused", fields);
+    if (++this.#lines <= MAX_LINES) this.#log.info("a webhook was refused", fields());
   }
 
   /** What was left aside. Pings come with every hook that is made, and say nothing. */
