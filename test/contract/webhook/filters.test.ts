@@ -184,7 +184,7 @@ const unusable: readonly (readonly [entry: Record<string, unknown>, flaw: RegExp
   [{ field: "a", regex: "(" }, /filters\[0\]\.regex is no pattern/],
   [{ field: "a", regex: "(?<=x)y" }, /is no pattern/],
   [{ field: "a", regex: "(a)\\1" }, /is no pattern/],
-  [{ field: "a", regex: "(?:a{1,100}){1,100}" }, /is no pattern .* or too large/],
+  [{ field: "a", regex: "(?:[ab]?){900}[ab]{900}" }, /is no pattern .* or too large/],
   [{ field: "a", regex: 7 }, /is no pattern/],
   [{ field: "a", exists: "yes" }, /exists must be true or false/],
   [{ field: "a", missing: false }, /missing must be true; for its opposite use exists/],
