@@ -51,23 +51,20 @@ interface Reading {
 function readIncoming(request: IncomingMessage, limits: BodyLimits): Reading {
   let stop = () => {};
   const body = new Promise<Uint8Array>((resolve, reject) => {
-    const chunks: Buffer[] = [];
-    let size = 0;
+    const pieces = new Pieces();
     const settle = (act: () => void) => {
       request.off("data", onData).off("end", onEnd).off("error", onError).off("close", onClose);
       act();
     };
     const onData = (chunk: Buffer) => {
-      size += chunk.length;
-      chunks.push(chunk);
-      if (size <= limits.maxBytes) return;
+      pieces.take(chunk);
+      if (pieces.size <= limits.maxBytes) return;
       settle(() => {
         discard(request, limits);
         reject(tooLarge(limits));
       });
     };
-    const onEnd = () =>
-      settle(() => resolve(chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks)));
+    const onEnd = () => settle(() => resolve(pieces.whole()));
     const onError = (cause: Error) => settle(() => reject(clientLeft(cause)));
     const onClose = () => settle(() => reject(clientLeft()));
     request.on("data", onData).on("end", onEnd).on("error", onError).on("close", onClose);
@@ -105,21 +102,45 @@ async function readAll(
   reader: ReadableStreamDefaultReader<Uint8Array>,
   limits: BodyLimits,
 ): Promise<Uint8Array> {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
+  const pieces = new Pieces();
   for (;;) {
     const { done, value } = await reader.read().catch((cause: unknown) => {
       throw clientLeft(cause);
     });
-    if (done) return chunks.length === 1 && chunks[0] ? chunks[0] : Buffer.concat(chunks);
-    size += value.byteLength;
-    if (size > limits.maxBytes) {
+    if (done) return pieces.whole();
+    pieces.take(value);
+    if (pieces.size > limits.maxBytes) {
       reader.cancel().catch(() => {});
       throw tooLarge(limits);
     }
-    chunks.push(value);
   }
 }
+
+/**
+ * A body as it arrives. A client chooses how small its pieces are, and one of a single byte costs hundreds: so many of
+ * them are kept as one.
+ */
+class Pieces {
+  readonly #folded: Uint8Array[] = [];
+  #fresh: Uint8Array[] = [];
+  size = 0;
+
+  take(piece: Uint8Array): void {
+    this.size += piece.byteLength;
+    this.#fresh.push(piece);
+    if (this.#fresh.length < MAX_FRESH) return;
+    this.#folded.push(Buffer.concat(this.#fresh));
+    this.#fresh = [];
+  }
+
+  whole(): Uint8Array {
+    const [only, ...others] = this.#fresh;
+    const isOne = only !== undefined && others.length === 0 && this.#folded.length === 0;
+    return isOne ? only : Buffer.concat([...this.#folded, ...this.#fresh]);
+  }
+}
+
+const MAX_FRESH = 256;
 
 function tooLarge({ maxBytes }: BodyLimits): ServiceError {
   return new ServiceError(
