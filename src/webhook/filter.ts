@@ -34,8 +34,6 @@ const BESIDE = ["field", "description"];
 /** Entries inside entries. */
 const MAX_DEPTH = 16;
 const MAX_ENTRIES = 200;
-/** What a pattern is looked for in. */
-const MAX_TEXT_CHARACTERS = 100_000;
 
 /** What is wrong with the filters of a route, a clause each; none when they can be used. */
 export function checkFilters(filters: unknown): readonly string[] {
@@ -119,8 +117,7 @@ const TESTS: Readonly<Record<Operator, Test>> = {
     if (values === undefined) ports.warn(`in_file names ${JSON.stringify(wanted)}, which cannot be read`);
     return value !== MISSING && values !== undefined && isMember(values, value);
   },
-  regex: (value, wanted) =>
-    value !== MISSING && patternOf(wanted)?.(textOf(value).slice(0, MAX_TEXT_CHARACTERS)) === true,
+  regex: (value, wanted) => value !== MISSING && patternOf(wanted)?.(textOf(value)) === true,
 };
 
 function flawsOf(entry: unknown, where: string, depth: number): readonly string[] {

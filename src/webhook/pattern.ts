@@ -7,6 +7,10 @@ export type Pattern = (text: string) => boolean;
 const MAX_CHARACTERS = 1_000;
 /** Steps that a pattern has for each character; a repetition counts as often as it may repeat. */
 const MAX_STEPS = 1_000;
+/** What is looked at of a text, from its beginning. */
+const MAX_TEXT_CHARACTERS = 100_000;
+/** Steps for one text, some tenths of a second at worst: a large pattern sees less of a long text. */
+const MAX_WORK = 3_000_000;
 const MAX_KEPT = 1_000;
 
 const kept = new Map<string, Pattern | undefined>();
@@ -26,7 +30,9 @@ function compile(source: string): Pattern | undefined {
   try {
     const pattern = RE2JS.compile(source);
     // Not `find`, which keeps track of groups that nobody asks for, and takes a hundred times as long.
-    return pattern.programSize() > MAX_STEPS ? undefined : (text) => pattern.test(text);
+    const steps = pattern.programSize();
+    const seen = Math.min(MAX_TEXT_CHARACTERS, Math.floor(MAX_WORK / steps));
+    return steps > MAX_STEPS ? undefined : (text) => pattern.test(text.slice(0, seen));
   } catch {
     return undefined;
   }

@@ -178,3 +178,18 @@ function sortedText(value: unknown): string {
       : each,
   );
 }
+
+test("51. a pattern with thousands of states answers soon, whatever the text", () => {
+  let state = 1;
+  const text = Array.from({ length: 100_000 }, () => {
+    state = (state * 1_103_515_245 + 12_345) & 0x7fff_ffff;
+    return state & 0x1_0000 ? "a" : "b";
+  }).join("");
+  for (const source of [".*a.{900}$", "a.{900}$", ".*a.{100}$"]) {
+    const startMs = performance.now();
+    assert.equal(typeof patternOf(source)?.(text), "boolean");
+    // Five times what is promised, for machines with other work.
+    assert.ok(performance.now() - startMs < 1_000, `${source} took ${performance.now() - startMs} ms`);
+  }
+  assert.equal(patternOf("end$")?.(`${"a".repeat(99_997)}end`), true, "a small one sees all of it");
+});
