@@ -186,14 +186,15 @@ const OLD_RUNS = `
   order by runs.ended_at limit ?`;
 
 const NTH_NEWEST_DELIVERY = "select id from deliveries order by id desc limit 1 offset ?";
-// Bodies first: once a delivery is gone, nobody would know of its body.
+// Bodies first: once a delivery is gone, nobody would know of its body. One that ends in between keeps both.
 const DELETE_DELIVERY_BODIES =
   "delete from delivery_bodies where id in (select delivery_bodies.id from delivery_bodies " +
   "join deliveries on deliveries.id = delivery_bodies.id " +
   "where delivery_bodies.id < ? and deliveries.ended_at is not null order by delivery_bodies.id limit ?)";
 const DELETE_DELIVERIES =
   "delete from deliveries where id in " +
-  "(select id from deliveries where id < ? and ended_at is not null order by id limit ?)";
+  "(select id from deliveries where id < ? and ended_at is not null and not exists " +
+  "(select 1 from delivery_bodies where delivery_bodies.id = deliveries.id) order by id limit ?)";
 
 const numberedRows = (table: "events" | "messages", column: "run_id" | "session_id"): string =>
   `delete from ${table} where (session_id, seq) in ` +

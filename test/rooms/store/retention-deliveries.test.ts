@@ -56,3 +56,25 @@ test("of more deliveries than are kept the oldest go, open ones never do", async
   assert.deepEqual(await kept(store), [open, ...newest]);
   assert.equal((await sweep(store, { retention })).deliveries, 0);
 });
+
+test("a delivery that ends while its kind is swept does not leave its body behind", async (t) => {
+  const { store } = await openTestStore(t, { now: () => NOW_MS });
+  const open = await record(store, 90, true);
+  await record(store, 80);
+  // It ends as soon as the body of the other one is gone.
+  const between: Store = {
+    ...store,
+    write: async (work, options) => {
+      const result = await store.write(work, options);
+      const bodies = await store.read.selectFrom("delivery_bodies").select("id").execute();
+      if (bodies.length === 1) {
+        await store.write((tx) => tx.update("deliveries", { id: open }, { ended_at: NOW_MS }));
+      }
+      return result;
+    },
+  };
+  await sweep(between, { retention: { deliveriesMs: 30 * DAY_MS } });
+  await kept(store);
+  await sweep(store, { retention: { deliveriesMs: 30 * DAY_MS } });
+  assert.deepEqual(await kept(store), []);
+});
