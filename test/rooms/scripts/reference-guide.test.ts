@@ -49,6 +49,18 @@ test("a guide becomes sections of text, tables and examples, in this order", () 
   assert.deepEqual(guideSections({ info: { title: "Things", version: "1" }, paths: {} }), []);
 });
 
+test("an operation's own example stands in place of one made of its parameters", () => {
+  const responses = { "200": { description: "It is." } };
+  const post = { operationId: "send", responses, "x-curl": "sign it | curl" };
+  const document = {
+    info: { title: "Things", version: "1" },
+    paths: { "/a": { post, get: { operationId: "look", responses } } },
+  } as unknown as BundledDocument;
+  const printed = printMarkdown(httpReference(document, readOperations(document), []));
+  assert.ok(printed.includes("```sh\nsign it | curl\n```"), printed);
+  assert.ok(printed.includes("```sh\ncurl /a\n```"), printed);
+});
+
 test("the test vectors of the receiver's guide are good signatures", () => {
   const body = new TextEncoder().encode('{"action":"opened","number":42}');
   const rules = { secrets: ["s3cr3t"], toleranceSeconds: 300, takesBearer: false, nowMs: 1_700_000_000_000 };
