@@ -9,6 +9,7 @@ import { accepted, coalesced, type WebhookAnswer } from "./answer.ts";
 import type { NewEvent } from "./coalesce.ts";
 import { insertDelivery, type DeliveryFacts } from "./deliveries.ts";
 import type { Judged } from "./judge.ts";
+import { cutText } from "./json-excerpt.ts";
 import { keepName, KnownDelivery, reserveName } from "./known.ts";
 import type { WebhookRoom } from "./room.ts";
 import { lacksField, renderTemplate, renderTexts } from "./template.ts";
@@ -89,7 +90,7 @@ function promptOf(room: WebhookRoom, { request, judged }: Admission, id: string)
     },
     seed: {
       source: "webhook",
-      title: `${route.name}: ${judged.subject.event}`.slice(0, MAX_TITLE_CHARACTERS),
+      title: cutText(`${route.name}: ${judged.subject.event}`, MAX_TITLE_CHARACTERS),
       transient: true,
     },
     kind: "run",
