@@ -37,6 +37,21 @@ export async function freeName(tx: Tx, { ledger }: Store, name: DeliveryName): P
   for (const { scope, key } of namesOf(name)) await ledger.release(tx, { scope, key });
 }
 
+/**
+ * As {@link freeName}, of a delivery whose process is gone: whoever took its names, and whatever its signature was.
+ */
+export async function freeNamesLeft(
+  tx: Tx,
+  { route, deliveryId }: Pick<DeliveryName, "route" | "deliveryId">,
+): Promise<void> {
+  await tx.db
+    .deleteFrom("ledger")
+    .where("scope", "in", [idScope(route), signatureScope(route)])
+    .where("fingerprint", "=", deliveryId)
+    .where("status", "=", "claimed")
+    .execute();
+}
+
 /** The id of the delivery that has one of the names. Undefined: it is new. */
 export async function knownDelivery(
   store: Store,
@@ -50,7 +65,10 @@ export async function knownDelivery(
 }
 
 function namesOf({ route, deliveryId, once }: DeliveryName) {
-  const id = { scope: `webhook:${route}`, key: deliveryId, keepMs: ID_KEEP_MS };
+  const id = { scope: idScope(route), key: deliveryId, keepMs: ID_KEEP_MS };
   if (once === undefined) return [id];
-  return [id, { scope: `webhook-signature:${route}`, key: sha256(once), keepMs: SIGNATURE_KEEP_MS }];
+  return [id, { scope: signatureScope(route), key: sha256(once), keepMs: SIGNATURE_KEEP_MS }];
 }
+
+const idScope = (route: string): string => `webhook:${route}`;
+const signatureScope = (route: string): string => `webhook-signature:${route}`;
