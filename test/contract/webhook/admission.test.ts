@@ -207,3 +207,13 @@ test("72. a skip marker is delivered like any answer, unless the route says `sil
     ],
   );
 });
+
+test("a delivery that cannot be recorded is answered 503 with Retry-After, and its id stays free", async () => {
+  await using service = await startWebhookService();
+  await service.test.service.store.close();
+  const { status, body, headers } = await service.post("hook", {}, named("free"));
+  assert.deepEqual([status, body.code], [503, "store_unavailable"]);
+  assert.ok(Number(headers.get("retry-after")) > 0);
+  await using again = await service.restart();
+  assert.equal((await again.post("hook", {}, named("free"))).body.status, "accepted");
+});
