@@ -95,7 +95,7 @@ function verdictOfClause(clause: Clause, entry: Entry, judging: Judging): Verdic
   return TESTS[clause](fieldOf(subject, entry["field"] as string), wanted, ports);
 }
 
-type Test = (value: unknown, wanted: unknown, ports: FilterPorts) => boolean;
+type Test = (value: unknown, wanted: unknown, ports: FilterPorts) => Verdict;
 
 /** Asked only where {@link clauseFlaw} has nothing to say. */
 const TESTS: Readonly<Record<Operator, Test>> = {
@@ -117,7 +117,12 @@ const TESTS: Readonly<Record<Operator, Test>> = {
     if (values === undefined) ports.warn(`in_file names ${JSON.stringify(wanted)}, which cannot be read`);
     return value !== MISSING && values !== undefined && isMember(values, value);
   },
-  regex: (value, wanted) => value !== MISSING && patternOf(wanted)?.(textOf(value)) === true,
+  regex: (value, wanted, ports) => {
+    if (value === MISSING) return false;
+    const found = patternOf(wanted)?.(textOf(value));
+    if (found === undefined) ports.warn(`regex ${JSON.stringify(wanted)} met a text too long for it`);
+    return found;
+  },
 };
 
 function flawsOf(entry: unknown, where: string, depth: number): readonly string[] {

@@ -1,16 +1,14 @@
 /** Patterns of filters. Pure. */
 import { RE2JS } from "re2js";
 
-/** Answers whether a text has a match anywhere, in time linear to it. */
-export type Pattern = (text: string) => boolean;
+/** Whether a text has a match anywhere, in time linear to it. Undefined: the text is too long to be looked through. */
+export type Pattern = (text: string) => boolean | undefined;
 
 const MAX_CHARACTERS = 1_000;
 /** Steps that a pattern has for each character; a repetition counts as often as it may repeat. */
 const MAX_STEPS = 1_000;
-/** What is looked at of a text, from its beginning. */
-const MAX_TEXT_CHARACTERS = 100_000;
-/** Steps for one text, some tenths of a second at worst: a large pattern sees less of a long text. */
-const MAX_WORK = 3_000_000;
+/** Steps for one text, some tenths of a second at worst. A part of a text would not do: what is absent may come later. */
+const MAX_WORK = 2_000_000;
 const MAX_KEPT = 1_000;
 
 const kept = new Map<string, Pattern | undefined>();
@@ -31,8 +29,8 @@ function compile(source: string): Pattern | undefined {
     const pattern = RE2JS.compile(source);
     // Not `find`, which keeps track of groups that nobody asks for, and takes a hundred times as long.
     const steps = pattern.programSize();
-    const seen = Math.min(MAX_TEXT_CHARACTERS, Math.floor(MAX_WORK / steps));
-    return steps > MAX_STEPS ? undefined : (text) => pattern.test(text.slice(0, seen));
+    if (steps > MAX_STEPS) return undefined;
+    return (text) => (text.length * steps > MAX_WORK ? undefined : pattern.test(text));
   } catch {
     return undefined;
   }

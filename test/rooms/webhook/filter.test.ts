@@ -185,11 +185,23 @@ test("51. a pattern with thousands of states answers soon, whatever the text", (
     state = (state * 1_103_515_245 + 12_345) & 0x7fff_ffff;
     return state & 0x1_0000 ? "a" : "b";
   }).join("");
-  for (const source of [".*a.{900}$", "a.{900}$", ".*a.{100}$"]) {
-    const startMs = performance.now();
-    assert.equal(typeof patternOf(source)?.(text), "boolean");
-    // Five times what is promised, for machines with other work.
-    assert.ok(performance.now() - startMs < 1_000, `${source} took ${performance.now() - startMs} ms`);
+  for (const source of [".*a.{900}$", "a.{900}$", ".*a.{100}$", "(a+)+$"]) {
+    for (const length of [2_000, 100_000]) {
+      const startMs = performance.now();
+      const found = patternOf(source)?.(text.slice(0, length));
+      assert.equal(typeof found, length > 2_000 && source.includes("00}") ? "undefined" : "boolean", source);
+      // Five times what is promised, for machines with other work.
+      assert.ok(performance.now() - startMs < 1_000, `${source} took ${performance.now() - startMs} ms`);
+    }
   }
-  assert.equal(patternOf("end$")?.(`${"a".repeat(99_997)}end`), true, "a small one sees all of it");
+});
+
+test("a text too long for a pattern passes neither it nor its opposite", () => {
+  const entry = a({ regex: "evil.{200}" });
+  for (const filters of [[entry], [{ not: entry }], [{ not: { not: entry } }]]) {
+    const { passes: isPassed, warnings } = ask(filters, { a: `${"x".repeat(50_000)}evil` });
+    assert.equal(isPassed, false);
+    assert.match(warnings[0] ?? "", /met a text too long for it/);
+  }
+  assert.equal(passes([a({ regex: "end$" })], { a: `${"x".repeat(200_000)}end` }), true);
 });
