@@ -9,6 +9,8 @@ const MAX_CHARACTERS = 1_000;
 const MAX_STEPS = 1_000;
 /** Steps for one text, some tenths of a second at worst. A part of a text would not do: what is absent may come later. */
 const MAX_WORK = 2_000_000;
+/** So few make a machine with few states, which goes through a megabyte in no time. */
+const FEW_STEPS = 12;
 const MAX_KEPT = 1_000;
 
 const kept = new Map<string, Pattern | undefined>();
@@ -30,7 +32,8 @@ function compile(source: string): Pattern | undefined {
     // Not `find`, which keeps track of groups that nobody asks for, and takes a hundred times as long.
     const steps = pattern.programSize();
     if (steps > MAX_STEPS) return undefined;
-    return (text) => (text.length * steps > MAX_WORK ? undefined : pattern.test(text));
+    const max = steps <= FEW_STEPS ? Number.POSITIVE_INFINITY : MAX_WORK / steps;
+    return (text) => (text.length > max ? undefined : pattern.test(text));
   } catch {
     return undefined;
   }
