@@ -92,11 +92,9 @@ const show = defineCommand({
   },
   args: { delivery, json },
   async run({ args }) {
-    await withDelivery(args.delivery, async (found, store) => {
-      const ends = await endsOf(found, store);
-      if (args.json) printJson(deliveryJson(found, ends));
-      else print(deliveryText(found, ends));
-    });
+    const { found, ends } = await readDelivery(args.delivery);
+    if (args.json) printJson(deliveryJson(found, ends));
+    else print(deliveryText(found, ends));
   },
 });
 
@@ -126,9 +124,7 @@ const replay = defineCommand({
   },
   async run({ args }) {
     const place = await openWebhookPlace();
-    let found: Delivery | undefined;
-    await withDelivery(args.delivery, async (one) => void (found = one));
-    if (!found) return;
+    const { found } = await readDelivery(args.delivery);
     const isRehearsal = args["dry-run"] === true || args.until !== undefined;
     if (isRehearsal)
       return rehearseDelivery(place, found, { upTo: args.until as StageName, json: args.json });
@@ -141,21 +137,24 @@ export const deliveriesCommand = defineCommand({
   subCommands: { list, show, replay },
 });
 
-/** ServiceError `not_found`. */
-async function withDelivery(
-  id: string,
-  work: (found: Delivery, store: Store) => Promise<void>,
-): Promise<void> {
+interface ReadDelivery {
+  readonly found: Delivery;
+  readonly ends: DeliveryEnds;
+}
+
+/** The database is closed again. ServiceError `not_found`. */
+async function readDelivery(id: string): Promise<ReadDelivery> {
   const database = await findDatabase();
   if (!database.exists) throw new ServiceError("not_found", noDatabase(database.place));
+  const read: ReadDelivery[] = [];
   await withDatabase(database, async (store) => {
     const found = await new Deliveries(store).show(id);
-    if (!found) {
-      const hint = "`agentd webhook deliveries list` lists what there is.";
-      throw new ServiceError("not_found", `There is no delivery ${JSON.stringify(id)}. ${hint}`);
-    }
-    await work(found, store);
+    if (found) read.push({ found, ends: await endsOf(found, store) });
   });
+  const [delivery] = read;
+  if (delivery) return delivery;
+  const hint = "`agentd webhook deliveries list` lists what there is.";
+  throw new ServiceError("not_found", `There is no delivery ${JSON.stringify(id)}. ${hint}`);
 }
 
 async function endsOf({ runId, outboxId }: Delivery, store: Store): Promise<DeliveryEnds> {

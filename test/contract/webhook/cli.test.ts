@@ -184,4 +184,7 @@ test("82. flawed routes keep `agentd gateway` from starting: it says why and end
     started.stderr,
     /The receiver of webhooks cannot be started:\n {2}route a: it has no secret; .*\n {2}route b: INSECURE_NO_AUTH is for loopback/,
   );
+  const checked = await agentd(["config", "check"], { AGENTD_HOME: place.home });
+  assert.equal(checked.code, 1);
+  assert.match(checked.stderr, /route a: it has no secret/);
 });
