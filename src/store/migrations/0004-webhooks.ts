@@ -25,10 +25,6 @@ export async function webhooks(schema: SchemaBuilder): Promise<void> {
   await schema.table("delivery_bodies", { id: "text", payload: "text?", rendered: "text?" }, ["id"]);
   // Ids sort by their time: a route's newest come first without a sort.
   await schema.index("deliveries", "by_route", { columns: ["route", "id"] });
-  await schema.index("deliveries", "by_run", {
-    columns: ["run_id"],
-    where: sql<boolean>`run_id is not null`,
-  });
   await schema.index("deliveries", "open", { columns: ["id"], where: sql<boolean>`ended_at is null` });
   await schema.columns("runs", { delivery: "text?" });
   await schema.table(
