@@ -8,8 +8,11 @@ export interface PromptedRoute extends RenderedRoute {
   readonly trustsSender: boolean;
 }
 
-/** A word, a number, a hash, a path: too little to instruct anybody with, and easier to read without marks. */
-const PLAIN_WORD = /^[A-Za-z0-9_.:/@#+-]{1,100}$/;
+/** A word, a number, a hash, a short path: too little to instruct anybody with, and easier to read without marks. */
+const PLAIN = /^[A-Za-z0-9_.:/@#+-]{1,100}$/;
+const HASH = /^[0-9a-f]{7,64}$/;
+/** Dashes and dots make sentences as well as spaces do. */
+const MAX_WORDS = 4;
 
 /**
  * The skill of the route, then its text, in which what the sender wrote stands between marks that the sender cannot know:
@@ -19,7 +22,7 @@ export function renderPrompt(route: PromptedRoute, subject: WebhookSubject, skil
   const mark = `webhook-data-${crypto.randomUUID()}`;
   let isMarked = false;
   const fence = (text: string): string => {
-    if (PLAIN_WORD.test(text)) return text;
+    if (isPlain(text)) return text;
     isMarked = true;
     const gap = text.includes("\n") ? "\n" : "";
     return `<${mark}>${gap}${text}${gap}</${mark}>`;
@@ -27,6 +30,11 @@ export function renderPrompt(route: PromptedRoute, subject: WebhookSubject, skil
   const text = renderRoute(route, subject, route.trustsSender ? undefined : fence);
   const parts = [...(skill ? [instructionsOf(skill)] : []), ...(isMarked ? [noticeOf(mark)] : []), text];
   return parts.join("\n\n");
+}
+
+function isPlain(text: string): boolean {
+  if (!PLAIN.test(text)) return false;
+  return HASH.test(text) || text.split(/[^A-Za-z]+|(?<=[a-z])(?=[A-Z])/).filter(Boolean).length <= MAX_WORDS;
 }
 
 function instructionsOf({ name, path, instructions }: LoadedSkill): string {
