@@ -1,4 +1,5 @@
 import { createHmac } from "node:crypto";
+import { setTimeout as sleep } from "node:timers/promises";
 import { startServer, type Server, type ServerKind } from "./child.ts";
 import { drive, type Load } from "./load.ts";
 import { pace } from "./paced.ts";
@@ -10,6 +11,9 @@ const ROUNDS = 4;
 const ROUND_MS = 3_000;
 const WARM_UP_MS = 2_000;
 const PACED_MS = 5_000;
+/** A server is quiet that works for less than a twentieth of this time. */
+const QUIET_MS = 250;
+const QUIET_LOOKS = 40;
 /** Fewer than may wait in a process. */
 const BURST = 900;
 const LARGE_REQUESTS = 40;
@@ -64,6 +68,7 @@ async function accepts(): Promise<readonly BenchRow[]> {
     // So many runs may wait in a process: a round is a process of its own.
     await using one = await receiver({});
     await round({ server: one, load: hook }, WARM_UP_MS);
+    await quiet(one);
     ours.push(await round({ server: one, load: waiting, most: BURST }, ROUND_MS));
     control.push(await round({ server: bare, load: waiting, most: BURST }, ROUND_MS));
   }
@@ -191,6 +196,15 @@ export function signed(path: string, body: string): Omit<Load, "url" | "connecti
       "x-hub-signature-256": `sha256=${createHmac("sha256", SECRET).update(body).digest("hex")}`,
     },
   };
+}
+
+/** Until the server has done what it still owes, or a while has passed. */
+async function quiet(server: Server): Promise<void> {
+  for (let n = 0; n < QUIET_LOOKS; n++) {
+    const before = await server.cpuMicros();
+    await sleep(QUIET_MS);
+    if ((await server.cpuMicros()) - before < QUIET_MS * 50) return;
+  }
 }
 
 interface Round {
