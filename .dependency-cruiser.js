@@ -12,6 +12,7 @@ const floors = [
     "index\\.ts$",
     "service\\.ts$",
     "agent-room\\.ts$",
+    "webhook-room\\.ts$",
     "models\\.ts$",
     "settings\\.ts$",
     "boot\\.ts$",
@@ -61,24 +62,25 @@ const containment = contained.map(([name, what, where]) => ({
 
 /** The files whose captions say that they touch the machine. */
 const machine = [
-  "^src/base/(runtime|machine|log|digest|port|frame-output|own-program|child-groups)\\.ts$",
+  "^src/base/(runtime|machine|log|digest|port|frame-output|own-program|child-groups|read-body)\\.ts$",
   "^src/config/(home|env-file|secrets|tickets)\\.ts$",
   "^src/store/(sqlite|sqlite-connection|migrate|owner)\\.ts$",
   "^src/agent/tools/",
   "^src/agent/(skills|mcp|context|attachments)/",
   "^src/base/(net-guard|guarded-fetch)\\.ts$",
   "^src/agent/(spawn-tree|inside)\\.ts$",
-  "^src/http/(read-body|bind)\\.ts$",
+  "^src/http/bind\\.ts$",
   "^src/gateway/listen\\.ts$",
   "^src/rpc/(socket|folder)\\.ts$",
   "^src/rpc/(typed-path|complete-path|host-clipboard|image-attach|settings-(read|write)|methods/terminal)\\.ts$",
   "^src/acp/(folder|roots)\\.ts$",
   "^src/acp/content-file\\.ts$",
+  "^src/webhook/(script|subscriptions|list-file)\\.ts$",
   "^src/telemetry/otlp\\.ts$",
   "^src/chat/view/render-chat\\.ts$",
   "^src/cli/",
   "^src/opened-home\\.ts$",
-  "^src/agent-room\\.ts$",
+  "^src/(agent|webhook)-room\\.ts$",
 ];
 
 export default {

@@ -1,4 +1,4 @@
-// node scripts/build.ts: dist/ with split bundles, type declarations, and the specs beside them.
+// node scripts/build.ts: dist/ with split bundles, type declarations, the specs and the bundled skills beside them.
 import { spawnSync } from "node:child_process";
 import { chmod, cp, readFile, rm, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
@@ -61,6 +61,7 @@ await build({
   logLevel: "warning",
 });
 await cp(join(root, "generated/specs"), join(dist, "specs"), { recursive: true });
+await cp(join(root, "src/agent/skills/bundled"), join(dist, "skills"), { recursive: true });
 declarations();
 await markExecutable(join(dist, "agentd.mjs"));
 

@@ -16,6 +16,7 @@ import { McpServers } from "./agent/mcp/servers.ts";
 import type { ModelCatalog } from "./agent/model.ts";
 import type { AgentParts } from "./agent/parts.ts";
 import { SessionHosts } from "./agent/session-hosts.ts";
+import { bundledSkillsFolder } from "./agent/skills/bundled.ts";
 import { Skills } from "./agent/skills/skills.ts";
 import { SpawnTrees } from "./agent/spawn-tree.ts";
 import { VariableShares } from "./agent/session-variables.ts";
@@ -72,11 +73,7 @@ export interface AgentRoom {
 export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: Clock): AgentRoom {
   const { config, places, engine, models, log, variables, version, tools: extra = [] } = options;
   const processes = new Processes({ maxRunning: config.terminal.max_background });
-  const skills = new Skills({
-    homeFolder: join(places.agentHome, "skills"),
-    folders: config.skills.folders.map((folder) => resolveWithin(places.agentHome, folder, places.userHome)),
-    disabled: config.skills.disabled,
-  });
+  const skills = createSkills(config, places);
   const builtIn = createTools(toolOptions(config, options.env, { processes, skills }));
   const tools = [...builtIn.filter((tool) => !extra.some((other) => other.name === tool.name)), ...extra];
   const mcp = new McpServers(log);
@@ -140,6 +137,20 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
     await Promise.all([processes.close(), mcp.close(), hosts.close()]);
   };
   return { agent, commands, processes, skills, mcp, spawnTrees, reload, close };
+}
+
+/** The skills that the configuration allows. */
+export function createSkills(
+  config: Pick<Config, "skills" | "platforms">,
+  { agentHome, userHome }: Pick<Places, "agentHome" | "userHome">,
+): Skills {
+  return new Skills({
+    homeFolder: join(agentHome, "skills"),
+    folders: config.skills.folders.map((folder) => resolveWithin(agentHome, folder, userHome)),
+    // All that is bundled is about webhooks: elsewhere it would only take room in the instructions.
+    bundledFolder: config.platforms.webhook.enabled ? bundledSkillsFolder() : undefined,
+    disabled: config.skills.disabled,
+  });
 }
 
 /** The first turns wait so long for servers that are starting; tools that come later are there at the next turn. */

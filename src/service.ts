@@ -9,7 +9,8 @@ import { freeBytes, processId } from "./base/machine.ts";
 import type { Environment } from "./config/home.ts";
 import { isLoopback } from "./config/secrets.ts";
 import { Dispatcher } from "./deliver/dispatch.ts";
-import { createTargets } from "./deliver/target.ts";
+import { createTargets, type Targets } from "./deliver/target.ts";
+import { createLogTarget } from "./deliver/targets/log.ts";
 import { createWebhookTarget } from "./deliver/targets/webhook.ts";
 import type { Listener } from "./gateway/listen.ts";
 import type { KeyRing } from "./http/auth.ts";
@@ -24,6 +25,8 @@ import { httpSettings, webhookSecret } from "./settings.ts";
 import { openStore } from "./store/open.ts";
 import { scheduleSweeps } from "./store/retention.ts";
 import type { Store } from "./store/store.ts";
+import { closeSettledDelivery } from "./webhook/settled.ts";
+import type { WebhookReceiver } from "./gateway/webhook-receiver.ts";
 import { openTelemetry, type Telemetry } from "./telemetry/telemetry.ts";
 
 /** What every service needs, whoever its clients are. */
@@ -51,6 +54,10 @@ export interface ServiceOptions extends CoreOptions {
 /** A running agent: its rooms, and how to stop it. */
 export interface Service {
   readonly url: string;
+  /** Where webhooks are received; absent when they are not, be it that the address is taken. */
+  readonly webhookUrl?: string;
+  /** Routes of webhooks at the start; without `webhookUrl` the receiver could not listen. Absent: not enabled. */
+  readonly webhookRoutes?: readonly string[];
   readonly store: Store;
   /** The agent with its commands, skills and processes. */
   readonly room: AgentRoom;
@@ -76,8 +83,17 @@ export type RpcService = Omit<Service, "url">;
 export async function startService(options: ServiceOptions): Promise<Service> {
   const rooms = await openRooms(options);
   try {
-    const listener = await openListener(options, rooms);
-    return { ...toService(rooms, options, listener), url: listener.url };
+    const receiver = await createReceiver(options, rooms);
+    const listener = await openListener(options, { ...rooms, receiver });
+    await receiver?.listen();
+    const webhooks = receiver && { webhookRoutes: receiver.routes };
+    const webhookUrl = receiver?.url === undefined ? {} : { webhookUrl: receiver.url };
+    return {
+      ...toService(rooms, options, { listener, receiver }),
+      url: listener.url,
+      ...webhookUrl,
+      ...webhooks,
+    };
   } catch (error) {
     for (const close of rooms.closers) await close();
     throw error;
@@ -93,6 +109,7 @@ interface Rooms {
   readonly agentRoom: AgentRoom;
   readonly telemetry: Telemetry;
   readonly hub: RpcHub;
+  readonly targets: Targets;
   /** What to close, in this order. */
   readonly closers: readonly (() => Promise<void>)[];
 }
@@ -111,25 +128,26 @@ async function openRooms(options: CoreOptions): Promise<Rooms> {
     closers.unshift(() => agentRoom.close());
     await agentRoom.agent.start();
     closers.unshift(scheduleSweeps(store, { ...retentionOptions(config), clock, onProblem }));
-    const dispatcher = createDispatcher(options, { store, clock, telemetry });
+    const targets = createOwnTargets(options, clock);
+    const dispatcher = new Dispatcher({
+      store,
+      clock,
+      log,
+      targets,
+      tracer: telemetry.tracer,
+      settled: closeSettledDelivery,
+    });
     closers.unshift(() => dispatcher.close());
     await dispatcher.start();
     const hub = new RpcHub(rpcParts(options, agentRoom), rpcHandlers);
-    return { agentRoom, telemetry, hub, closers };
+    return { agentRoom, telemetry, hub, targets, closers };
   } catch (error) {
     for (const close of closers) await close();
     throw error;
   }
 }
 
-function createDispatcher(
-  { config, env, version, log }: CoreOptions,
-  {
-    store,
-    clock,
-    telemetry,
-  }: { readonly store: Store; readonly clock: Clock; readonly telemetry: Telemetry },
-): Dispatcher {
+function createOwnTargets({ config, env, version, log }: CoreOptions, clock: Clock): Targets {
   const secret = webhookSecret(config, env);
   const webhook = createWebhookTarget({
     clock,
@@ -137,7 +155,7 @@ function createDispatcher(
     allowedPrivateHosts: config.api_server.webhook_allowed_hosts,
     ...(secret === undefined ? {} : { secret }),
   });
-  return new Dispatcher({ store, clock, log, targets: createTargets([webhook]), tracer: telemetry.tracer });
+  return createTargets([webhook, createLogTarget(log)]);
 }
 
 function rpcParts(options: CoreOptions, room: AgentRoom): Omit<RpcRoom, "peers"> {
@@ -156,7 +174,10 @@ function rpcParts(options: CoreOptions, room: AgentRoom): Omit<RpcRoom, "peers">
 }
 
 /** Loaded here: what serves standard input and output does not wait for what it does not need. */
-async function openListener(options: ServiceOptions, rooms: Rooms): Promise<Listener> {
+async function openListener(
+  options: ServiceOptions,
+  rooms: Rooms & Pick<Doors, "receiver">,
+): Promise<Listener> {
   const { config } = options;
   const [{ listen }, { createHttpApp }, { Tickets }, { SocketGate }] = await Promise.all([
     import("./gateway/listen.ts"),
@@ -175,12 +196,35 @@ async function openListener(options: ServiceOptions, rooms: Rooms): Promise<List
   });
 }
 
+/**
+ * The receiver of webhooks, which does not listen yet. Undefined when it is not enabled. ServiceError `invalid_config` for
+ * routes that cannot be used, before anybody can connect to anything.
+ */
+async function createReceiver(
+  options: ServiceOptions,
+  { agentRoom, targets, telemetry }: Rooms,
+): Promise<WebhookReceiver | undefined> {
+  if (!options.config.platforms.webhook.enabled) return undefined;
+  const [{ createWebhookRoom }, { createWebhookApp }, { WebhookReceiver }] = await Promise.all([
+    import("./webhook-room.ts"),
+    import("./webhook/app.ts"),
+    import("./gateway/webhook-receiver.ts"),
+  ]);
+  const opened = createWebhookRoom(options, { ...agentRoom, targets, metrics: telemetry.webhook });
+  return opened && new WebhookReceiver({ ...opened, app: createWebhookApp(opened.room) });
+}
+
 /** The listener's own limit stands above ours, so that an oversize body is refused by us, with our envelope. */
 const LISTENER_SLACK_BYTES = 1_048_576;
 
-function httpRoom(options: ServiceOptions, rooms: Rooms, tickets: HttpRoom["tickets"]): HttpRoom {
+function httpRoom(
+  options: ServiceOptions,
+  rooms: Rooms & Pick<Doors, "receiver">,
+  tickets: HttpRoom["tickets"],
+): HttpRoom {
   const { config, keys, openApi, version, observe, places, configFlaws = [] } = options;
   const { agent, mcp } = rooms.agentRoom;
+  const { receiver } = rooms;
   const { parts, turns, live } = agent;
   const toolsets = [...new Set(parts.tools().map((tool) => tool.toolset))];
   return {
@@ -201,6 +245,7 @@ function httpRoom(options: ServiceOptions, rooms: Rooms, tickets: HttpRoom["tick
       liveSessions: () => live.size,
       mcp: () => mcp.status(),
       freeBytes: () => freeBytes(places.agentHome),
+      ...(receiver ? { receiver: () => ({ url: receiver.url, routes: receiver.routes.length }) } : {}),
     },
     settings: httpSettings(config, {
       toolsets,
@@ -229,7 +274,13 @@ function gateOptions(
   };
 }
 
-function toService(rooms: Rooms, { config }: CoreOptions, listener?: Listener): RpcService {
+/** Where clients come in. */
+interface Doors {
+  readonly listener?: Listener;
+  readonly receiver?: WebhookReceiver | undefined;
+}
+
+function toService(rooms: Rooms, { config }: CoreOptions, doors: Doors = {}): RpcService {
   const { agentRoom, hub } = rooms;
   const { agent } = agentRoom;
   return {
@@ -239,7 +290,7 @@ function toService(rooms: Rooms, { config }: CoreOptions, listener?: Listener): 
     turns: agent.turns,
     asks: agent.parts.asks,
     hub,
-    stop: stopper(rooms, { listener, drainMs: config.api_server.drain_seconds * 1000 }),
+    stop: stopper(rooms, { ...doors, drainMs: config.api_server.drain_seconds * 1000 }),
   };
 }
 
@@ -256,19 +307,23 @@ const LAST_EVENTS_MS = 2_000;
 /** Runs first, then those who watch them, then what both stood on. */
 function stopper(
   { agentRoom, hub, closers }: Rooms,
-  { listener, drainMs }: { readonly listener: Listener | undefined; readonly drainMs: number },
+  { listener, receiver, drainMs }: Doors & { readonly drainMs: number },
 ): Service["stop"] {
   let stopping: Promise<void> | undefined;
   const stop = async (graceMs: number): Promise<void> => {
-    await agentRoom.agent.turns.drain(graceMs);
+    await Promise.all([agentRoom.agent.turns.drain(graceMs), receiver?.drain(graceMs)]);
     // What the end of the turns appended is still on its way to those who follow.
     await withinTime(hub.caughtUp(), LAST_EVENTS_MS);
     hub.close();
-    await listener?.close(CLOSE_GRACE_MS);
+    await Promise.all([listener?.close(CLOSE_GRACE_MS), receiver?.close(CLOSE_GRACE_MS)]);
     for (const close of closers) await close();
   };
   return ({ graceMs = drainMs } = {}) => (stopping ??= stop(graceMs));
 }
+
+/** Of webhooks: what people look at when an event seems to be lost. */
+const DELIVERIES_MS = 30 * 24 * 3_600_000;
+const MAX_DELIVERIES = 10_000;
 
 function retentionOptions(config: Config) {
   const { runs_hours: runsHours, events_hours: eventsHours, sweep_minutes: sweepMinutes } = config.retention;
@@ -278,6 +333,8 @@ function retentionOptions(config: Config) {
       runsMs: keepMs,
       jobsMs: keepMs,
       outboxMs: keepMs,
+      deliveriesMs: DELIVERIES_MS,
+      maxDeliveries: MAX_DELIVERIES,
       maxRunEvents: config.limits.max_run_events,
       ...(eventsHours === undefined ? {} : { eventsMs: eventsHours * 3_600_000 }),
     },

@@ -81,6 +81,10 @@ export type Config = {
      */
     acp: AcpConfig;
     /**
+     * Services that agentd talks with.
+     */
+    platforms: PlatformsConfig;
+    /**
      * Bounds of the HTTP API.
      */
     limits: LimitsConfig;
@@ -619,6 +623,18 @@ export type ModelConfig = {
 };
 
 /**
+ * PlatformsConfig
+ *
+ * Services that agentd talks with, by name.
+ */
+export type PlatformsConfig = {
+    /**
+     * The receiver of webhooks.
+     */
+    webhook: WebhookPlatformConfig;
+};
+
+/**
  * ProviderConfig
  *
  * Where models are asked.
@@ -856,4 +872,208 @@ export type WebSearchConfig = {
      * The key, or `env:NAME`; required for brave and tavily.
      */
     api_key?: string;
+};
+
+/**
+ * WebhookCoalesceConfig
+ *
+ * Events that are taken together until it is quiet.
+ */
+export type WebhookCoalesceConfig = {
+    /**
+     * Text with {fields}: events with the same one are taken together.
+     */
+    key: string;
+    /**
+     * Quiet time that is waited for.
+     */
+    window_seconds: number;
+    /**
+     * Longest wait of the first event.
+     */
+    max_wait_seconds: number;
+};
+
+/**
+ * WebhookPlatformConfig
+ *
+ * The receiver of webhooks. What stands in `extra` goes before what stands beside it.
+ */
+export type WebhookPlatformConfig = {
+    /**
+     * Whether `agentd gateway` receives webhooks.
+     */
+    enabled: boolean;
+    /**
+     * The settings.
+     */
+    extra: WebhookReceiverConfig;
+    /**
+     * As `extra.host`.
+     */
+    host?: string;
+    /**
+     * As `extra.port`.
+     */
+    port?: number;
+    /**
+     * As `extra.secret`.
+     */
+    secret?: string;
+    /**
+     * As `extra.secrets`.
+     */
+    secrets?: Array<string>;
+    /**
+     * As `extra.rate_limit`.
+     */
+    rate_limit?: number;
+    /**
+     * As `extra.max_body_bytes`.
+     */
+    max_body_bytes?: number;
+    /**
+     * As `extra.script_timeout_seconds`.
+     */
+    script_timeout_seconds?: number;
+    /**
+     * As `extra.routes`.
+     */
+    routes?: {
+        [key: string]: WebhookRouteConfig;
+    };
+};
+
+/**
+ * WebhookReceiverConfig
+ *
+ * Where webhooks are received, and what becomes of them. Defaults are those of the receiver.
+ */
+export type WebhookReceiverConfig = {
+    /**
+     * Address to listen on. Default: 0.0.0.0.
+     */
+    host?: string;
+    /**
+     * Port; 0 takes a free one. Default: 8644.
+     */
+    port?: number;
+    /**
+     * Secret of routes that have none, or `env:NAME`.
+     */
+    secret?: string;
+    /**
+     * Several that are good at once, while one takes the place of another.
+     */
+    secrets?: Array<string>;
+    /**
+     * Requests a minute for each route. Default: 30.
+     */
+    rate_limit?: number;
+    /**
+     * Longest body. Default: 1048576.
+     */
+    max_body_bytes?: number;
+    /**
+     * Longest run of a script. Default: 30.
+     */
+    script_timeout_seconds?: number;
+    /**
+     * Routes by name: requests come to /webhooks/<name>.
+     */
+    routes?: {
+        [key: string]: WebhookRouteConfig;
+    };
+};
+
+/**
+ * WebhookRouteConfig
+ *
+ * A place for the events of one service.
+ */
+export type WebhookRouteConfig = {
+    /**
+     * False: requests are refused.
+     */
+    enabled: boolean;
+    /**
+     * For people.
+     */
+    description?: string;
+    /**
+     * Kinds of events that are taken, as the service writes them. Empty takes all.
+     */
+    events: Array<string>;
+    /**
+     * Proves who sends, or `env:NAME`. INSECURE_NO_AUTH asks for no proof, on loopback only.
+     */
+    secret?: string;
+    /**
+     * Several that are good at once.
+     */
+    secrets?: Array<string>;
+    /**
+     * bearer: the secret itself will do, as a bearer token.
+     */
+    auth: 'signature' | 'bearer';
+    /**
+     * What clocks may differ where the time is signed.
+     */
+    tolerance_seconds: number;
+    /**
+     * Text with {fields} of the payload. Absent: the payload itself.
+     */
+    prompt?: string;
+    /**
+     * Tests that all must pass; see the reference of filters.
+     */
+    filters: Array<{
+        [key: string]: unknown;
+    }>;
+    /**
+     * File in `<home>/scripts` that sees the payload first.
+     */
+    script?: string;
+    /**
+     * True: a script that fails is answered 503, so that the service tries again.
+     */
+    retry_on_script_failure: boolean;
+    /**
+     * The first of these that there is is loaded.
+     */
+    skills: Array<string>;
+    /**
+     * What the agent may use, in place of the narrow default.
+     */
+    toolsets?: Array<string>;
+    /**
+     * Where the answer goes.
+     */
+    deliver: string;
+    /**
+     * What the target needs; texts may have {fields}.
+     */
+    deliver_extra: {
+        [key: string]: unknown;
+    };
+    /**
+     * True: the text goes to the target, without the agent.
+     */
+    deliver_only: boolean;
+    /**
+     * What becomes of an answer that says [SILENT].
+     */
+    silent: 'deliver' | 'suppress';
+    /**
+     * True: what the sender writes is not marked as data for the agent. For callers of your own.
+     */
+    trusts_sender: boolean;
+    /**
+     * Runs of the route at work at once in one process; others wait, recorded. Absent: no limit of its own.
+     */
+    max_concurrent?: number;
+    /**
+     * Of several events in a short time only the newest is handled. Does not go with deliver_only.
+     */
+    coalesce?: WebhookCoalesceConfig;
 };

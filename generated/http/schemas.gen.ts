@@ -2220,6 +2220,7 @@ export const schemas: SchemaMap = {
               disk: { $ref: "#/components/schemas/HealthCheck" },
               api_server: { $ref: "#/components/schemas/HealthCheck" },
               webhook: { $ref: "#/components/schemas/HealthCheck" },
+              webhooks: { $ref: "#/components/schemas/HealthCheck" },
               mcp: { $ref: "#/components/schemas/HealthCheck" },
             },
           },

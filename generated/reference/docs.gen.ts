@@ -2058,6 +2058,7 @@ td:empty{display:none}
 <tr><td><code>readiness.checks.disk</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Absent where the runtime does not tell how much is free.</td></tr>
 <tr><td><code>readiness.checks.api_server</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Required.</td></tr>
 <tr><td><code>readiness.checks.webhook</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Messages to others that wait, and those given up. Absent when the database does not answer.</td></tr>
+<tr><td><code>readiness.checks.webhooks</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>The receiver of webhooks: <code>url</code> where it listens (null: it could not), how many <code>routes</code> it has, how many runs are <code>waiting</code> for room, and under the name of each status how many deliveries of the last hour have it, of the newest 10,000. Absent when it is not enabled.</td></tr>
 <tr><td><code>readiness.checks.mcp</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Absent when no servers are configured.</td></tr>
 <tr><td><code>runs</code></td><td>object</td><td>Required.</td></tr>
 <tr><td><code>runs.queued</code></td><td>integer</td><td>Required. At least 0.</td></tr>

@@ -11,6 +11,7 @@ import {
   type Schema,
 } from "./document.ts";
 import type { Operation, Response } from "./operation.ts";
+import { guideSections } from "./reference-guide.ts";
 import { curlExample, exampleOf, hasExample } from "./reference-example.ts";
 import {
   anchor,
@@ -54,6 +55,7 @@ export function httpReference(
     ],
     sections: [
       ...authSection(document, operations),
+      ...guideSections(document),
       ...tagSections(document, operations),
       ...errorSection(errors),
       ...schemaSection(document),
@@ -183,6 +185,7 @@ function operationSection(document: BundledDocument, operation: Operation): Sect
   const item = objectAt(document["paths"], operation.route);
   const node = objectAt(item, operation.method.toLowerCase());
   const body = requestBody(document, node);
+  const command = stringAt(node, "x-curl") ?? curlExample(document, operation, body.example);
   const section = (name: string, blocks: readonly Block[]): readonly Section[] =>
     blocks.length === 0 ? [] : [{ id: `${operationAnchor(operation)}-${anchor(name)}`, title: name, blocks }];
   return {
@@ -204,7 +207,7 @@ function operationSection(document: BundledDocument, operation: Operation): Sect
       ...section("Responses", responseBlocks(document, node, operation)),
       ...section("Stream", streamBlocks(document, operation)),
       ...section("Example", [
-        { kind: "code", language: "sh", text: curlExample(document, operation, body.example) },
+        { kind: "code", language: "sh", text: command },
         ...answerExample(document, node),
       ]),
     ],

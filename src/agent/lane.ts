@@ -6,8 +6,10 @@ import { addMessages, insertMessages } from "./history.ts";
 import type { Outcome } from "./outcome.ts";
 import type { AgentParts } from "./parts.ts";
 import { concludeRun } from "./run-end.ts";
+import { runDeliveryStarted } from "./run-delivery.ts";
 import { parseInput, type RunInput, type RunKind } from "./run.ts";
 import { releaseLease, sessionNotFound, takeLease } from "./session.ts";
+import type { RunSlot } from "./start-gate.ts";
 
 /** How long a process may be silent before others take its sessions over. Renewed at a third of it. */
 export const LEASE_MS = 30_000;
@@ -60,6 +62,20 @@ export class Lane {
     await insertMessages(tx, where, { messages: input.prompt, after: 0 });
   }
 
+  /** As {@link open}, with the run queued: the caller starts it by {@link next} when there is room for it. */
+  async openQueued(tx: Tx, { session, run }: Started): Promise<void> {
+    const leased = { lease_owner: this.#store.owner, lease_until: tx.nowMs + LEASE_MS };
+    await this.#store.journal.begin(tx, { session: { ...session, ...leased, queued: 1 }, run }, [
+      queuedEvent(run),
+    ]);
+  }
+
+  /** What the next queued run of a session waits for, where it waits for anything but the session. */
+  async slotOfNext(sessionId: string): Promise<RunSlot | undefined> {
+    const run = await oldestQueued(this.#store.read, sessionId);
+    return run && parseInput(run).slot;
+  }
+
   /** A session made for one request that is spoken to again is a conversation: it is kept like any. */
   async keep(tx: Tx, session: SessionRow): Promise<void> {
     if (session.transient === 1) await tx.update("sessions", { id: session.id }, { transient: 0 });
@@ -76,6 +92,7 @@ export class Lane {
     await tx.insert("runs", [{ ...run, status: "running", started_at: tx.nowMs }]);
     await addMessages(tx, { sessionId, runId }, input.prompt);
     await this.#store.journal.append(tx, sessionId, [queuedEvent(run), startedEvent(run)]);
+    await runDeliveryStarted(tx, run);
   }
 
   /** Records a run behind the one at work. Resolves to its place, 1 for the next. ServiceError `queue_full`. */
@@ -125,7 +142,7 @@ export class Lane {
     if (await releaseLease(tx, sessionId, this.#store.owner)) return undefined;
     const session = await tx.find("sessions", { id: sessionId });
     if (session?.lease_owner !== this.#store.owner) return undefined;
-    const run = hold ? undefined : await oldestQueued(tx, sessionId);
+    const run = hold ? undefined : await oldestQueued(tx.db, sessionId);
     if (!run) {
       await tx.update("sessions", { id: sessionId }, hold ? HELD : { ...FREE, queued: 0 });
       return undefined;
@@ -136,12 +153,13 @@ export class Lane {
     const input = parseInput(run);
     await addMessages(tx, { sessionId, runId: run.id }, input.prompt);
     await this.#store.journal.append(tx, sessionId, [startedEvent(run)]);
+    await runDeliveryStarted(tx, run);
     return { run, session, input };
   }
 }
 
-function oldestQueued(tx: Tx, sessionId: string): Promise<RunRow | undefined> {
-  return tx.db
+function oldestQueued(db: Tx["db"], sessionId: string): Promise<RunRow | undefined> {
+  return db
     .selectFrom("runs")
     .selectAll()
     .where("session_id", "=", sessionId)

@@ -23,9 +23,11 @@ export interface Prompt {
   readonly whenBusy?: BusyMode;
   /** Who is told of the run, as run-webhook.ts records it. */
   readonly webhook?: string;
+  /** Where its answer goes, as run-delivery.ts records it. */
+  readonly delivery?: string;
   /**
    * Writes what belongs to the run in the transaction that records it. When it throws there is no run. As any store
-   * work it may be called twice.
+   * work it may be called twice. The run is `running` when it starts at once in a session that is new.
    */
   readonly alsoRecord?: (tx: Tx, run: RunRow) => Promise<void>;
   /** Refuses the run by throwing, in the same transaction, behind {@link alsoRecord}. Not asked about steering. */

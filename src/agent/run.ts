@@ -7,6 +7,7 @@ import type { ModelSettings, ToolChoice, ToolSpec, Usage } from "./engine.ts";
 import type { Message } from "./message.ts";
 import { textOf } from "./message.ts";
 import { toApprovalRequest } from "./question.ts";
+import type { RunSlot } from "./start-gate.ts";
 
 export type RunStatus = Run["status"];
 export type FinalStatus = Extract<RunStatus, "completed" | "failed" | "cancelled" | "interrupted">;
@@ -43,6 +44,8 @@ export interface RunInput {
   readonly notifySessionId?: string;
   /** Of a compression: what the summary is to keep above all. */
   readonly focus?: string;
+  /** Set where the run waits, recorded, while too many are at work; else it is refused then. */
+  readonly slot?: RunSlot;
 }
 
 /** Where a sub-agent stands among the runs. Questions are asked, and leave is remembered, at the top of its family. */
@@ -70,6 +73,8 @@ export function newRun(
     readonly metadata: Readonly<Record<string, string>>;
     /** As run-webhook.ts records it. */
     readonly webhook?: string | undefined;
+    /** Where its answer goes, as run-delivery.ts records it. */
+    readonly delivery?: string | undefined;
     readonly nowMs: number;
   },
 ): RunRow {
@@ -95,6 +100,7 @@ export function newRun(
     ended_at: null,
     response_id: from.kind === "response" ? responseIdOf(id) : null,
     webhook: from.webhook ?? null,
+    delivery: from.delivery ?? null,
     required_action: null,
     pending_steer: null,
     input_preview: preview(from.input),
@@ -149,10 +155,10 @@ export async function endRun(
 }
 
 /** What people see of a run. What it was asked with may be long, and is left where it is. */
-export type RunView = Omit<RunRow, "input" | "webhook">;
+export type RunView = Omit<RunRow, "input" | "webhook" | "delivery">;
 
 export const runViewColumns = columnsOf("runs").filter(
-  (name) => name !== "input" && name !== "webhook",
+  (name) => name !== "input" && name !== "webhook" && name !== "delivery",
 ) as readonly (keyof RunView)[];
 
 /** A run of `owner`. ServiceError `run_not_found` for others' runs too. */

@@ -68,7 +68,7 @@ export const MAX_SESSION_NAME_LENGTH = 256;
 export async function findSession(store: Store, address: SessionAddress): Promise<SessionRow | undefined> {
   const { owner, id, key } = address;
   if (id !== undefined) {
-    const row = await store.read.selectFrom("sessions").selectAll().where("id", "=", id).executeTakeFirst();
+    const row = await store.find("sessions", { id });
     if (row && row.owner !== owner) throw sessionNotFound(id);
     return row;
   }

@@ -14,6 +14,7 @@ import { suspended, type Suspended } from "./resume.ts";
 import { concludeRun } from "./run-end.ts";
 import { newRun, parseInput, type RunInput } from "./run.ts";
 import { findSession, newSession, settingsOf } from "./session.ts";
+import { StartGate, uncounted, type Entry, type RunSlot } from "./start-gate.ts";
 import { RunStop } from "./stop.ts";
 
 /**
@@ -24,11 +25,11 @@ export class Turns {
   readonly #parts: AgentParts;
   readonly #lane: Lane;
   readonly #budgets: Budgets;
+  readonly #gate: StartGate;
   readonly #onEnd: ((run: RunRow) => void) | undefined;
   readonly #running = new Map<string, Execution>();
   /** Prompts being recorded and turns at work. */
   readonly #open = new Set<Promise<unknown>>();
-  #starting = 0;
   #draining = false;
 
   /** `onEnd` is told of each run of a kept session that ended in this process, after its end is committed. It MUST NOT throw. */
@@ -36,6 +37,7 @@ export class Turns {
     this.#parts = parts;
     this.#lane = new Lane(parts);
     this.#budgets = new Budgets(parts);
+    this.#gate = new StartGate({ max: parts.settings.maxConcurrentRuns, onRoom: () => this.#startWaiting() });
     this.#onEnd = options.onEnd;
   }
 
@@ -50,20 +52,26 @@ export class Turns {
     return this.#running.size;
   }
 
+  /** Runs that are recorded and wait for room in this process. */
+  get waiting(): number {
+    return this.#gate.waiting;
+  }
+
   get draining(): boolean {
     return this.#draining;
   }
 
   /**
-   * Records a prompt as a run and starts it, or leaves it queued when the session is busy.
+   * Records a prompt as a run and starts it, or leaves it queued when the session is busy, or when it has a slot and there
+   * is no room for it yet.
    *
    * ServiceError `server_draining`, `too_many_concurrent_runs`, `session_not_found` (another owner's),
    * `session_busy` (mode reject), `queue_full`.
    */
   async submit(prompt: Prompt): Promise<Submitted> {
-    this.#admit();
-    this.#starting++;
-    return this.#track(this.#take(prompt).finally(() => this.#starting--));
+    if (this.#draining) this.#refuse();
+    const entry = this.#gate.admit(prompt.input.slot);
+    return this.#track(this.#take(prompt, entry));
   }
 
   /**
@@ -83,7 +91,7 @@ export class Turns {
       input,
       ...(model ? { model } : {}),
     };
-    return this.#track(this.#take(prompt));
+    return this.#track(this.#take(prompt, uncounted));
   }
 
   /** The run at work in a session, if it is at work in this process. */
@@ -123,15 +131,18 @@ export class Turns {
    */
   async drain(graceMs: number): Promise<void> {
     this.#draining = true;
+    this.#startWaiting();
     await drainRuns(this.#executions, this.#parts, { graceMs, settled: this.#settled() });
   }
 
-  /** Starts the next queued run of a session whose lease this process holds, or gives the lease back. */
+  /**
+   * Starts the next queued run of a session whose lease this process holds, once there is room for it, or gives the lease
+   * back.
+   */
   async continueSession(sessionId: string): Promise<void> {
-    const next = await this.#parts.store.write((tx) =>
-      this.#lane.next(tx, sessionId, { hold: this.#draining }),
-    );
-    if (next) this.#execute(next);
+    const slot = await this.#lane.slotOfNext(sessionId);
+    if (slot && !this.#gate.hasRoom(slot)) return this.#wait(sessionId, slot);
+    await this.#continue(sessionId, this.#gate.enter(slot));
   }
 
   /** Takes a run up that another process left waiting, in a session whose lease this process holds. */
@@ -167,29 +178,56 @@ export class Turns {
     });
   }
 
-  #admit(): void {
-    if (this.#draining) this.#refuse();
-    const { maxConcurrentRuns } = this.#parts.settings;
-    if (maxConcurrentRuns <= 0) return;
-    const atWork = [...this.#running.values()].filter((execution) => !execution.isSubagent).length;
-    if (atWork + this.#starting >= maxConcurrentRuns) {
-      throw new ServiceError(
-        "too_many_concurrent_runs",
-        `${maxConcurrentRuns} runs are at work, which is the limit (limits.max_concurrent_runs). Try again when one has ended.`,
-        { retryAfterSeconds: 1 },
-      );
+  /** Starts what waits as far as there is room; at the end of the process it is left to the next start. */
+  #startWaiting(): void {
+    const left = this.#draining ? this.#gate.takeAll() : [];
+    for (const sessionId of left) void this.#track(this.#continueWaiting(sessionId, uncounted));
+    for (let ready = this.#gate.next(); ready; ready = this.#gate.next()) {
+      void this.#track(this.#continueWaiting(ready.sessionId, ready.entry));
     }
   }
 
-  async #take(prompt: Prompt): Promise<Submitted> {
+  /** What cannot be started is left to recovery, which looks for it again and again. Never rejects. */
+  async #continueWaiting(sessionId: string, entry: Entry): Promise<void> {
+    try {
+      await this.#continue(sessionId, entry);
+    } catch (error) {
+      this.#parts.log.error("a run that waited could not be started yet", { session: sessionId, error });
+      await this.letGo(sessionId).catch(() => {});
+    }
+  }
+
+  async #continue(sessionId: string, entry: Entry): Promise<void> {
+    let next: Started | undefined;
+    try {
+      next = await this.#parts.store.write((tx) => this.#lane.next(tx, sessionId, { hold: this.#draining }));
+    } finally {
+      if (!next) entry.leave();
+    }
+    if (next) this.#execute(next, { entry });
+  }
+
+  async #take(prompt: Prompt, entry: Entry): Promise<Submitted> {
+    try {
+      return await this.#admitted(prompt, entry);
+    } catch (error) {
+      entry.leave();
+      throw error;
+    }
+  }
+
+  async #admitted(prompt: Prompt, entry: Entry): Promise<Submitted> {
     const found = await findSession(this.#parts.store, prompt.address);
     await this.#budgets.refresh(prompt.address.owner);
     const whenBusy = prompt.whenBusy ?? this.#parts.settings.whenBusy;
     if (found && whenBusy === "steer") {
       const steered = await this.#steerInto(found, prompt);
-      if (steered) return steered;
+      if (steered) {
+        entry.leave();
+        return steered;
+      }
     }
-    const submitted = await this.#record(prompt, found);
+    const submitted = await this.#record(prompt, found, entry);
     if (submitted.status === "queued" && whenBusy === "interrupt") {
       await this.#executionIn(submitted.sessionId)?.stop(
         new RunStop("cancelled", "A newer prompt took over."),
@@ -218,34 +256,41 @@ export class Turns {
     return [...this.#running.values()].find((running) => running.sessionId === sessionId);
   }
 
-  async #record(prompt: Prompt, found: SessionRow | undefined): Promise<Submitted> {
+  async #record(prompt: Prompt, found: SessionRow | undefined, entry: Entry): Promise<Submitted> {
     const { store, clock } = this.#parts;
     const runId = prompt.runId ?? createId("run", clock.now());
     const made = newSession(prompt.address, prompt.seed, clock.now());
     prompt.beforeStart?.(runId);
-    const { run, session, input, isNew, position } = await store.write(async (tx) => {
+    const { isNew, position, ...started } = await store.write(async (tx) => {
       const existing = found ?? (await this.#lane.existing(tx, made));
       const session = existing ?? made;
       const input = inputOf(prompt, !existing);
-      const { kind, metadata = {}, webhook } = prompt;
+      const { kind, metadata = {}, webhook, delivery } = prompt;
       const model = this.#modelFor(prompt, session);
-      const about = { kind, model, input, metadata, webhook };
+      const about = { kind, model, input, metadata, webhook, delivery };
       const run = newRun(runId, session, { ...about, nowMs: tx.nowMs });
-      await prompt.alsoRecord?.(tx, run);
+      const startsNow = !existing && !entry.waits;
+      await prompt.alsoRecord?.(tx, startsNow ? { ...run, status: "running" } : run);
       await prompt.admit?.(tx);
+      const starts = { run, session, input, isNew: !existing, isLeased: true, position: 0 };
       if (!existing) {
-        await this.#lane.open(tx, { session, run, input });
-        return { run, session, input, isNew: true, position: 0 };
+        if (!entry.waits) await this.#lane.open(tx, starts);
+        else await this.#lane.openQueued(tx, starts);
+        return entry.waits ? { ...starts, position: 1 } : starts;
       }
       await this.#lane.keep(tx, session);
-      if (await this.#lane.lease(tx, session.id)) {
+      const isLeased = await this.#lane.lease(tx, session.id);
+      if (isLeased && !entry.waits) {
         await this.#lane.begin(tx, run, input);
-        return { run, session, input, isNew: false, position: 0 };
+        return starts;
       }
       const position = await this.#lane.enqueue(tx, run, this.#queueLimit(prompt));
-      return { run, session, input, isNew: false, position };
+      return { ...starts, isLeased, position };
     });
-    if (position === 0) this.#execute({ run, session, input }, { fresh: isNew });
+    const { run, session, isLeased } = started;
+    if (position === 0) this.#execute(started, { fresh: isNew, entry });
+    else if (isLeased && prompt.input.slot) this.#wait(session.id, prompt.input.slot);
+    else entry.leave();
     return {
       runId,
       sessionId: session.id,
@@ -273,8 +318,19 @@ export class Turns {
     return formatModel(prompt.model ?? own ?? models.default);
   }
 
-  #execute(started: Started, how: { readonly fresh?: boolean; readonly suspended?: Suspended } = {}): void {
+  /** For a run with its session's lease. Room made meanwhile, or a drain begun, did not find it: they are looked at. */
+  #wait(sessionId: string, slot: RunSlot): void {
+    this.#gate.wait(sessionId, slot);
+    this.#startWaiting();
+  }
+
+  #execute(
+    started: Started,
+    how: { readonly fresh?: boolean; readonly suspended?: Suspended; readonly entry?: Entry } = {},
+  ): void {
     const { fresh = false, suspended } = how;
+    const isCounted = started.run.kind !== "subagent";
+    const entry = how.entry ?? (isCounted ? this.#gate.enter(started.input.slot) : uncounted);
     const budget = this.#budgets.open(started.run, started.input);
     const execution = new Execution({
       parts: this.#parts,
@@ -285,7 +341,7 @@ export class Turns {
       suspended,
     });
     this.#running.set(started.run.id, execution);
-    void this.#track(this.#conclude(execution, started));
+    void this.#track(this.#conclude(execution, started).finally(entry.leave));
   }
 
   async #conclude(execution: Execution, { run, session }: Started): Promise<void> {

@@ -22,6 +22,11 @@ export function createId(prefix: IdPrefix, nowMs: number = Date.now()): string {
   return `${prefix}_${stamp.of(nowMs)}${randomBase32(16)}`;
 }
 
+/** Sorts before every id that was made at `nowMs` or later, and behind every one that was made before. */
+export function firstIdAt(prefix: IdPrefix, nowMs: number): string {
+  return `${prefix}_${base32(nowMs, 10)}`;
+}
+
 /** Session ids read `YYYYMMDD_HHMMSS_` and 12 hex digits: milliseconds of the second, then 36 random bits. */
 export function createSessionId(nowMs: number = Date.now()): string {
   return dayAndTime.of(nowMs) + randomHex(9);

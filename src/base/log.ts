@@ -43,12 +43,19 @@ export const silentLog: Log = createLog("error", () => {});
 /** A log never fails its caller: fields that cannot be written as JSON, such as circular ones, are left out. */
 function toLine(entry: LogFields): string {
   try {
-    return JSON.stringify(entry, plain);
+    return JSON.stringify(entry, plain).replaceAll(STEERING, escaped);
   } catch (error) {
     const { time, level, message } = entry;
     const flaw = error instanceof RangeError ? "nested without end" : "no JSON";
     return JSON.stringify({ time, level, message, flaw: `the fields are left out: ${flaw}` }, plain);
   }
+}
+
+/** What JSON leaves as it is and terminals obey: strangers' texts are logged, too. */
+const STEERING = /[\u007f-\u009f]/g;
+
+function escaped(character: string): string {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 }
 
 /** Strings are redacted one by one: in the finished line a replacement could eat the quotes around it. */

@@ -1,4 +1,5 @@
 /** The one secret redactor: everything that leaves the process as text or JSON passes through here. */
+import { isExactNumber } from "./exact-json.ts";
 
 /** Stands where a secret was. */
 export const MASK = "[redacted]";
@@ -41,6 +42,8 @@ const MAYBE = /sk-|gh[pousr]_|github_pat_|glpat-|xox|AKIA|AIza|npm_|eyJ|bearer|b
 /** With how many hold each. */
 const secrets = new Map<string, number>();
 let known: RegExp | undefined;
+/** The secrets changed since what stands here was made of them. */
+let isStale = false;
 /** The forms of the known secrets by their first character, and the length of the longest. */
 let formsByStart = new Map<string, string[]>();
 let longestForm = 0;
@@ -56,17 +59,20 @@ export function registerSecret(value: string, options: { readonly minLength?: nu
   const holders = secrets.get(value) ?? 0;
   if (value.length < minLength || (holders === 0 && secrets.size >= MAX_SECRETS)) return;
   secrets.set(value, holders + 1);
-  if (holders === 0) compile();
+  if (holders === 0) isStale = true;
 }
 
 /** Takes one {@link registerSecret} back: the value was good for one use. */
 export function forgetSecret(value: string): void {
   const holders = secrets.get(value) ?? 0;
   if (holders > 1) secrets.set(value, holders - 1);
-  else if (secrets.delete(value)) compile();
+  else if (secrets.delete(value)) isStale = true;
 }
 
+/** Only before the next use: many secrets may come at once. */
 function compile(): void {
+  if (!isStale) return;
+  isStale = false;
   // Longest first: a secret that contains another must go as a whole.
   const sorted = [...new Set([...secrets.keys()].flatMap(formsOf))].sort((a, b) => b.length - a.length);
   known =
@@ -85,6 +91,7 @@ function formsOf(secret: string): readonly string[] {
 
 /** How many characters at the end of `text` may be the beginning of a known secret. */
 export function secretTail(text: string): number {
+  compile();
   for (let at = Math.max(0, text.length - longestForm + 1); at < text.length; at += 1) {
     const forms = formsByStart.get(text.charAt(at));
     if (!forms) continue;
@@ -97,6 +104,7 @@ export function secretTail(text: string): number {
 /** `at`, or where the secret begins in whose middle it is: text cut there may be redacted in two parts. */
 export function spanStart(text: string, at: number): number {
   if (at <= 0 || at >= text.length) return at;
+  compile();
   const patterns = [...(known ? [known] : []), ...(MAYBE.test(text) ? CREDENTIALS : [])];
   for (const pattern of patterns) {
     for (const match of text.matchAll(pattern)) {
@@ -109,6 +117,7 @@ export function spanStart(text: string, at: number): number {
 
 /** `text` with every known secret and everything that looks like a credential replaced by `[redacted]`. */
 export function redact(text: string): string {
+  compile();
   const clean = known ? text.replace(known, MASK) : text;
   if (!MAYBE.test(clean)) return clean;
   return clean
@@ -124,7 +133,7 @@ export function redact(text: string): string {
 export function redactValue(value: unknown): unknown {
   if (typeof value === "string") return redact(value);
   if (Array.isArray(value)) return value.map(redactValue);
-  if (typeof value !== "object" || value === null) return value;
+  if (typeof value !== "object" || value === null || isExactNumber(value)) return value;
   return Object.fromEntries(
     Object.entries(value).map(([key, item]) => [
       key,

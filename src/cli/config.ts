@@ -10,6 +10,8 @@ import { resolveProviders } from "../config/providers.ts";
 import { schemaAt } from "../config/schema-path.ts";
 import { maskSecrets } from "../config/secret-values.ts";
 import { createKeyRing } from "../config/secrets.ts";
+import { TARGET_NAMES } from "../deliver/target-names.ts";
+import { requireUsableRoutes } from "../webhook/static-routes.ts";
 import { currentContext } from "./context.ts";
 import { print, printJson, warn } from "./output.ts";
 import { EXIT_FAILURE } from "./run.ts";
@@ -106,13 +108,14 @@ function load(): Promise<LoadedConfig> {
   return loadConfig(currentContext());
 }
 
-/** What only using the configuration shows, such as a reference to a variable that is not set. */
+/** What only using the configuration shows, such as a reference to a variable that is not set, or an unusable filter. */
 function useIssues({ config, env, issues }: LoadedConfig): readonly ConfigIssue[] {
   if (issues.some(({ severity }) => severity === "error")) return [];
   const hasKey = config.api_server.key !== undefined || config.api_server.keys.length > 0;
   const uses = [
     () => resolveProviders(config, env),
     ...(hasKey ? [() => createKeyRing(config, { env })] : []),
+    () => requireUsableRoutes(config, { env, targets: TARGET_NAMES }),
   ];
   return uses.flatMap((use) => {
     try {

@@ -11,17 +11,11 @@ import { loadConfig, type LoadedConfig } from "../config/config.ts";
 import { resolvePlaces } from "../config/places.ts";
 import { createCatalog, findProviders } from "../models.ts";
 import type { CliContext } from "./context.ts";
+import type { Finding, Verdict } from "./doctor-finding.ts";
+import { occupantOf } from "./doctor-ports.ts";
+import { webhooks } from "./doctor-webhooks.ts";
 import { findDatabase, withDatabase } from "./sessions-database.ts";
 
-export interface Finding {
-  readonly name: string;
-  readonly status: "ok" | "warn" | "fail";
-  readonly detail: string;
-  /** What to do about it. */
-  readonly fix?: string;
-}
-
-type Verdict = Omit<Finding, "name">;
 type Check = (patient: Patient) => Promise<Verdict>;
 
 interface Patient {
@@ -32,7 +26,6 @@ interface Patient {
 
 const CHECK_TIMEOUT_MS = 10_000;
 const MIN_FREE_BYTES = 500_000_000;
-const PORT_TIMEOUT_MS = 1_000;
 
 /** All findings, in a fixed order. A check that throws or takes longer than ten seconds fails. */
 export async function examine(context: CliContext): Promise<readonly Finding[]> {
@@ -54,6 +47,7 @@ const checks: Readonly<Record<string, Check>> = {
   programs: () => programs(),
   model: ({ config, loaded }) => model(config, loaded),
   port: ({ config }) => port(config),
+  webhooks: ({ config, context, loaded }) => webhooks({ config, home: context.home, env: loaded.env }),
   mcp: ({ config }) => mcp(config),
   search: async ({ config }) => search(config),
 };
@@ -189,22 +183,13 @@ async function model(config: Config, loaded: LoadedConfig): Promise<Verdict> {
 
 async function port({ api_server: { host, port: number } }: Config): Promise<Verdict> {
   const place = `${host}:${number}`;
-  const address = host === "0.0.0.0" || host === "::" ? "127.0.0.1" : host;
-  const url = `http://${address.includes(":") ? `[${address}]` : address}:${number}/health`;
-  try {
-    const response = await fetch(url, { signal: AbortSignal.timeout(PORT_TIMEOUT_MS), redirect: "error" });
-    const body = (await response.json()) as { readonly version?: unknown };
-    if (typeof body.version === "string")
-      return { status: "ok", detail: `agentd ${body.version} runs at ${place}` };
-  } catch (error) {
-    if (isRefused(error)) return { status: "ok", detail: `${place} is free` };
+  const occupant = await occupantOf({ host, port: number });
+  if (occupant.kind === "free") return { status: "ok", detail: `${place} is free` };
+  if (occupant.kind === "health" && "version" in occupant.body) {
+    const { version } = occupant.body;
+    if (typeof version === "string") return { status: "ok", detail: `agentd ${version} runs at ${place}` };
   }
   return { status: "fail", detail: `${place} is taken by something else`, fix: "Set api_server.port." };
-}
-
-function isRefused(error: unknown): boolean {
-  const text = `${String(error)} ${String((error as { cause?: unknown }).cause)} ${String((error as { cause?: { code?: unknown } }).cause?.code)}`;
-  return /refused/i.test(text);
 }
 
 async function mcp({ mcp: { servers } }: Config): Promise<Verdict> {

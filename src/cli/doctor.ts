@@ -3,7 +3,8 @@ import process from "node:process";
 import { defineCommand } from "citty";
 import { redact } from "../base/redact.ts";
 import { currentContext } from "./context.ts";
-import { examine, type Finding } from "./doctor-checks.ts";
+import { examine } from "./doctor-checks.ts";
+import type { Finding } from "./doctor-finding.ts";
 import { print, printJson } from "./output.ts";
 import { EXIT_FAILURE } from "./run.ts";
 

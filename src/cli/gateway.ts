@@ -2,10 +2,12 @@
 import process from "node:process";
 import { defineCommand } from "citty";
 import type { Booted } from "../boot.ts";
+import { lazyCommand } from "./command.ts";
 import { keepCompiledCode } from "./compiled-code.ts";
 import { currentContext } from "./context.ts";
 import { print } from "./output.ts";
 import { UsageError } from "./arguments.ts";
+import { oneLine } from "./session-text.ts";
 
 const run = defineCommand({
   meta: { name: "run", description: "Start the service and serve until it is stopped (the default)" },
@@ -38,7 +40,13 @@ const run = defineCommand({
 
 export const gatewayCommand = defineCommand({
   meta: { name: "gateway", description: "Run the service: the HTTP API and the agent behind it" },
-  subCommands: { run },
+  subCommands: {
+    run,
+    setup: lazyCommand(
+      "Let the gateway receive webhooks: enable them, choose port and secret",
+      async () => (await import("./gateway-setup.ts")).gatewaySetupCommand,
+    ),
+  },
   default: "run",
 });
 
@@ -60,10 +68,20 @@ function banner({ service, version, model, keyFile, keyCreated }: Booted): strin
     `agentd ${version} listens on ${service.url}`,
     `  key    ${key}`,
     `  model  ${model}${model === "demo:demo" ? ` (${demo})` : ""}`,
+    ...webhookLines(service),
     "  try    curl -N " + `${service.url}/v1/chat/completions \\`,
     `           -H "authorization: Bearer ${bearer}" -H "content-type: application/json" \\`,
     `           -d '{"stream": true, "messages": [{"role": "user", "content": "run: echo hello"}]}'`,
   ].join("\n");
+}
+
+function webhookLines({ webhookUrl, webhookRoutes }: Booted["service"]): readonly string[] {
+  if (webhookRoutes === undefined) return [];
+  if (webhookUrl === undefined) return ["  hooks  not received: the log says why"];
+  const names = webhookRoutes.map(oneLine).join(", ") || "none yet, see `agentd webhook subscribe`";
+  // As `agentd webhook` prints it: the address of all addresses is none that can be called everywhere.
+  const url = webhookUrl.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:)/, "//localhost");
+  return [`  hooks  ${url}/webhooks/<route>, routes: ${names}`];
 }
 
 /** The first signal stops in good order, the second at once. */

@@ -42,6 +42,10 @@ const agentd = defineCommand({
       "List, show, export and delete saved sessions",
       async () => (await import("./sessions.ts")).sessionsCommand,
     ),
+    webhook: lazyCommand(
+      "Subscribe to webhooks, try routes, look at what came in",
+      async () => (await import("./webhook.ts")).webhookCommand,
+    ),
     spec: lazyCommand(
       "Print a machine-readable description of an interface",
       async () => (await import("./spec.ts")).specCommand,

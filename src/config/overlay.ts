@@ -15,6 +15,9 @@ export const overlayVariables: Readonly<Record<string, DotPath>> = {
   OTEL_EXPORTER_OTLP_ENDPOINT: ["telemetry", "endpoint"],
   OTEL_EXPORTER_OTLP_HEADERS: ["telemetry", "headers"],
   OTEL_SERVICE_NAME: ["telemetry", "service_name"],
+  WEBHOOK_ENABLED: ["platforms", "webhook", "enabled"],
+  WEBHOOK_PORT: ["platforms", "webhook", "extra", "port"],
+  WEBHOOK_SECRET: ["platforms", "webhook", "extra", "secret"],
   API_SERVER_WEBHOOK_SECRET: ["api_server", "webhook_secret"],
 };
 
@@ -34,6 +37,8 @@ export function overlayAt(path: string, env: Environment): string | undefined {
 function read(path: DotPath, text: string): unknown {
   const type = schemaAt(path)?.["type"];
   if (type === "object") return readPairs(text) ?? text;
+  if (type === "boolean" && /^(true|false|1|0|yes|no|on|off)$/i.test(text))
+    return /^(true|1|yes|on)$/i.test(text);
   const isNumber = type === "integer" && /^\d{1,15}$/.test(text);
   return isNumber ? Number(text) : text;
 }

@@ -9,12 +9,24 @@ const MASK = "[redacted]";
 /** Names of variables that hold secrets, whoever uses them. */
 const TELLING = /(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|PAT)$/i;
 /** Of a map such as headers, every value counts. */
-const SECRET_KEYS = new Set(["key", "api_key", "key_sha256", "webhook_secret", "headers"]);
+const SECRET_KEYS = new Set([
+  "key",
+  "api_key",
+  "key_sha256",
+  "webhook_secret",
+  "headers",
+  "secret",
+  "secrets",
+]);
 
 /** Every secret that the process knows: keys, headers, and the password of the database; references resolved. */
 export function secretValues(config: Config, env: Environment): string[] {
-  const { api_server: server, model, database, web, mcp, telemetry } = config;
+  const { api_server: server, model, database, web, mcp, telemetry, platforms } = config;
+  const receivers = [platforms.webhook, platforms.webhook.extra];
   const written = [
+    ...[...receivers, ...receivers.flatMap(({ routes = {} }) => Object.values(routes))].flatMap(
+      ({ secret, secrets = [] }) => [secret, ...secrets],
+    ),
     web.search?.api_key,
     ...Object.values(telemetry.headers),
     ...Object.values(mcp.servers).flatMap(({ env: own, headers }) => [

@@ -6,10 +6,11 @@ import type { Store, Tx } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
 import { Attempt, type AttemptEnd } from "./attempt.ts";
 import { defaultBackoff, type Backoff } from "./backoff.ts";
-import { recordEnd } from "./record.ts";
+import { recordEnd, type Settled } from "./record.ts";
 import { Scan } from "./scan.ts";
 import { Slots } from "./slots.ts";
-import { parseTarget, type Delivery, type Target, type Targets } from "./target.ts";
+import { sendRow } from "./send-row.ts";
+import type { Target, Targets } from "./target.ts";
 
 export interface DispatcherOptions {
   readonly store: Store;
@@ -29,6 +30,7 @@ export interface DispatcherOptions {
   /** Longest time an attempt may take; default 60 s. */
   readonly sendTimeoutMs?: number;
   readonly backoff?: Backoff;
+  readonly settled?: Settled;
 }
 
 interface Claimed {
@@ -56,7 +58,7 @@ const CLOSE_TARGETS_MS = 1_000;
  * between sending and saying so. The order of messages is not kept, not even of those to one address.
  */
 export class Dispatcher {
-  readonly #options: Required<DispatcherOptions>;
+  readonly #options: Required<Omit<DispatcherOptions, "settled">> & Pick<DispatcherOptions, "settled">;
   readonly #slots: Slots;
   readonly #scan = new Scan();
   readonly #attempts = new Map<string, { readonly attempt: Attempt; readonly done: Promise<void> }>();
@@ -216,30 +218,17 @@ export class Dispatcher {
     this.#cancelRenewal ??= this.#scheduleRenewal();
   }
 
-  async #send(row: OutboxRow, attempt: Attempt): Promise<AttemptEnd> {
+  #send(row: OutboxRow, attempt: Attempt): Promise<AttemptEnd> {
     const { targets, clock, tracer, sendTimeoutMs } = this.#options;
-    const { platform, address } = parseTarget(row.target);
-    const target = targets.get(platform);
-    // Another process, newer or with other settings, may know it.
-    if (!target) return { status: "retry", error: `There is no delivery target ${platform} here.` };
-    const payload = parsePayload(row.payload);
-    if (payload === undefined) return { status: "permanent", error: "The message is no JSON." };
-    const delivery: Delivery = {
-      id: row.id,
-      address,
-      payload: payload.value,
-      ref: row.ref ?? undefined,
-      attempt: row.attempts,
-    };
-    return attempt.run(target, delivery, { clock, tracer, timeoutMs: sendTimeoutMs });
+    return sendRow(row, attempt, { targets, clock, tracer, timeoutMs: sendTimeoutMs });
   }
 
   /** When the outcome cannot be written the lease runs out, and the message is sent again under the same id. */
   async #record(row: OutboxRow, end: AttemptEnd): Promise<void> {
-    const { store, log, backoff } = this.#options;
+    const { store, log, backoff, settled } = this.#options;
     const facts = { id: row.id, target: row.target, ref: row.ref, attempt: row.attempts };
     try {
-      const isKept = await recordEnd(store, row, end, backoff);
+      const isKept = await recordEnd(store, row, end, { backoff, settled });
       if (!isKept) log.warn("a message's lease was lost during the attempt", facts);
       else if ("error" in end) this.#logFailure(row, { ...facts, reason: end.error }, end.status);
     } catch (error) {
@@ -277,13 +266,5 @@ export class Dispatcher {
     } catch (error) {
       log.warn("leases of messages could not be renewed; trying again", { error });
     }
-  }
-}
-
-function parsePayload(text: string): { readonly value: unknown } | undefined {
-  try {
-    return { value: JSON.parse(text) as unknown };
-  } catch {
-    return undefined;
   }
 }

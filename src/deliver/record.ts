@@ -3,6 +3,13 @@ import type { OutboxRow } from "../store/tables.ts";
 import type { AttemptEnd } from "./attempt.ts";
 import { retryDelayMs, type Backoff } from "./backoff.ts";
 
+/** Called in the transaction that records that a message was delivered or is given up. */
+export type Settled = (
+  tx: Tx,
+  row: OutboxRow,
+  end: { readonly status: "delivered" } | { readonly status: "dead"; readonly error: string },
+) => Promise<void>;
+
 /** What a target may ask to wait at most. */
 const MAX_ASKED_MS = 86_400_000;
 
@@ -14,14 +21,24 @@ export async function recordEnd(
   store: Store,
   row: OutboxRow,
   end: AttemptEnd,
-  backoff: Backoff,
+  { backoff, settled }: { readonly backoff: Backoff; readonly settled?: Settled | undefined },
 ): Promise<boolean> {
   // Drawn before the transaction, which may run twice.
   const asked = end.status === "retry" ? end.afterMs : undefined;
   const delayMs = asked === undefined ? retryDelayMs(row.attempts, backoff) : Math.max(0, asked);
-  return store.write((tx) =>
-    record(tx, store, { id: row.id, end, delayMs: Math.min(delayMs, MAX_ASKED_MS) }),
-  );
+  return store.write(async (tx) => {
+    const isKept = await record(tx, store, { id: row.id, end, delayMs: Math.min(delayMs, MAX_ASKED_MS) });
+    const last = isKept ? lastOf(row, end) : undefined;
+    if (last) await settled?.(tx, row, last);
+    return isKept;
+  });
+}
+
+/** Undefined while the message is still owed. */
+function lastOf(row: OutboxRow, end: AttemptEnd): Parameters<Settled>[2] | undefined {
+  if (end.status === "delivered") return end;
+  const isDead = end.status === "permanent" || (end.status === "retry" && row.attempts >= row.max_attempts);
+  return isDead ? { status: "dead", error: end.error } : undefined;
 }
 
 async function record(

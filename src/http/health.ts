@@ -1,13 +1,16 @@
 import type { DetailedHealth, HealthCheck } from "../../generated/http/client/types.gen.ts";
 import { formatModel } from "../agent/model.ts";
-import { readFigures } from "../store/figures.ts";
+import { readDeliveryFigures, readFigures } from "../store/figures.ts";
 import type { HttpRequest, HttpResponse } from "./contract.ts";
-import type { HttpContext, HttpRoom } from "./room.ts";
+import type { DeliveryStatus } from "../webhook/deliveries.ts";
+import type { HttpContext, HttpRoom, ReceiverVitals } from "./room.ts";
 
 /** A question to the database that takes longer counts as not answered. */
 const STORE_PATIENCE_MS = 2_000;
 /** With less room than this, writes may soon fail. */
 const MIN_FREE_BYTES = 100_000_000;
+/** Deliveries that are counted came within this time. */
+const RECEIVED_MS = 3_600_000;
 /** Of a list in a sentence for people. */
 const MAX_NAMED = 5;
 
@@ -28,6 +31,9 @@ export async function getDetailedHealth(
     ...(disk ? { disk } : {}),
     api_server: checkServer(room),
     ...(stored.webhook ? { webhook: stored.webhook } : {}),
+    ...(room.vitals.receiver
+      ? { webhooks: checkReceiver(room, room.vitals.receiver(), stored.received) }
+      : {}),
     ...(mcp ? { mcp } : {}),
   };
   const isDegraded = Object.values(checks).some((check) => check?.status === "degraded");
@@ -60,6 +66,8 @@ interface Stored {
   readonly sessions: number;
   /** What is owed to others; undefined when the database did not tell. */
   readonly webhook?: HealthCheck;
+  /** Of the last hour, by status; undefined when there is no receiver, or the database did not tell. */
+  readonly received?: ReadonlyMap<string, number> | undefined;
 }
 
 const NO_RUNS = { queued: 0, running: 0, waiting_for_approval: 0, stopping: 0 };
@@ -86,9 +94,12 @@ async function askStore(room: HttpRoom): Promise<Stored> {
   }
 }
 
-/** All counts are over partial indexes: runs that have not ended, sessions that are kept, messages that are owed. */
-async function countStored({ store }: HttpRoom): Promise<Pick<Stored, "runs" | "sessions" | "webhook">> {
-  const [open, kept, { outbox }] = await Promise.all([
+/**
+ * Counts are over partial indexes: runs that have not ended, sessions that are kept, messages that are owed. Deliveries
+ * are those at the end of their table.
+ */
+async function countStored({ store, clock, vitals }: HttpRoom): Promise<Omit<Stored, "check">> {
+  const [open, kept, { outbox }, received] = await Promise.all([
     store.read
       .selectFrom("runs")
       .select(({ fn }) => ["status", fn.countAll().as("count")])
@@ -103,6 +114,7 @@ async function countStored({ store }: HttpRoom): Promise<Pick<Stored, "runs" | "
       .where((row) => row("transient", "=", row.lit(0)))
       .executeTakeFirst(),
     readFigures(store),
+    vitals.receiver && readDeliveryFigures(store, clock.now() - RECEIVED_MS),
   ]);
   const counted = Object.fromEntries(open.map(({ status, count }) => [status, Number(count)]));
   const { queued = 0, running = 0, waiting_for_approval = 0, stopping = 0 } = counted;
@@ -111,6 +123,7 @@ async function countStored({ store }: HttpRoom): Promise<Pick<Stored, "runs" | "
     runs: { queued, running, waiting_for_approval, stopping },
     sessions: Number(kept?.count ?? 0),
     webhook: { status: "ok", waiting: owed, given_up: outbox.get("dead") ?? 0 },
+    received,
   };
 }
 
@@ -152,6 +165,34 @@ function checkServer({ keys, turns }: HttpRoom): HealthCheck {
   if (turns.draining) return { status: "degraded", ...figures, detail: "The server is shutting down." };
   if (keys.required) return { status: "ok", ...figures };
   return { status: "ok", ...figures, detail: "No key is asked for; only this machine can reach the server." };
+}
+
+const DELIVERY_STATUSES = [
+  "accepted",
+  "running",
+  "completed",
+  "failed",
+  "delivered",
+  "ignored",
+  "duplicate",
+  "refused",
+  "interrupted",
+] as const satisfies readonly DeliveryStatus[];
+
+function checkReceiver(
+  { turns }: HttpRoom,
+  { url, routes }: ReceiverVitals,
+  received: Stored["received"],
+): HealthCheck {
+  const counted = received && DELIVERY_STATUSES.map((status) => [status, received.get(status) ?? 0] as const);
+  const figures = { url: url ?? null, routes, waiting: turns.waiting, ...Object.fromEntries(counted ?? []) };
+  if (url === undefined) {
+    const detail = "Webhooks are not received. The server log says why; `agentd doctor` looks for it.";
+    return { status: "degraded", ...figures, detail };
+  }
+  if (routes > 0) return { status: "ok", ...figures };
+  const detail = "There is no route yet. Make one with `agentd webhook subscribe`.";
+  return { status: "ok", ...figures, detail };
 }
 
 /** Undefined when there are no servers. */

@@ -3,7 +3,7 @@ import type { Coercion, OperationMeta, ParameterGroup } from "../../generated/ht
 import { ServiceError } from "../base/errors.ts";
 import { formatIssue } from "../base/validate.ts";
 import { parseJson } from "./json.ts";
-import { readBody } from "./read-body.ts";
+import { readBody } from "../base/read-body.ts";
 import type { HttpRoom } from "./room.ts";
 import { specSchemas } from "./schemas.ts";
 

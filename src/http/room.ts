@@ -45,6 +45,16 @@ export interface Vitals {
   mcp(): readonly McpStatus[];
   /** On the volume of the home folder; undefined where the runtime does not tell. */
   freeBytes(): Promise<number | undefined>;
+  /** Absent: webhooks are not received. */
+  readonly receiver?: () => ReceiverVitals;
+}
+
+/** The receiver of webhooks, as it is now. */
+export interface ReceiverVitals {
+  /** Where it listens; undefined when it could not. */
+  readonly url: string | undefined;
+  /** How many there are, those of the file of subscriptions included. */
+  readonly routes: number;
 }
 
 export interface HttpSettings {

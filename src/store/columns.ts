@@ -50,6 +50,7 @@ const columns: Columns = {
     ended_at: true,
     response_id: true,
     webhook: true,
+    delivery: true,
     required_action: true,
     pending_steer: true,
     input_preview: true,
@@ -131,8 +132,25 @@ const columns: Columns = {
     created_at: true,
     done_at: true,
   },
+  deliveries: {
+    id: true,
+    route: true,
+    delivery_id: true,
+    event: true,
+    status: true,
+    reason: true,
+    stages: true,
+    headers: true,
+    run_id: true,
+    outbox_id: true,
+    replay_of: true,
+    created_at: true,
+    ended_at: true,
+  },
+  delivery_bodies: { id: true, payload: true, rendered: true },
   grants: { owner: true, signature: true, tool: true, title: true, created_at: true },
   spending: { owner: true, day: true, tokens: true },
+  pending_events: { id: true, delivery: true, prompt: true, superseded: true, first_at: true, due_at: true },
 };
 
 const lists = new Map(

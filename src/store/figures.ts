@@ -1,4 +1,5 @@
 import { sql } from "kysely";
+import { createId } from "../base/ids.ts";
 import type { Store } from "./store.ts";
 
 /** How much of what there is, by status. */
@@ -7,6 +8,8 @@ export interface StoreFigures {
   readonly runs: ReadonlyMap<string, number>;
   /** Messages that are owed, and those that were given up. */
   readonly outbox: ReadonlyMap<string, number>;
+  /** Of webhooks, that have not ended. */
+  readonly deliveries: ReadonlyMap<string, number>;
 }
 
 /**
@@ -17,16 +20,44 @@ export const figureQueries = {
   runs: "select status, count(*) as number from runs where ended_at is null group by status",
   owed: "select status, count(*) as number from outbox where status in ('due', 'leased') group by status",
   dead: "select 'dead' as status, count(*) as number from outbox where status = 'dead'",
+  deliveries: "select status, count(*) as number from deliveries where ended_at is null group by status",
 } as const;
 
 /** Counts what is open, over the whole database. ServiceError `state_store_unavailable`. */
 export async function readFigures({ read }: Store): Promise<StoreFigures> {
-  const { runs, owed, dead } = figureQueries;
+  const { runs, owed, dead, deliveries } = figureQueries;
   const count = (query: string) => sql<Count>`${sql.raw(query)}`.execute(read);
-  const rows = await Promise.all([count(runs), count(owed), count(dead)]);
-  const [open, waiting, given] = rows.map((result) => result.rows);
-  return { runs: toMap(open), outbox: toMap([...(waiting ?? []), ...(given ?? [])]) };
+  const rows = await Promise.all([count(runs), count(owed), count(dead), count(deliveries)]);
+  const [open, waiting, given, received] = rows.map((result) => result.rows);
+  return {
+    runs: toMap(open),
+    outbox: toMap([...(waiting ?? []), ...(given ?? [])]),
+    deliveries: toMap(received),
+  };
 }
+
+/** How many are looked at: the cost stays small however many came. */
+const MAX_COUNTED = 10_000;
+
+/** Deliveries of webhooks since then, by status: of the newest 10,000. ServiceError `state_store_unavailable`. */
+export async function readDeliveryFigures({ read }: Store, sinceMs: number): Promise<Map<string, number>> {
+  const newest = read
+    .selectFrom("deliveries")
+    .select("status")
+    // Ids begin with their time.
+    .where("id", ">=", createId("dlv", sinceMs).slice(0, "dlv_".length + TIME_CHARACTERS))
+    .orderBy("id", "desc")
+    .limit(MAX_COUNTED)
+    .as("newest");
+  const counts = await read
+    .selectFrom(newest)
+    .select(({ fn }) => ["status", fn.countAll().as("number")])
+    .groupBy("status")
+    .execute();
+  return new Map(counts.map(({ status, number }) => [status, Number(number)]));
+}
+
+const TIME_CHARACTERS = 10;
 
 interface Count {
   readonly status: string;

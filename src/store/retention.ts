@@ -1,4 +1,5 @@
 import type { Clock } from "../base/clock.ts";
+import { firstIdAt } from "../base/ids.ts";
 import { Batches } from "./batches.ts";
 import { EventSweeper } from "./event-sweep.ts";
 import type { Store } from "./store.ts";
@@ -15,6 +16,10 @@ export interface Retention {
   readonly jobsMs?: number;
   /** Delivered and dead messages. */
   readonly outboxMs?: number;
+  /** Ended deliveries of webhooks. */
+  readonly deliveriesMs?: number;
+  /** How many of the newest deliveries of webhooks are kept, at least one; open ones stay besides. */
+  readonly maxDeliveries?: number;
   /** Events kept of one run; a longer one loses its oldest, also while it is at work. */
   readonly maxRunEvents?: number;
 }
@@ -28,6 +33,7 @@ export interface Swept {
   readonly ledger: number;
   readonly jobs: number;
   readonly outbox: number;
+  readonly deliveries: number;
 }
 
 export interface SweepOptions {
@@ -61,6 +67,7 @@ export async function sweep(store: Store, options: SweepOptions): Promise<Swept>
     ledger: await sweeper.ledger(),
     jobs: retention.jobsMs === undefined ? 0 : await sweeper.done("jobs", retention.jobsMs),
     outbox: retention.outboxMs === undefined ? 0 : await sweeper.done("outbox", retention.outboxMs),
+    deliveries: await sweeper.deliveries(retention),
   };
 }
 
@@ -143,6 +150,20 @@ class Sweeper {
     );
   }
 
+  /** Their ids sort by time, so that the key alone finds the old ones, however many there are. */
+  async deliveries({ deliveriesMs, maxDeliveries }: Retention): Promise<number> {
+    const before = await this.#batches.write(async (tx) => {
+      const byAge = deliveriesMs === undefined ? "" : firstIdAt("dlv", Math.max(0, tx.nowMs - deliveriesMs));
+      if (maxDeliveries === undefined) return byAge;
+      const [oldestKept] = await rawTx(tx).all(NTH_NEWEST_DELIVERY, [Math.max(1, maxDeliveries) - 1]);
+      const byCount = String(oldestKept?.["id"] ?? "");
+      return byCount > byAge ? byCount : byAge;
+    });
+    if (before === "") return 0;
+    await this.#batches.all(DELETE_DELIVERY_BODIES, [before]);
+    return this.#batches.isStopped ? 0 : this.#batches.all(DELETE_DELIVERIES, [before]);
+  }
+
   #oldRuns(ageMs: number): Promise<readonly Row[]> {
     return this.#batches.write((tx) => {
       const endedBefore = tx.nowMs - ageMs;
@@ -163,6 +184,17 @@ const OLD_RUNS = `
   from runs left join sessions on sessions.id = runs.session_id
   where runs.ended_at is not null and runs.ended_at <= ?
   order by runs.ended_at limit ?`;
+
+const NTH_NEWEST_DELIVERY = "select id from deliveries order by id desc limit 1 offset ?";
+// Bodies first: once a delivery is gone, nobody would know of its body. One that ends in between keeps both.
+const DELETE_DELIVERY_BODIES =
+  "delete from delivery_bodies where id in (select delivery_bodies.id from delivery_bodies " +
+  "join deliveries on deliveries.id = delivery_bodies.id " +
+  "where delivery_bodies.id < ? and deliveries.ended_at is not null order by delivery_bodies.id limit ?)";
+const DELETE_DELIVERIES =
+  "delete from deliveries where id in " +
+  "(select id from deliveries where id < ? and ended_at is not null and not exists " +
+  "(select 1 from delivery_bodies where delivery_bodies.id = deliveries.id) order by id limit ?)";
 
 const numberedRows = (table: "events" | "messages", column: "run_id" | "session_id"): string =>
   `delete from ${table} where (session_id, seq) in ` +

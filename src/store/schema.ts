@@ -3,6 +3,7 @@ import type { Migration } from "kysely/migration";
 import { init } from "./migrations/0001-init.ts";
 import { agentCore } from "./migrations/0002-agent-core.ts";
 import { httpApi } from "./migrations/0003-http-api.ts";
+import { webhooks } from "./migrations/0004-webhooks.ts";
 import { SchemaBuilder } from "./migrations/builder.ts";
 import type { Dialect } from "./tx.ts";
 
@@ -14,5 +15,10 @@ export function migrations(dialect: Dialect): Readonly<Record<string, Migration>
   const step = (up: (schema: SchemaBuilder) => Promise<void>): Migration => ({
     up: (db: Kysely<unknown>) => up(new SchemaBuilder(db, dialect)),
   });
-  return { "0001_init": step(init), "0002_agent_core": step(agentCore), "0003_http_api": step(httpApi) };
+  return {
+    "0001_init": step(init),
+    "0002_agent_core": step(agentCore),
+    "0003_http_api": step(httpApi),
+    "0004_webhooks": step(webhooks),
+  };
 }

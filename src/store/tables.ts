@@ -16,6 +16,9 @@ export interface Tables {
   grants: GrantRow;
   spending: SpendingRow;
   responses: ResponseRow;
+  deliveries: DeliveryRow;
+  delivery_bodies: DeliveryBodyRow;
+  pending_events: PendingEventRow;
 }
 
 export interface SessionRow {
@@ -88,12 +91,64 @@ export interface RunRow {
   response_id: string | null;
   /** JSON: who is told of the run, see RunWebhook in src/agent/run-webhook.ts. */
   webhook: string | null;
+  /** JSON: where its answer goes, see src/agent/run-delivery.ts. */
+  delivery: string | null;
   /** JSON: what the client has to do, when the run ended with that. */
   required_action: string | null;
   /** JSON: steering that came too late for the model. */
   pending_steer: string | null;
   /** Start of the prompt; its input may be long. */
   input_preview: string | null;
+}
+
+/** The newest event of a webhook's route and key, until it is quiet; see Coalescer in src/webhook/coalesce.ts. */
+export interface PendingEventRow {
+  /** Digest of the route and the key. */
+  id: string;
+  /** Id of its record among the deliveries. */
+  delivery: string;
+  /** JSON: the prompt that the agent gets. */
+  prompt: string;
+  /** How many older events it took the place of. */
+  superseded: number;
+  /** When the first of them came. */
+  first_at: number;
+  due_at: number;
+}
+
+/** The large part of a delivery, in a row that nothing changes: each change would write all of it once more. */
+export interface DeliveryBodyRow {
+  /** The delivery's. */
+  id: string;
+  /** The body as it came, as far as it is text. */
+  payload: string | null;
+  /** What was rendered: the prompt, or the message. */
+  rendered: string | null;
+}
+
+/** A request that the receiver of webhooks believed, and what became of it. */
+export interface DeliveryRow {
+  /** Ours; ids sort by their time. */
+  id: string;
+  route: string;
+  /** What the sender calls it. */
+  delivery_id: string;
+  event: string;
+  /** accepted, running, completed, failed, delivered, ignored, duplicate, refused or interrupted. */
+  status: string;
+  /** Why, where the status does not say it all. */
+  reason: string | null;
+  /** JSON: the verdict of each stage that it came through, in their order. */
+  stages: string;
+  /** JSON object; without what is secret. */
+  headers: string;
+  run_id: string | null;
+  /** The message that is owed for it. */
+  outbox_id: string | null;
+  /** The delivery that this one repeats on request. */
+  replay_of: string | null;
+  created_at: number;
+  ended_at: number | null;
 }
 
 /** A request in the responses format that is kept, beside its run. */

@@ -4,6 +4,7 @@ import { currentRuntime, residentBytes, watchEventLoop } from "../base/runtime.t
 import type { HttpMetrics } from "../http/metrics.ts";
 import { readFigures } from "../store/figures.ts";
 import type { Store } from "../store/store.ts";
+import type { WebhookMetrics } from "../webhook/metrics.ts";
 
 export interface ServiceMetricsOptions {
   readonly store: Store;
@@ -16,6 +17,7 @@ export interface ServiceMetricsOptions {
 /** The figures of a service. */
 export interface ServiceMetrics {
   readonly http: HttpMetrics;
+  readonly webhook: WebhookMetrics;
   /** A run ended in this process. */
   runEnded(kind: string, status: string): void;
   /** Stops measuring. */
@@ -24,8 +26,11 @@ export interface ServiceMetrics {
 
 const OPEN_STATUSES = ["queued", "running", "waiting_for_approval", "stopping"];
 const OUTBOX_STATUSES = ["due", "leased", "dead"];
+const DELIVERY_STATUSES = ["accepted", "running"];
 /** From an answer out of memory to one a model was waited for. */
 const DURATION_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
+/** From a refusal to a target that is waited for. */
+const RECEIVE_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
 
 /** Everything `GET /metrics` shows. What costs something is measured from the first time that somebody looks. */
 export function createServiceMetrics(options: ServiceMetricsOptions): ServiceMetrics {
@@ -39,9 +44,11 @@ export function createServiceMetrics(options: ServiceMetricsOptions): ServiceMet
   });
   collectStore(metrics, store);
   const http = httpMetrics(metrics);
+  const webhook = webhookMetrics(metrics);
   const stop = collectProcess(metrics, options);
   return {
     http,
+    webhook,
     runEnded: (kind, status) => endedRuns.add([kind, status]),
     close: stop,
   };
@@ -57,10 +64,17 @@ function collectStore(metrics: Metrics, store: Store): void {
     help: "Messages owed to targets: due, being sent (leased), given up (dead).",
     labels: ["status"],
   });
+  const deliveries = metrics.gauge("agentd_webhook_deliveries", {
+    help: "Deliveries of webhooks that have not come to an end.",
+    labels: ["status"],
+  });
   metrics.collect(async () => {
     const figures = await readFigures(store);
     for (const status of OPEN_STATUSES) runs.set(figures.runs.get(status) ?? 0, [status]);
     for (const status of OUTBOX_STATUSES) outbox.set(figures.outbox.get(status) ?? 0, [status]);
+    for (const status of DELIVERY_STATUSES) {
+      deliveries.set(figures.deliveries.get(status) ?? 0, [status]);
+    }
     queue.set(figures.runs.get("queued") ?? 0);
   });
 }
@@ -93,6 +107,24 @@ function httpMetrics(metrics: Metrics): HttpMetrics {
     },
     streamOpened: (operation) => change(operation, 1),
     streamClosed: (operation) => change(operation, -1),
+  };
+}
+
+function webhookMetrics(metrics: Metrics): WebhookMetrics {
+  const requests = metrics.counter("agentd_webhook_requests_total", {
+    help: "Requests to routes of the webhook receiver that were answered.",
+    labels: ["outcome"],
+  });
+  const durations = metrics.histogram("agentd_webhook_request_duration_seconds", {
+    help: "Time to the answer; of an accepted one, until it is recorded.",
+    labels: ["outcome"],
+    buckets: RECEIVE_BUCKETS,
+  });
+  return {
+    answered(outcome, seconds) {
+      requests.add([outcome]);
+      durations.observe(seconds, [outcome]);
+    },
   };
 }
 

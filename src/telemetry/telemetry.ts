@@ -6,6 +6,7 @@ import type { Tracer } from "../base/trace.ts";
 import type { Environment } from "../config/home.ts";
 import type { HttpRoom } from "../http/room.ts";
 import type { Store } from "../store/store.ts";
+import type { WebhookRoom } from "../webhook/room.ts";
 import { createServiceMetrics } from "./service-metrics.ts";
 import { tracingSettings } from "./settings.ts";
 import { openTracing } from "./tracing.ts";
@@ -23,6 +24,7 @@ export interface Telemetry {
   readonly tracer: Tracer;
   readonly agent: Pick<AgentParts, "tracing" | "runEnded">;
   readonly http: Pick<HttpRoom, "tracer" | "metrics">;
+  readonly webhook: Pick<WebhookRoom, "metrics">;
   /** Sends the last spans, within a few seconds, and stops measuring. */
   close(): Promise<void>;
 }
@@ -42,6 +44,7 @@ export async function openTelemetry(
       ...(metrics ? { runEnded: metrics.runEnded } : {}),
     },
     http: { tracer, ...(metrics ? { metrics: metrics.http } : {}) },
+    webhook: metrics ? { metrics: metrics.webhook } : {},
     close: async () => {
       metrics?.close();
       await close();

@@ -4,7 +4,7 @@ import process from "node:process";
 import { fileURLToPath } from "node:url";
 
 /** What a child serves; see server.ts. */
-export type ServerKind = "service" | "bare";
+export type ServerKind = "service" | "bare" | "receiver" | "bare-receiver";
 
 /** A server in a process of its own, so that what it costs is told apart from what its clients cost. */
 export interface Server extends AsyncDisposable {
@@ -30,7 +30,7 @@ export type Request =
   | { readonly ask: "cpu" | "memory" | "go" | "stop" };
 
 /**
- * Starts a server of a kind; `answer` is the body a bare one gives, `home` the folder of a service that is there
+ * Starts a server of a kind; `answer` is the body a bare one gives or the settings of a receiver, `home` the folder of a service that is there
  * already, with its database. AGENTD_BENCH_PROF names a folder for the CPU
  * profiles of the servers.
  */

@@ -18,6 +18,8 @@ const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly B
   "acp-start": () => import("./acp-start.ts"),
   "acp-session": () => import("./acp-session.ts"),
   "acp-stream": () => import("./acp-stream.ts"),
+  webhook: () => import("./webhook.ts"),
+  "webhook-stored": () => import("./webhook-stored.ts"),
 };
 
 const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(benches);

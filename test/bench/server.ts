@@ -19,6 +19,7 @@ import { KEY, testConfig } from "../harness/service.ts";
 import type { Memory, Reply, Request } from "./child.ts";
 import { mountFanOut } from "./fan-out.ts";
 import { echoSockets } from "./socket-echo.ts";
+import { runBareReceiver, runReceiver } from "./webhook-server.ts";
 
 interface Running {
   readonly url: string;
@@ -31,6 +32,8 @@ let released = Promise.withResolvers<void>();
 const kinds: Readonly<Record<string, (answer: string, home: string | undefined) => Promise<Running>>> = {
   service: runService,
   bare: runBare,
+  receiver: runReceiver,
+  "bare-receiver": runBareReceiver,
 };
 
 /** By the first word of the prompt; the numbers are the words after it. */

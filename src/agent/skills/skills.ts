@@ -5,8 +5,10 @@ import { isInside } from "../inside.ts";
 import { readSkill, skillVersion, type Skill, type SkillProblem } from "./skill-file.ts";
 
 export interface SkillsOptions {
-  /** `<home>/skills`, searched last. */
+  /** `<home>/skills`, searched behind those of `folders`. */
   readonly homeFolder: string;
+  /** What comes with the program, searched last: anybody's own skill of the same name counts instead. */
+  readonly bundledFolder?: string | undefined;
   /** Further folders, absolute, in the order in which they are searched. */
   readonly folders: readonly string[];
   /** Names that are not offered. */
@@ -28,8 +30,8 @@ const MAX_CACHED = 2_000;
 type Read = { readonly skill: Skill } | { readonly problem: SkillProblem };
 
 /**
- * The skills of a project and of the home: `<cwd>/.agents/skills`, then the configured folders, then `<home>/skills`.
- * Each holds skills, or folders of skills. A file is read again only when it changed.
+ * The skills of a project and of the home: `<cwd>/.agents/skills`, then the configured folders, then `<home>/skills`,
+ * then what comes with the program. Each holds skills, or folders of skills. A file is read again only when it changed.
  */
 export class Skills {
   readonly #options: SkillsOptions;
@@ -40,10 +42,11 @@ export class Skills {
   }
 
   async list(cwd: string): Promise<FoundSkills> {
-    const { homeFolder, folders, disabled } = this.#options;
+    const { homeFolder, folders, bundledFolder, disabled } = this.#options;
+    const bundled = bundledFolder === undefined ? [] : [bundledFolder];
     const skills = new Map<string, Skill>();
     const problems: SkillProblem[] = [];
-    for (const root of [join(cwd, PROJECT_FOLDER), ...folders, homeFolder]) {
+    for (const root of [join(cwd, PROJECT_FOLDER), ...folders, homeFolder, ...bundled]) {
       for (const folder of await skillFolders(root)) {
         const read = await this.#read(folder);
         if (read === undefined || skills.size >= MAX_SKILLS) continue;

@@ -1,6 +1,7 @@
 import process from "node:process";
 
-const inherited = new Set(["PATH", "HOME", "LANG", "TMPDIR", "USER", "SHELL", "TZ"]);
+/** The last two lead a command of agentd to the home of the service that runs it. */
+const inherited = new Set("PATH HOME LANG TMPDIR USER SHELL TZ AGENTD_HOME AGENTD_PROFILE".split(" "));
 
 /**
  * What commands see of the environment. The server's own holds its keys, so they get a short list by name, never the

@@ -37,6 +37,9 @@ export interface CommandEnd {
   readonly leftovers: boolean;
 }
 
+/** A child spawned `detached`, with a pipe for its output. */
+export type GroupLeader = ChildProcess & { readonly stdout: Readable };
+
 /** Between SIGTERM and SIGKILL when a command is stopped. */
 const STOP_GRACE_MS = 2_000;
 /** The same for what a finished command left behind. */
@@ -55,6 +58,17 @@ const noStartFile = shell === "sh" ? [] : ["--norc"];
  */
 export async function runCommand(command: string, options: CommandOptions): Promise<CommandEnd> {
   const child = spawnShell(command, options, "ignore");
+  return superviseGroup(child, options);
+}
+
+/**
+ * Resolves when a child that leads a process group of its own has ended and the whole group is gone, killed when this
+ * process goes before. Rejects when it could not be started.
+ */
+export function superviseGroup(
+  child: GroupLeader,
+  options: Pick<CommandOptions, "timeoutMs" | "signal">,
+): Promise<CommandEnd> {
   return ended(child, stopper(child, options));
 }
 
@@ -88,27 +102,20 @@ function writeTo(child: ChildProcess, text: string, close: boolean): Promise<voi
   });
 }
 
-function spawnShell(
-  command: string,
-  options: StartedCommandOptions,
-  stdin: "ignore" | "pipe",
-): ChildProcess & { readonly stdout: Readable } {
+function spawnShell(command: string, options: StartedCommandOptions, stdin: "ignore" | "pipe"): GroupLeader {
   // One pipe for both streams keeps their order; `exec` keeps the shell the leader of the group.
   const child = spawn("/bin/sh", ["-c", 'exec "$@" 2>&1', "sh", shell, ...noStartFile, "-c", command], {
     cwd: options.cwd,
     env: options.env,
     detached: true,
     stdio: [stdin, "pipe", "ignore"],
-  }) as ChildProcess & { readonly stdout: Readable };
+  }) as GroupLeader;
   child.stdout.on("data", options.onOutput);
   return child;
 }
 
 /** Resolves when the shell has ended and what it left behind is gone. */
-async function ended(
-  child: ChildProcess & { readonly stdout: Readable },
-  stop: ReturnType<typeof stopper>,
-): Promise<CommandEnd> {
+async function ended(child: GroupLeader, stop: ReturnType<typeof stopper>): Promise<CommandEnd> {
   const closed = new Promise<void>((resolve) => child.once("close", () => resolve()));
   const letGo = holdGroup(child.pid);
   const exit = exited(child);

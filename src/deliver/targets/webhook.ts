@@ -19,7 +19,7 @@ export interface WebhookTargetOptions {
   readonly lookup?: GuardedFetchOptions["lookup"];
 }
 
-/** What is owed to a webhook. */
+/** What is owed to a webhook. Others owe it a text, `{ text, extra: { url } }`, which goes out as JSON: `{ "text": ... }`. */
 interface WebhookPayload {
   readonly url: string;
   /** Header `webhook-id`: the event's own id. Default: the message's. */
@@ -46,7 +46,10 @@ export function createWebhookTarget(options: WebhookTargetOptions): Target {
       const payload = toPayload(delivery.payload);
       const secret = payload?.secret ?? options.secret;
       if (!payload)
-        return { status: "permanent", error: "The message is no webhook: it needs url and body." };
+        return {
+          status: "permanent",
+          error: "The message is no webhook: it needs a url (deliver_extra.url).",
+        };
       if (secret === undefined || !isWebhookSecret(secret)) {
         return {
           status: "permanent",
@@ -132,6 +135,10 @@ function failureOf(error: unknown): SendOutcome {
 
 function toPayload(value: unknown): WebhookPayload | undefined {
   if (typeof value !== "object" || value === null) return undefined;
+  const { text, extra } = value as { readonly text?: unknown; readonly extra?: { readonly url?: unknown } };
+  if (typeof text === "string" && typeof extra?.url === "string") {
+    return { url: extra.url, body: JSON.stringify({ text }) };
+  }
   const { url, body, id, secret } = value as Partial<Record<keyof WebhookPayload, unknown>>;
   if (typeof url !== "string" || typeof body !== "string") return undefined;
   return {

@@ -109,3 +109,12 @@ test("the silent log says nothing", () => {
   silentLog.error("nobody hears");
   silentLog.with({ a: 1 }).error("nor this");
 });
+
+test("a line holds nothing that steers a terminal, and says what it was", () => {
+  const { log, lines } = capture();
+  const text = "\u001b[2J \u009b31m \u007f é";
+  log.info(text, { [text]: text });
+  assert.doesNotMatch(lines[0]!.trimEnd(), /\p{Cc}/u);
+  assert.equal(JSON.parse(lines[0]!).message, text);
+  assert.equal(JSON.parse(lines[0]!)[text], text);
+});

@@ -128,10 +128,12 @@ describe("agentd version", () => {
 
 describe("agentd spec", () => {
   it("prints the bundled spec to the letter", async () => {
-    const file = new URL("../../../generated/specs/http.openapi.json", import.meta.url);
-    const { code, stdout } = await agentd(["spec", "http"]);
-    assert.equal(code, 0);
-    assert.equal(stdout.trimEnd(), (await readFile(file, "utf8")).trimEnd());
+    for (const name of ["http", "webhook"]) {
+      const file = new URL(`../../../generated/specs/${name}.openapi.json`, import.meta.url);
+      const { code, stdout } = await agentd(["spec", name]);
+      assert.equal(code, 0);
+      assert.equal(stdout.trimEnd(), (await readFile(file, "utf8")).trimEnd());
+    }
     assert.equal(
       (JSON.parse((await agentd(["spec", "config"])).stdout) as { title: string }).title,
       "Config",

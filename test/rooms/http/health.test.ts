@@ -5,12 +5,14 @@ import type { McpStatus } from "../../../src/agent/mcp/connection.ts";
 import { createModelCatalog, type ModelProvider } from "../../../src/agent/model.ts";
 import { newRun } from "../../../src/agent/run.ts";
 import { newSession } from "../../../src/agent/session.ts";
+import { createId } from "../../../src/base/ids.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { silentLog } from "../../../src/base/log.ts";
 import { getDetailedHealth } from "../../../src/http/health.ts";
 import type { HttpRoom, Vitals } from "../../../src/http/room.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
+import { deliveryRow } from "../store/rows.ts";
 
 interface Changes {
   readonly vitals?: Partial<Vitals>;
@@ -41,7 +43,7 @@ async function createRoom(t: TestContext, changes: Changes = {}) {
     version: "1.2.3",
     models: createModelCatalog({ providers: changes.providers ?? [] }),
     keys: { required: changes.requireKey !== false, find: () => undefined },
-    turns: { draining: changes.draining === true } as HttpRoom["turns"],
+    turns: { draining: changes.draining === true, waiting: 4 } as HttpRoom["turns"],
     settings: { maxConcurrentRuns: 10 } as HttpRoom["settings"],
   };
   const ask = async (strict?: boolean) => {
@@ -168,6 +170,30 @@ test("servers of MCP that cannot be used are named", async (t) => {
     failed: 1,
     detail: "These servers cannot be used: bad.",
   });
+});
+
+test("the receiver of webhooks is told of, with what came within the hour", async (t) => {
+  const receiver = { url: "http://0.0.0.0:8644" as string | undefined, routes: 2 };
+  const { ask, clock, store } = await createRoom(t, { vitals: { receiver: () => receiver } });
+  const made = (status: string, agoMs: number) =>
+    deliveryRow({ id: createId("dlv", clock.now() - agoMs), status, ended_at: 1 });
+  await store.write((tx) =>
+    tx.insert("deliveries", [made("completed", 0), made("ignored", 3_600_000), made("failed", 3_600_001)]),
+  );
+  const none = { accepted: 0, running: 0, failed: 0, delivered: 0, duplicate: 0, refused: 0, interrupted: 0 };
+  const figures = { ...receiver, waiting: 4, ...none, completed: 1, ignored: 1 };
+  assert.deepEqual((await ask()).body.readiness.checks["webhooks"], { status: "ok", ...figures });
+  receiver.routes = 0;
+  assert.match((await ask()).body.readiness.checks["webhooks"]?.detail ?? "", /webhook subscribe/);
+  receiver.url = undefined;
+  const { status, body } = await ask(true);
+  const { webhooks } = body.readiness.checks;
+  assert.deepEqual([status, webhooks?.status, webhooks?.["url"]], [503, "degraded", null]);
+});
+
+test("without a receiver nothing is told of it", async (t) => {
+  const { ask } = await createRoom(t);
+  assert.ok(!("webhooks" in (await ask()).body.readiness.checks));
 });
 
 test("a server that shuts down is not ready", async (t) => {

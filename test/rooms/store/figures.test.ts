@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sql } from "kysely";
-import { figureQueries, readFigures } from "../../../src/store/figures.ts";
+import { createId } from "../../../src/base/ids.ts";
+import { figureQueries, readDeliveryFigures, readFigures } from "../../../src/store/figures.ts";
 import { openTestStore, testDialect } from "../../harness/store.ts";
-import { runRow, sessionRow } from "./rows.ts";
+import { deliveryRow, runRow, sessionRow } from "./rows.ts";
 
 test("open runs are counted by status, ended ones are not", async (t) => {
   const { store } = await openTestStore(t);
@@ -38,10 +39,31 @@ test("messages are counted by status: due, leased and dead, but not what arrived
   assert.deepEqual(Object.fromEntries(figures.outbox), { due: 2, leased: 1, dead: 1 });
 });
 
+test("deliveries are counted by status: the open ones, and all that are new enough", async (t) => {
+  const { store } = await openTestStore(t);
+  const nowMs = 1_795_000_000_000;
+  const made = (status: string, agoMs: number, endedAt: number | null = nowMs) =>
+    deliveryRow({ id: createId("dlv", nowMs - agoMs), status, ended_at: endedAt });
+  await store.write((tx) =>
+    tx.insert("deliveries", [
+      made("accepted", 0, null),
+      made("running", 10, null),
+      made("running", 7_200_000, null),
+      made("ignored", 3_600_000),
+      made("ignored", 3_600_001),
+      made("completed", 5),
+    ]),
+  );
+  const { deliveries } = await readFigures(store);
+  assert.deepEqual(Object.fromEntries(deliveries), { accepted: 1, running: 2 });
+  const newest = await readDeliveryFigures(store, nowMs - 3_600_000);
+  assert.deepEqual(Object.fromEntries(newest), { accepted: 1, running: 1, ignored: 1, completed: 1 });
+});
+
 test("an empty database has no figures", async (t) => {
   const { store } = await openTestStore(t);
-  const { runs, outbox } = await readFigures(store);
-  assert.equal(runs.size, 0);
+  const { runs, outbox, deliveries } = await readFigures(store);
+  assert.deepEqual([runs.size, deliveries.size], [0, 0]);
   assert.deepEqual(Object.fromEntries(outbox), { dead: 0 });
 });
 
@@ -55,6 +77,7 @@ test("each count reads the index of what it counts only", { skip: testDialect !=
     ["runs_active", figureQueries.runs],
     ["outbox_ready", figureQueries.owed],
     ["outbox_dead", figureQueries.dead],
+    ["deliveries_open", figureQueries.deliveries],
   ] as const) {
     assert.match(await planOf(query), new RegExp(`USING (?:COVERING )?INDEX ${index}\\b`));
   }

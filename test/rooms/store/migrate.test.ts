@@ -50,9 +50,10 @@ test("a database with a step that this version does not know is refused, and lef
 
 test("the columns that statements name are the columns of the tables", async (t) => {
   const { store } = await openTestStore(t);
-  const ours = "facts sessions runs messages events asks ledger outbox jobs grants spending".split(
-    " ",
-  ) as (keyof Tables)[];
+  const ours =
+    "facts sessions runs messages events asks ledger outbox jobs grants spending deliveries pending_events".split(
+      " ",
+    ) as (keyof Tables)[];
   for (const table of ours) {
     // Each database in its own words: the general way looks at the schemas of other tests, which come and go.
     const query =

@@ -1,7 +1,7 @@
 import { createId, createSessionId } from "../../../src/base/ids.ts";
 import type { NewEvent } from "../../../src/store/journal.ts";
 import type { Store } from "../../../src/store/store.ts";
-import type { ResponseRow, RunRow, SessionRow } from "../../../src/store/tables.ts";
+import type { DeliveryRow, ResponseRow, RunRow, SessionRow } from "../../../src/store/tables.ts";
 
 export function sessionRow(set: Partial<SessionRow> = {}): SessionRow {
   return {
@@ -53,6 +53,7 @@ export function runRow(sessionId: string, set: Partial<RunRow> = {}): RunRow {
     ended_at: null,
     response_id: null,
     webhook: null,
+    delivery: null,
     required_action: null,
     pending_steer: null,
     input_preview: null,
@@ -61,6 +62,26 @@ export function runRow(sessionId: string, set: Partial<RunRow> = {}): RunRow {
 }
 
 /** The stored response of a run. */
+/** One that was accepted and has not ended. */
+export function deliveryRow(set: Partial<DeliveryRow> = {}): DeliveryRow {
+  return {
+    id: createId("dlv"),
+    route: "hook",
+    delivery_id: "d-1",
+    event: "push",
+    status: "accepted",
+    reason: null,
+    stages: "[]",
+    headers: "{}",
+    run_id: null,
+    outbox_id: null,
+    replay_of: null,
+    created_at: 1,
+    ended_at: null,
+    ...set,
+  };
+}
+
 export function responseRow({ sessionId, runId }: Seed, set: Partial<ResponseRow> = {}): ResponseRow {
   return {
     id: `resp_${runId.slice("run_".length)}`,

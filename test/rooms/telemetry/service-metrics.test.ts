@@ -4,7 +4,7 @@ import { createLog, silentLog } from "../../../src/base/log.ts";
 import { createServiceMetrics } from "../../../src/telemetry/service-metrics.ts";
 import { parseExposition, sampleValue } from "../../harness/exposition.ts";
 import { openTestStore } from "../../harness/store.ts";
-import { runRow, sessionRow } from "../store/rows.ts";
+import { deliveryRow, runRow, sessionRow } from "../store/rows.ts";
 
 test("the figures of a service parse, and name what they should", async (t) => {
   const { store } = await openTestStore(t);
@@ -22,6 +22,9 @@ test("the figures of a service parse, and name what they should", async (t) => {
     "agentd_runs_total",
     "agentd_subscribers",
     "agentd_uptime_seconds",
+    "agentd_webhook_deliveries",
+    "agentd_webhook_request_duration_seconds",
+    "agentd_webhook_requests_total",
     "process_resident_memory_bytes",
     "process_start_time_seconds",
   ]);
@@ -72,6 +75,24 @@ test("requests, streams and ended runs are counted", async (t) => {
   assert.equal(sampleValue(families, `${durations}_count`, { operation: "getRun" }), 2);
   assert.equal(sampleValue(families, "agentd_subscribers", { operation: "streamRunEvents" }), 1);
   assert.equal(sampleValue(families, "agentd_runs_total", { kind: "chat", status: "completed" }), 2);
+});
+
+test("requests to the receiver are counted by what they came to", async (t) => {
+  const { store } = await openTestStore(t);
+  const { http, webhook, close } = createServiceMetrics({ store, version: "1", log: silentLog });
+  t.after(async () => close());
+  await store.write((tx) => tx.insert("deliveries", [deliveryRow()]));
+  webhook.answered("accepted", 0.004);
+  webhook.answered("accepted", 0.2);
+  webhook.answered("invalid_signature", 0.001);
+  const families = parseExposition(await http.text());
+  const requests = (outcome: string) => sampleValue(families, "agentd_webhook_requests_total", { outcome });
+  assert.deepEqual([requests("accepted"), requests("invalid_signature")], [2, 1]);
+  const durations = "agentd_webhook_request_duration_seconds";
+  assert.equal(sampleValue(families, `${durations}_bucket`, { outcome: "accepted", le: "0.005" }), 1);
+  assert.equal(sampleValue(families, `${durations}_count`, { outcome: "accepted" }), 2);
+  const open = (status: string) => sampleValue(families, "agentd_webhook_deliveries", { status });
+  assert.deepEqual([open("accepted"), open("running")], [1, 0]);
 });
 
 test("a database that is away is told of, and hides no other figure", async (t) => {

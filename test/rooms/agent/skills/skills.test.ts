@@ -2,7 +2,11 @@ import assert from "node:assert/strict";
 import { mkdirSync, symlinkSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
+import { bundledSkillsFolder } from "../../../../src/agent/skills/bundled.ts";
+import { readSkillText } from "../../../../src/agent/skills/skill-file.ts";
 import { Skills, skillsIntroduction } from "../../../../src/agent/skills/skills.ts";
+import { subscribeCommand } from "../../../../src/cli/webhook-subscribe.ts";
+import { testCommand } from "../../../../src/cli/webhook-test.ts";
 import { workspace } from "../tools/call.ts";
 
 function put(root: string, folder: string, text: string | Uint8Array): string {
@@ -126,4 +130,31 @@ test("the introduction is bounded and says how many it left out", () => {
   const text = skillsIntroduction(many);
   assert.ok(text.length < 9_000);
   assert.match(text, /\(2\d\d more/);
+});
+
+test("bundled skills are found from the source, behind anybody's own of the same name", async (t) => {
+  const { cwd, home } = rooms(t);
+  const bundledFolder = bundledSkillsFolder();
+  const skills = new Skills({ homeFolder: home, folders: [], bundledFolder, disabled: [] });
+  const found = await skills.list(cwd);
+  assert.deepEqual(found.problems, []);
+  assert.ok(found.skills.some(({ name }) => name === "webhook-subscriptions"));
+  put(home, "own", skill("webhook-subscriptions", "mine"));
+  assert.equal((await skills.find("webhook-subscriptions", cwd))?.description, "mine");
+  const off = new Skills({
+    homeFolder: home,
+    folders: [],
+    bundledFolder,
+    disabled: ["webhook-subscriptions"],
+  });
+  assert.equal(await off.find("webhook-subscriptions", cwd), undefined);
+});
+
+test("the skill about webhooks names commands and options that there are", async () => {
+  const text = await readSkillText(join(bundledSkillsFolder() ?? "", "webhook-subscriptions"));
+  const known = { ...subscribeCommand.args, ...testCommand.args };
+  const options = new Set(Array.from(text.matchAll(/(?<![\w-])--([a-z]+[a-z-]*)/g), ([, name = ""]) => name));
+  const missing = [...options].filter((name) => !(name in known) && name !== "route");
+  assert.deepEqual(missing, []);
+  assert.ok(options.size >= 10);
 });

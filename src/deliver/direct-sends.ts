@@ -1,0 +1,43 @@
+import type { Clock } from "../base/clock.ts";
+import type { Tracer } from "../base/trace.ts";
+import type { OutboxRow } from "../store/tables.ts";
+import { Attempt, type AttemptEnd } from "./attempt.ts";
+import { sendRow } from "./send-row.ts";
+import type { Targets } from "./target.ts";
+
+export interface DirectSendsOptions {
+  readonly targets: Targets;
+  readonly clock: Clock;
+  readonly tracer: Tracer;
+}
+
+/** Attempts at messages whose senders wait to hear how they went; their callers hold the leases. */
+export class DirectSends {
+  readonly #options: DirectSendsOptions;
+  readonly #attempts = new Map<Attempt, Promise<AttemptEnd>>();
+  #isClosed = false;
+
+  constructor(options: DirectSendsOptions) {
+    this.#options = options;
+  }
+
+  /** Makes one attempt. Never rejects. */
+  async send(row: OutboxRow, timeoutMs: number): Promise<AttemptEnd> {
+    if (this.#isClosed) return { status: "stopped" };
+    const attempt = new Attempt();
+    const end = sendRow(row, attempt, { ...this.#options, timeoutMs });
+    this.#attempts.set(attempt, end);
+    return end.finally(() => this.#attempts.delete(attempt));
+  }
+
+  /** Waits `graceMs` for the attempts under way, and cuts the rest. */
+  async close(graceMs: number): Promise<void> {
+    const over = new AbortController();
+    const late = this.#options.clock.sleep(graceMs, { signal: over.signal }).catch(() => {});
+    await Promise.race([Promise.all(this.#attempts.values()), late]);
+    over.abort();
+    this.#isClosed = true;
+    for (const attempt of this.#attempts.keys()) attempt.cut("stopped");
+    await Promise.all(this.#attempts.values());
+  }
+}

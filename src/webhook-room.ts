@@ -1,0 +1,100 @@
+/** The receiver of webhooks, built from the configuration. */
+import { join } from "node:path";
+import type { Config } from "../generated/config/types.gen.ts";
+import type { AgentRoom } from "./agent-room.ts";
+import type { Skills } from "./agent/skills/skills.ts";
+import { DirectSends } from "./deliver/direct-sends.ts";
+import type { Targets } from "./deliver/target.ts";
+import type { Log } from "./base/log.ts";
+import { offTracer } from "./base/trace.ts";
+import type { Environment } from "./config/home.ts";
+import type { Places } from "./settings.ts";
+import { Coalescer } from "./webhook/coalesce.ts";
+import { Deliveries } from "./webhook/deliveries.ts";
+import type { JudgePorts } from "./webhook/judge.ts";
+import { knownDelivery } from "./webhook/known.ts";
+import { listFilePath, readListFile } from "./webhook/list-file.ts";
+import { RouteRate } from "./webhook/rate.ts";
+import type { WebhookRoom } from "./webhook/room.ts";
+import { WebhookRoutes } from "./webhook/routes.ts";
+import { createRunScript } from "./webhook/script.ts";
+import { createLoadSkill } from "./webhook/skill.ts";
+import { requireUsableRoutes, routeDefaults } from "./webhook/static-routes.ts";
+import { fileState, readSubscriptionsText, subscriptionsPath } from "./webhook/subscriptions.ts";
+import { webhookSettings, type WebhookSettings } from "./webhook/settings.ts";
+
+export interface OpenWebhookRoom {
+  readonly room: WebhookRoom;
+  readonly settings: WebhookSettings;
+  readonly sends: DirectSends;
+}
+
+/** Undefined when the receiver is not enabled. ServiceError `invalid_config` that says what is wrong with which route. */
+export function createWebhookRoom(
+  { config, env, places }: { readonly config: Config; readonly env: Environment; readonly places: Places },
+  {
+    agent,
+    skills,
+    targets,
+    metrics = {},
+  }: Pick<AgentRoom, "agent" | "skills"> & {
+    readonly targets: Targets;
+    /** Absent or empty: metrics are off. */
+    readonly metrics?: Pick<WebhookRoom, "metrics">;
+  },
+): OpenWebhookRoom | undefined {
+  const settings = webhookSettings(config);
+  if (!settings.isEnabled) return undefined;
+  const from = { env, targets: [...targets.keys()] };
+  const { store, clock, log } = agent.parts;
+  const file = subscriptionsPath(places.agentHome);
+  const routes = new WebhookRoutes({
+    routes: requireUsableRoutes(config, from),
+    defaults: routeDefaults(settings, from),
+    file: { state: () => fileState(file), text: () => readSubscriptionsText(file) },
+    clock,
+    log,
+  });
+  const sends = new DirectSends({ targets, clock, tracer: offTracer });
+  const room: WebhookRoom = {
+    store,
+    clock,
+    log,
+    routes,
+    turns: agent.turns,
+    rate: new RouteRate(settings.rateLimit),
+    deliveries: new Deliveries(store, log),
+    coalescer: new Coalescer({ store, turns: agent.turns, clock, log }),
+    ports: {
+      knownAs: (name) => knownDelivery(store, { ...name, nowMs: clock.now() }),
+      ...createJudgePorts({ config, env, places }, { skills, log }),
+    },
+    send: (row, timeoutMs) => sends.send(row, timeoutMs),
+    toolsets: () => [...config.agent.toolsets, ...agent.parts.tools().map(({ toolset }) => toolset)],
+    owner: "default",
+    maxBodyBytes: settings.maxBodyBytes,
+    bodyTimeoutMs: 10_000,
+    ...metrics,
+  };
+  return { room, settings, sends };
+}
+
+/** What the stages of the pipeline need of the machine; whether a delivery is known is asked of the store. */
+export function createJudgePorts(
+  { config, env, places }: { readonly config: Config; readonly env: Environment; readonly places: Places },
+  { skills, log }: { readonly skills: Pick<Skills, "find">; readonly log: Log },
+): Omit<JudgePorts, "knownAs"> {
+  const { scriptTimeoutMs } = webhookSettings(config);
+  return {
+    valuesIn: (path) =>
+      readListFile(listFilePath(path, { home: places.agentHome, userHome: places.userHome, env })),
+    runScript: createRunScript({
+      folder: join(places.agentHome, "scripts"),
+      timeoutMs: scriptTimeoutMs,
+      envPassthrough: config.terminal.env_passthrough,
+      log,
+    }),
+    loadSkill: createLoadSkill({ skills, cwd: places.workspace, log }),
+    warn: (flaw) => log.warn("a filter cannot be used", { flaw }),
+  };
+}

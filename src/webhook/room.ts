@@ -1,0 +1,35 @@
+import type { Turns } from "../agent/turn.ts";
+import type { Clock } from "../base/clock.ts";
+import type { Log } from "../base/log.ts";
+import type { AttemptEnd } from "../deliver/attempt.ts";
+import type { Store } from "../store/store.ts";
+import type { OutboxRow } from "../store/tables.ts";
+import type { Coalescer } from "./coalesce.ts";
+import type { Deliveries } from "./deliveries.ts";
+import type { JudgePorts } from "./judge.ts";
+import type { WebhookMetrics } from "./metrics.ts";
+import type { RouteRate } from "./rate.ts";
+import type { WebhookRoutes } from "./routes.ts";
+
+/** What the receiver is built from. */
+export interface WebhookRoom {
+  readonly store: Store;
+  readonly turns: Pick<Turns, "submit" | "draining">;
+  readonly clock: Clock;
+  readonly log: Log;
+  readonly routes: WebhookRoutes;
+  readonly rate: RouteRate;
+  readonly deliveries: Deliveries;
+  readonly coalescer: Coalescer;
+  readonly ports: JudgePorts;
+  /** Makes one attempt at a message whose lease is held here. Never rejects. */
+  readonly send: (row: OutboxRow, timeoutMs: number) => Promise<AttemptEnd>;
+  /** Names of those that the configuration offers, and of those that servers and embedders brought. */
+  readonly toolsets: () => readonly string[];
+  /** Whose sessions the runs are in. */
+  readonly owner: string;
+  readonly maxBodyBytes: number;
+  readonly bodyTimeoutMs: number;
+  /** Absent: metrics are off. */
+  readonly metrics?: WebhookMetrics;
+}

@@ -1,0 +1,159 @@
+/** Messages without the agent: sent while the sender waits, to a receiver on this machine. */
+import assert from "node:assert/strict";
+import type { ServerResponse } from "node:http";
+import { test } from "node:test";
+import { Webhook } from "standardwebhooks";
+import { openReceiver, type Receiver } from "../../harness/receiver.ts";
+import { startWebhookService, type WebhookService } from "../../harness/webhook.ts";
+
+const KEY = "k".repeat(24);
+const named = (id: string) => ({ headers: { "x-github-delivery": id } });
+
+/** A service whose route `direct` sends to `target`. */
+function startDirect(
+  target: Pick<Receiver, "url" | "host">,
+  { route = {}, settings = {} }: { readonly route?: object; readonly settings?: object } = {},
+): Promise<WebhookService> {
+  const direct = {
+    deliver: "webhook",
+    deliver_only: true,
+    deliver_extra: { url: target.url },
+    prompt: "PR {number}: {title}",
+    ...route,
+  };
+  return startWebhookService({
+    routes: { direct } as never,
+    settings: settings as Readonly<Record<string, unknown>>,
+    config: { api_server: { webhook_secret: `whsec_${btoa(KEY)}`, webhook_allowed_hosts: [target.host] } },
+  });
+}
+
+test("63. deliver_only sends rendered text, no agent, 200 `delivered`", async (t) => {
+  const target = await openReceiver(t);
+  await using service = await startDirect(target);
+  const answer = await service.post("direct", { number: 7, title: "Mend it" }, named("d-1"));
+  assert.equal(answer.status, 200);
+  assert.deepEqual(answer.body, {
+    status: "delivered",
+    route: "direct",
+    target: "webhook",
+    delivery_id: "d-1",
+  });
+  const [got] = target.received;
+  assert.deepEqual(JSON.parse(got?.body ?? ""), { text: "PR 7: Mend it" });
+  new Webhook(btoa(KEY)).verify(got?.body ?? "", got?.headers as Record<string, string>);
+  const [row] = await service.deliveries();
+  assert.equal(row?.status, "delivered");
+  assert.equal(row?.rendered, "PR 7: Mend it");
+  assert.ok(row?.ended_at !== null);
+  assert.deepEqual(await service.test.service.store.read.selectFrom("runs").selectAll().execute(), []);
+  assert.equal(
+    (await service.test.service.store.find("outbox", { id: row?.outbox_id ?? "" }))?.status,
+    "delivered",
+  );
+});
+
+test("64. target false/raises → 502 generic, detail absent, id retryable", async (t) => {
+  let status = 500;
+  const target = await openReceiver(t, (response) => {
+    if (status === 0) response.destroy();
+    else response.writeHead(status, { "x-detail": "secret-detail" }).end("secret-detail");
+  });
+  await using service = await startDirect(target);
+  for (status of [500, 404, 0]) {
+    const failed = await service.post("direct", {}, named("d-1"));
+    assert.equal(failed.status, 502);
+    const { request_id: _, ...body } = failed.body;
+    assert.deepEqual(body, {
+      status: "error",
+      error: "Delivery failed",
+      code: "delivery_failed",
+      delivery_id: "d-1",
+    });
+  }
+  status = 204;
+  assert.equal((await service.post("direct", {}, named("d-1"))).body.status, "delivered");
+  assert.equal((await service.post("direct", {}, named("d-1"))).body.status, "duplicate");
+  const rows = await service.recorded((all) => all.length === 5);
+  assert.deepEqual(
+    rows.map((row) => row.status),
+    ["failed", "failed", "failed", "delivered", "duplicate"],
+  );
+  assert.match(rows[0]?.reason ?? "", /answered 500/);
+  assert.equal(service.logged("a message could not be delivered").length, 3);
+  // Given up with the 502: the outbox does not try it again behind the sender's back.
+  const outbox = await service.test.service.store.read
+    .selectFrom("outbox")
+    .select("status")
+    .orderBy("id")
+    .execute();
+  assert.deepEqual(
+    outbox.map((each) => each.status),
+    ["dead", "dead", "dead", "delivered"],
+  );
+  assert.equal(target.received.length, 4);
+});
+
+test("64. a target that does not answer is not waited for longer than the sender waits", async (t) => {
+  const held: ServerResponse[] = [];
+  const target = await openReceiver(t, (response) => void held.push(response));
+  await using service = await startDirect(target);
+  const started = performance.now();
+  assert.equal((await service.post("direct", {}, named("slow"))).status, 502);
+  assert.ok(performance.now() - started < 20_000);
+  assert.equal(target.received.length, 1);
+});
+
+test("64. concurrent requests of one id send once", async (t) => {
+  const held: ServerResponse[] = [];
+  const target = await openReceiver(t, (response) => void held.push(response));
+  await using service = await startDirect(target);
+  const first = service.post("direct", {}, named("same"));
+  await target.count(1);
+  const others = await Promise.all([1, 2, 3].map(() => service.post("direct", {}, named("same"))));
+  assert.deepEqual(
+    others.map(({ body }) => body.status),
+    ["duplicate", "duplicate", "duplicate"],
+  );
+  held[0]?.writeHead(204).end();
+  assert.equal((await first).body.status, "delivered");
+  assert.equal(target.received.length, 1);
+});
+
+test("65. deliver_only still 401/429/duplicate", async (t) => {
+  const target = await openReceiver(t);
+  await using service = await startDirect(target, { settings: { rate_limit: 2 } });
+  assert.equal((await service.post("direct", {}, { secret: "wrong" })).status, 401);
+  assert.equal((await service.post("direct", {}, named("a"))).body.status, "delivered");
+  assert.equal((await service.post("direct", {}, named("a"))).body.status, "duplicate");
+  assert.equal((await service.post("direct", {}, named("b"))).status, 429);
+  assert.equal(target.received.length, 1);
+});
+
+test("73. unknown deliver type → warning, not crash", async (t) => {
+  const target = await openReceiver(t);
+  await using service = await startDirect(target);
+  const { store } = service.test.service;
+  // As one that another version of the service left, or a target that was taken out of the configuration.
+  const message = { target: "carrier_pigeon:home", payload: { text: "coo", extra: {} }, maxAttempts: 1 };
+  const id = await store.write((tx) => store.outbox.owe(tx, message));
+  while ((await store.find("outbox", { id }))?.status !== "dead") await new Promise((r) => setTimeout(r, 10));
+  const [told] = service.logged("a message could not be delivered and is given up");
+  assert.match(JSON.stringify(told), /carrier_pigeon/);
+  assert.equal((await service.health()).status, 200);
+});
+
+test("73. a target without its address: 502, and the reason names what is missing", async (t) => {
+  const target = await openReceiver(t);
+  await using service = await startDirect(target, { route: { deliver_extra: {} } });
+  assert.equal((await service.post("direct")).status, 502);
+  const [row] = await service.deliveries();
+  assert.match(row?.reason ?? "", /deliver_extra\.url/);
+});
+
+test("a private address that nobody allowed is not sent to, whatever the payload names", async (t) => {
+  const target = await openReceiver(t);
+  await using service = await startDirect({ url: "{url}", host: "example.com" });
+  assert.equal((await service.post("direct", { url: target.url })).status, 502);
+  assert.equal(target.received.length, 0);
+});

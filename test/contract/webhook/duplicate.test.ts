@@ -1,0 +1,191 @@
+/** Deliveries that come more than once. */
+import assert from "node:assert/strict";
+import { createHmac } from "node:crypto";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import { Webhook } from "standardwebhooks";
+import { FakeClock } from "../../../src/base/clock.ts";
+import {
+  bytesOf,
+  SECRET,
+  sign,
+  startWebhookService,
+  webhookScenario,
+  type WebhookService,
+} from "../../harness/webhook.ts";
+
+const HOUR_MS = 3_600_000;
+const hourClock = new FakeClock();
+const named = (id: string) => ({ headers: { "x-github-delivery": id } });
+
+/** A request signed with its time, as `X-Webhook-Signature-V2`. */
+function timed(
+  body: string,
+  seconds: number,
+): { readonly secret: null; readonly headers: Record<string, string> } {
+  const mac = createHmac("sha256", SECRET).update(`${seconds}.${body}`).digest("hex");
+  return { secret: null, headers: { "x-webhook-timestamp": String(seconds), "x-webhook-signature-v2": mac } };
+}
+
+async function runCount(service: WebhookService): Promise<number> {
+  return (await service.test.service.store.read.selectFrom("runs").select("id").execute()).length;
+}
+
+test("15. INSECURE_NO_AUTH with no header → 202 on loopback", async () => {
+  await using service = await startWebhookService({ routes: { hook: { secret: "INSECURE_NO_AUTH" } } });
+  assert.equal((await service.post("hook", {}, { secret: null })).status, 202);
+});
+
+test("16. signature checked on raw bytes: whitespace-different JSON fails; escaped-unicode JSON passes", async () => {
+  await using service = await startWebhookService();
+  const signature = sign(bytesOf('{"a": 1}'));
+  const post = (body: string, value: string) =>
+    service.post("hook", body, { secret: null, headers: { "x-hub-signature-256": value } });
+  assert.equal((await post('{"a":1}', signature)).status, 401);
+  assert.equal((await post('{"a": 1}\n', signature)).status, 401);
+  assert.equal((await post('{"a": 1}', signature)).status, 202);
+  const escaped = '{"name":"\\u00e9\\ud83d\\ude00"}';
+  assert.equal((await post(escaped, sign(bytesOf(escaped)))).status, 202);
+});
+
+test("17. same V2 request twice within 300 s → second is duplicate", async () => {
+  const clock = new FakeClock();
+  await using service = await startWebhookService({ clock });
+  const seconds = clock.now() / 1000;
+  const first = await service.post("hook", "{}", timed("{}", seconds));
+  assert.equal(first.status, 202);
+  clock.tick(299_000);
+  const second = await service.post("hook", "{}", timed("{}", seconds));
+  assert.equal(second.status, 200);
+  assert.deepEqual(second.body, { status: "duplicate", delivery_id: first.body.delivery_id });
+  // Another id in a header that is not signed does not make it another request.
+  const renamed = timed("{}", seconds);
+  const third = await service.post("hook", "{}", {
+    ...renamed,
+    headers: { ...renamed.headers, ...named("new").headers },
+  });
+  assert.equal(third.body.status, "duplicate");
+  assert.equal(
+    (await service.post("hook", "{}", timed("{}", seconds + 1))).status,
+    202,
+    "a second later it is another",
+  );
+  clock.tick(2_000);
+  assert.equal((await service.post("hook", "{}", timed("{}", seconds))).status, 401, "stale");
+  assert.equal(await runCount(service), 2);
+});
+
+test("17. the same Standard Webhooks request twice → second is duplicate", async () => {
+  await using service = await startWebhookService({
+    settings: { secret: `whsec_${btoa("0123456789abcdef01234567")}` },
+  });
+  const now = new Date();
+  const signature = new Webhook(btoa("0123456789abcdef01234567")).sign("msg_1", now, "{}");
+  const headers = {
+    "webhook-id": "msg_1",
+    "webhook-timestamp": String(Math.floor(now.getTime() / 1000)),
+    "webhook-signature": signature,
+  };
+  const first = await service.post("hook", "{}", { secret: null, headers });
+  assert.deepEqual([first.status, first.body.delivery_id], [202, "msg_1"]);
+  const again = await service.post("hook", "{}", {
+    secret: null,
+    headers: { ...headers, "x-github-delivery": "other" },
+  });
+  assert.deepEqual(again.body, { status: "duplicate", delivery_id: "msg_1" });
+});
+
+test("17. the script does not run for a request that was taken before", async () => {
+  await using service = await startWebhookService({ routes: { hook: { script: "count.sh" } } });
+  const folder = join(service.test.home, "agentd", "scripts");
+  const counted = join(service.test.home, "counted");
+  await mkdir(folder, { recursive: true });
+  await writeFile(join(folder, "count.sh"), `echo ran >> '${counted}'\necho '{"a":1}'\n`);
+  const request = timed("{}", Math.floor(Date.now() / 1000));
+  assert.equal((await service.post("hook", "{}", request)).status, 202);
+  assert.equal((await service.post("hook", "{}", request)).body.status, "duplicate");
+  assert.equal(await readFile(counted, "utf8"), "ran\n");
+});
+
+webhookScenario(
+  ["receiveWebhook 200", "receiveWebhook 200 x-request-id"],
+  "35. duplicate id 200 `duplicate`; after 1 h runs again; o same id on another route runs",
+  async (service) => {
+    assert.equal((await service.post("hook", {}, named("one"))).status, 202);
+    const again = await service.post("hook", { other: "body" }, named("one"));
+    assert.equal(again.status, 200);
+    assert.deepEqual(again.body, { status: "duplicate", delivery_id: "one" });
+    assert.equal((await service.post("other", {}, named("one"))).status, 202);
+    hourClock.tick(HOUR_MS - 1);
+    assert.equal((await service.post("hook", {}, named("one"))).body.status, "duplicate");
+    hourClock.tick(1);
+    assert.equal((await service.post("hook", {}, named("one"))).status, 202);
+    assert.equal((await service.post("hook", {}, named("one"))).body.status, "duplicate");
+    assert.equal(await runCount(service), 3);
+  },
+  { clock: hourClock, routes: { hook: {}, other: {} } },
+);
+
+test("36. id order: code-host delivery, (svix-id, webhook-id), X-Request-ID, timestamp", async () => {
+  await using service = await startWebhookService({ routes: { hook: { secret: "INSECURE_NO_AUTH" } } });
+  const all = {
+    "x-github-delivery": "host",
+    "svix-id": "svix",
+    "webhook-id": "standard",
+    "x-request-id": "request",
+  };
+  const left: Record<string, string> = { ...all };
+  const taken = async (): Promise<string> => {
+    const { status, body } = await service.post("hook", {}, { secret: null, headers: left });
+    assert.equal(status, 202);
+    return body.delivery_id;
+  };
+  for (const [name, id] of Object.entries(all)) {
+    assert.equal(await taken(), id);
+    // One that is empty does not count.
+    left[name] = "";
+  }
+  assert.match(await taken(), /^req_/);
+});
+
+test("36. long ids that differ at their end are two", async () => {
+  await using service = await startWebhookService();
+  const [one, two] = ["1", "2"].map((end) => named("x".repeat(5000) + end));
+  const first = await service.post("hook", {}, one);
+  assert.deepEqual([first.status, first.body.delivery_id.length <= 200], [202, true]);
+  assert.equal((await service.post("hook", {}, two)).status, 202);
+  assert.equal((await service.post("hook", {}, one)).body.status, "duplicate");
+});
+
+test("37. no id: two identical posts in the same ms both run", async () => {
+  await using service = await startWebhookService({ clock: new FakeClock() });
+  const [one, two] = await Promise.all([service.post("hook"), service.post("hook")]);
+  assert.deepEqual([one.status, two.status], [202, 202]);
+  assert.notEqual(one.body.delivery_id, two.body.delivery_id);
+  assert.equal(await runCount(service), 2);
+});
+
+test("40. dedupe survives restart", async () => {
+  const first = await startWebhookService();
+  const request = timed("{}", Math.floor(Date.now() / 1000));
+  assert.equal((await first.post("hook", {}, named("one"))).status, 202);
+  assert.equal((await first.post("hook", "{}", request)).status, 202);
+  await using second = await first.restart();
+  assert.equal((await second.post("hook", {}, named("one"))).body.status, "duplicate");
+  assert.equal((await second.post("hook", "{}", request)).body.status, "duplicate");
+  assert.equal((await second.post("hook", {}, named("two"))).status, 202);
+});
+
+test("100 posts of one delivery at once: exactly one 202, one run", async () => {
+  await using service = await startWebhookService();
+  const answers = await Promise.all(
+    Array.from({ length: 100 }, () => service.post("hook", {}, named("one"))),
+  );
+  const statuses = answers.map(({ body }) => body.status as string);
+  assert.equal(statuses.filter((status) => status === "accepted").length, 1);
+  assert.equal(statuses.filter((status) => status === "duplicate").length, 99);
+  assert.equal(await runCount(service), 1);
+  const rows = await service.recorded((all) => all.length === 100);
+  assert.equal(rows.filter(({ status }) => status === "duplicate").length, 99);
+});

@@ -1,0 +1,288 @@
+/** Which events go on, over real HTTP. The operators by themselves are in test/rooms/webhook/filter.test.ts. */
+import assert from "node:assert/strict";
+import { rm, writeFile, mkdir } from "node:fs/promises";
+import { join } from "node:path";
+import { test } from "node:test";
+import type { WebhookRouteConfig } from "../../../generated/config/types.gen.ts";
+import { bytesOf, startWebhookService, type WebhookService } from "../../harness/webhook.ts";
+
+type Filters = NonNullable<WebhookRouteConfig["filters"]>;
+
+interface Event {
+  readonly body: unknown;
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+/** Filters, an event, and whether it passes. */
+type Case = readonly [filters: Filters, event: Event | object, passes: boolean];
+
+/** Registers a test of cases: one service, a route for each list of filters. */
+function filtering(title: string, cases: readonly Case[]): void {
+  test(title, async () => {
+    const routes = Object.fromEntries(cases.map(([filters], index) => [`case-${index}`, { filters }]));
+    await using service = await startWebhookService({ routes });
+    for (const [index, [filters, event, passes]] of cases.entries()) {
+      const told = `${JSON.stringify(filters)} for ${JSON.stringify(event)}`;
+      assert.equal(await pass(service, `case-${index}`, event), passes, told);
+    }
+  });
+}
+
+async function pass(service: WebhookService, route: string, event: unknown): Promise<boolean> {
+  const { body, headers } = isEvent(event) ? event : { body: event, headers: {} };
+  const answer = await service.post(route, body, headers ? { headers } : {});
+  if (answer.status === 202) return true;
+  assert.deepEqual([answer.status, answer.body], [200, { status: "ignored", reason: "filter", route }]);
+  return false;
+}
+
+const isEvent = (event: unknown): event is Event =>
+  typeof event === "object" && event !== null && "body" in event;
+
+const opened = { field: "action", equals: "opened" };
+const draft = { field: "pull_request.draft", equals: true };
+const pull = (action: string, isDraft: boolean) => ({ action, pull_request: { draft: isDraft } });
+
+filtering("42. list = AND", [
+  [[], { any: "thing" }, true],
+  [[opened, draft], pull("opened", true), true],
+  [[opened, draft], pull("opened", false), false],
+  [[opened, draft], pull("closed", true), false],
+]);
+
+filtering("43. any/all/not nest; `all:[]` true, `any:[]` false", [
+  [[{ all: [] }], {}, true],
+  [[{ any: [] }], {}, false],
+  [[{ not: { any: [] } }], {}, true],
+  [[{ any: [opened, { not: { all: [draft, { not: opened }] } }] }], pull("closed", false), true],
+  [[{ any: [opened, { not: { all: [draft, { not: opened }] } }] }], pull("closed", true), false],
+  [[{ not: opened }, { any: [draft, { field: "force", exists: true }] }], pull("closed", true), true],
+]);
+
+filtering("44. payload.* with and without top-level payload object", [
+  [[{ field: "payload.a", equals: 1 }], { a: 1 }, true],
+  [[{ field: "payload.a", equals: 1 }], { payload: { a: 1 }, a: 2 }, true],
+  [[{ field: "payload.a", exists: true }], { payload: "text", a: 1 }, false],
+  [[{ field: "a", equals: 2 }], { payload: { a: 1 }, a: 2 }, true],
+  [[{ field: "payload.items.1.id", equals: 7 }], { items: [{ id: 6 }, { id: 7 }] }, true],
+  [
+    [{ field: "event", equals: "push" }],
+    { body: { event: "no" }, headers: { "x-github-event": "push" } },
+    true,
+  ],
+  [
+    [{ field: "payload.event", equals: "own" }],
+    { body: { event: "own" }, headers: { "x-github-event": "push" } },
+    true,
+  ],
+  [[{ field: "constructor", exists: true }], {}, false],
+  [[{ field: "__proto__.polluted", equals: true }], { body: '{"__proto__":{"polluted":true}}' }, true],
+]);
+
+filtering("45. headers.*, in any case", [
+  [[{ field: "headers.X-Tenant", equals: "acme" }], { body: {}, headers: { "x-tenant": "acme" } }, true],
+  [[{ field: "headers.x-tenant", equals: "acme" }], { body: {}, headers: { "X-TENANT": "acme" } }, true],
+  [[{ field: "headers.X-Tenant", exists: false }], { body: { "x-tenant": "acme" } }, true],
+  [[{ field: "headers", exists: false }], { body: { headers: 1 } }, true],
+  [[{ field: "headers.no name", exists: false }], {}, true],
+]);
+
+filtering('46. equals false (boolean) works; "1" ≠ 1; missing → false; not_equals missing → true', [
+  [[{ field: "a", equals: false }], { a: false }, true],
+  [[{ field: "a", equals: false }], { a: 0 }, false],
+  [[{ field: "a", equals: 1 }], { a: "1" }, false],
+  [[{ field: "a", equals: 1 }], { a: true }, false],
+  [[{ field: "a", equals: 1 }], { body: '{"a":1.0}' }, true],
+  [[{ field: "a", equals: null }], {}, false],
+  [[{ field: "a", equals: null }], { a: null }, true],
+  [[{ field: "a", equals: { b: [1, { c: 2 }] } }], { a: { b: [1, { c: 2 }] } }, true],
+  [[{ field: "a", equals: [] }], { a: {} }, false],
+  [[{ field: "a", not_equals: 1 }], {}, true],
+  [[{ field: "a", not_equals: 1 }], { a: 1 }, false],
+]);
+
+filtering("47. exists true/false, null counts as present; missing true", [
+  [[{ field: "a", exists: true }], { a: null }, true],
+  [[{ field: "a", exists: true }], {}, false],
+  [[{ field: "a", exists: false }], {}, true],
+  [[{ field: "a", exists: false }], { a: null }, false],
+  [[{ field: "a.b.c", missing: true }], { a: { b: 1 } }, true],
+  [[{ field: "a", missing: true }], { a: null }, false],
+]);
+
+filtering("48. contains on list, object key, string, number-as-text; missing false", [
+  [[{ field: "labels", contains: "bug" }], { labels: ["bug", "ui"] }, true],
+  [[{ field: "labels", contains: { id: 1 } }], { labels: [{ id: 1 }] }, true],
+  [[{ field: "labels", contains: "bu" }], { labels: ["bug"] }, false],
+  [[{ field: "o", contains: "key" }], { o: { key: 0 } }, true],
+  [[{ field: "o", contains: "toString" }], { o: { key: 0 } }, false],
+  [[{ field: "s", contains: "ell" }], { s: "hello" }, true],
+  [[{ field: "n", contains: "23" }], { n: 1234 }, true],
+  [[{ field: "n", contains: 23 }], { n: 1234 }, true],
+  [[{ field: "gone", contains: "" }], {}, false],
+]);
+
+filtering("49. in with list", [
+  [[{ field: "ref", in: ["refs/heads/main", 7, null] }], { ref: "refs/heads/main" }, true],
+  [[{ field: "ref", in: ["refs/heads/main", 7, null] }], { ref: 7 }, true],
+  [[{ field: "ref", in: ["refs/heads/main", 7, null] }], { ref: "7" }, false],
+  [[{ field: "ref", in: [null] }], {}, false],
+]);
+
+test("49. in_file JSON list, object keys, lines; file edited → next request sees it; absent file → ignored", async () => {
+  const byFile = (path: string): Partial<WebhookRouteConfig> => ({
+    filters: [{ field: "user", in_file: path }],
+  });
+  await using service = await startWebhookService({
+    routes: {
+      list: byFile("allowed.json"),
+      home: byFile("<home>/allowed.json"),
+      variable: byFile("${LISTS}/allowed.json"),
+      lines: byFile("lists/lines.txt"),
+      keys: byFile("keys.json"),
+      unlisted: { filters: [{ not: { field: "user", in_file: "absent.json" } }] },
+    },
+    env: { LISTS: "lists/.." },
+  });
+  const home = join(service.test.home, "agentd");
+  await mkdir(join(home, "lists"), { recursive: true });
+  const user = (name: unknown, route = "list") => pass(service, route, { user: name });
+  assert.equal(await user("ada"), false, "no file, nobody passes");
+  assert.equal(await user("ada", "unlisted"), true, "nor is anybody listed in it");
+  assert.ok(service.logged("a filter cannot be used").length >= 1, "the absent file is warned of");
+
+  await writeFile(join(home, "allowed.json"), '["ada", 7]');
+  for (const route of ["list", "home", "variable"]) assert.equal(await user("ada", route), true, route);
+  assert.equal(await user(7), true);
+  assert.equal(await user("7"), false);
+
+  // Of the same length, within the same moment: nothing but the content tells.
+  await writeFile(join(home, "allowed.json"), '["bob", 7]');
+  assert.equal(await user("ada"), false);
+  assert.equal(await user("bob"), true);
+
+  await writeFile(join(home, "keys.json"), '\uFEFF{"ada": {"since": 2020}}');
+  assert.equal(await user("ada", "keys"), true);
+  await writeFile(join(home, "lists/lines.txt"), "\r\n  ada \r\n\r\nbob\r\n");
+  assert.equal(await user("ada", "lines"), true);
+  assert.equal(await user("", "lines"), false);
+
+  await rm(join(home, "allowed.json"));
+  assert.equal(await user("bob"), false);
+});
+
+filtering("50. regex search unanchored", [
+  [[{ field: "ref", regex: "release/" }], { ref: "refs/heads/release/1.2" }, true],
+  [[{ field: "ref", regex: "^release/" }], { ref: "refs/heads/release/1.2" }, false],
+  [[{ field: "ref", regex: "(?i)RELEASE/(?P<v>\\d+)" }], { ref: "refs/heads/release/1.2" }, true],
+  [[{ field: "n", regex: "^12$" }], { n: 12 }, true],
+  [[{ field: "o", regex: '^\\{"a":1,"b":\\[true,null\\]\\}$' }], { o: { b: [true, null], a: 1 } }, true],
+  [[{ field: "gone", regex: ".*" }], {}, false],
+]);
+
+const unusable: readonly (readonly [entry: Record<string, unknown>, flaw: RegExp])[] = [
+  [{ field: "a", regex: "(" }, /filters\[0\]\.regex is no pattern/],
+  [{ field: "a", regex: "(?<=x)y" }, /is no pattern/],
+  [{ field: "a", regex: "(a)\\1" }, /is no pattern/],
+  [{ field: "a", regex: "(?:[ab]?){900}[ab]{900}" }, /is no pattern .* or too large/],
+  [{ field: "a", regex: 7 }, /is no pattern/],
+  [{ field: "a", exists: "yes" }, /exists must be true or false/],
+  [{ field: "a", missing: false }, /missing must be true; for its opposite use exists/],
+  [{ field: "a", in: "main" }, /in must be a list/],
+  [{ field: "a", in_file: "" }, /in_file must be the path of a file/],
+  [{ field: "", equals: 1 }, /equals needs a field/],
+  [{ equals: 1 }, /equals needs a field/],
+  [{ all: {} }, /all must be a list/],
+  [{ not: [] }, /not must be one entry/],
+  [{ not: { any: [{ field: "a", regex: "(" }] } }, /filters\[0\]\.not\.any\[0\]\.regex/],
+];
+const unknown: typeof unusable = [
+  [{ field: "a", matches: "x" }, /filters\[0\] has the unknown operator "matches"; those are: exists, /],
+  [{ field: "a" }, /filters\[0\] has no operator/],
+  [{ field: "a", equals: 1, contains: 1 }, /more than one operator: equals, contains/],
+];
+
+for (const [title, cases] of [
+  ["50. bad pattern, or operand → refused at load", unusable],
+  ["52. unknown operator → refused at load", unknown],
+] as const) {
+  test(title, async () => {
+    for (const [entry, flaw] of cases) {
+      const start = startWebhookService({ routes: { hook: { filters: [entry] } } });
+      const refused = await start.then(
+        () => assert.fail(`started with ${JSON.stringify(entry)}`),
+        (error: unknown) => error as Error & { code: string },
+      );
+      assert.equal(refused.code, "invalid_config");
+      assert.match(refused.message, /hook: /);
+      assert.match(refused.message, flaw);
+    }
+  });
+}
+
+for (const [title, entries] of [
+  ["50. bad pattern of a subscription → ignored, also inside `not`", unusable],
+  ["52. unknown operator of a subscription → ignored", unknown.slice(0, 2)],
+] as const) {
+  test(title, async () => {
+    await using service = await startWebhookService({ routes: {} });
+    const subscriptions = Object.fromEntries(
+      entries.flatMap(([entry], index) => [
+        [`plain-${index}`, { filters: [entry] }],
+        [`not-${index}`, { filters: [{ not: entry }] }],
+      ]),
+    );
+    const file = join(service.test.home, "agentd", "webhook_subscriptions.json");
+    await mkdir(join(service.test.home, "agentd"), { recursive: true });
+    await writeFile(file, JSON.stringify(subscriptions));
+    for (const name of Object.keys(subscriptions)) {
+      assert.equal(await pass(service, name, { a: "x" }), false, JSON.stringify(subscriptions[name]));
+    }
+    assert.ok(service.logged("a filter cannot be used").length > 0);
+  });
+}
+
+test("51. catastrophic regex answers within 200 ms", async () => {
+  const patterns = ["^(a+)+$", "(x+x+)+y$", "^(([a-z])+.)+[A-Z]([a-z])+$", "(.*)*(.*)*(.*)*b$", "(a|aa)+$"];
+  const routes = Object.fromEntries(
+    patterns.map((regex, index) => [`p-${index}`, { filters: [{ field: "text", regex }] }]),
+  );
+  await using service = await startWebhookService({ routes });
+  for (const [index, pattern] of patterns.entries()) {
+    const texts = ["a".repeat(50_000), "x".repeat(50_000)].map((text) => ({ text: `b${text}!` }));
+    for (const body of texts) {
+      const startMs = performance.now();
+      assert.equal(await pass(service, `p-${index}`, body), false, pattern);
+      // Five times what is promised, for machines with other work.
+      assert.ok(performance.now() - startMs < 1_000, `${pattern} took ${performance.now() - startMs} ms`);
+    }
+  }
+});
+
+test("filters see payloads of any shape: numbers beyond 2^53, lone surrogates, 100,000 keys, 10,000 levels", async () => {
+  const regex = { field: "v", regex: "\\d" };
+  await using service = await startWebhookService({
+    routes: {
+      big: {
+        filters: [
+          { field: "id", contains: "9007199254740993" },
+          { field: "id", equals: 2 ** 53 },
+        ],
+      },
+      half: { filters: [{ field: "text", contains: "\uD83D" }] },
+      many: { filters: [{ field: "v", contains: "k99999" }, regex] },
+      deep: { filters: [{ field: "v", exists: true }] },
+    },
+  });
+  assert.equal(await pass(service, "big", { body: '{"id":9007199254740993}' }), true);
+  assert.equal(await pass(service, "big", { body: '{"id":9007199254740992}' }), false);
+  assert.equal(await pass(service, "half", { body: '{"text":"\\ud83d"}' }), true);
+  const v = Object.fromEntries(Array.from({ length: 100_000 }, (_, index) => [`k${index}`, 0]));
+  assert.ok(bytesOf({ v }).length > 1_000_000);
+  assert.equal((await service.post("many", { v })).status, 413, "a megabyte is the limit");
+  const fits = Object.fromEntries(Object.entries(v).slice(20_000));
+  assert.equal(await pass(service, "many", { v: fits }), true);
+  const deep = `{"v":${"[".repeat(10_000)}${"]".repeat(10_000)}}`;
+  assert.equal((await service.post("deep", deep)).status, 400);
+  assert.equal(await pass(service, "deep", { v: 1 }), true, "and it goes on");
+});

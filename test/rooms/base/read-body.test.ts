@@ -1,0 +1,55 @@
+/** What a body costs while it arrives. */
+import assert from "node:assert/strict";
+import process from "node:process";
+import { test } from "node:test";
+import { systemClock } from "../../../src/base/clock.ts";
+import { readBody } from "../../../src/base/read-body.ts";
+
+const LIMITS = { maxBytes: 300_000, timeoutMs: 10_000, clock: systemClock };
+
+/** A request whose body comes in these pieces, each made when it is asked for. */
+function arriving(pieces: Iterable<Uint8Array>) {
+  const source = pieces[Symbol.iterator]();
+  const body = new ReadableStream<Uint8Array>(
+    {
+      pull(controller) {
+        const { done, value } = source.next();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      },
+    },
+    { highWaterMark: 0 },
+  );
+  return { req: new Request("http://localhost/", { method: "POST", body, duplex: "half" } as RequestInit) };
+}
+
+test("a body of single bytes is whole, and what each came in is not kept", async () => {
+  const heldBytes = () => process.memoryUsage().external;
+  const beforeBytes = heldBytes();
+  let mostBytes = 0;
+  function* bytes() {
+    for (let n = 0; n < 8_000; n++) {
+      if (n % 100 === 0) mostBytes = Math.max(mostBytes, heldBytes() - beforeBytes);
+      yield new Uint8Array(65_536).fill(n % 251, 0, 1).subarray(0, 1);
+    }
+  }
+  const body = await readBody(arriving(bytes()), LIMITS);
+  assert.equal(body.length, 8_000);
+  assert.ok(body.every((byte, n) => byte === n % 251));
+  assert.ok(mostBytes < 8_000 * 65_536 * 0.6, `${mostBytes} bytes were held`);
+});
+
+test("a body in one piece is that piece, and an empty one is empty", async () => {
+  const piece = Uint8Array.of(1, 2, 3);
+  assert.deepEqual([...(await readBody(arriving([piece]), LIMITS))], [1, 2, 3]);
+  assert.equal((await readBody(arriving([]), LIMITS)).length, 0);
+});
+
+test("more than the limit is refused in whatever pieces it comes", async () => {
+  for (const size of [1, 7, 65_536]) {
+    const pieces = Array.from({ length: Math.ceil(1001 / size) }, () => new Uint8Array(Math.min(size, 1001)));
+    await assert.rejects(readBody(arriving(pieces), { ...LIMITS, maxBytes: 1000 }), {
+      code: "body_too_large",
+    });
+  }
+});

@@ -1,0 +1,106 @@
+/** The stages between the rate and the record, without a store or a script of their own. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { judge, type BelievedRequest, type JudgePorts } from "../../../src/webhook/judge.ts";
+import { rehearse } from "../../../src/webhook/replay.ts";
+import { checkRoute } from "../../../src/webhook/route.ts";
+import type { ScriptOutcome } from "../../../src/webhook/script.ts";
+
+type Written = Parameters<typeof checkRoute>[1];
+
+function requestTo(written: Written, body: string, headers: Record<string, string> = {}): BelievedRequest {
+  const defaults = {
+    secrets: ["s"],
+    isLoopback: true,
+    resolve: (secret: string) => secret,
+    targets: ["log"],
+  };
+  const checked = checkRoute("hook", written, { ...defaults, origin: "static" });
+  assert.ok("route" in checked);
+  return {
+    route: checked.route,
+    headers: new Headers(headers),
+    body: new TextEncoder().encode(body),
+    requestId: "req_1",
+  };
+}
+
+function portsWith(set: Partial<JudgePorts> = {}): JudgePorts {
+  return {
+    valuesIn: async () => undefined,
+    runScript: () => assert.fail("no script runs"),
+    loadSkill: async () => undefined,
+    warn: () => {},
+    knownAs: async () => undefined,
+    ...set,
+  };
+}
+
+const stagesOf = ({ stages }: Awaited<ReturnType<typeof judge>>): readonly string[] =>
+  stages.map(({ stage, verdict }) => `${stage} ${verdict}`);
+
+test("a request goes through its stages in order, and stops where it is told to", async () => {
+  const request = requestTo({ prompt: "do {a}" }, '{"a":1}');
+  const whole = await judge(request, portsWith());
+  assert.deepEqual(stagesOf(whole), [
+    "parse pass",
+    "known pass",
+    "events pass",
+    "filters pass",
+    "render pass",
+  ]);
+  assert.deepEqual(
+    [whole.text, whole.bodyText, whole.deliveryId, whole.stop],
+    ["do 1", '{"a":1}', "req_1", undefined],
+  );
+  const part = await judge(request, portsWith(), { upTo: "events" });
+  assert.deepEqual(stagesOf(part), ["parse pass", "known pass", "events pass"]);
+  assert.deepEqual([part.text, part.stop], [undefined, undefined]);
+});
+
+test("what was taken before stops before the script; a rehearsal does not ask", async () => {
+  let runs = 0;
+  const runScript = async (): Promise<ScriptOutcome> => {
+    runs++;
+    return { status: "payload", payload: { a: 2 } };
+  };
+  const request = requestTo({ script: "x.sh", prompt: "do {a}" }, '{"a":1}', { "x-github-delivery": "two" });
+  const ports = portsWith({
+    runScript,
+    knownAs: async ({ deliveryId }) => (deliveryId === "two" ? "one" : undefined),
+  });
+  const known = await judge(request, ports);
+  assert.deepEqual(known.stop?.body, { status: "duplicate", delivery_id: "one" });
+  assert.equal(runs, 0);
+  const rehearsed = await rehearse(request, ports);
+  assert.deepEqual([rehearsed.text, runs], ["do 2", 1]);
+});
+
+test("what a script comes to", async () => {
+  const judged = async (outcome: ScriptOutcome, written: Written = {}) =>
+    judge(
+      requestTo({ script: "x.sh", prompt: "{a} {script_output}", ...written }, '{"a":1}'),
+      portsWith({ runScript: async () => outcome }),
+    );
+  const ignored = { status: "ignored", reason: "script", route: "hook" };
+  assert.equal((await judged({ status: "payload", payload: { a: "new" } })).text, "new {script_output}");
+  assert.equal((await judged({ status: "text", text: "said" })).text, "1 said");
+  assert.deepEqual((await judged({ status: "ignore", reason: "why" })).stop?.body, ignored);
+  const failed = { status: "failed", reason: "why" } as const;
+  assert.deepEqual((await judged(failed)).stop?.body, ignored);
+  const retried = await judged(failed, { retry_on_script_failure: true });
+  assert.equal(retried.stop?.status, 503);
+  assert.deepEqual(retried.stages.at(-1), { stage: "script", verdict: "stop", detail: "why" });
+});
+
+test("a text that a script gives to a payload without names stands beside it", async () => {
+  for (const [body, shown] of [
+    ["[1]", "1 said"],
+    ["7", "{payload.0} said"],
+    ["9007199254740993", "{payload.0} said"],
+  ] as const) {
+    const request = requestTo({ script: "x.sh", prompt: "{payload.0} {script_output}" }, body);
+    const ports = portsWith({ runScript: async () => ({ status: "text", text: "said" }) });
+    assert.equal((await judge(request, ports)).text, shown, body);
+  }
+});

@@ -1,0 +1,101 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createLog } from "../../../src/base/log.ts";
+import { WebhookRoutes } from "../../../src/webhook/routes.ts";
+import { subscriptionName, subscriptionOf } from "../../../src/webhook/subscription.ts";
+
+const NOW_MS = 1_800_000_000_000;
+
+/** A file whose text and time the test decides; the stamp has only whole seconds, as some file systems have. */
+function fileOf(text: string) {
+  const file = { text, changedAtMs: NOW_MS, reads: 0, nowMs: NOW_MS, log: [] as string[] };
+  const routes = new WebhookRoutes({
+    routes: [],
+    defaults: { secrets: ["s"], isLoopback: true, resolve: (secret) => secret, targets: ["log"] },
+    file: {
+      state: async () => ({
+        stamp: String(Math.floor(file.changedAtMs / 1000)),
+        changedAtMs: file.changedAtMs,
+      }),
+      text: async () => {
+        file.reads += 1;
+        return file.text;
+      },
+    },
+    clock: { now: () => file.nowMs },
+    log: createLog("warn", (line) => void file.log.push(line)),
+  });
+  return { file, routes };
+}
+
+test("76. two writes that the file's times do not tell apart are both seen", async () => {
+  const { file, routes } = fileOf('{"a": {}}');
+  assert.ok(await routes.find("a"));
+  file.text = '{"b": {}}';
+  assert.ok(await routes.find("b"));
+  assert.equal(await routes.find("a"), undefined);
+});
+
+test("76. an old file is read once, a young one until it is old", async () => {
+  const { file, routes } = fileOf('{"a": {}}');
+  await routes.find("a");
+  await routes.find("a");
+  assert.equal(file.reads, 2);
+  file.nowMs += 10_000;
+  for (let n = 0; n < 5; n++) await routes.find("a");
+  assert.equal(file.reads, 3);
+});
+
+test("74. flaws of one state are told once, however often it is read", async () => {
+  const { file, routes } = fileOf('{"a": {"secret": ""}}');
+  for (let n = 0; n < 3; n++) await routes.find("a");
+  file.text = "broken";
+  for (let n = 0; n < 3; n++) await routes.find("a");
+  assert.equal(file.log.length, 2);
+});
+
+test("50. filters of a subscription that cannot be used are told of; it stays and matches nothing", async () => {
+  const { file, routes } = fileOf('{"a": {"filters": [{"field": "x", "regex": "("}]}}');
+  assert.ok(await routes.find("a"));
+  assert.match(file.log.join(""), /filters\[0\]\.regex/);
+});
+
+test("77. names are trimmed and made to fit, or are none", () => {
+  for (const [text, name] of [
+    ["  My Hook ", "my-hook"],
+    ["a_b-1", "a_b-1"],
+    ["", undefined],
+    ["-a", undefined],
+    ["a/b", undefined],
+    ["é", undefined],
+    ["__proto__", undefined],
+    ["a".repeat(129), undefined],
+  ] as const) {
+    assert.equal(subscriptionName(text), name, text);
+  }
+});
+
+test("77. subscribing again keeps what only a hand can write, and the time of the first", () => {
+  const before = {
+    secret: "old",
+    prompt: "before",
+    filters: [{ field: "a", exists: true }],
+    toolsets: ["web"],
+    deliver_extra: { chat_id: "1", thread_id: "2" },
+    created_at: "2026-01-01T00:00:00.000Z",
+    custom: 1,
+  };
+  const wish = { events: ["push"], deliver: "log" };
+  const made = subscriptionOf(wish, { before, secret: "old", createdAt: "2027-01-01T00:00:00.000Z" });
+  assert.deepEqual(made, {
+    filters: [{ field: "a", exists: true }],
+    toolsets: ["web"],
+    custom: 1,
+    events: ["push"],
+    secret: "old",
+    skills: [],
+    deliver: "log",
+    deliver_extra: { thread_id: "2" },
+    created_at: "2026-01-01T00:00:00.000Z",
+  });
+});

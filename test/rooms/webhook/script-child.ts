@@ -1,0 +1,9 @@
+/** A process that starts a script and goes before it has ended. The script's folder is its one argument. */
+import process from "node:process";
+import { createRunScript } from "../../../src/webhook/script.ts";
+
+const folder = process.argv[2] ?? "";
+const runScript = createRunScript({ folder, timeoutMs: 60_000, envPassthrough: [], log: { warn: () => {} } });
+void runScript("hang.sh", { payload: {}, event: "push", deliveryId: "d" });
+// Told that the script is at work, by whoever waits for its file.
+process.stdin.once("data", () => process.exit(0));
