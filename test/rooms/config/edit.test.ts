@@ -21,7 +21,7 @@ async function edited(text: string | undefined, ...edits: readonly string[]): Pr
     if (key.startsWith("-")) await unsetConfigValue({ home: made.home, key: key.slice(1) });
     else await setConfigValue({ home: made.home, key, value: value.join("=") });
   }
-  return readFile(join(made.home, FILE), "utf8");
+  return await readFile(join(made.home, FILE), "utf8");
 }
 
 async function assertRefused(text: string, edit: string, pattern: RegExp): Promise<void> {
@@ -42,6 +42,7 @@ async function assertRefused(text: string, edit: string, pattern: RegExp): Promi
 const LISTS: Readonly<Record<string, string>> = {
   scopes: '["chat"]',
   cors_origins: '["https://example.com","*"]',
+  filters: '[{"field":"a","exists":true}]',
 };
 
 /** What must be there before a key in it can be set. */
@@ -51,9 +52,17 @@ const HOLDERS: Readonly<Record<string, string>> = {
   "web.search": '{"provider": "brave"}',
   "mcp.servers.mine": '{"enabled": true}',
   "quick_commands.mine": '{"type": "exec", "value": "ls"}',
+  "platforms.webhook.routes.mine.coalesce": '{"key": "{a}"}',
+  "platforms.webhook.extra.routes.mine.coalesce": '{"key": "{a}"}',
 };
 /** Maps with names of the user's own. */
-const MAPS: readonly string[] = ["model.providers", "mcp.servers", "quick_commands"];
+const MAPS: readonly string[] = [
+  "model.providers",
+  "mcp.servers",
+  "quick_commands",
+  "platforms.webhook.routes",
+  "platforms.webhook.extra.routes",
+];
 
 describe("setConfigValue", () => {
   it("makes the file, private and with its version", async () => {
