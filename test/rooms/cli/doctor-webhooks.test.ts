@@ -27,7 +27,7 @@ async function verdictOf({ settings, file, mode = 0o600, env = {} }: Given) {
     await chmod(path, mode);
   }
   const webhook = { enabled: true, host: "127.0.0.1", port: 0, ...settings };
-  return webhooks({ config: testConfig({ platforms: { webhook } }), home: made.home, env });
+  return await webhooks({ config: testConfig({ platforms: { webhook } }), home: made.home, env });
 }
 
 /** An address where a server answers `/health` with this body. */
