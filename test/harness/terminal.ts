@@ -118,11 +118,14 @@ function terminalOf(tmux: (...words: string[]) => Promise<string>): Terminal {
     },
     async ended() {
       const endMs = Date.now() + MAX_WAIT_MS;
-      while ((await fact("pane_dead")) !== "1") {
+      for (;;) {
+        // The terminal is closed a moment before it is known how the program ended.
+        const [status, signal] = [await fact("pane_dead_status"), await fact("pane_dead_signal")];
+        if (status !== "") return Number(status);
+        if (signal !== "") return 128 + Number(signal);
         if (Date.now() > endMs) throw new Error(`the program did not end; the screen:\n${await capture()}`);
         await new Promise((resolve) => setTimeout(resolve, POLL_MS));
       }
-      return Number(await fact("pane_dead_status"));
     },
     async signal(name) {
       const tty = (await fact("pane_tty")).replace("/dev/", "");
