@@ -17,6 +17,8 @@ import { findSession, newSession, settingsOf } from "./session.ts";
 import { StartGate, uncounted, type Entry, type RunSlot } from "./start-gate.ts";
 import { RunStop } from "./stop.ts";
 
+const MAX_TO_STOP = 1_000;
+
 /**
  * The turn queue: in each session one turn at a time, whoever asks and from whatever process, by the session's lease.
  * A prompt is recorded, with its run, before `submit` resolves; from then on it is never lost.
@@ -30,6 +32,8 @@ export class Turns {
   readonly #running = new Map<string, Execution>();
   /** Prompts being recorded and turns at work. */
   readonly #open = new Set<Promise<unknown>>();
+  /** Runs that were to stop while they waited: one that is begun before that is written does nothing. */
+  readonly #toStop = new Map<string, RunStop>();
   #draining = false;
 
   /** `onEnd` is told of each run of a kept session that ended in this process, after its end is committed. It MUST NOT throw. */
@@ -114,14 +118,18 @@ export class Turns {
    */
   async stop(runId: string, reason: string): Promise<boolean> {
     const { store } = this.#parts;
+    const stop = new RunStop("cancelled", reason);
     const execution = this.#running.get(runId);
     if (!execution) {
+      this.#toStop.set(runId, stop);
+      const [oldest] = this.#toStop.size > MAX_TO_STOP ? this.#toStop.keys() : [];
+      if (oldest !== undefined) this.#toStop.delete(oldest);
       return store.write(
         async (tx) =>
           (await this.#lane.cancelQueued(tx, runId, reason)) || requestStopOf(tx, store, runId, reason),
       );
     }
-    await execution.stop(new RunStop("cancelled", reason));
+    await execution.stop(stop);
     return true;
   }
 
@@ -341,6 +349,8 @@ export class Turns {
       suspended,
     });
     this.#running.set(started.run.id, execution);
+    const stop = this.#toStop.get(started.run.id);
+    if (stop) void this.#track(execution.stop(stop)).catch(() => {});
     void this.#track(this.#conclude(execution, started).finally(entry.leave));
   }
 
