@@ -137,6 +137,8 @@ async function runOnce(
     kind: "run",
     input: { prompt: [message], settings: {}, answerable: true },
     whenBusy: "queue",
+    // Until it is recorded a prompt that was cancelled leaves nothing behind.
+    admit: async () => signal.throwIfAborted(),
   });
   session.isSaved = true;
   turn.begun(runId, (reason) => void stop(room, runId, reason));
