@@ -1,5 +1,6 @@
 /** The events of a run: replay, cursors, cuts, snapshots, and who may follow. */
 import assert from "node:assert/strict";
+import { setTimeout as sleep } from "node:timers/promises";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { testTool } from "../../harness/agent.ts";
 import { createGate, fetchRun, post, runEvent, startRun } from "../../harness/runs.ts";
@@ -295,12 +296,17 @@ scenario(
   async (service) => {
     const { run_id: id } = await startRun(service);
     const leaving = new AbortController();
-    const waiting = service.request(`/v1/runs/${id}?wait=60`, { signal: leaving.signal });
+    const wait = () => service.request(`/v1/runs/${id}?wait=60`, { signal: leaving.signal });
+    let waiting = wait();
     const path = `/v1/runs/${id}/events`;
     let refused: Response;
     do {
       refused = await service.request(path); // the other request may still be on its way
-      if (refused.status === 200) await refused.body?.cancel();
+      if (refused.status !== 200) break;
+      await refused.body?.cancel();
+      // It came while this one had the only place.
+      const isRefused = await Promise.race([waiting.then(({ status }) => status === 429), sleep(10, false)]);
+      if (isRefused) waiting = wait();
     } while (refused.status === 200);
     await assertError(refused, 429, "too_many_subscribers");
     await assertError(await service.request(`/v1/runs/${id}?wait=1`), 429, "too_many_subscribers");
