@@ -4,30 +4,10 @@ import { join } from "node:path";
 import { test } from "node:test";
 import type { AvailableCommand } from "@agentclientprotocol/sdk/unstable";
 import { createAcpPlace, type AcpClient, type AcpPlace, type AcpProcess } from "../../harness/acp.ts";
-import { calling, saying, type Replies } from "../../harness/openai-server.ts";
-
-const asking = "approvals: { mode: always_ask }\n";
+import { asking, deciding, twoSteps } from "../../harness/acp-leave.ts";
+import { saying, type Replies } from "../../harness/openai-server.ts";
 
 const counted: Replies = (_, index) => saying(`answer ${index}`);
-
-/** The first step asks for leave, which lasts until the test gives it; then as {@link counted}. */
-const twoSteps: Replies = (_, index) =>
-  index === 0
-    ? calling({ id: "call_1", name: "terminal", json: JSON.stringify({ command: "echo one > made.txt" }) })
-    : saying(`answer ${index}`);
-
-async function deciding(place: AcpPlace) {
-  const asked = Promise.withResolvers<void>();
-  const leave = Promise.withResolvers<void>();
-  const editor = await place.start().client({
-    permission: async () => {
-      asked.resolve();
-      await leave.promise;
-      return { outcome: { outcome: "selected", optionId: "allow_once" } };
-    },
-  });
-  return { editor, asked: asked.promise, allow: leave.resolve };
-}
 
 /** What the client sees of one prompt: its text, behind what was there before. */
 async function told(editor: AcpClient, sessionId: string, text: string): Promise<string> {

@@ -2,31 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { RequestError, type ContentBlock } from "@agentclientprotocol/sdk/unstable";
 import { choose, createAcpPlace, type AcpClient, type AcpPlace } from "../../harness/acp.ts";
+import { asking, deciding, twoSteps } from "../../harness/acp-leave.ts";
 import { calling, saying, type Replies } from "../../harness/openai-server.ts";
 import { pngBytes } from "../../rooms/agent/attachments/images.ts";
-
-const asking = "approvals: { mode: always_ask }\n";
-
-/** The first step of a turn asks for leave, which lasts until the test gives it. */
-const twoSteps: Replies = (_, index) =>
-  index === 0
-    ? calling({ id: "call_1", name: "terminal", json: JSON.stringify({ command: "echo one > made.txt" }) })
-    : saying(`answer ${index}`);
-
-/** An editor whose user looks at a question, and gives leave when told to. */
-async function deciding(place: AcpPlace) {
-  const asked = Promise.withResolvers<void>();
-  const leave = Promise.withResolvers<void>();
-  const process = place.start();
-  const editor = await process.client({
-    permission: async () => {
-      asked.resolve();
-      await leave.promise;
-      return { outcome: { outcome: "selected", optionId: "allow_once" } };
-    },
-  });
-  return { editor, process, asked: asked.promise, allow: leave.resolve };
-}
 
 interface Steering {
   readonly sessionId: unknown;
