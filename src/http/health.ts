@@ -2,7 +2,7 @@ import type { DetailedHealth, HealthCheck } from "../../generated/http/client/ty
 import { formatModel } from "../agent/model.ts";
 import { readDeliveryFigures, readFigures } from "../store/figures.ts";
 import type { HttpRequest, HttpResponse } from "./contract.ts";
-import type { DeliveryStatus } from "../webhook/deliveries.ts";
+import { DELIVERY_STATUSES } from "../webhook/deliveries.ts";
 import type { HttpContext, HttpRoom, ReceiverVitals } from "./room.ts";
 
 /** A question to the database that takes longer counts as not answered. */
@@ -166,18 +166,6 @@ function checkServer({ keys, turns }: HttpRoom): HealthCheck {
   if (keys.required) return { status: "ok", ...figures };
   return { status: "ok", ...figures, detail: "No key is asked for; only this machine can reach the server." };
 }
-
-const DELIVERY_STATUSES = [
-  "accepted",
-  "running",
-  "completed",
-  "failed",
-  "delivered",
-  "ignored",
-  "duplicate",
-  "refused",
-  "interrupted",
-] as const satisfies readonly DeliveryStatus[];
 
 function checkReceiver(
   { turns }: HttpRoom,
