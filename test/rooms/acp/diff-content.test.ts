@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { diffContent } from "../../../src/acp/diff-content.ts";
 import { fileChange } from "../../../src/agent/tools/file-diff.ts";
 
-const path = "/work/a.txt";
+const path = "/project/a.txt";
 const lines = (count: number, width = 1) =>
   Array.from({ length: count }, (_, at) => `${at}${"x".repeat(width)}\n`).join("");
 
@@ -58,7 +58,7 @@ test("a change of all of a large file is told in words, as is what is binary or 
   };
   assert.match(
     text(fileChange(path, lines(2_000, 100), lines(2_000, 120))),
-    /^\/work\/a.txt: too large to show/,
+    /^\/project\/a.txt: too large to show/,
   );
   assert.match(text({ path, diff: "", omitted: "binary", size: 12 }), /binary file \(12 bytes\)/);
   assert.match(

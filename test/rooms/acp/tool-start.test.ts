@@ -33,9 +33,9 @@ test("kinds come from the event, else from the table of tools", () => {
 
 test("locations are absolute, each once; a read says where it begins", () => {
   const call = toolCallOf(
-    start({ tool: "read_file", input: { offset: 12 }, paths: ["/work/a", "/work/a", "b"] }),
+    start({ tool: "read_file", input: { offset: 12 }, paths: ["/project/a", "/project/a", "b"] }),
   );
-  assert.deepEqual(call.locations, [{ path: "/work/a", line: 12 }]);
+  assert.deepEqual(call.locations, [{ path: "/project/a", line: 12 }]);
 });
 
 test("long input is cut, and stays what it is", () => {

@@ -6,7 +6,7 @@ import type { ToolIntent } from "../../../src/agent/tool.ts";
 import { never, ordinary } from "./policy-cases.ts";
 import { risky } from "./policy-risky-cases.ts";
 
-const places = { workspace: "/home/ada/work", home: "/home/ada", agentHome: "/home/ada/.agentd" };
+const places = { workspace: "/home/ada/project", home: "/home/ada", agentHome: "/home/ada/.agentd" };
 const POLICIES = ["ask", "always_ask", "yolo"] as const;
 const verdict = (intent: ToolIntent, sessionMode: SessionMode, more: Partial<PolicyContext> = {}) =>
   decide(intent, { mode: "ask", ...places, sessionMode, ...more }, "a_tool").verdict;
@@ -17,9 +17,9 @@ const writing = (...writes: string[]): ToolIntent => ({ kind: "file", title: "",
 const tool = (more: Partial<ToolIntent> = {}): ToolIntent => ({ kind: "tool", title: "a tool", ...more });
 const network = (...hosts: string[]): ToolIntent => ({ kind: "network", title: "Fetch", hosts });
 
-const INSIDE = "/home/ada/work/a.ts";
-const secrets = ["/home/ada/.ssh/id_rsa", "/home/ada/work/.env", "/home/ada/.agentd/config.yaml"];
-const startUp = ["/home/ada/.bashrc", "/home/ada/.config/x", "/home/ada/work/.git/hooks/pre-push"];
+const INSIDE = "/home/ada/project/a.ts";
+const secrets = ["/home/ada/.ssh/id_rsa", "/home/ada/project/.env", "/home/ada/.agentd/config.yaml"];
+const startUp = ["/home/ada/.bashrc", "/home/ada/.config/x", "/home/ada/project/.git/hooks/pre-push"];
 
 /** Calls of every kind. */
 const calls: readonly ToolIntent[] = [

@@ -7,11 +7,11 @@ const long = "é".repeat(131_072);
 const change = (path: string, text = long) => ({ path, old_text: text, new_text: "b", diff: `of ${path}` });
 
 test("texts of many files are shown until there are too many, diffs of all of them", () => {
-  const shown = shownChanges(Array.from({ length: 100 }, (_, index) => change(`/work/${index}`)));
+  const shown = shownChanges(Array.from({ length: 100 }, (_, index) => change(`/project/${index}`)));
   assert.equal(shown.length, 100);
   assert.equal(shown.filter(({ old_text: before }) => before !== undefined).length, 7);
-  assert.deepEqual(shown.at(-1), { path: "/work/99", diff: "of /work/99", size: 262_144 });
-  assert.deepEqual(shown[0], change("/work/0"));
+  assert.deepEqual(shown.at(-1), { path: "/project/99", diff: "of /project/99", size: 262_144 });
+  assert.deepEqual(shown[0], change("/project/0"));
 });
 
 test("secrets in the texts reach nobody", () => {

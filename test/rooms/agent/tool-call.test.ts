@@ -315,7 +315,7 @@ test("what a tool says without end is cut in the middle before the model reads i
 });
 
 test("a call says before it runs whether it waits for leave, and what it would change", async () => {
-  const change = { path: "/work/a", old_text: null, new_text: "a", diff: "" };
+  const change = { path: "/project/a", old_text: null, new_text: "a", diff: "" };
   const tool = {
     ...ok,
     preview: async ({ command }: { readonly command: string }) => {
@@ -351,7 +351,7 @@ test("calls that are made at once begin in the order of the model, however long 
     preview: async ({ command }: { readonly command: string }) => {
       if (command === "mkdir a") await shown.promise;
       else shown.resolve();
-      return [{ path: "/work/a", diff: "" }];
+      return [{ path: "/project/a", diff: "" }];
     },
   };
   const commands = ["mkdir a", "nope", "mkdir b"];
