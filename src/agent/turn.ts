@@ -350,8 +350,17 @@ export class Turns {
     });
     this.#running.set(started.run.id, execution);
     const stop = this.#toStop.get(started.run.id);
-    if (stop) void this.#track(execution.stop(stop)).catch(() => {});
+    if (stop) void this.#track(this.#stopEarly(execution, stop));
     void this.#track(this.#conclude(execution, started).finally(entry.leave));
+  }
+
+  async #stopEarly(execution: Execution, stop: RunStop): Promise<void> {
+    try {
+      await execution.stop(stop);
+    } catch (error) {
+      // It ends all the same; only that it was stopping could not be told.
+      this.#parts.log.warn("the stop of a run could not be recorded", { run: execution.runId, error });
+    }
   }
 
   async #conclude(execution: Execution, { run, session }: Started): Promise<void> {
