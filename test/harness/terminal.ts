@@ -118,7 +118,10 @@ function terminalOf(tmux: (...words: string[]) => Promise<string>): Terminal {
     },
     async ended() {
       const endMs = Date.now() + MAX_WAIT_MS;
+      const server = Number(await fact("pid"));
       for (;;) {
+        // tmux 3.3 can miss the one signal that tells it of the end, and would leave the program a zombie.
+        process.kill(server, "SIGCHLD");
         // The terminal is closed a moment before it is known how the program ended.
         const [status, signal] = [await fact("pane_dead_status"), await fact("pane_dead_signal")];
         if (status !== "") return Number(status);
