@@ -85,6 +85,10 @@ export type Config = {
      */
     platforms: PlatformsConfig;
     /**
+     * How messages get to platforms.
+     */
+    delivery: DeliveryConfig;
+    /**
      * Bounds of the HTTP API.
      */
     limits: LimitsConfig;
@@ -315,6 +319,70 @@ export type ApprovalsConfig = {
 };
 
 /**
+ * BluebubblesPlatformConfig
+ *
+ * iMessage, through a BlueBubbles server on a Mac. What stands in `extra` goes before what stands beside it, and both before the environment.
+ */
+export type BluebubblesPlatformConfig = {
+    /**
+     * False: nothing is sent there. Default: on, once all that is needed is set.
+     */
+    enabled?: boolean;
+    /**
+     * The settings.
+     */
+    extra?: BluebubblesSettings;
+    /**
+     * Address of the server.
+     */
+    base_url?: string;
+    /**
+     * Password of the server, or `env:NAME`.
+     */
+    password?: string;
+    /**
+     * How the server sends. Default: apple-script.
+     */
+    method?: 'apple-script' | 'private-api';
+    /**
+     * The chat of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     */
+    text_limit?: number;
+};
+
+/**
+ * BluebubblesSettings
+ *
+ * iMessage, through a BlueBubbles server on a Mac.
+ */
+export type BluebubblesSettings = {
+    /**
+     * Address of the server.
+     */
+    base_url?: string;
+    /**
+     * Password of the server, or `env:NAME`.
+     */
+    password?: string;
+    /**
+     * How the server sends. Default: apple-script.
+     */
+    method?: 'apple-script' | 'private-api';
+    /**
+     * The chat of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     */
+    text_limit?: number;
+};
+
+/**
  * CompressionConfig
  *
  * What happens when a conversation gets long.
@@ -383,11 +451,163 @@ export type DelegationConfig = {
 };
 
 /**
+ * DeliveryConfig
+ *
+ * How messages get to platforms.
+ */
+export type DeliveryConfig = {
+    /**
+     * How long a message waits before each further attempt; after the last it is given up, and `agentd deliveries` shows it. What the platform asks for goes before this.
+     */
+    retry_seconds: Array<number>;
+    /**
+     * Longest attempt.
+     */
+    timeout_seconds: number;
+};
+
+/**
  * DetailsMode
  *
  * How much is shown.
  */
 export type DetailsMode = 'hidden' | 'collapsed' | 'expanded';
+
+/**
+ * DingtalkPlatformConfig
+ *
+ * DingTalk: the webhook of a group's robot, or an app's robot. What stands in `extra` goes before what stands beside it, and both before the environment.
+ */
+export type DingtalkPlatformConfig = {
+    /**
+     * False: nothing is sent there. Default: on, once all that is needed is set.
+     */
+    enabled?: boolean;
+    /**
+     * The settings.
+     */
+    extra?: DingtalkSettings;
+    /**
+     * Address of the group's robot, with its access_token, or `env:NAME`.
+     */
+    webhook_url?: string;
+    /**
+     * Secret of the group's robot, when it checks signatures, or `env:NAME`.
+     */
+    webhook_secret?: string;
+    /**
+     * Client id of the app; also its robot code.
+     */
+    client_id?: string;
+    /**
+     * Client secret of the app, or `env:NAME`.
+     */
+    client_secret?: string;
+    /**
+     * The chat of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Another address of the API, such as a proxy's. Default: https://api.dingtalk.com.
+     */
+    base_url?: string;
+    /**
+     * Longest text of one message, bytes; longer ones are cut into several. Default: 15000.
+     */
+    text_limit?: number;
+};
+
+/**
+ * DingtalkSettings
+ *
+ * DingTalk: the webhook of a group's robot, or an app's robot.
+ */
+export type DingtalkSettings = {
+    /**
+     * Address of the group's robot, with its access_token, or `env:NAME`.
+     */
+    webhook_url?: string;
+    /**
+     * Secret of the group's robot, when it checks signatures, or `env:NAME`.
+     */
+    webhook_secret?: string;
+    /**
+     * Client id of the app; also its robot code.
+     */
+    client_id?: string;
+    /**
+     * Client secret of the app, or `env:NAME`.
+     */
+    client_secret?: string;
+    /**
+     * The chat of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Another address of the API, such as a proxy's. Default: https://api.dingtalk.com.
+     */
+    base_url?: string;
+    /**
+     * Longest text of one message, bytes; longer ones are cut into several. Default: 15000.
+     */
+    text_limit?: number;
+};
+
+/**
+ * DiscordPlatformConfig
+ *
+ * Discord, through a bot. What stands in `extra` goes before what stands beside it, and both before the environment.
+ */
+export type DiscordPlatformConfig = {
+    /**
+     * False: nothing is sent there. Default: on, once all that is needed is set.
+     */
+    enabled?: boolean;
+    /**
+     * The settings.
+     */
+    extra?: DiscordSettings;
+    /**
+     * Token of the bot, or `env:NAME`.
+     */
+    token?: string;
+    /**
+     * The channel of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Another address of the API, such as a proxy's. Default: https://discord.com/api/v10.
+     */
+    base_url?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 2000.
+     */
+    text_limit?: number;
+};
+
+/**
+ * DiscordSettings
+ *
+ * Discord, through a bot.
+ */
+export type DiscordSettings = {
+    /**
+     * Token of the bot, or `env:NAME`.
+     */
+    token?: string;
+    /**
+     * The channel of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Another address of the API, such as a proxy's. Default: https://discord.com/api/v10.
+     */
+    base_url?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 2000.
+     */
+    text_limit?: number;
+};
 
 /**
  * DisplayConfig
@@ -443,6 +663,158 @@ export type DisplayConfig = {
 };
 
 /**
+ * EmailPlatformConfig
+ *
+ * Email over SMTP. What stands in `extra` goes before what stands beside it, and both before the environment.
+ */
+export type EmailPlatformConfig = {
+    /**
+     * False: nothing is sent there. Default: on, once all that is needed is set.
+     */
+    enabled?: boolean;
+    /**
+     * The settings.
+     */
+    extra?: EmailSettings;
+    /**
+     * Address that sends.
+     */
+    address?: string;
+    /**
+     * Name to sign in with. Default: the address.
+     */
+    user?: string;
+    /**
+     * Password of the account at the SMTP server, or `env:NAME`.
+     */
+    password?: string;
+    /**
+     * The SMTP server.
+     */
+    smtp_host?: string;
+    /**
+     * Its port: 587 (STARTTLS, required) or 465 (TLS). Default: 587.
+     */
+    smtp_port?: number;
+    /**
+     * required: STARTTLS or TLS. none: unencrypted, on loopback only.
+     */
+    tls?: 'required' | 'none';
+    /**
+     * Address that gets messages which name none.
+     */
+    home_channel?: string;
+};
+
+/**
+ * EmailSettings
+ *
+ * Email over SMTP.
+ */
+export type EmailSettings = {
+    /**
+     * Address that sends.
+     */
+    address?: string;
+    /**
+     * Name to sign in with. Default: the address.
+     */
+    user?: string;
+    /**
+     * Password of the account at the SMTP server, or `env:NAME`.
+     */
+    password?: string;
+    /**
+     * The SMTP server.
+     */
+    smtp_host?: string;
+    /**
+     * Its port: 587 (STARTTLS, required) or 465 (TLS). Default: 587.
+     */
+    smtp_port?: number;
+    /**
+     * required: STARTTLS or TLS. none: unencrypted, on loopback only.
+     */
+    tls?: 'required' | 'none';
+    /**
+     * Address that gets messages which name none.
+     */
+    home_channel?: string;
+};
+
+/**
+ * FeishuPlatformConfig
+ *
+ * Feishu or Lark, through an app's bot. What stands in `extra` goes before what stands beside it, and both before the environment.
+ */
+export type FeishuPlatformConfig = {
+    /**
+     * False: nothing is sent there. Default: on, once all that is needed is set.
+     */
+    enabled?: boolean;
+    /**
+     * The settings.
+     */
+    extra?: FeishuSettings;
+    /**
+     * Id of the app.
+     */
+    app_id?: string;
+    /**
+     * Secret of the app, or `env:NAME`.
+     */
+    app_secret?: string;
+    /**
+     * Which of the two services. Default: feishu.
+     */
+    domain?: 'feishu' | 'lark';
+    /**
+     * The chat of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Another address of the API, such as a proxy's. Default: https://open.feishu.cn or https://open.larksuite.com.
+     */
+    base_url?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 8000.
+     */
+    text_limit?: number;
+};
+
+/**
+ * FeishuSettings
+ *
+ * Feishu or Lark, through an app's bot.
+ */
+export type FeishuSettings = {
+    /**
+     * Id of the app.
+     */
+    app_id?: string;
+    /**
+     * Secret of the app, or `env:NAME`.
+     */
+    app_secret?: string;
+    /**
+     * Which of the two services. Default: feishu.
+     */
+    domain?: 'feishu' | 'lark';
+    /**
+     * The chat of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Another address of the API, such as a proxy's. Default: https://open.feishu.cn or https://open.larksuite.com.
+     */
+    base_url?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 8000.
+     */
+    text_limit?: number;
+};
+
+/**
  * GatewayConfig
  *
  * The gateway of hosts, on standard input and output and at /api/ws.
@@ -452,6 +824,102 @@ export type GatewayConfig = {
      * Who may run commands of agentd itself: hosts of this machine, all whose key has the scope admin, or nobody.
      */
     cli_exec: 'local' | 'all' | 'off';
+};
+
+/**
+ * GithubCommentPlatformConfig
+ *
+ * Comments on pull requests and issues, through the program gh. What stands in `extra` goes before what stands beside it, and both before the environment.
+ */
+export type GithubCommentPlatformConfig = {
+    /**
+     * False: nothing is sent there. Default: on, once all that is needed is set.
+     */
+    enabled?: boolean;
+    /**
+     * The settings.
+     */
+    extra?: GithubCommentSettings;
+    /**
+     * Path of gh. Default: gh, as PATH finds it.
+     */
+    program?: string;
+    /**
+     * Host of the repositories, when it is not github.com.
+     */
+    host?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 65536.
+     */
+    text_limit?: number;
+};
+
+/**
+ * GithubCommentSettings
+ *
+ * Comments on pull requests and issues, through the program gh.
+ */
+export type GithubCommentSettings = {
+    /**
+     * Path of gh. Default: gh, as PATH finds it.
+     */
+    program?: string;
+    /**
+     * Host of the repositories, when it is not github.com.
+     */
+    host?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 65536.
+     */
+    text_limit?: number;
+};
+
+/**
+ * HomeassistantPlatformConfig
+ *
+ * Home Assistant: its notify services, or a notification on its page. What stands in `extra` goes before what stands beside it, and both before the environment.
+ */
+export type HomeassistantPlatformConfig = {
+    /**
+     * False: nothing is sent there. Default: on, once all that is needed is set.
+     */
+    enabled?: boolean;
+    /**
+     * The settings.
+     */
+    extra?: HomeassistantSettings;
+    /**
+     * Address of Home Assistant. Default: http://homeassistant.local:8123.
+     */
+    base_url?: string;
+    /**
+     * Long-lived access token, or `env:NAME`.
+     */
+    token?: string;
+    /**
+     * Notify service of messages that name none, such as mobile_app_phone.
+     */
+    home_channel?: string;
+};
+
+/**
+ * HomeassistantSettings
+ *
+ * Home Assistant: its notify services, or a notification on its page.
+ */
+export type HomeassistantSettings = {
+    /**
+     * Address of Home Assistant. Default: http://homeassistant.local:8123.
+     */
+    base_url?: string;
+    /**
+     * Long-lived access token, or `env:NAME`.
+     */
+    token?: string;
+    /**
+     * Notify service of messages that name none, such as mobile_app_phone.
+     */
+    home_channel?: string;
 };
 
 /**
@@ -516,6 +984,126 @@ export type LogConfig = {
      * Least level that is written.
      */
     level: 'debug' | 'info' | 'warn' | 'error';
+};
+
+/**
+ * MatrixPlatformConfig
+ *
+ * Matrix, as the user whose token is given. What stands in `extra` goes before what stands beside it, and both before the environment.
+ */
+export type MatrixPlatformConfig = {
+    /**
+     * False: nothing is sent there. Default: on, once all that is needed is set.
+     */
+    enabled?: boolean;
+    /**
+     * The settings.
+     */
+    extra?: MatrixSettings;
+    /**
+     * Address of the homeserver, such as https://matrix.example.org.
+     */
+    homeserver?: string;
+    /**
+     * Token of the user who sends, or `env:NAME`.
+     */
+    access_token?: string;
+    /**
+     * Room of messages that name none.
+     */
+    home_channel?: string;
+    /**
+     * Send to encrypted rooms too, unencrypted. Default: refuse.
+     */
+    allow_encrypted?: boolean;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     */
+    text_limit?: number;
+};
+
+/**
+ * MatrixSettings
+ *
+ * Matrix, as the user whose token is given.
+ */
+export type MatrixSettings = {
+    /**
+     * Address of the homeserver, such as https://matrix.example.org.
+     */
+    homeserver?: string;
+    /**
+     * Token of the user who sends, or `env:NAME`.
+     */
+    access_token?: string;
+    /**
+     * Room of messages that name none.
+     */
+    home_channel?: string;
+    /**
+     * Send to encrypted rooms too, unencrypted. Default: refuse.
+     */
+    allow_encrypted?: boolean;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     */
+    text_limit?: number;
+};
+
+/**
+ * MattermostPlatformConfig
+ *
+ * Mattermost, through a bot or a user's token. What stands in `extra` goes before what stands beside it, and both before the environment.
+ */
+export type MattermostPlatformConfig = {
+    /**
+     * False: nothing is sent there. Default: on, once all that is needed is set.
+     */
+    enabled?: boolean;
+    /**
+     * The settings.
+     */
+    extra?: MattermostSettings;
+    /**
+     * Address of the server, such as https://chat.example.org.
+     */
+    base_url?: string;
+    /**
+     * Token of the bot or user, or `env:NAME`.
+     */
+    token?: string;
+    /**
+     * The channel of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 16383.
+     */
+    text_limit?: number;
+};
+
+/**
+ * MattermostSettings
+ *
+ * Mattermost, through a bot or a user's token.
+ */
+export type MattermostSettings = {
+    /**
+     * Address of the server, such as https://chat.example.org.
+     */
+    base_url?: string;
+    /**
+     * Token of the bot or user, or `env:NAME`.
+     */
+    token?: string;
+    /**
+     * The channel of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 16383.
+     */
+    text_limit?: number;
 };
 
 /**
@@ -632,6 +1220,74 @@ export type PlatformsConfig = {
      * The receiver of webhooks.
      */
     webhook: WebhookPlatformConfig;
+    /**
+     * Telegram.
+     */
+    telegram: TelegramPlatformConfig;
+    /**
+     * Discord.
+     */
+    discord: DiscordPlatformConfig;
+    /**
+     * Slack.
+     */
+    slack: SlackPlatformConfig;
+    /**
+     * Signal.
+     */
+    signal: SignalPlatformConfig;
+    /**
+     * SMS.
+     */
+    sms: SmsPlatformConfig;
+    /**
+     * WhatsApp.
+     */
+    whatsapp: WhatsappPlatformConfig;
+    /**
+     * Matrix.
+     */
+    matrix: MatrixPlatformConfig;
+    /**
+     * Mattermost.
+     */
+    mattermost: MattermostPlatformConfig;
+    /**
+     * Home Assistant.
+     */
+    homeassistant: HomeassistantPlatformConfig;
+    /**
+     * Email.
+     */
+    email: EmailPlatformConfig;
+    /**
+     * DingTalk.
+     */
+    dingtalk: DingtalkPlatformConfig;
+    /**
+     * Feishu.
+     */
+    feishu: FeishuPlatformConfig;
+    /**
+     * WeCom.
+     */
+    wecom: WecomPlatformConfig;
+    /**
+     * WeChat.
+     */
+    weixin: WeixinPlatformConfig;
+    /**
+     * BlueBubbles.
+     */
+    bluebubbles: BluebubblesPlatformConfig;
+    /**
+     * QQ.
+     */
+    qqbot: QqbotPlatformConfig;
+    /**
+     * GitHub comment.
+     */
+    github_comment: GithubCommentPlatformConfig;
 };
 
 /**
@@ -670,6 +1326,86 @@ export type ProviderConfig = {
      * Longest wait for the next piece of an answer.
      */
     timeout_seconds: number;
+};
+
+/**
+ * QqbotPlatformConfig
+ *
+ * QQ, through an official bot. What stands in `extra` goes before what stands beside it, and both before the environment.
+ */
+export type QqbotPlatformConfig = {
+    /**
+     * False: nothing is sent there. Default: on, once all that is needed is set.
+     */
+    enabled?: boolean;
+    /**
+     * The settings.
+     */
+    extra?: QqbotSettings;
+    /**
+     * Id of the bot.
+     */
+    app_id?: string;
+    /**
+     * Secret of the bot, or `env:NAME`.
+     */
+    client_secret?: string;
+    /**
+     * Use the sandbox. Default: false.
+     */
+    sandbox?: boolean;
+    /**
+     * Chat of messages that name none: user:ID, group:ID or channel:ID.
+     */
+    home_channel?: string;
+    /**
+     * Another address for access tokens. Default: https://bots.qq.com.
+     */
+    token_url?: string;
+    /**
+     * Another address of the API, such as a proxy's. Default: https://api.sgroup.qq.com.
+     */
+    base_url?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     */
+    text_limit?: number;
+};
+
+/**
+ * QqbotSettings
+ *
+ * QQ, through an official bot.
+ */
+export type QqbotSettings = {
+    /**
+     * Id of the bot.
+     */
+    app_id?: string;
+    /**
+     * Secret of the bot, or `env:NAME`.
+     */
+    client_secret?: string;
+    /**
+     * Use the sandbox. Default: false.
+     */
+    sandbox?: boolean;
+    /**
+     * Chat of messages that name none: user:ID, group:ID or channel:ID.
+     */
+    home_channel?: string;
+    /**
+     * Another address for access tokens. Default: https://bots.qq.com.
+     */
+    token_url?: string;
+    /**
+     * Another address of the API, such as a proxy's. Default: https://api.sgroup.qq.com.
+     */
+    base_url?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     */
+    text_limit?: number;
 };
 
 /**
@@ -737,6 +1473,62 @@ export type SessionsConfig = {
 };
 
 /**
+ * SignalPlatformConfig
+ *
+ * Signal, through the HTTP daemon of signal-cli. What stands in `extra` goes before what stands beside it, and both before the environment.
+ */
+export type SignalPlatformConfig = {
+    /**
+     * False: nothing is sent there. Default: on, once all that is needed is set.
+     */
+    enabled?: boolean;
+    /**
+     * The settings.
+     */
+    extra?: SignalSettings;
+    /**
+     * Address of the daemon, such as http://127.0.0.1:8080.
+     */
+    base_url?: string;
+    /**
+     * Phone number that sends, with + and country code.
+     */
+    account?: string;
+    /**
+     * The chat of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     */
+    text_limit?: number;
+};
+
+/**
+ * SignalSettings
+ *
+ * Signal, through the HTTP daemon of signal-cli.
+ */
+export type SignalSettings = {
+    /**
+     * Address of the daemon, such as http://127.0.0.1:8080.
+     */
+    base_url?: string;
+    /**
+     * Phone number that sends, with + and country code.
+     */
+    account?: string;
+    /**
+     * The chat of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     */
+    text_limit?: number;
+};
+
+/**
  * SkillsConfig
  *
  * Skills the agent can load.
@@ -750,6 +1542,198 @@ export type SkillsConfig = {
      * Names of skills that are not offered.
      */
     disabled: Array<string>;
+};
+
+/**
+ * SlackPlatformConfig
+ *
+ * Slack, through an app with the scope chat:write. What stands in `extra` goes before what stands beside it, and both before the environment.
+ */
+export type SlackPlatformConfig = {
+    /**
+     * False: nothing is sent there. Default: on, once all that is needed is set.
+     */
+    enabled?: boolean;
+    /**
+     * The settings.
+     */
+    extra?: SlackSettings;
+    /**
+     * Bot token of the app, xoxb-, or `env:NAME`.
+     */
+    token?: string;
+    /**
+     * The channel of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Another address of the API, such as a proxy's. Default: https://slack.com/api.
+     */
+    base_url?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     */
+    text_limit?: number;
+};
+
+/**
+ * SlackSettings
+ *
+ * Slack, through an app with the scope chat:write.
+ */
+export type SlackSettings = {
+    /**
+     * Bot token of the app, xoxb-, or `env:NAME`.
+     */
+    token?: string;
+    /**
+     * The channel of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Another address of the API, such as a proxy's. Default: https://slack.com/api.
+     */
+    base_url?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     */
+    text_limit?: number;
+};
+
+/**
+ * SmsPlatformConfig
+ *
+ * Text messages, through Twilio. What stands in `extra` goes before what stands beside it, and both before the environment.
+ */
+export type SmsPlatformConfig = {
+    /**
+     * False: nothing is sent there. Default: on, once all that is needed is set.
+     */
+    enabled?: boolean;
+    /**
+     * The settings.
+     */
+    extra?: SmsSettings;
+    /**
+     * Account, AC...
+     */
+    account_sid?: string;
+    /**
+     * Token of the account, or `env:NAME`.
+     */
+    auth_token?: string;
+    /**
+     * Number that sends, with + and country code.
+     */
+    from_number?: string;
+    /**
+     * Phone number that gets messages which name none.
+     */
+    home_channel?: string;
+    /**
+     * Another address of the API, such as a proxy's. Default: https://api.twilio.com.
+     */
+    base_url?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 1600.
+     */
+    text_limit?: number;
+};
+
+/**
+ * SmsSettings
+ *
+ * Text messages, through Twilio.
+ */
+export type SmsSettings = {
+    /**
+     * Account, AC...
+     */
+    account_sid?: string;
+    /**
+     * Token of the account, or `env:NAME`.
+     */
+    auth_token?: string;
+    /**
+     * Number that sends, with + and country code.
+     */
+    from_number?: string;
+    /**
+     * Phone number that gets messages which name none.
+     */
+    home_channel?: string;
+    /**
+     * Another address of the API, such as a proxy's. Default: https://api.twilio.com.
+     */
+    base_url?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 1600.
+     */
+    text_limit?: number;
+};
+
+/**
+ * TelegramPlatformConfig
+ *
+ * Telegram, through a bot. What stands in `extra` goes before what stands beside it, and both before the environment.
+ */
+export type TelegramPlatformConfig = {
+    /**
+     * False: nothing is sent there. Default: on, once all that is needed is set.
+     */
+    enabled?: boolean;
+    /**
+     * The settings.
+     */
+    extra?: TelegramSettings;
+    /**
+     * Token of the bot, from @BotFather, or `env:NAME`.
+     */
+    token?: string;
+    /**
+     * The chat of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Topic of the home channel, when it is a forum.
+     */
+    home_thread?: string;
+    /**
+     * Another address of the API, such as a proxy's. Default: https://api.telegram.org.
+     */
+    base_url?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 4096.
+     */
+    text_limit?: number;
+};
+
+/**
+ * TelegramSettings
+ *
+ * Telegram, through a bot.
+ */
+export type TelegramSettings = {
+    /**
+     * Token of the bot, from @BotFather, or `env:NAME`.
+     */
+    token?: string;
+    /**
+     * The chat of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Topic of the home channel, when it is a forum.
+     */
+    home_thread?: string;
+    /**
+     * Another address of the API, such as a proxy's. Default: https://api.telegram.org.
+     */
+    base_url?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 4096.
+     */
+    text_limit?: number;
 };
 
 /**
@@ -1076,4 +2060,232 @@ export type WebhookRouteConfig = {
      * Of several events in a short time only the newest is handled. Does not go with deliver_only.
      */
     coalesce?: WebhookCoalesceConfig;
+};
+
+/**
+ * WecomPlatformConfig
+ *
+ * WeCom: an intelligent bot over its connection, or the webhook of a group's robot. What stands in `extra` goes before what stands beside it, and both before the environment.
+ */
+export type WecomPlatformConfig = {
+    /**
+     * False: nothing is sent there. Default: on, once all that is needed is set.
+     */
+    enabled?: boolean;
+    /**
+     * The settings.
+     */
+    extra?: WecomSettings;
+    /**
+     * Id of the bot.
+     */
+    bot_id?: string;
+    /**
+     * Secret of the bot, or `env:NAME`.
+     */
+    secret?: string;
+    /**
+     * Another address of the connection. Default: wss://openws.work.weixin.qq.com.
+     */
+    websocket_url?: string;
+    /**
+     * Address of a group's robot, with its key, instead of the bot, or `env:NAME`.
+     */
+    webhook_url?: string;
+    /**
+     * The chat of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Longest text of one message, bytes; longer ones are cut into several. Default: 20480.
+     */
+    text_limit?: number;
+};
+
+/**
+ * WecomSettings
+ *
+ * WeCom: an intelligent bot over its connection, or the webhook of a group's robot.
+ */
+export type WecomSettings = {
+    /**
+     * Id of the bot.
+     */
+    bot_id?: string;
+    /**
+     * Secret of the bot, or `env:NAME`.
+     */
+    secret?: string;
+    /**
+     * Another address of the connection. Default: wss://openws.work.weixin.qq.com.
+     */
+    websocket_url?: string;
+    /**
+     * Address of a group's robot, with its key, instead of the bot, or `env:NAME`.
+     */
+    webhook_url?: string;
+    /**
+     * The chat of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Longest text of one message, bytes; longer ones are cut into several. Default: 20480.
+     */
+    text_limit?: number;
+};
+
+/**
+ * WeixinPlatformConfig
+ *
+ * WeChat, through an iLink bot that the user has written to. What stands in `extra` goes before what stands beside it, and both before the environment.
+ */
+export type WeixinPlatformConfig = {
+    /**
+     * False: nothing is sent there. Default: on, once all that is needed is set.
+     */
+    enabled?: boolean;
+    /**
+     * The settings.
+     */
+    extra?: WeixinSettings;
+    /**
+     * Account of the bot.
+     */
+    account_id?: string;
+    /**
+     * Token of the bot, from signing in by QR code, or `env:NAME`.
+     */
+    token?: string;
+    /**
+     * The chat of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Context tokens by user, from the latest message of each.
+     */
+    context_tokens?: {
+        [key: string]: string;
+    };
+    /**
+     * Address of the iLink service. Default: https://ilinkai.weixin.qq.com.
+     */
+    base_url?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     */
+    text_limit?: number;
+};
+
+/**
+ * WeixinSettings
+ *
+ * WeChat, through an iLink bot that the user has written to.
+ */
+export type WeixinSettings = {
+    /**
+     * Account of the bot.
+     */
+    account_id?: string;
+    /**
+     * Token of the bot, from signing in by QR code, or `env:NAME`.
+     */
+    token?: string;
+    /**
+     * The chat of messages that name no other.
+     */
+    home_channel?: string;
+    /**
+     * Context tokens by user, from the latest message of each.
+     */
+    context_tokens?: {
+        [key: string]: string;
+    };
+    /**
+     * Address of the iLink service. Default: https://ilinkai.weixin.qq.com.
+     */
+    base_url?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     */
+    text_limit?: number;
+};
+
+/**
+ * WhatsappPlatformConfig
+ *
+ * WhatsApp, through the Cloud API, or a bridge on this machine. What stands in `extra` goes before what stands beside it, and both before the environment.
+ */
+export type WhatsappPlatformConfig = {
+    /**
+     * False: nothing is sent there. Default: on, once all that is needed is set.
+     */
+    enabled?: boolean;
+    /**
+     * The settings.
+     */
+    extra?: WhatsappSettings;
+    /**
+     * Id of the sending number in the Cloud API.
+     */
+    phone_number_id?: string;
+    /**
+     * Token of the Cloud API, or `env:NAME`.
+     */
+    access_token?: string;
+    /**
+     * Version of the Cloud API. Default: v20.0.
+     */
+    api_version?: string;
+    /**
+     * Address of a bridge, such as http://127.0.0.1:3000, instead of the Cloud API.
+     */
+    bridge_url?: string;
+    /**
+     * Number that gets messages which name none.
+     */
+    home_channel?: string;
+    /**
+     * Another address of the API, such as a proxy's. Default: https://graph.facebook.com.
+     */
+    base_url?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 4096.
+     */
+    text_limit?: number;
+};
+
+/**
+ * WhatsappSettings
+ *
+ * WhatsApp, through the Cloud API, or a bridge on this machine.
+ */
+export type WhatsappSettings = {
+    /**
+     * Id of the sending number in the Cloud API.
+     */
+    phone_number_id?: string;
+    /**
+     * Token of the Cloud API, or `env:NAME`.
+     */
+    access_token?: string;
+    /**
+     * Version of the Cloud API. Default: v20.0.
+     */
+    api_version?: string;
+    /**
+     * Address of a bridge, such as http://127.0.0.1:3000, instead of the Cloud API.
+     */
+    bridge_url?: string;
+    /**
+     * Number that gets messages which name none.
+     */
+    home_channel?: string;
+    /**
+     * Another address of the API, such as a proxy's. Default: https://graph.facebook.com.
+     */
+    base_url?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 4096.
+     */
+    text_limit?: number;
 };

@@ -7,7 +7,7 @@ export interface Delivery {
    * by such a mark MUST hand it over, since a message may be sent again after it arrived.
    */
   readonly id: string;
-  /** What stands behind the platform's name in the address. */
+  /** What stands behind the platform's name in the address; a bare platform's home channel stands here already. */
   readonly address: string;
   /** What was owed: JSON, in the form that this target asks for. A `traceparent` in it is the parent of the span. */
   readonly payload: unknown;
@@ -15,19 +15,32 @@ export interface Delivery {
   readonly ref: string | undefined;
   /** 1 for the first. */
   readonly attempt: number;
+  /** Parts of a long message that have arrived, as `progress` noted them in earlier attempts; 0 at first. */
+  readonly partsSent: number;
+  /** When it was owed, Unix milliseconds. */
+  readonly createdAtMs: number;
 }
 
-/** How an attempt went. `error` is one sentence for people, names no secret, and stays with the message. */
+/**
+ * How an attempt went. `error` is one sentence for people that says what to do where something can be done; it names no
+ * secret, and stays with the message.
+ */
 export type SendOutcome =
   | { readonly status: "delivered" }
+  /** The platform did not take it, and may later. */
   | {
       readonly status: "retry";
       readonly error: string;
       /** What the platform asks to wait, milliseconds. Absent: the dispatcher decides. */
       readonly afterMs?: number;
-      /** What is left to send, when a part has arrived: the payload of the next attempt. */
-      readonly remaining?: unknown;
+      /** True: the platform only asked to slow down; the attempt does not count among those that a message has. */
+      readonly isThrottled?: boolean;
     }
+  /**
+   * It was sent, and no answer told whether the platform took it. Where repeats are told apart it is sent again; else it
+   * stays on record as unknown, for people to decide.
+   */
+  | { readonly status: "unknown"; readonly error: string }
   /** No attempt will ever succeed: the message stays as a dead letter. */
   | { readonly status: "permanent"; readonly error: string };
 
@@ -36,6 +49,11 @@ export interface SendOptions {
   readonly span: Span;
   /** Aborts when the attempt has taken too long, its lease is lost, or the service stops. */
   readonly signal: AbortSignal;
+  /**
+   * Notes durably how many parts of a long message have arrived, in all. A target that cuts texts MUST await it between
+   * two parts; later attempts begin behind what was noted.
+   */
+  readonly progress: (partsSent: number) => Promise<void>;
 }
 
 /**
@@ -44,7 +62,8 @@ export interface SendOptions {
  * - `send` makes one attempt. It MUST NOT try again by itself: the outbox does, also in another process.
  * - It SHOULD resolve in every case; what it throws counts as a retry.
  * - It MUST stop soon after `signal` aborts. Whether it does or not, the attempt is over then.
- * - It may be called for several messages at once, up to `concurrency`, and in any order.
+ * - It may be called for several messages at once, up to `concurrency`; for one address one after the other, in the
+ *   order in which they were owed, unless `isOrdered` is false.
  * - It MUST NOT log or report the payload: messages are private, and addresses may hold keys.
  */
 export interface Target {
@@ -52,9 +71,17 @@ export interface Target {
   readonly name: string;
   /** Most attempts at once in one process; default 8. */
   readonly concurrency?: number;
+  /** False: messages to one address have nothing to do with each other. Default: true. */
+  readonly isOrdered?: boolean;
+  /** True: the platform tells a repeat by the message's id, so that what may have arrived can be sent again. */
+  readonly knowsRepeats?: boolean;
+  /** Waits before each further attempt, milliseconds, instead of those of the configuration. */
+  readonly retryDelaysMs?: readonly number[];
+  /** Address (chat, or chat and thread) of messages that name the platform alone. */
+  readonly home?: string;
   /**
    * False: this process sends nothing there for now, as while another holds the one connection that the platform
-   * allows. Asked before every round; absent: always true.
+   * allows, or the platform asked everybody to wait. Asked before every round; absent: always true.
    */
   isReady?(): boolean;
   send(delivery: Delivery, options: SendOptions): Promise<SendOutcome>;

@@ -1,0 +1,65 @@
+/** What a platform is told: from the file, and from the environment where the file says nothing. Pure. */
+import type { Config } from "../../generated/config/types.gen.ts";
+import { isRecord } from "../base/schema.ts";
+import type { Environment } from "./home.ts";
+import { schemaAt } from "./schema-path.ts";
+
+/** Platforms that messages can be sent through, by their names in the configuration. */
+export type PlatformName = Exclude<keyof Config["platforms"], "webhook">;
+
+/** The keys of a platform, all optional: what is missing is the platform's to say. */
+export type PlatformSettings<Name extends PlatformName> = NonNullable<Config["platforms"][Name]["extra"]>;
+
+/**
+ * The settings of a platform: each key from `extra`, else from beside it, else from the environment (`x-env` of the
+ * schema); references `env:NAME` are resolved, and one to a variable that is not set counts as missing.
+ */
+export function platformSettings<Name extends PlatformName>(
+  name: Name,
+  { platforms }: Pick<Config, "platforms">,
+  env: Environment,
+): PlatformSettings<Name> {
+  const { extra = {}, enabled: _, ...beside } = platforms[name] as Record<string, unknown>;
+  const written: Readonly<Record<string, unknown>> = { ...beside, ...(extra as object) };
+  const found = platformKeys(name).flatMap(({ key, variables, type }) => {
+    const value = written[key] === undefined ? fromEnvironment(variables, type, env) : resolved(written[key], env);
+    return value === undefined ? [] : [[key, value] as const];
+  });
+  return Object.fromEntries(found) as PlatformSettings<Name>;
+}
+
+export interface PlatformKey {
+  readonly key: string;
+  /** Variables that stand in for it, the first one first. */
+  readonly variables: readonly string[];
+  readonly type: string;
+  readonly isSecret: boolean;
+  readonly description: string;
+}
+
+/** The keys that the schema has for a platform. */
+export function platformKeys(name: PlatformName): readonly PlatformKey[] {
+  const properties = schemaAt(["platforms", name, "extra"])?.["properties"];
+  return Object.entries(isRecord(properties) ? properties : {}).map(([key, schema]) => {
+    const { type, description, "x-env": variables, "x-secret": isSecret } = Object(schema);
+    return {
+      key,
+      type: String(type),
+      description: String(description),
+      variables: Array.isArray(variables) ? variables.map(String) : [],
+      isSecret: isSecret === true,
+    };
+  });
+}
+
+function resolved(value: unknown, env: Environment): unknown {
+  if (typeof value !== "string" || !value.startsWith("env:")) return value;
+  return env[value.slice("env:".length)] || undefined;
+}
+
+function fromEnvironment(names: readonly string[], type: string, env: Environment): unknown {
+  const text = names.map((name) => env[name]).find(Boolean);
+  if (text === undefined) return undefined;
+  if (type === "boolean") return /^(true|1|yes|on)$/i.test(text);
+  return type === "integer" ? Number(text) : text;
+}

@@ -1,0 +1,51 @@
+/** What chats are owed: a text, where it goes, and what the platform is told besides. Pure. */
+import { platforms, type PlatformTraits } from "./platform-names.ts";
+import type { Delivery } from "./target.ts";
+
+export interface Message {
+  /** Markdown, as agents write it. May be empty. */
+  readonly text: string;
+  /** `deliver_extra`: keys of the platform; strings are rendered already. */
+  readonly extra: Readonly<Record<string, unknown>>;
+  /** Empty when neither the address nor `extra` names one, and the platform has no home channel. */
+  readonly chat: string;
+  readonly thread: string | undefined;
+}
+
+export interface Place {
+  readonly chat: string;
+  readonly thread?: string;
+}
+
+/**
+ * The message in a delivery to `platform`; what stands in the address goes before `chat_id` and `message_thread_id` or
+ * `thread_id` in `extra`. Undefined when the payload is no `{ text, extra }`.
+ */
+export function readMessage(platform: string, { address, payload }: Delivery): Message | undefined {
+  if (typeof payload !== "object" || payload === null) return undefined;
+  const { text, extra = {} } = payload as { readonly text?: unknown; readonly extra?: unknown };
+  if (typeof text !== "string" || typeof extra !== "object" || extra === null) return undefined;
+  const told = extra as Readonly<Record<string, unknown>>;
+  const { chat, thread } = splitPlace(platform, address);
+  return {
+    text,
+    extra: told,
+    chat: chat || idOf(told["chat_id"]) || "",
+    thread: thread ?? (idOf(told["message_thread_id"]) || idOf(told["thread_id"])),
+  };
+}
+
+/** The chat and the thread that stand behind a platform's name in an address. */
+export function splitPlace(platform: string, text: string): Place {
+  const traits: PlatformTraits | undefined = Object.entries(platforms).find(([name]) => name === platform)?.[1];
+  if (traits?.address !== "chat:thread") return { chat: text };
+  // Names of Matrix rooms have colons; threads are events, which begin with $.
+  const at = platform === "matrix" ? text.indexOf(":$") : text.indexOf(":");
+  return at < 0 ? { chat: text } : { chat: text.slice(0, at), thread: text.slice(at + 1) };
+}
+
+/** Ids that were written as numbers are good while numbers hold them exactly. */
+function idOf(value: unknown): string | undefined {
+  if (typeof value === "string") return value.trim();
+  return Number.isSafeInteger(value) ? String(value) : undefined;
+}
