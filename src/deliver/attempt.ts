@@ -29,7 +29,9 @@ export class Attempt {
     const tooLong = { status: "retry", error: `There was no outcome within ${timeoutMs / 1000} s.` } as const;
     const cancel = clock.after(timeoutMs, () => this.#finish(tooLong));
     const span = startSpan(tracer, target, delivery);
-    void send(target, delivery, { signal: this.#abort.signal, span }).then(this.#end.resolve);
+    void send(target, delivery, { signal: this.#abort.signal, span, progress: async () => {} }).then(
+      this.#end.resolve,
+    );
     const end = await this.#end.promise;
     cancel();
     if (end.status !== "delivered") span.fail(end.status);

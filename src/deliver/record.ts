@@ -36,14 +36,22 @@ export async function recordEnd(
 
 /** Undefined while the message is still owed. */
 function lastOf(row: OutboxRow, end: AttemptEnd): Parameters<Settled>[2] | undefined {
-  if (end.status === "delivered") return end;
-  const isDead = end.status === "permanent" || (end.status === "retry" && row.attempts >= row.max_attempts);
-  return isDead ? { status: "dead", error: end.error } : undefined;
+  switch (end.status) {
+    case "delivered":
+      return end;
+    case "permanent":
+      return { status: "dead", error: end.error };
+    case "retry":
+    case "unknown":
+      return row.attempts >= row.max_attempts ? { status: "dead", error: end.error } : undefined;
+    default:
+      return undefined;
+  }
 }
 
 async function record(
   tx: Tx,
-  { outbox, owner }: Store,
+  { outbox }: Store,
   { id, end, delayMs }: { readonly id: string; readonly end: AttemptEnd; readonly delayMs: number },
 ): Promise<boolean> {
   switch (end.status) {
@@ -55,12 +63,8 @@ async function record(
       return outbox.release(tx, id);
     case "lost":
       return false;
-    case "retry": {
-      if (end.remaining !== undefined) {
-        const mine = { id, status: "leased", lease_owner: owner };
-        await tx.update("outbox", mine, { payload: JSON.stringify(end.remaining) });
-      }
+    case "retry":
+    case "unknown":
       return outbox.retryAt(tx, id, { error: end.error, atMs: tx.nowMs + delayMs });
-    }
   }
 }

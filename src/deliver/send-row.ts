@@ -20,6 +20,8 @@ export async function sendRow(
     payload: payload.value,
     ref: row.ref ?? undefined,
     attempt: row.attempts,
+    partsSent: 0,
+    createdAtMs: row.created_at,
   };
   return attempt.run(target, delivery, options);
 }

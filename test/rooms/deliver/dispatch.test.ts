@@ -7,7 +7,7 @@ import { openReceiver } from "../../harness/receiver.ts";
 import { breakable, openDispatch, owe, reached, row, TestTarget } from "./dispatching.ts";
 
 test("what is owed in this process is sent at once, and what was owed before at the start", async (t) => {
-  const { store, dispatch } = await openDispatch(t);
+  const { store, clock, dispatch } = await openDispatch(t);
   const target = new TestTarget();
   const before = await owe(store, { target: "test" });
   const dispatcher = dispatch([target]);
@@ -16,7 +16,16 @@ test("what is owed in this process is sent at once, and what was owed before at 
   const id = await owe(store, { target: "test:room:7", payload: { text: "hello" }, ref: "run_1" });
   const [first, second] = await target.count(2);
   assert.deepEqual([first?.id, first?.address, first?.ref], [before, "", undefined]);
-  assert.deepEqual(second, { id, address: "room:7", payload: { text: "hello" }, ref: "run_1", attempt: 1 });
+  const createdAtMs = clock.now();
+  assert.deepEqual(second, {
+    id,
+    address: "room:7",
+    payload: { text: "hello" },
+    ref: "run_1",
+    attempt: 1,
+    partsSent: 0,
+    createdAtMs,
+  });
   const { attempts, done_at: doneAt } = await reached(store, id, "delivered");
   assert.deepEqual([attempts, doneAt !== null], [1, true]);
 });
@@ -109,21 +118,6 @@ test("a target that nobody knows here, and a message that is no JSON, stall noth
   await clock.waitedFor(1_000);
   clock.tick(1_000);
   assert.match((await reached(store, unknown, "dead")).last_error ?? "", /no delivery target pigeon/);
-});
-
-test("a part that arrived is not sent again", async (t) => {
-  const { store, clock, dispatch } = await openDispatch(t);
-  const target = new TestTarget(({ attempt }) =>
-    attempt === 1
-      ? { status: "retry", error: "429", remaining: { parts: ["b", "c"] } }
-      : { status: "delivered" },
-  );
-  await dispatch([target]).start();
-  await owe(store, { payload: { parts: ["a", "b", "c"] } });
-  await clock.waitedFor(1_000);
-  clock.tick(1_000);
-  const [, second] = await target.count(2);
-  assert.deepEqual(second?.payload, { parts: ["b", "c"] });
 });
 
 test("a platform that this process may not serve now is left to others, and taken up later", async (t) => {

@@ -20,9 +20,21 @@ function send(payload: unknown, options: Partial<WebhookTargetOptions> & { signa
     allowedPrivateHosts: ["127.0.0.1"],
     ...more,
   });
-  const delivery = { id: "out_1", address: "example", payload, ref: "run_1", attempt: 1 };
+  const delivery = {
+    id: "out_1",
+    address: "example",
+    payload,
+    ref: "run_1",
+    attempt: 1,
+    partsSent: 0,
+    createdAtMs: 0,
+  };
   const { traceparent: parent } = Object(payload) as { traceparent?: string };
-  return target.send(delivery, { signal, span: offTracer.start("send", { parent }) });
+  return target.send(delivery, {
+    signal,
+    span: offTracer.start("send", { parent }),
+    progress: async () => {},
+  });
 }
 
 test("an event is posted as JSON, signed as Standard Webhooks says", async (t) => {
