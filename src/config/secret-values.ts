@@ -3,7 +3,9 @@ import type { Config } from "../../generated/config/types.gen.ts";
 import { isRecord } from "../base/schema.ts";
 import type { Environment } from "./home.ts";
 import { NO_AUTH } from "./meaning.ts";
+import { platformKeys, type PlatformName } from "./platform-settings.ts";
 import { conventionalVariables } from "./providers.ts";
+import { schemaAt } from "./schema-path.ts";
 
 const MASK = "[redacted]";
 /** Names of variables that hold secrets, whoever uses them. */
@@ -47,10 +49,34 @@ export function secretValues(config: Config, env: Environment): string[] {
   const usual = ["API_SERVER_KEY", ...Object.values(conventionalVariables).flat()].map((name) => env[name]);
   const url = database.url?.startsWith("env:") ? env[database.url.slice("env:".length)] : database.url;
   const telling = Object.entries(env).flatMap(([name, value]) => (TELLING.test(name) ? [value] : []));
-  const all = [...resolved, ...usual, ...telling, ...passwordsOf(url)];
+  const all = [...resolved, ...usual, ...telling, ...passwordsOf(url), ...platformSecrets(platforms, env)];
   return [
     ...new Set(all.filter((value) => value !== undefined && value !== "" && value !== NO_AUTH)),
   ] as string[];
+}
+
+/** What the schema calls secret of the platforms that messages are sent through, in the file and the environment. */
+function platformSecrets(platforms: Config["platforms"], env: Environment): readonly string[] {
+  const names = Object.keys(platforms).filter((name) => name !== "webhook") as readonly PlatformName[];
+  return names.flatMap((name) => {
+    const settings = platforms[name] as Readonly<Record<string, unknown>>;
+    const places = [settings, Object(settings["extra"]) as Readonly<Record<string, unknown>>];
+    return platformKeys(name).flatMap(({ key, variables, isSecret }) => {
+      const written = places.flatMap((place) =>
+        isRecord(place[key]) ? Object.values(place[key]) : [place[key]],
+      );
+      const texts = [...written, ...variables.map((variable) => env[variable])]
+        .filter((value) => typeof value === "string")
+        .map((value) => (value.startsWith("env:") ? env[value.slice("env:".length)] : value) ?? "");
+      return texts.flatMap((text) => [...(isSecret ? [text, ...namedIn(text)] : []), ...passwordsOf(text)]);
+    });
+  });
+}
+
+/** Values in the query of an address whose names tell that they are secret: an error may show them without the rest. */
+function namedIn(address: string): readonly string[] {
+  const query = URL.parse(address)?.searchParams ?? [];
+  return [...query].flatMap(([name, value]) => (isTelling(name) ? [value] : []));
 }
 
 /** A copy of `value` (a configuration, or what stands at `path` in one) for people to see: secrets are masked. */
@@ -65,13 +91,19 @@ export function maskSecrets(value: unknown, path: readonly (string | number)[] =
     );
   }
   if (typeof value !== "string" || value === NO_AUTH || value.startsWith("env:")) return value;
-  if (path.some((segment) => SECRET_KEYS.has(String(segment)))) return MASK;
+  if (path.some((segment, depth) => SECRET_KEYS.has(String(segment)) || isMarked(path.slice(0, depth + 1))))
+    return MASK;
   if (path.at(-2) === "env" && TELLING.test(String(path.at(-1)))) return MASK;
   return value
     .replace(/^([a-z][a-z0-9+.-]*:\/\/[^/@\s:]*):[^/@\s]*@/i, `$1:${MASK}@`)
     .replace(ASSIGNED, (all, lead: string, name: string) =>
       isTelling(name) ? `${lead}${name}=${MASK}` : all,
     );
+}
+
+/** Whether the schema calls what stands there secret. */
+function isMarked(path: readonly (string | number)[]): boolean {
+  return schemaAt(path)?.["x-secret"] === true;
 }
 
 /** A value with its name, in the query of an address or as an option of a command line. */

@@ -52,5 +52,5 @@ function hide(file: Environment): void {
     if (value !== undefined && !PLAIN.test(value)) registerSecret(value);
 }
 
-/** Switches, numbers, paths, and addresses without a password. */
-const PLAIN = /^(?:true|false|on|off|[\d.]*|~?\/[\w./-]*|[a-z]+:\/\/[^@]*)$/i;
+/** Switches, numbers, paths, and addresses without a password or a query, which may hold keys. */
+const PLAIN = /^(?:true|false|on|off|[\d.]*|~?\/[\w./-]*|[a-z]+:\/\/[^@?]*)$/i;

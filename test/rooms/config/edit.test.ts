@@ -43,6 +43,7 @@ const LISTS: Readonly<Record<string, string>> = {
   scopes: '["chat"]',
   cors_origins: '["https://example.com","*"]',
   filters: '[{"field":"a","exists":true}]',
+  retry_seconds: "[1,86400]",
 };
 
 /** What must be there before a key in it can be set. */
@@ -285,6 +286,8 @@ function fittingValue(name: string, schema: JsonSchema): string {
     return String(Math.min(Number(minimum ?? 0) + 1, Number(maximum ?? Infinity)));
   if (type === "array") return LISTS[name] ?? '["one","two"]';
   if (type === "object") return '{"x-a":"b"}';
-  const isAddress = name === "url" || String(schema["pattern"]).startsWith("^https?:");
-  return isAddress ? "https://example.com/v1" : "a".repeat(64);
+  const fits = new RegExp(String(schema["pattern"] ?? ""), "u");
+  const isAddress = name === "url" || !fits.test("a".repeat(64));
+  if (!isAddress) return "a".repeat(64);
+  return fits.test("https://example.com/v1") ? "https://example.com/v1" : "wss://example.com/v1";
 }

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { loadConfig, readConfig } from "../../../src/config/config.ts";
+import { platformKeys, type PlatformName } from "../../../src/config/platform-settings.ts";
 import { resolveSecret } from "../../../src/config/secret-reference.ts";
 import { createKeyRing, ensureApiKey, isLoopback } from "../../../src/config/secrets.ts";
 import { maskSecrets, secretValues } from "../../../src/config/secret-values.ts";
@@ -248,5 +249,47 @@ database: { url: "postgres://me:p%40ss@db/agentd" }
     assert.equal(maskSecrets(OTHER, ["api_server", "keys", 0, "key"]), "[redacted]");
     assert.equal(maskSecrets("v", ["model", "providers", "p", "headers", "x"]), "[redacted]");
     assert.equal(maskSecrets("openai", ["model", "providers", "p", "type"]), "openai");
+  });
+
+  it("of platforms are all that the schema calls secret, wherever they stand", () => {
+    const names = Object.keys(readConfig("").config.platforms).filter((name) => name !== "webhook");
+    const keys = (names as readonly PlatformName[]).flatMap((name) =>
+      platformKeys(name).map((key) => ({ ...key, name })),
+    );
+    const secret = keys.filter(({ isSecret }) => isSecret);
+    assert.ok(secret.length >= 15);
+    for (const [index, { name, key, type, variables }] of secret.entries()) {
+      const address = `https://x.example/send?access_token=canary-q-${index}`;
+      const value = (mark: string) => (key.endsWith("_url") ? address + mark : `canary-${mark}-${index}`);
+      const wrap = (mark: string) => (type === "object" ? { "some user": value(mark) } : value(mark));
+      const platform = { [key]: wrap("a"), extra: { [key]: wrap("b") } };
+      const { config: written, issues } = readConfig(JSON.stringify({ platforms: { [name]: platform } }));
+      assert.deepEqual(issues, []);
+      const found = secretValues(written, Object.fromEntries(variables.map((each) => [each, value(each)])));
+      for (const mark of ["a", "b", ...variables])
+        assert.ok(found.includes(value(mark)), `${name}.${key} ${mark}`);
+      if (key.endsWith("_url")) assert.ok(found.includes(`canary-q-${index}a`), `${name}.${key}`);
+      assert.doesNotMatch(JSON.stringify(maskSecrets(written)), /canary/, `${name}.${key}`);
+      assert.doesNotMatch(JSON.stringify(maskSecrets(wrap("a"), ["platforms", name, key])), /canary/);
+    }
+  });
+
+  it("of platforms hide no key that is none", () => {
+    const { config: written } = readConfig(
+      "platforms: { telegram: { home_channel: '-1001', token: env:TG }, weixin: { account_id: acc } }",
+    );
+    assert.deepEqual(secretValues(written, { TG: "canary-token", TELEGRAM_HOME_CHANNEL: "-1002" }), [
+      "canary-token",
+    ]);
+    const text = JSON.stringify(maskSecrets(written.platforms));
+    for (const open of ["-1001", "env:TG", "acc"]) assert.ok(text.includes(open), open);
+  });
+
+  it("of platforms are the passwords in their addresses, too", () => {
+    const { config: written } = readConfig(
+      "platforms: { mattermost: { base_url: 'https://me:hunter%402@chat.example' } }",
+    );
+    assert.deepEqual(secretValues(written, {}), ["hunter%402", "hunter@2"]);
+    assert.match(JSON.stringify(maskSecrets(written.platforms)), /me:\[redacted\]@chat/);
   });
 });
