@@ -1,0 +1,118 @@
+/** Where messages are to go, as people write it: `origin`, `telegram:-100123:17, sms:+15550100`, `all`. Pure. */
+import { suggest } from "../base/nearest.ts";
+import { splitPlace, type Place } from "./message.ts";
+import { platforms, type PlatformTraits } from "./platform-names.ts";
+import { formatTarget, parseTarget, type Targets } from "./target.ts";
+
+/** What addresses are completed with. */
+export interface Surroundings {
+  /** `deliver_extra`, rendered: its `chat_id`, and `message_thread_id` or `thread_id`, count for addresses without a chat. */
+  readonly extra?: Readonly<Record<string, unknown>> | undefined;
+  /** By platform: the chat, or chat and thread, of messages that name the platform alone. */
+  readonly homes: Homes;
+  /** The address of whoever asked, when somebody did. */
+  readonly origin?: string | undefined;
+}
+
+export type Homes = ReadonlyMap<string, string>;
+
+/** Every platform with a home channel; where there is none, a target of this name refuses. */
+export const ALL = "all";
+/** Whoever asked; where nobody did, a file. */
+const ORIGIN = "origin";
+const LOCAL = "local";
+
+const MAX_ADDRESSES = 16;
+const MAX_ADDRESS_CHARACTERS = 500;
+const NAMES = Object.keys(platforms);
+
+/**
+ * Whole addresses, `platform`, `platform:chat` or `platform:chat:thread`, each once, in their order. Commas separate
+ * addresses wherever they stand: no platform has chats with commas in their names. What {@link addressFlaws} would refuse
+ * stays as it is written.
+ */
+export function resolveAddresses(text: string, around: Surroundings): readonly string[] {
+  return [...new Set(splitAddresses(text).flatMap((address) => resolve(address, around)))];
+}
+
+/** What is wrong with addresses, a clause each. */
+export function addressFlaws(text: string): readonly string[] {
+  const list = splitAddresses(text);
+  if (list.length === 0) return ["it names no target"];
+  if (list.length > MAX_ADDRESSES)
+    return [`it names ${list.length} targets; at most ${MAX_ADDRESSES} are told`];
+  return list.flatMap((address) => flawOf(address) ?? []);
+}
+
+/** Platforms that addresses name, each once: `origin` may be any, and counts as `local`. */
+export function platformsOf(text: string): readonly string[] {
+  const names = splitAddresses(text).map((address) => parseTarget(address).platform);
+  return [...new Set(names.map((name) => (name === ORIGIN ? LOCAL : name)))];
+}
+
+export function homesOf(targets: Targets): Homes {
+  const homes = [...targets.values()].map(({ name, home }) => [name, home] as const);
+  return new Map(homes.filter((each): each is readonly [string, string] => Boolean(each[1])));
+}
+
+/** Parts that are empty do not count. */
+function splitAddresses(text: string): readonly string[] {
+  return text
+    .split(",")
+    .map((part) => part.trim())
+    .filter((part) => part !== "");
+}
+
+function resolve(text: string, { extra = {}, homes, origin }: Surroundings): readonly string[] {
+  if (text === ORIGIN) return [origin ?? LOCAL];
+  if (text === ALL) return homes.size === 0 ? [ALL] : [...homes].map(([name, home]) => `${name}:${home}`);
+  const { platform, address } = parseTarget(text);
+  if (address !== "" || traitsOf(platform)?.address === "none") return [text];
+  return [formatTarget({ platform, address: fullAddress(platform, extra, homes.get(platform)) })];
+}
+
+/** A chat of one's own gets no thread of the home channel. */
+function fullAddress(
+  platform: string,
+  extra: Readonly<Record<string, unknown>>,
+  home: string | undefined,
+): string {
+  const chat = idOf(extra["chat_id"]) ?? home ?? "";
+  const thread = idOf(extra["message_thread_id"]) ?? idOf(extra["thread_id"]);
+  if (chat === "" || thread === undefined) return chat;
+  const written = splitPlace(platform, chat);
+  // The thread of the home channel gives way to one that was asked for; one in `chat_id` itself does not.
+  if (written.thread !== undefined && idOf(extra["chat_id"]) !== undefined) return chat;
+  const whole = `${written.chat}:${thread}`;
+  // Where a thread does not fit behind the chat the target finds it in the extra.
+  return isPlace(splitPlace(platform, whole), { chat: written.chat, thread }) ? whole : written.chat;
+}
+
+const isPlace = (a: Place, b: Place): boolean => a.chat === b.chat && a.thread === b.thread;
+
+function flawOf(text: string): string | undefined {
+  if (text === ORIGIN || text === ALL) return undefined;
+  const { platform, address } = parseTarget(text);
+  const traits = traitsOf(platform);
+  if (!traits) return `${quoted(platform)} is no target${suggest(platform, [...NAMES, ORIGIN, ALL])}`;
+  if (text.length > MAX_ADDRESS_CHARACTERS) return `${quoted(platform)} has an address that is too long`;
+  if (/\p{Cc}/u.test(text)) return `${quoted(platform)} has an address with control characters`;
+  if (!text.includes(":")) return undefined;
+  if (traits.address === "none") return `${platform} takes no address behind it; write it alone`;
+  const { chat, thread } = splitPlace(platform, address);
+  if (chat.trim() === "") return `${quoted(text)} names no chat`;
+  return thread?.trim() === "" ? `${quoted(text)} names no thread behind its last colon` : undefined;
+}
+
+/** Names such as `constructor` are no platforms. */
+function traitsOf(platform: string): PlatformTraits | undefined {
+  return Object.hasOwn(platforms, platform) ? platforms[platform as keyof typeof platforms] : undefined;
+}
+
+/** Ids may be written as numbers, while numbers hold them exactly. */
+function idOf(value: unknown): string | undefined {
+  if (typeof value === "string") return value.trim() || undefined;
+  return Number.isSafeInteger(value) ? String(value) : undefined;
+}
+
+const quoted = (text: string): string => JSON.stringify(text.slice(0, 100));

@@ -1,0 +1,127 @@
+/** Addresses as people write them, and where they lead. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { addressFlaws, homesOf, platformsOf, resolveAddresses } from "../../../src/deliver/address.ts";
+import { platforms } from "../../../src/deliver/platform-names.ts";
+import { createTargets, type Target } from "../../../src/deliver/target.ts";
+
+const homes = new Map([
+  ["telegram", "-100:17"],
+  ["slack", "C1"],
+  ["matrix", "!home:example.org:$thread"],
+  ["email", "me@example.org"],
+]);
+const none = new Map<string, string>();
+const resolve = (text: string, extra: Readonly<Record<string, unknown>> = {}, origin?: string) =>
+  resolveAddresses(text, { extra, homes, origin });
+
+test("109. u targets: origin+thread, bare platform → home, explicit chat:thread, list form, all, dedupe, origin none → local", () => {
+  assert.deepEqual(resolve("origin", {}, "telegram:5:9"), ["telegram:5:9"]);
+  assert.deepEqual(resolve("origin"), ["local"]);
+  assert.deepEqual(resolve("telegram"), ["telegram:-100:17"]);
+  assert.deepEqual(resolve("telegram:5:9"), ["telegram:5:9"]);
+  assert.deepEqual(resolve("sms:+15550100"), ["sms:+15550100"]);
+  assert.deepEqual(resolve(" telegram:5 ,, slack ,log,"), ["telegram:5", "slack:C1", "log"]);
+  assert.deepEqual(
+    resolve("all"),
+    [...homes].map(([name, home]) => `${name}:${home}`),
+  );
+  assert.deepEqual(resolve("slack,slack:C1,all,origin,local", {}, "slack:C1"), [
+    "slack:C1",
+    "telegram:-100:17",
+    "matrix:!home:example.org:$thread",
+    "email:me@example.org",
+    "local",
+  ]);
+});
+
+test("120. `all` without homes stays, for a target that refuses", () => {
+  assert.deepEqual(resolveAddresses("all", { homes: none }), ["all"]);
+  assert.deepEqual(addressFlaws("all"), []);
+});
+
+test("67. chat_id of the extra counts where no chat is named, and before the home channel", () => {
+  assert.deepEqual(resolve("telegram", { chat_id: "42" }), ["telegram:42"]);
+  assert.deepEqual(resolve("telegram", { chat_id: -100_200 }), ["telegram:-100200"]);
+  assert.deepEqual(resolve("telegram:7", { chat_id: "42" }), ["telegram:7"]);
+  assert.deepEqual(resolve("signal", { chat_id: "  +15550100 " }), ["signal:+15550100"]);
+  for (const chat of ["", "  ", null, {}, [], true, 1e300, Number.NaN]) {
+    assert.deepEqual(resolve("telegram", { chat_id: chat }), ["telegram:-100:17"], JSON.stringify(chat));
+  }
+  assert.deepEqual(resolve("discord"), ["discord"], "no home channel: the target says so");
+  assert.deepEqual(resolve("webhook", { chat_id: "42" }), ["webhook"]);
+  assert.deepEqual(resolve("origin,all", { chat_id: "42" }, "telegram:1").slice(0, 2), [
+    "telegram:1",
+    "telegram:-100:17",
+  ]);
+});
+
+test("68. a thread of the extra goes behind that chat; a chat of one's own has no thread of the home channel", () => {
+  assert.deepEqual(resolve("telegram", { chat_id: "42", thread_id: "7" }), ["telegram:42:7"]);
+  assert.deepEqual(resolve("telegram", { chat_id: "42", message_thread_id: 7 }), ["telegram:42:7"]);
+  assert.deepEqual(resolve("telegram", { message_thread_id: 8, thread_id: 7 }), ["telegram:-100:8"]);
+  assert.deepEqual(resolve("telegram", { chat_id: "42" }), ["telegram:42"]);
+  assert.deepEqual(resolve("telegram", { chat_id: "42:9", thread_id: "7" }), ["telegram:42:9"]);
+  assert.deepEqual(resolve("telegram:42", { thread_id: "7" }), ["telegram:42"], "the target reads it there");
+  assert.deepEqual(resolve("discord", { thread_id: "7" }), ["discord"]);
+  assert.deepEqual(resolve("matrix", { thread_id: "$e" }), ["matrix:!home:example.org:$e"]);
+  // No thread fits behind these: the target finds it in the extra.
+  assert.deepEqual(resolve("matrix", { thread_id: "e" }), ["matrix:!home:example.org"]);
+  assert.deepEqual(resolve("email", { thread_id: "<id@example.org>" }), ["email:me@example.org"]);
+});
+
+test("what cannot be used is told, with the name that was probably meant", () => {
+  const flaw = (text: string) => addressFlaws(text).join("; ");
+  assert.match(flaw("telegarm:5"), /"telegarm" is no target; did you mean "telegram"/);
+  assert.match(flaw("Slack"), /did you mean "slack"/);
+  assert.match(flaw("orgin"), /did you mean "origin"/);
+  assert.match(flaw("log, carrier_pigeon:home"), /"carrier_pigeon" is no target; known are: log, local/);
+  assert.match(flaw("constructor"), /is no target/);
+  assert.match(flaw(""), /names no target/);
+  assert.match(flaw(" , ,"), /names no target/);
+  assert.match(flaw("telegram:"), /names no chat/);
+  assert.match(flaw("telegram::7"), /names no chat/);
+  assert.match(flaw("telegram:5:"), /names no thread/);
+  assert.match(flaw("log:x"), /log takes no address/);
+  assert.match(flaw("slack:a\u0007b"), /control characters/);
+  assert.match(flaw(`slack:${"x".repeat(600)}`), /too long/);
+  assert.match(
+    flaw(Array.from({ length: 17 }, (_, n) => `telegram:${n + 1}`).join()),
+    /17 targets; at most 16/,
+  );
+  for (const good of ["log", "origin", "all", "sms:+1", "matrix:!a:b.c:$e", "email:a@b.c,telegram:-1:2"]) {
+    assert.equal(flaw(good), "", good);
+  }
+});
+
+test("platforms of addresses, for those who look whether they are set up", () => {
+  assert.deepEqual(platformsOf("telegram:1,telegram:2,origin,all,sms"), ["telegram", "local", "all", "sms"]);
+});
+
+test("home channels are the targets' own", () => {
+  const target = (name: string, home?: string): Target => ({
+    name,
+    send: async () => ({ status: "delivered" }),
+    ...(home === undefined ? {} : { home }),
+  });
+  const targets = createTargets([target("log"), target("slack", "C1"), target("sms", "")]);
+  assert.deepEqual([...homesOf(targets)], [["slack", "C1"]]);
+});
+
+test("any text resolves to bounded, distinct addresses", () => {
+  const word = fc.constantFrom(...Object.keys(platforms), "all", "origin", "", "x", "%", "__proto__");
+  const text = fc.array(fc.tuple(word, fc.constantFrom("", ":", ":1", ":a:b", ":!r:h:$e", "::")), {
+    maxLength: 20,
+  });
+  const extra = fc.record({ chat_id: fc.anything(), thread_id: fc.anything() });
+  fc.assert(
+    fc.property(text, extra, (parts, told) => {
+      const written = parts.map(([name, rest]) => name + rest).join(",");
+      const once = resolveAddresses(written, { extra: told, homes });
+      assert.equal(new Set(once).size, once.length);
+      assert.ok(once.length <= parts.length + homes.size);
+      addressFlaws(written);
+    }),
+  );
+});
