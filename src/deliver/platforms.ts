@@ -1,10 +1,6 @@
 /** The platforms of a service: those that are set up get their targets, of the others messages learn what is missing. */
 import type { Config } from "../../generated/config/types.gen.ts";
-import {
-  platformSettings,
-  type PlatformName,
-  type PlatformSettings,
-} from "../config/platform-settings.ts";
+import { platformSettings, type PlatformName, type PlatformSettings } from "../config/platform-settings.ts";
 import { platforms as traits } from "./platform-names.ts";
 import type { Platform, PlatformParts } from "./platform.ts";
 import type { Target } from "./target.ts";
@@ -46,16 +42,32 @@ export async function platformState<Name extends PlatformName>(
   const isEnabled = config.platforms[name].enabled;
   if (isEnabled === false) return { status: "disabled" };
   const settings = platformSettings(name, config, parts.env);
-  const platform = await loaders[name]?.();
-  if (!platform) throw new TypeError(`There is no target ${name}.`);
+  const platform = await load(name);
   const missing = platform.missing(settings);
   return missing.length > 0
     ? { status: "incomplete", missing }
     : { status: "ready", target: platform.create(settings, parts) };
 }
 
+/** What these settings lack before anything can be sent, a clause each. Empty: nothing. */
+export async function missingSettings<Name extends PlatformName>(
+  name: Name,
+  settings: PlatformSettings<Name>,
+): Promise<readonly string[]> {
+  return (await load(name)).missing(settings);
+}
+
+async function load<Name extends PlatformName>(name: Name): Promise<Platform<PlatformSettings<Name>>> {
+  const platform = await loaders[name]?.();
+  if (platform) return platform;
+  throw new TypeError(`There is no target ${name}.`);
+}
+
 /** Others of the same store may be set up, and this one may be soon: the message stays owed as long as others do. */
-function unreadyTarget(name: PlatformName, state: Exclude<PlatformState, { readonly status: "ready" }>): Target {
+function unreadyTarget(
+  name: PlatformName,
+  state: Exclude<PlatformState, { readonly status: "ready" }>,
+): Target {
   const { title } = traits[name];
   const remedy =
     state.status === "disabled"
