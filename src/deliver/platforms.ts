@@ -1,5 +1,6 @@
 /** The platforms of a service: those that are set up get their targets, of the others messages learn what is missing. */
 import type { Config } from "../../generated/config/types.gen.ts";
+import type { Environment } from "../config/home.ts";
 import { platformSettings, type PlatformName, type PlatformSettings } from "../config/platform-settings.ts";
 import { platforms as traits } from "./platform-names.ts";
 import type { Platform, PlatformParts } from "./platform.ts";
@@ -27,10 +28,34 @@ export async function createPlatformTargets(
 ): Promise<readonly Target[]> {
   return Promise.all(
     platformNames.map(async (name) => {
-      const state = await platformState(name, config, parts);
-      return state.status === "ready" ? state.target : unreadyTarget(name, state);
+      const find = async (): Promise<Target> => {
+        const state = await platformState(name, config, parts);
+        return state.status === "ready" ? state.target : unreadyTarget(name, state);
+      };
+      const isUntouched = Object.keys(platformSettings(name, config, parts.env)).length === 0;
+      return isUntouched ? lateTarget(name, find) : find();
     }),
   );
+}
+
+/** What keeps platforms of these names from sending, and what to do about it, a sentence each without its full stop. */
+export async function platformFlaws(
+  names: readonly string[],
+  config: Pick<Config, "platforms">,
+  env: Environment,
+): Promise<readonly string[]> {
+  const known = platformNames.filter((name) => names.includes(name));
+  const flaws = await Promise.all(known.map((name) => flawOf(name, config, env)));
+  return flaws.filter((flaw) => flaw !== undefined);
+}
+
+async function flawOf<Name extends PlatformName>(
+  name: Name,
+  config: Pick<Config, "platforms">,
+  env: Environment,
+): Promise<string | undefined> {
+  const lack = await lackOf(name, config, env);
+  return "platform" in lack ? undefined : remedyOf(name, lack);
 }
 
 /** How one platform stands. Its target, when it is ready, is a new one. */
@@ -39,39 +64,56 @@ export async function platformState<Name extends PlatformName>(
   config: Pick<Config, "platforms">,
   parts: PlatformParts,
 ): Promise<PlatformState> {
-  const isEnabled = config.platforms[name].enabled;
-  if (isEnabled === false) return { status: "disabled" };
-  const settings = platformSettings(name, config, parts.env);
-  const platform = await load(name);
-  const missing = platform.missing(settings);
-  return missing.length > 0
-    ? { status: "incomplete", missing }
-    : { status: "ready", target: platform.create(settings, parts) };
+  const lack = await lackOf(name, config, parts.env);
+  if (!("platform" in lack)) return lack;
+  return { status: "ready", target: lack.platform.create(lack.settings, parts) };
 }
 
-/** What these settings lack before anything can be sent, a clause each. Empty: nothing. */
-export async function missingSettings<Name extends PlatformName>(
+type Unready = Exclude<PlatformState, { readonly status: "ready" }>;
+
+interface Usable<Name extends PlatformName> {
+  readonly platform: Platform<PlatformSettings<Name>>;
+  readonly settings: PlatformSettings<Name>;
+}
+
+/** The platform, when nothing is missing. */
+async function lackOf<Name extends PlatformName>(
   name: Name,
-  settings: PlatformSettings<Name>,
-): Promise<readonly string[]> {
-  return (await load(name)).missing(settings);
-}
-
-async function load<Name extends PlatformName>(name: Name): Promise<Platform<PlatformSettings<Name>>> {
+  config: Pick<Config, "platforms">,
+  env: Environment,
+): Promise<Usable<Name> | Unready> {
+  if (config.platforms[name].enabled === false) return { status: "disabled" };
+  const settings = platformSettings(name, config, env);
   const platform = await loaders[name]?.();
-  if (platform) return platform;
-  throw new TypeError(`There is no target ${name}.`);
+  if (!platform) throw new TypeError(`There is no target ${name}.`);
+  const missing = platform.missing(settings);
+  return missing.length > 0 ? { status: "incomplete", missing } : { platform, settings };
 }
 
 /** Others of the same store may be set up, and this one may be soon: the message stays owed as long as others do. */
-function unreadyTarget(
-  name: PlatformName,
-  state: Exclude<PlatformState, { readonly status: "ready" }>,
-): Target {
+function unreadyTarget(name: PlatformName, state: Unready): Target {
+  return { name, send: async () => ({ status: "retry", error: `${remedyOf(name, state)}.` }) };
+}
+
+function remedyOf(name: PlatformName, state: Unready): string {
   const { title } = traits[name];
-  const remedy =
-    state.status === "disabled"
-      ? `is switched off: set platforms.${name}.enabled to true`
-      : `is not set up: platforms.${name} lacks ${state.missing.join(" and ")}; \`agentd gateway setup\` asks for it`;
-  return { name, send: async () => ({ status: "retry", error: `${title} ${remedy}.` }) };
+  return state.status === "disabled"
+    ? `${title} is switched off: set platforms.${name}.enabled to true`
+    : `${title} is not set up: platforms.${name} lacks ${state.missing.join(" and ")}; \`agentd gateway setup\` asks for it`;
+}
+
+/** One that nothing is set for is loaded with its first message: services start fast, and use few platforms. */
+function lateTarget(name: PlatformName, find: () => Promise<Target>): Target {
+  let target: Target | undefined;
+  return {
+    name,
+    get knowsRepeats() {
+      return target?.knowsRepeats === true;
+    },
+    async send(delivery, options) {
+      target ??= await find();
+      return target.send(delivery, options);
+    },
+    close: async () => target?.close?.(),
+  };
 }
