@@ -7,6 +7,7 @@ import { BUNDLE_EXTENSION } from "../openrpc-component.ts";
 import { bundleSpecs, type Bundles } from "./bundle.ts";
 import { emitAcp, readAcpSpec } from "./emit-acp.ts";
 import { emitConfigSchema, requireDefaults, toJsonSchema, wrapSchemas } from "./config-document.ts";
+import { readDeliverySpecs } from "./delivery-document.ts";
 import { componentSchemas, SpecError, type BundledDocument } from "./document.ts";
 import { emitHttp } from "./emit-http.ts";
 import type { RpcSide } from "./emit-rpc.ts";
@@ -33,13 +34,15 @@ export async function generate({ specsFolder, outFolder }: GenerateOptions): Pro
   await removeFolder(out);
   const bundles = await bundleSpecs(resolve(specsFolder), join(out, "specs"));
   const acp = await readAcpSpec(join(resolve(specsFolder), "acp.yaml"));
+  const delivery = await readDeliverySpecs(resolve(specsFolder));
   checkRules(bundles);
   const rpcSchemas = collectRpcSchemas([bundles.gateway, ...(bundles.host ? [bundles.host] : [])]);
-  await printTypes(out, bundles, wrapSchemas(rpcSchemas));
+  await printTypes(out, bundles, { rpc: wrapSchemas(rpcSchemas), delivery });
   const rpcImports = { types: "./types/types.gen.ts", contract: "./contract.gen.ts" };
   await Promise.all([
     writeHttp(out, "http", bundles.http),
     bundles.webhook && writeHttp(out, "webhook", bundles.webhook),
+    delivery && writeDelivery(out, delivery),
     writePython(join(out, "sdk/python"), bundles.http),
     writeReference(join(out, "reference"), bundles, acp),
     copyContract("http", join(out, "http/contract.gen.ts")),
@@ -71,7 +74,11 @@ function checkRules({ http, gateway, config, host, webhook }: Bundles): void {
 }
 
 /** All TypeScript types come from one printer; what is not OpenAPI is wrapped in an empty OpenAPI document. */
-async function printTypes(out: string, bundles: Bundles, rpc: BundledDocument): Promise<void> {
+async function printTypes(
+  out: string,
+  bundles: Bundles,
+  { rpc, delivery }: { readonly rpc: BundledDocument; readonly delivery: BundledDocument | undefined },
+): Promise<void> {
   const types = { name: "@hey-api/typescript", definitions: { case: "preserve", name: "{{name}}" } } as const;
   const job = (
     document: BundledDocument,
@@ -88,20 +95,21 @@ async function printTypes(out: string, bundles: Bundles, rpc: BundledDocument): 
     },
     plugins,
   });
-  const client: UserConfig["plugins"] = [
+  const client = (containerName: string): UserConfig["plugins"] => [
     types,
     {
       name: "@hey-api/sdk",
       // Flat functions take the client as an option, and then every call throws on Deno.
-      operations: { strategy: "single", containerName: "AgentClient", nesting: "operationId" },
+      operations: { strategy: "single", containerName, nesting: "operationId" },
     },
     "@hey-api/client-fetch",
   ];
   await createClient([
-    job(bundles.http, "http/client", client),
+    job(bundles.http, "http/client", client("AgentClient")),
     job(rpc, "gateway/types"),
     job(requireDefaults(bundles.config), "config"),
     ...(bundles.webhook ? [job(bundles.webhook, "webhook/types")] : []),
+    ...(delivery ? [job(delivery, "delivery/client", client("DeliveryClient"))] : []),
   ]);
 }
 
@@ -116,6 +124,13 @@ async function writeHttp(out: string, room: "http" | "webhook", document: Bundle
   checkPrinted(await readFile(join(out, room, printed), "utf8"), `${server}${schemas}`);
   await writeText(join(out, room, "server.gen.ts"), server);
   await writeText(join(out, room, "schemas.gen.ts"), schemas);
+}
+
+async function writeDelivery(out: string, document: BundledDocument): Promise<void> {
+  const imports = { types: "./client/types.gen.ts", contract: "../http/contract.gen.ts" };
+  const source = emitSchemas(componentSchemas(document), imports);
+  checkPrinted(await readFile(join(out, "delivery/client/types.gen.ts"), "utf8"), source);
+  await writeText(join(out, "delivery/schemas.gen.ts"), source);
 }
 
 /** The type printer renames what it finds badly named; better to say so here than in a type error. */

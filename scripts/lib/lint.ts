@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { applyDefaults } from "../../src/base/schema.ts";
 import { formatIssue, SchemaSet } from "../../src/base/validate.ts";
 import { toJsonSchema, unwrapConfig, wrapConfig } from "./config-document.ts";
+import { listDeliverySpecs } from "./delivery-document.ts";
 import type { BundledDocument, JsonObject, Schema } from "./document.ts";
 import { exists, readJson, removeFolder, writeJson, writeText } from "./files.ts";
 import { runRedocly } from "./redocly.ts";
@@ -29,7 +30,8 @@ export async function lintSpecs(specsFolder: string): Promise<LintResult> {
 async function lintApis(specsFolder: string): Promise<LintResult> {
   const there = await Promise.all(apiSpecs.map(({ source }) => exists(join(specsFolder, source))));
   const missing = apiSpecs.filter(({ required }, index) => required && !there[index]);
-  const files = apiSpecs.filter((_, index) => there[index]).map(({ source }) => join(specsFolder, source));
+  const own = apiSpecs.filter((_, index) => there[index]).map(({ source }) => join(specsFolder, source));
+  const files = [...own, ...(await listDeliverySpecs(specsFolder))];
   const notes = missing.map(({ source }) => `${join(specsFolder, source)} is missing`);
   if (files.length === 0) return { ok: false, reports: notes };
   const { status, output } = await runRedocly(["lint", ...files]);

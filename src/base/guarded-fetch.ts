@@ -36,10 +36,17 @@ export interface GuardedResponse {
 export class FetchFailedError extends Error {
   override readonly name = "FetchFailedError";
   readonly reason: "url" | "connection" | "timeout" | "redirect" | "body";
+  /** False: no part of the request left this machine, so that it can be made again without harm. */
+  readonly isSent: boolean;
 
-  constructor(reason: FetchFailedError["reason"], message: string, options?: ErrorOptions) {
+  constructor(
+    reason: FetchFailedError["reason"],
+    message: string,
+    { isSent = false, ...options }: ErrorOptions & { readonly isSent?: boolean } = {},
+  ) {
     super(message, options);
     this.reason = reason;
+    this.isSent = isSent;
   }
 }
 
@@ -60,13 +67,15 @@ const harmlessHeaders = new Set(["accept", "accept-language", "content-type", "u
 export async function guardedFetch(url: string, options: GuardedFetchOptions): Promise<GuardedResponse> {
   const deadline = AbortSignal.timeout(options.timeoutMs);
   const signal = options.signal ? AbortSignal.any([options.signal, deadline]) : deadline;
+  const progress = { isSent: false };
   try {
-    return await follow(url, options, signal);
+    return await follow(url, options, { signal, progress });
   } catch (error) {
     options.signal?.throwIfAborted();
     if (!deadline.aborted) throw error;
     const seconds = options.timeoutMs / 1000;
-    throw new FetchFailedError("timeout", `There was no complete answer within ${seconds} s.`);
+    const message = `There was no complete answer within ${seconds} s.`;
+    throw new FetchFailedError("timeout", message, progress);
   }
 }
 
@@ -77,16 +86,19 @@ interface Hop {
   readonly body?: string | Uint8Array | undefined;
 }
 
-async function follow(
-  given: string,
-  options: GuardedFetchOptions,
-  signal: AbortSignal,
-): Promise<GuardedResponse> {
+/** How far a request has come. */
+interface Way {
+  readonly signal: AbortSignal;
+  readonly progress: { isSent: boolean };
+}
+
+async function follow(given: string, options: GuardedFetchOptions, way: Way): Promise<GuardedResponse> {
+  const { signal } = way;
   const most = Math.min(options.maxRedirects ?? MAX_REDIRECTS, MAX_REDIRECTS);
   let hop: Hop = { url: toUrl(given), method: "GET", ...pick(options) };
   for (let followed = 0; ; followed += 1) {
     const addresses = await checkedAddresses(hop.url, { ...options, signal });
-    const response = await connect(hop, addresses, signal);
+    const response = await connect(hop, addresses, way);
     const target = most > 0 ? locationOf(response) : undefined;
     if (target === undefined) return await read(hop, response, options.maxBytes, signal);
     response.destroy();
@@ -144,28 +156,24 @@ function redirected(from: Hop, target: string, status: number): Hop {
 }
 
 /** Tries the addresses in turn until one takes the connection; from then on a failure is a failure. */
-async function connect(
-  hop: Hop,
-  addresses: readonly string[],
-  signal: AbortSignal,
-): Promise<IncomingMessage> {
+async function connect(hop: Hop, addresses: readonly string[], way: Way): Promise<IncomingMessage> {
   const tried = addresses.slice(0, MAX_ADDRESSES);
   for (const [index, address] of tried.entries()) {
     const attempt = { isConnected: false, isLast: index === tried.length - 1 };
     try {
-      return await send(hop, address, signal, attempt);
+      return await send(hop, address, way, attempt);
     } catch (error) {
-      signal.throwIfAborted();
-      if (attempt.isConnected || attempt.isLast) throw unreachable(hop.url, error);
+      way.signal.throwIfAborted();
+      if (attempt.isConnected || attempt.isLast) throw unreachable(hop.url, error, way.progress);
     }
   }
-  throw unreachable(hop.url, undefined);
+  throw unreachable(hop.url, undefined, way.progress);
 }
 
 async function send(
   { url, method, headers, body }: Hop,
   address: string,
-  signal: AbortSignal,
+  { signal, progress }: Way,
   attempt: { isConnected: boolean; readonly isLast: boolean },
 ): Promise<IncomingMessage> {
   const name = url.hostname.replace(/^\[|\]$/g, "");
@@ -193,12 +201,14 @@ async function send(
     });
     const tooSlow = () => request.destroy(new Error("no connection in time"));
     const timer = attempt.isLast ? undefined : setTimeout(tooSlow, CONNECT_MS);
-    request.on("socket", (socket) =>
+    request.on("socket", (socket) => {
       socket.once("connect", () => {
         attempt.isConnected = true;
         clearTimeout(timer);
-      }),
-    );
+      });
+      // A TLS connection that does not come about has carried nothing of the request.
+      socket.once(isSecure ? "secureConnect" : "connect", () => (progress.isSent = true));
+    });
     request.once("response", resolve);
     request.once("close", () => clearTimeout(timer));
     request.on("error", reject);
@@ -206,11 +216,12 @@ async function send(
   });
 }
 
-function unreachable(url: URL, cause: unknown): FetchFailedError {
+function unreachable(url: URL, cause: unknown, { isSent }: Way["progress"]): FetchFailedError {
   const code = cause instanceof Error && "code" in cause ? String(cause.code) : "";
   const detail = code === "" ? (cause instanceof Error ? cause.message : "no answer") : code;
   return new FetchFailedError("connection", `${url.host} could not be reached (${detail.slice(0, 200)}).`, {
     cause,
+    isSent,
   });
 }
 
@@ -236,6 +247,7 @@ async function read(
     if (error instanceof FetchFailedError) throw error;
     throw new FetchFailedError("body", `The answer of ${url.host} broke off or is damaged.`, {
       cause: error,
+      isSent: true,
     });
   } finally {
     response.destroy();

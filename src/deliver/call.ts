@@ -1,0 +1,137 @@
+import { createClient } from "../../generated/delivery/client/client/index.ts";
+import { DeliveryClient } from "../../generated/delivery/client/sdk.gen.ts";
+import { schemas, type SchemaTypes } from "../../generated/delivery/schemas.gen.ts";
+import type { Clock } from "../base/clock.ts";
+import { FetchFailedError, guardedFetch, type GuardedResponse } from "../base/guarded-fetch.ts";
+import { UnresolvedNameError } from "../base/net-guard.ts";
+import { parseRetryAfter } from "../base/retry-after.ts";
+import { SchemaSet } from "../base/validate.ts";
+import type { SendOptions, SendOutcome } from "./target.ts";
+
+export type SendFailure = Exclude<SendOutcome, { readonly status: "delivered" }>;
+
+/** What a platform answered, whatever it said. */
+export interface PlatformAnswer<Body> {
+  readonly kind: "answer";
+  readonly status: number;
+  /** By lower-case name. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Undefined when it is not in the platform's own form. */
+  readonly body: Body | undefined;
+  /** The start of what stood there, for people. */
+  readonly text: string;
+  /** What `Retry-After` asks for, milliseconds. */
+  readonly retryAfterMs: number | undefined;
+}
+
+/** Why there is no answer. */
+export interface NoAnswer {
+  readonly kind: "none";
+  readonly outcome: SendFailure;
+}
+
+export interface CallerOptions {
+  /** The platform as people write it. */
+  readonly title: string;
+  /** Without a slash at the end. It may be private: the operator chose it. */
+  readonly baseUrl: string;
+  readonly version: string;
+  readonly clock: Clock;
+  /** Default 30 s. */
+  readonly timeoutMs?: number;
+}
+
+/** Makes one request through the generated client, and reads the answer as `schema`. */
+export type Call = <Name extends keyof SchemaTypes>(
+  schema: Name,
+  operation: (client: DeliveryClient) => Promise<unknown>,
+  options: Pick<SendOptions, "signal" | "span">,
+) => Promise<PlatformAnswer<SchemaTypes[Name]> | NoAnswer>;
+
+const TIMEOUT_MS = 30_000;
+const MAX_ANSWER_BYTES = 262_144;
+const SHOWN_CHARACTERS = 200;
+const validators = new SchemaSet(schemas);
+
+/**
+ * Requests to one platform. Redirects are not followed: they would carry credentials to others. Addresses of the
+ * operator's choice are reached wherever they are.
+ */
+export function createCall(caller: CallerOptions): Call {
+  return async (schema, operation, options) => {
+    const sent: { answer?: GuardedResponse } = {};
+    const client = createClient({
+      baseUrl: caller.baseUrl.replace(/\/+$/, ""),
+      headers: { "user-agent": `agentd/${caller.version}` },
+      throwOnError: true,
+      // The client builds the request; the answer is read here, where anything may stand in it.
+      fetch: async (request) => {
+        sent.answer = await transmit(request as Request, caller, options);
+        return new Response(null, { status: 204 });
+      },
+    });
+    try {
+      await operation(new DeliveryClient({ client }));
+    } catch (error) {
+      options.signal.throwIfAborted();
+      return { kind: "none", outcome: failureOf(error, caller) };
+    }
+    if (!sent.answer) throw new TypeError(`${caller.title} was not asked anything.`);
+    options.span.set({ "http.response.status_code": sent.answer.status });
+    return toAnswer(schema, sent.answer, caller.clock.now());
+  };
+}
+
+async function transmit(
+  request: Request,
+  { timeoutMs = TIMEOUT_MS }: CallerOptions,
+  { signal }: Pick<SendOptions, "signal">,
+): Promise<GuardedResponse> {
+  const body = new Uint8Array(await request.arrayBuffer());
+  return guardedFetch(request.url, {
+    method: request.method,
+    headers: Object.fromEntries(request.headers),
+    ...(body.length > 0 ? { body } : {}),
+    timeoutMs,
+    maxBytes: MAX_ANSWER_BYTES,
+    maxRedirects: 0,
+    allowedPrivateHosts: [new URL(request.url).host],
+    signal,
+  });
+}
+
+function toAnswer<Name extends keyof SchemaTypes>(
+  schema: Name,
+  { status, headers, body: bytes }: GuardedResponse,
+  nowMs: number,
+): PlatformAnswer<SchemaTypes[Name]> {
+  const whole = new TextDecoder().decode(bytes);
+  const body = parse(whole);
+  const fits = body !== undefined && validators.checkNamed(schema, body) === undefined;
+  return {
+    kind: "answer",
+    status,
+    headers,
+    body: fits ? (body as SchemaTypes[Name]) : undefined,
+    text: whole.slice(0, SHOWN_CHARACTERS),
+    retryAfterMs: parseRetryAfter(headers["retry-after"], nowMs),
+  };
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+function failureOf(error: unknown, { title }: CallerOptions): SendFailure {
+  if (error instanceof UnresolvedNameError) {
+    return { status: "retry", error: `${title}: ${error.message} Check the network and the base_url.` };
+  }
+  if (!(error instanceof FetchFailedError)) throw error;
+  if (error.reason === "url") return { status: "permanent", error: `${title}: ${error.message}` };
+  if (!error.isSent) return { status: "retry", error: `${title}: ${error.message}` };
+  return { status: "unknown", error: `${title}: ${error.message} The message may have arrived.` };
+}

@@ -1,0 +1,67 @@
+/** What the status of an answer means where the platform says nothing more telling. Pure. */
+import type { PlatformAnswer, SendFailure } from "./call.ts";
+
+export interface OutcomeWords {
+  /** The platform as people write it. */
+  readonly title: string;
+  /** Its name in the configuration. */
+  readonly name: string;
+  /** What the platform itself said is wrong. */
+  readonly reason?: string | undefined;
+}
+
+const MAX_REASON_CHARACTERS = 200;
+
+/** Of an answer that is no success. For a 2xx whose body is not the platform's own too. */
+export function outcomeOfAnswer(answer: PlatformAnswer<unknown>, words: OutcomeWords): SendFailure {
+  const { status, retryAfterMs } = answer;
+  const { title, name } = words;
+  const said = `${title} answered ${status}${reasonOf(words)}.`;
+  if (status < 300) return unclear(answer, words);
+  if (status < 400) {
+    return {
+      status: "permanent",
+      error: `${title} redirects elsewhere (${status}): set platforms.${name}.base_url to where its API really is.`,
+    };
+  }
+  if (status === 429) return throttled(said, retryAfterMs);
+  if (status === 408 || status === 425 || status >= 500) {
+    return { status: "retry", error: said, ...(retryAfterMs === undefined ? {} : { afterMs: retryAfterMs }) };
+  }
+  return { status: "permanent", error: `${said}${remedyOf(status, name)}` };
+}
+
+/** The platform asks to slow down; without a figure the dispatcher decides for how long. */
+export function throttled(error: string, afterMs: number | undefined): SendFailure {
+  return { status: "retry", error, isThrottled: true, ...(afterMs === undefined ? {} : { afterMs }) };
+}
+
+/** A page for people comes from something else than the API; anything else may be the end of an answer that got lost. */
+function unclear(
+  { status, headers, text }: PlatformAnswer<unknown>,
+  { title, name }: OutcomeWords,
+): SendFailure {
+  const isPage = /\bhtml\b/i.test(headers["content-type"] ?? "") || /^\s*<(!doctype|html)\b/i.test(text);
+  if (isPage) {
+    return {
+      status: "retry",
+      error: `${title} answered ${status} with a web page. Is something else in between, or platforms.${name}.base_url wrong?`,
+    };
+  }
+  return {
+    status: "unknown",
+    error: `${title} answered ${status}, but not in its own form. The message may have arrived.`,
+  };
+}
+
+function remedyOf(status: number, name: string): string {
+  if (status === 401) return ` Check the credentials of platforms.${name}.`;
+  if (status === 403) return " Has the sender the right to write there?";
+  if (status === 404) return ` Is the chat right, and platforms.${name}.base_url?`;
+  return "";
+}
+
+function reasonOf({ reason = "" }: OutcomeWords): string {
+  const line = reason.replace(/\s+/g, " ").trim().replace(/\.$/, "");
+  return line === "" ? "" : `: ${line.slice(0, MAX_REASON_CHARACTERS)}`;
+}
