@@ -1,0 +1,20 @@
+import { redact } from "../base/redact.ts";
+
+/** Stands in for an answer without a word: it is delivered all the same, so that people see that there was one. */
+export const EMPTY_ANSWER = "(The answer was empty.)";
+
+/** All of C0 and C1 but tab and line feed, DEL, U+FEFF, and what stands for characters that were lost. */
+// oxlint-disable-next-line no-control-regex -- these are what it takes away
+const UNREADABLE = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\ufeff\ufffc-\uffff]+/g;
+
+/**
+ * `text` as people may get it: without control characters, lone surrogates and other traces of binary data, with line
+ * feeds alone between lines, and secrets redacted. Empty when nothing that can be read is left.
+ */
+export function cleanText(text: string): string {
+  const readable = text
+    .toWellFormed()
+    .replace(/\r\n?|[\u2028\u2029]/g, "\n")
+    .replace(UNREADABLE, "");
+  return redact(readable.trim() === "" ? "" : readable);
+}
