@@ -84,10 +84,23 @@ async function lackOf<Name extends PlatformName>(
 ): Promise<Usable<Name> | Unready> {
   if (config.platforms[name].enabled === false) return { status: "disabled" };
   const settings = platformSettings(name, config, env);
-  const platform = await loaders[name]?.();
-  if (!platform) throw new TypeError(`There is no target ${name}.`);
+  const platform = await load(name);
   const missing = platform.missing(settings);
   return missing.length > 0 ? { status: "incomplete", missing } : { platform, settings };
+}
+
+/** What these settings lack before anything can be sent, a clause each. Empty: nothing. */
+export async function missingSettings<Name extends PlatformName>(
+  name: Name,
+  settings: PlatformSettings<Name>,
+): Promise<readonly string[]> {
+  return (await load(name)).missing(settings);
+}
+
+async function load<Name extends PlatformName>(name: Name): Promise<Platform<PlatformSettings<Name>>> {
+  const platform = await loaders[name]?.();
+  if (platform) return platform;
+  throw new TypeError(`There is no target ${name}.`);
 }
 
 /** Others of the same store may be set up, and this one may be soon: the message stays owed as long as others do. */
