@@ -2313,15 +2313,15 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         deliver: {
           type: "string",
           minLength: 1,
-          maxLength: 500,
+          maxLength: 4000,
           default: "log",
-          description: "Where the answer goes.",
+          description: "Where the answer goes: `log`, `local` (a file), `telegram`, `telegram:<chat>:<thread>`, `sms:<number>` and so on, or `all`, every platform with a home channel; up to 16 with commas between them.",
         },
         deliver_extra: {
           type: "object",
           additionalProperties: true,
           default: {},
-          description: "What the target needs; texts may have {fields}.",
+          description: "What the targets need; texts may have {fields}. `chat_id` and `thread_id` count where `deliver` names none.",
         },
         deliver_only: {
           type: "boolean",

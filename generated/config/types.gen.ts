@@ -2031,11 +2031,11 @@ export type WebhookRouteConfig = {
      */
     toolsets?: Array<string>;
     /**
-     * Where the answer goes.
+     * Where the answer goes: `log`, `local` (a file), `telegram`, `telegram:<chat>:<thread>`, `sms:<number>` and so on, or `all`, every platform with a home channel; up to 16 with commas between them.
      */
     deliver: string;
     /**
-     * What the target needs; texts may have {fields}.
+     * What the targets need; texts may have {fields}. `chat_id` and `thread_id` count where `deliver` names none.
      */
     deliver_extra: {
         [key: string]: unknown;

@@ -46,11 +46,14 @@ export type WebhookTaken = ({
 /**
  * WebhookDelivered
  *
- * The target has the message.
+ * The target has the message; of several, one has it, and the others will.
  */
 export type WebhookDelivered = {
     status: 'delivered';
     route: string;
+    /**
+     * Its address; of several all, with commas between them.
+     */
     target: string;
     delivery_id: string;
 };
@@ -212,7 +215,7 @@ export type ReceiveWebhookErrors = {
      */
     500: WebhookRefusal;
     /**
-     * The target did not take the message. Send it again; the delivery id is free.
+     * No target took the message. Send it again; the delivery id is free.
      */
     502: WebhookRefusal;
     /**
@@ -229,7 +232,7 @@ export type ReceiveWebhookResponses = {
      */
     200: WebhookOutcome;
     /**
-     * The agent will run, at once or when there is room, or, `coalesced`, when no newer event of its kind has come for a while. It is recorded; a restart does not lose it.
+     * The agent will run, at once or when there is room, or, `coalesced`, when no newer event of its kind has come for a while. It is recorded; a restart does not lose it. Of a direct delivery: it was sent, and no answer told whether the target has it.
      */
     202: WebhookTaken;
 };
