@@ -9,7 +9,9 @@ import type { Target } from "./target.ts";
 type Loaders = { readonly [Name in PlatformName]?: () => Promise<Platform<PlatformSettings<Name>>> };
 
 /** Loaded one by one: most services use one or two. */
-const loaders: Loaders = {};
+const loaders: Loaders = {
+  telegram: async () => (await import("./targets/telegram.ts")).telegram,
+};
 
 /** How a platform stands, for people. */
 export type PlatformState =
