@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { createTestDatabase } from "./store.ts";
+import { codeCache } from "./code-cache.ts";
 
 const main = join(import.meta.dirname, "../../src/cli/main.ts");
 const command = "Deno" in globalThis ? ["run", "-A", main] : [main];
@@ -84,5 +85,5 @@ function end(child: ChildProcess, signal: NodeJS.Signals): Promise<number | null
 /** Nothing of the machine's own configuration may reach the process. */
 function cleanEnvironment(): Record<string, string> {
   const { PATH = "", HOME = "", TMPDIR } = process.env;
-  return { PATH, HOME, ...(TMPDIR === undefined ? {} : { TMPDIR }) };
+  return { PATH, HOME, ...codeCache(), ...(TMPDIR === undefined ? {} : { TMPDIR }) };
 }

@@ -3,6 +3,7 @@ import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { promisify } from "node:util";
+import { codeCache } from "./code-cache.ts";
 
 const run = promisify(execFile);
 /** How long a screen may take to show what a test waits for, on a machine with much to do. */
@@ -64,7 +65,7 @@ export async function startTerminal(options: TerminalOptions): Promise<Terminal>
     });
     return stdout;
   };
-  const variables = { LC_ALL: "C.UTF-8", PATH: process.env["PATH"] ?? "", ...cacheFolder(), ...env };
+  const variables = { LC_ALL: "C.UTF-8", PATH: process.env["PATH"] ?? "", ...codeCache(), ...env };
   const line = [
     "env",
     "-i",
@@ -152,12 +153,6 @@ function terminalOf(tmux: (...words: string[]) => Promise<string>): Terminal {
       if (socket !== "") await rm(socket, { force: true });
     },
   };
-}
-
-/** Deno keeps what it transpiled in a folder that it finds through HOME. */
-function cacheFolder(): Readonly<Record<string, string>> {
-  const { DENO_DIR, HOME = "/tmp" } = process.env;
-  return "Deno" in globalThis ? { DENO_DIR: DENO_DIR ?? `${HOME}/.cache/deno` } : {};
 }
 
 function quote(word: string): string {

@@ -2,6 +2,7 @@
 import { execFile } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import process from "node:process";
+import { codeCache } from "../../harness/code-cache.ts";
 
 const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
 const isDeno = process.versions["deno"] !== undefined;
@@ -24,7 +25,7 @@ export function runScript(
 ): Promise<Outcome> {
   const [file, first] = commandOf(script);
   return new Promise((resolve, reject) => {
-    const options = { env: { PATH: process.env["PATH"] ?? "", ...cacheFolder(), ...env }, timeout: 60_000 };
+    const options = { env: { PATH: process.env["PATH"] ?? "", ...codeCache(), ...env }, timeout: 60_000 };
     execFile(file, [...first, ...words], options, (error, stdout, stderr) => {
       const code = error === null ? 0 : error.code;
       if (typeof code !== "number") return reject(error);
@@ -39,10 +40,4 @@ export function agentd(
   env: Readonly<Record<string, string>> = {},
 ): Promise<Outcome> {
   return runScript(main, words, env);
-}
-
-/** Deno keeps what it transpiled in a folder that it finds through HOME. */
-function cacheFolder(): Readonly<Record<string, string>> {
-  const { DENO_DIR, HOME = "/tmp" } = process.env;
-  return isDeno ? { DENO_DIR: DENO_DIR ?? `${HOME}/.cache/deno` } : {};
 }
