@@ -1045,7 +1045,13 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           minLength: 1,
           "x-env": ["HASS_HOME_CHANNEL"],
-          description: "Notify service of messages that name none, such as mobile_app_phone.",
+          description: "Notify service of messages that name none, such as mobile_app_phone. Without it they appear on the page.",
+        },
+        text_limit: {
+          type: "integer",
+          minimum: 64,
+          maximum: 1000000,
+          description: "Longest text of one message, characters; longer ones are cut into several. Default: 4000, on the page 65536.",
         },
       },
     },
@@ -1073,7 +1079,13 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           minLength: 1,
           "x-env": ["HASS_HOME_CHANNEL"],
-          description: "Notify service of messages that name none, such as mobile_app_phone.",
+          description: "Notify service of messages that name none, such as mobile_app_phone. Without it they appear on the page.",
+        },
+        text_limit: {
+          type: "integer",
+          minimum: 64,
+          maximum: 1000000,
+          description: "Longest text of one message, characters; longer ones are cut into several. Default: 4000, on the page 65536.",
         },
       },
     },
@@ -1681,6 +1693,12 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           "x-env": ["SIGNAL_HTTP_URL"],
           description: "Address of the daemon, such as http://127.0.0.1:8080.",
         },
+        api: {
+          type: "string",
+          enum: ["rpc", "rest"],
+          "x-env": ["SIGNAL_API"],
+          description: "rpc: the HTTP daemon of signal-cli. rest: signal-cli-rest-api around it. Default: rpc.",
+        },
         account: {
           type: "string",
           minLength: 1,
@@ -1713,6 +1731,12 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           pattern: "^https?://",
           "x-env": ["SIGNAL_HTTP_URL"],
           description: "Address of the daemon, such as http://127.0.0.1:8080.",
+        },
+        api: {
+          type: "string",
+          enum: ["rpc", "rest"],
+          "x-env": ["SIGNAL_API"],
+          description: "rpc: the HTTP daemon of signal-cli. rest: signal-cli-rest-api around it. Default: rpc.",
         },
         account: {
           type: "string",
@@ -1850,7 +1874,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           minLength: 1,
           "x-env": ["TWILIO_PHONE_NUMBER"],
-          description: "Number that sends, with + and country code.",
+          description: "Number that sends, with + and country code, or a messaging service, MG...",
         },
         home_channel: {
           type: "string",
@@ -1890,7 +1914,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           minLength: 1,
           "x-env": ["TWILIO_PHONE_NUMBER"],
-          description: "Number that sends, with + and country code.",
+          description: "Number that sends, with + and country code, or a messaging service, MG...",
         },
         home_channel: {
           type: "string",

@@ -897,9 +897,13 @@ export type HomeassistantPlatformConfig = {
      */
     token?: string;
     /**
-     * Notify service of messages that name none, such as mobile_app_phone.
+     * Notify service of messages that name none, such as mobile_app_phone. Without it they appear on the page.
      */
     home_channel?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 4000, on the page 65536.
+     */
+    text_limit?: number;
 };
 
 /**
@@ -917,9 +921,13 @@ export type HomeassistantSettings = {
      */
     token?: string;
     /**
-     * Notify service of messages that name none, such as mobile_app_phone.
+     * Notify service of messages that name none, such as mobile_app_phone. Without it they appear on the page.
      */
     home_channel?: string;
+    /**
+     * Longest text of one message, characters; longer ones are cut into several. Default: 4000, on the page 65536.
+     */
+    text_limit?: number;
 };
 
 /**
@@ -1491,6 +1499,10 @@ export type SignalPlatformConfig = {
      */
     base_url?: string;
     /**
+     * rpc: the HTTP daemon of signal-cli. rest: signal-cli-rest-api around it. Default: rpc.
+     */
+    api?: 'rpc' | 'rest';
+    /**
      * Phone number that sends, with + and country code.
      */
     account?: string;
@@ -1514,6 +1526,10 @@ export type SignalSettings = {
      * Address of the daemon, such as http://127.0.0.1:8080.
      */
     base_url?: string;
+    /**
+     * rpc: the HTTP daemon of signal-cli. rest: signal-cli-rest-api around it. Default: rpc.
+     */
+    api?: 'rpc' | 'rest';
     /**
      * Phone number that sends, with + and country code.
      */
@@ -1623,7 +1639,7 @@ export type SmsPlatformConfig = {
      */
     auth_token?: string;
     /**
-     * Number that sends, with + and country code.
+     * Number that sends, with + and country code, or a messaging service, MG...
      */
     from_number?: string;
     /**
@@ -1655,7 +1671,7 @@ export type SmsSettings = {
      */
     auth_token?: string;
     /**
-     * Number that sends, with + and country code.
+     * Number that sends, with + and country code, or a messaging service, MG...
      */
     from_number?: string;
     /**

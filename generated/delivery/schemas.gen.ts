@@ -5,6 +5,149 @@ import type * as T from "./client/types.gen.ts";
 
 /** JSON Schema 2020-12, by component name; `#/components/schemas/X` points into this map. */
 export const schemas: SchemaMap = {
+  BluebubblesMessage: {
+    type: "object",
+    required: ["chatGuid", "tempGuid", "message", "method"],
+    additionalProperties: false,
+    properties: {
+      chatGuid: { type: "string" },
+      tempGuid: { type: "string" },
+      message: { type: "string", minLength: 1 },
+      method: { type: "string", enum: ["apple-script", "private-api"] },
+      selectedMessageGuid: { type: "string" },
+    },
+  },
+  BluebubblesAnswer: {
+    type: "object",
+    required: ["status"],
+    properties: {
+      status: { type: "integer" },
+      message: { type: "string" },
+      error: { type: "object", properties: { type: { type: "string" }, message: { type: "string" } } },
+    },
+  },
+  HomeassistantNotice: {
+    type: "object",
+    required: ["message"],
+    additionalProperties: false,
+    properties: {
+      message: { type: "string", minLength: 1 },
+      title: { type: "string" },
+      data: { type: "object", additionalProperties: true },
+    },
+  },
+  HomeassistantNotification: {
+    type: "object",
+    required: ["message", "notification_id"],
+    additionalProperties: false,
+    properties: {
+      message: { type: "string", minLength: 1 },
+      title: { type: "string" },
+      notification_id: { type: "string" },
+    },
+  },
+  HomeassistantAnswer: {
+    anyOf: [
+      { type: "array", items: { type: "object" } },
+      { type: "object", required: ["message"], properties: { message: { type: "string" } } },
+    ],
+  },
+  SignalRpcRequest: {
+    type: "object",
+    required: ["jsonrpc", "method", "id", "params"],
+    additionalProperties: false,
+    properties: {
+      jsonrpc: { type: "string", enum: ["2.0"] },
+      method: { type: "string", enum: ["send"] },
+      id: { type: "string" },
+      params: {
+        type: "object",
+        required: ["account", "message"],
+        additionalProperties: false,
+        properties: {
+          account: { type: "string" },
+          recipient: { type: "array", minItems: 1, items: { type: "string" } },
+          groupId: { type: "string" },
+          message: { type: "string", minLength: 1 },
+          textStyle: { type: "array", items: { type: "string" } },
+        },
+      },
+    },
+  },
+  SignalRpcAnswer: {
+    type: "object",
+    required: ["jsonrpc"],
+    properties: {
+      jsonrpc: { type: "string", enum: ["2.0"] },
+      result: { $ref: "#/components/schemas/SignalSent" },
+      error: {
+        type: "object",
+        required: ["code"],
+        properties: {
+          code: { type: "integer" },
+          message: { type: ["string", "null"] },
+          data: { type: ["object", "null"], properties: { response: { $ref: "#/components/schemas/SignalSent" } } },
+        },
+      },
+    },
+  },
+  SignalSent: {
+    type: "object",
+    properties: {
+      timestamp: { type: "integer" },
+      results: {
+        type: "array",
+        items: {
+          type: "object",
+          required: ["type"],
+          properties: { type: { type: "string" }, retryAfterSeconds: { type: "integer" } },
+        },
+      },
+    },
+  },
+  SignalRestMessage: {
+    type: "object",
+    required: ["message", "number", "recipients"],
+    additionalProperties: false,
+    properties: {
+      message: { type: "string", minLength: 1 },
+      number: { type: "string" },
+      recipients: { type: "array", minItems: 1, items: { type: "string" } },
+      text_mode: { type: "string", enum: ["normal", "styled"] },
+    },
+  },
+  SignalRestAnswer: {
+    type: "object",
+    anyOf: [{ required: ["timestamp"] }, { required: ["error"] }],
+    properties: {
+      timestamp: { type: "string" },
+      error: { type: "string" },
+      challenge_tokens: { type: "array", items: { type: "string" } },
+    },
+  },
+  SmsMessage: {
+    type: "object",
+    required: ["To", "Body"],
+    additionalProperties: false,
+    properties: {
+      To: { type: "string" },
+      From: { type: "string" },
+      MessagingServiceSid: { type: "string" },
+      Body: { type: "string", minLength: 1 },
+    },
+  },
+  SmsAnswer: {
+    type: "object",
+    required: ["status"],
+    properties: {
+      sid: { type: ["string", "null"] },
+      status: { type: ["string", "integer"] },
+      error_code: { type: ["integer", "null"] },
+      error_message: { type: ["string", "null"] },
+      code: { type: "integer" },
+      message: { type: "string" },
+    },
+  },
   TelegramMessage: {
     type: "object",
     required: ["chat_id", "text"],
@@ -31,10 +174,86 @@ export const schemas: SchemaMap = {
       },
     },
   },
+  WhatsappMessage: {
+    type: "object",
+    required: ["messaging_product", "recipient_type", "to", "type", "text"],
+    additionalProperties: false,
+    properties: {
+      messaging_product: { type: "string", enum: ["whatsapp"] },
+      recipient_type: { type: "string", enum: ["individual"] },
+      to: { type: "string" },
+      type: { type: "string", enum: ["text"] },
+      text: {
+        type: "object",
+        required: ["body"],
+        additionalProperties: false,
+        properties: { body: { type: "string", minLength: 1 }, preview_url: { type: "boolean" } },
+      },
+      context: {
+        type: "object",
+        required: ["message_id"],
+        additionalProperties: false,
+        properties: { message_id: { type: "string" } },
+      },
+    },
+  },
+  WhatsappAnswer: {
+    type: "object",
+    anyOf: [{ required: ["messages"] }, { required: ["error"] }],
+    properties: {
+      messages: {
+        type: "array",
+        minItems: 1,
+        items: {
+          type: "object",
+          required: ["id"],
+          properties: { id: { type: "string" }, message_status: { type: "string" } },
+        },
+      },
+      error: {
+        type: "object",
+        required: ["code"],
+        properties: {
+          code: { type: "integer" },
+          message: { type: "string" },
+          error_subcode: { type: "integer" },
+          error_data: { type: "object", properties: { details: { type: "string" } } },
+          fbtrace_id: { type: "string" },
+        },
+      },
+    },
+  },
+  WhatsappBridgeMessage: {
+    type: "object",
+    required: ["chatId", "message"],
+    additionalProperties: false,
+    properties: { chatId: { type: "string" }, message: { type: "string", minLength: 1 }, replyTo: { type: "string" } },
+  },
+  WhatsappBridgeAnswer: {
+    type: "object",
+    anyOf: [{ required: ["success"] }, { required: ["error"] }],
+    properties: { success: { type: "boolean" }, messageId: { type: "string" }, error: { type: "string" } },
+  },
 };
 
 /** Component name -> TypeScript type. */
 export interface SchemaTypes {
+  BluebubblesMessage: T.BluebubblesMessage;
+  BluebubblesAnswer: T.BluebubblesAnswer;
+  HomeassistantNotice: T.HomeassistantNotice;
+  HomeassistantNotification: T.HomeassistantNotification;
+  HomeassistantAnswer: T.HomeassistantAnswer;
+  SignalRpcRequest: T.SignalRpcRequest;
+  SignalRpcAnswer: T.SignalRpcAnswer;
+  SignalSent: T.SignalSent;
+  SignalRestMessage: T.SignalRestMessage;
+  SignalRestAnswer: T.SignalRestAnswer;
+  SmsMessage: T.SmsMessage;
+  SmsAnswer: T.SmsAnswer;
   TelegramMessage: T.TelegramMessage;
   TelegramAnswer: T.TelegramAnswer;
+  WhatsappMessage: T.WhatsappMessage;
+  WhatsappAnswer: T.WhatsappAnswer;
+  WhatsappBridgeMessage: T.WhatsappBridgeMessage;
+  WhatsappBridgeAnswer: T.WhatsappBridgeAnswer;
 }

@@ -4,6 +4,183 @@ export type ClientOptions = {
     baseUrl: `${string}://${string}` | (string & {});
 };
 
+export type BluebubblesMessage = {
+    /**
+     * Service;-;address, or service;+;group.
+     */
+    chatGuid: string;
+    /**
+     * The same for each attempt; refused while one is under way.
+     */
+    tempGuid: string;
+    message: string;
+    method: 'apple-script' | 'private-api';
+    /**
+     * The message that this one replies to.
+     */
+    selectedMessageGuid?: string;
+};
+
+/**
+ * Of errors too.
+ */
+export type BluebubblesAnswer = {
+    status: number;
+    message?: string;
+    error?: {
+        type?: string;
+        message?: string;
+    };
+};
+
+export type HomeassistantNotice = {
+    /**
+     * Older versions take {{ and {% for a template.
+     */
+    message: string;
+    title?: string;
+    /**
+     * What the service takes besides.
+     */
+    data?: {
+        [key: string]: unknown;
+    };
+};
+
+export type HomeassistantNotification = {
+    /**
+     * Markdown.
+     */
+    message: string;
+    title?: string;
+    notification_id: string;
+};
+
+/**
+ * A list of states; of an error its message.
+ */
+export type HomeassistantAnswer = Array<{
+    [key: string]: unknown;
+}> | {
+    message: string;
+};
+
+export type SignalRpcRequest = {
+    jsonrpc: '2.0';
+    method: 'send';
+    id: string;
+    /**
+     * Either recipient or groupId.
+     */
+    params: {
+        /**
+         * Phone number that sends.
+         */
+        account: string;
+        /**
+         * Phone numbers, UUIDs, or u: and a user name.
+         */
+        recipient?: Array<string>;
+        /**
+         * Base64.
+         */
+        groupId?: string;
+        message: string;
+        /**
+         * start:length:STYLE, in UTF-16 code units.
+         */
+        textStyle?: Array<string>;
+    };
+};
+
+export type SignalRpcAnswer = {
+    jsonrpc: '2.0';
+    result?: SignalSent;
+    error?: {
+        code: number;
+        message?: string | null;
+        data?: {
+            response?: SignalSent;
+        } | null;
+    };
+};
+
+export type SignalSent = {
+    timestamp?: number;
+    /**
+     * One for each recipient.
+     */
+    results?: Array<{
+        /**
+         * SUCCESS, or what went wrong.
+         */
+        type: string;
+        retryAfterSeconds?: number;
+    }>;
+};
+
+export type SignalRestMessage = {
+    message: string;
+    /**
+     * Phone number that sends.
+     */
+    number: string;
+    /**
+     * Phone numbers, UUIDs, user names, or group. and an id.
+     */
+    recipients: Array<string>;
+    text_mode?: 'normal' | 'styled';
+};
+
+export type SignalRestAnswer = unknown & {
+    timestamp?: string;
+    error?: string;
+    /**
+     * Present: Signal wants a person to solve a captcha.
+     */
+    challenge_tokens?: Array<string>;
+};
+
+/**
+ * Either From or MessagingServiceSid.
+ */
+export type SmsMessage = {
+    /**
+     * A phone number in E.164.
+     */
+    To: string;
+    /**
+     * A phone number of the account in E.164 or another of its senders.
+     */
+    From?: string;
+    /**
+     * A messaging service of the account.
+     */
+    MessagingServiceSid?: string;
+    /**
+     * Up to 1600 characters.
+     */
+    Body: string;
+};
+
+/**
+ * The message, or what is wrong; both bear a status.
+ */
+export type SmsAnswer = {
+    sid?: string | null;
+    /**
+     * Of a message its state, such as queued; of an error that of HTTP.
+     */
+    status: string | number;
+    error_code?: number | null;
+    error_message?: string | null;
+    /**
+     * Of an error: its number in Twilio's dictionary.
+     */
+    code?: number;
+    message?: string;
+};
+
 export type TelegramMessage = {
     /**
      * Id of the chat, or @name of a public channel.
@@ -43,6 +220,174 @@ export type TelegramAnswer = {
     };
 };
 
+export type WhatsappMessage = {
+    messaging_product: 'whatsapp';
+    recipient_type: 'individual';
+    /**
+     * Phone number with its country code, digits.
+     */
+    to: string;
+    type: 'text';
+    text: {
+        /**
+         * Up to 4096 characters.
+         */
+        body: string;
+        preview_url?: boolean;
+    };
+    /**
+     * The message that this one replies to.
+     */
+    context?: {
+        message_id: string;
+    };
+};
+
+export type WhatsappAnswer = unknown & {
+    messages?: Array<{
+        id: string;
+        message_status?: string;
+    }>;
+    error?: {
+        code: number;
+        message?: string;
+        error_subcode?: number;
+        error_data?: {
+            details?: string;
+        };
+        fbtrace_id?: string;
+    };
+};
+
+export type WhatsappBridgeMessage = {
+    /**
+     * number@s.whatsapp.net, or id@g.us of a group.
+     */
+    chatId: string;
+    message: string;
+    /**
+     * Id of the message that this one replies to.
+     */
+    replyTo?: string;
+};
+
+export type WhatsappBridgeAnswer = unknown & {
+    success?: boolean;
+    messageId?: string;
+    error?: string;
+};
+
+export type BluebubblesSendTextData = {
+    body: BluebubblesMessage;
+    path?: never;
+    query: {
+        password: string;
+    };
+    url: '/api/v1/message/text';
+};
+
+export type BluebubblesSendTextResponses = {
+    /**
+     * The message is sent.
+     */
+    200: BluebubblesAnswer;
+};
+
+export type BluebubblesSendTextResponse = BluebubblesSendTextResponses[keyof BluebubblesSendTextResponses];
+
+export type HomeassistantNotifyData = {
+    body: HomeassistantNotice;
+    headers: {
+        Authorization: string;
+    };
+    path: {
+        service: string;
+    };
+    query?: never;
+    url: '/api/services/notify/{service}';
+};
+
+export type HomeassistantNotifyResponses = {
+    /**
+     * States that changed meanwhile.
+     */
+    200: HomeassistantAnswer;
+};
+
+export type HomeassistantNotifyResponse = HomeassistantNotifyResponses[keyof HomeassistantNotifyResponses];
+
+export type HomeassistantCreateNotificationData = {
+    body: HomeassistantNotification;
+    headers: {
+        Authorization: string;
+    };
+    path?: never;
+    query?: never;
+    url: '/api/services/persistent_notification/create';
+};
+
+export type HomeassistantCreateNotificationResponses = {
+    /**
+     * States that changed meanwhile.
+     */
+    200: HomeassistantAnswer;
+};
+
+export type HomeassistantCreateNotificationResponse = HomeassistantCreateNotificationResponses[keyof HomeassistantCreateNotificationResponses];
+
+export type SignalRpcSendData = {
+    body: SignalRpcRequest;
+    path?: never;
+    query?: never;
+    url: '/api/v1/rpc';
+};
+
+export type SignalRpcSendResponses = {
+    /**
+     * The answer, of errors too.
+     */
+    200: SignalRpcAnswer;
+};
+
+export type SignalRpcSendResponse = SignalRpcSendResponses[keyof SignalRpcSendResponses];
+
+export type SignalRestSendData = {
+    body: SignalRestMessage;
+    path?: never;
+    query?: never;
+    url: '/v2/send';
+};
+
+export type SignalRestSendResponses = {
+    /**
+     * The message is sent.
+     */
+    201: SignalRestAnswer;
+};
+
+export type SignalRestSendResponse = SignalRestSendResponses[keyof SignalRestSendResponses];
+
+export type SmsCreateMessageData = {
+    body: SmsMessage;
+    headers: {
+        Authorization: string;
+    };
+    path: {
+        accountSid: string;
+    };
+    query?: never;
+    url: '/2010-04-01/Accounts/{accountSid}/Messages.json';
+};
+
+export type SmsCreateMessageResponses = {
+    /**
+     * The message is queued.
+     */
+    201: SmsAnswer;
+};
+
+export type SmsCreateMessageResponse = SmsCreateMessageResponses[keyof SmsCreateMessageResponses];
+
 export type TelegramSendMessageData = {
     body: TelegramMessage;
     path: {
@@ -60,3 +405,41 @@ export type TelegramSendMessageResponses = {
 };
 
 export type TelegramSendMessageResponse = TelegramSendMessageResponses[keyof TelegramSendMessageResponses];
+
+export type WhatsappSendMessageData = {
+    body: WhatsappMessage;
+    headers: {
+        Authorization: string;
+    };
+    path: {
+        version: string;
+        phoneNumberId: string;
+    };
+    query?: never;
+    url: '/{version}/{phoneNumberId}/messages';
+};
+
+export type WhatsappSendMessageResponses = {
+    /**
+     * The message is taken.
+     */
+    200: WhatsappAnswer;
+};
+
+export type WhatsappSendMessageResponse = WhatsappSendMessageResponses[keyof WhatsappSendMessageResponses];
+
+export type WhatsappBridgeSendData = {
+    body: WhatsappBridgeMessage;
+    path?: never;
+    query?: never;
+    url: '/send';
+};
+
+export type WhatsappBridgeSendResponses = {
+    /**
+     * The message is sent.
+     */
+    200: WhatsappBridgeAnswer;
+};
+
+export type WhatsappBridgeSendResponse = WhatsappBridgeSendResponses[keyof WhatsappBridgeSendResponses];
