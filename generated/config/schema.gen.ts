@@ -679,7 +679,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           minLength: 1,
           pattern: "^https?://",
-          description: "Another address of the API, such as a proxy's. Default: https://discord.com/api/v10.",
+          description: "Another address of the API, such as a proxy's. Default: https://discord.com.",
         },
         text_limit: {
           type: "integer",
@@ -712,7 +712,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           minLength: 1,
           pattern: "^https?://",
-          description: "Another address of the API, such as a proxy's. Default: https://discord.com/api/v10.",
+          description: "Another address of the API, such as a proxy's. Default: https://discord.com.",
         },
         text_limit: {
           type: "integer",

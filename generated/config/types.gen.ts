@@ -576,7 +576,7 @@ export type DiscordPlatformConfig = {
      */
     home_channel?: string;
     /**
-     * Another address of the API, such as a proxy's. Default: https://discord.com/api/v10.
+     * Another address of the API, such as a proxy's. Default: https://discord.com.
      */
     base_url?: string;
     /**
@@ -600,7 +600,7 @@ export type DiscordSettings = {
      */
     home_channel?: string;
     /**
-     * Another address of the API, such as a proxy's. Default: https://discord.com/api/v10.
+     * Another address of the API, such as a proxy's. Default: https://discord.com.
      */
     base_url?: string;
     /**

@@ -26,6 +26,78 @@ export const schemas: SchemaMap = {
       error: { type: "object", properties: { type: { type: "string" }, message: { type: "string" } } },
     },
   },
+  DiscordMessage: {
+    type: "object",
+    required: ["content", "allowed_mentions"],
+    additionalProperties: false,
+    properties: {
+      content: { type: "string", minLength: 1 },
+      allowed_mentions: { $ref: "#/components/schemas/DiscordMentions" },
+      nonce: { type: "string", maxLength: 25 },
+      enforce_nonce: { type: "boolean" },
+      flags: { type: "integer" },
+    },
+  },
+  DiscordForumThread: {
+    type: "object",
+    required: ["name", "message"],
+    additionalProperties: false,
+    properties: {
+      name: { type: "string", minLength: 1, maxLength: 100 },
+      message: { $ref: "#/components/schemas/DiscordMessage" },
+      applied_tags: { type: "array", maxItems: 5, items: { type: "string" } },
+    },
+  },
+  DiscordMentions: {
+    type: "object",
+    required: ["parse"],
+    additionalProperties: false,
+    properties: { parse: { type: "array", items: { type: "string", enum: ["users", "roles", "everyone"] } } },
+  },
+  DiscordAnswer: {
+    type: "object",
+    properties: {
+      id: { type: "string" },
+      code: { type: "integer" },
+      message: {},
+      retry_after: { type: "number" },
+      global: { type: "boolean" },
+    },
+  },
+  FeishuReceiverKind: { type: "string", enum: ["chat_id", "open_id", "union_id", "user_id", "email"] },
+  FeishuMessage: {
+    type: "object",
+    required: ["receive_id", "msg_type", "content", "uuid"],
+    additionalProperties: false,
+    properties: {
+      receive_id: { type: "string" },
+      msg_type: { type: "string", enum: ["text"] },
+      content: { type: "string" },
+      uuid: { type: "string", maxLength: 50 },
+    },
+  },
+  FeishuReply: {
+    type: "object",
+    required: ["msg_type", "content", "reply_in_thread", "uuid"],
+    additionalProperties: false,
+    properties: {
+      msg_type: { type: "string", enum: ["text"] },
+      content: { type: "string" },
+      reply_in_thread: { type: "boolean" },
+      uuid: { type: "string", maxLength: 50 },
+    },
+  },
+  FeishuAnswer: {
+    type: "object",
+    required: ["code"],
+    properties: {
+      code: { type: "integer" },
+      msg: { type: "string" },
+      tenant_access_token: { type: "string" },
+      expire: { type: "integer" },
+      data: { type: "object", properties: { message_id: { type: "string" } } },
+    },
+  },
   HomeassistantNotice: {
     type: "object",
     required: ["message"],
@@ -51,6 +123,60 @@ export const schemas: SchemaMap = {
       { type: "array", items: { type: "object" } },
       { type: "object", required: ["message"], properties: { message: { type: "string" } } },
     ],
+  },
+  MatrixMessage: {
+    type: "object",
+    required: ["msgtype", "body", "m.mentions"],
+    additionalProperties: false,
+    properties: {
+      msgtype: { type: "string", enum: ["m.text", "m.notice"] },
+      body: { type: "string" },
+      format: { type: "string", enum: ["org.matrix.custom.html"] },
+      formatted_body: { type: "string" },
+      "m.mentions": { type: "object" },
+      "m.relates_to": {
+        type: "object",
+        required: ["rel_type", "event_id", "is_falling_back", "m.in_reply_to"],
+        additionalProperties: false,
+        properties: {
+          rel_type: { type: "string", enum: ["m.thread"] },
+          event_id: { type: "string" },
+          is_falling_back: { type: "boolean" },
+          "m.in_reply_to": {
+            type: "object",
+            required: ["event_id"],
+            additionalProperties: false,
+            properties: { event_id: { type: "string" } },
+          },
+        },
+      },
+    },
+  },
+  MatrixAnswer: {
+    type: "object",
+    properties: {
+      event_id: { type: "string" },
+      room_id: { type: "string" },
+      errcode: { type: "string" },
+      error: { type: "string" },
+      retry_after_ms: { type: "number" },
+      algorithm: { type: "string" },
+    },
+  },
+  MattermostPost: {
+    type: "object",
+    required: ["channel_id", "message"],
+    additionalProperties: false,
+    properties: {
+      channel_id: { type: "string" },
+      message: { type: "string", minLength: 1 },
+      root_id: { type: "string" },
+      pending_post_id: { type: "string" },
+    },
+  },
+  MattermostAnswer: {
+    type: "object",
+    properties: { id: { type: "string" }, status_code: { type: "integer" }, message: { type: "string" } },
   },
   SignalRpcRequest: {
     type: "object",
@@ -123,6 +249,30 @@ export const schemas: SchemaMap = {
       timestamp: { type: "string" },
       error: { type: "string" },
       challenge_tokens: { type: "array", items: { type: "string" } },
+    },
+  },
+  SlackMessage: {
+    type: "object",
+    required: ["channel", "text"],
+    additionalProperties: false,
+    properties: {
+      channel: { type: "string" },
+      text: { type: "string", minLength: 1 },
+      mrkdwn: { type: "boolean" },
+      thread_ts: { type: "string" },
+      reply_broadcast: { type: "boolean" },
+      unfurl_links: { type: "boolean" },
+      unfurl_media: { type: "boolean" },
+    },
+  },
+  SlackAnswer: {
+    type: "object",
+    required: ["ok"],
+    properties: {
+      ok: { type: "boolean" },
+      error: { type: "string" },
+      needed: { type: "string" },
+      ts: { type: "string" },
     },
   },
   SmsMessage: {
@@ -240,14 +390,28 @@ export const schemas: SchemaMap = {
 export interface SchemaTypes {
   BluebubblesMessage: T.BluebubblesMessage;
   BluebubblesAnswer: T.BluebubblesAnswer;
+  DiscordMessage: T.DiscordMessage;
+  DiscordForumThread: T.DiscordForumThread;
+  DiscordMentions: T.DiscordMentions;
+  DiscordAnswer: T.DiscordAnswer;
+  FeishuReceiverKind: T.FeishuReceiverKind;
+  FeishuMessage: T.FeishuMessage;
+  FeishuReply: T.FeishuReply;
+  FeishuAnswer: T.FeishuAnswer;
   HomeassistantNotice: T.HomeassistantNotice;
   HomeassistantNotification: T.HomeassistantNotification;
   HomeassistantAnswer: T.HomeassistantAnswer;
+  MatrixMessage: T.MatrixMessage;
+  MatrixAnswer: T.MatrixAnswer;
+  MattermostPost: T.MattermostPost;
+  MattermostAnswer: T.MattermostAnswer;
   SignalRpcRequest: T.SignalRpcRequest;
   SignalRpcAnswer: T.SignalRpcAnswer;
   SignalSent: T.SignalSent;
   SignalRestMessage: T.SignalRestMessage;
   SignalRestAnswer: T.SignalRestAnswer;
+  SlackMessage: T.SlackMessage;
+  SlackAnswer: T.SlackAnswer;
   SmsMessage: T.SmsMessage;
   SmsAnswer: T.SmsAnswer;
   TelegramMessage: T.TelegramMessage;

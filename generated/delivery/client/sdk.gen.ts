@@ -2,7 +2,7 @@
 
 import { client } from './client.gen.ts';
 import { type Client, type ClientMeta, type Options as Options2, type RequestResult, type TDataShape, urlSearchParamsBodySerializer } from './client/index.ts';
-import type { BluebubblesSendTextData, BluebubblesSendTextResponses, HomeassistantCreateNotificationData, HomeassistantCreateNotificationResponses, HomeassistantNotifyData, HomeassistantNotifyResponses, SignalRestSendData, SignalRestSendResponses, SignalRpcSendData, SignalRpcSendResponses, SmsCreateMessageData, SmsCreateMessageResponses, TelegramSendMessageData, TelegramSendMessageResponses, WhatsappBridgeSendData, WhatsappBridgeSendResponses, WhatsappSendMessageData, WhatsappSendMessageResponses } from './types.gen.ts';
+import type { BluebubblesSendTextData, BluebubblesSendTextResponses, DiscordCreateMessageData, DiscordCreateMessageResponses, DiscordStartForumThreadData, DiscordStartForumThreadResponses, FeishuReplyMessageData, FeishuReplyMessageResponses, FeishuSendMessageData, FeishuSendMessageResponses, FeishuTenantTokenData, FeishuTenantTokenResponses, HomeassistantCreateNotificationData, HomeassistantCreateNotificationResponses, HomeassistantNotifyData, HomeassistantNotifyResponses, MatrixEncryptionData, MatrixEncryptionResponses, MatrixFindRoomData, MatrixFindRoomResponses, MatrixSendMessageData, MatrixSendMessageResponses, MattermostCreatePostData, MattermostCreatePostResponses, SignalRestSendData, SignalRestSendResponses, SignalRpcSendData, SignalRpcSendResponses, SlackPostMessageData, SlackPostMessageResponses, SmsCreateMessageData, SmsCreateMessageResponses, TelegramSendMessageData, TelegramSendMessageResponses, WhatsappBridgeSendData, WhatsappBridgeSendResponses, WhatsappSendMessageData, WhatsappSendMessageResponses } from './types.gen.ts';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -72,6 +72,76 @@ export class DeliveryClient extends HeyApiClient {
     }
     
     /**
+     * Sends a text to a channel or a thread.
+     */
+    public discordCreateMessage<ThrowOnError extends boolean = false>(options: Options<DiscordCreateMessageData, ThrowOnError>): RequestResult<DiscordCreateMessageResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).post<DiscordCreateMessageResponses, unknown, ThrowOnError>({
+            url: '/api/v10/channels/{channel_id}/messages',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Opens a post in a forum.
+     */
+    public discordStartForumThread<ThrowOnError extends boolean = false>(options: Options<DiscordStartForumThreadData, ThrowOnError>): RequestResult<DiscordStartForumThreadResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).post<DiscordStartForumThreadResponses, unknown, ThrowOnError>({
+            url: '/api/v10/channels/{channel_id}/threads',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * The token that an app of one's own sends with.
+     */
+    public feishuTenantToken<ThrowOnError extends boolean = false>(options: Options<FeishuTenantTokenData, ThrowOnError>): RequestResult<FeishuTenantTokenResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).post<FeishuTenantTokenResponses, unknown, ThrowOnError>({
+            url: '/open-apis/auth/v3/tenant_access_token/internal',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Sends a text to a chat or a user.
+     */
+    public feishuSendMessage<ThrowOnError extends boolean = false>(options: Options<FeishuSendMessageData, ThrowOnError>): RequestResult<FeishuSendMessageResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).post<FeishuSendMessageResponses, unknown, ThrowOnError>({
+            url: '/open-apis/im/v1/messages',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Answers a message, in its thread.
+     */
+    public feishuReplyMessage<ThrowOnError extends boolean = false>(options: Options<FeishuReplyMessageData, ThrowOnError>): RequestResult<FeishuReplyMessageResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).post<FeishuReplyMessageResponses, unknown, ThrowOnError>({
+            url: '/open-apis/im/v1/messages/{message_id}/reply',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
      * Calls a notify service.
      */
     public homeassistantNotify<ThrowOnError extends boolean = false>(options: Options<HomeassistantNotifyData, ThrowOnError>): RequestResult<HomeassistantNotifyResponses, unknown, ThrowOnError> {
@@ -100,6 +170,48 @@ export class DeliveryClient extends HeyApiClient {
     }
     
     /**
+     * Sends a text to a room.
+     */
+    public matrixSendMessage<ThrowOnError extends boolean = false>(options: Options<MatrixSendMessageData, ThrowOnError>): RequestResult<MatrixSendMessageResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).put<MatrixSendMessageResponses, unknown, ThrowOnError>({
+            url: '/_matrix/client/v3/rooms/{roomId}/send/m.room.message/{txnId}',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Whether a room is encrypted.
+     */
+    public matrixEncryption<ThrowOnError extends boolean = false>(options: Options<MatrixEncryptionData, ThrowOnError>): RequestResult<MatrixEncryptionResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).get<MatrixEncryptionResponses, unknown, ThrowOnError>({ url: '/_matrix/client/v3/rooms/{roomId}/state/m.room.encryption', ...options });
+    }
+    
+    /**
+     * The room that an alias stands for.
+     */
+    public matrixFindRoom<ThrowOnError extends boolean = false>(options: Options<MatrixFindRoomData, ThrowOnError>): RequestResult<MatrixFindRoomResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).get<MatrixFindRoomResponses, unknown, ThrowOnError>({ url: '/_matrix/client/v3/directory/room/{roomAlias}', ...options });
+    }
+    
+    /**
+     * Sends a text to a channel, or into a thread.
+     */
+    public mattermostCreatePost<ThrowOnError extends boolean = false>(options: Options<MattermostCreatePostData, ThrowOnError>): RequestResult<MattermostCreatePostResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).post<MattermostCreatePostResponses, unknown, ThrowOnError>({
+            url: '/api/v4/posts',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
      * Sends a text, by JSON-RPC 2.0.
      */
     public signalRpcSend<ThrowOnError extends boolean = false>(options: Options<SignalRpcSendData, ThrowOnError>): RequestResult<SignalRpcSendResponses, unknown, ThrowOnError> {
@@ -119,6 +231,20 @@ export class DeliveryClient extends HeyApiClient {
     public signalRestSend<ThrowOnError extends boolean = false>(options: Options<SignalRestSendData, ThrowOnError>): RequestResult<SignalRestSendResponses, unknown, ThrowOnError> {
         return (options.client ?? this.client).post<SignalRestSendResponses, unknown, ThrowOnError>({
             url: '/v2/send',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Sends a text to a channel, or into a thread.
+     */
+    public slackPostMessage<ThrowOnError extends boolean = false>(options: Options<SlackPostMessageData, ThrowOnError>): RequestResult<SlackPostMessageResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).post<SlackPostMessageResponses, unknown, ThrowOnError>({
+            url: '/chat.postMessage',
             ...options,
             headers: {
                 'Content-Type': 'application/json',

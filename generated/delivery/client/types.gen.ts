@@ -33,6 +33,106 @@ export type BluebubblesAnswer = {
     };
 };
 
+export type DiscordMessage = {
+    /**
+     * Up to 2000 code points, for bots.
+     */
+    content: string;
+    allowed_mentions: DiscordMentions;
+    /**
+     * Tells a repeat for a few minutes.
+     */
+    nonce?: string;
+    /**
+     * A repeat makes no second message.
+     */
+    enforce_nonce?: boolean;
+    /**
+     * 4: no previews of links. 4096: nobody is notified.
+     */
+    flags?: number;
+};
+
+export type DiscordForumThread = {
+    name: string;
+    message: DiscordMessage;
+    applied_tags?: Array<string>;
+};
+
+export type DiscordMentions = {
+    parse: Array<'users' | 'roles' | 'everyone'>;
+};
+
+/**
+ * Of errors too.
+ */
+export type DiscordAnswer = {
+    /**
+     * Of the message or the thread.
+     */
+    id?: string;
+    /**
+     * Of the error.
+     */
+    code?: number;
+    /**
+     * Of an error: what is wrong. Of a new thread: its first message.
+     */
+    message?: unknown;
+    /**
+     * Seconds.
+     */
+    retry_after?: number;
+    /**
+     * The limit is that of all requests of the bot.
+     */
+    global?: boolean;
+};
+
+export type FeishuReceiverKind = 'chat_id' | 'open_id' | 'union_id' | 'user_id' | 'email';
+
+export type FeishuMessage = {
+    receive_id: string;
+    msg_type: 'text';
+    /**
+     * JSON, of at most 150 KB: the text.
+     */
+    content: string;
+    /**
+     * Tells a repeat for an hour.
+     */
+    uuid: string;
+};
+
+export type FeishuReply = {
+    msg_type: 'text';
+    content: string;
+    reply_in_thread: boolean;
+    uuid: string;
+};
+
+/**
+ * Of errors too.
+ */
+export type FeishuAnswer = {
+    /**
+     * 0: done.
+     */
+    code: number;
+    /**
+     * What is wrong.
+     */
+    msg?: string;
+    tenant_access_token?: string;
+    /**
+     * Seconds until the token is good for nothing.
+     */
+    expire?: number;
+    data?: {
+        message_id?: string;
+    };
+};
+
 export type HomeassistantNotice = {
     /**
      * Older versions take {{ and {% for a template.
@@ -63,6 +163,91 @@ export type HomeassistantAnswer = Array<{
     [key: string]: unknown;
 }> | {
     message: string;
+};
+
+export type MatrixMessage = {
+    msgtype: 'm.text' | 'm.notice';
+    body: string;
+    format?: 'org.matrix.custom.html';
+    formatted_body?: string;
+    /**
+     * Whom the message is about. Empty means nobody.
+     */
+    'm.mentions': {
+        [key: string]: unknown;
+    };
+    'm.relates_to'?: {
+        rel_type: 'm.thread';
+        /**
+         * Root of the thread.
+         */
+        event_id: string;
+        /**
+         * True when the reply is for clients without threads.
+         */
+        is_falling_back: boolean;
+        'm.in_reply_to': {
+            event_id: string;
+        };
+    };
+};
+
+/**
+ * Of all three, and of errors.
+ */
+export type MatrixAnswer = {
+    event_id?: string;
+    room_id?: string;
+    /**
+     * Name of the error.
+     */
+    errcode?: string;
+    /**
+     * What is wrong.
+     */
+    error?: string;
+    /**
+     * Older than the header Retry-After.
+     */
+    retry_after_ms?: number;
+    /**
+     * Of the encryption.
+     */
+    algorithm?: string;
+};
+
+export type MattermostPost = {
+    channel_id: string;
+    /**
+     * Markdown, up to 16383 code points.
+     */
+    message: string;
+    /**
+     * Post that began the thread.
+     */
+    root_id?: string;
+    /**
+     * Tells a repeat for 30 seconds.
+     */
+    pending_post_id?: string;
+};
+
+/**
+ * Of errors too.
+ */
+export type MattermostAnswer = {
+    /**
+     * Of the post; of an error, its name.
+     */
+    id?: string;
+    /**
+     * Of errors only.
+     */
+    status_code?: number;
+    /**
+     * Of an error: what is wrong.
+     */
+    message?: string;
 };
 
 export type SignalRpcRequest = {
@@ -139,6 +324,47 @@ export type SignalRestAnswer = unknown & {
      * Present: Signal wants a person to solve a captcha.
      */
     challenge_tokens?: Array<string>;
+};
+
+export type SlackMessage = {
+    /**
+     * Id of a channel or user, or #name.
+     */
+    channel: string;
+    /**
+     * In mrkdwn; &, < and > are escaped.
+     */
+    text: string;
+    mrkdwn?: boolean;
+    /**
+     * Of the message that began the thread.
+     */
+    thread_ts?: string;
+    /**
+     * The channel sees the reply too.
+     */
+    reply_broadcast?: boolean;
+    unfurl_links?: boolean;
+    unfurl_media?: boolean;
+};
+
+/**
+ * Of most errors too, with status 200.
+ */
+export type SlackAnswer = {
+    ok: boolean;
+    /**
+     * Name of the error.
+     */
+    error?: string;
+    /**
+     * Scopes that lack, of missing_scope.
+     */
+    needed?: string;
+    /**
+     * Of the new message.
+     */
+    ts?: string;
 };
 
 /**
@@ -295,6 +521,97 @@ export type BluebubblesSendTextResponses = {
 
 export type BluebubblesSendTextResponse = BluebubblesSendTextResponses[keyof BluebubblesSendTextResponses];
 
+export type DiscordCreateMessageData = {
+    body: DiscordMessage;
+    path: {
+        channel_id: string;
+    };
+    query?: never;
+    url: '/api/v10/channels/{channel_id}/messages';
+};
+
+export type DiscordCreateMessageResponses = {
+    /**
+     * The message is sent, or was under the same nonce.
+     */
+    200: DiscordAnswer;
+};
+
+export type DiscordCreateMessageResponse = DiscordCreateMessageResponses[keyof DiscordCreateMessageResponses];
+
+export type DiscordStartForumThreadData = {
+    body: DiscordForumThread;
+    path: {
+        channel_id: string;
+    };
+    query?: never;
+    url: '/api/v10/channels/{channel_id}/threads';
+};
+
+export type DiscordStartForumThreadResponses = {
+    /**
+     * The post is open; its id is that of its thread.
+     */
+    201: DiscordAnswer;
+};
+
+export type DiscordStartForumThreadResponse = DiscordStartForumThreadResponses[keyof DiscordStartForumThreadResponses];
+
+export type FeishuTenantTokenData = {
+    body: {
+        app_id: string;
+        app_secret: string;
+    };
+    path?: never;
+    query?: never;
+    url: '/open-apis/auth/v3/tenant_access_token/internal';
+};
+
+export type FeishuTenantTokenResponses = {
+    /**
+     * A token, unless `code` says what is wrong.
+     */
+    200: FeishuAnswer;
+};
+
+export type FeishuTenantTokenResponse = FeishuTenantTokenResponses[keyof FeishuTenantTokenResponses];
+
+export type FeishuSendMessageData = {
+    body: FeishuMessage;
+    path?: never;
+    query: {
+        receive_id_type: FeishuReceiverKind;
+    };
+    url: '/open-apis/im/v1/messages';
+};
+
+export type FeishuSendMessageResponses = {
+    /**
+     * The message is sent, unless `code` says what is wrong.
+     */
+    200: FeishuAnswer;
+};
+
+export type FeishuSendMessageResponse = FeishuSendMessageResponses[keyof FeishuSendMessageResponses];
+
+export type FeishuReplyMessageData = {
+    body: FeishuReply;
+    path: {
+        message_id: string;
+    };
+    query?: never;
+    url: '/open-apis/im/v1/messages/{message_id}/reply';
+};
+
+export type FeishuReplyMessageResponses = {
+    /**
+     * The message is sent, unless `code` says what is wrong.
+     */
+    200: FeishuAnswer;
+};
+
+export type FeishuReplyMessageResponse = FeishuReplyMessageResponses[keyof FeishuReplyMessageResponses];
+
 export type HomeassistantNotifyData = {
     body: HomeassistantNotice;
     headers: {
@@ -335,6 +652,77 @@ export type HomeassistantCreateNotificationResponses = {
 
 export type HomeassistantCreateNotificationResponse = HomeassistantCreateNotificationResponses[keyof HomeassistantCreateNotificationResponses];
 
+export type MatrixSendMessageData = {
+    body: MatrixMessage;
+    path: {
+        roomId: string;
+        txnId: string;
+    };
+    query?: never;
+    url: '/_matrix/client/v3/rooms/{roomId}/send/m.room.message/{txnId}';
+};
+
+export type MatrixSendMessageResponses = {
+    /**
+     * The message is sent, or was under the same transaction.
+     */
+    200: MatrixAnswer;
+};
+
+export type MatrixSendMessageResponse = MatrixSendMessageResponses[keyof MatrixSendMessageResponses];
+
+export type MatrixEncryptionData = {
+    body?: never;
+    path: {
+        roomId: string;
+    };
+    query?: never;
+    url: '/_matrix/client/v3/rooms/{roomId}/state/m.room.encryption';
+};
+
+export type MatrixEncryptionResponses = {
+    /**
+     * It is; 404 means that it is not.
+     */
+    200: MatrixAnswer;
+};
+
+export type MatrixEncryptionResponse = MatrixEncryptionResponses[keyof MatrixEncryptionResponses];
+
+export type MatrixFindRoomData = {
+    body?: never;
+    path: {
+        roomAlias: string;
+    };
+    query?: never;
+    url: '/_matrix/client/v3/directory/room/{roomAlias}';
+};
+
+export type MatrixFindRoomResponses = {
+    /**
+     * Its id.
+     */
+    200: MatrixAnswer;
+};
+
+export type MatrixFindRoomResponse = MatrixFindRoomResponses[keyof MatrixFindRoomResponses];
+
+export type MattermostCreatePostData = {
+    body: MattermostPost;
+    path?: never;
+    query?: never;
+    url: '/api/v4/posts';
+};
+
+export type MattermostCreatePostResponses = {
+    /**
+     * The post is made, or was under the same pending id.
+     */
+    201: MattermostAnswer;
+};
+
+export type MattermostCreatePostResponse = MattermostCreatePostResponses[keyof MattermostCreatePostResponses];
+
 export type SignalRpcSendData = {
     body: SignalRpcRequest;
     path?: never;
@@ -366,6 +754,22 @@ export type SignalRestSendResponses = {
 };
 
 export type SignalRestSendResponse = SignalRestSendResponses[keyof SignalRestSendResponses];
+
+export type SlackPostMessageData = {
+    body: SlackMessage;
+    path?: never;
+    query?: never;
+    url: '/chat.postMessage';
+};
+
+export type SlackPostMessageResponses = {
+    /**
+     * The message is sent, or `ok` is false.
+     */
+    200: SlackAnswer;
+};
+
+export type SlackPostMessageResponse = SlackPostMessageResponses[keyof SlackPostMessageResponses];
 
 export type SmsCreateMessageData = {
     body: SmsMessage;
