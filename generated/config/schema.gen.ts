@@ -555,7 +555,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           pattern: "^(https?://|env:)",
           "x-env": ["DINGTALK_WEBHOOK_URL"],
           "x-secret": true,
-          description: "Address of the group's robot, with its access_token, or `env:NAME`.",
+          description: "Address of a group's robot as DingTalk shows it, with its access_token, or `env:NAME`. It serves the address `dingtalk:webhook`, and messages that name no chat.",
         },
         webhook_secret: {
           type: "string",
@@ -568,7 +568,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           minLength: 1,
           "x-env": ["DINGTALK_CLIENT_ID"],
-          description: "Client id of the app; also its robot code.",
+          description: "Client id of the app; also its robot code. With client_secret it serves the addresses `dingtalk:CONVERSATION` and `dingtalk:user:ID`.",
         },
         client_secret: {
           type: "string",
@@ -581,7 +581,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           minLength: 1,
           "x-env": ["DINGTALK_HOME_CHANNEL"],
-          description: "The chat of messages that name no other.",
+          description: "Chat of messages that name none: the openConversationId of a group, user:ID, or webhook. Default: webhook, when webhook_url is set.",
         },
         base_url: {
           type: "string",
@@ -609,7 +609,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           pattern: "^(https?://|env:)",
           "x-env": ["DINGTALK_WEBHOOK_URL"],
           "x-secret": true,
-          description: "Address of the group's robot, with its access_token, or `env:NAME`.",
+          description: "Address of a group's robot as DingTalk shows it, with its access_token, or `env:NAME`. It serves the address `dingtalk:webhook`, and messages that name no chat.",
         },
         webhook_secret: {
           type: "string",
@@ -622,7 +622,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           minLength: 1,
           "x-env": ["DINGTALK_CLIENT_ID"],
-          description: "Client id of the app; also its robot code.",
+          description: "Client id of the app; also its robot code. With client_secret it serves the addresses `dingtalk:CONVERSATION` and `dingtalk:user:ID`.",
         },
         client_secret: {
           type: "string",
@@ -635,7 +635,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           minLength: 1,
           "x-env": ["DINGTALK_HOME_CHANNEL"],
-          description: "The chat of messages that name no other.",
+          description: "Chat of messages that name none: the openConversationId of a group, user:ID, or webhook. Default: webhook, when webhook_url is set.",
         },
         base_url: {
           type: "string",
@@ -1528,7 +1528,11 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           "x-secret": true,
           description: "Secret of the bot, or `env:NAME`.",
         },
-        sandbox: { type: "boolean", "x-env": ["QQ_SANDBOX"], description: "Use the sandbox. Default: false." },
+        sandbox: {
+          type: "boolean",
+          "x-env": ["QQ_SANDBOX"],
+          description: "Use the sandbox, https://sandbox.api.sgroup.qq.com. Default: false.",
+        },
         home_channel: {
           type: "string",
           minLength: 1,
@@ -1569,7 +1573,11 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           "x-secret": true,
           description: "Secret of the bot, or `env:NAME`.",
         },
-        sandbox: { type: "boolean", "x-env": ["QQ_SANDBOX"], description: "Use the sandbox. Default: false." },
+        sandbox: {
+          type: "boolean",
+          "x-env": ["QQ_SANDBOX"],
+          description: "Use the sandbox, https://sandbox.api.sgroup.qq.com. Default: false.",
+        },
         home_channel: {
           type: "string",
           minLength: 1,
@@ -2386,7 +2394,12 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           description: "False: nothing is sent there. Default: on, once all that is needed is set.",
         },
         extra: { $ref: "#/$defs/WecomSettings", description: "The settings." },
-        bot_id: { type: "string", minLength: 1, "x-env": ["WECOM_BOT_ID"], description: "Id of the bot." },
+        bot_id: {
+          type: "string",
+          minLength: 1,
+          "x-env": ["WECOM_BOT_ID"],
+          description: "Id of the bot. Each of its chats must have written to it before. Only one connection per bot is allowed: nothing else may use this one.",
+        },
         secret: {
           type: "string",
           minLength: 1,
@@ -2407,19 +2420,19 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           pattern: "^(https?://|env:)",
           "x-env": ["WECOM_WEBHOOK_URL"],
           "x-secret": true,
-          description: "Address of a group's robot, with its key, instead of the bot, or `env:NAME`.",
+          description: "Address of a group's robot as WeCom shows it, with its key, or `env:NAME`. It serves the address `wecom:webhook`, and messages that name no chat.",
         },
         home_channel: {
           type: "string",
           minLength: 1,
           "x-env": ["WECOM_HOME_CHANNEL"],
-          description: "The chat of messages that name no other.",
+          description: "Chat of messages that name none: a user's or a group's id, or webhook. Default: webhook, when webhook_url is set.",
         },
         text_limit: {
           type: "integer",
           minimum: 64,
           maximum: 1000000,
-          description: "Longest text of one message, bytes; longer ones are cut into several. Default: 20480.",
+          description: "Longest text of one message, bytes; longer ones are cut into several. Default: 20480, and 4096 for the webhook.",
         },
       },
     },
@@ -2429,7 +2442,12 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       type: "object",
       additionalProperties: false,
       properties: {
-        bot_id: { type: "string", minLength: 1, "x-env": ["WECOM_BOT_ID"], description: "Id of the bot." },
+        bot_id: {
+          type: "string",
+          minLength: 1,
+          "x-env": ["WECOM_BOT_ID"],
+          description: "Id of the bot. Each of its chats must have written to it before. Only one connection per bot is allowed: nothing else may use this one.",
+        },
         secret: {
           type: "string",
           minLength: 1,
@@ -2450,19 +2468,19 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           pattern: "^(https?://|env:)",
           "x-env": ["WECOM_WEBHOOK_URL"],
           "x-secret": true,
-          description: "Address of a group's robot, with its key, instead of the bot, or `env:NAME`.",
+          description: "Address of a group's robot as WeCom shows it, with its key, or `env:NAME`. It serves the address `wecom:webhook`, and messages that name no chat.",
         },
         home_channel: {
           type: "string",
           minLength: 1,
           "x-env": ["WECOM_HOME_CHANNEL"],
-          description: "The chat of messages that name no other.",
+          description: "Chat of messages that name none: a user's or a group's id, or webhook. Default: webhook, when webhook_url is set.",
         },
         text_limit: {
           type: "integer",
           minimum: 64,
           maximum: 1000000,
-          description: "Longest text of one message, bytes; longer ones are cut into several. Default: 20480.",
+          description: "Longest text of one message, bytes; longer ones are cut into several. Default: 20480, and 4096 for the webhook.",
         },
       },
     },
@@ -2489,14 +2507,14 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           minLength: 1,
           "x-env": ["WEIXIN_HOME_CHANNEL"],
-          description: "The chat of messages that name no other.",
+          description: "The user of messages that name no other.",
         },
         context_tokens: {
           type: "object",
           maxProperties: 1000,
           additionalProperties: { type: "string" },
           "x-secret": true,
-          description: "Context tokens by user, from the latest message of each.",
+          description: "Context tokens by user, from the latest message of each: without one WeChat takes no message. deliver_extra.context_token goes before them.",
         },
         base_url: {
           type: "string",
@@ -2531,14 +2549,14 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           minLength: 1,
           "x-env": ["WEIXIN_HOME_CHANNEL"],
-          description: "The chat of messages that name no other.",
+          description: "The user of messages that name no other.",
         },
         context_tokens: {
           type: "object",
           maxProperties: 1000,
           additionalProperties: { type: "string" },
           "x-secret": true,
-          description: "Context tokens by user, from the latest message of each.",
+          description: "Context tokens by user, from the latest message of each: without one WeChat takes no message. deliver_extra.context_token goes before them.",
         },
         base_url: {
           type: "string",

@@ -488,7 +488,7 @@ export type DingtalkPlatformConfig = {
      */
     extra?: DingtalkSettings;
     /**
-     * Address of the group's robot, with its access_token, or `env:NAME`.
+     * Address of a group's robot as DingTalk shows it, with its access_token, or `env:NAME`. It serves the address `dingtalk:webhook`, and messages that name no chat.
      */
     webhook_url?: string;
     /**
@@ -496,7 +496,7 @@ export type DingtalkPlatformConfig = {
      */
     webhook_secret?: string;
     /**
-     * Client id of the app; also its robot code.
+     * Client id of the app; also its robot code. With client_secret it serves the addresses `dingtalk:CONVERSATION` and `dingtalk:user:ID`.
      */
     client_id?: string;
     /**
@@ -504,7 +504,7 @@ export type DingtalkPlatformConfig = {
      */
     client_secret?: string;
     /**
-     * The chat of messages that name no other.
+     * Chat of messages that name none: the openConversationId of a group, user:ID, or webhook. Default: webhook, when webhook_url is set.
      */
     home_channel?: string;
     /**
@@ -524,7 +524,7 @@ export type DingtalkPlatformConfig = {
  */
 export type DingtalkSettings = {
     /**
-     * Address of the group's robot, with its access_token, or `env:NAME`.
+     * Address of a group's robot as DingTalk shows it, with its access_token, or `env:NAME`. It serves the address `dingtalk:webhook`, and messages that name no chat.
      */
     webhook_url?: string;
     /**
@@ -532,7 +532,7 @@ export type DingtalkSettings = {
      */
     webhook_secret?: string;
     /**
-     * Client id of the app; also its robot code.
+     * Client id of the app; also its robot code. With client_secret it serves the addresses `dingtalk:CONVERSATION` and `dingtalk:user:ID`.
      */
     client_id?: string;
     /**
@@ -540,7 +540,7 @@ export type DingtalkSettings = {
      */
     client_secret?: string;
     /**
-     * The chat of messages that name no other.
+     * Chat of messages that name none: the openConversationId of a group, user:ID, or webhook. Default: webhook, when webhook_url is set.
      */
     home_channel?: string;
     /**
@@ -1359,7 +1359,7 @@ export type QqbotPlatformConfig = {
      */
     client_secret?: string;
     /**
-     * Use the sandbox. Default: false.
+     * Use the sandbox, https://sandbox.api.sgroup.qq.com. Default: false.
      */
     sandbox?: boolean;
     /**
@@ -1395,7 +1395,7 @@ export type QqbotSettings = {
      */
     client_secret?: string;
     /**
-     * Use the sandbox. Default: false.
+     * Use the sandbox, https://sandbox.api.sgroup.qq.com. Default: false.
      */
     sandbox?: boolean;
     /**
@@ -2093,7 +2093,7 @@ export type WecomPlatformConfig = {
      */
     extra?: WecomSettings;
     /**
-     * Id of the bot.
+     * Id of the bot. Each of its chats must have written to it before. Only one connection per bot is allowed: nothing else may use this one.
      */
     bot_id?: string;
     /**
@@ -2105,15 +2105,15 @@ export type WecomPlatformConfig = {
      */
     websocket_url?: string;
     /**
-     * Address of a group's robot, with its key, instead of the bot, or `env:NAME`.
+     * Address of a group's robot as WeCom shows it, with its key, or `env:NAME`. It serves the address `wecom:webhook`, and messages that name no chat.
      */
     webhook_url?: string;
     /**
-     * The chat of messages that name no other.
+     * Chat of messages that name none: a user's or a group's id, or webhook. Default: webhook, when webhook_url is set.
      */
     home_channel?: string;
     /**
-     * Longest text of one message, bytes; longer ones are cut into several. Default: 20480.
+     * Longest text of one message, bytes; longer ones are cut into several. Default: 20480, and 4096 for the webhook.
      */
     text_limit?: number;
 };
@@ -2125,7 +2125,7 @@ export type WecomPlatformConfig = {
  */
 export type WecomSettings = {
     /**
-     * Id of the bot.
+     * Id of the bot. Each of its chats must have written to it before. Only one connection per bot is allowed: nothing else may use this one.
      */
     bot_id?: string;
     /**
@@ -2137,15 +2137,15 @@ export type WecomSettings = {
      */
     websocket_url?: string;
     /**
-     * Address of a group's robot, with its key, instead of the bot, or `env:NAME`.
+     * Address of a group's robot as WeCom shows it, with its key, or `env:NAME`. It serves the address `wecom:webhook`, and messages that name no chat.
      */
     webhook_url?: string;
     /**
-     * The chat of messages that name no other.
+     * Chat of messages that name none: a user's or a group's id, or webhook. Default: webhook, when webhook_url is set.
      */
     home_channel?: string;
     /**
-     * Longest text of one message, bytes; longer ones are cut into several. Default: 20480.
+     * Longest text of one message, bytes; longer ones are cut into several. Default: 20480, and 4096 for the webhook.
      */
     text_limit?: number;
 };
@@ -2173,11 +2173,11 @@ export type WeixinPlatformConfig = {
      */
     token?: string;
     /**
-     * The chat of messages that name no other.
+     * The user of messages that name no other.
      */
     home_channel?: string;
     /**
-     * Context tokens by user, from the latest message of each.
+     * Context tokens by user, from the latest message of each: without one WeChat takes no message. deliver_extra.context_token goes before them.
      */
     context_tokens?: {
         [key: string]: string;
@@ -2207,11 +2207,11 @@ export type WeixinSettings = {
      */
     token?: string;
     /**
-     * The chat of messages that name no other.
+     * The user of messages that name no other.
      */
     home_channel?: string;
     /**
-     * Context tokens by user, from the latest message of each.
+     * Context tokens by user, from the latest message of each: without one WeChat takes no message. deliver_extra.context_token goes before them.
      */
     context_tokens?: {
         [key: string]: string;

@@ -26,6 +26,79 @@ export const schemas: SchemaMap = {
       error: { type: "object", properties: { type: { type: "string" }, message: { type: "string" } } },
     },
   },
+  DingtalkRobotMessage: {
+    type: "object",
+    required: ["msgtype"],
+    additionalProperties: false,
+    properties: {
+      msgtype: { type: "string", enum: ["markdown", "text"] },
+      markdown: { $ref: "#/components/schemas/DingtalkMarkdown" },
+      text: {
+        type: "object",
+        required: ["content"],
+        additionalProperties: false,
+        properties: { content: { type: "string", minLength: 1 } },
+      },
+    },
+  },
+  DingtalkMarkdown: {
+    type: "object",
+    required: ["title", "text"],
+    additionalProperties: false,
+    properties: { title: { type: "string", minLength: 1 }, text: { type: "string", minLength: 1 } },
+  },
+  DingtalkRobotAnswer: {
+    type: "object",
+    required: ["errcode"],
+    properties: { errcode: { type: "integer" }, errmsg: { type: "string" } },
+  },
+  DingtalkCredentials: {
+    type: "object",
+    required: ["appKey", "appSecret"],
+    additionalProperties: false,
+    properties: { appKey: { type: "string" }, appSecret: { type: "string" } },
+  },
+  DingtalkToken: {
+    type: "object",
+    properties: {
+      accessToken: { type: "string" },
+      expireIn: { type: "integer" },
+      code: { type: "string" },
+      message: { type: "string" },
+    },
+  },
+  DingtalkGroupMessage: {
+    type: "object",
+    required: ["robotCode", "openConversationId", "msgKey", "msgParam"],
+    additionalProperties: false,
+    properties: {
+      robotCode: { type: "string" },
+      openConversationId: { type: "string" },
+      msgKey: { type: "string", enum: ["sampleMarkdown", "sampleText"] },
+      msgParam: { type: "string" },
+    },
+  },
+  DingtalkUserMessage: {
+    type: "object",
+    required: ["robotCode", "userIds", "msgKey", "msgParam"],
+    additionalProperties: false,
+    properties: {
+      robotCode: { type: "string" },
+      userIds: { type: "array", minItems: 1, maxItems: 20, items: { type: "string" } },
+      msgKey: { type: "string", enum: ["sampleMarkdown", "sampleText"] },
+      msgParam: { type: "string" },
+    },
+  },
+  DingtalkAnswer: {
+    type: "object",
+    properties: {
+      processQueryKey: { type: "string" },
+      invalidStaffIdList: { type: "array", items: { type: "string" } },
+      flowControlledStaffIdList: { type: "array", items: { type: "string" } },
+      code: { type: "string" },
+      message: { type: "string" },
+    },
+  },
   DiscordMessage: {
     type: "object",
     required: ["content", "allowed_mentions"],
@@ -178,6 +251,48 @@ export const schemas: SchemaMap = {
     type: "object",
     properties: { id: { type: "string" }, status_code: { type: "integer" }, message: { type: "string" } },
   },
+  QqbotCredentials: {
+    type: "object",
+    required: ["appId", "clientSecret"],
+    additionalProperties: false,
+    properties: { appId: { type: "string" }, clientSecret: { type: "string" } },
+  },
+  QqbotToken: {
+    type: "object",
+    properties: {
+      access_token: { type: "string" },
+      expires_in: { oneOf: [{ type: "string" }, { type: "integer" }] },
+      code: { type: "integer" },
+      message: { type: "string" },
+    },
+  },
+  QqbotMessage: {
+    type: "object",
+    required: ["content", "msg_type"],
+    additionalProperties: false,
+    properties: {
+      content: { type: "string", minLength: 1 },
+      msg_type: { type: "integer", enum: [0] },
+      msg_id: { type: "string" },
+      event_id: { type: "string" },
+      msg_seq: { type: "integer", minimum: 1 },
+    },
+  },
+  QqbotChannelMessage: {
+    type: "object",
+    required: ["content"],
+    additionalProperties: false,
+    properties: { content: { type: "string", minLength: 1 }, msg_id: { type: "string" }, event_id: { type: "string" } },
+  },
+  QqbotAnswer: {
+    type: "object",
+    properties: {
+      id: { type: "string" },
+      code: { type: "integer" },
+      err_code: { type: "integer" },
+      message: { type: "string" },
+    },
+  },
   SignalRpcRequest: {
     type: "object",
     required: ["jsonrpc", "method", "id", "params"],
@@ -324,6 +439,88 @@ export const schemas: SchemaMap = {
       },
     },
   },
+  WecomRobotMessage: {
+    type: "object",
+    required: ["msgtype"],
+    additionalProperties: false,
+    properties: {
+      msgtype: { type: "string", enum: ["markdown", "text"] },
+      markdown: {
+        type: "object",
+        required: ["content"],
+        additionalProperties: false,
+        properties: { content: { type: "string", minLength: 1 } },
+      },
+      text: {
+        type: "object",
+        required: ["content"],
+        additionalProperties: false,
+        properties: { content: { type: "string", minLength: 1 } },
+      },
+    },
+  },
+  WecomRobotAnswer: {
+    type: "object",
+    required: ["errcode"],
+    properties: { errcode: { type: "integer" }, errmsg: { type: "string" } },
+  },
+  WeixinRequest: {
+    type: "object",
+    required: ["msg", "base_info"],
+    additionalProperties: false,
+    properties: {
+      msg: {
+        type: "object",
+        required: [
+          "from_user_id",
+          "to_user_id",
+          "client_id",
+          "message_type",
+          "message_state",
+          "item_list",
+          "context_token",
+        ],
+        additionalProperties: false,
+        properties: {
+          from_user_id: { type: "string", enum: [""] },
+          to_user_id: { type: "string", minLength: 1 },
+          client_id: { type: "string", minLength: 1 },
+          message_type: { type: "integer", enum: [2] },
+          message_state: { type: "integer", enum: [2] },
+          item_list: {
+            type: "array",
+            minItems: 1,
+            maxItems: 1,
+            items: {
+              type: "object",
+              required: ["type", "text_item"],
+              additionalProperties: false,
+              properties: {
+                type: { type: "integer", enum: [1] },
+                text_item: {
+                  type: "object",
+                  required: ["text"],
+                  additionalProperties: false,
+                  properties: { text: { type: "string", minLength: 1 } },
+                },
+              },
+            },
+          },
+          context_token: { type: "string", minLength: 1 },
+        },
+      },
+      base_info: {
+        type: "object",
+        required: ["channel_version"],
+        additionalProperties: false,
+        properties: { channel_version: { type: "string" }, bot_agent: { type: "string" } },
+      },
+    },
+  },
+  WeixinAnswer: {
+    type: "object",
+    properties: { ret: { type: "integer" }, errcode: { type: "integer" }, errmsg: { type: "string" } },
+  },
   WhatsappMessage: {
     type: "object",
     required: ["messaging_product", "recipient_type", "to", "type", "text"],
@@ -390,6 +587,14 @@ export const schemas: SchemaMap = {
 export interface SchemaTypes {
   BluebubblesMessage: T.BluebubblesMessage;
   BluebubblesAnswer: T.BluebubblesAnswer;
+  DingtalkRobotMessage: T.DingtalkRobotMessage;
+  DingtalkMarkdown: T.DingtalkMarkdown;
+  DingtalkRobotAnswer: T.DingtalkRobotAnswer;
+  DingtalkCredentials: T.DingtalkCredentials;
+  DingtalkToken: T.DingtalkToken;
+  DingtalkGroupMessage: T.DingtalkGroupMessage;
+  DingtalkUserMessage: T.DingtalkUserMessage;
+  DingtalkAnswer: T.DingtalkAnswer;
   DiscordMessage: T.DiscordMessage;
   DiscordForumThread: T.DiscordForumThread;
   DiscordMentions: T.DiscordMentions;
@@ -405,6 +610,11 @@ export interface SchemaTypes {
   MatrixAnswer: T.MatrixAnswer;
   MattermostPost: T.MattermostPost;
   MattermostAnswer: T.MattermostAnswer;
+  QqbotCredentials: T.QqbotCredentials;
+  QqbotToken: T.QqbotToken;
+  QqbotMessage: T.QqbotMessage;
+  QqbotChannelMessage: T.QqbotChannelMessage;
+  QqbotAnswer: T.QqbotAnswer;
   SignalRpcRequest: T.SignalRpcRequest;
   SignalRpcAnswer: T.SignalRpcAnswer;
   SignalSent: T.SignalSent;
@@ -416,6 +626,10 @@ export interface SchemaTypes {
   SmsAnswer: T.SmsAnswer;
   TelegramMessage: T.TelegramMessage;
   TelegramAnswer: T.TelegramAnswer;
+  WecomRobotMessage: T.WecomRobotMessage;
+  WecomRobotAnswer: T.WecomRobotAnswer;
+  WeixinRequest: T.WeixinRequest;
+  WeixinAnswer: T.WeixinAnswer;
   WhatsappMessage: T.WhatsappMessage;
   WhatsappAnswer: T.WhatsappAnswer;
   WhatsappBridgeMessage: T.WhatsappBridgeMessage;

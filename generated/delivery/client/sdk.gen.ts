@@ -2,7 +2,7 @@
 
 import { client } from './client.gen.ts';
 import { type Client, type ClientMeta, type Options as Options2, type RequestResult, type TDataShape, urlSearchParamsBodySerializer } from './client/index.ts';
-import type { BluebubblesSendTextData, BluebubblesSendTextResponses, DiscordCreateMessageData, DiscordCreateMessageResponses, DiscordStartForumThreadData, DiscordStartForumThreadResponses, FeishuReplyMessageData, FeishuReplyMessageResponses, FeishuSendMessageData, FeishuSendMessageResponses, FeishuTenantTokenData, FeishuTenantTokenResponses, HomeassistantCreateNotificationData, HomeassistantCreateNotificationResponses, HomeassistantNotifyData, HomeassistantNotifyResponses, MatrixEncryptionData, MatrixEncryptionResponses, MatrixFindRoomData, MatrixFindRoomResponses, MatrixSendMessageData, MatrixSendMessageResponses, MattermostCreatePostData, MattermostCreatePostResponses, SignalRestSendData, SignalRestSendResponses, SignalRpcSendData, SignalRpcSendResponses, SlackPostMessageData, SlackPostMessageResponses, SmsCreateMessageData, SmsCreateMessageResponses, TelegramSendMessageData, TelegramSendMessageResponses, WhatsappBridgeSendData, WhatsappBridgeSendResponses, WhatsappSendMessageData, WhatsappSendMessageResponses } from './types.gen.ts';
+import type { BluebubblesSendTextData, BluebubblesSendTextResponses, DingtalkAccessTokenData, DingtalkAccessTokenResponses, DingtalkRobotSendData, DingtalkRobotSendResponses, DingtalkSendToGroupData, DingtalkSendToGroupResponses, DingtalkSendToUsersData, DingtalkSendToUsersResponses, DiscordCreateMessageData, DiscordCreateMessageResponses, DiscordStartForumThreadData, DiscordStartForumThreadResponses, FeishuReplyMessageData, FeishuReplyMessageResponses, FeishuSendMessageData, FeishuSendMessageResponses, FeishuTenantTokenData, FeishuTenantTokenResponses, HomeassistantCreateNotificationData, HomeassistantCreateNotificationResponses, HomeassistantNotifyData, HomeassistantNotifyResponses, MatrixEncryptionData, MatrixEncryptionResponses, MatrixFindRoomData, MatrixFindRoomResponses, MatrixSendMessageData, MatrixSendMessageResponses, MattermostCreatePostData, MattermostCreatePostResponses, QqbotAccessTokenData, QqbotAccessTokenResponses, QqbotSendToChannelData, QqbotSendToChannelResponses, QqbotSendToGroupData, QqbotSendToGroupResponses, QqbotSendToUserData, QqbotSendToUserResponses, SignalRestSendData, SignalRestSendResponses, SignalRpcSendData, SignalRpcSendResponses, SlackPostMessageData, SlackPostMessageResponses, SmsCreateMessageData, SmsCreateMessageResponses, TelegramSendMessageData, TelegramSendMessageResponses, WecomRobotSendData, WecomRobotSendResponses, WeixinSendMessageData, WeixinSendMessageResponses, WhatsappBridgeSendData, WhatsappBridgeSendResponses, WhatsappSendMessageData, WhatsappSendMessageResponses } from './types.gen.ts';
 
 export type Options<TData extends TDataShape = TDataShape, ThrowOnError extends boolean = boolean, TResponse = unknown> = Options2<TData, ThrowOnError, TResponse> & {
     /**
@@ -63,6 +63,62 @@ export class DeliveryClient extends HeyApiClient {
     public bluebubblesSendText<ThrowOnError extends boolean = false>(options: Options<BluebubblesSendTextData, ThrowOnError>): RequestResult<BluebubblesSendTextResponses, unknown, ThrowOnError> {
         return (options.client ?? this.client).post<BluebubblesSendTextResponses, unknown, ThrowOnError>({
             url: '/api/v1/message/text',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Sends a text to the group that the robot is in.
+     */
+    public dingtalkRobotSend<ThrowOnError extends boolean = false>(options: Options<DingtalkRobotSendData, ThrowOnError>): RequestResult<DingtalkRobotSendResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).post<DingtalkRobotSendResponses, unknown, ThrowOnError>({
+            url: '/robot/send',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Gives the app a token.
+     */
+    public dingtalkAccessToken<ThrowOnError extends boolean = false>(options: Options<DingtalkAccessTokenData, ThrowOnError>): RequestResult<DingtalkAccessTokenResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).post<DingtalkAccessTokenResponses, unknown, ThrowOnError>({
+            url: '/v1.0/oauth2/accessToken',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Sends a text to a group that the app's robot is in.
+     */
+    public dingtalkSendToGroup<ThrowOnError extends boolean = false>(options: Options<DingtalkSendToGroupData, ThrowOnError>): RequestResult<DingtalkSendToGroupResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).post<DingtalkSendToGroupResponses, unknown, ThrowOnError>({
+            url: '/v1.0/robot/groupMessages/send',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Sends a text to users, each alone.
+     */
+    public dingtalkSendToUsers<ThrowOnError extends boolean = false>(options: Options<DingtalkSendToUsersData, ThrowOnError>): RequestResult<DingtalkSendToUsersResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).post<DingtalkSendToUsersResponses, unknown, ThrowOnError>({
+            url: '/v1.0/robot/oToMessages/batchSend',
             ...options,
             headers: {
                 'Content-Type': 'application/json',
@@ -212,6 +268,62 @@ export class DeliveryClient extends HeyApiClient {
     }
     
     /**
+     * Gives the bot a token.
+     */
+    public qqbotAccessToken<ThrowOnError extends boolean = false>(options: Options<QqbotAccessTokenData, ThrowOnError>): RequestResult<QqbotAccessTokenResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).post<QqbotAccessTokenResponses, unknown, ThrowOnError>({
+            url: '/app/getAppAccessToken',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Sends a text to a user.
+     */
+    public qqbotSendToUser<ThrowOnError extends boolean = false>(options: Options<QqbotSendToUserData, ThrowOnError>): RequestResult<QqbotSendToUserResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).post<QqbotSendToUserResponses, unknown, ThrowOnError>({
+            url: '/v2/users/{openid}/messages',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Sends a text to a group.
+     */
+    public qqbotSendToGroup<ThrowOnError extends boolean = false>(options: Options<QqbotSendToGroupData, ThrowOnError>): RequestResult<QqbotSendToGroupResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).post<QqbotSendToGroupResponses, unknown, ThrowOnError>({
+            url: '/v2/groups/{group_openid}/messages',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Sends a text to a text channel of a guild.
+     */
+    public qqbotSendToChannel<ThrowOnError extends boolean = false>(options: Options<QqbotSendToChannelData, ThrowOnError>): RequestResult<QqbotSendToChannelResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).post<QqbotSendToChannelResponses, unknown, ThrowOnError>({
+            url: '/channels/{qqbot_channel_id}/messages',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
      * Sends a text, by JSON-RPC 2.0.
      */
     public signalRpcSend<ThrowOnError extends boolean = false>(options: Options<SignalRpcSendData, ThrowOnError>): RequestResult<SignalRpcSendResponses, unknown, ThrowOnError> {
@@ -274,6 +386,34 @@ export class DeliveryClient extends HeyApiClient {
     public telegramSendMessage<ThrowOnError extends boolean = false>(options: Options<TelegramSendMessageData, ThrowOnError>): RequestResult<TelegramSendMessageResponses, unknown, ThrowOnError> {
         return (options.client ?? this.client).post<TelegramSendMessageResponses, unknown, ThrowOnError>({
             url: '/bot{token}/sendMessage',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Sends a text to the group that the robot is in.
+     */
+    public wecomRobotSend<ThrowOnError extends boolean = false>(options: Options<WecomRobotSendData, ThrowOnError>): RequestResult<WecomRobotSendResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).post<WecomRobotSendResponses, unknown, ThrowOnError>({
+            url: '/cgi-bin/webhook/send',
+            ...options,
+            headers: {
+                'Content-Type': 'application/json',
+                ...options.headers
+            }
+        });
+    }
+    
+    /**
+     * Sends a text to a user who has written to the bot.
+     */
+    public weixinSendMessage<ThrowOnError extends boolean = false>(options: Options<WeixinSendMessageData, ThrowOnError>): RequestResult<WeixinSendMessageResponses, unknown, ThrowOnError> {
+        return (options.client ?? this.client).post<WeixinSendMessageResponses, unknown, ThrowOnError>({
+            url: '/ilink/bot/sendmessage',
             ...options,
             headers: {
                 'Content-Type': 'application/json',

@@ -33,6 +33,85 @@ export type BluebubblesAnswer = {
     };
 };
 
+/**
+ * At most 20000 bytes.
+ */
+export type DingtalkRobotMessage = {
+    msgtype: 'markdown' | 'text';
+    markdown?: DingtalkMarkdown;
+    text?: {
+        content: string;
+    };
+};
+
+export type DingtalkMarkdown = {
+    /**
+     * What the list of chats shows.
+     */
+    title: string;
+    text: string;
+};
+
+export type DingtalkRobotAnswer = {
+    /**
+     * 0: sent.
+     */
+    errcode: number;
+    errmsg?: string;
+};
+
+export type DingtalkCredentials = {
+    /**
+     * Client id of the app.
+     */
+    appKey: string;
+    appSecret: string;
+};
+
+/**
+ * Or an error.
+ */
+export type DingtalkToken = {
+    accessToken?: string;
+    /**
+     * Seconds.
+     */
+    expireIn?: number;
+    code?: string;
+    message?: string;
+};
+
+export type DingtalkGroupMessage = {
+    robotCode: string;
+    openConversationId: string;
+    msgKey: 'sampleMarkdown' | 'sampleText';
+    /**
+     * JSON, at most 15000 bytes: title and text, or content.
+     */
+    msgParam: string;
+};
+
+export type DingtalkUserMessage = {
+    robotCode: string;
+    userIds: Array<string>;
+    msgKey: 'sampleMarkdown' | 'sampleText';
+    msgParam: string;
+};
+
+export type DingtalkAnswer = {
+    /**
+     * Names the message.
+     */
+    processQueryKey?: string;
+    invalidStaffIdList?: Array<string>;
+    flowControlledStaffIdList?: Array<string>;
+    /**
+     * Of an error.
+     */
+    code?: string;
+    message?: string;
+};
+
 export type DiscordMessage = {
     /**
      * Up to 2000 code points, for bots.
@@ -250,6 +329,63 @@ export type MattermostAnswer = {
     message?: string;
 };
 
+export type QqbotCredentials = {
+    appId: string;
+    clientSecret: string;
+};
+
+export type QqbotToken = {
+    access_token?: string;
+    /**
+     * Seconds.
+     */
+    expires_in?: string | number;
+    /**
+     * Of an error.
+     */
+    code?: number;
+    message?: string;
+};
+
+export type QqbotMessage = {
+    content: string;
+    /**
+     * A text.
+     */
+    msg_type: 0;
+    /**
+     * The message that this one answers.
+     */
+    msg_id?: string;
+    /**
+     * The event that this one answers.
+     */
+    event_id?: string;
+    /**
+     * Number of the answer; one with the same number is refused.
+     */
+    msg_seq?: number;
+};
+
+export type QqbotChannelMessage = {
+    content: string;
+    msg_id?: string;
+    event_id?: string;
+};
+
+export type QqbotAnswer = {
+    /**
+     * Of the message.
+     */
+    id?: string;
+    /**
+     * Of an error, or of a message that waits for a check.
+     */
+    code?: number;
+    err_code?: number;
+    message?: string;
+};
+
 export type SignalRpcRequest = {
     jsonrpc: '2.0';
     method: 'send';
@@ -446,6 +582,77 @@ export type TelegramAnswer = {
     };
 };
 
+export type WecomRobotMessage = {
+    msgtype: 'markdown' | 'text';
+    markdown?: {
+        /**
+         * At most 4096 bytes.
+         */
+        content: string;
+    };
+    text?: {
+        /**
+         * At most 2048 bytes.
+         */
+        content: string;
+    };
+};
+
+export type WecomRobotAnswer = {
+    /**
+     * 0: sent.
+     */
+    errcode: number;
+    errmsg?: string;
+};
+
+export type WeixinRequest = {
+    msg: {
+        from_user_id: '';
+        to_user_id: string;
+        /**
+         * Ours; differs for each message.
+         */
+        client_id: string;
+        /**
+         * Of a bot.
+         */
+        message_type: 2;
+        /**
+         * Whole.
+         */
+        message_state: 2;
+        item_list: [
+            {
+                /**
+                 * A text.
+                 */
+                type: 1;
+                text_item: {
+                    text: string;
+                };
+            }
+        ];
+        /**
+         * Of the user's latest message.
+         */
+        context_token: string;
+    };
+    base_info: {
+        channel_version: string;
+        bot_agent?: string;
+    };
+};
+
+export type WeixinAnswer = {
+    /**
+     * 0 or absent: taken.
+     */
+    ret?: number;
+    errcode?: number;
+    errmsg?: string;
+};
+
 export type WhatsappMessage = {
     messaging_product: 'whatsapp';
     recipient_type: 'individual';
@@ -520,6 +727,86 @@ export type BluebubblesSendTextResponses = {
 };
 
 export type BluebubblesSendTextResponse = BluebubblesSendTextResponses[keyof BluebubblesSendTextResponses];
+
+export type DingtalkRobotSendData = {
+    body: DingtalkRobotMessage;
+    path?: never;
+    query: {
+        access_token: string;
+        /**
+         * Of the signature, Unix milliseconds; good for an hour.
+         */
+        timestamp?: string;
+        /**
+         * Base64 of HMAC-SHA256 over timestamp, a line feed and the secret, with the secret as the key.
+         */
+        sign?: string;
+    };
+    url: '/robot/send';
+};
+
+export type DingtalkRobotSendResponses = {
+    /**
+     * The message is sent, or errcode says why not.
+     */
+    200: DingtalkRobotAnswer;
+};
+
+export type DingtalkRobotSendResponse = DingtalkRobotSendResponses[keyof DingtalkRobotSendResponses];
+
+export type DingtalkAccessTokenData = {
+    body: DingtalkCredentials;
+    path?: never;
+    query?: never;
+    url: '/v1.0/oauth2/accessToken';
+};
+
+export type DingtalkAccessTokenResponses = {
+    /**
+     * The token.
+     */
+    200: DingtalkToken;
+};
+
+export type DingtalkAccessTokenResponse = DingtalkAccessTokenResponses[keyof DingtalkAccessTokenResponses];
+
+export type DingtalkSendToGroupData = {
+    body: DingtalkGroupMessage;
+    headers: {
+        'x-acs-dingtalk-access-token': string;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1.0/robot/groupMessages/send';
+};
+
+export type DingtalkSendToGroupResponses = {
+    /**
+     * The message is sent.
+     */
+    200: DingtalkAnswer;
+};
+
+export type DingtalkSendToGroupResponse = DingtalkSendToGroupResponses[keyof DingtalkSendToGroupResponses];
+
+export type DingtalkSendToUsersData = {
+    body: DingtalkUserMessage;
+    headers: {
+        'x-acs-dingtalk-access-token': string;
+    };
+    path?: never;
+    query?: never;
+    url: '/v1.0/robot/oToMessages/batchSend';
+};
+
+export type DingtalkSendToUsersResponses = {
+    /**
+     * The message is sent to those who are not listed.
+     */
+    200: DingtalkAnswer;
+};
+
+export type DingtalkSendToUsersResponse = DingtalkSendToUsersResponses[keyof DingtalkSendToUsersResponses];
 
 export type DiscordCreateMessageData = {
     body: DiscordMessage;
@@ -723,6 +1010,94 @@ export type MattermostCreatePostResponses = {
 
 export type MattermostCreatePostResponse = MattermostCreatePostResponses[keyof MattermostCreatePostResponses];
 
+export type QqbotAccessTokenData = {
+    body: QqbotCredentials;
+    path?: never;
+    query?: never;
+    url: '/app/getAppAccessToken';
+};
+
+export type QqbotAccessTokenResponses = {
+    /**
+     * The token, or an error.
+     */
+    200: QqbotToken;
+};
+
+export type QqbotAccessTokenResponse = QqbotAccessTokenResponses[keyof QqbotAccessTokenResponses];
+
+export type QqbotSendToUserData = {
+    body: QqbotMessage;
+    headers: {
+        /**
+         * `QQBot`, a space and the token.
+         */
+        Authorization: string;
+    };
+    path: {
+        openid: string;
+    };
+    query?: never;
+    url: '/v2/users/{openid}/messages';
+};
+
+export type QqbotSendToUserResponses = {
+    /**
+     * The message is sent.
+     */
+    200: QqbotAnswer;
+};
+
+export type QqbotSendToUserResponse = QqbotSendToUserResponses[keyof QqbotSendToUserResponses];
+
+export type QqbotSendToGroupData = {
+    body: QqbotMessage;
+    headers: {
+        /**
+         * `QQBot`, a space and the token.
+         */
+        Authorization: string;
+    };
+    path: {
+        group_openid: string;
+    };
+    query?: never;
+    url: '/v2/groups/{group_openid}/messages';
+};
+
+export type QqbotSendToGroupResponses = {
+    /**
+     * The message is sent.
+     */
+    200: QqbotAnswer;
+};
+
+export type QqbotSendToGroupResponse = QqbotSendToGroupResponses[keyof QqbotSendToGroupResponses];
+
+export type QqbotSendToChannelData = {
+    body: QqbotChannelMessage;
+    headers: {
+        /**
+         * `QQBot`, a space and the token.
+         */
+        Authorization: string;
+    };
+    path: {
+        qqbot_channel_id: string;
+    };
+    query?: never;
+    url: '/channels/{qqbot_channel_id}/messages';
+};
+
+export type QqbotSendToChannelResponses = {
+    /**
+     * The message is sent.
+     */
+    200: QqbotAnswer;
+};
+
+export type QqbotSendToChannelResponse = QqbotSendToChannelResponses[keyof QqbotSendToChannelResponses];
+
 export type SignalRpcSendData = {
     body: SignalRpcRequest;
     path?: never;
@@ -809,6 +1184,53 @@ export type TelegramSendMessageResponses = {
 };
 
 export type TelegramSendMessageResponse = TelegramSendMessageResponses[keyof TelegramSendMessageResponses];
+
+export type WecomRobotSendData = {
+    body: WecomRobotMessage;
+    path?: never;
+    query: {
+        key: string;
+    };
+    url: '/cgi-bin/webhook/send';
+};
+
+export type WecomRobotSendResponses = {
+    /**
+     * The message is sent, or errcode says why not.
+     */
+    200: WecomRobotAnswer;
+};
+
+export type WecomRobotSendResponse = WecomRobotSendResponses[keyof WecomRobotSendResponses];
+
+export type WeixinSendMessageData = {
+    body: WeixinRequest;
+    headers: {
+        AuthorizationType: 'ilink_bot_token';
+        Authorization: string;
+        /**
+         * Base64 of a random number of 32 bits, written in decimal.
+         */
+        'X-WECHAT-UIN': string;
+        'iLink-App-Id': 'bot';
+        /**
+         * The version as 0x00MMNNPP, written in decimal.
+         */
+        'iLink-App-ClientVersion': string;
+    };
+    path?: never;
+    query?: never;
+    url: '/ilink/bot/sendmessage';
+};
+
+export type WeixinSendMessageResponses = {
+    /**
+     * The message is taken, or ret or errcode say why not.
+     */
+    200: WeixinAnswer;
+};
+
+export type WeixinSendMessageResponse = WeixinSendMessageResponses[keyof WeixinSendMessageResponses];
 
 export type WhatsappSendMessageData = {
     body: WhatsappMessage;
