@@ -30,9 +30,8 @@ export async function appendEvents(
     leasedBy === undefined
       ? raw.step(SESSION_STEP, events.length, { where: [sessionId] })
       : raw.step(LEASED_STEP, events.length, { where: [sessionId, leasedBy] });
-  const takingRuns = takeRuns(raw, sessionId, events);
-  const last = await taking;
-  const runSeqs = await takingRuns;
+  // Both are waited for at once: when one fails so does the other, and neither rejection may be left alone.
+  const [last, runSeqs] = await Promise.all([taking, takeRuns(raw, sessionId, events)]);
   if (last === undefined && leasedBy !== undefined) {
     throw new ServiceError("session_busy", "Another process has taken this session over (session busy).");
   }
@@ -105,13 +104,12 @@ async function takeRuns(
   for (const [runId, { by, type }] of counts) {
     taking.push(tx.step(RUN_STEP, by, { where: [runId, sessionId], set: [type, tx.nowMs] }));
   }
-  const taken = new Map<string, number | undefined>();
-  let index = 0;
-  for (const [runId, { by }] of counts) {
-    const last = await taking[index++];
-    taken.set(runId, last === undefined ? undefined : last - by);
-  }
-  return taken;
+  const lasts = await Promise.all(taking);
+  const runs = [...counts].map(([runId, { by }], index) => {
+    const last = lasts[index];
+    return [runId, last === undefined ? undefined : last - by] as const;
+  });
+  return new Map(runs);
 }
 
 function next(seqs: Map<string, number | undefined>, runId: string): number {
