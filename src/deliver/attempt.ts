@@ -13,6 +13,8 @@ export interface AttemptOptions {
   readonly clock: Clock;
   readonly tracer: Tracer;
   readonly timeoutMs: number;
+  /** Keeps how many parts have arrived. False: the lease is lost, and the attempt with it. Default: nothing is kept. */
+  readonly note?: (partsSent: number) => Promise<boolean>;
 }
 
 /** One message on its way. It ends by itself, in time, or when it is cut, whatever the target does. */
@@ -24,12 +26,13 @@ export class Attempt {
   async run(
     target: Target,
     delivery: Delivery,
-    { clock, tracer, timeoutMs }: AttemptOptions,
+    { clock, tracer, timeoutMs, note }: AttemptOptions,
   ): Promise<AttemptEnd> {
-    const tooLong = { status: "retry", error: `There was no outcome within ${timeoutMs / 1000} s.` } as const;
+    const error = `There was no outcome within ${timeoutMs / 1000} s: the message may have arrived.`;
+    const tooLong = { status: "unknown", error } as const;
     const cancel = clock.after(timeoutMs, () => this.#finish(tooLong));
     const span = startSpan(tracer, target, delivery);
-    void send(target, delivery, { signal: this.#abort.signal, span, progress: async () => {} }).then(
+    void send(target, delivery, { signal: this.#abort.signal, span, progress: this.#progress(note) }).then(
       this.#end.resolve,
     );
     const end = await this.#end.promise;
@@ -37,6 +40,16 @@ export class Attempt {
     if (end.status !== "delivered") span.fail(end.status);
     span.end();
     return end;
+  }
+
+  #progress(note: AttemptOptions["note"]): SendOptions["progress"] {
+    return async (partsSent) => {
+      // Another attempt at the same message may be under way, and counts for itself.
+      this.#abort.signal.throwIfAborted();
+      if (await (note?.(partsSent) ?? true)) return;
+      this.cut("lost");
+      throw new Error("The message's lease was lost.");
+    };
   }
 
   cut(why: Cut): void {

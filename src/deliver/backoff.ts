@@ -1,20 +1,19 @@
-export interface Backoff {
-  /** Most that the first retry waits. */
-  readonly firstMs: number;
-  /** How much longer each further one may wait. */
-  readonly factor: number;
-  /** Most that any waits. */
-  readonly maxMs: number;
+/** How messages are tried again. */
+export interface RetryRules {
+  /** Waits before each further attempt, milliseconds; where more attempts are asked for, the last one is repeated. */
+  readonly delaysMs: readonly number[];
   /** 0 up to, but not, 1. */
   readonly random: () => number;
 }
 
-export const defaultBackoff: Backoff = { firstMs: 2_000, factor: 4, maxMs: 900_000, random: Math.random };
+export const DEFAULT_RETRY_DELAYS_MS: readonly number[] = [60_000, 300_000, 1_800_000];
 
-/**
- * How long to wait after a failed attempt, 1 for the first: anything up to a bound that grows (full jitter), so that
- * what failed together does not come back together.
- */
-export function retryDelayMs(attempt: number, { firstMs, factor, maxMs, random }: Backoff): number {
-  return Math.floor(random() * Math.min(firstMs * factor ** (attempt - 1), maxMs));
+/** What failed together does not come back together. */
+const JITTER = 0.1;
+
+/** How long to wait after that attempt, 1 for the first: as the rules say, and up to a tenth more. */
+export function retryDelayMs(attempt: number, { delaysMs, random }: RetryRules): number {
+  const [fallback = 0] = DEFAULT_RETRY_DELAYS_MS;
+  const delayMs = delaysMs[attempt - 1] ?? delaysMs.at(-1) ?? fallback;
+  return Math.floor(delayMs * (1 + JITTER * random()));
 }

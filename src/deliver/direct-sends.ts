@@ -1,5 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import type { Tracer } from "../base/trace.ts";
+import type { Store } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
 import { Attempt, type AttemptEnd } from "./attempt.ts";
 import { sendRow } from "./send-row.ts";
@@ -9,6 +10,7 @@ export interface DirectSendsOptions {
   readonly targets: Targets;
   readonly clock: Clock;
   readonly tracer: Tracer;
+  readonly store?: Store;
 }
 
 /** Attempts at messages whose senders wait to hear how they went; their callers hold the leases. */

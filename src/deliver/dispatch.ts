@@ -1,16 +1,17 @@
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { offTracer, type Tracer } from "../base/trace.ts";
-import type { BusyTargets } from "../store/outbox.ts";
+import type { BusyTargets, Waiting } from "../store/outbox.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
 import { Attempt, type AttemptEnd } from "./attempt.ts";
-import { defaultBackoff, type Backoff } from "./backoff.ts";
-import { recordEnd, type Settled } from "./record.ts";
+import { DEFAULT_RETRY_DELAYS_MS, type RetryRules } from "./backoff.ts";
+import { recordEnd, type Recorded, type Settled } from "./record.ts";
 import { Scan } from "./scan.ts";
 import { Slots } from "./slots.ts";
 import { sendRow } from "./send-row.ts";
-import type { Target, Targets } from "./target.ts";
+import { parseTarget, type Target, type Targets } from "./target.ts";
+import { attemptsOf, rulesFor } from "./verdict.ts";
 
 export interface DispatcherOptions {
   readonly store: Store;
@@ -19,9 +20,9 @@ export interface DispatcherOptions {
   readonly log: Log;
   /** Default: nothing is traced. */
   readonly tracer?: Tracer;
-  /** Most attempts at once; default 16. */
+  /** Most attempts at once; default 256: every platform has room for its own, though all the others hang. */
   readonly concurrency?: number;
-  /** Of these, to one address; default 4. */
+  /** Of these, to one address of those that keep no order; default 4. */
   readonly perAddress?: number;
   /** Longest time between two looks at the outbox; default 5 s. What this process owes is seen at once. */
   readonly pollMs?: number;
@@ -29,12 +30,17 @@ export interface DispatcherOptions {
   readonly leaseMs?: number;
   /** Longest time an attempt may take; default 60 s. */
   readonly sendTimeoutMs?: number;
-  readonly backoff?: Backoff;
+  /** Waits before each further attempt where the target has none of its own, milliseconds; default 60, 300, 1800 s. */
+  readonly retryDelaysMs?: readonly number[];
+  /** Default: Math.random. */
+  readonly random?: () => number;
   readonly settled?: Settled;
 }
 
 interface Claimed {
   readonly rows: readonly OutboxRow[];
+  /** Ids of those whose sender was lost in their last attempt: nobody sends them any more. */
+  readonly abandoned: readonly string[];
   /** When to look again, if nothing wakes us before. */
   readonly waitMs: number;
   readonly firstMs: number | undefined;
@@ -51,11 +57,12 @@ const MAX_FAILURE_MS = 30_000;
 /** What the last writes get when the service stops. */
 const LAST_WRITES_MS = 4_000;
 const CLOSE_TARGETS_MS = 1_000;
+const LOST = "The process that sent it was lost during the last attempt: the message may have arrived.";
 
 /**
  * Sends what the outbox owes: claims what is due, hands each message to its target, and records how that went. Any
  * number of processes do so on one store. A message is sent at least once, always under the same id: a process may die
- * between sending and saying so. The order of messages is not kept, not even of those to one address.
+ * between sending and saying so. Messages to one chat go one after the other, in their order; see the outbox.
  */
 export class Dispatcher {
   readonly #options: Required<Omit<DispatcherOptions, "settled">> & Pick<DispatcherOptions, "settled">;
@@ -68,18 +75,20 @@ export class Dispatcher {
   #round: Promise<void> | undefined;
   #isWanted = false;
   #failures = 0;
+  #advancedMs = Number.NEGATIVE_INFINITY;
   #closing: Promise<void> | undefined;
   #isClosed = false;
 
   constructor(options: DispatcherOptions) {
     this.#options = {
       tracer: offTracer,
-      concurrency: 16,
+      concurrency: 256,
       perAddress: 4,
       pollMs: 5_000,
       leaseMs: 30_000,
       sendTimeoutMs: 60_000,
-      backoff: defaultBackoff,
+      retryDelaysMs: DEFAULT_RETRY_DELAYS_MS,
+      random: Math.random,
       ...options,
     };
     const { concurrency, perAddress } = this.#options;
@@ -176,11 +185,15 @@ export class Dispatcher {
         if (this.#slots.isFull) return pollMs;
         const { busy } = this.#slots;
         const fromMs = this.#scan.begin(busy, clock.now());
-        const { rows, waitMs, firstMs, nowMs } = await store.write((tx) => this.#claim(tx, busy, fromMs));
+        const { rows, abandoned, waitMs, firstMs, nowMs } = await store.write((tx) =>
+          this.#claim(tx, busy, fromMs),
+        );
         const againMs = this.#scan.end(firstMs, nowMs, clock.now());
         this.#failures = 0;
         for (const row of rows) this.#start(row);
-        if (rows.length === 0 || this.#closing) return Math.min(waitMs, againMs, pollMs);
+        if (abandoned.length > 0)
+          log.warn("messages may have arrived, and are not sent again", { ids: abandoned });
+        if (rows.length + abandoned.length === 0 || this.#closing) return Math.min(waitMs, againMs, pollMs);
       }
     } catch (error) {
       const waitMs = Math.min(FIRST_FAILURE_MS * 2 ** this.#failures, MAX_FAILURE_MS);
@@ -193,16 +206,51 @@ export class Dispatcher {
   async #claim(tx: Tx, busy: BusyTargets, fromMs: number): Promise<Claimed> {
     const { store, leaseMs, pollMs } = this.#options;
     const { nowMs } = tx;
+    if (nowMs - this.#advancedMs >= pollMs) {
+      await store.outbox.advance(tx);
+      this.#advancedMs = nowMs;
+    }
     const waiting = await store.outbox.waiting(tx, { limit: BATCH, except: busy, fromMs });
     // One of ours that is under way looks due when its lease could not be renewed: it is not sent twice at once.
     const due = waiting.filter(({ id, available_at: at }) => at <= nowMs && !this.#attempts.has(id));
     const next = waiting.find(({ available_at: at }) => at > nowMs);
     const waitMs = next ? next.available_at - nowMs : pollMs;
     const firstMs = waiting[0]?.available_at;
-    if (due.length === 0) return { rows: [], waitMs, firstMs, nowMs };
-    const ids = this.#slots.choose(due).map(({ id }) => id);
+    if (due.length === 0) return { rows: [], abandoned: [], waitMs, firstMs, nowMs };
+    const abandoned = await this.#abandon(
+      tx,
+      due.filter((row) => this.#isLost(row)),
+    );
+    const ids = this.#slots.choose(due.filter((row) => !this.#isLost(row))).map(({ id }) => id);
     const rows = await store.outbox.claim(tx, { ids, limit: ids.length, leaseMs });
-    return { rows, waitMs: Math.min(waitMs, CONTENDED_MS), firstMs, nowMs };
+    return { rows, abandoned, waitMs: Math.min(waitMs, CONTENDED_MS), firstMs, nowMs };
+  }
+
+  /** True for one that is due since its lease ran out, and that no attempt is left for. */
+  #isLost(row: Waiting): boolean {
+    return row.status === "leased" && row.attempts >= attemptsOf(row, this.#ruled(row).rules);
+  }
+
+  async #abandon(tx: Tx, lost: readonly Waiting[]): Promise<readonly string[]> {
+    const { store, settled } = this.#options;
+    const abandoned: string[] = [];
+    for (const { id } of lost) {
+      const row = await store.outbox.abandon(tx, id, LOST);
+      if (!row) continue;
+      await settled?.(tx, row, { status: "unknown", error: LOST });
+      abandoned.push(id);
+    }
+    return abandoned;
+  }
+
+  /** Who sends it, and by what rules it is tried again. */
+  #ruled({ target: address }: { readonly target: string }): {
+    readonly target: Target | undefined;
+    readonly rules: RetryRules;
+  } {
+    const { targets, retryDelaysMs, random } = this.#options;
+    const target = targets.get(parseTarget(address).platform);
+    return { target, rules: rulesFor(target, { delaysMs: retryDelaysMs, random }) };
   }
 
   #start(row: OutboxRow): void {
@@ -219,28 +267,29 @@ export class Dispatcher {
   }
 
   #send(row: OutboxRow, attempt: Attempt): Promise<AttemptEnd> {
-    const { targets, clock, tracer, sendTimeoutMs } = this.#options;
-    return sendRow(row, attempt, { targets, clock, tracer, timeoutMs: sendTimeoutMs });
+    const { targets, store, clock, tracer, sendTimeoutMs } = this.#options;
+    return sendRow(row, attempt, { targets, store, clock, tracer, timeoutMs: sendTimeoutMs });
   }
 
   /** When the outcome cannot be written the lease runs out, and the message is sent again under the same id. */
   async #record(row: OutboxRow, end: AttemptEnd): Promise<void> {
-    const { store, log, backoff, settled } = this.#options;
+    const { store, log, settled } = this.#options;
     const facts = { id: row.id, target: row.target, ref: row.ref, attempt: row.attempts };
     try {
-      const isKept = await recordEnd(store, row, end, { backoff, settled });
-      if (!isKept) log.warn("a message's lease was lost during the attempt", facts);
-      else if ("error" in end) this.#logFailure(row, { ...facts, reason: end.error }, end.status);
+      this.#tell(await recordEnd(store, row, end, { ...this.#ruled(row), settled }), facts);
     } catch (error) {
       log.warn("the outcome of a delivery could not be recorded", { ...facts, error });
     }
   }
 
-  #logFailure(row: OutboxRow, facts: Readonly<Record<string, unknown>>, status: AttemptEnd["status"]): void {
+  #tell(end: Recorded, facts: Readonly<Record<string, unknown>>): void {
     const { log } = this.#options;
-    const isOver = status === "permanent" || row.attempts >= row.max_attempts;
-    if (isOver) log.warn("a message could not be delivered and is given up", facts);
-    else log.info("a message could not be delivered yet", facts);
+    if (end.status === "lost") log.warn("a message's lease was lost during the attempt", facts);
+    if (!("error" in end)) return;
+    const told = { ...facts, reason: end.error };
+    if (end.status === "again") log.info("a message could not be delivered yet", told);
+    else if (end.status === "dead") log.warn("a message could not be delivered and is given up", told);
+    else log.warn("a message may have arrived, and is not sent again", told);
   }
 
   #scheduleRenewal(): () => void {

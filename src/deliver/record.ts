@@ -1,70 +1,81 @@
 import type { Store, Tx } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
 import type { AttemptEnd } from "./attempt.ts";
-import { retryDelayMs, type Backoff } from "./backoff.ts";
+import type { RetryRules } from "./backoff.ts";
+import type { SendOutcome, Target } from "./target.ts";
+import { judge, type Verdict } from "./verdict.ts";
 
-/** Called in the transaction that records that a message was delivered or is given up. */
+/**
+ * Called in the transaction that records that a message was delivered, is given up, or may have arrived and is not sent
+ * again.
+ */
 export type Settled = (
   tx: Tx,
   row: OutboxRow,
-  end: { readonly status: "delivered" } | { readonly status: "dead"; readonly error: string },
+  end: { readonly status: "delivered" } | { readonly status: "dead" | "unknown"; readonly error: string },
 ) => Promise<void>;
 
-/** What a target may ask to wait at most. */
-const MAX_ASKED_MS = 86_400_000;
+export interface RecordOptions {
+  /** Undefined where nobody knows the platform. */
+  readonly target: Target | undefined;
+  readonly rules: RetryRules;
+  readonly settled?: Settled | undefined;
+}
+
+type Written = Verdict | { readonly status: "released" };
+
+/** What was written; `lost`: nothing, since somebody else answers for the message. */
+export type Recorded = Written | { readonly status: "lost" };
 
 /**
- * Writes how an attempt went: delivered, due again, or given up. What was cut by our own shutdown is given back with
- * its attempt. False when the lease was lost: somebody else answers for the message.
+ * Writes how an attempt went: delivered, due again, unknown or given up. What was cut by our own shutdown is given back
+ * with its attempt.
  */
 export async function recordEnd(
   store: Store,
   row: OutboxRow,
   end: AttemptEnd,
-  { backoff, settled }: { readonly backoff: Backoff; readonly settled?: Settled | undefined },
-): Promise<boolean> {
+  { target, rules, settled }: RecordOptions,
+): Promise<Recorded> {
   // Drawn before the transaction, which may run twice.
-  const asked = end.status === "retry" ? end.afterMs : undefined;
-  const delayMs = asked === undefined ? retryDelayMs(row.attempts, backoff) : Math.max(0, asked);
-  return store.write(async (tx) => {
-    const isKept = await record(tx, store, { id: row.id, end, delayMs: Math.min(delayMs, MAX_ASKED_MS) });
-    const last = isKept ? lastOf(row, end) : undefined;
-    if (last) await settled?.(tx, row, last);
-    return isKept;
+  const drawn = rules.random();
+  const steady = { ...rules, random: () => drawn };
+  return store.write<Recorded>(async (tx) => {
+    const verdict = verdictOn(end, (outcome) =>
+      judge(outcome, row, { target, rules: steady, nowMs: tx.nowMs }),
+    );
+    if (verdict.status === "lost") return verdict;
+    if (!(await write(tx, store, row.id, verdict))) return { status: "lost" };
+    if (verdict.status !== "released" && verdict.status !== "again") await settled?.(tx, row, verdict);
+    return verdict;
   });
 }
 
-/** Undefined while the message is still owed. */
-function lastOf(row: OutboxRow, end: AttemptEnd): Parameters<Settled>[2] | undefined {
+function verdictOn(end: AttemptEnd, judged: (outcome: SendOutcome) => Verdict): Recorded {
   switch (end.status) {
-    case "delivered":
-      return end;
-    case "permanent":
-      return { status: "dead", error: end.error };
-    case "retry":
-    case "unknown":
-      return row.attempts >= row.max_attempts ? { status: "dead", error: end.error } : undefined;
+    case "stopped":
+      return { status: "released" };
+    case "lost":
+      return { status: "lost" };
     default:
-      return undefined;
+      return judged(end);
   }
 }
 
-async function record(
-  tx: Tx,
-  { outbox }: Store,
-  { id, end, delayMs }: { readonly id: string; readonly end: AttemptEnd; readonly delayMs: number },
-): Promise<boolean> {
-  switch (end.status) {
+/** False when the lease was lost. */
+function write(tx: Tx, { outbox }: Store, id: string, verdict: Written): Promise<boolean> {
+  switch (verdict.status) {
     case "delivered":
       return outbox.delivered(tx, id);
-    case "permanent":
-      return outbox.dead(tx, id, end.error);
-    case "stopped":
-      return outbox.release(tx, id);
-    case "lost":
-      return false;
-    case "retry":
+    case "again": {
+      const { error, delayMs, isCounted } = verdict;
+      return outbox.retryAt(tx, id, { error, atMs: tx.nowMs + delayMs, isCounted });
+    }
+    case "dead":
+      return outbox.dead(tx, id, verdict.error);
     case "unknown":
-      return outbox.retryAt(tx, id, { error: end.error, atMs: tx.nowMs + delayMs });
+      return outbox.unknown(tx, id, verdict.error);
+    case "released":
+      return outbox.release(tx, id);
   }
 }

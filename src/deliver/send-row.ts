@@ -1,29 +1,41 @@
+import type { Store } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
 import type { Attempt, AttemptEnd, AttemptOptions } from "./attempt.ts";
 import { parseTarget, type Delivery, type Targets } from "./target.ts";
+
+export interface SendRowOptions extends Omit<AttemptOptions, "note"> {
+  readonly targets: Targets;
+  /** Keeps how many parts have arrived. */
+  readonly store?: Store;
+}
 
 /** Makes one attempt at a message of the outbox, whose lease the caller holds. Never rejects. */
 export async function sendRow(
   row: OutboxRow,
   attempt: Attempt,
-  { targets, ...options }: AttemptOptions & { readonly targets: Targets },
+  { targets, store, ...options }: SendRowOptions,
 ): Promise<AttemptEnd> {
   const { platform, address } = parseTarget(row.target);
   const target = targets.get(platform);
   // Another process, newer or with other settings, may know it.
-  if (!target) return { status: "retry", error: `There is no delivery target ${platform} here.` };
+  if (!target) {
+    const remedy = "If the name is right, start a version of agentd that has it; else drop the message.";
+    return { status: "retry", error: `There is no delivery target ${platform} here. ${remedy}` };
+  }
   const payload = parsePayload(row.payload);
   if (payload === undefined) return { status: "permanent", error: "The message is no JSON." };
   const delivery: Delivery = {
     id: row.id,
-    address,
+    address: address || (target.home ?? ""),
     payload: payload.value,
     ref: row.ref ?? undefined,
     attempt: row.attempts,
-    partsSent: 0,
+    partsSent: row.parts_sent,
     createdAtMs: row.created_at,
   };
-  return attempt.run(target, delivery, options);
+  if (!store) return attempt.run(target, delivery, options);
+  const note = (partsSent: number) => store.write((tx) => store.outbox.progress(tx, row.id, partsSent));
+  return attempt.run(target, delivery, { ...options, note });
 }
 
 function parsePayload(text: string): { readonly value: unknown } | undefined {

@@ -1,4 +1,4 @@
-import type { BusyTargets, Waiting } from "../store/outbox.ts";
+import type { BusyTargets } from "../store/outbox.ts";
 import { parseTarget, type Targets } from "./target.ts";
 
 export interface SlotLimits {
@@ -39,7 +39,7 @@ export class Slots {
   }
 
   /** As many of the messages as there is room for, in their order. */
-  choose(messages: readonly Waiting[]): readonly Waiting[] {
+  choose<M extends { readonly target: string }>(messages: readonly M[]): readonly M[] {
     const taken = this.#taken.copy();
     return messages.filter(({ target }) => {
       const { platform } = parseTarget(target);

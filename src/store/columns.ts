@@ -117,6 +117,10 @@ const columns: Columns = {
     last_error: true,
     created_at: true,
     done_at: true,
+    lane: true,
+    held: true,
+    parts_sent: true,
+    retried_at: true,
   },
   jobs: {
     id: true,

@@ -11,7 +11,6 @@ export interface Leaseholder {
 export interface LeaseTable {
   readonly table: "jobs" | "outbox";
   readonly ready: "queued" | "due";
-  readonly done: "done" | "delivered";
 }
 
 export interface LeaseRequest {
@@ -20,7 +19,22 @@ export interface LeaseRequest {
   /** After this the row is due again, unless it is renewed. */
   readonly leaseMs: number;
   /** Rows whose `column` is one of `values` only. */
-  readonly among?: { readonly column: "id" | "kind" | "target"; readonly values: readonly string[] };
+  readonly among?: { readonly column: "id" | "kind"; readonly values: readonly string[] };
+  /** Rows for which this SQL holds only. */
+  readonly where?: { readonly sql: string; readonly values: readonly Value[] };
+}
+
+export interface LeaseEnd {
+  readonly status: "done" | "delivered" | "dead" | "unknown";
+  readonly error?: string;
+}
+
+/** Why a row goes back, and until when. */
+export interface LeasePause {
+  readonly error: string;
+  readonly atMs: number;
+  /** False: the attempt does not count. */
+  readonly isCounted: boolean;
 }
 
 /** Why a row goes back: with an instant it is tried again then, without one it is given up. */
@@ -47,27 +61,34 @@ export class Leases {
     this.#mine = "where id = ? and lease_owner = ? and status = 'leased'";
   }
 
-  /** Takes due rows, longest due first. Rows that used up their attempts without an answer are given up here. */
-  async claim(tx: Tx, { limit, leaseMs, among }: LeaseRequest): Promise<readonly Row[]> {
+  /** Gives up rows that used up their attempts without an answer. */
+  async giveUp(tx: Tx): Promise<void> {
+    const { table, ready } = this.#names;
+    await rawTx(tx).run(
+      `update ${table} set status = 'dead', lease_owner = null, done_at = ?, ` +
+        `last_error = coalesce(last_error, 'The worker was lost during the last attempt.') ` +
+        `where status = 'leased' and status in ('${ready}', 'leased') and available_at <= ? ` +
+        "and attempts >= max_attempts",
+      [tx.nowMs, tx.nowMs],
+    );
+  }
+
+  /** Takes due rows, longest due first, whatever their attempts. */
+  async claim(tx: Tx, { limit, leaseMs, among, where }: LeaseRequest): Promise<readonly Row[]> {
     const raw = rawTx(tx);
     const { table, ready } = this.#names;
     const { nowMs } = tx;
     const only = among ? ` and ${among.column} in (${among.values.map(() => "?").join(", ")})` : "";
+    const also = where ? ` and ${where.sql}` : "";
     if (among?.values.length === 0 || limit < 1) return [];
     // Ids are looked up one by one: a long line of others that are due costs nothing then.
     const isById = among?.column === "id";
-    await raw.run(
-      `update ${table} set status = 'dead', lease_owner = null, done_at = ?, ` +
-        `last_error = coalesce(last_error, 'The worker was lost during the last attempt.') ` +
-        `where status = 'leased' and status in ('${ready}', 'leased') and available_at <= ? ` +
-        `and attempts >= max_attempts${isById ? only : ""}`,
-      [nowMs, nowMs, ...(isById ? among.values : [])],
-    );
     // A common table expression, since PostgreSQL may run a subquery with a limit more than once and take too many.
     const skip = raw.dialect === "postgres" ? " for update skip locked" : "";
-    const values: Value[] = [nowMs, ...(among?.values ?? []), limit, this.#holder.owner, nowMs + leaseMs];
+    const chosen: Value[] = [nowMs, ...(among?.values ?? []), ...(where?.values ?? [])];
+    const values = [...chosen, limit, this.#holder.owner, nowMs + leaseMs];
     const rows = await raw.all(
-      `with picked as (select id from ${table} where status in ('${ready}', 'leased') and available_at <= ?${only} ` +
+      `with picked as (select id from ${table} where status in ('${ready}', 'leased') and available_at <= ?${only}${also} ` +
         `${isById ? "" : "order by available_at, id "}limit ?${skip}) ` +
         `update ${table} set status = 'leased', lease_owner = ?, available_at = ?, attempts = attempts + 1 ` +
         `where id in (select id from picked) returning *`,
@@ -83,11 +104,29 @@ export class Leases {
     return (await rawTx(tx).run(sql, [tx.nowMs + leaseMs, id, this.#holder.owner])) === 1;
   }
 
-  /** The work is done. False when the lease was lost. */
-  async done(tx: Tx, id: string): Promise<boolean> {
-    const { table, done } = this.#names;
-    const sql = `update ${table} set status = '${done}', lease_owner = null, done_at = ? ${this.#mine}`;
-    return (await rawTx(tx).run(sql, [tx.nowMs, id, this.#holder.owner])) === 1;
+  /**
+   * The work is done, for good or ill; `error` says what went wrong. Gives the row as it is then, undefined when the lease
+   * was lost.
+   */
+  async end(tx: Tx, id: string, { status, error }: LeaseEnd): Promise<Row | undefined> {
+    const { table } = this.#names;
+    const told = error === undefined ? "" : "last_error = ?, ";
+    const values = error === undefined ? [] : [error.slice(0, MAX_ERROR_LENGTH)];
+    const [row] = await rawTx(tx).all(
+      `update ${table} set status = '${status}', lease_owner = null, ${told}done_at = ? ${this.#mine} returning *`,
+      [...values, tx.nowMs, id, this.#holder.owner],
+    );
+    return row;
+  }
+
+  /** The row waits again, until that instant. False when the lease was lost. */
+  async putBack(tx: Tx, id: string, { error, atMs, isCounted }: LeasePause): Promise<boolean> {
+    const { table, ready } = this.#names;
+    const sql =
+      `update ${table} set status = '${ready}', lease_owner = null, last_error = ?, available_at = ?, ` +
+      `attempts = attempts - ? ${this.#mine}`;
+    const values = [error.slice(0, MAX_ERROR_LENGTH), atMs, isCounted ? 0 : 1, id, this.#holder.owner];
+    return (await rawTx(tx).run(sql, values)) === 1;
   }
 
   /** The attempt failed. A retry that the row has no attempts left for gives it up. False when the lease was lost. */
@@ -100,8 +139,7 @@ export class Leases {
       if ((await rawTx(tx).run(`${again}${this.#mine} and attempts < max_attempts`, values)) === 1)
         return true;
     }
-    const sql = `update ${table} set status = 'dead', lease_owner = null, last_error = ?, done_at = ? ${this.#mine}`;
-    return (await rawTx(tx).run(sql, [text, tx.nowMs, id, this.#holder.owner])) === 1;
+    return (await this.end(tx, id, { status: "dead", error })) !== undefined;
   }
 
   /** Gives the row back as if it had not been taken. False when the lease was lost. */

@@ -1,6 +1,7 @@
 import { createId } from "../base/ids.ts";
+import { advance, advanceAll, FIRST_IN_LANE, heldBy, laneOf } from "./lane.ts";
 import { Leases } from "./lease.ts";
-import type { Leaseholder } from "./lease.ts";
+import type { Leaseholder, LeaseEnd, LeasePause } from "./lease.ts";
 import type { OutboxRow } from "./tables.ts";
 import { rawTx } from "./tx.ts";
 import type { Tx } from "./tx.ts";
@@ -14,11 +15,16 @@ export interface NewMessage {
   readonly ref?: string;
   /** When the first attempt is due; default now. */
   readonly availableAtMs?: number;
-  /** Default 5. */
+  /** Attempts in all. Default: as the target's waits are many, and one. */
   readonly maxAttempts?: number;
+  /** Messages of one lane go one after the other. Null: it waits for nobody. Default: that of {@link laneOf}. */
+  readonly lane?: string | null;
 }
 
-export type Waiting = Pick<OutboxRow, "id" | "target" | "available_at">;
+export type Waiting = Pick<
+  OutboxRow,
+  "id" | "target" | "available_at" | "status" | "attempts" | "max_attempts"
+>;
 
 export interface BusyTargets {
   /** Whole addresses. */
@@ -29,95 +35,146 @@ export interface BusyTargets {
 
 /**
  * Messages owed to targets. What is owed is written with the fact that owes it, in one transaction, and sent later:
- * at least once, since a sender may die between sending and saying so.
+ * at least once, since a sender may die between sending and saying so. Of a lane one is sent at a time, the oldest
+ * that is owed, whoever sends; those behind it are not looked at while it waits.
  */
 export interface Outbox {
   /** Resolves to the message's id, by which a target may recognise a repeat. */
   owe(tx: Tx, message: NewMessage): Promise<string>;
   /**
    * Messages that are due, at `fromMs` (default 0) or later, or will be, or whose lease will run out, soonest first;
-   * without those of busy targets.
+   * without those of busy targets, and those that others of their lane go before.
    */
   waiting(
     tx: Tx,
     request: { readonly limit: number; readonly except: BusyTargets; readonly fromMs?: number },
   ): Promise<readonly Waiting[]>;
-  /** Takes at most `limit` due messages, of `ids` if given, for `leaseMs`; no other sender gets them meanwhile. */
+  /**
+   * Takes at most `limit` due messages, of `ids` if given, for `leaseMs`; no other sender gets them meanwhile. Gives none
+   * that others of its lane go before.
+   */
   claim(
     tx: Tx,
     request: { readonly limit: number; readonly leaseMs: number; readonly ids?: readonly string[] },
   ): Promise<readonly OutboxRow[]>;
   /** Moves the lease's end to `leaseMs` from now. False when the lease is lost: the sender MUST stop. */
   renew(tx: Tx, id: string, leaseMs: number): Promise<boolean>;
+  /** So many parts have arrived, in all. False when the lease is lost: the sender MUST stop. */
+  progress(tx: Tx, id: string, partsSent: number): Promise<boolean>;
   /** The target has it. False when the lease was lost. */
   delivered(tx: Tx, id: string): Promise<boolean>;
-  /** Tries again at that instant, or gives up when no attempt is left. False when the lease was lost. */
-  retryAt(tx: Tx, id: string, retry: { readonly error: string; readonly atMs: number }): Promise<boolean>;
+  /** Tries again at that instant. With `isCounted` false the attempt is as if it had not been. False: the lease was lost. */
+  retryAt(
+    tx: Tx,
+    id: string,
+    retry: Omit<LeasePause, "isCounted"> & Partial<Pick<LeasePause, "isCounted">>,
+  ): Promise<boolean>;
   /** Gives up: the message stays as a dead letter. False when the lease was lost. */
   dead(tx: Tx, id: string, error: string): Promise<boolean>;
+  /** It may have arrived, and is not sent again: it stays on record as unknown. False when the lease was lost. */
+  unknown(tx: Tx, id: string, error: string): Promise<boolean>;
+  /** As {@link Outbox.unknown}, of one whose sender is gone: its lease ran out. Gives it as it is then. */
+  abandon(tx: Tx, id: string, error: string): Promise<OutboxRow | undefined>;
   /** Gives the message back as if this attempt had not been. False when the lease was lost. */
   release(tx: Tx, id: string): Promise<boolean>;
   /** Calls `run` after every commit by which this process owes something; the returned function ends that. */
   onOwed(run: () => void): () => void;
   /** Ends leases of processes that are known to be gone; for start-up. Resolves to their number. */
   reclaim(tx: Tx): Promise<number>;
+  /** Looks after lanes whose first message nobody looks for; from time to time. Resolves to their number. */
+  advance(tx: Tx): Promise<number>;
 }
 
-const MAX_ATTEMPTS = 5;
-
 export function createOutbox(holder: Leaseholder): Outbox {
-  const leases = new Leases(holder, { table: "outbox", ready: "due", done: "delivered" });
+  const leases = new Leases(holder, { table: "outbox", ready: "due" });
   const listeners = new Set<() => void>();
   const tell = () => {
     for (const run of listeners) run();
   };
+  // A clock that is put back does not put messages before older ones.
+  let lastMs = 0;
+  const end = async (tx: Tx, id: string, how: LeaseEnd) => {
+    const row = (await leases.end(tx, id, how)) as OutboxRow | undefined;
+    if (row) await advance(tx, row.lane);
+    return row !== undefined;
+  };
   return {
     async owe(tx, message) {
-      const id = createId("out", tx.nowMs);
-      await tx.insert("outbox", [
-        {
-          id,
-          target: message.target,
-          payload: JSON.stringify(message.payload),
-          ref: message.ref ?? null,
-          status: "due",
-          attempts: 0,
-          max_attempts: message.maxAttempts ?? MAX_ATTEMPTS,
-          available_at: message.availableAtMs ?? tx.nowMs,
-          lease_owner: null,
-          last_error: null,
-          created_at: tx.nowMs,
-          done_at: null,
-        },
-      ]);
+      lastMs = Math.max(lastMs, tx.nowMs);
+      const id = createId("out", lastMs);
+      const { lane = laneOf(message.target, extraOf(message.payload)) } = message;
+      const held = await heldBy(tx, lane, id);
+      await tx.insert("outbox", [{ ...toRow(message, tx.nowMs), id, lane, held }]);
       tx.afterCommit(tell);
       return id;
     },
     async waiting(tx, { limit, except: { targets, platforms }, fromMs = 0 }) {
       const others = targets.map(() => " and target <> ?").join("");
-      const rest = platforms.map(() => " and target <> ? and target not like ?").join("");
-      const names = platforms.flatMap((platform) => [platform, `${platform}:%`]);
+      const rest = platforms.map(() => " and target <> ? and not (target > ? and target < ?)").join("");
+      // `;` comes after `:`.
+      const names = platforms.flatMap((platform) => [platform, `${platform}:`, `${platform};`]);
       const rows = await rawTx(tx).all(
-        `select id, target, available_at from outbox where status in ('due', 'leased') and available_at >= ?${others}${rest} ` +
-          "order by available_at, id limit ?",
-        [fromMs, ...targets, ...names, limit],
+        "select id, target, available_at, status, attempts, max_attempts from outbox " +
+          `where status in ('due', 'leased') and held = 0 and available_at >= ?${others}${rest} ` +
+          `and ${FIRST_IN_LANE} order by available_at, id limit ?`,
+        [fromMs, ...targets, ...names, tx.nowMs, limit],
       );
       return rows as unknown as readonly Waiting[];
     },
     async claim(tx, { limit, leaseMs, ids }) {
       const among = ids && ({ column: "id", values: ids } as const);
-      const rows = await leases.claim(tx, { limit, leaseMs, ...(among ? { among } : {}) });
+      const where = { sql: `held = 0 and ${FIRST_IN_LANE}`, values: [tx.nowMs] };
+      const rows = await leases.claim(tx, { limit, leaseMs, where, ...(among ? { among } : {}) });
       return rows as unknown as readonly OutboxRow[];
     },
     renew: (tx, id, leaseMs) => leases.renew(tx, id, leaseMs),
-    delivered: (tx, id) => leases.done(tx, id),
-    retryAt: (tx, id, { error, atMs }) => leases.fail(tx, id, { error, retryAtMs: atMs }),
-    dead: (tx, id, error) => leases.fail(tx, id, { error, retryAtMs: null }),
+    async progress(tx, id, partsSent) {
+      const mine = { id, lease_owner: holder.owner, status: "leased" };
+      return (await tx.update("outbox", mine, { parts_sent: partsSent })) === 1;
+    },
+    delivered: (tx, id) => end(tx, id, { status: "delivered" }),
+    retryAt: (tx, id, { isCounted = true, ...pause }) => leases.putBack(tx, id, { ...pause, isCounted }),
+    dead: (tx, id, error) => end(tx, id, { status: "dead", error }),
+    unknown: (tx, id, error) => end(tx, id, { status: "unknown", error }),
+    async abandon(tx, id, error) {
+      const row = await tx.find("outbox", { id });
+      if (row?.status !== "leased" || row.available_at > tx.nowMs) return undefined;
+      const seen = { id, status: "leased", lease_owner: row.lease_owner, available_at: row.available_at };
+      const set = { status: "unknown", lease_owner: null, last_error: error, done_at: tx.nowMs };
+      if ((await tx.update("outbox", seen, set)) === 0) return undefined;
+      await advance(tx, row.lane);
+      return { ...row, ...set };
+    },
     release: (tx, id) => leases.release(tx, id),
     onOwed(run) {
       listeners.add(run);
       return () => void listeners.delete(run);
     },
     reclaim: (tx) => leases.reclaim(tx),
+    advance: advanceAll,
   };
+}
+
+function toRow(message: NewMessage, nowMs: number): Omit<OutboxRow, "id" | "lane" | "held"> {
+  return {
+    target: message.target,
+    payload: JSON.stringify(message.payload),
+    ref: message.ref ?? null,
+    status: "due",
+    attempts: 0,
+    max_attempts: message.maxAttempts ?? 0,
+    available_at: message.availableAtMs ?? nowMs,
+    lease_owner: null,
+    last_error: null,
+    created_at: nowMs,
+    done_at: null,
+    parts_sent: 0,
+    retried_at: null,
+  };
+}
+
+function extraOf(payload: unknown): unknown {
+  return typeof payload === "object" && payload !== null
+    ? (payload as { readonly extra?: unknown }).extra
+    : undefined;
 }

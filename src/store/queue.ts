@@ -44,7 +44,7 @@ export interface JobRequest {
 const MAX_ATTEMPTS = 5;
 
 export function createQueue(holder: Leaseholder): Queue {
-  const leases = new Leases(holder, { table: "jobs", ready: "queued", done: "done" });
+  const leases = new Leases(holder, { table: "jobs", ready: "queued" });
   return {
     async put(tx, job) {
       const id = createId("job", tx.nowMs);
@@ -68,10 +68,11 @@ export function createQueue(holder: Leaseholder): Queue {
     },
     async claim(tx, { kinds, limit, leaseMs }) {
       const among = { column: "kind", values: kinds } as const;
+      await leases.giveUp(tx);
       return (await leases.claim(tx, { limit, leaseMs, among })) as unknown as readonly JobRow[];
     },
     renew: (tx, id, leaseMs) => leases.renew(tx, id, leaseMs),
-    done: (tx, id) => leases.done(tx, id),
+    done: async (tx, id) => (await leases.end(tx, id, { status: "done" })) !== undefined,
     fail: (tx, id, failure) => leases.fail(tx, id, failure),
     reclaim: (tx) => leases.reclaim(tx),
   };

@@ -4,6 +4,7 @@ import { init } from "./migrations/0001-init.ts";
 import { agentCore } from "./migrations/0002-agent-core.ts";
 import { httpApi } from "./migrations/0003-http-api.ts";
 import { webhooks } from "./migrations/0004-webhooks.ts";
+import { outboxLanes } from "./migrations/0005-outbox-lanes.ts";
 import { SchemaBuilder } from "./migrations/builder.ts";
 import type { Dialect } from "./tx.ts";
 
@@ -20,5 +21,6 @@ export function migrations(dialect: Dialect): Readonly<Record<string, Migration>
     "0002_agent_core": step(agentCore),
     "0003_http_api": step(httpApi),
     "0004_webhooks": step(webhooks),
+    "0005_outbox_lanes": step(outboxLanes),
   };
 }

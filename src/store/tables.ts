@@ -239,15 +239,24 @@ export interface OutboxRow {
   payload: string;
   /** What owes it: a run or a delivery id. */
   ref: string | null;
-  /** due, leased, delivered or dead. */
+  /** due, leased (being sent), delivered, dead (given up), unknown (it may have arrived) or dropped (by a person). */
   status: string;
   attempts: number;
+  /** 0: as many as the target's waits allow. */
   max_attempts: number;
   available_at: number;
   lease_owner: string | null;
   last_error: string | null;
   created_at: number;
   done_at: number | null;
+  /** Messages of one lane go out one after the other; null: it waits for nobody. */
+  lane: string | null;
+  /** 1: an older message of its lane is owed, and nobody looks for this one yet. */
+  held: number;
+  /** Parts of a long message that have arrived. */
+  parts_sent: number;
+  /** When a person last had it tried again. */
+  retried_at: number | null;
 }
 
 /** Leased work. `available_at` doubles as the end of the lease, so an expired lease is simply due again. */

@@ -41,6 +41,7 @@ export async function deliverDirect(
       return succeed(room, owed);
     case "retry":
     case "permanent":
+    case "unknown":
       return fail(room, owed, end.error);
     case "stopped":
     case "lost":

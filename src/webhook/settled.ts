@@ -10,13 +10,14 @@ import { freeNamesLeft } from "./known.ts";
 export async function closeSettledDelivery(
   tx: Tx,
   { id: outboxId, ref }: OutboxRow,
-  end: { readonly status: "delivered" } | { readonly status: "dead"; readonly error: string },
+  end: { readonly status: "delivered" } | { readonly status: "dead" | "unknown"; readonly error: string },
 ): Promise<void> {
   if (!ref?.startsWith("dlv_")) return;
   const set = end.status === "delivered" ? { status: "delivered" } : { status: "failed", reason: end.error };
   const open = { id: ref, outbox_id: outboxId, ended_at: null };
   const closed = await tx.update("deliveries", open, { ...set, ended_at: tx.nowMs });
-  if (closed === 0 || end.status === "delivered") return;
+  // Of what may have arrived the names stay taken.
+  if (closed === 0 || end.status !== "dead") return;
   const row = await tx.find("deliveries", { id: ref });
   if (row) await freeNamesLeft(tx, { route: row.route, deliveryId: row.delivery_id });
 }

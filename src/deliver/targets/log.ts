@@ -8,6 +8,7 @@ const SHOWN_CHARACTERS = 200;
 export function createLogTarget(log: Log): Target {
   return {
     name: "log",
+    isOrdered: false,
     async send({ payload, ref }) {
       const { text = "" } = payload as { readonly text?: string };
       const shown = Array.from(redact(text)).slice(0, SHOWN_CHARACTERS).join("");

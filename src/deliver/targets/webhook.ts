@@ -30,6 +30,8 @@ interface WebhookPayload {
 }
 
 const TIMEOUT_MS = 10_000;
+/** Five attempts in a little less than three minutes: who is told of events is waiting for them. */
+const RETRY_DELAYS_MS = [2_000, 8_000, 32_000, 128_000];
 /** Most of an answer that is read; nothing of it is kept. */
 const MAX_ANSWER_BYTES = 65_536;
 const MAX_RETRY_AFTER_MS = 3_600_000;
@@ -42,6 +44,10 @@ const passing = new Set([408, 425, 429]);
 export function createWebhookTarget(options: WebhookTargetOptions): Target {
   return {
     name: "webhook",
+    isOrdered: false,
+    // Receivers tell repeats by the header webhook-id.
+    knowsRepeats: true,
+    retryDelaysMs: RETRY_DELAYS_MS,
     async send(delivery, { signal, span }) {
       const payload = toPayload(delivery.payload);
       const secret = payload?.secret ?? options.secret;

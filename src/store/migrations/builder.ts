@@ -47,6 +47,10 @@ export class SchemaBuilder {
     await (where ? builder.where(where) : builder).execute();
   }
 
+  async dropIndex(table: keyof Tables, name: string): Promise<void> {
+    await this.db.schema.dropIndex(`${table}_${name}`).execute();
+  }
+
   /** Adds columns that may be null, or that have a default for the rows there are. */
   async columns(
     table: keyof Tables,

@@ -1,13 +1,15 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { defaultBackoff, retryDelayMs } from "../../../src/deliver/backoff.ts";
+import { DEFAULT_RETRY_DELAYS_MS, retryDelayMs } from "../../../src/deliver/backoff.ts";
 
-test("pauses grow from 2 s to 15 min, and each may be anything below its bound", () => {
-  const bounds = (random: number) =>
-    [1, 2, 3, 4, 5, 6, 100].map((attempt) =>
-      retryDelayMs(attempt, { ...defaultBackoff, random: () => random }),
-    );
-  assert.deepEqual(bounds(1), [2_000, 8_000, 32_000, 128_000, 512_000, 900_000, 900_000]);
-  assert.deepEqual(bounds(0.25), [500, 2_000, 8_000, 32_000, 128_000, 225_000, 225_000]);
-  assert.deepEqual(new Set(bounds(0)), new Set([0]));
+test("waits are those of the list and up to a tenth more, the last of them for all that follow", () => {
+  const delaysMs = DEFAULT_RETRY_DELAYS_MS;
+  const waits = (random: number) =>
+    [1, 2, 3, 4, 50].map((attempt) => retryDelayMs(attempt, { delaysMs, random: () => random }));
+  assert.deepEqual(waits(0), [60_000, 300_000, 1_800_000, 1_800_000, 1_800_000]);
+  assert.deepEqual(waits(1), [66_000, 330_000, 1_980_000, 1_980_000, 1_980_000]);
+});
+
+test("without a list what has to wait all the same waits a minute", () => {
+  assert.equal(retryDelayMs(1, { delaysMs: [], random: () => 0 }), 60_000);
 });

@@ -97,8 +97,16 @@ export async function openDispatch(t: Cleanup) {
     tell();
   });
   const dispatch = (targets: readonly Target[], more: Partial<DispatcherOptions> = {}) => {
-    const backoff = { firstMs: 2_000, factor: 4, maxMs: 900_000, random: () => 0.5 };
-    const all = { store, clock, log, backoff, pollMs: 3_600_000, targets: createTargets(targets), ...more };
+    const retries = { retryDelaysMs: [1_000, 4_000, 16_000, 64_000], random: () => 0 };
+    const all = {
+      store,
+      clock,
+      log,
+      ...retries,
+      pollMs: 3_600_000,
+      targets: createTargets(targets),
+      ...more,
+    };
     const dispatcher = new Dispatcher(all);
     dispatchers.push(dispatcher);
     return dispatcher;
