@@ -9,7 +9,10 @@ import { freeBytes, processId } from "./base/machine.ts";
 import type { Environment } from "./config/home.ts";
 import { isLoopback } from "./config/secrets.ts";
 import { Dispatcher } from "./deliver/dispatch.ts";
+import { createPlatformTargets } from "./deliver/platforms.ts";
 import { createTargets, type Targets } from "./deliver/target.ts";
+import { createAllTarget } from "./deliver/targets/all.ts";
+import { createLocalTarget } from "./deliver/targets/local.ts";
 import { createLogTarget } from "./deliver/targets/log.ts";
 import { createWebhookTarget } from "./deliver/targets/webhook.ts";
 import type { Listener } from "./gateway/listen.ts";
@@ -128,7 +131,7 @@ async function openRooms(options: CoreOptions): Promise<Rooms> {
     closers.unshift(() => agentRoom.close());
     await agentRoom.agent.start();
     closers.unshift(scheduleSweeps(store, { ...retentionOptions(config), clock, onProblem }));
-    const targets = createOwnTargets(options, clock);
+    const targets = await openTargets(options, { store, clock });
     const dispatcher = new Dispatcher({
       store,
       clock,
@@ -147,7 +150,10 @@ async function openRooms(options: CoreOptions): Promise<Rooms> {
   }
 }
 
-function createOwnTargets({ config, env, version, log }: CoreOptions, clock: Clock): Targets {
+async function openTargets(
+  { config, env, version, log, places: { agentHome } }: CoreOptions,
+  { store, clock }: { readonly store: Store; readonly clock: Clock },
+): Promise<Targets> {
   const secret = webhookSecret(config, env);
   const webhook = createWebhookTarget({
     clock,
@@ -155,7 +161,9 @@ function createOwnTargets({ config, env, version, log }: CoreOptions, clock: Clo
     allowedPrivateHosts: config.api_server.webhook_allowed_hosts,
     ...(secret === undefined ? {} : { secret }),
   });
-  return createTargets([webhook, createLogTarget(log)]);
+  const local = createLocalTarget({ home: agentHome, clock, log });
+  const platforms = await createPlatformTargets(config, { clock, log, version, agentHome, env, store });
+  return createTargets([createLogTarget(log), local, webhook, createAllTarget(), ...platforms]);
 }
 
 function rpcParts(options: CoreOptions, room: AgentRoom): Omit<RpcRoom, "peers"> {
@@ -211,6 +219,7 @@ async function createReceiver(
     import("./gateway/webhook-receiver.ts"),
   ]);
   const opened = createWebhookRoom(options, { ...agentRoom, targets, metrics: telemetry.webhook });
+  await opened?.room.routes.warnOfPlatforms();
   return opened && new WebhookReceiver({ ...opened, app: createWebhookApp(opened.room) });
 }
 

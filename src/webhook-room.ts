@@ -3,7 +3,9 @@ import { join } from "node:path";
 import type { Config } from "../generated/config/types.gen.ts";
 import type { AgentRoom } from "./agent-room.ts";
 import type { Skills } from "./agent/skills/skills.ts";
+import { ALL, homesOf, type Homes } from "./deliver/address.ts";
 import { DirectSends } from "./deliver/direct-sends.ts";
+import { platformFlaws } from "./deliver/platforms.ts";
 import type { Targets } from "./deliver/target.ts";
 import type { Log } from "./base/log.ts";
 import { offTracer } from "./base/trace.ts";
@@ -45,17 +47,19 @@ export function createWebhookRoom(
 ): OpenWebhookRoom | undefined {
   const settings = webhookSettings(config);
   if (!settings.isEnabled) return undefined;
-  const from = { env, targets: [...targets.keys()] };
+  const from = { env };
+  const homes = homesOf(targets);
   const { store, clock, log } = agent.parts;
   const file = subscriptionsPath(places.agentHome);
   const routes = new WebhookRoutes({
     routes: requireUsableRoutes(config, from),
     defaults: routeDefaults(settings, from),
     file: { state: () => fileState(file), text: () => readSubscriptionsText(file) },
+    platformFlaws: (names) => flawsOf(names, { config, env, homes }),
     clock,
     log,
   });
-  const sends = new DirectSends({ targets, clock, tracer: offTracer });
+  const sends = new DirectSends({ targets, clock, tracer: offTracer, store });
   const room: WebhookRoom = {
     store,
     clock,
@@ -69,6 +73,7 @@ export function createWebhookRoom(
       knownAs: (name) => knownDelivery(store, { ...name, nowMs: clock.now() }),
       ...createJudgePorts({ config, env, places }, { skills, log }),
     },
+    homes,
     send: (row, timeoutMs) => sends.send(row, timeoutMs),
     toolsets: () => [...config.agent.toolsets, ...agent.parts.tools().map(({ toolset }) => toolset)],
     owner: "default",
@@ -77,6 +82,15 @@ export function createWebhookRoom(
     ...metrics,
   };
   return { room, settings, sends };
+}
+
+async function flawsOf(
+  names: readonly string[],
+  { config, env, homes }: { readonly config: Config; readonly env: Environment; readonly homes: Homes },
+): Promise<readonly string[]> {
+  const nowhere = names.includes(ALL) && homes.size === 0;
+  const flaws = await platformFlaws(names, config, env);
+  return nowhere ? ["All goes nowhere: no platform has a home_channel", ...flaws] : flaws;
 }
 
 /** What the stages of the pipeline need of the machine; whether a delivery is known is asked of the store. */

@@ -4,9 +4,9 @@ import type { Outcome } from "./outcome.ts";
 
 /** Where the answer of a run goes: the text in its row. */
 export interface RunDelivery {
-  /** Address of the target, `platform` or `platform:rest`. */
-  readonly target: string;
-  /** What the target asks for besides the text. */
+  /** Addresses of targets, each `platform` or `platform:rest`. */
+  readonly targets: readonly string[];
+  /** What the targets ask for besides the text. */
   readonly extra: Readonly<Record<string, unknown>>;
   /** What owes it: the id of a webhook's delivery or of a cron job's occurrence. */
   readonly ref: string;
@@ -15,13 +15,16 @@ export interface RunDelivery {
   readonly maxAttempts?: number;
 }
 
+/** Earlier versions knew one target; their runs may still wait. */
+type StoredDelivery = RunDelivery | (Omit<RunDelivery, "targets"> & { readonly target: string });
+
 /**
  * Notes in the record of the delivery that asked for a run that the run, which waited, has started, inside `tx`. Of one
  * that starts as it is recorded the record says so from the beginning.
  */
 export async function runDeliveryStarted(tx: Tx, run: RunRow): Promise<void> {
   if (run.delivery === null) return;
-  const { ref } = JSON.parse(run.delivery) as RunDelivery;
+  const { ref } = readDelivery(run.delivery);
   await tx.update("deliveries", { id: ref, status: "accepted" }, { status: "running" });
 }
 
@@ -29,27 +32,41 @@ export async function runDeliveryStarted(tx: Tx, run: RunRow): Promise<void> {
 export const SILENT = "[SILENT]";
 
 /**
- * Owes the answer of a run to the target it was asked for, and closes the record of the delivery that asked, in the
+ * Owes the answer of a run to the targets it was asked for, and closes the record of the delivery that asked, in the
  * transaction that ends the run: once the run has ended, nothing but the outbox is needed to send it. Of a run that did
  * not complete people are told that it did not.
  */
 export async function oweRunDelivery(tx: Tx, store: Store, run: RunRow, outcome: Outcome): Promise<void> {
   if (run.delivery === null) return;
-  const { target, extra, ref, suppressesSilence, maxAttempts } = JSON.parse(run.delivery) as RunDelivery;
+  const delivery = readDelivery(run.delivery);
   const text = textOf(outcome);
+  const { ref, suppressesSilence } = delivery;
   const isSilent = suppressesSilence === true && outcome.status === "completed" && text.includes(SILENT);
-  const outboxId = isSilent
-    ? null
-    : await store.outbox.owe(tx, {
-        target,
-        payload: { text, extra },
-        ref,
-        ...(maxAttempts === undefined ? {} : { maxAttempts }),
-      });
+  const first = isSilent ? undefined : await oweToAll(tx, store, { delivery, text });
   // A run that somebody stopped is one that did not come to its end.
   const status = outcome.status === "cancelled" ? "interrupted" : outcome.status;
   const ended = { status, reason: reasonOf(outcome) ?? null };
-  await tx.update("deliveries", { id: ref }, { ...ended, outbox_id: outboxId, ended_at: tx.nowMs });
+  await tx.update("deliveries", { id: ref }, { ...ended, outbox_id: first ?? null, ended_at: tx.nowMs });
+}
+
+/** Resolves to the id of the first message. */
+async function oweToAll(
+  tx: Tx,
+  { outbox }: Store,
+  { delivery, text }: { readonly delivery: RunDelivery; readonly text: string },
+): Promise<string | undefined> {
+  const { targets, extra, ref, maxAttempts } = delivery;
+  const ids: string[] = [];
+  for (const target of targets) {
+    const message = { target, payload: { text, extra }, ref };
+    ids.push(await outbox.owe(tx, { ...message, ...(maxAttempts === undefined ? {} : { maxAttempts }) }));
+  }
+  return ids[0];
+}
+
+function readDelivery(text: string): RunDelivery {
+  const stored = JSON.parse(text) as StoredDelivery;
+  return "targets" in stored ? stored : { ...stored, targets: [stored.target] };
 }
 
 function textOf(outcome: Outcome): string {

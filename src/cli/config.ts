@@ -10,7 +10,6 @@ import { resolveProviders } from "../config/providers.ts";
 import { schemaAt } from "../config/schema-path.ts";
 import { maskSecrets } from "../config/secret-values.ts";
 import { createKeyRing } from "../config/secrets.ts";
-import { TARGET_NAMES } from "../deliver/target-names.ts";
 import { requireUsableRoutes } from "../webhook/static-routes.ts";
 import { currentContext } from "./context.ts";
 import { print, printJson, warn } from "./output.ts";
@@ -115,7 +114,7 @@ function useIssues({ config, env, issues }: LoadedConfig): readonly ConfigIssue[
   const uses = [
     () => resolveProviders(config, env),
     ...(hasKey ? [() => createKeyRing(config, { env })] : []),
-    () => requireUsableRoutes(config, { env, targets: TARGET_NAMES }),
+    () => requireUsableRoutes(config, { env }),
   ];
   return uses.flatMap((use) => {
     try {

@@ -2,7 +2,6 @@
 import { stat } from "node:fs/promises";
 import type { Config } from "../../generated/config/types.gen.ts";
 import type { Environment } from "../config/home.ts";
-import { TARGET_NAMES } from "../deliver/target-names.ts";
 import type { WebhookRoute } from "../webhook/route.ts";
 import { webhookSettings, type WebhookSettings } from "../webhook/settings.ts";
 import { checkStaticRoutes, routeDefaults } from "../webhook/static-routes.ts";
@@ -28,7 +27,7 @@ export async function webhooks({
   const settings = webhookSettings(config);
   if (!settings.isEnabled)
     return { status: "ok", detail: "not received; `agentd gateway setup` changes that" };
-  const defaults = routeDefaults(settings, { env, targets: TARGET_NAMES });
+  const defaults = routeDefaults(settings, { env });
   const configured = checkStaticRoutes(settings, defaults);
   const [flaw] = configured.flaws;
   if (flaw !== undefined) {

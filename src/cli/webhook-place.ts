@@ -1,9 +1,9 @@
 /** What the commands of webhooks work on: the settings of the receiver, its routes, the file of subscriptions. */
+import type { Config } from "../../generated/config/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
 import { suggest } from "../base/nearest.ts";
 import { loadConfig, requireValid } from "../config/config.ts";
-import { configPath } from "../config/home.ts";
-import { TARGET_NAMES } from "../deliver/target-names.ts";
+import { configPath, type Environment } from "../config/home.ts";
 import { checkRoute, type RouteDefaults, type WebhookRoute } from "../webhook/route.ts";
 import { webhookSettings, type WebhookSettings } from "../webhook/settings.ts";
 import { checkStaticRoutes, routeDefaults, type StaticRoutes } from "../webhook/static-routes.ts";
@@ -16,6 +16,9 @@ export interface WebhookPlace {
   readonly home: string;
   /** Of the file of subscriptions. */
   readonly path: string;
+  readonly config: Config;
+  /** With the variables of the home's file. */
+  readonly env: Environment;
   readonly settings: WebhookSettings;
   readonly defaults: RouteDefaults;
   readonly configured: StaticRoutes;
@@ -28,14 +31,17 @@ export interface WebhookPlace {
 export async function openWebhookPlace(): Promise<WebhookPlace> {
   const { home, env: processEnv } = currentContext();
   const loaded = await loadConfig({ home, env: processEnv });
-  const settings = webhookSettings(requireValid(loaded));
+  const config = requireValid(loaded);
+  const settings = webhookSettings(config);
   if (!settings.isEnabled) throw notEnabled(home);
-  const defaults = routeDefaults(settings, { env: loaded.env, targets: TARGET_NAMES });
+  const defaults = routeDefaults(settings, { env: loaded.env });
   const path = subscriptionsPath(home);
   const parsed = await loadSubscriptions(path);
   return {
     home,
     path,
+    config,
+    env: loaded.env,
     settings,
     defaults,
     configured: checkStaticRoutes(settings, defaults),

@@ -4,6 +4,8 @@ import { rename } from "node:fs/promises";
 import { defineCommand } from "citty";
 import { ServiceError } from "../base/errors.ts";
 import { prepareHome } from "../config/home.ts";
+import { platformsOf } from "../deliver/address.ts";
+import { platformFlaws } from "../deliver/platforms.ts";
 import {
   subscriptionName,
   subscriptionOf,
@@ -49,9 +51,10 @@ export const subscribeCommand = defineCommand({
       type: "string",
       valueHint: "target",
       default: "log",
-      description: "Where the answer goes",
+      description:
+        "Where the answer goes: log, local, telegram, telegram:<chat>:<thread>, all ...; several with commas between them",
     },
-    "deliver-chat-id": { type: "string", valueHint: "id", description: "Chat at the target" },
+    "deliver-chat-id": { type: "string", valueHint: "id", description: "Chat at targets that name none" },
     "deliver-only": { type: "boolean", description: "Send the prompt's text itself, without the agent" },
     description: { type: "string", valueHint: "text", description: "For people" },
     secret: {
@@ -88,6 +91,8 @@ export const subscribeCommand = defineCommand({
     const place = await openWebhookPlace();
     refuseConfigured(place, name);
     const made = await write(place, { name, wish, secret: args.secret });
+    const names = platformsOf(args.deliver);
+    for (const flaw of await platformFlaws(names, place.config, place.env)) warn(`${flaw}.`);
     if (args.json) printJson(jsonOf(place, name, made));
     else print(textOf(place, name, made));
   },

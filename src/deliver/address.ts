@@ -98,7 +98,8 @@ function flawOf(text: string): string | undefined {
   if (text.length > MAX_ADDRESS_CHARACTERS) return `${quoted(platform)} has an address that is too long`;
   if (/\p{Cc}/u.test(text)) return `${quoted(platform)} has an address with control characters`;
   if (!text.includes(":")) return undefined;
-  if (traits.address === "none") return `${platform} takes no address behind it; write it alone`;
+  if (traits.address === "none")
+    return `${platform} takes no address behind it; what it needs goes into the extra`;
   const { chat, thread } = splitPlace(platform, address);
   if (chat.trim() === "") return `${quoted(text)} names no chat`;
   return thread?.trim() === "" ? `${quoted(text)} names no thread behind its last colon` : undefined;

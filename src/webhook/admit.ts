@@ -3,6 +3,7 @@ import type { Prompt } from "../agent/prompt.ts";
 import { MAX_SESSION_NAME_LENGTH } from "../agent/session.ts";
 import { sha256 } from "../base/digest.ts";
 import { createId, createSessionId } from "../base/ids.ts";
+import { resolveAddresses } from "../deliver/address.ts";
 import type { Tx } from "../store/store.ts";
 import type { RunRow } from "../store/tables.ts";
 import { accepted, coalesced, type WebhookAnswer } from "./answer.ts";
@@ -73,9 +74,10 @@ function togetherOf({
 /** What the agent is asked, in a session that is this delivery's alone and goes when its run is no longer kept. */
 function promptOf(room: WebhookRoom, { request, judged }: Admission, id: string): Prompt {
   const { route } = request;
+  const extra = renderTexts(route.deliverExtra, judged.subject) as Readonly<Record<string, unknown>>;
   const delivery: RunDelivery = {
-    target: route.deliver,
-    extra: renderTexts(route.deliverExtra, judged.subject) as Readonly<Record<string, unknown>>,
+    targets: resolveAddresses(route.deliver, { extra, homes: room.homes }),
+    extra,
     ref: id,
     suppressesSilence: route.suppressesSilence,
   };

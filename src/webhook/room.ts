@@ -2,6 +2,7 @@ import type { Turns } from "../agent/turn.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { AttemptEnd } from "../deliver/attempt.ts";
+import type { Homes } from "../deliver/address.ts";
 import type { Store } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
 import type { Coalescer } from "./coalesce.ts";
@@ -22,6 +23,8 @@ export interface WebhookRoom {
   readonly deliveries: Deliveries;
   readonly coalescer: Coalescer;
   readonly ports: JudgePorts;
+  /** Home channels of the platforms. */
+  readonly homes: Homes;
   /** Makes one attempt at a message whose lease is held here. Never rejects. */
   readonly send: (row: OutboxRow, timeoutMs: number) => Promise<AttemptEnd>;
   /** Names of those that the configuration offers, and of those that servers and embedders brought. */

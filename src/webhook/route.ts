@@ -1,7 +1,6 @@
 /** A place for the events of one service, ready to be used. Pure. */
 import type { WebhookRouteConfig } from "../../generated/config/types.gen.ts";
-import { suggest } from "../base/nearest.ts";
-import { parseTarget } from "../deliver/target.ts";
+import { addressFlaws, platformsOf } from "../deliver/address.ts";
 import { checkFilters } from "./filter.ts";
 
 /** In place of a secret: no proof is asked for, on loopback only. */
@@ -25,6 +24,7 @@ export interface WebhookRoute {
   readonly skills: readonly string[];
   /** Absent: the narrow default. */
   readonly toolsets: readonly string[] | undefined;
+  /** Addresses, as they are written. */
   readonly deliver: string;
   readonly deliverExtra: Readonly<Record<string, unknown>>;
   readonly deliverOnly: boolean;
@@ -42,8 +42,6 @@ export interface RouteDefaults {
   readonly isLoopback: boolean;
   /** The value behind `env:NAME`; text that is no reference stays. Undefined: the variable is not set. */
   readonly resolve: (secret: string) => string | undefined;
-  /** Platforms that `deliver` may name. */
-  readonly targets: readonly string[];
 }
 
 /** Why a receiver that strangers can reach does without proof for nobody, a clause. */
@@ -68,7 +66,7 @@ export function checkRoute(
     ...nameFlaws(name),
     ...("flaw" in found ? [found.flaw] : []),
     ...("secrets" in found && found.secrets === "none" && !defaults.isLoopback ? [INSECURE_FLAW] : []),
-    ...deliveryFlaws(written, defaults.targets),
+    ...deliveryFlaws(written),
   ];
   const { origin } = defaults;
   const filterFlaws = checkFilters(written.filters);
@@ -83,18 +81,18 @@ function nameFlaws(name: string): readonly string[] {
   return NAME.test(name) ? [] : ["its name may have letters, digits, _, - and . only, at most 128"];
 }
 
-function deliveryFlaws(
-  { deliver = "log", deliver_only: isOnly = false, coalesce }: Partial<WebhookRouteConfig>,
-  targets: readonly string[],
-): readonly string[] {
-  const { platform } = parseTarget(deliver);
-  const real = targets.filter((name) => name !== LOG).join(", ");
+function deliveryFlaws({
+  deliver = LOG,
+  deliver_only: isOnly = false,
+  coalesce,
+}: Partial<WebhookRouteConfig>): readonly string[] {
+  const isRead = platformsOf(deliver).some((platform) => platform !== LOG);
   return [
-    ...(targets.includes(platform)
-      ? []
-      : [`deliver names ${JSON.stringify(platform)}, which is no target${suggest(platform, targets)}`]),
-    ...(isOnly && platform === LOG
-      ? [`deliver_only needs a real target in deliver (${real}), since the agent says nothing`]
+    ...addressFlaws(deliver).map((flaw) => `deliver: ${flaw}`),
+    ...(isOnly && !isRead
+      ? [
+          "deliver_only needs a real target in deliver, such as local, webhook or telegram, since the agent says nothing",
+        ]
       : []),
     ...(isOnly && coalesce !== undefined ? ["coalesce does not go with deliver_only; take one out"] : []),
   ];
@@ -153,7 +151,7 @@ function toRoute(
     retriesScript: written.retry_on_script_failure === true,
     skills: written.skills ?? [],
     toolsets: written.toolsets,
-    deliver: written.deliver ?? "log",
+    deliver: written.deliver ?? LOG,
     deliverExtra: written.deliver_extra ?? {},
     deliverOnly: written.deliver_only === true,
     suppressesSilence: written.silent === "suppress",

@@ -1,5 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import { platformsOf } from "../deliver/address.ts";
 import { forgetSecret, registerSecret } from "../base/redact.ts";
 import { checkRoute, type RouteDefaults, type WebhookRoute } from "./route.ts";
 import { checkSubscription, parseSubscriptions, type Subscriptions } from "./subscription.ts";
@@ -14,6 +15,8 @@ export interface RoutesOptions {
     state(): Promise<FileState | undefined>;
     text(): Promise<string | undefined>;
   };
+  /** What keeps platforms of these names from sending, a sentence each. Default: nothing is known of any. */
+  readonly platformFlaws?: (names: readonly string[]) => Promise<readonly string[]>;
   readonly clock: Pick<Clock, "now">;
   readonly log: Log;
 }
@@ -59,6 +62,20 @@ export class WebhookRoutes {
     return this.#dynamic.get(name);
   }
 
+  /** Tells of platforms that routes deliver to and that are not set up: by then they may be. Never rejects. */
+  async warnOfPlatforms(routes: Iterable<WebhookRoute> = this.#static.values()): Promise<void> {
+    const { platformFlaws, log } = this.#options;
+    try {
+      for (const { name: route, deliver } of routes) {
+        const flaws = (await platformFlaws?.(platformsOf(deliver))) ?? [];
+        if (flaws.length > 0)
+          log.warn("a webhook route delivers to what is not set up", { route, flaws: flaws.join("; ") });
+      }
+    } catch (error) {
+      log.warn("whether platforms are set up could not be found out", { error });
+    }
+  }
+
   /** Takes up what the file says now. One at a time: who comes meanwhile waits for a look that began after it came. */
   async refresh(): Promise<void> {
     await this.#reading;
@@ -75,7 +92,9 @@ export class WebhookRoutes {
       this.#isYoung = state !== undefined && nowMs - state.changedAtMs < YOUNG_MS;
       this.#stamp = state?.stamp;
       this.#told = undefined;
-      if (text !== this.#text) this.#take(text);
+      if (text === this.#text) return;
+      this.#take(text);
+      await this.warnOfPlatforms(this.#dynamic.values());
     } catch (error) {
       const told = error instanceof Error ? error.message : String(error);
       if (told === this.#told) return;

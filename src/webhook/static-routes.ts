@@ -14,10 +14,10 @@ export interface StaticRoutes {
 /** What routes take over from the settings and the environment. */
 export function routeDefaults(
   { secrets, isLoopback }: Pick<WebhookSettings, "secrets" | "isLoopback">,
-  { env, targets }: { readonly env: Environment; readonly targets: readonly string[] },
+  { env }: { readonly env: Environment },
 ): RouteDefaults {
   const resolve = (secret: string) => (secret.startsWith("env:") ? env[secret.slice("env:".length)] : secret);
-  return { secrets, isLoopback, resolve, targets };
+  return { secrets, isLoopback, resolve };
 }
 
 export function checkStaticRoutes(
@@ -44,7 +44,7 @@ export function checkStaticRoutes(
  */
 export function requireUsableRoutes(
   config: Pick<Config, "platforms">,
-  from: { readonly env: Environment; readonly targets: readonly string[] },
+  from: { readonly env: Environment },
 ): readonly WebhookRoute[] {
   const settings = webhookSettings(config);
   if (!settings.isEnabled) return [];

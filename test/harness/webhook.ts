@@ -62,7 +62,8 @@ function withReceiver({
     ...settings,
     routes,
   };
-  return { ...rest, config: { ...rest.config, platforms: { webhook } } };
+  const platforms = { ...Object(rest.config?.["platforms"]), webhook };
+  return { ...rest, config: { ...rest.config, platforms } };
 }
 
 /** Rooms of the receiver that no configuration makes: `change` says what is different. Real HTTP, the service's store. */

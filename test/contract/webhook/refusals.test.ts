@@ -22,7 +22,7 @@ test("66. u deliver_only + log → refuses to start", async () => {
   for (const route of [{ deliver_only: true }, { deliver_only: true, deliver: "log" }]) {
     assert.match(
       await refusalOf(routes(route)),
-      /route hook: deliver_only needs a real target in deliver \(.*webhook.*\)/,
+      /route hook: deliver_only needs a real target in deliver, such as .*webhook/,
     );
   }
 });
@@ -87,7 +87,7 @@ test("50. a bad pattern of a static route is refused at load; 52. so is an unkno
 test("73. an unknown target of a static route is refused, with the targets there are", async () => {
   assert.match(
     await refusalOf(routes({ deliver: "lug" })),
-    /deliver names "lug", which is no target; did you mean "log"\?/,
+    /deliver: "lug" is no target; did you mean "log"\?/,
   );
 });
 

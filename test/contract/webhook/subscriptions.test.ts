@@ -144,7 +144,7 @@ test("75. what has not the form of a route, or names no target, is skipped, and 
     flaws.map(({ route }) => route),
     ["events", "prompt", "target", "direct", "a/b"],
   );
-  assert.match(String(flaws[2]?.["flaws"]), /deliver names "telegran", which is no target; known are: .*log/);
+  assert.match(String(flaws[2]?.["flaws"]), /deliver: "telegran" is no target; did you mean "telegram"/);
   const [strange] = service.logged("a webhook subscription has keys that mean nothing");
   assert.deepEqual(strange?.["unknown"], ["likes"]);
 });

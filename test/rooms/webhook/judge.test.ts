@@ -13,7 +13,6 @@ function requestTo(written: Written, body: string, headers: Record<string, strin
     secrets: ["s"],
     isLoopback: true,
     resolve: (secret: string) => secret,
-    targets: ["log"],
   };
   const checked = checkRoute("hook", written, { ...defaults, origin: "static" });
   assert.ok("route" in checked);

@@ -11,7 +11,7 @@ function fileOf(text: string) {
   const file = { text, changedAtMs: NOW_MS, reads: 0, nowMs: NOW_MS, log: [] as string[] };
   const routes = new WebhookRoutes({
     routes: [],
-    defaults: { secrets: ["s"], isLoopback: true, resolve: (secret) => secret, targets: ["log"] },
+    defaults: { secrets: ["s"], isLoopback: true, resolve: (secret) => secret },
     file: {
       state: async () => ({
         stamp: String(Math.floor(file.changedAtMs / 1000)),
