@@ -8,6 +8,8 @@ export interface OutcomeWords {
   readonly name: string;
   /** What the platform itself said is wrong. */
   readonly reason?: string | undefined;
+  /** Key of the settings that holds the platform's address; default base_url. */
+  readonly addressKey?: string;
 }
 
 const MAX_REASON_CHARACTERS = 200;
@@ -15,20 +17,25 @@ const MAX_REASON_CHARACTERS = 200;
 /** Of an answer that is no success. For a 2xx whose body is not the platform's own too. */
 export function outcomeOfAnswer(answer: PlatformAnswer<unknown>, words: OutcomeWords): SendFailure {
   const { status, retryAfterMs } = answer;
-  const { title, name } = words;
+  const { title, name, addressKey = "base_url" } = words;
   const said = `${title} answered ${status}${reasonOf(words)}.`;
   if (status < 300) return unclear(answer, words);
   if (status < 400) {
     return {
       status: "permanent",
-      error: `${title} redirects elsewhere (${status}): set platforms.${name}.base_url to where its API really is.`,
+      error: `${title} redirects elsewhere (${status}): set platforms.${name}.${addressKey} to where its API really is.`,
     };
   }
   if (status === 429) return throttled(said, retryAfterMs);
   if (status === 408 || status === 425 || status >= 500) {
     return { status: "retry", error: said, ...(retryAfterMs === undefined ? {} : { afterMs: retryAfterMs }) };
   }
-  return { status: "permanent", error: `${said}${remedyOf(status, name)}` };
+  return { status: "permanent", error: `${said}${remedyOf(status, `platforms.${name}`, addressKey)}` };
+}
+
+/** What was answered, as a sentence: for platforms whose own codes tell more than the status. */
+export function saidIn({ status }: PlatformAnswer<unknown>, words: OutcomeWords): string {
+  return `${words.title} answered ${status}${reasonOf(words)}.`;
 }
 
 /** The platform asks to slow down; without a figure the dispatcher decides for how long. */
@@ -39,13 +46,13 @@ export function throttled(error: string, afterMs: number | undefined): SendFailu
 /** A page for people comes from something else than the API; anything else may be the end of an answer that got lost. */
 function unclear(
   { status, headers, text }: PlatformAnswer<unknown>,
-  { title, name }: OutcomeWords,
+  { title, name, addressKey = "base_url" }: OutcomeWords,
 ): SendFailure {
   const isPage = /\bhtml\b/i.test(headers["content-type"] ?? "") || /^\s*<(!doctype|html)\b/i.test(text);
   if (isPage) {
     return {
       status: "retry",
-      error: `${title} answered ${status} with a web page. Is something else in between, or platforms.${name}.base_url wrong?`,
+      error: `${title} answered ${status} with a web page. Is something else in between, or platforms.${name}.${addressKey} wrong?`,
     };
   }
   return {
@@ -54,10 +61,10 @@ function unclear(
   };
 }
 
-function remedyOf(status: number, name: string): string {
-  if (status === 401) return ` Check the credentials of platforms.${name}.`;
+function remedyOf(status: number, settings: string, addressKey: string): string {
+  if (status === 401) return ` Check the credentials of ${settings}.`;
   if (status === 403) return " Has the sender the right to write there?";
-  if (status === 404) return ` Is the chat right, and platforms.${name}.base_url?`;
+  if (status === 404) return ` Is the chat right, and ${settings}.${addressKey}?`;
   return "";
 }
 

@@ -1,0 +1,122 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { FakeClock } from "../../../src/base/clock.ts";
+import { redact } from "../../../src/base/redact.ts";
+import { offTracer } from "../../../src/base/trace.ts";
+import { AccessTokens, type AskForToken, type GivenToken } from "../../../src/deliver/access-token.ts";
+import type { NoAnswer, SendFailure } from "../../../src/deliver/call.ts";
+
+const HOUR_MS = 3_600_000;
+
+function asking(signal = new AbortController().signal) {
+  return { signal, span: offTracer.start("send", {}) };
+}
+
+function given(value: string, lifeMs = 2 * HOUR_MS): GivenToken {
+  return { kind: "given", value, lifeMs };
+}
+
+function refused(outcome: SendFailure): NoAnswer {
+  return { kind: "none", outcome };
+}
+
+/** Tokens that answer with what `next` has been given, one each. */
+function tokens(clock: FakeClock, ...answers: (GivenToken | NoAnswer)[]) {
+  const asked = { count: 0 };
+  const ask: AskForToken = async () => {
+    asked.count += 1;
+    const answer = answers.shift();
+    assert.ok(answer, "a token too many was asked for");
+    return answer;
+  };
+  return { tokens: new AccessTokens(clock, ask), asked };
+}
+
+describe("access tokens", () => {
+  test("are asked for once, and kept until shortly before their end", async () => {
+    const clock = new FakeClock();
+    const { tokens: kept, asked } = tokens(clock, given("first-token"), given("second-token"));
+    assert.deepEqual(await kept.get(asking()), { kind: "token", value: "first-token", isKept: false });
+    clock.tick(2 * HOUR_MS - 121_000);
+    assert.deepEqual(await kept.get(asking()), { kind: "token", value: "first-token", isKept: true });
+    assert.equal(asked.count, 1);
+    clock.tick(1_000);
+    assert.deepEqual(await kept.get(asking()), { kind: "token", value: "second-token", isKept: false });
+  });
+
+  test("are asked for once by all who wait at the same time", async () => {
+    const { tokens: kept, asked } = tokens(new FakeClock(), given("one-for-all"));
+    const all = await Promise.all(Array.from({ length: 20 }, () => kept.get(asking())));
+    assert.equal(asked.count, 1);
+    assert.ok(all.every((one) => one.kind === "token" && one.value === "one-for-all"));
+  });
+
+  test("that are refused once serve no more", async () => {
+    const { tokens: kept } = tokens(new FakeClock(), given("first-token"), given("second-token"));
+    await kept.get(asking());
+    kept.drop("another-token");
+    assert.equal(((await kept.get(asking())) as { value: string }).value, "first-token");
+    kept.drop("first-token");
+    assert.equal(((await kept.get(asking())) as { value: string }).value, "second-token");
+  });
+
+  test("of a very short life do not make every message ask", async () => {
+    const clock = new FakeClock();
+    const { tokens: kept, asked } = tokens(clock, given("short-token", 60_000));
+    await kept.get(asking());
+    clock.tick(29_000);
+    await kept.get(asking());
+    assert.equal(asked.count, 1);
+  });
+
+  test("that cannot be had are asked for again by the next message", async () => {
+    const no = refused({ status: "permanent", error: "No." });
+    const { tokens: kept } = tokens(new FakeClock(), no, given("later-token"));
+    assert.deepEqual(await kept.get(asking()), no);
+    assert.equal((await kept.get(asking())).kind, "token");
+  });
+
+  test("whose answer got lost leave no doubt about the message: it was not sent", async () => {
+    const lost = refused({
+      status: "unknown",
+      error: "X: There was no answer. The message may have arrived.",
+    });
+    const { tokens: kept } = tokens(new FakeClock(), lost);
+    assert.deepEqual(
+      await kept.get(asking()),
+      refused({ status: "retry", error: "X: There was no answer." }),
+    );
+  });
+
+  test("are asked for by the next one when the attempt that asks is cut", async () => {
+    const cut = new AbortController();
+    let count = 0;
+    const kept = new AccessTokens(new FakeClock(), ({ signal }) => {
+      count += 1;
+      if (count > 1) return Promise.resolve(given("second-token"));
+      return new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+    });
+    const first = kept.get(asking(cut.signal));
+    const second = kept.get(asking());
+    cut.abort(new Error("cut"));
+    await assert.rejects(first, /cut/);
+    assert.deepEqual(await second, { kind: "token", value: "second-token", isKept: false });
+  });
+
+  test("are not waited for by an attempt that is cut", async () => {
+    const cut = new AbortController();
+    const kept = new AccessTokens(new FakeClock(), () => new Promise(() => {}));
+    void kept.get(asking());
+    const waiting = kept.get(asking(cut.signal));
+    cut.abort(new Error("cut"));
+    await assert.rejects(waiting, /cut/);
+  });
+
+  test("are hidden wherever they appear, while they are kept", async () => {
+    const { tokens: kept } = tokens(new FakeClock(), given("hidden-token-value"));
+    await kept.get(asking());
+    assert.equal(redact("It says hidden-token-value."), "It says [redacted].");
+    kept.drop("hidden-token-value");
+    assert.equal(redact("It says hidden-token-value."), "It says hidden-token-value.");
+  });
+});

@@ -1,0 +1,40 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { FakeClock } from "../../../src/base/clock.ts";
+import { Pace } from "../../../src/deliver/pace.ts";
+
+describe("pace", () => {
+  test("lets so many go in any stretch of the window, and says how long the next one waits", () => {
+    const clock = new FakeClock();
+    const pace = new Pace({ clock, limit: 2, windowMs: 60_000 });
+    assert.equal(pace.take(), 0);
+    clock.tick(10_000);
+    assert.equal(pace.take(), 0);
+    assert.equal(pace.take(), 50_000);
+    assert.equal(pace.waitMs, 50_000);
+    clock.tick(49_999);
+    assert.equal(pace.take(), 1);
+    clock.tick(1);
+    assert.equal(pace.take(), 0);
+    assert.equal(pace.take(), 10_000);
+  });
+
+  test("who has to wait is not counted", () => {
+    const clock = new FakeClock();
+    const pace = new Pace({ clock, limit: 1, windowMs: 1_000 });
+    pace.take();
+    for (let n = 0; n < 100; n += 1) assert.equal(pace.take(), 1_000);
+    clock.tick(1_000);
+    assert.equal(pace.take(), 0);
+  });
+
+  test("holds when the platform asks for silence, for the longest that it asked", () => {
+    const clock = new FakeClock();
+    const pace = new Pace({ clock, limit: 5, windowMs: 1_000 });
+    pace.hold(600_000);
+    pace.hold(60_000);
+    assert.equal(pace.take(), 600_000);
+    clock.tick(600_000);
+    assert.equal(pace.take(), 0);
+  });
+});
