@@ -10,6 +10,7 @@ type Loaders = { readonly [Name in PlatformName]?: () => Promise<Platform<Platfo
 
 /** Loaded one by one: most services use one or two. */
 const loaders: Loaders = {
+  github_comment: async () => (await import("./targets/github-comment.ts")).githubComment,
   telegram: async () => (await import("./targets/telegram.ts")).telegram,
 };
 
@@ -120,15 +121,22 @@ function remedyOf(name: PlatformName, state: Unready): string {
 /** One that nothing is set for is loaded with its first message: services start fast, and use few platforms. */
 function lateTarget(name: PlatformName, find: () => Promise<Target>): Target {
   let target: Target | undefined;
-  return {
+  const late: Target = {
     name,
-    get knowsRepeats() {
-      return target?.knowsRepeats === true;
-    },
     async send(delivery, options) {
-      target ??= await find();
+      if (!target) {
+        target = await find();
+        // Whoever judges this attempt sees them already.
+        Object.assign(late, traitsOf(target));
+      }
       return target.send(delivery, options);
     },
     close: async () => target?.close?.(),
   };
+  return late;
+}
+
+function traitsOf({ concurrency, isOrdered, knowsRepeats, retryDelaysMs }: Target): Partial<Target> {
+  const all = { concurrency, isOrdered, knowsRepeats, retryDelaysMs };
+  return Object.fromEntries(Object.entries(all).filter(([, trait]) => trait !== undefined));
 }
