@@ -46,6 +46,10 @@ const agentd = defineCommand({
       "Subscribe to webhooks, try routes, look at what came in",
       async () => (await import("./webhook.ts")).webhookCommand,
     ),
+    platforms: lazyCommand(
+      "List what messages can be sent through, and try it",
+      async () => (await import("./platforms.ts")).platformsCommand,
+    ),
     spec: lazyCommand(
       "Print a machine-readable description of an interface",
       async () => (await import("./spec.ts")).specCommand,
