@@ -14,19 +14,19 @@ export interface GatewayDefaults {
   readonly hasSecret: boolean;
 }
 
-/** Undefined when the person broke off, or wants nothing changed. */
+/** "no" when webhooks stay as they are; undefined when the person broke off. */
 export async function askGateway({
   isEnabled,
   port,
   hasSecret,
-}: GatewayDefaults): Promise<GatewayAnswers | undefined> {
+}: GatewayDefaults): Promise<GatewayAnswers | "no" | undefined> {
   const ask = await import("@clack/prompts");
   ask.intro("agentd gateway setup");
   const wanted = await ask.confirm({
     message: isEnabled ? "Webhooks are enabled. Reconfigure webhooks?" : "Receive webhooks?",
     initialValue: !isEnabled,
   });
-  if (wanted !== true) return undefined;
+  if (wanted !== true) return ask.isCancel(wanted) ? undefined : "no";
   ask.log.warn(
     "The receiver opens a port for strangers. Let only the services through that are to reach it, put TLS before it, and use secrets that cannot be guessed.",
   );
@@ -40,4 +40,20 @@ export async function askGateway({
   if (ask.isCancel(secret)) return undefined;
   if (!secret && !hasSecret) ask.log.warn("Without it, each route needs a secret of its own.");
   return { port: chosen, secret: secret || undefined };
+}
+
+/** Undefined when the person broke off. */
+export async function askYesNo(message: string): Promise<boolean | undefined> {
+  const ask = await import("@clack/prompts");
+  const answer = await ask.confirm({ message, initialValue: false });
+  return ask.isCancel(answer) ? undefined : answer;
+}
+
+/** Undefined when the person broke off, or names none. */
+export async function askChat(title: string): Promise<string | undefined> {
+  const ask = await import("@clack/prompts");
+  const chat = await ask.text({
+    message: `Which chat of ${title}? (${title} has no home channel; empty sends nothing)`,
+  });
+  return ask.isCancel(chat) ? undefined : chat?.trim() || undefined;
 }

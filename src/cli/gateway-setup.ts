@@ -1,19 +1,23 @@
-/** `agentd gateway setup`: lets the gateway receive webhooks. Asks at a terminal, or takes all from the options. */
+/** `agentd gateway setup`: webhooks that come in, platforms that messages go out to. Asks, or takes all from the options. */
 import process from "node:process";
 import { defineCommand } from "citty";
 import { registerSecret } from "../base/redact.ts";
 import { loadConfig, readConfig, type LoadedConfig } from "../config/config.ts";
 import { setConfigValue } from "../config/edit.ts";
 import { setEnvVariable } from "../config/env-file.ts";
-import { configPath, envPath, prepareHome, readPrivateFile } from "../config/home.ts";
+import { configPath, envPath, prepareHome, readPrivateFile, type Environment } from "../config/home.ts";
 import { NO_PROOF } from "../webhook/route.ts";
 import { webhookSettings } from "../webhook/settings.ts";
 import { UsageError } from "./arguments.ts";
 import { currentContext } from "./context.ts";
+import { finishPlatform } from "./gateway-setup-finish.ts";
+import { carryOutPlatform, planPlatform, type PlatformAnswers } from "./gateway-setup-platform.ts";
 import type { GatewayAnswers } from "./gateway-setup-prompts.ts";
 import { print, warn } from "./output.ts";
+import { toPair, toPlatform } from "./platforms-options.ts";
+import { standings } from "./platforms-standing.ts";
 import { EXIT_FAILURE } from "./run.ts";
-import { toPort } from "./webhook-options.ts";
+import { repeatedOption, toPort } from "./webhook-options.ts";
 
 const SECRET_VARIABLE = "WEBHOOK_SECRET";
 const GOOD_SECRET_CHARACTERS = 16;
@@ -21,7 +25,8 @@ const GOOD_SECRET_CHARACTERS = 16;
 export const gatewaySetupCommand = defineCommand({
   meta: {
     name: "setup",
-    description: "Let the gateway receive webhooks: asks at a terminal, or takes all from the options",
+    description:
+      "Let the gateway receive webhooks, and set up platforms for messages: asks at a terminal, or takes all from the options",
   },
   args: {
     "enable-webhooks": { type: "boolean", description: "Receive webhooks; asks nothing" },
@@ -31,37 +36,98 @@ export const gatewaySetupCommand = defineCommand({
       valueHint: "text",
       description: "Secret of routes that have none of their own; kept in <home>/.env",
     },
+    platform: {
+      type: "string",
+      valueHint: "name",
+      description: "Set up this platform, such as telegram; asks nothing",
+    },
+    set: {
+      type: "string",
+      valueHint: "key=value",
+      description: "A key of the platform; may be given again. Secrets are kept in <home>/.env",
+    },
+    test: { type: "boolean", description: "Send a test message through the platform at the end" },
     yes: { type: "boolean", alias: "y", description: "Ask nothing; what is not given keeps its value" },
   },
-  async run({ args }) {
-    const port = args["webhook-port"] === undefined ? undefined : portOf(args["webhook-port"]);
-    const secret = args["webhook-secret"];
-    if (secret === "")
-      throw new UsageError("--webhook-secret is empty. Leave it out to keep the one there is.");
-    const hasOptions = args["enable-webhooks"] === true || port !== undefined || secret !== undefined;
+  async run({ args, rawArgs }) {
+    const given = fromOptions(args, repeatedOption(rawArgs, "set"));
     const context = currentContext();
     const loaded = await loadConfig(context);
-    const answers = hasOptions || args.yes ? { port, secret } : await askAtTerminal(loaded);
-    if (!answers) {
+    const answers = given ?? (await askAtTerminal(loaded, context.env));
+    const { webhooks, platforms = [] } = answers ?? {};
+    if (!webhooks && platforms.length === 0) {
       warn("Nothing was changed.");
       process.exitCode = EXIT_FAILURE;
       return;
     }
-    checkSecret(loaded, answers);
-    await carryOut(context.home, answers);
-    report(await loadConfig(context), answers);
+    if (webhooks) checkSecret(loaded, webhooks);
+    const plans = platforms.map((each) => planPlatform(each, loaded.config));
+    if (webhooks) await carryOut(context.home, webhooks);
+    for (const plan of plans) await carryOutPlatform(context.home, plan);
+    if (webhooks) report(await loadConfig(context), webhooks);
+    for (const plan of plans) await finishPlatform(plan, { asks: !given, tries: args.test === true });
   },
 });
 
-async function askAtTerminal({ config }: LoadedConfig): Promise<GatewayAnswers | undefined> {
+interface Answers {
+  readonly webhooks?: GatewayAnswers | undefined;
+  readonly platforms?: readonly PlatformAnswers[];
+}
+
+interface Options {
+  readonly "enable-webhooks"?: boolean | undefined;
+  readonly "webhook-port"?: string | undefined;
+  readonly "webhook-secret"?: string | undefined;
+  readonly platform?: string | undefined;
+  readonly test?: boolean | undefined;
+  readonly yes?: boolean | undefined;
+}
+
+/** Undefined: the person is to be asked. */
+function fromOptions(args: Options, pairs: readonly string[]): Answers | undefined {
+  const port = args["webhook-port"] === undefined ? undefined : portOf(args["webhook-port"]);
+  const secret = args["webhook-secret"];
+  if (secret === "")
+    throw new UsageError("--webhook-secret is empty. Leave it out to keep the one there is.");
+  const { platform } = args;
+  if (platform === undefined && (pairs.length > 0 || args.test))
+    throw new UsageError("--set and --test need --platform.");
+  const hasWebhooks = args["enable-webhooks"] === true || port !== undefined || secret !== undefined;
+  if (!hasWebhooks && platform === undefined && !args.yes) return undefined;
+  return {
+    webhooks: hasWebhooks || platform === undefined ? { port, secret } : undefined,
+    platforms:
+      platform === undefined
+        ? []
+        : [{ platform: toPlatform(platform), values: new Map(pairs.map((pair) => toPair(pair, "set"))) }],
+  };
+}
+
+async function askAtTerminal(
+  { config, env }: LoadedConfig,
+  processEnv: Environment,
+): Promise<Answers | undefined> {
   if (!process.stdin.isTTY || !process.stdout.isTTY) {
     throw new UsageError(
-      "There is no terminal to ask at. Give --enable-webhooks, and --webhook-port or --webhook-secret where wanted.",
+      "There is no terminal to ask at. Give --enable-webhooks, and --webhook-port or --webhook-secret where wanted; or --platform with --set.",
     );
   }
-  const { askGateway } = await import("./gateway-setup-prompts.ts");
+  const { askGateway, askYesNo } = await import("./gateway-setup-prompts.ts");
   const { isEnabled, port, secrets } = webhookSettings(config);
-  return askGateway({ isEnabled, port, hasSecret: secrets.length > 0 });
+  const webhooks = await askGateway({ isEnabled, port, hasSecret: secrets.length > 0 });
+  if (webhooks === undefined) return undefined;
+  const { askPlatform } = await import("./gateway-setup-platform-prompts.ts");
+  const platforms: PlatformAnswers[] = [];
+  for (;;) {
+    const wanted = await askYesNo(
+      platforms.length === 0 ? "Set up a platform for messages?" : "Set up another one?",
+    );
+    if (wanted === undefined) return undefined;
+    if (!wanted) return { webhooks: webhooks === "no" ? undefined : webhooks, platforms };
+    const answers = await askPlatform(await standings(config, env), processEnv);
+    if (answers === undefined) return undefined;
+    platforms.push(answers);
+  }
 }
 
 /** The secret first: a receiver that is enabled without one might have routes that nobody proves themselves to. */

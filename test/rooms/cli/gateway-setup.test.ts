@@ -98,6 +98,8 @@ describe("agentd gateway setup", () => {
     await terminal.shows("Global HMAC secret (shared across all routes)");
     await terminal.type(SECRET);
     await terminal.press("Enter");
+    await terminal.shows("Set up a platform for messages?");
+    await terminal.press("Enter");
     await terminal.shows("Next:");
     assert.equal(await terminal.ended(), 0);
     assert.ok(!(await terminal.history()).includes(SECRET));
@@ -115,6 +117,8 @@ describe("agentd gateway setup", () => {
       env: { AGENTD_HOME: made.home, HOME: process.env["HOME"] ?? "/tmp" },
     });
     await terminal.shows("Reconfigure webhooks?");
+    await terminal.press("Enter");
+    await terminal.shows("Set up a platform for messages?");
     await terminal.press("Enter");
     await terminal.shows("Nothing was changed.");
     assert.equal(await terminal.ended(), 1);
