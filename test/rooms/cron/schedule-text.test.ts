@@ -1,0 +1,171 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { formatSchedule, nextRunMs } from "../../../src/cron/schedule.ts";
+import { parseSchedule } from "../../../src/cron/schedule-text.ts";
+import { machineZone, zoneFlaw } from "../../../src/cron/zone.ts";
+
+const nowMs = Date.UTC(2026, 10, 21, 12, 0);
+const parse = (text: string, zone = "Europe/Berlin") => parseSchedule(text, { nowMs, zone });
+const iso = (text: string, zone?: string) => {
+  const schedule = parse(text, zone);
+  return schedule.kind === "once" ? new Date(schedule.atMs).toISOString() : schedule;
+};
+const refused = (text: string, why: RegExp, zone?: string) =>
+  assert.throws(
+    () => parse(text, zone),
+    (error: Error & { code?: string }) => error.code === "invalid_request" && why.test(error.message),
+    text,
+  );
+
+test("83. u parse_duration units and bad inputs", () => {
+  const table = {
+    "every 1m": 1,
+    "every 30 min": 30,
+    "every 5 minutes": 5,
+    "every 2h": 120,
+    "every 2 hrs": 120,
+    "EVERY 3 HOURS": 180,
+    "every 1d": 1440,
+    "every 2 days": 2880,
+    "every hour": 60,
+    "every day": 1440,
+    "every   10m": 10,
+  };
+  for (const [text, minutes] of Object.entries(table)) {
+    assert.deepEqual(parse(text), { kind: "interval", minutes }, text);
+  }
+  for (const text of [
+    "",
+    "every",
+    "every m30",
+    "every -5m",
+    "every 1.5h",
+    "every 3 weeks",
+    "soon",
+    "every 5",
+    "every 1e3m",
+  ]) {
+    refused(text, /is no schedule\. Say one of: `every 30m`/);
+  }
+  refused("every 99999999d", /ten years/);
+  refused(`every ${"9".repeat(300)}m`, /200 characters/);
+});
+
+test("84. u `every 2h`", () => {
+  const schedule = parse("every 2h");
+  assert.deepEqual(schedule, { kind: "interval", minutes: 120 });
+  assert.equal(formatSchedule(schedule), "every 2h");
+  assert.equal(formatSchedule(parse("every 90m")), "every 90m");
+  assert.equal(formatSchedule(parse("every 48h")), "every 2d");
+});
+
+test("85. u cron expr", () => {
+  for (const expression of [
+    "0 9 * * *",
+    "*/6 * * * *",
+    "0 9 * * 1-5",
+    "0 9 1,15 * *",
+    "0 9 * jan-mar mon",
+    "5/15 * * * *",
+    "@daily",
+    "0 0 * * 7",
+  ]) {
+    const schedule = parse(expression);
+    assert.deepEqual(schedule, { kind: "cron", expression });
+    assert.equal(formatSchedule(schedule), expression);
+    assert.ok(nextRunMs(schedule, nowMs, "UTC")! > nowMs, expression);
+  }
+  refused("99 * * * *", /no cron expression: .*minute/);
+  refused("0 9 * * 9", /no cron expression/);
+  refused("* * * * * *", /five fields/);
+  refused("@reboot", /not known here: there are @hourly/);
+  refused("0 9 * *", /is no schedule/);
+});
+
+test("86. u ISO, naive = configured zone", () => {
+  assert.equal(iso("2026-12-24T18:00"), "2026-12-24T17:00:00.000Z");
+  assert.equal(iso("2026-12-24 18:00:30"), "2026-12-24T17:00:30.000Z");
+  assert.equal(iso("2026-12-24T18:00", "America/Toronto"), "2026-12-24T23:00:00.000Z");
+  assert.equal(iso("2026-12-24T18:00Z"), "2026-12-24T18:00:00.000Z");
+  assert.equal(iso("2026-12-24T18:00+05:30"), "2026-12-24T12:30:00.000Z");
+  assert.equal(iso("2026-12-24T18:00-0500"), "2026-12-24T23:00:00.000Z");
+  assert.equal(iso("2026-12-24"), "2026-12-23T23:00:00.000Z");
+  refused("2026-13-01T10:00", /calendar/);
+  refused("2027-02-29T10:00", /calendar/);
+  refused("2026-12-24T25:00", /calendar/);
+  refused("2026-12-24T10:00+99:00", /offset/);
+});
+
+test("87. u/o `30m` (decide), `in 30m`", () => {
+  refused("30m", /once or again and again: say `every 30m` or `in 30m`/);
+  refused("2 hours", /`every 2h` or `in 2h`/);
+  assert.equal(iso("in 30m"), new Date(nowMs + 30 * 60_000).toISOString());
+  assert.equal(iso("in 2 days"), new Date(nowMs + 2 * 86_400_000).toISOString());
+});
+
+test("88. o `0m`, `every 0m`, Feb 31, bad zone refused", () => {
+  refused("0m", /say `every 0m` or `in 0m`/);
+  refused("every 0m", /shortest time is one minute/);
+  refused("in 0m", /shortest time is one minute/);
+  refused("0 0 31 2 *", /never comes/);
+  refused("0 9 31 4 *", /never comes/);
+  refused("0 9 * * *", /no time zone "Europe\/Berln"; did you mean "Europe\/Berlin"\?/, "Europe/Berln");
+  for (const zone of ["", "+02:00", "Mars/Base", "../etc", "x".repeat(200)])
+    refused("every 1h", /no time zone/, zone);
+});
+
+test("89. u one-shot within 120 s ok, after → refused at create/resume", () => {
+  assert.equal(iso("2026-11-21T11:58:00Z"), "2026-11-21T11:58:00.000Z");
+  refused("2026-11-21T11:57:59Z", /more than 120 s in the past and cannot be scheduled/);
+  refused("2020-01-01", /in the past/);
+});
+
+test("times of the week in words are cron fields", () => {
+  const table = {
+    "every monday 9am": "0 9 * * 1",
+    "weekdays at 9am": "0 9 * * 1-5",
+    "every weekday at 09:30": "30 9 * * 1-5",
+    "daily at 7am": "0 7 * * *",
+    "every day at 7:15 pm": "15 19 * * *",
+    "monday, wednesday at 9am": "0 9 * * 1,3",
+    "Mon, Wed and Fri at 17:30": "30 17 * * 1,3,5",
+    "sundays at noon": "0 12 * * 0",
+    "weekends at midnight": "0 0 * * 0,6",
+    "tues and thurs 12am": "0 0 * * 2,4",
+    "saturday at 12pm": "0 12 * * 6",
+    "friday at 23:59": "59 23 * * 5",
+  };
+  for (const [text, expression] of Object.entries(table)) {
+    assert.deepEqual(parse(text), { kind: "cron", expression }, text);
+  }
+  for (const text of [
+    "monday",
+    "every monday",
+    "weekdays at 9",
+    "weekdays at 25:00",
+    "weekdays at 13pm",
+    "weekdays at 0am",
+    "someday at 9am",
+    "monday and at 9am",
+    "sun,,mon at 9am",
+  ]) {
+    refused(text, /is no schedule/);
+  }
+});
+
+test("a text of 200 characters of anything is answered at once", () => {
+  for (const text of [
+    "mon, ".repeat(40),
+    "mon and ".repeat(25),
+    `every ${"1 ".repeat(90)}`,
+    "*,".repeat(100),
+    "0 ".repeat(100),
+  ]) {
+    assert.throws(() => parse(text.slice(0, 200)), { code: "invalid_request" });
+  }
+});
+
+test("the zone of this machine is one", () => {
+  assert.equal(zoneFlaw(machineZone()), undefined);
+  assert.equal(zoneFlaw("UTC"), undefined);
+});
