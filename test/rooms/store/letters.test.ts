@@ -1,0 +1,155 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  countLetters,
+  dropLetter,
+  findLetter,
+  listLetters,
+  retryLetter,
+  type LetterStatus,
+} from "../../../src/store/letters.ts";
+import type { Store } from "../../../src/store/store.ts";
+import { openTestStore } from "../../harness/store.ts";
+
+async function open(t: Parameters<typeof openTestStore>[0]) {
+  const clock = { nowMs: 1_000_000 };
+  const { store } = await openTestStore(t, { now: () => clock.nowMs });
+  return { store, clock };
+}
+
+const owe = (store: Store, target = "chat:a") =>
+  store.write((tx) => store.outbox.owe(tx, { target, payload: { text: "private" }, ref: "run_1" }));
+const claim = (store: Store, id: string) =>
+  store.write((tx) => store.outbox.claim(tx, { limit: 1, leaseMs: 30_000, ids: [id] }));
+
+/** A message that came to that end. */
+async function ended(store: Store, status: LetterStatus, target?: string): Promise<string> {
+  const id = await owe(store, target);
+  if (status === "due") return id;
+  if (status === "dropped") {
+    await dropLetter(store, id);
+    return id;
+  }
+  assert.equal((await claim(store, id)).length, 1);
+  const { outbox } = store;
+  await store.write(async (tx) => {
+    if (status === "delivered") await outbox.delivered(tx, id);
+    if (status === "dead") await outbox.dead(tx, id, "410");
+    if (status === "unknown") await outbox.unknown(tx, id, "no answer");
+  });
+  return id;
+}
+
+test("letters are listed newest first, in pages, by status, platform and what owes them; without what they say", async (t) => {
+  const { store, clock } = await open(t);
+  const made: string[] = [];
+  for (const [status, target] of [
+    ["delivered", "sms:1"],
+    ["dead", "sms:2"],
+    ["unknown", "smsx:3"],
+    ["dropped", "sms:4"],
+    ["leased", "sms"],
+    ["due", "sms_a:5"],
+  ] as const) {
+    clock.nowMs += 1;
+    made.unshift(await ended(store, status, target));
+  }
+  const list = async (request: Parameters<typeof listLetters>[1]) =>
+    (await listLetters(store, request)).map(({ id }) => made.indexOf(id)).join("");
+  assert.equal(await list({}), "012345");
+  assert.equal(await list({ limit: 2 }), "01");
+  assert.equal(await list({ limit: 2, before: made[1]! }), "23");
+  assert.equal(await list({ platform: "sms" }), "1245");
+  assert.equal(await list({ statuses: ["dead", "unknown"] }), "34");
+  assert.equal(await list({ statuses: ["due", "leased"] }), "01");
+  assert.equal(await list({ statuses: ["delivered", "due"] }), "05");
+  assert.equal(await list({ statuses: [] }), "");
+  assert.equal(await list({ ref: "run_2" }), "");
+  const [, , , unknown] = await listLetters(store);
+  assert.deepEqual(unknown, {
+    id: made[3],
+    target: "smsx:3",
+    status: "unknown",
+    ref: "run_1",
+    attempts: 1,
+    partsSent: 0,
+    error: "no answer",
+    createdAtMs: 1_000_003,
+    isHeld: false,
+    endedAtMs: 1_000_003,
+  });
+  assert.equal((await findLetter(store, made[0]!))?.payload, '{"text":"private"}');
+  assert.equal(await findLetter(store, "out_none"), undefined);
+});
+
+test("a letter that was given up, may have arrived, or waits is due now when a person says so; its parts stay", async (t) => {
+  const { store, clock } = await open(t);
+  for (const status of ["dead", "unknown", "due"] as const) {
+    const id = await ended(store, status, `chat:${status}`);
+    await store.write((tx) =>
+      tx.update("outbox", { id }, { parts_sent: 2, available_at: 9_000_000, attempts: 4 }),
+    );
+    clock.nowMs += 1_000;
+    assert.equal(await retryLetter(store, id), "retried");
+    const row = await store.find("outbox", { id });
+    assert.deepEqual(
+      [row?.status, row?.attempts, row?.parts_sent, row?.available_at, row?.done_at, row?.retried_at],
+      ["due", 0, 2, clock.nowMs, null, clock.nowMs],
+    );
+    assert.equal((await claim(store, id)).length, 1);
+  }
+});
+
+test("a letter that is being sent is left alone while its sender lives; one that is done stays done", async (t) => {
+  const { store, clock } = await open(t);
+  const id = await ended(store, "leased");
+  assert.deepEqual([await retryLetter(store, id), await dropLetter(store, id)], ["leased", "leased"]);
+  const ghost = store.owner.replace(/:\d+:/, ":999999999:");
+  await store.write((tx) => tx.update("outbox", { id }, { lease_owner: ghost }));
+  assert.equal(await dropLetter(store, id), "dropped");
+  assert.deepEqual([await retryLetter(store, id), await dropLetter(store, id)], ["done", "done"]);
+  const delivered = await ended(store, "delivered");
+  assert.equal(await retryLetter(store, delivered), "done");
+  assert.equal(await retryLetter(store, "out_none"), "missing");
+  const late = await ended(store, "leased");
+  clock.nowMs += 30_000;
+  assert.equal(await retryLetter(store, late), "retried");
+});
+
+test("dropping the one that a chat waits for lets the next one go; retrying an older one puts it first", async (t) => {
+  const { store } = await open(t);
+  const dead = await ended(store, "dead");
+  const [first, second, third] = [await owe(store), await owe(store), await owe(store)];
+  const held = async () => (await listLetters(store)).filter(({ isHeld }) => isHeld).map(({ id }) => id);
+  assert.deepEqual(await held(), [third, second]);
+  assert.equal(await dropLetter(store, second), "dropped");
+  assert.equal(await dropLetter(store, first), "dropped");
+  assert.deepEqual(await held(), []);
+  assert.equal((await claim(store, third)).length, 1);
+  assert.equal(await retryLetter(store, dead), "retried");
+  assert.equal((await claim(store, dead)).length, 0, "one of its chat is on its way");
+  await store.write((tx) => store.outbox.retryAt(tx, third, { error: "503", atMs: 0 }));
+  assert.equal((await claim(store, third)).length, 0, "an older one is owed");
+  assert.equal((await claim(store, dead)).length, 1);
+  await store.write((tx) => store.outbox.delivered(tx, dead));
+  assert.equal((await claim(store, third)).length, 1);
+});
+
+test("what is owed and what was given up is counted by platform, with the oldest", async (t) => {
+  const { store, clock } = await open(t);
+  assert.deepEqual(await countLetters(store), []);
+  await ended(store, "delivered", "sms:1");
+  const startMs = clock.nowMs;
+  for (const target of ["sms:1", "sms:2", "sms", "log"]) {
+    await owe(store, target);
+    clock.nowMs += 10;
+  }
+  await ended(store, "dead", "mail:x");
+  await ended(store, "dropped", "mail:y");
+  assert.deepEqual(await countLetters(store), [
+    { platform: "log", status: "due", count: 1, oldestAtMs: startMs + 30 },
+    { platform: "sms", status: "due", count: 3, oldestAtMs: startMs },
+    { platform: "mail", status: "dead", count: 1, oldestAtMs: clock.nowMs },
+    { platform: "mail", status: "dropped", count: 1, oldestAtMs: clock.nowMs },
+  ]);
+});
