@@ -59,7 +59,13 @@ export function createWebhookRoom(
     clock,
     log,
   });
-  const sends = new DirectSends({ targets, clock, tracer: offTracer, store });
+  const sends = new DirectSends({
+    targets,
+    clock,
+    tracer: offTracer,
+    store,
+    retryDelaysMs: config.delivery.retry_seconds.map((seconds) => seconds * 1000),
+  });
   const room: WebhookRoom = {
     store,
     clock,
@@ -75,6 +81,7 @@ export function createWebhookRoom(
     },
     homes,
     send: (row, timeoutMs) => sends.send(row, timeoutMs),
+    record: (tx, row, end) => sends.record(tx, row, end),
     toolsets: () => [...config.agent.toolsets, ...agent.parts.tools().map(({ toolset }) => toolset)],
     owner: "default",
     maxBodyBytes: settings.maxBodyBytes,

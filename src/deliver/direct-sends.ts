@@ -1,16 +1,20 @@
 import type { Clock } from "../base/clock.ts";
 import type { Tracer } from "../base/trace.ts";
-import type { Store } from "../store/store.ts";
+import type { Store, Tx } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
 import { Attempt, type AttemptEnd } from "./attempt.ts";
+import { recordIn, type Recorded } from "./record.ts";
 import { sendRow } from "./send-row.ts";
-import type { Targets } from "./target.ts";
+import { parseTarget, type Targets } from "./target.ts";
+import { rulesFor } from "./verdict.ts";
 
 export interface DirectSendsOptions {
   readonly targets: Targets;
   readonly clock: Clock;
   readonly tracer: Tracer;
-  readonly store?: Store;
+  readonly store: Store;
+  /** Waits before each further attempt where the target has none of its own, milliseconds. */
+  readonly retryDelaysMs: readonly number[];
 }
 
 /** Attempts at messages whose senders wait to hear how they went; their callers hold the leases. */
@@ -30,6 +34,14 @@ export class DirectSends {
     const end = sendRow(row, attempt, { ...this.#options, timeoutMs });
     this.#attempts.set(attempt, end);
     return end.finally(() => this.#attempts.delete(attempt));
+  }
+
+  /** Writes how an attempt went, as the dispatcher would: what stays owed is the dispatcher's from then on. */
+  record(tx: Tx, row: OutboxRow, end: AttemptEnd): Promise<Recorded> {
+    const { targets, store, retryDelaysMs: delaysMs } = this.#options;
+    const target = targets.get(parseTarget(row.target).platform);
+    const rules = rulesFor(target, { delaysMs, random: Math.random });
+    return recordIn(tx, store, { row, end }, { target, rules });
   }
 
   /** Waits `graceMs` for the attempts under way, and cuts the rest. */

@@ -27,28 +27,34 @@ type Written = Verdict | { readonly status: "released" };
 /** What was written; `lost`: nothing, since somebody else answers for the message. */
 export type Recorded = Written | { readonly status: "lost" };
 
-/**
- * Writes how an attempt went: delivered, due again, unknown or given up. What was cut by our own shutdown is given back
- * with its attempt.
- */
+/** {@link recordIn} in a transaction of its own. */
 export async function recordEnd(
   store: Store,
   row: OutboxRow,
   end: AttemptEnd,
-  { target, rules, settled }: RecordOptions,
+  options: RecordOptions,
 ): Promise<Recorded> {
   // Drawn before the transaction, which may run twice.
-  const drawn = rules.random();
-  const steady = { ...rules, random: () => drawn };
-  return store.write<Recorded>(async (tx) => {
-    const verdict = verdictOn(end, (outcome) =>
-      judge(outcome, row, { target, rules: steady, nowMs: tx.nowMs }),
-    );
-    if (verdict.status === "lost") return verdict;
-    if (!(await write(tx, store, row.id, verdict))) return { status: "lost" };
-    if (verdict.status !== "released" && verdict.status !== "again") await settled?.(tx, row, verdict);
-    return verdict;
-  });
+  const drawn = options.rules.random();
+  const rules = { ...options.rules, random: () => drawn };
+  return store.write((tx) => recordIn(tx, store, { row, end }, { ...options, rules }));
+}
+
+/**
+ * Writes how an attempt went: delivered, due again, unknown or given up. What was cut by our own shutdown is given back
+ * with its attempt.
+ */
+export async function recordIn(
+  tx: Tx,
+  store: Store,
+  { row, end }: { readonly row: OutboxRow; readonly end: AttemptEnd },
+  { target, rules, settled }: RecordOptions,
+): Promise<Recorded> {
+  const verdict = verdictOn(end, (outcome) => judge(outcome, row, { target, rules, nowMs: tx.nowMs }));
+  if (verdict.status === "lost") return verdict;
+  if (!(await write(tx, store, row.id, verdict))) return { status: "lost" };
+  if (verdict.status !== "released" && verdict.status !== "again") await settled?.(tx, row, verdict);
+  return verdict;
 }
 
 function verdictOn(end: AttemptEnd, judged: (outcome: SendOutcome) => Verdict): Recorded {

@@ -12,6 +12,7 @@ export const DELIVERY_STATUSES = [
   "completed",
   "failed",
   "delivered",
+  "unknown",
   "ignored",
   "duplicate",
   "refused",

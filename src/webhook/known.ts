@@ -8,7 +8,7 @@ export class KnownDelivery extends Error {
 }
 
 /** How long a sender's id is known. */
-const ID_KEEP_MS = 3_600_000;
+export const ID_KEEP_MS = 3_600_000;
 /** How long a signature is known: twice the most that a route lets clocks differ. Later it is stale. */
 const SIGNATURE_KEEP_MS = 1_800_000;
 

@@ -3,7 +3,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { AttemptEnd } from "../deliver/attempt.ts";
 import type { Homes } from "../deliver/address.ts";
-import type { Store } from "../store/store.ts";
+import type { Store, Tx } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
 import type { Coalescer } from "./coalesce.ts";
 import type { Deliveries } from "./deliveries.ts";
@@ -27,6 +27,8 @@ export interface WebhookRoom {
   readonly homes: Homes;
   /** Makes one attempt at a message whose lease is held here. Never rejects. */
   readonly send: (row: OutboxRow, timeoutMs: number) => Promise<AttemptEnd>;
+  /** Writes how that went, inside a transaction: what stays owed is the outbox's from then on. */
+  readonly record: (tx: Tx, row: OutboxRow, end: AttemptEnd) => Promise<unknown>;
   /** Names of those that the configuration offers, and of those that servers and embedders brought. */
   readonly toolsets: () => readonly string[];
   /** Whose sessions the runs are in. */
