@@ -804,7 +804,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           minLength: 1,
           "x-env": ["EMAIL_PASSWORD"],
           "x-secret": true,
-          description: "Password of the account at the SMTP server, or `env:NAME`.",
+          description: "Password of the account at the SMTP server, or `env:NAME`. Not needed with tls none.",
         },
         smtp_host: { type: "string", minLength: 1, "x-env": ["EMAIL_SMTP_HOST"], description: "The SMTP server." },
         smtp_port: {
@@ -819,6 +819,12 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           enum: ["required", "none"],
           "x-env": ["EMAIL_SMTP_TLS"],
           description: "required: STARTTLS or TLS. none: unencrypted, on loopback only.",
+        },
+        ca_file: {
+          type: "string",
+          minLength: 1,
+          "x-env": ["EMAIL_SMTP_CA_FILE"],
+          description: "Path of a file with certificates (PEM) to trust instead of those that everybody trusts, for a server with its own authority.",
         },
         home_channel: {
           type: "string",
@@ -846,7 +852,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           minLength: 1,
           "x-env": ["EMAIL_PASSWORD"],
           "x-secret": true,
-          description: "Password of the account at the SMTP server, or `env:NAME`.",
+          description: "Password of the account at the SMTP server, or `env:NAME`. Not needed with tls none.",
         },
         smtp_host: { type: "string", minLength: 1, "x-env": ["EMAIL_SMTP_HOST"], description: "The SMTP server." },
         smtp_port: {
@@ -861,6 +867,12 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           enum: ["required", "none"],
           "x-env": ["EMAIL_SMTP_TLS"],
           description: "required: STARTTLS or TLS. none: unencrypted, on loopback only.",
+        },
+        ca_file: {
+          type: "string",
+          minLength: 1,
+          "x-env": ["EMAIL_SMTP_CA_FILE"],
+          description: "Path of a file with certificates (PEM) to trust instead of those that everybody trusts, for a server with its own authority.",
         },
         home_channel: {
           type: "string",
@@ -985,7 +997,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           minLength: 1,
           "x-env": ["GH_HOST"],
-          description: "Host of the repositories, when it is not github.com.",
+          description: "Host of the repositories, when it is not github.com. Messages may name no other host than these two.",
         },
         text_limit: {
           type: "integer",
@@ -1006,7 +1018,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           minLength: 1,
           "x-env": ["GH_HOST"],
-          description: "Host of the repositories, when it is not github.com.",
+          description: "Host of the repositories, when it is not github.com. Messages may name no other host than these two.",
         },
         text_limit: {
           type: "integer",

@@ -685,7 +685,7 @@ export type EmailPlatformConfig = {
      */
     user?: string;
     /**
-     * Password of the account at the SMTP server, or `env:NAME`.
+     * Password of the account at the SMTP server, or `env:NAME`. Not needed with tls none.
      */
     password?: string;
     /**
@@ -700,6 +700,10 @@ export type EmailPlatformConfig = {
      * required: STARTTLS or TLS. none: unencrypted, on loopback only.
      */
     tls?: 'required' | 'none';
+    /**
+     * Path of a file with certificates (PEM) to trust instead of those that everybody trusts, for a server with its own authority.
+     */
+    ca_file?: string;
     /**
      * Address that gets messages which name none.
      */
@@ -721,7 +725,7 @@ export type EmailSettings = {
      */
     user?: string;
     /**
-     * Password of the account at the SMTP server, or `env:NAME`.
+     * Password of the account at the SMTP server, or `env:NAME`. Not needed with tls none.
      */
     password?: string;
     /**
@@ -736,6 +740,10 @@ export type EmailSettings = {
      * required: STARTTLS or TLS. none: unencrypted, on loopback only.
      */
     tls?: 'required' | 'none';
+    /**
+     * Path of a file with certificates (PEM) to trust instead of those that everybody trusts, for a server with its own authority.
+     */
+    ca_file?: string;
     /**
      * Address that gets messages which name none.
      */
@@ -845,7 +853,7 @@ export type GithubCommentPlatformConfig = {
      */
     program?: string;
     /**
-     * Host of the repositories, when it is not github.com.
+     * Host of the repositories, when it is not github.com. Messages may name no other host than these two.
      */
     host?: string;
     /**
@@ -865,7 +873,7 @@ export type GithubCommentSettings = {
      */
     program?: string;
     /**
-     * Host of the repositories, when it is not github.com.
+     * Host of the repositories, when it is not github.com. Messages may name no other host than these two.
      */
     host?: string;
     /**
