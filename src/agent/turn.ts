@@ -1,23 +1,21 @@
 import { ServiceError } from "../base/errors.ts";
-import { createId } from "../base/ids.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
 import { Budgets } from "./budgets.ts";
 import type { ChildPrompt } from "./delegation.ts";
 import { drainRuns } from "./drain.ts";
+import { EarlyStops } from "./early-stops.ts";
 import { Execution } from "./execution.ts";
 import { Lane, type Started } from "./lane.ts";
-import { formatModel } from "./model.ts";
 import type { AgentParts } from "./parts.ts";
 import type { Prompt, Submitted } from "./prompt.ts";
+import { recordPrompt } from "./record-prompt.ts";
 import { requestStopOf, steerElsewhere } from "./run-control.ts";
 import { suspended, type Suspended } from "./resume.ts";
 import { concludeRun } from "./run-end.ts";
-import { newRun, parseInput, type RunInput } from "./run.ts";
-import { findSession, newSession, settingsOf } from "./session.ts";
+import { parseInput } from "./run.ts";
+import { findSession, settingsOf } from "./session.ts";
 import { StartGate, uncounted, type Entry, type RunSlot } from "./start-gate.ts";
 import { RunStop } from "./stop.ts";
-
-const MAX_TO_STOP = 1_000;
 
 /**
  * The turn queue: in each session one turn at a time, whoever asks and from whatever process, by the session's lease.
@@ -32,8 +30,7 @@ export class Turns {
   readonly #running = new Map<string, Execution>();
   /** Prompts being recorded and turns at work. */
   readonly #open = new Set<Promise<unknown>>();
-  /** Runs that were to stop while they waited: one that is begun before that is written does nothing. */
-  readonly #toStop = new Map<string, RunStop>();
+  readonly #earlyStops = new EarlyStops();
   #draining = false;
 
   /** `onEnd` is told of each run of a kept session that ended in this process, after its end is committed. It MUST NOT throw. */
@@ -121,9 +118,7 @@ export class Turns {
     const stop = new RunStop("cancelled", reason);
     const execution = this.#running.get(runId);
     if (!execution) {
-      this.#toStop.set(runId, stop);
-      const [oldest] = this.#toStop.size > MAX_TO_STOP ? this.#toStop.keys() : [];
-      if (oldest !== undefined) this.#toStop.delete(oldest);
+      this.#earlyStops.note(runId, stop);
       return store.write(
         async (tx) =>
           (await this.#lane.cancelQueued(tx, runId, reason)) || requestStopOf(tx, store, runId, reason),
@@ -265,65 +260,20 @@ export class Turns {
   }
 
   async #record(prompt: Prompt, found: SessionRow | undefined, entry: Entry): Promise<Submitted> {
-    const { store, clock } = this.#parts;
-    const runId = prompt.runId ?? createId("run", clock.now());
-    const made = newSession(prompt.address, prompt.seed, clock.now());
-    prompt.beforeStart?.(runId);
-    const { isNew, position, ...started } = await store.write(async (tx) => {
-      const existing = found ?? (await this.#lane.existing(tx, made));
-      const session = existing ?? made;
-      const input = inputOf(prompt, !existing);
-      const { kind, metadata = {}, webhook, delivery } = prompt;
-      const model = this.#modelFor(prompt, session);
-      const about = { kind, model, input, metadata, webhook, delivery };
-      const run = newRun(runId, session, { ...about, nowMs: tx.nowMs });
-      const startsNow = !existing && !entry.waits;
-      await prompt.alsoRecord?.(tx, startsNow ? { ...run, status: "running" } : run);
-      await prompt.admit?.(tx);
-      const starts = { run, session, input, isNew: !existing, isLeased: true, position: 0 };
-      if (!existing) {
-        if (!entry.waits) await this.#lane.open(tx, starts);
-        else await this.#lane.openQueued(tx, starts);
-        return entry.waits ? { ...starts, position: 1 } : starts;
-      }
-      await this.#lane.keep(tx, session);
-      const isLeased = await this.#lane.lease(tx, session.id);
-      if (isLeased && !entry.waits) {
-        await this.#lane.begin(tx, run, input);
-        return starts;
-      }
-      const position = await this.#lane.enqueue(tx, run, this.#queueLimit(prompt));
-      return { ...starts, isLeased, position };
-    });
-    const { run, session, isLeased } = started;
-    if (position === 0) this.#execute(started, { fresh: isNew, entry });
+    const work = { parts: this.#parts, lane: this.#lane };
+    const recorded = await recordPrompt(work, { prompt, found, waits: entry.waits });
+    const { run, session, isNew, isLeased, position } = recorded;
+    if (position === 0) this.#execute(recorded, { fresh: isNew, entry });
     else if (isLeased && prompt.input.slot) this.#wait(session.id, prompt.input.slot);
     else entry.leave();
     return {
-      runId,
+      runId: run.id,
       sessionId: session.id,
       sessionKey: session.session_key,
       model: run.model,
       createdAtMs: run.created_at,
       ...(position === 0 ? { status: "running" } : { status: "queued", queuePosition: position }),
     };
-  }
-
-  /** ServiceError `session_busy` where prompts to a busy session are to be refused. */
-  #queueLimit(prompt: Prompt): number {
-    const { settings } = this.#parts;
-    if ((prompt.whenBusy ?? settings.whenBusy) !== "reject") return settings.maxQueuePerSession;
-    throw new ServiceError(
-      "session_busy",
-      "The session is at work (session busy). Wait for its run to end.",
-      { retryAfterSeconds: 1 },
-    );
-  }
-
-  #modelFor(prompt: Prompt, session: SessionRow): string {
-    const { models } = this.#parts;
-    const own = session.model === null ? undefined : models.resolve(session.model);
-    return formatModel(prompt.model ?? own ?? models.default);
   }
 
   /** For a run with its session's lease. Room made meanwhile, or a drain begun, did not find it: they are looked at. */
@@ -349,7 +299,7 @@ export class Turns {
       suspended,
     });
     this.#running.set(started.run.id, execution);
-    const stop = this.#toStop.get(started.run.id);
+    const stop = this.#earlyStops.of(started.run.id);
     if (stop) void this.#track(this.#stopEarly(execution, stop));
     void this.#track(this.#conclude(execution, started).finally(entry.leave));
   }
@@ -383,8 +333,4 @@ export class Turns {
       this.#budgets.close(run.id);
     }
   }
-}
-
-function inputOf({ input: { opening = [], ...input } }: Prompt, isNew: boolean): RunInput {
-  return isNew ? { ...input, prompt: [...opening, ...input.prompt] } : input;
 }
