@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import type { Platform } from "../../../src/deliver/platform.ts";
-import { startPlatform, type FakePlatform } from "./fake.ts";
+import { startPlatform, type FakePlatform, type Fault, type Reply } from "./fake.ts";
 import { sendThrough, type SendRequest } from "./send.ts";
 
 interface Cleanup {
@@ -17,14 +17,14 @@ export interface BadPlatformCase<Settings> {
   /** A message that goes through when all is well, with one request that the faults hit. */
   readonly request: SendRequest;
   /** Requests before the one that the faults hit, such as for a token. */
-  readonly before?: readonly Parameters<FakePlatform["next"]>[0][];
+  readonly before?: readonly (Reply | Fault)[];
   /** Values that may stand in no outcome. */
   readonly secrets: readonly string[];
 }
 
 /** Registers the tests. Each outcome is stated, says what to do, and shows no secret. */
 export function testBadPlatform<Settings>(name: string, place: BadPlatformCase<Settings>): void {
-  const send = async (t: Cleanup, fault: Parameters<FakePlatform["next"]>[0], more: SendRequest = {}) => {
+  const send = async (t: Cleanup, fault: Reply | Fault, more: SendRequest = {}) => {
     const fake = await place.start(t);
     fake.next(...(place.before ?? []), fault);
     const { outcome } = await sendThrough(place.platform, place.settings(fake.url), {
