@@ -11,6 +11,7 @@ type Loaders = { readonly [Name in PlatformName]?: () => Promise<Platform<Platfo
 /** Loaded one by one: most services use one or two. */
 const loaders: Loaders = {
   github_comment: async () => (await import("./targets/github-comment.ts")).githubComment,
+  qqbot: async () => (await import("./targets/qqbot.ts")).qqbot,
   telegram: async () => (await import("./targets/telegram.ts")).telegram,
 };
 
