@@ -13,6 +13,11 @@ const loaders: Loaders = {
   github_comment: async () => (await import("./targets/github-comment.ts")).githubComment,
   qqbot: async () => (await import("./targets/qqbot.ts")).qqbot,
   telegram: async () => (await import("./targets/telegram.ts")).telegram,
+  signal: async () => (await import("./targets/signal.ts")).signal,
+  sms: async () => (await import("./targets/sms.ts")).sms,
+  whatsapp: async () => (await import("./targets/whatsapp.ts")).whatsapp,
+  homeassistant: async () => (await import("./targets/homeassistant.ts")).homeassistant,
+  bluebubbles: async () => (await import("./targets/bluebubbles.ts")).bluebubbles,
 };
 
 /** How a platform stands, for people. */
