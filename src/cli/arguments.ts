@@ -1,7 +1,7 @@
 /** The words of a command line against what a command declares; nothing unknown is passed over. Pure. */
 import type { ArgDef, ArgsDef } from "citty";
 import { suggest } from "../base/nearest.ts";
-import { aliasesOf, isRequired } from "./usage.ts";
+import { aliasesOf, isRepeated, isRequired } from "./usage.ts";
 
 /** A mistake of the caller: its message and the usage go to stderr, and the exit code is 2. */
 export class UsageError extends Error {
@@ -44,6 +44,12 @@ export function normalizeArguments(words: readonly string[], args: ArgsDef): str
   const missing = options.find(([name, arg]) => isRequired(arg) && !given.has(name));
   if (missing) throw new UsageError(`--${missing[0]} is required.`);
   return [...flags, "--", ...positionals];
+}
+
+/** Every argument of words as {@link normalizeArguments} leaves them. */
+export function positionalsOf(words: readonly string[]): readonly string[] {
+  const end = words.indexOf("--");
+  return end < 0 ? [] : words.slice(end + 1);
 }
 
 /** Where the first word stands that is neither a flag nor the value of one; -1 when there is none. */
@@ -107,5 +113,7 @@ function checkPositionals(words: readonly string[], args: ArgsDef): void {
   const missing = declared.slice(words.length).find(([, arg]) => isRequired(arg));
   if (missing) throw new UsageError(`The argument <${missing[0]}> is missing.`);
   const extra = words[declared.length];
-  if (extra !== undefined) throw new UsageError(`Unexpected argument ${JSON.stringify(extra)}.`);
+  const [, last] = declared.at(-1) ?? [];
+  if (extra !== undefined && !(last && isRepeated(last)))
+    throw new UsageError(`Unexpected argument ${JSON.stringify(extra)}.`);
 }

@@ -46,6 +46,10 @@ const agentd = defineCommand({
       "Subscribe to webhooks, try routes, look at what came in",
       async () => (await import("./webhook.ts")).webhookCommand,
     ),
+    deliveries: lazyCommand(
+      "Look at messages to people, send them again, drop them",
+      async () => (await import("./deliveries.ts")).deliveriesCommand,
+    ),
     platforms: lazyCommand(
       "List what messages can be sent through, and try it",
       async () => (await import("./platforms.ts")).platformsCommand,

@@ -23,7 +23,7 @@ export async function renderUsage(command: CommandDef, names: readonly string[])
   const line = [
     ...names,
     ...(commands.length > 0 ? [hasDefault ? "[command]" : "<command>"] : []),
-    ...positionals.map(([name, arg]) => (isRequired(arg) ? `<${name}>` : `[${name}]`)),
+    ...positionals.map(([name, arg]) => placeholder(isRepeated(arg) ? `${name}...` : name, arg)),
     "[options]",
   ].join(" ");
   return [
@@ -42,6 +42,15 @@ export async function renderUsage(command: CommandDef, names: readonly string[])
   ]
     .filter((part) => part !== "")
     .join("\n\n");
+}
+
+function placeholder(name: string, arg: ArgDef): string {
+  return isRequired(arg) ? `<${name}>` : `[${name}]`;
+}
+
+/** The last argument of a command may be given again; Citty has no word for it. */
+export function isRepeated(arg: ArgDef): boolean {
+  return arg.type === "positional" && arg.valueHint === "...";
 }
 
 export function isRequired(arg: ArgDef): boolean {
