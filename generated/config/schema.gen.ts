@@ -816,9 +816,9 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         },
         tls: {
           type: "string",
-          enum: ["required", "none"],
+          enum: ["required", "implicit", "none"],
           "x-env": ["EMAIL_SMTP_TLS"],
-          description: "required: STARTTLS or TLS. none: unencrypted, on loopback only.",
+          description: "required: STARTTLS, or TLS from the start on port 465. implicit: TLS from the start, on any port. none: unencrypted, on loopback only. Default: required.",
         },
         ca_file: {
           type: "string",
@@ -864,9 +864,9 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         },
         tls: {
           type: "string",
-          enum: ["required", "none"],
+          enum: ["required", "implicit", "none"],
           "x-env": ["EMAIL_SMTP_TLS"],
-          description: "required: STARTTLS or TLS. none: unencrypted, on loopback only.",
+          description: "required: STARTTLS, or TLS from the start on port 465. implicit: TLS from the start, on any port. none: unencrypted, on loopback only. Default: required.",
         },
         ca_file: {
           type: "string",

@@ -697,9 +697,9 @@ export type EmailPlatformConfig = {
      */
     smtp_port?: number;
     /**
-     * required: STARTTLS or TLS. none: unencrypted, on loopback only.
+     * required: STARTTLS, or TLS from the start on port 465. implicit: TLS from the start, on any port. none: unencrypted, on loopback only. Default: required.
      */
-    tls?: 'required' | 'none';
+    tls?: 'required' | 'implicit' | 'none';
     /**
      * Path of a file with certificates (PEM) to trust instead of those that everybody trusts, for a server with its own authority.
      */
@@ -737,9 +737,9 @@ export type EmailSettings = {
      */
     smtp_port?: number;
     /**
-     * required: STARTTLS or TLS. none: unencrypted, on loopback only.
+     * required: STARTTLS, or TLS from the start on port 465. implicit: TLS from the start, on any port. none: unencrypted, on loopback only. Default: required.
      */
-    tls?: 'required' | 'none';
+    tls?: 'required' | 'implicit' | 'none';
     /**
      * Path of a file with certificates (PEM) to trust instead of those that everybody trusts, for a server with its own authority.
      */
