@@ -15,6 +15,7 @@ const loaders: Loaders = {
   telegram: async () => (await import("./targets/telegram.ts")).telegram,
   signal: async () => (await import("./targets/signal.ts")).signal,
   sms: async () => (await import("./targets/sms.ts")).sms,
+  weixin: async () => (await import("./targets/weixin.ts")).weixin,
   whatsapp: async () => (await import("./targets/whatsapp.ts")).whatsapp,
   homeassistant: async () => (await import("./targets/homeassistant.ts")).homeassistant,
   bluebubbles: async () => (await import("./targets/bluebubbles.ts")).bluebubbles,
