@@ -3,6 +3,7 @@ import process from "node:process";
 import { defineCommand } from "citty";
 import { ServiceError } from "../base/errors.ts";
 import { createId } from "../base/ids.ts";
+import { findLetter, listLetters } from "../store/letters.ts";
 import type { Store } from "../store/store.ts";
 import {
   Deliveries,
@@ -157,18 +158,24 @@ async function readDelivery(id: string): Promise<ReadDelivery> {
   throw new ServiceError("not_found", `There is no delivery ${JSON.stringify(id)}. ${hint}`);
 }
 
-async function endsOf({ runId, outboxId }: Delivery, store: Store): Promise<DeliveryEnds> {
+/** More than a delivery has targets. */
+const MAX_MESSAGES = 100;
+
+async function endsOf({ id, runId, outboxId }: Delivery, store: Store): Promise<DeliveryEnds> {
   const run = runId === undefined ? undefined : await store.find("runs", { id: runId });
-  const row = outboxId === undefined ? undefined : await store.find("outbox", { id: outboxId });
+  const owed = (await listLetters(store, { ref: id, limit: MAX_MESSAGES })).toReversed();
+  // A message that failed is sent again under its id when the sender tries again: it is the newer delivery's then.
+  const first = outboxId === undefined || owed.length > 0 ? undefined : await findLetter(store, outboxId);
   return {
     run: run && { id: run.id, status: run.status },
-    message: row && {
-      id: row.id,
-      target: row.target,
-      status: row.status,
-      attempts: row.attempts,
-      error: row.last_error,
-    },
+    messages: (first ? [first] : owed).map((letter) => ({
+      id: letter.id,
+      target: letter.target,
+      status: letter.status,
+      attempts: letter.attempts,
+      error: letter.error ?? null,
+      due_at: letter.dueAtMs === undefined ? null : new Date(letter.dueAtMs).toISOString(),
+    })),
   };
 }
 

@@ -70,21 +70,23 @@ export function summaryJson(each: DeliverySummary): Readonly<Record<string, unkn
   };
 }
 
-/** What became of the run that a delivery asked for, and of the message that it owes. */
+/** What became of the run that a delivery asked for, and of the messages that it owes, one for each target. */
 export interface DeliveryEnds {
   readonly run: { readonly id: string; readonly status: string } | undefined;
-  readonly message:
-    | {
-        readonly id: string;
-        readonly target: string;
-        readonly status: string;
-        readonly attempts: number;
-        readonly error: string | null;
-      }
-    | undefined;
+  readonly messages: readonly OwedMessage[];
 }
 
-export function deliveryJson(delivery: Delivery, { run, message }: DeliveryEnds): object {
+interface OwedMessage {
+  readonly id: string;
+  readonly target: string;
+  readonly status: string;
+  readonly attempts: number;
+  readonly error: string | null;
+  /** When it is sent again; null: it is not. */
+  readonly due_at: string | null;
+}
+
+export function deliveryJson(delivery: Delivery, { run, messages }: DeliveryEnds): object {
   const { stages, headers, payload, rendered } = delivery;
   return {
     ...summaryJson(delivery),
@@ -93,11 +95,11 @@ export function deliveryJson(delivery: Delivery, { run, message }: DeliveryEnds)
     payload: payload === undefined ? null : redact(payload),
     rendered: rendered ?? null,
     run: run ?? null,
-    message: message ?? null,
+    messages,
   };
 }
 
-export function deliveryText(delivery: Delivery, { run, message }: DeliveryEnds): string {
+export function deliveryText(delivery: Delivery, { run, messages }: DeliveryEnds): string {
   const facts = Object.entries(summaryJson(delivery)).flatMap(([name, value]) =>
     value === null || name === "run_id" || name === "outbox_id"
       ? []
@@ -106,7 +108,7 @@ export function deliveryText(delivery: Delivery, { run, message }: DeliveryEnds)
   return [
     ...facts,
     ...(run ? [`run         ${run.id} ${run.status}`] : []),
-    ...(message ? [`message     ${messageLine(message)}`] : []),
+    ...messages.map((message) => `message     ${messageLine(message)}`),
     "",
     "Stages:",
     ...delivery.stages.map((each) => `  ${stageLine(each)}`),
@@ -118,10 +120,12 @@ export function deliveryText(delivery: Delivery, { run, message }: DeliveryEnds)
   ].join("\n");
 }
 
-function messageLine(message: NonNullable<DeliveryEnds["message"]>): string {
-  const { id, target, status, attempts, error } = message;
+function messageLine({ id, target, status, attempts, error, due_at: dueAt }: OwedMessage): string {
   const tries = attempts === 1 ? "1 attempt" : `${attempts} attempts`;
-  return oneLine(`${id} to ${redact(target)}: ${status}, ${tries}${error === null ? "" : `, ${error}`}`);
+  const due = dueAt === null ? "" : `, next at ${dueAt}`;
+  // Once it is there, what went wrong before does not matter any more.
+  const why = error === null || status === "delivered" ? "" : `, ${error}`;
+  return oneLine(`${id} to ${redact(target)}: ${status}, ${tries}${due}${why}`);
 }
 
 function stageLine({ stage, verdict, detail }: StageVerdict): string {

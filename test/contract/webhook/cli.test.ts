@@ -104,7 +104,8 @@ test("80. deliveries are listed, shown and replayed beside the running gateway",
   assert.equal(shown.payload, '{"n": 41}');
   assert.match(shown.rendered, /hello 41/);
   assert.equal(shown.run.status, "completed");
-  assert.deepEqual([shown.message.target, shown.message.status], ["log", "delivered"]);
+  const [message, ...others] = shown.messages;
+  assert.deepEqual([message.target, message.status, message.attempts, others], ["log", "delivered", 1, []]);
   assert.equal(shown.headers["x-hub-signature-256"], "[redacted]");
   assert.ok(shown.stages.length >= 6);
 

@@ -19,7 +19,7 @@ function timed(body: unknown, id: string): Readonly<Record<string, string>> {
 }
 
 /** A service that delivers to `target`, and a receiver of it whose own attempts are all cut. */
-async function startCut(target: Receiver) {
+async function startCut(target: Receiver, deliver = "webhook") {
   const service = await startWebhookService({
     config: {
       api_server: {
@@ -35,7 +35,7 @@ async function startCut(target: Receiver) {
       refresh: async () => {},
       find: async () => {
         const route = await room.routes.find("hook");
-        const direct = { deliver: "webhook", deliverOnly: true, deliverExtra: { url: target.url } };
+        const direct = { deliver, deliverOnly: true, deliverExtra: { url: target.url } };
         return route && { ...route, ...direct, name: "direct" };
       },
     } as unknown as typeof room.routes,
@@ -47,6 +47,16 @@ async function startCut(target: Receiver) {
 async function wakeOutbox({ test: { service } }: WebhookService): Promise<void> {
   const { store } = service;
   await store.write((tx) => store.outbox.owe(tx, { target: "log", payload: { text: "wake", extra: {} } }));
+}
+
+/** Lets the next attempt at the message to `target` be its last, and waits for its end. */
+async function giveUp(service: WebhookService, target: string): Promise<void> {
+  const { store } = service.test.service;
+  await store.write((tx) => {
+    const last = { max_attempts: 1, available_at: tx.nowMs };
+    return tx.update("outbox", { target, status: "due" }, last);
+  });
+  await wakeOutbox(service);
 }
 
 test("a message that the outbox gives up frees its names: the sender may try again", async (t) => {
@@ -79,4 +89,38 @@ test("a message that the outbox delivers keeps its names: the sender's next atte
   const again = await cut.post("direct", {}, { secret: null, headers });
   assert.deepEqual([again.body.status, again.body.delivery_id], ["duplicate", "d-1"]);
   assert.equal(target.received.length, 1);
+});
+
+test("of several messages the last one that ends closes the record: delivered when one target has it", async (t) => {
+  const target = await openReceiver(t);
+  const { service, cut } = await startCut(target, "webhook,carrier_pigeon:home");
+  await using _ = service;
+  await using __ = cut;
+  const { store } = service.test.service;
+  const headers = timed({}, "d-1");
+  assert.equal((await cut.post("direct", {}, { secret: null, headers })).status, 503);
+  await wakeOutbox(service);
+  await target.count(1);
+  const [open] = await service.recorded(([row]) => row?.status === "accepted");
+  assert.equal(open?.ended_at, null, "the pigeon is owed it still");
+  await giveUp(service, "carrier_pigeon:home");
+  const [closed] = await service.recorded(([row]) => row?.ended_at !== null);
+  assert.deepEqual([closed?.status, closed?.reason], ["delivered", null]);
+  assert.ok(await store.find("ledger", { scope: "webhook:direct", key: "d-1" }), "its name stays taken");
+});
+
+test("of several messages that are all given up the names are free, and the reasons stand in the record", async (t) => {
+  const target = await openReceiver(t, (response) => void response.writeHead(404).end());
+  const { service, cut } = await startCut(target, "webhook,carrier_pigeon:home");
+  await using _ = service;
+  await using __ = cut;
+  const headers = timed({}, "d-1");
+  assert.equal((await cut.post("direct", {}, { secret: null, headers })).status, 503);
+  await wakeOutbox(service);
+  await target.count(1);
+  await giveUp(service, "carrier_pigeon:home");
+  const [failed] = await service.recorded(([row]) => row?.ended_at !== null);
+  assert.equal(failed?.status, "failed");
+  assert.match(failed?.reason ?? "", /webhook: .*404.* carrier_pigeon:home: .*no delivery target/);
+  assert.equal((await cut.post("direct", {}, { secret: null, headers })).status, 503, "taken like a new one");
 });
