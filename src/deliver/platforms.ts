@@ -13,6 +13,11 @@ const loaders: Loaders = {
   github_comment: async () => (await import("./targets/github-comment.ts")).githubComment,
   qqbot: async () => (await import("./targets/qqbot.ts")).qqbot,
   telegram: async () => (await import("./targets/telegram.ts")).telegram,
+  discord: async () => (await import("./targets/discord.ts")).discord,
+  slack: async () => (await import("./targets/slack.ts")).slack,
+  mattermost: async () => (await import("./targets/mattermost.ts")).mattermost,
+  matrix: async () => (await import("./targets/matrix.ts")).matrix,
+  feishu: async () => (await import("./targets/feishu.ts")).feishu,
   signal: async () => (await import("./targets/signal.ts")).signal,
   sms: async () => (await import("./targets/sms.ts")).sms,
   weixin: async () => (await import("./targets/weixin.ts")).weixin,
@@ -138,6 +143,7 @@ function lateTarget(name: PlatformName, find: () => Promise<Target>): Target {
       }
       return target.send(delivery, options);
     },
+    isReady: () => target?.isReady?.() !== false,
     close: async () => target?.close?.(),
   };
   return late;
