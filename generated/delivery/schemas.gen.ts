@@ -20,11 +20,7 @@ export const schemas: SchemaMap = {
   BluebubblesAnswer: {
     type: "object",
     required: ["status"],
-    properties: {
-      status: { type: "integer" },
-      message: { type: "string" },
-      error: { type: "object", properties: { type: { type: "string" }, message: { type: "string" } } },
-    },
+    properties: { status: { type: "integer" }, message: { type: "string" }, error: {} },
   },
   DingtalkRobotMessage: {
     type: "object",
@@ -324,11 +320,7 @@ export const schemas: SchemaMap = {
       error: {
         type: "object",
         required: ["code"],
-        properties: {
-          code: { type: "integer" },
-          message: { type: ["string", "null"] },
-          data: { type: ["object", "null"], properties: { response: { $ref: "#/components/schemas/SignalSent" } } },
-        },
+        properties: { code: { type: "integer" }, message: { type: ["string", "null"] }, data: {} },
       },
     },
   },
@@ -361,7 +353,7 @@ export const schemas: SchemaMap = {
     type: "object",
     anyOf: [{ required: ["timestamp"] }, { required: ["error"] }],
     properties: {
-      timestamp: { type: "string" },
+      timestamp: { type: ["string", "integer"] },
       error: { type: "string" },
       challenge_tokens: { type: "array", items: { type: "string" } },
     },
@@ -409,7 +401,7 @@ export const schemas: SchemaMap = {
       status: { type: ["string", "integer"] },
       error_code: { type: ["integer", "null"] },
       error_message: { type: ["string", "null"] },
-      code: { type: "integer" },
+      code: { type: ["integer", "null"] },
       message: { type: "string" },
     },
   },
@@ -560,13 +552,7 @@ export const schemas: SchemaMap = {
       error: {
         type: "object",
         required: ["code"],
-        properties: {
-          code: { type: "integer" },
-          message: { type: "string" },
-          error_subcode: { type: "integer" },
-          error_data: { type: "object", properties: { details: { type: "string" } } },
-          fbtrace_id: { type: "string" },
-        },
+        properties: { code: { type: "integer" }, message: { type: "string" }, error_data: {} },
       },
     },
   },
@@ -579,7 +565,7 @@ export const schemas: SchemaMap = {
   WhatsappBridgeAnswer: {
     type: "object",
     anyOf: [{ required: ["success"] }, { required: ["error"] }],
-    properties: { success: { type: "boolean" }, messageId: { type: "string" }, error: { type: "string" } },
+    properties: { success: { type: "boolean" }, messageId: {}, error: { type: "string" } },
   },
 };
 

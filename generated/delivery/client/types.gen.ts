@@ -27,10 +27,10 @@ export type BluebubblesMessage = {
 export type BluebubblesAnswer = {
     status: number;
     message?: string;
-    error?: {
-        type?: string;
-        message?: string;
-    };
+    /**
+     * Mostly an object with a message.
+     */
+    error?: unknown;
 };
 
 /**
@@ -420,9 +420,10 @@ export type SignalRpcAnswer = {
     error?: {
         code: number;
         message?: string | null;
-        data?: {
-            response?: SignalSent;
-        } | null;
+        /**
+         * Perhaps an object whose response is what a success would have been, SignalSent.
+         */
+        data?: unknown;
     };
 };
 
@@ -454,7 +455,7 @@ export type SignalRestMessage = {
 };
 
 export type SignalRestAnswer = unknown & {
-    timestamp?: string;
+    timestamp?: string | number;
     error?: string;
     /**
      * Present: Signal wants a person to solve a captcha.
@@ -539,7 +540,7 @@ export type SmsAnswer = {
     /**
      * Of an error: its number in Twilio's dictionary.
      */
-    code?: number;
+    code?: number | null;
     message?: string;
 };
 
@@ -684,11 +685,10 @@ export type WhatsappAnswer = unknown & {
     error?: {
         code: number;
         message?: string;
-        error_subcode?: number;
-        error_data?: {
-            details?: string;
-        };
-        fbtrace_id?: string;
+        /**
+         * Mostly an object with details.
+         */
+        error_data?: unknown;
     };
 };
 
@@ -706,7 +706,10 @@ export type WhatsappBridgeMessage = {
 
 export type WhatsappBridgeAnswer = unknown & {
     success?: boolean;
-    messageId?: string;
+    /**
+     * Its id in WhatsApp.
+     */
+    messageId?: unknown;
     error?: string;
 };
 

@@ -1,5 +1,6 @@
 import type { BluebubblesAnswer, BluebubblesMessage } from "../../../generated/delivery/client/types.gen.ts";
 import { MASK, registerSecret } from "../../base/redact.ts";
+import { isRecord } from "../../base/schema.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
 import { createCall, type PlatformAnswer } from "../call.ts";
 import { outcomeOfAnswer } from "../http-outcome.ts";
@@ -70,7 +71,7 @@ function outcomeOf(answer: PlatformAnswer<BluebubblesAnswer>, password: string):
   const { status, body } = answer;
   if (status === 200 && body?.status === 200) return { status: "delivered" };
   // It is in the address of each request, and too short for the redactor perhaps.
-  const reason = (body?.error?.message ?? body?.message)?.replaceAll(password, MASK);
+  const reason = reasonIn(body)?.replaceAll(password, MASK);
   if (status === 400 && /already queued/i.test(reason ?? "")) {
     return {
       status: "unknown",
@@ -81,6 +82,11 @@ function outcomeOf(answer: PlatformAnswer<BluebubblesAnswer>, password: string):
   return status === 401
     ? { ...failure, error: `${failure.error} (password, BLUEBUBBLES_PASSWORD)` }
     : failure;
+}
+
+function reasonIn({ error, message }: Partial<BluebubblesAnswer> = {}): string | undefined {
+  const detail = isRecord(error) ? error["message"] : error;
+  return typeof detail === "string" ? detail : message;
 }
 
 /** A chat as the server knows it, or the one with a phone number or an address, by whatever service there is. */

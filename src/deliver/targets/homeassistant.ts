@@ -9,7 +9,7 @@ import { sendParts } from "../parts.ts";
 import type { Platform } from "../platform.ts";
 import type { SendOptions, SendOutcome } from "../target.ts";
 import { renderParts } from "../text-parts.ts";
-import { noticeOf, type Notice } from "./homeassistant-notice.ts";
+import { defused, noticeOf, type Notice } from "./homeassistant-notice.ts";
 
 type Settings = PlatformSettings<"homeassistant">;
 
@@ -45,7 +45,7 @@ export const homeassistant: Platform<Settings> = {
           unit: "utf16",
         });
         return sendParts(parts, { delivery, options }, ({ text }, index) => {
-          const sent = { ...notice, text };
+          const sent = { ...notice, text: defused(text) };
           if (service !== "") return notify(caller, { service, notice: sent }, options);
           return show(caller, { id: partId(delivery.id, index), notice: sent }, options);
         });
@@ -111,8 +111,9 @@ async function show(
 
 function outcomeOf(answer: PlatformAnswer<HomeassistantAnswer> | NoAnswer): SendOutcome {
   if (answer.kind === "none") return answer.outcome;
-  const { status, body } = answer;
-  if (status === 200 && Array.isArray(body)) return { status: "delivered" };
+  const { status, body, text } = answer;
+  // A long list of states is cut off; that it began says enough.
+  if (status === 200 && (Array.isArray(body) || text.startsWith("["))) return { status: "delivered" };
   const reason = isRecord(body) ? String(body["message"]) : undefined;
   const failure = outcomeOfAnswer(answer, { ...words, reason });
   return status === 401 ? { ...failure, error: `${failure.error} (token, HASS_TOKEN)` } : failure;

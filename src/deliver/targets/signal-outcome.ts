@@ -4,6 +4,7 @@ import type {
   SignalRpcAnswer,
   SignalSent,
 } from "../../../generated/delivery/client/types.gen.ts";
+import { isRecord } from "../../base/schema.ts";
 import type { PlatformAnswer, SendFailure } from "../call.ts";
 import { outcomeOfAnswer, saidIn, throttled } from "../http-outcome.ts";
 import type { SendOutcome } from "../target.ts";
@@ -39,7 +40,7 @@ export function rpcOutcome(answer: PlatformAnswer<SignalRpcAnswer>): SendOutcome
 
 function errorOutcome(answer: PlatformAnswer<SignalRpcAnswer>, error: RpcError): SendFailure {
   const reason = error.message ?? undefined;
-  const results = error.data?.response?.results ?? [];
+  const results = resultsIn(error);
   const said = saidIn(answer, { ...words, reason: `${reason ?? "an error"} (${error.code})` });
   switch (error.code) {
     case RATE_LIMIT:
@@ -59,6 +60,19 @@ function errorOutcome(answer: PlatformAnswer<SignalRpcAnswer>, error: RpcError):
     default:
       return { status: "retry", error: said };
   }
+}
+
+/** What stands in the data differs between versions: no more of it is believed than fits. */
+function resultsIn({ data }: RpcError): readonly Result[] {
+  const response = isRecord(data) ? data["response"] : undefined;
+  const results = isRecord(response) ? response["results"] : undefined;
+  return Array.isArray(results) ? results.filter(isResult) : [];
+}
+
+function isResult(value: unknown): value is Result {
+  if (!isRecord(value)) return false;
+  const { type, retryAfterSeconds: seconds } = value;
+  return typeof type === "string" && (seconds === undefined || Number.isSafeInteger(seconds));
 }
 
 function userError(said: string, reason = ""): SendFailure {

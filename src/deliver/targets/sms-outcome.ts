@@ -42,13 +42,14 @@ const taken = new Set(["queued", "accepted", "scheduled", "sending", "sent", "de
 export function smsOutcome(answer: PlatformAnswer<SmsAnswer>): SendOutcome {
   const { status, body } = answer;
   if (!body) return outcomeOfAnswer(answer, words);
-  if (status < 300 && body.code === undefined) {
+  const code = body.code ?? undefined;
+  if (status < 300 && code === undefined) {
     return taken.has(String(body.status)) ? { status: "delivered" } : refused(answer, body);
   }
-  const reason = reasonOf(body.message, body.code);
+  const reason = reasonOf(body.message, code);
   const said = saidIn(answer, { ...words, reason });
-  if (body.code !== undefined && throttling.has(body.code)) return throttled(said, answer.retryAfterMs);
-  const remedy = permanent.get(body.code ?? 0);
+  if (code !== undefined && throttling.has(code)) return throttled(said, answer.retryAfterMs);
+  const remedy = permanent.get(code ?? 0);
   if (remedy !== undefined && status !== 429 && status < 500) {
     return { status: "permanent", error: `${said} ${remedy}` };
   }

@@ -1,5 +1,6 @@
 /** What the answers of the Cloud API and of bridges mean. Pure. */
 import type { WhatsappAnswer, WhatsappBridgeAnswer } from "../../../generated/delivery/client/types.gen.ts";
+import { isRecord } from "../../base/schema.ts";
 import type { PlatformAnswer } from "../call.ts";
 import { outcomeOfAnswer, saidIn, throttled } from "../http-outcome.ts";
 import type { SendOutcome } from "../target.ts";
@@ -49,7 +50,8 @@ export function cloudOutcome(answer: PlatformAnswer<WhatsappAnswer>): SendOutcom
   if (status < 300 && body?.messages !== undefined) return { status: "delivered" };
   if (!body?.error) return outcomeOfAnswer(answer, words);
   const { code, message = "", error_data: data } = body.error;
-  const reason = `${data?.details ?? message} (${code})`;
+  const details = isRecord(data) && typeof data["details"] === "string" ? data["details"] : undefined;
+  const reason = `${details ?? message} (${code})`;
   const said = saidIn(answer, { ...words, reason });
   if (throttling.has(code)) return throttled(said, retryAfterMs);
   if (passing.has(code)) return { status: "retry", error: said };

@@ -123,6 +123,17 @@ test("400 is given up with the server's words, and 500 is tried again", async (t
   assert.match((await send({ address: "+15550100199" })).told, /^retry .*Chat does not exist/);
 });
 
+test("an error is one, whatever its form", async (t) => {
+  const { fake, send } = await place(t);
+  for (const body of [
+    { status: 400, error: "Not good" },
+    { status: 400, message: "Not good", error: [7] },
+  ]) {
+    fake.next({ status: 400, body });
+    assert.match((await send({ address: someone })).told, /^permanent .*Not good/);
+  }
+});
+
 test("a wrong password is given up, the variable is named, and no password is shown", async (t) => {
   const { send } = await place(t);
   const { told } = await send({ address: someone }, { password: "another of nobody" });

@@ -111,6 +111,7 @@ test("the title is that of deliver_extra, else the heading that the text begins 
     ["# Build #7 is red #\n\nTwo tests fail.", {}, "Build #7 is red", "Two tests fail."],
     ["# Head\n\nBody", { title: "Mine" }, "Mine", "Head\n\nBody"],
     ["Only one line", {}, undefined, "Only one line"],
+    ["## The **red** `build`\n\nBody", {}, "The red build", "Body"],
     ["# Only a heading", {}, undefined, "Only a heading"],
     ["#hashtag\n\nBody", {}, undefined, "#hashtag\n\nBody"],
     ["# \u0000\u0007\n\nBody", {}, undefined, "Body"],
@@ -135,6 +136,24 @@ test("nothing in a text or a title is run as a template", async (t) => {
       assert.match(String(body?.[key]).replaceAll("\u2060", ""), /\{\{ states\('lock\.door'\) \}\}/);
     }
   }
+});
+
+test("neither is what only becomes a template once Markdown is rendered", async (t) => {
+  const { fake, send } = await place(t);
+  await send({ address: phone, text: "# \\{\\{ 1 }}\n\n\\{\\{ 2 }} &#123;&#123; 3 }} {*\\{*" });
+  assert.equal(fake.asked.length, 1);
+  for (const key of ["message", "title"])
+    assert.doesNotMatch(String(fake.asked[0]?.body?.[key]), /\{[{%#]/, key);
+});
+
+test("a list of states that is too long to read is a delivery all the same", async (t) => {
+  const { fake, send } = await place(t);
+  const states = Array.from({ length: 5_000 }, (_, index) => ({
+    entity_id: `sensor.number_${index}`,
+    state: "x".repeat(60),
+  }));
+  fake.next({ status: 200, body: states });
+  assert.deepEqual((await send({ address: phone })).outcome, { status: "delivered" });
 });
 
 test("401 is given up, and the setting and its variable are named", async (t) => {

@@ -177,6 +177,14 @@ describe("signal-cli's JSON-RPC", () => {
     }
   });
 
+  test("an error is one, whatever its data are", async (t) => {
+    const { fake, send } = await place(t);
+    for (const data of ["text", [1], { response: "text" }, { response: { results: [{ type: 1 }, 7] } }]) {
+      fake.next({ status: 200, body: { jsonrpc: "2.0", error: { code: -1, message: null, data }, id: "1" } });
+      assert.equal((await send({ address: someone })).outcome.status, "permanent", JSON.stringify(data));
+    }
+  });
+
   test("an error at HTTP 201 is no delivery either", async (t) => {
     const { fake, send } = await place(t);
     fake.next({ ...rpcError(-1, "Group not found"), status: 201 });

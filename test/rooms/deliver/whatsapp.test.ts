@@ -131,6 +131,18 @@ describe("the Cloud API", () => {
     }
   });
 
+  test("an error is one, whatever its data are", async (t) => {
+    const { fake, send } = await place(t);
+    for (const data of ["text", {}, [1], null]) {
+      fake.next({
+        status: 400,
+        body: { error: { code: 4, message: "Limit", error_data: data, is_transient: true } },
+      });
+      const { outcome } = await send({ address: someone });
+      assert.equal("isThrottled" in outcome && outcome.isThrottled, true, JSON.stringify(data));
+    }
+  });
+
   test("a service that is away is tried again, whatever its status", async (t) => {
     const { fake, send } = await place(t);
     for (const code of [1, 2, 131_000, 131_016, 131_057, 133_004]) {
