@@ -21,7 +21,7 @@ export function vendorBody(file: string, path: string): BodyCheck {
   const document: unknown = JSON.parse(text.replaceAll("#/definitions/", "#/components/schemas/"));
   const schemas = at(document, ["components", "schemas"]) ?? at(document, ["definitions"]) ?? {};
   const post = at(document, ["paths", path, "post"]);
-  const schema = post && (bodyOf(post) ?? parameterOf(post));
+  const schema = post && (bodyOf(post) ?? parameterOf(post) ?? fieldsOf(post));
   if (!schema) throw new TypeError(`${file} describes no body of POST ${path}`);
   const set = new SchemaSet(schemas as SchemaMap);
   return (body) =>
@@ -42,6 +42,19 @@ function parameterOf(post: JsonSchema): JsonSchema | undefined {
     ? parameters.find((one) => isRecord(one) && one["in"] === "body")
     : undefined;
   return at(body, ["schema"]);
+}
+
+/** Of Swagger 2, which describes forms field by field; JSON has the same fields. */
+function fieldsOf({ parameters }: JsonSchema): JsonSchema | undefined {
+  const all = Array.isArray(parameters) ? parameters.filter(isRecord) : [];
+  const fields = all.filter((one) => one["in"] === "formData");
+  if (fields.length === 0) return undefined;
+  return {
+    type: "object",
+    additionalProperties: false,
+    required: fields.filter((one) => one["required"] === true).map((one) => String(one["name"])),
+    properties: Object.fromEntries(fields.map((one) => [String(one["name"]), { type: one["type"] }])),
+  };
 }
 
 function at(value: unknown, path: readonly string[]): JsonSchema | undefined {
