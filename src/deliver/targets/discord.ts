@@ -133,11 +133,21 @@ async function openPost(errand: Errand, part: Part): Promise<PartEnd> {
   return { outcome };
 }
 
-/** The plain form goes out once when the API does not take the other. */
-async function inEitherForm(part: Part, write: (content: string) => Promise<Answer>): Promise<Answer> {
-  const answer = await write(part.text);
-  const isRefused = answer.kind === "answer" && isInvalidBody(answer) && part.plain !== part.text;
-  return isRefused ? write(part.plain) : answer;
+/** Words without markup go out once when the API does not take the message. */
+async function inEitherForm({ text }: Part, write: (content: string) => Promise<Answer>): Promise<Answer> {
+  const answer = await write(text);
+  if (answer.kind !== "answer" || !isInvalidBody(answer)) return answer;
+  const plain = plainOf(text);
+  return plain === text ? answer : write(plain);
+}
+
+function plainOf(markdown: string): string {
+  const [part] = renderParts(markdown, {
+    format: "plain",
+    limit: Number.POSITIVE_INFINITY,
+    unit: "codepoints",
+  });
+  return part?.text ?? markdown;
 }
 
 function write({ call, headers, options }: Errand, channel: string, body: DiscordMessage): Promise<Answer> {
@@ -176,8 +186,11 @@ function quietAfter(
 }
 
 /** The first line that says something. */
-function nameOf({ plain }: Part): string {
-  const line = plain.split("\n").find((each) => each.trim() !== "") ?? "";
+function nameOf({ text }: Part): string {
+  const line =
+    plainOf(text)
+      .split("\n")
+      .find((each) => each.trim() !== "") ?? "";
   const name = line.trim();
   const characters = Array.from(name);
   return characters.length <= NAME_LENGTH ? name : `${characters.slice(0, NAME_LENGTH - 1).join("")}…`;

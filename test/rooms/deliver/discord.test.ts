@@ -116,7 +116,7 @@ test("long texts go out in parts of at most 2000 code points", async (t) => {
 
 test("in a forum a message opens a post that is named by its first line; further parts follow in the post", async (t) => {
   const { fake, send } = await place(t);
-  const text = `Nightly report\n\n${"A sentence of some length stands here. ".repeat(100)}`;
+  const text = `# Nightly **report**\n\n${"A sentence of some length stands here. ".repeat(100)}`;
   const { outcome } = await send({ address: FORUM, text, extra: { forum: true, tags: ["77"] } });
   assert.deepEqual(outcome, { status: "delivered" });
   assert.deepEqual(fake.violations, []);
