@@ -58,14 +58,17 @@ const validators = new SchemaSet(schemas);
  * operator's choice are reached wherever they are.
  */
 export function createCall(caller: CallerOptions): Call {
+  const flaw = flawOf(caller);
   return async (schema, operation, options) => {
-    const sent: { answer?: GuardedResponse } = {};
+    if (flaw) return { kind: "none", outcome: flaw };
+    const sent: { isMade?: true; answer?: GuardedResponse } = {};
     const client = createClient({
       baseUrl: caller.baseUrl.replace(/\/+$/, ""),
       headers: { "user-agent": `agentd/${caller.version}` },
       throwOnError: true,
       // The client builds the request; the answer is read here, where anything may stand in it.
       fetch: async (request) => {
+        sent.isMade = true;
         sent.answer = await transmit(request as Request, caller, options);
         return new Response(null, { status: 204 });
       },
@@ -74,7 +77,7 @@ export function createCall(caller: CallerOptions): Call {
       await operation(new DeliveryClient({ client }));
     } catch (error) {
       options.signal.throwIfAborted();
-      return { kind: "none", outcome: failureOf(error, caller) };
+      return { kind: "none", outcome: sent.isMade ? failureOf(error, caller) : unmade(error, caller) };
     }
     if (!sent.answer) throw new TypeError(`${caller.title} was not asked anything.`);
     options.span.set({ "http.response.status_code": sent.answer.status });
@@ -124,6 +127,28 @@ function parse(text: string): unknown {
   } catch {
     return undefined;
   }
+}
+
+/** Told before a request is made: the errors of those that cannot be made hold the whole address, secrets and all. */
+function flawOf({ title, baseUrl }: CallerOptions): SendFailure | undefined {
+  const url = URL.parse(baseUrl);
+  if (!url || !/^https?:$/.test(url.protocol)) {
+    return { status: "permanent", error: `${title}: the base_url is no address. Correct it.` };
+  }
+  if (url.username === "" && url.password === "" && url.search === "" && url.hash === "") return undefined;
+  return {
+    status: "permanent",
+    error: `${title}: the base_url must be an address alone, without a user, a query or a fragment.`,
+  };
+}
+
+/** Headers refuse some characters, and their errors show the value. */
+function unmade(error: unknown, { title }: CallerOptions): SendFailure {
+  if (!(error instanceof TypeError)) throw error;
+  return {
+    status: "permanent",
+    error: `${title}: the request could not be made. Has a credential characters that are none of it, such as line breaks?`,
+  };
 }
 
 function failureOf(error: unknown, { title }: CallerOptions): SendFailure {
