@@ -10,6 +10,7 @@ import type { Environment } from "./config/home.ts";
 import { isLoopback } from "./config/secrets.ts";
 import { Dispatcher } from "./deliver/dispatch.ts";
 import { createPlatformTargets } from "./deliver/platforms.ts";
+import { meterTargets } from "./deliver/metrics.ts";
 import { createTargets, type Targets } from "./deliver/target.ts";
 import { createAllTarget } from "./deliver/targets/all.ts";
 import { createLocalTarget } from "./deliver/targets/local.ts";
@@ -131,13 +132,17 @@ async function openRooms(options: CoreOptions): Promise<Rooms> {
     closers.unshift(() => agentRoom.close());
     await agentRoom.agent.start();
     closers.unshift(scheduleSweeps(store, { ...retentionOptions(config), clock, onProblem }));
-    const targets = await openTargets(options, { store, clock });
+    const opened = await openTargets(options, { store, clock });
+    const { metrics } = telemetry.delivery;
+    const targets = metrics ? meterTargets(opened, { metrics, now: () => clock.now() }) : opened;
     const dispatcher = new Dispatcher({
       store,
       clock,
       log,
       targets,
       tracer: telemetry.tracer,
+      retryDelaysMs: config.delivery.retry_seconds.map((seconds) => seconds * 1000),
+      sendTimeoutMs: config.delivery.timeout_seconds * 1000,
       settled: closeSettledDelivery,
     });
     closers.unshift(() => dispatcher.close());

@@ -2183,6 +2183,32 @@ export const schemas: SchemaMap = {
     additionalProperties: { type: ["number", "string", "boolean", "null"] },
     properties: { status: { $ref: "#/components/schemas/CheckStatus" }, detail: { type: "string" } },
   },
+  OutboxCounts: {
+    type: "object",
+    required: ["due", "sending", "dead", "unknown"],
+    properties: {
+      due: { type: "integer", minimum: 0 },
+      sending: { type: "integer", minimum: 0 },
+      dead: { type: "integer", minimum: 0 },
+      unknown: { type: "integer", minimum: 0 },
+    },
+  },
+  OutboxHealth: {
+    type: "object",
+    required: ["due", "sending", "dead", "unknown", "oldest_due_seconds", "platforms"],
+    properties: {
+      due: { type: "integer", minimum: 0 },
+      sending: { type: "integer", minimum: 0 },
+      dead: { type: "integer", minimum: 0 },
+      unknown: { type: "integer", minimum: 0 },
+      oldest_due_seconds: { type: ["number", "null"] },
+      platforms: {
+        type: "object",
+        maxProperties: 32,
+        additionalProperties: { $ref: "#/components/schemas/OutboxCounts" },
+      },
+    },
+  },
   DetailedHealth: {
     type: "object",
     required: [
@@ -2242,6 +2268,7 @@ export const schemas: SchemaMap = {
         required: ["live", "stored"],
         properties: { live: { type: "integer", minimum: 0 }, stored: { type: "integer", minimum: 0 } },
       },
+      outbox: { $ref: "#/components/schemas/OutboxHealth" },
       draining: { type: "boolean" },
     },
   },
@@ -2458,6 +2485,8 @@ export interface SchemaTypes {
   SocketTicket: T.SocketTicket;
   CheckStatus: T.CheckStatus;
   HealthCheck: T.HealthCheck;
+  OutboxCounts: T.OutboxCounts;
+  OutboxHealth: T.OutboxHealth;
   DetailedHealth: T.DetailedHealth;
   SessionUpdatedEvent: T.SessionUpdatedEvent;
   SessionUndoneEvent: T.SessionUndoneEvent;

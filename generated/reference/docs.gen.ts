@@ -201,6 +201,8 @@ td:empty{display:none}
 <li><a href="#schema-model"><span>Model</span></a></li>
 <li><a href="#schema-model-list"><span>ModelList</span></a></li>
 <li><a href="#schema-notice-event"><span>NoticeEvent</span></a></li>
+<li><a href="#schema-outbox-counts"><span>OutboxCounts</span></a></li>
+<li><a href="#schema-outbox-health"><span>OutboxHealth</span></a></li>
 <li><a href="#schema-output-item"><span>OutputItem</span></a></li>
 <li><a href="#schema-output-text"><span>OutputText</span></a></li>
 <li><a href="#schema-provider-failure"><span>ProviderFailure</span></a></li>
@@ -2069,6 +2071,7 @@ td:empty{display:none}
 <tr><td><code>sessions</code></td><td>object</td><td>Required.</td></tr>
 <tr><td><code>sessions.live</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>sessions.stored</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>outbox</code></td><td><a href="#schema-outbox-health">OutboxHealth</a></td><td>Absent when the database does not answer.</td></tr>
 <tr><td><code>draining</code></td><td>boolean</td><td>Required.</td></tr>
 </tbody>
 </table>
@@ -2360,6 +2363,33 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>message</code></td><td>string</td><td>Required.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-outbox-counts" class="entry">
+<h3><a href="#schema-outbox-counts">OutboxCounts</a></h3>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>due</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>sending</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>dead</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>unknown</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+</tbody>
+</table>
+</section>
+<section id="schema-outbox-health" class="entry">
+<h3><a href="#schema-outbox-health">OutboxHealth</a></h3>
+<p>Messages to people and services, of the whole database: <code>due</code> wait for an attempt, <code>sending</code> are under way, <code>dead</code> were given up, <code>unknown</code> may have arrived. <code>agentd deliveries</code> shows each and what to do.</p>
+<table class="c3">
+<thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
+<tbody>
+<tr><td><code>due</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>sending</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>dead</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>unknown</code></td><td>integer</td><td>Required. At least 0.</td></tr>
+<tr><td><code>oldest_due_seconds</code></td><td>number or null</td><td>Required. How long ago the oldest message that is due was owed. null: none is due.</td></tr>
+<tr><td><code>platforms</code></td><td>map of <a href="#schema-outbox-counts">OutboxCounts</a></td><td>Required. Those that have such messages, by name. At most 32 fields.</td></tr>
 </tbody>
 </table>
 </section>

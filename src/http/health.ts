@@ -1,6 +1,7 @@
 import type { DetailedHealth, HealthCheck } from "../../generated/http/client/types.gen.ts";
 import { formatModel } from "../agent/model.ts";
-import { readDeliveryFigures, readFigures } from "../store/figures.ts";
+import { readOutboxFigures, type OutboxFigures } from "../deliver/outbox-figures.ts";
+import { readDeliveryFigures } from "../store/figures.ts";
 import type { HttpRequest, HttpResponse } from "./contract.ts";
 import { DELIVERY_STATUSES } from "../webhook/deliveries.ts";
 import type { HttpContext, HttpRoom, ReceiverVitals } from "./room.ts";
@@ -46,6 +47,7 @@ export async function getDetailedHealth(
     readiness: { status, checks },
     runs: { ...stored.runs, limit: room.settings.maxConcurrentRuns },
     sessions: { live: room.vitals.liveSessions(), stored: stored.sessions },
+    ...(stored.outbox ? { outbox: describeOutbox(stored.outbox, room) } : {}),
     draining: room.turns.draining,
   };
   return { status: isDegraded && query.strict === true ? 503 : 200, body };
@@ -60,12 +62,25 @@ function describeProcess({ clock, vitals: { startedAtMs, pid } }: HttpRoom) {
   };
 }
 
+function describeOutbox(
+  { all, oldestDueAtMs, byPlatform }: OutboxFigures,
+  { clock }: HttpRoom,
+): NonNullable<DetailedHealth["outbox"]> {
+  const ageMs = oldestDueAtMs === undefined ? undefined : Math.max(0, clock.now() - oldestDueAtMs);
+  return {
+    ...all,
+    oldest_due_seconds: ageMs === undefined ? null : ageMs / 1000,
+    platforms: Object.fromEntries(byPlatform),
+  };
+}
+
 interface Stored {
   readonly check: HealthCheck;
   readonly runs: Readonly<Record<keyof typeof NO_RUNS, number>>;
   readonly sessions: number;
   /** What is owed to others; undefined when the database did not tell. */
   readonly webhook?: HealthCheck;
+  readonly outbox?: OutboxFigures;
   /** Of the last hour, by status; undefined when there is no receiver, or the database did not tell. */
   readonly received?: ReadonlyMap<string, number> | undefined;
 }
@@ -99,7 +114,7 @@ async function askStore(room: HttpRoom): Promise<Stored> {
  * are those at the end of their table.
  */
 async function countStored({ store, clock, vitals }: HttpRoom): Promise<Omit<Stored, "check">> {
-  const [open, kept, { outbox }, received] = await Promise.all([
+  const [open, kept, outbox, received] = await Promise.all([
     store.read
       .selectFrom("runs")
       .select(({ fn }) => ["status", fn.countAll().as("count")])
@@ -113,16 +128,17 @@ async function countStored({ store, clock, vitals }: HttpRoom): Promise<Omit<Sto
       // Written out: for a bound value SQLite does not look at the index.
       .where((row) => row("transient", "=", row.lit(0)))
       .executeTakeFirst(),
-    readFigures(store),
+    readOutboxFigures(store),
     vitals.receiver && readDeliveryFigures(store, clock.now() - RECEIVED_MS),
   ]);
   const counted = Object.fromEntries(open.map(({ status, count }) => [status, Number(count)]));
   const { queued = 0, running = 0, waiting_for_approval = 0, stopping = 0 } = counted;
-  const owed = (outbox.get("due") ?? 0) + (outbox.get("leased") ?? 0);
+  const { due, sending, dead } = outbox.all;
   return {
     runs: { queued, running, waiting_for_approval, stopping },
     sessions: Number(kept?.count ?? 0),
-    webhook: { status: "ok", waiting: owed, given_up: outbox.get("dead") ?? 0 },
+    webhook: { status: "ok", waiting: due + sending, given_up: dead },
+    outbox,
     received,
   };
 }

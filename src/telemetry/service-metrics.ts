@@ -1,6 +1,8 @@
 import type { Log } from "../base/log.ts";
 import { Metrics } from "../base/metrics.ts";
 import { currentRuntime, residentBytes, watchEventLoop } from "../base/runtime.ts";
+import type { DeliveryMetrics } from "../deliver/metrics.ts";
+import { readOutboxFigures, type OutboxCounts } from "../deliver/outbox-figures.ts";
 import type { HttpMetrics } from "../http/metrics.ts";
 import { readFigures } from "../store/figures.ts";
 import type { Store } from "../store/store.ts";
@@ -18,6 +20,7 @@ export interface ServiceMetricsOptions {
 export interface ServiceMetrics {
   readonly http: HttpMetrics;
   readonly webhook: WebhookMetrics;
+  readonly delivery: DeliveryMetrics;
   /** A run ended in this process. */
   runEnded(kind: string, status: string): void;
   /** Stops measuring. */
@@ -25,12 +28,17 @@ export interface ServiceMetrics {
 }
 
 const OPEN_STATUSES = ["queued", "running", "waiting_for_approval", "stopping"];
-const OUTBOX_STATUSES = ["due", "leased", "dead"];
+const OUTBOX_STATUSES: readonly (keyof OutboxCounts)[] = ["due", "sending", "dead", "unknown"];
 const DELIVERY_STATUSES = ["accepted", "running"];
 /** From an answer out of memory to one a model was waited for. */
 const DURATION_BUCKETS = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300];
 /** From a refusal to a target that is waited for. */
 const RECEIVE_BUCKETS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30];
+
+/** From a message that leaves at once to one whose platform came back the next day. */
+const DELIVERY_BUCKETS = [
+  0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 1_800, 3_600, 21_600, 86_400,
+];
 
 /** Everything `GET /metrics` shows. What costs something is measured from the first time that somebody looks. */
 export function createServiceMetrics(options: ServiceMetricsOptions): ServiceMetrics {
@@ -43,12 +51,15 @@ export function createServiceMetrics(options: ServiceMetricsOptions): ServiceMet
     labels: ["kind", "status"],
   });
   collectStore(metrics, store);
+  collectOutbox(metrics, store);
   const http = httpMetrics(metrics);
   const webhook = webhookMetrics(metrics);
+  const delivery = deliveryMetrics(metrics);
   const stop = collectProcess(metrics, options);
   return {
     http,
     webhook,
+    delivery,
     runEnded: (kind, status) => endedRuns.add([kind, status]),
     close: stop,
   };
@@ -60,10 +71,6 @@ function collectStore(metrics: Metrics, store: Store): void {
     labels: ["status"],
   });
   const queue = metrics.gauge("agentd_queue_depth", { help: "Runs that wait for their turn." });
-  const outbox = metrics.gauge("agentd_outbox_messages", {
-    help: "Messages owed to targets: due, being sent (leased), given up (dead).",
-    labels: ["status"],
-  });
   const deliveries = metrics.gauge("agentd_webhook_deliveries", {
     help: "Deliveries of webhooks that have not come to an end.",
     labels: ["status"],
@@ -71,12 +78,49 @@ function collectStore(metrics: Metrics, store: Store): void {
   metrics.collect(async () => {
     const figures = await readFigures(store);
     for (const status of OPEN_STATUSES) runs.set(figures.runs.get(status) ?? 0, [status]);
-    for (const status of OUTBOX_STATUSES) outbox.set(figures.outbox.get(status) ?? 0, [status]);
     for (const status of DELIVERY_STATUSES) {
       deliveries.set(figures.deliveries.get(status) ?? 0, [status]);
     }
     queue.set(figures.runs.get("queued") ?? 0);
   });
+}
+
+function collectOutbox(metrics: Metrics, store: Store): void {
+  const messages = metrics.gauge("agentd_outbox_messages", {
+    help: "Messages of the whole database: due, sending, given up (dead), or perhaps arrived (unknown).",
+    labels: ["platform", "status"],
+  });
+  const oldest = metrics.gauge("agentd_outbox_oldest_due_seconds", {
+    help: "How long ago the oldest message that is due was owed; 0 when none is.",
+  });
+  const seen = new Set<string>();
+  metrics.collect(async () => {
+    const { byPlatform, oldestDueAtMs } = await readOutboxFigures(store);
+    for (const platform of byPlatform.keys()) seen.add(platform);
+    // What was there once is shown as gone, not left as it was.
+    for (const platform of seen) {
+      for (const status of OUTBOX_STATUSES) {
+        messages.set(byPlatform.get(platform)?.[status] ?? 0, [platform, status]);
+      }
+    }
+    oldest.set(oldestDueAtMs === undefined ? 0 : Math.max(0, Date.now() - oldestDueAtMs) / 1000);
+  });
+}
+
+function deliveryMetrics(metrics: Metrics): DeliveryMetrics {
+  const attempts = metrics.counter("agentd_delivery_attempts_total", {
+    help: "Attempts at messages that came to an end in this process.",
+    labels: ["platform", "outcome"],
+  });
+  const durations = metrics.histogram("agentd_delivery_seconds", {
+    help: "Time from owing a message to its delivery.",
+    labels: ["platform"],
+    buckets: DELIVERY_BUCKETS,
+  });
+  return {
+    attempted: (platform, outcome) => attempts.add([platform, outcome]),
+    delivered: (platform, seconds) => durations.observe(seconds, [platform]),
+  };
 }
 
 function httpMetrics(metrics: Metrics): HttpMetrics {

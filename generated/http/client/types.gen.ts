@@ -2594,6 +2594,38 @@ export type HealthCheck = {
 };
 
 /**
+ * OutboxCounts
+ */
+export type OutboxCounts = {
+    due: number;
+    sending: number;
+    dead: number;
+    unknown: number;
+};
+
+/**
+ * OutboxHealth
+ *
+ * Messages to people and services, of the whole database: `due` wait for an attempt, `sending` are under way, `dead` were given up, `unknown` may have arrived. `agentd deliveries` shows each and what to do.
+ */
+export type OutboxHealth = {
+    due: number;
+    sending: number;
+    dead: number;
+    unknown: number;
+    /**
+     * How long ago the oldest message that is due was owed. null: none is due.
+     */
+    oldest_due_seconds: number | null;
+    /**
+     * Those that have such messages, by name.
+     */
+    platforms: {
+        [key: string]: OutboxCounts;
+    };
+};
+
+/**
  * DetailedHealth
  */
 export type DetailedHealth = {
@@ -2646,6 +2678,10 @@ export type DetailedHealth = {
         live: number;
         stored: number;
     };
+    /**
+     * Absent when the database does not answer.
+     */
+    outbox?: OutboxHealth;
     draining: boolean;
 };
 

@@ -75,6 +75,53 @@ test("a server in order says so, with its age and who it is", async (t) => {
   assert.deepEqual(body.readiness.checks.webhook, { status: "ok", waiting: 0, given_up: 0 });
 });
 
+test("the outbox is counted by platform and state, with the age of the oldest that is due", async (t) => {
+  const { ask, clock, store } = await createRoom(t);
+  assert.deepEqual((await ask()).body.outbox, {
+    due: 0,
+    sending: 0,
+    dead: 0,
+    unknown: 0,
+    oldest_due_seconds: null,
+    platforms: {},
+  });
+  const owe = (target: string) =>
+    store.write((tx) => store.outbox.owe(tx, { target, payload: {}, lane: null }));
+  const [, dead, unknown, dropped] = [
+    await owe("telegram:-1"),
+    await owe("telegram:-1"),
+    await owe("sms:+15550100"),
+    await owe("slack:C1"),
+  ];
+  for (const [id, status] of [
+    [dead, "dead"],
+    [unknown, "unknown"],
+    [dropped, "dropped"],
+  ] as const) {
+    await store.write((tx) => tx.update("outbox", { id }, { status }));
+  }
+  const [{ created_at: owedAtMs = 0 } = {}] = await store.read
+    .selectFrom("outbox")
+    .select("created_at")
+    .limit(1)
+    .execute();
+  clock.tick(Math.max(0, owedAtMs + 61_000 - clock.now()));
+  const { outbox } = (await ask()).body;
+  assert.ok((outbox?.oldest_due_seconds ?? 0) >= 61);
+  const none = { due: 0, sending: 0, dead: 0, unknown: 0 };
+  assert.deepEqual(
+    { ...outbox, oldest_due_seconds: 0 },
+    {
+      ...none,
+      due: 1,
+      dead: 1,
+      unknown: 1,
+      oldest_due_seconds: 0,
+      platforms: { sms: { ...none, unknown: 1 }, telegram: { ...none, due: 1, dead: 1 } },
+    },
+  );
+});
+
 test("runs are counted by status, without ended ones and sub-agents; sessions without those of one request", async (t) => {
   const { ask, store } = await createRoom(t);
   const kept = newSession({ owner: "a" }, { source: "http" }, 1);
@@ -180,7 +227,16 @@ test("the receiver of webhooks is told of, with what came within the hour", asyn
   await store.write((tx) =>
     tx.insert("deliveries", [made("completed", 0), made("ignored", 3_600_000), made("failed", 3_600_001)]),
   );
-  const none = { accepted: 0, running: 0, failed: 0, delivered: 0, duplicate: 0, refused: 0, interrupted: 0 };
+  const none = {
+    accepted: 0,
+    running: 0,
+    failed: 0,
+    delivered: 0,
+    unknown: 0,
+    duplicate: 0,
+    refused: 0,
+    interrupted: 0,
+  };
   const figures = { ...receiver, waiting: 4, ...none, completed: 1, ignored: 1 };
   assert.deepEqual((await ask()).body.readiness.checks["webhooks"], { status: "ok", ...figures });
   receiver.routes = 0;

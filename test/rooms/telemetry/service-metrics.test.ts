@@ -13,10 +13,13 @@ test("the figures of a service parse, and name what they should", async (t) => {
   const families = parseExposition(await metrics.http.text());
   assert.deepEqual([...families.keys()].toSorted(), [
     "agentd_build_info",
+    "agentd_delivery_attempts_total",
+    "agentd_delivery_seconds",
     "agentd_event_loop_delay_seconds",
     "agentd_http_request_duration_seconds",
     "agentd_http_requests_total",
     "agentd_outbox_messages",
+    "agentd_outbox_oldest_due_seconds",
     "agentd_queue_depth",
     "agentd_runs",
     "agentd_runs_total",
@@ -33,7 +36,7 @@ test("the figures of a service parse, and name what they should", async (t) => {
   assert.equal(build?.["runtime"], "Deno" in globalThis ? "deno" : "node");
 });
 
-test("runs, the queue and the outbox are those of the database, with a zero where there is none", async (t) => {
+test("runs and the queue are those of the database, with a zero where there is none", async (t) => {
   const { store } = await openTestStore(t);
   const metrics = createServiceMetrics({ store, version: "1", log: silentLog });
   t.after(async () => metrics.close());
@@ -45,14 +48,54 @@ test("runs, the queue and the outbox are those of the database, with a zero wher
       "runs",
       statuses.map((status) => runRow(session.id, { status })),
     );
-    await store.outbox.owe(tx, { target: "webhook:a", payload: {} });
   });
   const families = parseExposition(await metrics.http.text());
   const runs = (status: string) => sampleValue(families, "agentd_runs", { status });
   assert.deepEqual(["queued", "running", "waiting_for_approval", "stopping"].map(runs), [2, 1, 0, 0]);
   assert.equal(sampleValue(families, "agentd_queue_depth"), 2);
-  const outbox = (status: string) => sampleValue(families, "agentd_outbox_messages", { status });
-  assert.deepEqual(["due", "leased", "dead"].map(outbox), [1, 0, 0]);
+});
+
+test("messages of the outbox are counted by platform and state, and are gone when they are", async (t) => {
+  const { store } = await openTestStore(t, { now: () => 1_000 });
+  const metrics = createServiceMetrics({ store, version: "1", log: silentLog });
+  t.after(async () => metrics.close());
+  const ids: string[] = [];
+  await store.write(async (tx) => {
+    for (const target of ["telegram:-1", "telegram:-2", "webhook", "nobody's:private"]) {
+      ids.push(await store.outbox.owe(tx, { target, payload: {}, lane: null }));
+    }
+  });
+  await store.write((tx) => store.outbox.claim(tx, { limit: 1, leaseMs: 60_000, ids: ids.slice(1, 2) }));
+  const count = async (platform: string, status: string) =>
+    sampleValue(parseExposition(await metrics.http.text()), "agentd_outbox_messages", { platform, status });
+  assert.deepEqual([await count("telegram", "due"), await count("telegram", "sending")], [1, 1]);
+  assert.deepEqual([await count("webhook", "due"), await count("webhook", "dead")], [1, 0]);
+  assert.equal(await count("other", "due"), 1);
+  const text = await metrics.http.text();
+  assert.ok(!text.includes("nobody") && !text.includes("-2"));
+  assert.ok((sampleValue(parseExposition(text), "agentd_outbox_oldest_due_seconds") ?? 0) > 0);
+  for (const id of ids) await store.write((tx) => tx.update("outbox", { id }, { status: "delivered" }));
+  assert.equal(await count("telegram", "due"), 0);
+  assert.equal(
+    sampleValue(parseExposition(await metrics.http.text()), "agentd_outbox_oldest_due_seconds"),
+    0,
+  );
+});
+
+test("attempts at messages are counted by how they went, deliveries by how long they took", async (t) => {
+  const { store } = await openTestStore(t);
+  const { http, delivery, close } = createServiceMetrics({ store, version: "1", log: silentLog });
+  t.after(async () => close());
+  delivery.attempted("telegram", "throttled");
+  delivery.attempted("telegram", "delivered");
+  delivery.delivered("telegram", 61);
+  const families = parseExposition(await http.text());
+  const attempts = (outcome: string) =>
+    sampleValue(families, "agentd_delivery_attempts_total", { platform: "telegram", outcome });
+  assert.deepEqual([attempts("throttled"), attempts("delivered"), attempts("permanent")], [1, 1, undefined]);
+  const bucket = (le: string) =>
+    sampleValue(families, "agentd_delivery_seconds_bucket", { platform: "telegram", le });
+  assert.deepEqual([bucket("60"), bucket("300")], [0, 1]);
 });
 
 test("requests, streams and ended runs are counted", async (t) => {

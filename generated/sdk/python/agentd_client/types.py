@@ -2042,6 +2042,28 @@ class HealthCheck(_HealthCheckRequired, total=False):
     detail: str
 
 
+class OutboxCounts(TypedDict):
+    due: int
+    sending: int
+    dead: int
+    unknown: int
+
+
+class OutboxHealth(TypedDict):
+    """Messages to people and services, of the whole database: `due` wait for an attempt, `sending` are under
+    way, `dead` were given up, `unknown` may have arrived. `agentd deliveries` shows each and what to do.
+    """
+
+    due: int
+    sending: int
+    dead: int
+    unknown: int
+    #: How long ago the oldest message that is due was owed. null: none is due.
+    oldest_due_seconds: float | None
+    #: Those that have such messages, by name.
+    platforms: dict[str, OutboxCounts]
+
+
 class _DetailedHealthReadinessChecksRequired(TypedDict):
     state_store: HealthCheck
     config: HealthCheck
@@ -2080,7 +2102,7 @@ class DetailedHealthSessions(TypedDict):
     stored: int
 
 
-class DetailedHealth(TypedDict):
+class _DetailedHealthRequired(TypedDict):
     status: CheckStatus
     platform: Literal["agent"]
     version: str
@@ -2092,6 +2114,10 @@ class DetailedHealth(TypedDict):
     runs: DetailedHealthRuns
     sessions: DetailedHealthSessions
     draining: bool
+
+class DetailedHealth(_DetailedHealthRequired, total=False):
+    #: Absent when the database does not answer.
+    outbox: OutboxHealth
 
 
 class _SessionUpdatedEventRequired(TypedDict):
