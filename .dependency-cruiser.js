@@ -77,7 +77,7 @@ const machine = [
   "^src/acp/(folder|roots)\\.ts$",
   "^src/acp/content-file\\.ts$",
   "^src/webhook/(script|subscriptions|list-file)\\.ts$",
-  "^src/deliver/targets/(local|local-sweep|email-certificate|github-comment-gh)\\.ts$",
+  "^src/deliver/targets/(local|local-sweep|email-smtp|github-comment-gh)\\.ts$",
   "^src/telemetry/otlp\\.ts$",
   "^src/chat/view/render-chat\\.ts$",
   "^src/cli/",

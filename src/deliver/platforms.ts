@@ -10,6 +10,7 @@ type Loaders = { readonly [Name in PlatformName]?: () => Promise<Platform<Platfo
 
 /** Loaded one by one: most services use one or two. */
 const loaders: Loaders = {
+  email: async () => (await import("./targets/email.ts")).email,
   github_comment: async () => (await import("./targets/github-comment.ts")).githubComment,
   qqbot: async () => (await import("./targets/qqbot.ts")).qqbot,
   telegram: async () => (await import("./targets/telegram.ts")).telegram,
