@@ -10,6 +10,7 @@ type Loaders = { readonly [Name in PlatformName]?: () => Promise<Platform<Platfo
 
 /** Loaded one by one: most services use one or two. */
 const loaders: Loaders = {
+  dingtalk: async () => (await import("./targets/dingtalk.ts")).dingtalk,
   email: async () => (await import("./targets/email.ts")).email,
   github_comment: async () => (await import("./targets/github-comment.ts")).githubComment,
   qqbot: async () => (await import("./targets/qqbot.ts")).qqbot,
