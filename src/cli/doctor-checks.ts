@@ -12,6 +12,7 @@ import { resolvePlaces } from "../config/places.ts";
 import { createCatalog, findProviders } from "../models.ts";
 import type { CliContext } from "./context.ts";
 import type { Finding, Verdict } from "./doctor-finding.ts";
+import { outbox, platforms } from "./doctor-platforms.ts";
 import { occupantOf } from "./doctor-ports.ts";
 import { webhooks } from "./doctor-webhooks.ts";
 import { findDatabase, withDatabase } from "./sessions-database.ts";
@@ -48,6 +49,8 @@ const checks: Readonly<Record<string, Check>> = {
   model: ({ config, loaded }) => model(config, loaded),
   port: ({ config }) => port(config),
   webhooks: ({ config, context, loaded }) => webhooks({ config, home: context.home, env: loaded.env }),
+  platforms: ({ loaded }) => platforms(loaded),
+  outbox: () => outbox(Date.now()),
   mcp: ({ config }) => mcp(config),
   search: async ({ config }) => search(config),
 };
