@@ -121,6 +121,23 @@ test("78. u deliver-only with log rejected; retry flag without script rejected; 
   assert.deepEqual(ci?.["deliver_extra"], { chat_id: "7" });
 });
 
+test("several targets are subscribed to; of those that are not set up it is said what to do", async () => {
+  await using place = await createPlace();
+  const to = "telegram:-100:17, sms:+15550100,local";
+  const made = await place.webhook("subscribe", "ci", "--deliver", to, "--deliver-only");
+  assert.equal(made.code, 0, made.stderr);
+  assert.match(made.stdout, /Deliver: telegram:-100:17, sms:\+15550100,local/);
+  assert.match(
+    made.stderr,
+    /Telegram is not set up: .*TELEGRAM_BOT_TOKEN.*`agentd gateway setup` asks for it\./,
+  );
+  assert.equal((await place.subscriptions())["ci"]?.["deliver"], to);
+  const many = Array.from({ length: 17 }, (_, n) => `slack:C${n}`).join();
+  const refused = await place.webhook("subscribe", "ci", "--deliver", many);
+  assert.equal(refused.code, 1);
+  assert.match(refused.stderr, /deliver: it names 17 targets; at most 16 are told/);
+});
+
 test("79. u file mode 0600 even under umask 022 or existing 0644; corrupted file → empty", async () => {
   await using place = await createPlace();
   await place.webhook("subscribe", "a");
