@@ -49,25 +49,19 @@ export const email: Platform<Settings> = {
   },
 };
 
-function missingOf({
-  address,
-  password,
-  smtp_host: host,
-  smtp_port: port = PORT,
-  tls,
-}: Settings): readonly string[] {
+function missingOf(settings: Settings): readonly string[] {
+  const { address, password, smtp_host: host, smtp_port: port = PORT, tls, home_channel: home } = settings;
   const missing: string[] = [];
   if (address === undefined || !isAddress(address)) missing.push("address (EMAIL_ADDRESS)");
   if (host === undefined) missing.push("smtp_host (EMAIL_SMTP_HOST)");
   if (!Number.isInteger(port) || port < 1 || port > 65_535)
     missing.push("smtp_port as a number (EMAIL_SMTP_PORT)");
-  if (tls === "none") {
-    if (host !== undefined && !LOOPBACK.test(host)) {
-      missing.push("encryption: tls none (EMAIL_SMTP_TLS) is for a server on this machine alone");
-    }
-  } else if (password === undefined) {
-    missing.push("password (EMAIL_PASSWORD)");
+  if (password === undefined && tls !== "none") missing.push("password (EMAIL_PASSWORD)");
+  if (tls === "none" && host !== undefined && !LOOPBACK.test(host)) {
+    missing.push("encryption: tls none (EMAIL_SMTP_TLS) is for a server on this machine alone");
   }
+  if (home !== undefined && !isAddress(home))
+    missing.push("home_channel as one plain address (EMAIL_HOME_ADDRESS)");
   return missing;
 }
 

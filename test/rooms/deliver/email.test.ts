@@ -300,6 +300,9 @@ test("what is missing is named with its key and its variable", () => {
   assert.deepEqual(email.missing({ ...whole, smtp_port: Number.NaN }), [
     "smtp_port as a number (EMAIL_SMTP_PORT)",
   ]);
+  assert.deepEqual(email.missing({ ...whole, home_channel: "ada@example.com, eve@example.com" }), [
+    "home_channel as one plain address (EMAIL_HOME_ADDRESS)",
+  ]);
   for (const host of ["smtp.example.org", "127.0.0.1.example.org", "10.0.0.1", "localhost.example.org"]) {
     const [lack = ""] = email.missing({ ...whole, smtp_host: host, tls: "none" });
     assert.match(lack, /tls none \(EMAIL_SMTP_TLS\) is for a server on this machine alone/);

@@ -7,7 +7,8 @@ import type { SendOutcome } from "../../../src/deliver/target.ts";
 import { githubComment } from "../../../src/deliver/targets/github-comment.ts";
 import type { Fault, Reply } from "../../harness/platforms/fake.ts";
 import { openFolder, startGithub, TOKEN } from "../../harness/platforms/github.ts";
-import { sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
+import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
+import { openDispatch, owe, reached } from "./dispatching.ts";
 
 const path = process.env["PATH"] ?? "";
 const isThere = spawnSync("gh", ["--version"]).status === 0;
@@ -256,3 +257,28 @@ test("real gh: when the look fails nothing is written", withGh, async (t) => {
   }
   assert.deepEqual(github.comments(1), []);
 });
+
+test(
+  "real gh: the outbox sends again what got no answer, and the comment appears once",
+  withGh,
+  async (t) => {
+    const { dispatch, store, clock, logged } = await openDispatch(t);
+    const home = await openFolder(t);
+    const github = await startGithub(t, () => clock.now());
+    const env = { PATH: path, HOME: home, GH_CONFIG_DIR: home, GH_TOKEN: TOKEN, HTTP_PROXY: github.url };
+    const target = githubComment.create({ host: "github.localhost" }, platformParts({ clock, env }));
+    github.next("close");
+    const id = await owe(store, { target: "github_comment", payload: { text: "found it", extra: here } });
+    await dispatch([target]).start();
+    await logged("could not be delivered yet");
+    // GitHub had taken it.
+    github.write(1, String(github.asked[0]?.body?.["body"]));
+    clock.tick(2_000);
+    await reached(store, id, "delivered");
+    assert.deepEqual(github.comments(1), [`found it\n\n<!-- agent-delivery:${id} -->`]);
+    assert.deepEqual(
+      github.asked.map(({ method }) => method),
+      ["POST", "GET"],
+    );
+  },
+);
