@@ -35,7 +35,7 @@ export const discord: Platform<Settings> = {
   name: words.name,
   missing: ({ token }) => (token === undefined ? ["token (DISCORD_BOT_TOKEN)"] : []),
   create({ token = "", base_url: baseUrl = "https://discord.com", ...settings }, { clock, version }) {
-    registerSecret(token);
+    registerSecret(token.trim());
     const call = createCall({ title: words.title, baseUrl, clock, version });
     const once = createDoubts({ title: words.title, clock, windowMs: NONCE_WINDOW_MS });
     const bot: Bot = { call, once, headers: { authorization: `Bot ${token.trim()}` }, posts: new Map() };

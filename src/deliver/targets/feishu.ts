@@ -46,7 +46,7 @@ export const feishu: Platform<Settings> = {
     ...(secret === undefined ? ["app_secret (FEISHU_APP_SECRET)"] : []),
   ],
   create({ app_id: id = "", app_secret: secret = "", domain = "feishu", ...settings }, { clock, version }) {
-    registerSecret(secret);
+    registerSecret(secret.trim());
     const baseUrl = settings.base_url ?? HOSTS[domain];
     const call = createCall({ title: feishuWords.title, baseUrl, clock, version });
     const tokens = new AccessTokens(clock, askWith(call, { app_id: id.trim(), app_secret: secret.trim() }));
@@ -62,8 +62,7 @@ export const feishu: Platform<Settings> = {
         const flaw = flawOf(message, kind);
         if (kind === undefined || flaw !== undefined) return { status: "permanent", error: flaw ?? "" };
         const limit = settings.text_limit ?? TEXT_LIMIT;
-        const text = defuseMentions(message.text, message.extra["allow_mentions"] === true ? [] : MENTIONS);
-        const parts = renderParts(text, { format: "plain", limit, unit: "utf16" });
+        const parts = renderParts(message.text, { format: "plain", limit, unit: "utf16" });
         const errand = { call, tokens, kind, message, delivery, options };
         return sendParts(parts, errand, (part, index) =>
           once(delivery, options, () => sendPart(errand, part.text, index)),
@@ -112,7 +111,9 @@ async function sendPart(errand: Errand, text: string, index: number): Promise<Se
 
 type Content = Pick<FeishuReply, "msg_type" | "content" | "uuid">;
 
-function contentOf({ delivery }: Errand, text: string, index: number): Content {
+/** What addresses people is looked for last: rendering may bring it about, as from `&lt;at`. */
+function contentOf({ delivery, message }: Errand, words: string, index: number): Content {
+  const text = message.extra["allow_mentions"] === true ? words : defuseMentions(words, MENTIONS);
   return {
     msg_type: "text",
     content: JSON.stringify({ text }),

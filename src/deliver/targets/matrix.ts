@@ -28,7 +28,7 @@ export const matrix: Platform<Settings> = {
     ...(token === undefined ? ["access_token (MATRIX_ACCESS_TOKEN)"] : []),
   ],
   create({ homeserver = "", access_token: token = "", ...settings }, { clock, version }) {
-    registerSecret(token);
+    registerSecret(token.trim());
     const call = createCall({ title: matrixWords.title, baseUrl: homeserver, clock, version });
     const headers = { authorization: `Bearer ${token.trim()}` };
     const rooms = createRooms({ call, headers, clock, allowsEncrypted: settings.allow_encrypted === true });

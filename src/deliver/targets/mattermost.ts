@@ -9,7 +9,7 @@ import { sendParts } from "../parts.ts";
 import type { Platform } from "../platform.ts";
 import { repeatMark } from "../repeat-mark.ts";
 import type { SendOutcome } from "../target.ts";
-import { defuseMentions } from "../text-mentions.ts";
+import { cleanText } from "../text.ts";
 import { renderParts } from "../text-parts.ts";
 
 type Settings = PlatformSettings<"mattermost">;
@@ -17,8 +17,15 @@ type Settings = PlatformSettings<"mattermost">;
 const words = { title: "Mattermost", name: "mattermost" };
 /** Servers take posts of 16383 code points, those whose database was made before 5.0 of 4000. */
 const TEXT_LIMIT = 16_383;
-/** They address everybody in a channel, in whatever case; no parameter of the API switches them off. */
-const EVERYBODY = ["@all", "@channel", "@here"];
+/**
+ * The sign of what addresses everybody in a channel, in whatever case, also where it or letters behind it are written as
+ * references (`&#64;`); no parameter of the API switches it off. Behind an ASCII letter or digit, as in e-mail
+ * addresses, it addresses nobody.
+ */
+const EVERYBODY =
+  /(?<![a-z0-9])(?:@|&#0{0,5}64;|&#x0{0,5}40;|&commat;)(?=(?:all|channel|here)(?![a-z0-9])|[a-z]{0,8}&)/gi;
+/** Behind the sign: it addresses nobody then, and nobody sees it. */
+const JOINER = "\u2060";
 const MARK_LENGTH = 64;
 /** Greater figures in X-Ratelimit-Reset are points in time, in seconds. */
 const LONGEST_WAIT_S = 1_000_000;
@@ -48,7 +55,7 @@ export const mattermost: Platform<Settings> = {
     ...(token === undefined ? ["token (MATTERMOST_TOKEN)"] : []),
   ],
   create({ token = "", base_url: baseUrl = "", ...settings }, { clock, version }) {
-    registerSecret(token);
+    registerSecret(token.trim());
     const call = createCall({ title: words.title, baseUrl, clock, version });
     const headers = { authorization: `Bearer ${token.trim()}` };
     return {
@@ -60,9 +67,7 @@ export const mattermost: Platform<Settings> = {
         const flaw = flawOf(message);
         if (flaw !== undefined) return { status: "permanent", error: flaw };
         const limit = settings.text_limit ?? TEXT_LIMIT;
-        const mentions = message.extra["allow_mentions"] === true ? [] : EVERYBODY;
-        const text = defuseMentions(message.text, mentions);
-        const parts = renderParts(text, { format: "commonmark", limit, unit: "codepoints" });
+        const parts = renderParts(textOf(message), { format: "commonmark", limit, unit: "codepoints" });
         return sendParts(parts, { delivery, options }, async (part, index) => {
           const body = {
             channel_id: message.chat,
@@ -81,6 +86,12 @@ export const mattermost: Platform<Settings> = {
     };
   },
 };
+
+/** Cleaned first: what is taken away must not bring a mention together. */
+function textOf({ text, extra }: Message): string {
+  if (extra["allow_mentions"] === true) return text;
+  return cleanText(text).replace(EVERYBODY, (sign) => `${sign}${JOINER}`);
+}
 
 function outcomeOf(answer: PlatformAnswer<MattermostAnswer>, clock: Clock): SendOutcome {
   const { status, body } = answer;

@@ -21,7 +21,7 @@ export const slack: Platform<Settings> = {
   name: words.name,
   missing: ({ token }) => (token === undefined ? ["token (SLACK_BOT_TOKEN)"] : []),
   create({ token = "", base_url: baseUrl = "https://slack.com/api", ...settings }, { clock, version }) {
-    registerSecret(token);
+    registerSecret(token.trim());
     const call = createCall({ title: words.title, baseUrl, clock, version });
     const headers = {
       authorization: `Bearer ${token.trim()}`,

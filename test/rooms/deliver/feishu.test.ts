@@ -148,13 +148,20 @@ test("a token that cannot be had is tried again: nothing was sent", async (t) =>
   }
 });
 
-test("tags that address people do not, unless allow_mentions is told", async (t) => {
+test("tags that address people do not, however they are written, unless allow_mentions is told", async (t) => {
   const { sent, send } = await place(t);
-  const text = 'Hi <at user_id="all">everybody</at> and <AT user_id="ou_user"></AT>';
-  await send({ address: CHAT, text });
-  await send({ address: CHAT, text: "Plain" });
-  const said = String(sent()[0]?.body?.["content"]);
-  assert.doesNotMatch(said, /<\/?at\b/i);
+  const tags = [
+    '<at user_id="all">everybody</at>',
+    '<AT user_id="ou_user"></AT>',
+    '&lt;at user_id="all"&gt;&lt;/at&gt;',
+    '<\u0000at user_id="all"></at>',
+    '`<at user_id="all"></at>`',
+    '\\<at user_id="all"\\>',
+  ];
+  for (const text of tags) await send({ address: CHAT, text });
+  for (const { body } of sent()) assert.doesNotMatch(String(body?.["content"]), /<\/?at\b/i);
+  await send({ address: CHAT, text: '`<at user_id="all"></at>`', extra: { allow_mentions: true } });
+  assert.match(String(sent().at(-1)?.body?.["content"]), /<at user_id/);
 });
 
 test("rate limits are waited for as x-ogw-ratelimit-reset says", async (t) => {

@@ -71,13 +71,21 @@ test("the thread of the address, or of deliver_extra, is root_id", async (t) => 
 
 test("@all, @channel and @here address nobody, in whatever case, unless allow_mentions is told", async (t) => {
   const { fake, send } = await place(t);
-  const text = "@all @Channel and @HERE, @someone";
-  await send({ address: CHANNEL, text });
+  const text = "@all (@Channel) **@HERE**, \\@all. &#64;all &#x40;here @&#97;ll @c&#104;annel";
+  const harmless = "@allan bob@all.example.org @someone @hereafter R&D@ AT&T";
+  await send({ address: CHANNEL, text: `${text} ${harmless}` });
   await send({ address: CHANNEL, text, extra: { allow_mentions: true } });
-  const [defused, open] = fake.asked.map(({ body }) => String(body?.["message"]));
-  assert.doesNotMatch(defused ?? "", /@(all|channel|here)/i);
-  assert.equal(defused?.replaceAll("\u2060", ""), text);
+  const [defused = "", open] = fake.asked.map(({ body }) => String(body?.["message"]));
+  assert.equal(defused.split("\u2060").length - 1, 8);
+  assert.ok(defused.endsWith(harmless));
+  assert.equal(defused.replaceAll("\u2060", ""), `${text} ${harmless}`);
   assert.equal(open, text);
+});
+
+test("a mention that comes together when control characters are taken away addresses nobody either", async (t) => {
+  const { fake, send } = await place(t);
+  await send({ address: CHANNEL, text: "@\u0000all @cha\u0007nnel @he\ufeffre" });
+  assert.doesNotMatch(String(fake.asked[0]?.body?.["message"]), /@(all|channel|here)/);
 });
 
 test("long texts go out in parts of at most 16383 code points, or of text_limit", async (t) => {
