@@ -8,6 +8,7 @@ import { writeText } from "./files.ts";
 import { readOperations } from "./operation.ts";
 import { HEADER } from "./print.ts";
 import { acpReference } from "./reference-acp.ts";
+import { deliveryReference } from "./reference-delivery.ts";
 import { httpReference, type ErrorEntry } from "./reference-http.ts";
 import { printIndex, printMarkdown } from "./reference-markdown.ts";
 import type { Reference } from "./reference-model.ts";
@@ -29,6 +30,7 @@ export async function writeReference(
     ["gateway.md", rpcReference(gateway, rpcErrorEntries())],
     ...(host ? [["host.md", rpcReference(host)] as const] : []),
     ...(acp ? [["acp.md", acpReference(acp, http.info.version)] as const] : []),
+    ["delivery.md", deliveryReference(config, http.info.version)],
     ["config.md", configReference(config, http.info.version)],
   ];
   const index = references.map(([file, { title }]) => ({ file, title }));
