@@ -3,6 +3,7 @@ import type { PlatformSettings } from "../../config/platform-settings.ts";
 import type { DiscordAnswer, DiscordMessage } from "../../../generated/delivery/client/types.gen.ts";
 import { createCall, type Call, type NoAnswer, type PlatformAnswer } from "../call.ts";
 import { createDoubts, type SendOnce } from "../doubts.ts";
+import { inexactIdFlaw } from "../exact-ids.ts";
 import { readMessage, type Message } from "../message.ts";
 import { sendParts } from "../parts.ts";
 import type { Platform } from "../platform.ts";
@@ -48,7 +49,7 @@ export const discord: Platform<Settings> = {
       async send(delivery, options) {
         const message = readMessage(words.name, delivery);
         if (!message) return { status: "permanent", error: "The message has no text." };
-        const flaw = flawOf(message);
+        const flaw = inexactIdFlaw(message.extra) ?? flawOf(message);
         if (flaw !== undefined) return { status: "permanent", error: flaw };
         const limit = settings.text_limit ?? TEXT_LIMIT;
         const parts = renderParts(message.text, { format: "commonmark", limit, unit: "codepoints" });
