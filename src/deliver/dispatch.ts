@@ -7,7 +7,6 @@ import type { OutboxRow } from "../store/tables.ts";
 import { Attempt, type AttemptEnd } from "./attempt.ts";
 import { DEFAULT_RETRY_DELAYS_MS, type RetryRules } from "./backoff.ts";
 import { recordEnd, type Recorded, type Settled } from "./record.ts";
-import { Scan } from "./scan.ts";
 import { Slots } from "./slots.ts";
 import { sendRow } from "./send-row.ts";
 import { parseTarget, type Target, type Targets } from "./target.ts";
@@ -43,13 +42,8 @@ interface Claimed {
   readonly abandoned: readonly string[];
   /** When to look again, if nothing wakes us before. */
   readonly waitMs: number;
-  readonly firstMs: number | undefined;
-  /** The store's time. */
-  readonly nowMs: number;
 }
 
-/** Messages looked at in one round. */
-const BATCH = 64;
 /** Until the next look when others were faster. */
 const CONTENDED_MS = 50;
 const FIRST_FAILURE_MS = 1_000;
@@ -67,7 +61,6 @@ const LOST = "The process that sent it was lost during the last attempt: the mes
 export class Dispatcher {
   readonly #options: Required<Omit<DispatcherOptions, "settled">> & Pick<DispatcherOptions, "settled">;
   readonly #slots: Slots;
-  readonly #scan = new Scan();
   readonly #attempts = new Map<string, { readonly attempt: Attempt; readonly done: Promise<void> }>();
   #stopListening = () => {};
   #cancelPoll = () => {};
@@ -178,22 +171,18 @@ export class Dispatcher {
 
   /** Starts as many attempts as are due and have room. Resolves to how long nothing more is to be done. */
   async #fill(): Promise<number> {
-    const { store, clock, pollMs, log } = this.#options;
+    const { store, pollMs, log } = this.#options;
     try {
       for (;;) {
         // The end of an attempt wakes us.
         if (this.#slots.isFull) return pollMs;
         const { busy } = this.#slots;
-        const fromMs = this.#scan.begin(busy, clock.now());
-        const { rows, abandoned, waitMs, firstMs, nowMs } = await store.write((tx) =>
-          this.#claim(tx, busy, fromMs),
-        );
-        const againMs = this.#scan.end(firstMs, nowMs, clock.now());
+        const { rows, abandoned, waitMs } = await store.write((tx) => this.#claim(tx, busy));
         this.#failures = 0;
         for (const row of rows) this.#start(row);
         if (abandoned.length > 0)
           log.warn("messages may have arrived, and are not sent again", { ids: abandoned });
-        if (rows.length + abandoned.length === 0 || this.#closing) return Math.min(waitMs, againMs, pollMs);
+        if (rows.length + abandoned.length === 0 || this.#closing) return Math.min(waitMs, pollMs);
       }
     } catch (error) {
       const waitMs = Math.min(FIRST_FAILURE_MS * 2 ** this.#failures, MAX_FAILURE_MS);
@@ -203,27 +192,26 @@ export class Dispatcher {
     }
   }
 
-  async #claim(tx: Tx, busy: BusyTargets, fromMs: number): Promise<Claimed> {
+  async #claim(tx: Tx, busy: BusyTargets): Promise<Claimed> {
     const { store, leaseMs, pollMs } = this.#options;
     const { nowMs } = tx;
     if (nowMs - this.#advancedMs >= pollMs) {
       await store.outbox.advance(tx);
       this.#advancedMs = nowMs;
     }
-    const waiting = await store.outbox.waiting(tx, { limit: BATCH, except: busy, fromMs });
+    const waiting = await store.outbox.waiting(tx, { except: busy });
     // One of ours that is under way looks due when its lease could not be renewed: it is not sent twice at once.
     const due = waiting.filter(({ id, available_at: at }) => at <= nowMs && !this.#attempts.has(id));
     const next = waiting.find(({ available_at: at }) => at > nowMs);
     const waitMs = next ? next.available_at - nowMs : pollMs;
-    const firstMs = waiting[0]?.available_at;
-    if (due.length === 0) return { rows: [], abandoned: [], waitMs, firstMs, nowMs };
+    if (due.length === 0) return { rows: [], abandoned: [], waitMs };
     const abandoned = await this.#abandon(
       tx,
       due.filter((row) => this.#isLost(row)),
     );
     const ids = this.#slots.choose(due.filter((row) => !this.#isLost(row))).map(({ id }) => id);
     const rows = await store.outbox.claim(tx, { ids, limit: ids.length, leaseMs });
-    return { rows, abandoned, waitMs: Math.min(waitMs, CONTENDED_MS), firstMs, nowMs };
+    return { rows, abandoned, waitMs: Math.min(waitMs, CONTENDED_MS) };
   }
 
   /** True for one that is due since its lease ran out, and that no attempt is left for. */
@@ -254,13 +242,18 @@ export class Dispatcher {
   }
 
   #start(row: OutboxRow): void {
-    const leave = this.#slots.take(row.target);
+    const leave = this.#slots.take(row);
     const attempt = new Attempt();
     const work = async () => {
-      await this.#record(row, await this.#send(row, attempt));
-      this.#attempts.delete(row.id);
+      const end = await this.#send(row, attempt);
+      const recorded = this.#record(row, end);
+      // The next look is queued behind the record: one commit for both.
       leave();
       this.wake();
+      await recorded;
+      this.#attempts.delete(row.id);
+      // It may be due again, and was passed over while it was under way.
+      if (end.status !== "delivered") this.wake();
     };
     this.#attempts.set(row.id, { attempt, done: work() });
     this.#cancelRenewal ??= this.#scheduleRenewal();

@@ -1,18 +1,24 @@
 import type { BusyTargets } from "../store/outbox.ts";
 import { parseTarget, type Targets } from "./target.ts";
 
+export interface Place {
+  /** Whole address. */
+  readonly target: string;
+  readonly lane: string | null;
+}
+
 export interface SlotLimits {
   /** Most attempts at once. */
   readonly total: number;
-  /** Of these, to one address. */
+  /** Of these, to one address, of messages without a lane. */
   readonly perAddress: number;
 }
 
 const PER_PLATFORM = 8;
 
 /**
- * Attempts under way, counted by platform and by address, each with its limit: a target that hangs holds its own
- * places only.
+ * Attempts under way, counted by platform, and by address those that no lane holds back; each with its limit: a target
+ * that hangs holds its own places only.
  */
 export class Slots {
   readonly #limits: SlotLimits;
@@ -39,23 +45,24 @@ export class Slots {
   }
 
   /** As many of the messages as there is room for, in their order. */
-  choose<M extends { readonly target: string }>(messages: readonly M[]): readonly M[] {
+  choose<M extends Place>(messages: readonly M[]): readonly M[] {
     const taken = this.#taken.copy();
-    return messages.filter(({ target }) => {
+    return messages.filter((message) => {
+      const { target } = message;
       const { platform } = parseTarget(target);
       const fits =
         taken.total < this.#limits.total &&
         (taken.platforms.get(platform) ?? 0) < this.#platformLimit(platform) &&
-        (taken.addresses.get(target) ?? 0) < this.#limits.perAddress;
-      if (fits) taken.add(target, 1);
+        (message.lane !== null || (taken.addresses.get(target) ?? 0) < this.#limits.perAddress);
+      if (fits) taken.add(message, 1);
       return fits;
     });
   }
 
   /** Takes a place; the returned function gives it back. */
-  take(target: string): () => void {
-    this.#taken.add(target, 1);
-    return () => this.#taken.add(target, -1);
+  take(message: Place): () => void {
+    this.#taken.add(message, 1);
+    return () => this.#taken.add(message, -1);
   }
 
   #platformLimit(platform: string): number {
@@ -68,9 +75,9 @@ class Counts {
   readonly addresses = new Map<string, number>();
   readonly platforms = new Map<string, number>();
 
-  add(target: string, by: 1 | -1): void {
+  add({ target, lane }: Place, by: 1 | -1): void {
     this.total += by;
-    step(this.addresses, target, by);
+    if (lane === null) step(this.addresses, target, by);
     step(this.platforms, parseTarget(target).platform, by);
   }
 

@@ -118,6 +118,7 @@ const columns: Columns = {
     created_at: true,
     done_at: true,
     lane: true,
+    queue: true,
     held: true,
     parts_sent: true,
     retried_at: true,

@@ -23,11 +23,11 @@ export interface NewMessage {
 
 export type Waiting = Pick<
   OutboxRow,
-  "id" | "target" | "available_at" | "status" | "attempts" | "max_attempts"
+  "id" | "target" | "lane" | "available_at" | "status" | "attempts" | "max_attempts"
 >;
 
 export interface BusyTargets {
-  /** Whole addresses. */
+  /** Whole addresses, of messages without a lane. */
   readonly targets: readonly string[];
   /** Every address of these. */
   readonly platforms: readonly string[];
@@ -42,13 +42,11 @@ export interface Outbox {
   /** Resolves to the message's id, by which a target may recognise a repeat. */
   owe(tx: Tx, message: NewMessage): Promise<string>;
   /**
-   * Messages that are due, at `fromMs` (default 0) or later, or will be, or whose lease will run out, soonest first;
-   * without those of busy targets, and those that others of their lane go before.
+   * Messages that are due, or will be, or whose lease will run out: of each queue the soonest, 16 at most; soonest first.
+   * Without queues of busy targets, and without those that others of their lane go before. The cost is that of the
+   * queues, however much they hold.
    */
-  waiting(
-    tx: Tx,
-    request: { readonly limit: number; readonly except: BusyTargets; readonly fromMs?: number },
-  ): Promise<readonly Waiting[]>;
+  waiting(tx: Tx, request: { readonly except: BusyTargets }): Promise<readonly Waiting[]>;
   /**
    * Takes at most `limit` due messages, of `ids` if given, for `leaseMs`; no other sender gets them meanwhile. Gives none
    * that others of its lane go before.
@@ -85,6 +83,21 @@ export interface Outbox {
   advance(tx: Tx): Promise<number>;
 }
 
+/** Of a queue, looked at in one round. */
+const PER_QUEUE = 16;
+
+const READY = "status in ('due', 'leased') and held = 0";
+
+/** Names of the queues, each by one step into the index, whatever they hold. */
+const QUEUES =
+  `with recursive queues (name) as (select min(queue) from outbox where ${READY} union all ` +
+  `select (select min(queue) from outbox where ${READY} and queue > queues.name) from queues ` +
+  "where queues.name is not null) select name from queues where name is not null";
+
+const SOONEST =
+  "select id, target, lane, available_at, status, attempts, max_attempts from outbox " +
+  `where ${READY} and queue = ? and ${FIRST_IN_LANE} order by available_at, id limit ?`;
+
 export function createOutbox(holder: Leaseholder): Outbox {
   const leases = new Leases(holder, { table: "outbox", ready: "due" });
   const listeners = new Set<() => void>();
@@ -104,22 +117,17 @@ export function createOutbox(holder: Leaseholder): Outbox {
       const id = createId("out", lastMs);
       const { lane = laneOf(message.target, extraOf(message.payload)) } = message;
       const held = await heldBy(tx, lane, id);
-      await tx.insert("outbox", [{ ...toRow(message, tx.nowMs), id, lane, held }]);
+      const queue = lane === null ? message.target : platformOf(message.target);
+      await tx.insert("outbox", [{ ...toRow(message, tx.nowMs), id, lane, queue, held }]);
       tx.afterCommit(tell);
       return id;
     },
-    async waiting(tx, { limit, except: { targets, platforms }, fromMs = 0 }) {
-      const others = targets.map(() => " and target <> ?").join("");
-      const rest = platforms.map(() => " and target <> ? and not (target > ? and target < ?)").join("");
-      // `;` comes after `:`.
-      const names = platforms.flatMap((platform) => [platform, `${platform}:`, `${platform};`]);
-      const rows = await rawTx(tx).all(
-        "select id, target, available_at, status, attempts, max_attempts from outbox " +
-          `where status in ('due', 'leased') and held = 0 and available_at >= ?${others}${rest} ` +
-          `and ${FIRST_IN_LANE} order by available_at, id limit ?`,
-        [fromMs, ...targets, ...names, tx.nowMs, limit],
-      );
-      return rows as unknown as readonly Waiting[];
+    async waiting(tx, { except }) {
+      const raw = rawTx(tx);
+      const queues = (await raw.all(QUEUES, [])).map(({ name }) => String(name));
+      const free = queues.filter((queue) => !isBusy(queue, except));
+      const rows = await Promise.all(free.map((queue) => raw.all(SOONEST, [queue, tx.nowMs, PER_QUEUE])));
+      return (rows.flat() as unknown as readonly Waiting[]).toSorted(bySoonest);
     },
     async claim(tx, { limit, leaseMs, ids }) {
       const among = ids && ({ column: "id", values: ids } as const);
@@ -155,7 +163,7 @@ export function createOutbox(holder: Leaseholder): Outbox {
   };
 }
 
-function toRow(message: NewMessage, nowMs: number): Omit<OutboxRow, "id" | "lane" | "held"> {
+function toRow(message: NewMessage, nowMs: number): Omit<OutboxRow, "id" | "lane" | "queue" | "held"> {
   return {
     target: message.target,
     payload: JSON.stringify(message.payload),
@@ -177,4 +185,16 @@ function extraOf(payload: unknown): unknown {
   return typeof payload === "object" && payload !== null
     ? (payload as { readonly extra?: unknown }).extra
     : undefined;
+}
+
+function platformOf(target: string): string {
+  return target.split(":", 1)[0] ?? "";
+}
+
+function isBusy(queue: string, { targets, platforms }: BusyTargets): boolean {
+  return targets.includes(queue) || platforms.includes(platformOf(queue));
+}
+
+function bySoonest(a: Waiting, b: Waiting): number {
+  return a.available_at - b.available_at || (a.id < b.id ? -1 : 1);
 }

@@ -251,6 +251,8 @@ export interface OutboxRow {
   done_at: number | null;
   /** Messages of one lane go out one after the other; null: it waits for nobody. */
   lane: string | null;
+  /** Who looks for work looks into each queue: the platform, or the whole address where there is no lane. */
+  queue: string;
   /** 1: an older message of its lane is owed, and nobody looks for this one yet. */
   held: number;
   /** Parts of a long message that have arrived. */

@@ -20,6 +20,7 @@ const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly B
   "acp-stream": () => import("./acp-stream.ts"),
   webhook: () => import("./webhook.ts"),
   "webhook-stored": () => import("./webhook-stored.ts"),
+  deliver: () => import("./deliver.ts"),
 };
 
 const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(benches);

@@ -4,12 +4,14 @@ import type { SchemaBuilder } from "./builder.ts";
 /** Messages to one chat go in their order; parts that arrived are noted; what may have arrived is told from what did not. */
 export async function outboxLanes(schema: SchemaBuilder): Promise<void> {
   await schema.columns("outbox", { lane: "text?", retried_at: "integer?" });
-  await schema.columns("outbox", { held: "integer", parts_sent: "integer" }, { held: 0, parts_sent: 0 });
+  const counted = { queue: "text", held: "integer", parts_sent: "integer" } as const;
+  await schema.columns("outbox", counted, { queue: "", held: 0, parts_sent: 0 });
   const owed = sql<boolean>`status in ('due', 'leased')`;
+  await sql`update outbox set queue = target where ${owed}`.execute(schema.db);
   // What waits behind an older one is not in it: a long lane costs those who look for work nothing.
   await schema.dropIndex("outbox", "ready");
   await schema.index("outbox", "ready", {
-    columns: ["available_at"],
+    columns: ["queue", "available_at", "id"],
     where: sql<boolean>`status in ('due', 'leased') and held = 0`,
   });
   await schema.index("outbox", "lane", { columns: ["lane", "id"], where: owed });

@@ -55,7 +55,7 @@ export class SchemaBuilder {
   async columns(
     table: keyof Tables,
     shape: Shape,
-    defaults: Readonly<Record<string, number>> = {},
+    defaults: Readonly<Record<string, number | string>> = {},
   ): Promise<void> {
     for (const [name, kind] of Object.entries(shape)) {
       const type = this.#type(kind.startsWith("text") ? "text" : "integer");

@@ -6,7 +6,7 @@ import { createTargets } from "../../../src/deliver/target.ts";
 const single = { name: "single", concurrency: 1, send: async () => ({ status: "delivered" }) as const };
 const create = (total: number) => new Slots(createTargets([single]), { total, perAddress: 2 });
 const messages = (...targets: string[]) =>
-  targets.map((target, index) => ({ id: String(index), target, available_at: 0 }));
+  targets.map((target, index) => ({ id: String(index), target, lane: null }));
 const chosen = (slots: Slots, ...targets: string[]) =>
   slots
     .choose(messages(...targets))
@@ -21,7 +21,11 @@ test("messages are chosen in their order, as far as address, platform and total 
 
 test("a place that is taken counts until it is given back", () => {
   const slots = create(3);
-  const leave = [slots.take("a:1"), slots.take("a:1"), slots.take("single:x")];
+  const leave = [
+    slots.take({ target: "a:1", lane: null }),
+    slots.take({ target: "a:1", lane: null }),
+    slots.take({ target: "single:x", lane: null }),
+  ];
   assert.equal(slots.isFull, true);
   assert.deepEqual(slots.busy, { targets: ["a:1"], platforms: ["single"] });
   leave[2]?.();
@@ -31,4 +35,12 @@ test("a place that is taken counts until it is given back", () => {
   leave[1]?.();
   assert.deepEqual(slots.busy, { targets: [], platforms: [] });
   assert.equal(slots.isFull, false);
+});
+
+test("what has a lane is counted for its platform alone: its lane sees to the rest", () => {
+  const slots = create(5);
+  const laned = ["a", "a:1", "a", "a", "single:1", "single:2"].map((target) => ({ target, lane: "x" }));
+  assert.deepEqual(slots.choose(laned), laned.slice(0, 5));
+  for (let i = 0; i < 4; i++) slots.take({ target: "a", lane: "x" });
+  assert.deepEqual(slots.busy, { targets: [], platforms: [] });
 });

@@ -24,7 +24,7 @@ const claim = async (store: Store, ids?: readonly string[]) => {
 };
 const waiting = async (store: Store) => {
   const except = { targets: [], platforms: [] };
-  const rows = await store.write((tx) => store.outbox.waiting(tx, { limit: 10, except }));
+  const rows = await store.write((tx) => store.outbox.waiting(tx, { except }));
   return rows.map(({ id }) => id);
 };
 const find = (store: Store, id: string) => store.find("outbox", { id });

@@ -124,11 +124,24 @@ test("what waits is told soonest first, without what goes to busy targets", asyn
   for (const [index, target] of ["log", "mail:a", "mail:b", "mailing:c", "log:d"].entries())
     await later(target, 1_000_100 - index);
   const waiting = async (targets: string[], platforms: string[]) => {
-    const request = { limit: 3, except: { targets, platforms } };
+    const request = { except: { targets, platforms } };
     return (await store.write((tx) => store.outbox.waiting(tx, request))).map(({ target }) => target);
   };
-  assert.deepEqual(await waiting([], []), ["log:d", "mailing:c", "mail:b"]);
-  assert.deepEqual(await waiting(["mail:b"], []), ["log:d", "mailing:c", "mail:a"]);
+  assert.deepEqual(await waiting([], []), ["log:d", "mailing:c", "mail:b", "mail:a", "log"]);
+  assert.deepEqual(await waiting(["log:d", "mail:b"], []), ["mailing:c", "mail:b", "mail:a", "log"]);
   assert.deepEqual(await waiting([], ["log"]), ["mailing:c", "mail:b", "mail:a"]);
-  assert.deepEqual(await waiting(["mailing:c"], ["log", "mail"]), []);
+  assert.deepEqual(await waiting([], ["log", "mail"]), ["mailing:c"]);
+});
+
+test("of each queue the soonest are looked at, however many there are", async (t) => {
+  const { store } = await open(t);
+  await store.write(async (tx) => {
+    for (let i = 0; i < 300; i++) await store.outbox.owe(tx, { target: `mail:${i}`, payload: {} });
+    for (let i = 0; i < 300; i++) await store.outbox.owe(tx, { target: "webhook:a", payload: {} });
+    await store.outbox.owe(tx, { target: "sms:1", payload: {} });
+  });
+  const except = { targets: [], platforms: [] };
+  const rows = await store.write((tx) => store.outbox.waiting(tx, { except }));
+  const count = (target: string) => rows.filter((row) => row.target.startsWith(target)).length;
+  assert.deepEqual([count("mail:"), count("webhook:a"), count("sms:1")], [16, 16, 1]);
 });

@@ -121,7 +121,11 @@ test("the queries of the hot paths and of the sweeps use an index", only, async 
     "select * from asks where run_id = ?",
     "select * from ledger where expires_at <= ? limit ?",
     "select id from jobs where status in ('queued', 'leased') and available_at <= ? order by available_at, id limit ?",
-    "select id from outbox where status in ('due', 'leased') and available_at <= ? order by available_at, id limit ?",
+    "select min(queue) from outbox where status in ('due', 'leased') and held = 0 and queue > ?",
+    "select id from outbox where status in ('due', 'leased') and held = 0 and queue = ? order by available_at, id limit ?",
+    "select id from outbox where lane = ? and status in ('due', 'leased') order by id limit 1",
+    "select 1 from outbox where lane = ? and status = 'leased' and available_at > ? and id <> ?",
+    "select * from outbox where ref = ?",
     "select id from jobs where done_at is not null and done_at <= ? limit ?",
   ];
   for (const query of queries) {
