@@ -24,6 +24,8 @@ const FRESH_MS = 10_000;
 const CLOCK_SKEW_MS = 600_000;
 const PER_PAGE = 100;
 const MAX_PAGES = 10;
+/** GitHub, Best practices: avoid concurrent requests. Each is a process besides. */
+const CONCURRENCY = 2;
 const ID = /^[A-Za-z0-9_-]{1,128}$/;
 
 /**
@@ -55,6 +57,7 @@ function createTarget(settings: Settings, tools: Tools): Target {
   let quietUntilMs = 0;
   return {
     name: NAME,
+    concurrency: CONCURRENCY,
     knowsRepeats: true,
     // Limits hold for the token, whatever the repository.
     isReady: () => clock.now() >= quietUntilMs,
