@@ -24,13 +24,14 @@ export async function writeReference(
 ): Promise<void> {
   const { http, webhook, gateway, host, config } = bundles;
   const page = openApiReference(http, errorEntries());
+  const delivery = deliveryReference(config, http.info.version);
   const references: readonly (readonly [file: string, reference: Reference])[] = [
     ["http.md", page],
     ...(webhook ? [["webhook.md", openApiReference(webhook, [])] as const] : []),
     ["gateway.md", rpcReference(gateway, rpcErrorEntries())],
     ...(host ? [["host.md", rpcReference(host)] as const] : []),
     ...(acp ? [["acp.md", acpReference(acp, http.info.version)] as const] : []),
-    ["delivery.md", deliveryReference(config, http.info.version)],
+    ...(delivery ? [["delivery.md", delivery] as const] : []),
     ["config.md", configReference(config, http.info.version)],
   ];
   const index = references.map(([file, { title }]) => ({ file, title }));

@@ -85,11 +85,13 @@ const CHAPTERS: readonly Chapter[] = [
   },
 ];
 
-export function deliveryReference(config: BundledDocument, version: string): Reference {
+/** Undefined for a configuration without platforms. */
+export function deliveryReference(config: BundledDocument, version: string): Reference | undefined {
   const described = Object.entries(platforms).flatMap(([name, traits]) => {
     const settings = settingsOf(config, name);
     return settings ? [{ name, traits, settings }] : [];
   });
+  if (described.length === 0) return undefined;
   return {
     title: "agentd delivery",
     version,
