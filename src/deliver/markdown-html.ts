@@ -111,6 +111,7 @@ function closeFrom(containers: readonly Container[], shared: number): string {
 }
 
 export function escapeHtml(text: string): string {
+  if (!/[&<>"]/.test(text)) return text;
   return text
     .replaceAll("&", "&amp;")
     .replaceAll("<", "&lt;")

@@ -60,10 +60,10 @@ export function sourceBetween(
   const first = fences[firstEndingAfter(fences, from)];
   const last = fences[firstEndingAfter(fences, to)];
   const isInFirst = first !== undefined && first.codeStart <= from;
-  const isInLast = last !== undefined && last.codeStart < to;
-  const head = isInFirst ? `${first.opening}\n` : quoteAt(text, from) + marksAt(text, from).join("");
+  const isInLast = last !== undefined && (last.codeStart < to || (to === text.length && last.start < to));
+  const head = isInFirst ? `${first.opening}\n` : quoteAt(text, from) + marksAt(text, fences, from).join("");
   const body = text.slice(from, isInLast ? Math.min(to, last.codeEnd) : to).trimEnd();
-  return head + body + (isInLast ? `\n${last.closing}` : marksAt(text, to).toReversed().join(""));
+  return head + body + (isInLast ? `\n${last.closing}` : marksAt(text, fences, to).toReversed().join(""));
 }
 
 /** A place that parts a line of a fence from its code is moved before or behind the fence's line. */
@@ -85,11 +85,14 @@ function quoteAt(text: string, at: number): string {
 }
 
 /** Which marks are open at a place and closed behind it in its paragraph, the outermost first. */
-function marksAt(text: string, at: number): readonly string[] {
-  const before = text.slice(Math.max(0, at - MAX_PARAGRAPH_LENGTH), at);
+function marksAt(text: string, fences: readonly Fence[], at: number): readonly string[] {
+  const nextFence = firstEndingAfter(fences, at);
+  const floor = Math.max(fences[nextFence - 1]?.end ?? 0, at - MAX_PARAGRAPH_LENGTH);
+  const ceiling = Math.min(fences[nextFence]?.start ?? Infinity, at + MAX_PARAGRAPH_LENGTH);
+  const before = text.slice(floor, at);
   const start = before.lastIndexOf("\n\n") + 1;
-  if (start === 0 && at > MAX_PARAGRAPH_LENGTH) return [];
-  const [rest = ""] = text.slice(at, at + MAX_PARAGRAPH_LENGTH).split("\n\n", 1);
+  if (start === 0 && floor === at - MAX_PARAGRAPH_LENGTH) return [];
+  const [rest = ""] = text.slice(at, ceiling).split("\n\n", 1);
   let open: string[] = [];
   for (const [sign] of before.slice(start).matchAll(SIGNS)) {
     const code = open.find((each) => each.startsWith("`"));

@@ -4,7 +4,7 @@ import { DocumentBuilder } from "./markdown-builder.ts";
 import { literalDocument, type MarkdownDocument } from "./markdown-document.ts";
 
 /** Longer texts are taken word for word. Reading costs up to 15 µs a character of hostile text. */
-const MAX_MARKDOWN_LENGTH = 131_072;
+const MAX_MARKDOWN_LENGTH = 65_536;
 /** Characters that may begin markup, in all; paragraphs behind the last of them are taken word for word. */
 const MAX_SIGNS = 20_000;
 const SIGNS = /[!*_~`<&[\\]/g;
@@ -19,7 +19,7 @@ parser.core.ruler.enableOnly(["normalize", "block"]);
 
 /**
  * What a text says and how it is marked: CommonMark with tables and strikethrough. HTML is text, but for `<br>`. A
- * text over 131,072 characters, or nested too deeply, is taken word for word, since parsers are slow on hostile input.
+ * text over 65,536 characters, or nested too deeply, is taken word for word, since parsers are slow on hostile input.
  * The text MUST be clean. Secrets that markup in their midst had hidden from `redact` are redacted, at the price of all
  * other markup. Links with more than `maxHrefLength` characters become words.
  */

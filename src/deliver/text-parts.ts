@@ -25,7 +25,7 @@ export function renderParts(markdown: string, options: PartsOptions): readonly P
   const source = openSource(cleanText(markdown) || EMPTY_ANSWER, options);
   const { text } = source;
   const parts: Part[] = [];
-  for (let from = startAfter(text, 0); from < text.length;) {
+  for (let from = /^\s*\n/.exec(text)?.[0].length ?? 0; from < text.length;) {
     const isLast = parts.length >= (options.maxParts ?? MAX_PARTS) - 1;
     const cut = isLast ? lastCut(source, from, options) : nextCut(source, from, options);
     if (!isBlank(cut.part.plain)) parts.push(cut.part);
@@ -36,6 +36,7 @@ export function renderParts(markdown: string, options: PartsOptions): readonly P
 
 interface Cut {
   readonly part: Part;
+  readonly end: number;
   /** Where the next part begins. */
   readonly next: number;
 }
@@ -58,11 +59,26 @@ function nextCut(
     if (isWithinPair(text, end)) break;
     const part = render(end);
     // Seldom not: what is shorter may need more signs.
-    if (fits(part, options))
-      return { part, next: startAfter(text, source.startInstead(startAfter(text, end))) };
-    to = end - 1;
+    if (fits(part, options)) {
+      const rich = { part, end, next: startOf(source, end) };
+      return isWithinWord(text, end) ? wholeWords(text, rich, literalCut(source, from, options)) : rich;
+    }
+    to = end - Math.max(1, (end - from) >> 4);
   }
   return literalCut(source, from, options);
+}
+
+/** Marks are given up for a word that would be cut only because of them. */
+const wholeWords = (text: string, rich: Cut, literal: Cut): Cut =>
+  literal.end > rich.end && !isWithinWord(text, literal.end) ? literal : rich;
+
+const isWithinWord = (text: string, at: number) => /^\S\S$/.test(text.slice(at - 1, at + 1));
+
+/** Behind what parts the two, and behind the line that closes a fence. */
+function startOf({ text, startInstead }: TextSource, end: number): number {
+  const start = startAfter(text, end);
+  const instead = startInstead(start);
+  return instead === start ? start : startAfter(text, instead);
 }
 
 /** Where the marks alone are too long for the limit. */
@@ -70,7 +86,7 @@ function literalCut(source: TextSource, from: number, options: PartsOptions): Cu
   const { text } = source;
   const render = (to: number) => source.renderLiteral(from, to);
   const end = cutBefore(text, from, longestFit(text, from, options, render));
-  return { part: render(end), next: startAfter(text, end) };
+  return { part: render(end), end, next: startAfter(text, end) };
 }
 
 function lastCut(source: TextSource, from: number, options: PartsOptions): Cut {

@@ -17,13 +17,13 @@ import type { Part, PartsOptions, TextFormat } from "./text-part.ts";
 export interface TextSource {
   readonly text: string;
   /** What lies between two places, with a paragraph of ours behind it. */
-  render(from: number, to: number, note?: string): Part;
+  readonly render: (from: number, to: number, note?: string) => Part;
   /** The same without any mark. */
-  renderLiteral(from: number, to: number): Part;
+  readonly renderLiteral: (from: number, to: number) => Part;
   /** Where to cut instead of at a place where nothing should be cut. */
-  cutInstead(at: number): number;
+  readonly cutInstead: (at: number) => number;
   /** Where to go on instead. */
-  startInstead(at: number): number;
+  readonly startInstead: (at: number) => number;
 }
 
 /** Links over this share of a message become words, which can be cut. */
@@ -44,7 +44,7 @@ function sourceOfMarkdown(text: string): TextSource {
     render: (from, to, note) =>
       partOf(sourceBetween(text, fences, { from, to }) + (note === undefined ? "" : `\n\n${note}`)),
     renderLiteral: (from, to) => partOf(text.slice(from, to)),
-    cutInstead: (at) => outsideFenceLines(fences, at).before,
+    cutInstead: (at) => (at === text.length ? at : outsideFenceLines(fences, at).before),
     startInstead: (at) => outsideFenceLines(fences, at).after,
   };
 }

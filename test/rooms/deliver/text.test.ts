@@ -1,0 +1,84 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { forgetSecret, registerSecret } from "../../../src/base/redact.ts";
+import { lengthIn } from "../../../src/deliver/text-length.ts";
+import { defuseMentions } from "../../../src/deliver/text-mentions.ts";
+import { cleanText, EMPTY_ANSWER, isBlank } from "../../../src/deliver/text.ts";
+import { renderParts } from "../../../src/deliver/text-parts.ts";
+import { hostileMarkdown } from "./text-hostile.ts";
+
+test("control characters, lone surrogates and traces of lost ones go; tabs and line feeds stay", () => {
+  assert.equal(
+    cleanText("a\u0000b\u0007\tc\r\nd\re\u0085\u009b\ud800f\udc00g\ufffdh\ufeff"),
+    "ab\tc\nd\nefgh",
+  );
+  assert.equal(cleanText("👩‍👩‍👧 \u202eabc\u202c"), "👩‍👩‍👧 \u202eabc\u202c");
+});
+
+test("what nobody can see is empty, and an empty answer is delivered as a sentence that says so", () => {
+  for (const text of ["", " \n\t ", "\u200b\u2060", "\u0000\ud800", "\r\n", "\u3164"]) {
+    assert.equal(cleanText(text), "");
+    assert.ok(isBlank(text.toWellFormed().replaceAll("\ufffd", "").replaceAll("\u0000", "")));
+    for (const format of ["plain", "telegram", "commonmark", "email"] as const) {
+      const parts = renderParts(text, { format, limit: 100, unit: "utf16" });
+      assert.deepEqual(
+        parts.map(({ plain }) => plain),
+        [EMPTY_ANSWER],
+      );
+    }
+  }
+});
+
+test("secrets are redacted in delivered text, also those that markup had hidden", () => {
+  const secret = "correct-horse-battery";
+  registerSecret(secret);
+  try {
+    for (const format of ["plain", "slack", "telegram", "matrix", "commonmark"] as const) {
+      for (const text of [
+        secret,
+        `correct-**horse**-battery`,
+        "correct\\-horse-battery",
+        `x \`${secret}\``,
+        `[x](https://a.example/${secret})`,
+        `<https://a.example/${secret}>`,
+        "corr&#101;ct-horse-battery",
+      ]) {
+        for (const part of renderParts(`The key: ${text} is it`, { format, limit: 30, unit: "utf16" })) {
+          assert.ok(!JSON.stringify(part).includes("horse"), `${format} shows ${text}`);
+        }
+      }
+    }
+  } finally {
+    forgetSecret(secret);
+  }
+});
+
+test("cleaning twice is cleaning once", () => {
+  fc.assert(
+    fc.property(fc.oneof(hostileMarkdown, fc.string({ unit: "binary" })), (text) => {
+      const clean = cleanText(text);
+      assert.equal(cleanText(clean), clean);
+      assert.ok(clean.isWellFormed());
+      // oxlint-disable-next-line no-control-regex -- they are what must be gone
+      assert.doesNotMatch(clean, /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\ufffd]/);
+    }),
+    { numRuns: 150 },
+  );
+});
+
+test("mass mentions address nobody, and still read the same", () => {
+  const mentions = ["@all", "@channel", "@here", "<!channel>"];
+  const text = defuseMentions("Hi @ALL, @channel! <!channel> @allan a@all", mentions);
+  for (const mention of mentions) assert.ok(!text.toLowerCase().includes(mention));
+  assert.equal(text.replaceAll("\u2060", ""), "Hi @ALL, @channel! <!channel> @allan a@all");
+  assert.equal(defuseMentions("@all", []), "@all");
+});
+
+test("platforms count code units, code points or bytes", () => {
+  for (const text of ["", "abc", "é", "漢字", "👩‍👩‍👧", "a\u0301"]) {
+    assert.equal(lengthIn(text, "utf16"), text.length);
+    assert.equal(lengthIn(text, "codepoints"), [...text].length);
+    assert.equal(lengthIn(text, "bytes"), new TextEncoder().encode(text).length);
+  }
+});
