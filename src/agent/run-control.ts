@@ -92,6 +92,8 @@ export interface ControlListener {
   readonly onSteer: (steer: Steer) => void;
 }
 
+const ENDED = "the run has ended";
+
 /** Listens for what is asked of a run, once it has lasted a while; the returned function ends it. */
 export function listenForControl(
   { store, clock }: { readonly store: Store; readonly clock: Clock },
@@ -103,7 +105,8 @@ export function listenForControl(
   const cancelTimer = clock.after(FOLLOW_AFTER_MS, begin);
   return () => {
     cancelTimer();
-    over.abort();
+    // A reason of its own: without one an exception would be made for each run, and nobody sees it.
+    over.abort(ENDED);
   };
 }
 

@@ -228,8 +228,10 @@ const PREVIEW_CHARACTERS = 200;
 function preview(input: RunInput): string {
   const last = input.prompt.at(-1);
   if (!last) return "";
+  const text = textOf(last);
+  if (text.length <= PREVIEW_CHARACTERS) return text;
   // Cut between characters, not inside one.
-  const characters = Array.from(textOf(last).slice(0, PREVIEW_CHARACTERS * 2));
+  const characters = Array.from(text.slice(0, PREVIEW_CHARACTERS * 2));
   return characters.slice(0, PREVIEW_CHARACTERS).join("");
 }
 
