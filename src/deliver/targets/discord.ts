@@ -39,7 +39,9 @@ export const discord: Platform<Settings> = {
     registerSecret(token.trim());
     const call = createCall({ title: words.title, baseUrl, clock, version });
     const once = createDoubts({ title: words.title, clock, windowMs: NONCE_WINDOW_MS });
-    const bot: Bot = { call, once, headers: { authorization: `Bot ${token.trim()}` }, posts: new Map() };
+    const onceOpened = createDoubts({ title: words.title, clock, windowMs: -1 });
+    const headers = { authorization: `Bot ${token.trim()}` };
+    const bot: Bot = { call, once, onceOpened, headers, posts: new Map() };
     let quietUntilMs = 0;
     return {
       name: words.name,
@@ -67,6 +69,8 @@ export const discord: Platform<Settings> = {
 interface Bot {
   readonly call: Call;
   readonly once: SendOnce;
+  /** For what opens a post: nothing tells a repeat of it. */
+  readonly onceOpened: SendOnce;
   readonly headers: { readonly authorization: string };
   /** By message: the post that it opened in a forum, for its further parts. */
   readonly posts: Map<string, string>;
@@ -106,32 +110,32 @@ async function sendPart(errand: Errand, part: Part, index: number): Promise<Part
   return { outcome, ...quietAfter(answer, outcome) };
 }
 
-/** Nothing tells a repeat of these: the API takes no nonce for them. */
+/** The API takes no nonce for these: what may have arrived is left to people. */
 async function openPost(errand: Errand, part: Part): Promise<PartEnd> {
-  const { message, delivery, posts, call, headers, options } = errand;
-  const tags = message.extra["tags"];
-  const tagIds = Array.isArray(tags) ? tags.map(String).slice(0, MAX_TAGS) : [];
-  const answer = await inEitherForm(part, (content) => {
-    const body = {
-      name: nameOf(part),
-      message: bodyOf(message, content),
-      ...(tagIds.length > 0 ? { applied_tags: tagIds } : {}),
-    };
-    const path = { channel_id: message.chat };
-    return call(
-      "DiscordAnswer",
-      (client) => client.discordStartForumThread({ path, body, headers }),
-      options,
-    );
+  const { delivery, options, posts } = errand;
+  let answer: Answer | undefined;
+  const outcome = await errand.onceOpened(delivery, options, async () => {
+    answer = await inEitherForm(part, (content) => open(errand, part, content));
+    return withoutRepeat(answer.kind === "none" ? answer.outcome : outcomeOf(answer, words));
   });
-  if (answer.kind === "none") return { outcome: withoutRepeat(answer.outcome) };
-  const outcome = outcomeOf(answer, words);
-  if (outcome.status !== "delivered")
-    return { outcome: withoutRepeat(outcome), ...quietAfter(answer, outcome) };
+  if (answer?.kind !== "answer") return { outcome };
+  if (outcome.status !== "delivered") return { outcome, ...quietAfter(answer, outcome) };
   posts.set(delivery.id, answer.body?.id ?? "");
   const [oldest] = posts.keys();
   if (posts.size > MAX_POSTS && oldest !== undefined) posts.delete(oldest);
   return { outcome };
+}
+
+function open({ message, call, headers, options }: Errand, part: Part, content: string): Promise<Answer> {
+  const tags = message.extra["tags"];
+  const tagIds = Array.isArray(tags) ? tags.map(String).slice(0, MAX_TAGS) : [];
+  const body = {
+    name: nameOf(part),
+    message: bodyOf(message, content),
+    ...(tagIds.length > 0 ? { applied_tags: tagIds } : {}),
+  };
+  const path = { channel_id: message.chat };
+  return call("DiscordAnswer", (client) => client.discordStartForumThread({ path, body, headers }), options);
 }
 
 /** Words without markup go out once when the API does not take the message. */

@@ -37,7 +37,11 @@ async function target(t: Cleanup) {
   const fake = await startDiscord(t);
   const clock = new FakeClock();
   const made = discord.create({ token, base_url: fake.url }, platformParts({ clock }));
-  const send = (partsSent = 0, extra = {}, { address = TEXT_CHANNEL, text = "Hello" } = {}) =>
+  const send = (
+    partsSent = 0,
+    extra = {},
+    { address = TEXT_CHANNEL, text = "Hello", signal = new AbortController().signal } = {},
+  ) =>
     made.send(
       {
         id: "out_01",
@@ -49,7 +53,7 @@ async function target(t: Cleanup) {
         createdAtMs: 0,
       },
       {
-        signal: new AbortController().signal,
+        signal,
         span: offTracer.start("send", {}),
         progress: async () => {},
       },
@@ -162,6 +166,23 @@ test("a post whose opening had no answer is not opened twice: people are told to
   const { outcome } = await send({ address: FORUM, extra: { forum: true } });
   assert.equal(outcome.status, "permanent");
   assert.match((outcome as { error: string }).error, /Look there/);
+});
+
+test("a post whose opening was cut is not opened twice either", async (t) => {
+  const { fake, send } = await target(t);
+  const cut = new AbortController();
+  fake.next("hang");
+  const sent = send(0, { forum: true }, { address: FORUM, signal: cut.signal }).then(
+    ({ status }) => status,
+    () => "threw",
+  );
+  await fake.count(1);
+  cut.abort(new Error("The attempt is over."));
+  assert.equal(await sent, "threw");
+  const again = await send(0, { forum: true }, { address: FORUM });
+  assert.equal(again.status, "permanent");
+  assert.equal(fake.asked.length, 1);
+  assert.equal((await send(0, { forum: true }, { address: FORUM })).status, "delivered");
 });
 
 test("a body that the API does not take goes out plain once", async (t) => {
