@@ -31,12 +31,16 @@ test("while a chat waits for a retry its messages wait with it, in order; other 
       : { status: "delivered" },
   );
   const [one, two] = [await owe(store, { target: "test:bad" }), await owe(store, { target: "test:bad" })];
-  await dispatch([target]).start();
+  const never = 1_000_000_000;
+  await dispatch([target], { leaseMs: never, sendTimeoutMs: never }).start();
   await clock.waitedFor(1_000);
   await reached(store, await owe(store, { target: "test:good" }), "delivered");
   assert.equal((await row(store, two)).attempts, 0);
-  clock.tick(1_000);
-  await reached(store, one, "delivered");
+  // A look may be under way that read the time already: it is moved on until the next one.
+  while ((await row(store, one)).status !== "delivered") {
+    clock.tick(1_000);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
   await reached(store, two, "delivered");
   const bad = target.sent.filter(({ address }) => address === "bad").map(({ id }) => id);
   assert.deepEqual(bad, [one, one, two]);
