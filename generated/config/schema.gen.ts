@@ -372,13 +372,13 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         method: {
           type: "string",
           enum: ["apple-script", "private-api"],
-          description: "How the server sends. Default: apple-script.",
+          description: "How the server sends; with private-api `selectedMessageGuid` in `deliver_extra` makes a reply. Default: apple-script.",
         },
         home_channel: {
           type: "string",
           minLength: 1,
           "x-env": ["BLUEBUBBLES_HOME_CHANNEL"],
-          description: "The chat of messages that name no other.",
+          description: "The chat of messages that name no other: a phone number with + and country code, an email address, or the guid of a chat.",
         },
         text_limit: {
           type: "integer",
@@ -411,13 +411,13 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         method: {
           type: "string",
           enum: ["apple-script", "private-api"],
-          description: "How the server sends. Default: apple-script.",
+          description: "How the server sends; with private-api `selectedMessageGuid` in `deliver_extra` makes a reply. Default: apple-script.",
         },
         home_channel: {
           type: "string",
           minLength: 1,
           "x-env": ["BLUEBUBBLES_HOME_CHANNEL"],
-          description: "The chat of messages that name no other.",
+          description: "The chat of messages that name no other: a phone number with + and country code, an email address, or the guid of a chat.",
         },
         text_limit: {
           type: "integer",
@@ -1030,7 +1030,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
     },
     HomeassistantPlatformConfig: {
       title: "HomeassistantPlatformConfig",
-      description: "Home Assistant: its notify services, or a notification on its page. What stands in `extra` goes before what stands beside it, and both before the environment.",
+      description: "Home Assistant: its notify services, or a notification on its page. `deliver_extra` takes `title`, and `data` for the service. What stands in `extra` goes before what stands beside it, and both before the environment.",
       type: "object",
       additionalProperties: false,
       properties: {
@@ -1069,7 +1069,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
     },
     HomeassistantSettings: {
       title: "HomeassistantSettings",
-      description: "Home Assistant: its notify services, or a notification on its page.",
+      description: "Home Assistant: its notify services, or a notification on its page. `deliver_extra` takes `title`, and `data` for the service.",
       type: "object",
       additionalProperties: false,
       properties: {
@@ -1697,7 +1697,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
     },
     SignalPlatformConfig: {
       title: "SignalPlatformConfig",
-      description: "Signal, through the HTTP daemon of signal-cli. What stands in `extra` goes before what stands beside it, and both before the environment.",
+      description: "Signal, through the HTTP daemon of signal-cli, or signal-cli-rest-api around it. What stands in `extra` goes before what stands beside it, and both before the environment.",
       type: "object",
       additionalProperties: false,
       properties: {
@@ -1729,7 +1729,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           minLength: 1,
           "x-env": ["SIGNAL_HOME_CHANNEL"],
-          description: "The chat of messages that name no other.",
+          description: "The chat of messages that name no other: a phone number with + and country code, a UUID, a user name such as maria.42, or group:ID. `group_id` in `deliver_extra` goes before any.",
         },
         text_limit: {
           type: "integer",
@@ -1741,7 +1741,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
     },
     SignalSettings: {
       title: "SignalSettings",
-      description: "Signal, through the HTTP daemon of signal-cli.",
+      description: "Signal, through the HTTP daemon of signal-cli, or signal-cli-rest-api around it.",
       type: "object",
       additionalProperties: false,
       properties: {
@@ -1768,7 +1768,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           minLength: 1,
           "x-env": ["SIGNAL_HOME_CHANNEL"],
-          description: "The chat of messages that name no other.",
+          description: "The chat of messages that name no other: a phone number with + and country code, a UUID, a user name such as maria.42, or group:ID. `group_id` in `deliver_extra` goes before any.",
         },
         text_limit: {
           type: "integer",
@@ -2587,7 +2587,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
     },
     WhatsappPlatformConfig: {
       title: "WhatsappPlatformConfig",
-      description: "WhatsApp, through the Cloud API, or a bridge on this machine. What stands in `extra` goes before what stands beside it, and both before the environment.",
+      description: "WhatsApp, through the Cloud API, or a bridge on this machine. `deliver_extra` takes `reply_to`, the id of a message, and `preview_url`. What stands in `extra` goes before what stands beside it, and both before the environment.",
       type: "object",
       additionalProperties: false,
       properties: {
@@ -2644,7 +2644,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
     },
     WhatsappSettings: {
       title: "WhatsappSettings",
-      description: "WhatsApp, through the Cloud API, or a bridge on this machine.",
+      description: "WhatsApp, through the Cloud API, or a bridge on this machine. `deliver_extra` takes `reply_to`, the id of a message, and `preview_url`.",
       type: "object",
       additionalProperties: false,
       properties: {

@@ -341,11 +341,11 @@ export type BluebubblesPlatformConfig = {
      */
     password?: string;
     /**
-     * How the server sends. Default: apple-script.
+     * How the server sends; with private-api `selectedMessageGuid` in `deliver_extra` makes a reply. Default: apple-script.
      */
     method?: 'apple-script' | 'private-api';
     /**
-     * The chat of messages that name no other.
+     * The chat of messages that name no other: a phone number with + and country code, an email address, or the guid of a chat.
      */
     home_channel?: string;
     /**
@@ -369,11 +369,11 @@ export type BluebubblesSettings = {
      */
     password?: string;
     /**
-     * How the server sends. Default: apple-script.
+     * How the server sends; with private-api `selectedMessageGuid` in `deliver_extra` makes a reply. Default: apple-script.
      */
     method?: 'apple-script' | 'private-api';
     /**
-     * The chat of messages that name no other.
+     * The chat of messages that name no other: a phone number with + and country code, an email address, or the guid of a chat.
      */
     home_channel?: string;
     /**
@@ -885,7 +885,7 @@ export type GithubCommentSettings = {
 /**
  * HomeassistantPlatformConfig
  *
- * Home Assistant: its notify services, or a notification on its page. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * Home Assistant: its notify services, or a notification on its page. `deliver_extra` takes `title`, and `data` for the service. What stands in `extra` goes before what stands beside it, and both before the environment.
  */
 export type HomeassistantPlatformConfig = {
     /**
@@ -917,7 +917,7 @@ export type HomeassistantPlatformConfig = {
 /**
  * HomeassistantSettings
  *
- * Home Assistant: its notify services, or a notification on its page.
+ * Home Assistant: its notify services, or a notification on its page. `deliver_extra` takes `title`, and `data` for the service.
  */
 export type HomeassistantSettings = {
     /**
@@ -1491,7 +1491,7 @@ export type SessionsConfig = {
 /**
  * SignalPlatformConfig
  *
- * Signal, through the HTTP daemon of signal-cli. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * Signal, through the HTTP daemon of signal-cli, or signal-cli-rest-api around it. What stands in `extra` goes before what stands beside it, and both before the environment.
  */
 export type SignalPlatformConfig = {
     /**
@@ -1515,7 +1515,7 @@ export type SignalPlatformConfig = {
      */
     account?: string;
     /**
-     * The chat of messages that name no other.
+     * The chat of messages that name no other: a phone number with + and country code, a UUID, a user name such as maria.42, or group:ID. `group_id` in `deliver_extra` goes before any.
      */
     home_channel?: string;
     /**
@@ -1527,7 +1527,7 @@ export type SignalPlatformConfig = {
 /**
  * SignalSettings
  *
- * Signal, through the HTTP daemon of signal-cli.
+ * Signal, through the HTTP daemon of signal-cli, or signal-cli-rest-api around it.
  */
 export type SignalSettings = {
     /**
@@ -1543,7 +1543,7 @@ export type SignalSettings = {
      */
     account?: string;
     /**
-     * The chat of messages that name no other.
+     * The chat of messages that name no other: a phone number with + and country code, a UUID, a user name such as maria.42, or group:ID. `group_id` in `deliver_extra` goes before any.
      */
     home_channel?: string;
     /**
@@ -2237,7 +2237,7 @@ export type WeixinSettings = {
 /**
  * WhatsappPlatformConfig
  *
- * WhatsApp, through the Cloud API, or a bridge on this machine. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * WhatsApp, through the Cloud API, or a bridge on this machine. `deliver_extra` takes `reply_to`, the id of a message, and `preview_url`. What stands in `extra` goes before what stands beside it, and both before the environment.
  */
 export type WhatsappPlatformConfig = {
     /**
@@ -2281,7 +2281,7 @@ export type WhatsappPlatformConfig = {
 /**
  * WhatsappSettings
  *
- * WhatsApp, through the Cloud API, or a bridge on this machine.
+ * WhatsApp, through the Cloud API, or a bridge on this machine. `deliver_extra` takes `reply_to`, the id of a message, and `preview_url`.
  */
 export type WhatsappSettings = {
     /**

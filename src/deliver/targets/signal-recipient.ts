@@ -29,7 +29,7 @@ export function readRecipient({ chat, extra }: Message): SignalRecipient | strin
   if (id !== undefined) return { kind: "person", id };
   const username = USERNAME.exec(chat)?.[1];
   if (username !== undefined) return { kind: "username", id: username };
-  return "The chat must be a phone number with + and country code, a UUID, a user name such as maria.42, or group: and the id of a group.";
+  return "The chat must be a phone number with + and country code (in deliver_extra in quotes, or the + is lost), a UUID, a user name such as maria.42, or group: and the id of a group.";
 }
 
 /** The form that signal-cli-rest-api takes for a group. */

@@ -74,5 +74,5 @@ function basic(name: string, password: string): string {
 function flawOf(chat: string): string {
   return chat === ""
     ? "No phone number is named: set deliver_extra.chat_id, or platforms.sms.home_channel (SMS_HOME_CHANNEL)."
-    : "The address must be a phone number with + and country code, such as sms:+15550100123.";
+    : "The address must be a phone number with + and country code, such as sms:+15550100123; in deliver_extra in quotes, or the + is lost.";
 }

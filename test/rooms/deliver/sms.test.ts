@@ -81,6 +81,7 @@ test("what is no number with its country code is given up before anything is ask
   for (const address of wrong) assert.equal((await send({ address })).outcome.status, "permanent", address);
   assert.match((await send({ address: "" })).said, /SMS_HOME_CHANNEL/);
   assert.match((await send({ address: "5550100123" })).said, /country code/);
+  assert.match((await send({ extra: { chat_id: 15_550_100_123 } })).said, /in quotes/);
   assert.equal(fake.asked.length, 0);
 });
 
