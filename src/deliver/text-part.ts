@@ -21,6 +21,8 @@ export interface PartsOptions {
   readonly maxParts?: number;
   /** Where the whole text is, for the note about what was left out, as in `the transcript of run run_1`. */
   readonly wholeIn?: string;
+  /** Such as `@all`: what shall address nobody. Not for `signal`, whose ranges do not count what is put in. */
+  readonly mentions?: readonly string[];
 }
 
 /** What one message of a long text says, in the forms that a platform may want. */

@@ -11,6 +11,7 @@ import { renderPlain, renderSignal } from "./markdown-plain.ts";
 import { findFences, outsideFenceLines, sourceBetween } from "./markdown-source.ts";
 import { renderTelegram } from "./markdown-telegram.ts";
 import { readMarkdown } from "./markdown.ts";
+import { defuseMentions } from "./text-mentions.ts";
 import type { Part, PartsOptions, TextFormat } from "./text-part.ts";
 
 /** A text that parts are made of. Places are offsets in `text`. */
@@ -30,7 +31,24 @@ export interface TextSource {
 const LINK_SHARE = 4;
 const MAX_HREF_LENGTH = 2000;
 
-export function openSource(text: string, { format, limit }: PartsOptions): TextSource {
+export function openSource(text: string, options: PartsOptions): TextSource {
+  const source = sourceOf(text, options);
+  const { mentions = [] } = options;
+  if (mentions.length === 0) return source;
+  const defused = ({ text, html, plain, ...rest }: Part): Part => ({
+    ...rest,
+    text: defuseMentions(text, mentions),
+    plain: defuseMentions(plain, mentions),
+    ...(html === undefined ? {} : { html: defuseMentions(html, mentions) }),
+  });
+  return {
+    ...source,
+    render: (from, to, note) => defused(source.render(from, to, note)),
+    renderLiteral: (from, to) => defused(source.renderLiteral(from, to)),
+  };
+}
+
+function sourceOf(text: string, { format, limit }: PartsOptions): TextSource {
   const document = readMarkdown(text, Math.min(MAX_HREF_LENGTH, Math.floor(limit / LINK_SHARE)));
   if (format !== "commonmark") return sourceOfDocument(document, format);
   return sourceOfMarkdown(document.isRedacted ? document.text : text);

@@ -67,12 +67,25 @@ test("cleaning twice is cleaning once", () => {
   );
 });
 
-test("mass mentions address nobody, and still read the same", () => {
+test("mass mentions address nobody, and still read the same; other words stay", () => {
   const mentions = ["@all", "@channel", "@here", "<!channel>"];
-  const text = defuseMentions("Hi @ALL, @channel! <!channel> @allan a@all", mentions);
-  for (const mention of mentions) assert.ok(!text.toLowerCase().includes(mention));
-  assert.equal(text.replaceAll("\u2060", ""), "Hi @ALL, @channel! <!channel> @allan a@all");
+  const said = "Hi @ALL, @channel! <!channel> _@here_ 大家@all你好 @allan bob@all.example.org";
+  const text = defuseMentions(said, mentions);
+  assert.doesNotMatch(text, /@(?:ALL|channel|here|all你)|<!channel/);
+  assert.match(text, /@allan bob@all\.example\.org$/);
+  assert.equal(text.replaceAll("\u2060", ""), said);
+  assert.equal(defuseMentions("x<atall", ["<at"]), "x<\u2060atall");
   assert.equal(defuseMentions("@all", []), "@all");
+});
+
+test("mentions that reading makes are defused as well, and the parts still fit", () => {
+  for (const format of ["plain", "telegram", "commonmark"] as const) {
+    const wanted = { format, limit: 40, unit: "utf16", mentions: ["@all"] } as const;
+    for (const { text, plain } of renderParts("@\u0000all @**all** @all ".repeat(20), wanted)) {
+      assert.doesNotMatch(text + plain, /@all/);
+      assert.ok(plain.length <= 40);
+    }
+  }
 });
 
 test("platforms count code units, code points or bytes", () => {
