@@ -64,8 +64,8 @@ async function wishFor(
 
 async function tryOut({ name }: Standing, { chat }: Wish): Promise<void> {
   const message = { platform: name, chat, thread: undefined, text: undefined, extra: {} };
-  const options = { timeoutMs: TRIAL_TIMEOUT_MS, onSend: () => {} };
-  const trial = await untilInterrupted((signal) => sendTrial(message, { ...options, signal }));
+  const options = { timeoutMs: TRIAL_TIMEOUT_MS, signal: untilInterrupted(), onSend: () => {} };
+  const trial = await sendTrial(message, options);
   if (trialIsGood(trial)) return print(trialText(trial));
   warn(trialText(trial));
   process.exitCode = EXIT_FAILURE;

@@ -56,7 +56,7 @@ export const testCommand = defineCommand({
     const onSend = (address: string) => {
       if (!args.json) print(sendingText(platform, address));
     };
-    const trial = await untilInterrupted((signal) => sendTrial(message, { timeoutMs, signal, onSend }));
+    const trial = await sendTrial(message, { timeoutMs, signal: untilInterrupted(), onSend });
     if (args.json) printJson(trial);
     else if (trialIsGood(trial)) print(trialText(trial));
     else warn(trialText(trial));

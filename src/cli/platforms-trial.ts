@@ -158,17 +158,12 @@ function notReady(
   return new ServiceError("invalid_config", `${name} ${remedy} Nothing was sent.`);
 }
 
-/** Runs `work` with a signal that Ctrl-C aborts. */
-export async function untilInterrupted<T>(work: (signal: AbortSignal) => Promise<T>): Promise<T> {
+/** Aborts at Ctrl-C. From now on the process does not end by it. */
+export function untilInterrupted(): AbortSignal {
   const interrupted = new AbortController();
-  const interrupt = () => interrupted.abort();
-  // It stays until the end: a library that cleans up after itself ends the process when nobody else listens.
-  process.on("SIGINT", interrupt);
-  try {
-    return await work(interrupted.signal);
-  } finally {
-    process.off("SIGINT", interrupt);
-  }
+  // It stays: a library that cleans up after itself (signal-exit) would end the process when it finds no other.
+  process.on("SIGINT", () => interrupted.abort());
+  return interrupted.signal;
 }
 
 export function trialIsGood({ outcome }: Trial): boolean {

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { readdir } from "node:fs/promises";
 import { spawn } from "node:child_process";
 import process from "node:process";
@@ -174,11 +175,13 @@ describe("agentd platforms test", () => {
       env: { ...process.env, AGENTD_HOME: made.home },
       stdio: ["ignore", "ignore", "pipe"],
     });
-    const ended = new Promise<number | null>((resolve) => child.once("exit", resolve));
+    const ended = once(child, "exit");
     const said = text(child.stderr);
     await fake.count(1);
     child.kill("SIGINT");
-    assert.equal(await ended, 130);
+    const [code, signal] = await ended;
+    // Deno as the parent takes 130 for the signal that it stands for.
+    assert.ok(code === 130 || (code === null && signal === "SIGINT"), `${code} ${signal}`);
     assert.match(await said, /Stopped\. The message may have been sent\./);
   });
 
