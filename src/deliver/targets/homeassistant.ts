@@ -17,6 +17,8 @@ const words = { title: "Home Assistant", name: "homeassistant" };
 /** Ours: Home Assistant has none; services pass texts on to phones, and the page takes all. */
 const SERVICE_LIMIT = 4000;
 const PAGE_LIMIT = 65_536;
+/** Ours: each makes a phone ring. */
+const MAX_PARTS = 10;
 
 /**
  * Home Assistant's REST API: the notify service that the chat names, or a notification on its page, where a repeat
@@ -43,6 +45,7 @@ export const homeassistant: Platform<Settings> = {
           format: service === "" ? "commonmark" : "plain",
           limit: settings.text_limit ?? (service === "" ? PAGE_LIMIT : SERVICE_LIMIT),
           unit: "utf16",
+          maxParts: MAX_PARTS,
         });
         return sendParts(parts, { delivery, options }, ({ text }, index) => {
           const sent = { ...notice, text: defused(text) };

@@ -59,7 +59,7 @@ describe("a notify service", () => {
     assert.deepEqual(fake.asked[0]?.body, { message: "bold", data: { group: "agent" } });
   });
 
-  test("long texts go out in parts of at most 4000 characters, each noted before the next", async (t) => {
+  test("long texts go out in parts of at most 4000 characters, ten at most, each noted before the next", async (t) => {
     const { fake, send } = await place(t);
     const { outcome, progress } = await send({ address: phone, text: "Some words here. ".repeat(600) });
     assert.deepEqual(outcome, { status: "delivered" });
@@ -69,6 +69,8 @@ describe("a notify service", () => {
       progress,
       lengths.slice(1).map((_, index) => index + 1),
     );
+    await send({ address: phone, text: "Some words here. ".repeat(9_000) });
+    assert.equal(fake.asked.length - lengths.length, 10);
   });
 });
 
