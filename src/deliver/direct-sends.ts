@@ -17,6 +17,12 @@ export interface DirectSendsOptions {
   readonly retryDelaysMs: readonly number[];
 }
 
+/** What our own end cut, where nobody can tell a repeat. */
+const CUT = {
+  status: "unknown",
+  error: "The service ended during the attempt: the message may have arrived.",
+} as const;
+
 /** Attempts at messages whose senders wait to hear how they went; their callers hold the leases. */
 export class DirectSends {
   readonly #options: DirectSendsOptions;
@@ -27,13 +33,16 @@ export class DirectSends {
     this.#options = options;
   }
 
-  /** Makes one attempt. Never rejects. */
+  /** Makes one attempt. `stopped`: the service ends, and the message is to be sent again. Never rejects. */
   async send(row: OutboxRow, timeoutMs: number): Promise<AttemptEnd> {
     if (this.#isClosed) return { status: "stopped" };
     const attempt = new Attempt();
     const end = sendRow(row, attempt, { ...this.#options, timeoutMs });
     this.#attempts.set(attempt, end);
-    return end.finally(() => this.#attempts.delete(attempt));
+    const { status } = await end;
+    this.#attempts.delete(attempt);
+    const target = this.#options.targets.get(parseTarget(row.target).platform);
+    return status === "stopped" && !target?.knowsRepeats ? CUT : end;
   }
 
   /** Writes how an attempt went, as the dispatcher would: what stays owed is the dispatcher's from then on. */

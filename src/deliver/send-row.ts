@@ -6,7 +6,7 @@ import { parseTarget, type Delivery, type Targets } from "./target.ts";
 export interface SendRowOptions extends Omit<AttemptOptions, "note"> {
   readonly targets: Targets;
   /** Keeps how many parts have arrived. */
-  readonly store?: Store;
+  readonly store: Store;
 }
 
 /** Makes one attempt at a message of the outbox, whose lease the caller holds. Never rejects. */
@@ -33,7 +33,6 @@ export async function sendRow(
     partsSent: row.parts_sent,
     createdAtMs: row.created_at,
   };
-  if (!store) return attempt.run(target, delivery, options);
   const note = (partsSent: number) => store.write((tx) => store.outbox.progress(tx, row.id, partsSent));
   return attempt.run(target, delivery, { ...options, note });
 }
