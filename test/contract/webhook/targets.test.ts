@@ -187,6 +187,30 @@ test("a direct message of which nobody knows whether it arrived: 202, its id sta
   assert.equal(telegram.asked.length, 1, "nothing is sent twice");
 });
 
+test("a direct message to several: one took it, of another nobody knows, a third waits; a restart does not repeat them", async (t) => {
+  const telegram = await startTelegram(t);
+  const receiver = await openReceiver(t);
+  const route = { deliver: "telegram:42,webhook,sms:+15550100", deliver_extra: { url: receiver.url } };
+  const first = await start({ telegram, receiver }, { direct: route });
+  telegram.next("close");
+  assert.equal((await first.post("direct", {}, named("d-1"))).status, 200);
+  const stand = async (service: WebhookService) =>
+    (await outbox(service)).map(({ target, status }) => [target, status]);
+  const expected = [
+    ["telegram:42", "unknown"],
+    ["webhook", "delivered"],
+    ["sms:+15550100", "due"],
+  ];
+  assert.deepEqual(await stand(first), expected);
+  const [row] = await first.deliveries();
+  assert.equal(row?.status, "delivered");
+  const next = await first.restart({ routes: { direct: route } as never });
+  await using _ = next;
+  assert.equal((await next.post("direct", {}, named("d-1"))).body.status, "duplicate");
+  assert.deepEqual(await stand(next), expected);
+  assert.deepEqual([telegram.asked.length, receiver.received.length], [1, 1]);
+});
+
 test("a platform that is not set up is a warning with what to do; its messages wait", async (t) => {
   const telegram = await startTelegram(t);
   const routes = { hook: { deliver: "slack:C1, sms:+15550100,telegram:42", deliver_only: false } };
