@@ -17,7 +17,8 @@ import { parseRobotWebhook, type RobotWebhook } from "./robot-webhook.ts";
 /** Error 460101 of the robot: more is too long. */
 const MAX_BODY_BYTES = 20_000;
 /** Bytes of a text: as JSON it is longer. */
-export const TEXT_LIMIT = 15_000;
+const TEXT_LIMIT = 15_000;
+const MAX_TEXT_LIMIT = 19_000;
 /** "Custom robot access": 20 messages in a minute, of which one text may take half. */
 const PER_MINUTE = 20;
 const MAX_PARTS = 10;
@@ -36,17 +37,17 @@ export function parseWebhook(url: string): RobotWebhook | undefined {
 /** The robot of one group, through its webhook. It is not written to faster than it wants: it would punish that. */
 export function createWebhookRobot(
   { baseUrl, key }: RobotWebhook,
-  { webhook_secret: secret, text_limit: limit = TEXT_LIMIT }: PlatformSettings<"dingtalk">,
+  { webhook_secret: secret = "", ...settings }: PlatformSettings<"dingtalk">,
   { clock, version }: Pick<PlatformParts, "clock" | "version">,
 ): WebhookRobot {
   registerSecret(key);
-  registerSecret(secret ?? "");
+  registerSecret(secret.trim());
   const call = createCall({ title: dingtalkWords.title, baseUrl, clock, version });
   const pace = new Pace({ clock, limit: PER_MINUTE, windowMs: MINUTE_MS });
   const sendOne = async (body: DingtalkRobotMessage, options: SendOptions): Promise<SendOutcome> => {
     const waitMs = pace.take();
     if (waitMs > 0) return throttled("The robot may not be written to faster.", waitMs);
-    const query = { access_token: key, ...signed(secret?.trim(), clock) };
+    const query = { access_token: key, ...signed(secret.trim(), clock) };
     const answer = await call(
       "DingtalkRobotAnswer",
       (client) => client.dingtalkRobotSend({ query, body }),
@@ -62,6 +63,7 @@ export function createWebhookRobot(
     },
     async send(message, delivery, options) {
       const fits = (text: DingtalkText) => sizeOf(toBody(text)) <= MAX_BODY_BYTES;
+      const limit = Math.min(settings.text_limit ?? TEXT_LIMIT, MAX_TEXT_LIMIT);
       const texts = dingtalkTexts(message, { limit, maxParts: MAX_PARTS, fits });
       return sendParts(texts, { delivery, options }, (text) => sendOne(toBody(text), options));
     },
@@ -69,11 +71,8 @@ export function createWebhookRobot(
 }
 
 /** "Custom robot security settings": the signature is good for an hour. */
-function signed(
-  secret: string | undefined,
-  clock: Clock,
-): { readonly timestamp?: string; readonly sign?: string } {
-  if (!secret) return {};
+function signed(secret: string, clock: Clock): { readonly timestamp?: string; readonly sign?: string } {
+  if (secret === "") return {};
   const timestamp = String(clock.now());
   const mac = hmacSha256(secret, `${timestamp}\n${secret}`);
   return { timestamp, sign: btoa(String.fromCharCode(...mac)) };

@@ -161,7 +161,8 @@ describe("dingtalk: the webhook of a group's robot", () => {
   test("what only grows as JSON still fits into 20,000 bytes", async (t) => {
     const fake = await startDingtalk(t);
     for (const text of ['"\\'.repeat(20_000), "漢字".repeat(9_000), "a\n\n".repeat(9_000)]) {
-      const { outcome } = await sendThrough(dingtalk, webhook(fake.url), { text });
+      const settings = { ...webhook(fake.url), text_limit: 1_000_000 };
+      const { outcome } = await sendThrough(dingtalk, settings, { text });
       assert.deepEqual(outcome, { status: "delivered" });
     }
     assert.deepEqual(fake.violations, []);
