@@ -48,6 +48,7 @@ const contained = [
   ["typebox", "^(node_modules/)?typebox(/|$)", "^src/base/validate\\.ts$"],
   ["acp-sdk", "^(node_modules/)?@agentclientprotocol/", "^src/acp/"],
   ["model-sdk", "^(node_modules/)?(ai|@ai-sdk/[^/]+)(/|$)", "^src/agent/(engines|mcp)/"],
+  ["wecom-sdk", "^(node_modules/)?@wecom/", "^src/deliver/targets/wecom"],
   ["nodemailer", "^(node_modules/)?nodemailer(/|$)", "^src/deliver/targets/email"],
   ["opentelemetry", "^(node_modules/)?@opentelemetry/", "^src/telemetry/otlp\\.ts$"],
   ["drivers", "^(node_modules/)?(kysely|postgres)(/|$)|^(node:)?sqlite$", "^src/store/"],

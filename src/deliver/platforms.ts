@@ -22,6 +22,7 @@ const loaders: Loaders = {
   feishu: async () => (await import("./targets/feishu.ts")).feishu,
   signal: async () => (await import("./targets/signal.ts")).signal,
   sms: async () => (await import("./targets/sms.ts")).sms,
+  wecom: async () => (await import("./targets/wecom.ts")).wecom,
   weixin: async () => (await import("./targets/weixin.ts")).weixin,
   whatsapp: async () => (await import("./targets/whatsapp.ts")).whatsapp,
   homeassistant: async () => (await import("./targets/homeassistant.ts")).homeassistant,
