@@ -12,7 +12,7 @@ export interface DoubtsOptions {
 
 /**
  * Makes one request of a message, unless an earlier one may have arrived so long ago that this one could make a second
- * message: then the message is given up, for people to look. What another process sent is not known here.
+ * message: then it stays unknown, for people to look. What another process sent is not known here.
  */
 export type SendOnce = (
   delivery: Delivery,
@@ -36,11 +36,11 @@ export function createDoubts({ title, clock, windowMs }: DoubtsOptions): SendOnc
     const doubtMs = doubts.get(id);
     if (doubtMs !== undefined && beganMs - doubtMs > windowMs) {
       doubts.delete(id);
-      return { status: "permanent", error: tooLate(title) };
+      return { status: "unknown", isFinal: true, error: tooLate(title) };
     }
     try {
       const outcome = await send();
-      if (outcome.status === "unknown") note(id, beganMs);
+      if (outcome.status === "unknown" && !outcome.isFinal) note(id, beganMs);
       else if (outcome.status !== "retry") doubts.delete(id);
       return outcome;
     } catch (error) {

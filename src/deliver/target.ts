@@ -40,7 +40,12 @@ export type SendOutcome =
    * It was sent, and no answer told whether the platform took it. Where repeats are told apart it is sent again; else it
    * stays on record as unknown, for people to decide.
    */
-  | { readonly status: "unknown"; readonly error: string }
+  | {
+      readonly status: "unknown";
+      readonly error: string;
+      /** True: of this message the platform would not tell a repeat, though it tells others (`knowsRepeats`). */
+      readonly isFinal?: boolean;
+    }
   /** No attempt will ever succeed: the message stays as a dead letter. */
   | { readonly status: "permanent"; readonly error: string };
 

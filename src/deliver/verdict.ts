@@ -53,8 +53,9 @@ export function judge(
     case "permanent":
       return { status: "dead", error: outcome.error };
     case "unknown":
-      if (!target?.knowsRepeats) return { status: "unknown", error: outcome.error };
-      return isLast(row, rules) ? outcome : again(outcome.error, retryDelayMs(row.attempts, rules));
+      return target?.knowsRepeats && !outcome.isFinal && !isLast(row, rules)
+        ? again(outcome.error, retryDelayMs(row.attempts, rules))
+        : { status: "unknown", error: outcome.error };
     case "retry": {
       const { error, afterMs, isThrottled = false } = outcome;
       const delayMs = Math.min(Math.max(0, afterMs ?? retryDelayMs(row.attempts, rules)), MAX_ASKED_MS);

@@ -177,7 +177,8 @@ function bodyOf({ extra }: Message, content: string): DiscordMessage {
 function withoutRepeat(outcome: SendOutcome): SendOutcome {
   if (outcome.status !== "unknown") return outcome;
   return {
-    status: "permanent",
+    status: "unknown",
+    isFinal: true,
     error: `${outcome.error} Look there whether the post is open; \`agentd deliveries retry\` opens it again.`,
   };
 }

@@ -160,12 +160,13 @@ test("further attempts at a forum's message go on in the post that it opened", a
   );
 });
 
-test("a post whose opening had no answer is not opened twice: people are told to look", async (t) => {
-  const { fake, send } = await place(t);
+test("a post whose opening had no answer is not opened twice: people are told to look, and may send it again", async (t) => {
+  const { fake, send } = await target(t);
   fake.next("close");
-  const { outcome } = await send({ address: FORUM, extra: { forum: true } });
-  assert.equal(outcome.status, "permanent");
+  const outcome = await send(0, { forum: true }, { address: FORUM });
+  assert.equal(outcome.status === "unknown" && outcome.isFinal, true);
   assert.match((outcome as { error: string }).error, /Look there/);
+  assert.equal((await send(0, { forum: true }, { address: FORUM })).status, "delivered");
 });
 
 test("a post whose opening was cut is not opened twice either", async (t) => {
@@ -180,7 +181,7 @@ test("a post whose opening was cut is not opened twice either", async (t) => {
   cut.abort(new Error("The attempt is over."));
   assert.equal(await sent, "threw");
   const again = await send(0, { forum: true }, { address: FORUM });
-  assert.equal(again.status, "permanent");
+  assert.equal(again.status === "unknown" && again.isFinal, true);
   assert.equal(fake.asked.length, 1);
   assert.equal((await send(0, { forum: true }, { address: FORUM })).status, "delivered");
 });
@@ -224,7 +225,7 @@ test("a global 429 keeps the whole bot quiet until it is over", async (t) => {
   assert.equal(made.isReady?.(), true);
 });
 
-test("what may have arrived is sent again while the nonce is remembered, and given up afterwards", async (t) => {
+test("what may have arrived is sent again while the nonce is remembered, and stays unknown afterwards", async (t) => {
   const { fake, clock, made, send } = await target(t);
   assert.equal(made.knowsRepeats, true);
   fake.next("close");
@@ -235,7 +236,7 @@ test("what may have arrived is sent again while the nonce is remembered, and giv
   assert.equal(fake.asked[0]?.body?.["nonce"], fake.asked[1]?.body?.["nonce"]);
   clock.tick(1);
   const late = await send();
-  assert.equal(late.status, "permanent");
+  assert.equal(late.status === "unknown" && late.isFinal, true);
   assert.match((late as { error: string }).error, /may have arrived.*deliveries retry/);
   assert.equal(fake.asked.length, 2);
   assert.equal((await send()).status, "delivered");

@@ -54,6 +54,7 @@ test("what may have arrived is sent again only where repeats are told apart, and
   assert.deepEqual(on(doubt), doubt);
   const to = target({ knowsRepeats: true });
   assert.equal(on(doubt, { to }).status, "again");
+  assert.deepEqual(on({ ...doubt, isFinal: true }, { to }), doubt);
   assert.deepEqual(on(doubt, { to, tried: { ...row, attempts: 3 } }), doubt);
   assert.deepEqual(judge(doubt, row, { target: undefined, rules, nowMs: 0 }), doubt);
 });
