@@ -23,6 +23,11 @@ export function laneOf(target: string, extra: unknown): string | null {
   return cut([target, ...place].join(":"));
 }
 
+/** Where those who look for work find it: with its platform, or with its address alone when no lane holds it. */
+export function queueOf(target: string, lane: string | null): string {
+  return lane === null ? cut(target) : (target.split(":", 1)[0] ?? "");
+}
+
 function cut(text: string): string {
   return Array.from(text).slice(0, MAX_CHARACTERS).join("");
 }

@@ -1,5 +1,5 @@
 import { createId } from "../base/ids.ts";
-import { advance, advanceAll, FIRST_IN_LANE, heldBy, laneOf } from "./lane.ts";
+import { advance, advanceAll, FIRST_IN_LANE, heldBy, laneOf, queueOf } from "./lane.ts";
 import { Leases } from "./lease.ts";
 import type { Leaseholder, LeaseEnd, LeasePause } from "./lease.ts";
 import type { OutboxRow } from "./tables.ts";
@@ -117,7 +117,7 @@ export function createOutbox(holder: Leaseholder): Outbox {
       const id = createId("out", lastMs);
       const { lane = laneOf(message.target, extraOf(message.payload)) } = message;
       const held = await heldBy(tx, lane, id);
-      const queue = lane === null ? message.target : platformOf(message.target);
+      const queue = queueOf(message.target, lane);
       await tx.insert("outbox", [{ ...toRow(message, tx.nowMs), id, lane, queue, held }]);
       tx.afterCommit(tell);
       return id;
@@ -187,12 +187,8 @@ function extraOf(payload: unknown): unknown {
     : undefined;
 }
 
-function platformOf(target: string): string {
-  return target.split(":", 1)[0] ?? "";
-}
-
 function isBusy(queue: string, { targets, platforms }: BusyTargets): boolean {
-  return targets.includes(queue) || platforms.includes(platformOf(queue));
+  return targets.includes(queue) || platforms.includes(queue.split(":", 1)[0] ?? "");
 }
 
 function bySoonest(a: Waiting, b: Waiting): number {

@@ -14,7 +14,7 @@ export interface Retention {
   readonly eventsMs?: number;
   /** Finished and given-up jobs. */
   readonly jobsMs?: number;
-  /** Delivered and dead messages. */
+  /** Messages that are not owed any more: delivered, given up, dropped, and those that may have arrived. */
   readonly outboxMs?: number;
   /** Ended deliveries of webhooks. */
   readonly deliveriesMs?: number;

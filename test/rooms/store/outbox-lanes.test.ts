@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { laneOf } from "../../../src/store/lane.ts";
+import { laneOf, queueOf } from "../../../src/store/lane.ts";
 import type { NewMessage } from "../../../src/store/outbox.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
@@ -173,5 +173,9 @@ test("a lane is the address; of a platform alone, what else says where it goes",
   ] as const) {
     assert.equal(laneOf(target, extra), lane);
   }
+  assert.equal(queueOf("telegram:5", "telegram:5"), "telegram");
+  assert.equal(queueOf("webhook:host", null), "webhook:host");
+  const long = `matrix:${"👋".repeat(5_000)}`;
+  assert.equal(queueOf(long, null), laneOf(long, {}));
   assert.equal(laneOf(`matrix:${"👋".repeat(5_000)}`, {})?.length, 7 + 393 * 2);
 });
