@@ -21,11 +21,13 @@ export interface Standing {
   readonly home: string | undefined;
 }
 
+/** In the order in which platforms are told of everywhere. */
 export async function standings(
   config: Pick<Config, "platforms">,
   env: Environment,
 ): Promise<readonly Standing[]> {
-  return Promise.all(platformNames.map((name) => standingOf(name, config, env)));
+  const names = Object.keys(traits).flatMap((each) => platformNames.find((name) => name === each) ?? []);
+  return Promise.all(names.map((name) => standingOf(name, config, env)));
 }
 
 export async function standingOf(
