@@ -10,8 +10,10 @@ export function defuseMentions(text: string, mentions: readonly string[]): strin
   if (mentions.length === 0) return text;
   const any = mentions.map(patternOf).join("|");
   return text.replace(new RegExp(any, "gi"), (mention) => {
-    const at = mention.search(/[\p{L}\p{N}]/u);
-    return at < 1 ? `${JOINER}${mention}` : `${mention.slice(0, at)}${JOINER}${mention.slice(at)}`;
+    const name = mention.search(/[\p{L}\p{N}]/u);
+    // A tag may begin with signs alone, such as `<@`: it is broken behind the first.
+    const at = name < 0 && mention.length > 1 ? 1 : Math.max(name, 0);
+    return `${mention.slice(0, at)}${JOINER}${mention.slice(at)}`;
   });
 }
 
