@@ -7,7 +7,7 @@ export async function outboxLanes(schema: SchemaBuilder): Promise<void> {
   const counted = { queue: "text", held: "integer", parts_sent: "integer" } as const;
   await schema.columns("outbox", counted, { queue: "", held: 0, parts_sent: 0 });
   const owed = sql<boolean>`status in ('due', 'leased')`;
-  await sql`update outbox set queue = target where ${owed}`.execute(schema.db);
+  await sql`update outbox set queue = substr(target, 1, 400) where ${owed}`.execute(schema.db);
   // What waits behind an older one is not in it: a long lane costs those who look for work nothing.
   await schema.dropIndex("outbox", "ready");
   await schema.index("outbox", "ready", {
