@@ -8,7 +8,6 @@ import { readMessage, type Message } from "../message.ts";
 import { sendParts } from "../parts.ts";
 import type { Platform } from "../platform.ts";
 import type { Delivery, SendOptions, SendOutcome } from "../target.ts";
-import { defuseMentions } from "../text-mentions.ts";
 import { renderParts } from "../text-parts.ts";
 import { isTokenRefused, outcomeOf, qqbotWords, tokenFailure } from "./qqbot-outcome.ts";
 
@@ -21,8 +20,8 @@ const MAX_PARTS = 5;
 const API = "https://api.sgroup.qq.com";
 const SANDBOX_API = "https://sandbox.api.sgroup.qq.com";
 const TOKEN_HOST = "https://bots.qq.com";
-/** In channels these address everybody or somebody, as `<@` does. */
-const MENTIONS = ["@everyone", "<qqbot-at-"];
+/** In channels these address everybody, or somebody. */
+const MENTIONS = ["<@everyone", "@everyone", "<qqbot-at-", "<@"];
 const ID = /^[\w.-]{1,128}$/;
 
 /**
@@ -52,9 +51,13 @@ export const qqbot: Platform<Settings> = {
         const place = placeOf(message.chat);
         const flaw = flawOf(message);
         if (place === undefined || flaw !== undefined) return { status: "permanent", error: flaw ?? "" };
-        const limit = settings.text_limit ?? TEXT_LIMIT;
-        const text = place.kind === "channel" ? withoutMentions(message.text) : message.text;
-        const parts = renderParts(text, { format: "plain", limit, unit: "codepoints", maxParts: MAX_PARTS });
+        const parts = renderParts(message.text, {
+          format: "plain",
+          limit: settings.text_limit ?? TEXT_LIMIT,
+          unit: "codepoints",
+          maxParts: MAX_PARTS,
+          mentions: place.kind === "channel" ? MENTIONS : [],
+        });
         const errand = { call, tokens, place, message, delivery, options };
         return sendParts(parts, errand, (part, index) => sendPart(errand, part.text, index));
       },
@@ -137,10 +140,6 @@ function contentOf({ message: { extra }, delivery }: Errand, text: string, index
  */
 function firstOf({ id }: Delivery): number {
   return 1 + (Number.parseInt(sha256(id).slice(0, 8), 16) % 1_000_000);
-}
-
-function withoutMentions(text: string): string {
-  return defuseMentions(text, MENTIONS).replaceAll("<@", "<\u2060@");
 }
 
 function placeOf(chat: string): Place | undefined {

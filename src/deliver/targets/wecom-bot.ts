@@ -5,6 +5,7 @@ import { sendParts } from "../parts.ts";
 import type { PlatformParts } from "../platform.ts";
 import type { Delivery, SendOptions, SendOutcome } from "../target.ts";
 import { renderParts } from "../text-parts.ts";
+import { MENTIONS } from "./wecom-webhook.ts";
 import { WecomConnection, type WecomSdk } from "./wecom-connection.ts";
 
 /** "Long connection of intelligent robots": bytes of a Markdown; plain texts are not taken. */
@@ -43,7 +44,13 @@ export function createWecomBot(
       if (!CHAT.test(chat)) {
         return { status: "permanent", error: "The chat must be the id of a user or of a group." };
       }
-      const parts = renderParts(text, { format: "commonmark", limit, unit: "bytes", maxParts: MAX_PARTS });
+      const parts = renderParts(text, {
+        format: "commonmark",
+        limit,
+        unit: "bytes",
+        maxParts: MAX_PARTS,
+        mentions: MENTIONS,
+      });
       return sendParts(parts, { delivery, options }, (part) =>
         connection.send(chat, part.text, options.signal),
       );

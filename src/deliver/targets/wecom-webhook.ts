@@ -19,6 +19,8 @@ const PLAIN_LIMIT = 2048;
 const PER_MINUTE = 20;
 const MAX_PARTS = 10;
 const MINUTE_MS = 60_000;
+/** "Message push configuration": in a Markdown this begins the mention of a user. */
+export const MENTIONS = ["<@"];
 
 export interface WecomRobot {
   /** Milliseconds until it may be written to again; 0: now. */
@@ -63,6 +65,7 @@ export function createWebhookRobot(
         limit: Math.min(settings.text_limit ?? most, most),
         unit: "bytes",
         maxParts: MAX_PARTS,
+        mentions: MENTIONS,
       });
       return sendParts(parts, { delivery, options }, ({ text: content }) =>
         sendOne(

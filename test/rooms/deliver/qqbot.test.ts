@@ -234,7 +234,7 @@ describe("qqbot: POST /v2/users|groups/{openid}/messages and /channels/{id}/mess
 
   test("nobody is addressed in a channel", async (t) => {
     const fake = await startQq(t);
-    const text = "@everyone <@everyone> <qqbot-at-everyone /> <@!123>";
+    const text = "@everyone <@everyone> <qqbot-at-everyone /> <@!123> @\u0000everyone";
     await sendThrough(qqbot, settings(fake.url), { address: "channel:77", text });
     const content = String(fake.asked.at(-1)?.body?.["content"]);
     assert.doesNotMatch(content, /@everyone|<qqbot-at|<@!?\d/);

@@ -43,6 +43,17 @@ describe("wecom: the webhook of a group's robot", () => {
     assert.deepEqual(fake.violations, []);
   });
 
+  test("nobody is addressed, whatever the text becomes when it is rendered", async (t) => {
+    const fake = await startWecom(t);
+    for (const text of ["<@all> <@zhangsan>", "<\u0000@all>", `${"<@".repeat(5000)}`]) {
+      assert.deepEqual((await sendThrough(wecom, webhook(fake.url), { text })).outcome, {
+        status: "delivered",
+      });
+    }
+    assert.deepEqual(fake.violations, []);
+    for (const { raw } of fake.asked) assert.doesNotMatch(raw, /<@/);
+  });
+
   test("45009 is waited for a minute, in which nothing is sent", async (t) => {
     const fake = await startWecom(t);
     const clock = new FakeClock();
