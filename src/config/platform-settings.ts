@@ -21,11 +21,32 @@ export function platformSettings<Name extends PlatformName>(
 ): PlatformSettings<Name> {
   const { extra = {}, enabled: _, ...beside } = platforms[name] as Record<string, unknown>;
   const written: Readonly<Record<string, unknown>> = { ...beside, ...(extra as object) };
-  const found = platformKeys(name).flatMap(({ key, variables, type }) => {
-    const value = written[key] === undefined ? fromEnvironment(variables, type, env) : resolved(written[key], env);
+  const found = platformKeys(name).flatMap((each) => {
+    const { key } = each;
+    const value = written[key] === undefined ? fromEnvironment(each, env) : resolved(written[key], env);
     return value === undefined ? [] : [[key, value] as const];
   });
   return Object.fromEntries(found) as PlatformSettings<Name>;
+}
+
+/**
+ * Words that a key does not know, a clause each that names the key, what it may be and its variable: the schema holds for
+ * the file alone, and what the environment says is taken as it is.
+ */
+export function misfits<Name extends PlatformName>(
+  name: Name,
+  settings: PlatformSettings<Name>,
+): readonly string[] {
+  const values: Readonly<Record<string, unknown>> = settings;
+  return platformKeys(name).flatMap(({ key, words, variables }) => {
+    const value = values[key];
+    if (words.length === 0 || value === undefined || words.includes(String(value))) return [];
+    return [`${key} as ${listOf(words)} (${variables.join(", ")})`];
+  });
+}
+
+function listOf(words: readonly string[]): string {
+  return [words.slice(0, -1).join(", "), ...words.slice(-1)].join(" or ");
 }
 
 export interface PlatformKey {
@@ -33,6 +54,8 @@ export interface PlatformKey {
   /** Variables that stand in for it, the first one first. */
   readonly variables: readonly string[];
   readonly type: string;
+  /** All that it may be; empty where it may be anything of its type. */
+  readonly words: readonly string[];
   readonly isSecret: boolean;
   readonly description: string;
 }
@@ -41,10 +64,11 @@ export interface PlatformKey {
 export function platformKeys(name: PlatformName): readonly PlatformKey[] {
   const properties = schemaAt(["platforms", name, "extra"])?.["properties"];
   return Object.entries(isRecord(properties) ? properties : {}).map(([key, schema]) => {
-    const { type, description, "x-env": variables, "x-secret": isSecret } = Object(schema);
+    const { type, enum: words, description, "x-env": variables, "x-secret": isSecret } = Object(schema);
     return {
       key,
       type: String(type),
+      words: Array.isArray(words) ? words.map(String) : [],
       description: String(description),
       variables: Array.isArray(variables) ? variables.map(String) : [],
       isSecret: isSecret === true,
@@ -57,9 +81,10 @@ function resolved(value: unknown, env: Environment): unknown {
   return env[value.slice("env:".length)] || undefined;
 }
 
-function fromEnvironment(names: readonly string[], type: string, env: Environment): unknown {
-  const text = names.map((name) => env[name]).find(Boolean);
+function fromEnvironment({ variables, type, words }: PlatformKey, env: Environment): unknown {
+  const text = variables.map((name) => env[name]).find(Boolean);
   if (text === undefined) return undefined;
+  if (words.length > 0) return words.find((word) => word === text.trim().toLowerCase()) ?? text;
   if (type === "boolean") return /^(true|1|yes|on)$/i.test(text);
   return type === "integer" ? Number(text) : text;
 }

@@ -1,7 +1,12 @@
 /** The platforms of a service: those that are set up get their targets, of the others messages learn what is missing. */
 import type { Config } from "../../generated/config/types.gen.ts";
 import type { Environment } from "../config/home.ts";
-import { platformSettings, type PlatformName, type PlatformSettings } from "../config/platform-settings.ts";
+import {
+  misfits,
+  platformSettings,
+  type PlatformName,
+  type PlatformSettings,
+} from "../config/platform-settings.ts";
 import { platforms as traits } from "./platform-names.ts";
 import type { Platform, PlatformParts } from "./platform.ts";
 import type { Target } from "./target.ts";
@@ -103,7 +108,7 @@ async function lackOf<Name extends PlatformName>(
   if (config.platforms[name].enabled === false) return { status: "disabled" };
   const settings = platformSettings(name, config, env);
   const platform = await load(name);
-  const missing = platform.missing(settings);
+  const missing = [...platform.missing(settings), ...misfits(name, settings)];
   return missing.length > 0 ? { status: "incomplete", missing } : { platform, settings };
 }
 
@@ -112,7 +117,7 @@ export async function missingSettings<Name extends PlatformName>(
   name: Name,
   settings: PlatformSettings<Name>,
 ): Promise<readonly string[]> {
-  return (await load(name)).missing(settings);
+  return [...(await load(name)).missing(settings), ...misfits(name, settings)];
 }
 
 async function load<Name extends PlatformName>(name: Name): Promise<Platform<PlatformSettings<Name>>> {
@@ -136,15 +141,22 @@ function remedyOf(name: PlatformName, state: Unready): string {
 /** One that nothing is set for is loaded with its first message: services start fast, and use few platforms. */
 function lateTarget(name: PlatformName, find: () => Promise<Target>): Target {
   let target: Target | undefined;
+  let finding: Promise<Target> | undefined;
+  const findOnce = async () => {
+    target = await find();
+    // Whoever judges this attempt sees them already.
+    Object.assign(late, traitsOf(target));
+    return target;
+  };
   const late: Target = {
     name,
     async send(delivery, options) {
-      if (!target) {
-        target = await find();
-        // Whoever judges this attempt sees them already.
-        Object.assign(late, traitsOf(target));
-      }
-      return target.send(delivery, options);
+      // Messages that come at once share it; one that is not found is looked for by the next.
+      finding ??= findOnce().catch((error: unknown) => {
+        finding = undefined;
+        throw error;
+      });
+      return (await finding).send(delivery, options);
     },
     isReady: () => target?.isReady?.() !== false,
     close: async () => target?.close?.(),

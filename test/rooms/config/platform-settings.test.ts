@@ -1,0 +1,43 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  misfits,
+  platformSettings,
+  type PlatformName,
+  type PlatformSettings,
+} from "../../../src/config/platform-settings.ts";
+import { readConfig } from "../../../src/config/config.ts";
+
+function settingsOf<Name extends PlatformName>(name: Name, env: Record<string, string>, file = "") {
+  return platformSettings(name, readConfig(file).config, env);
+}
+
+test("a word of the environment counts whatever its case and the blanks around it", () => {
+  assert.deepEqual(settingsOf("email", { EMAIL_SMTP_TLS: " Required " }), { tls: "required" });
+  assert.deepEqual(settingsOf("signal", { SIGNAL_API: "REST" }), { api: "rest" });
+  assert.deepEqual(settingsOf("feishu", { FEISHU_DOMAIN: "Lark" }), { domain: "lark" });
+});
+
+test("a word of the environment that is none of the key's is named with its key and its variable", () => {
+  const email = settingsOf("email", { EMAIL_SMTP_TLS: "starttls-canary" });
+  assert.deepEqual(misfits("email", email), ["tls as required, implicit or none (EMAIL_SMTP_TLS)"]);
+  assert.deepEqual(misfits("signal", settingsOf("signal", { SIGNAL_API: "json" })), [
+    "api as rpc or rest (SIGNAL_API)",
+  ]);
+  assert.deepEqual(misfits("email", settingsOf("email", { EMAIL_SMTP_TLS: "none" })), []);
+  assert.deepEqual(misfits("email", {}), []);
+});
+
+test("the extra goes before what stands beside it, and both before the environment", () => {
+  const file =
+    "platforms: { telegram: { token: env:MINE, home_channel: beside, extra: { home_channel: inner } } }";
+  const env = { MINE: "a-token", TELEGRAM_BOT_TOKEN: "another", TELEGRAM_HOME_CHANNEL: "third" };
+  const found: PlatformSettings<"telegram"> = settingsOf("telegram", env, file);
+  assert.deepEqual(found, { token: "a-token", home_channel: "inner" });
+});
+
+test("a reference to a variable that is not set is missing, and no other variable stands in for it", () => {
+  const file = "platforms: { telegram: { token: env:MINE } }";
+  assert.deepEqual(settingsOf("telegram", { TELEGRAM_BOT_TOKEN: "another" }, file), {});
+  assert.deepEqual(settingsOf("telegram", { MINE: "" }, file), {});
+});
