@@ -47,7 +47,8 @@ export async function sendMail(
       host,
       port,
       secure: tls === "implicit",
-      requireTLS: tls === "required",
+      // Whatever is not said to go unencrypted does not.
+      requireTLS: tls !== "none" && tls !== "implicit",
       ignoreTLS: tls === "none",
       tls: { minVersion: "TLSv1.2", ...certificates },
       // A server that does not ask for the login it was given one for is not the one that was meant.

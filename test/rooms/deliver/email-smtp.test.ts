@@ -161,3 +161,19 @@ test("lines that begin with a dot arrive whole, and end no mail early", async (t
   });
   assert.equal(lines.filter((line) => line === ".").length, 1);
 });
+
+test("whatever is not said to go unencrypted does not", async (t) => {
+  const { port, lines } = await startScripted(t, agree);
+  const settings = {
+    address: "agent@example.org",
+    password: "kw9",
+    smtp_host: "127.0.0.1",
+    smtp_port: port,
+    // As the environment may say it.
+    tls: "starttls" as "required",
+  };
+  const { outcome } = await sendThrough(email, settings, { address: "ada@example.com" });
+  assert.equal(outcome.status, "retry");
+  assert.ok(lines.includes("STARTTLS"));
+  assert.doesNotMatch(lines.join("\n"), /AUTH|MAIL FROM/);
+});
