@@ -38,15 +38,22 @@ export class FetchFailedError extends Error {
   readonly reason: "url" | "connection" | "timeout" | "redirect" | "body";
   /** False: no part of the request left this machine, so that it can be made again without harm. */
   readonly isSent: boolean;
+  /** What stood before a body that cannot be read. */
+  readonly head: Pick<GuardedResponse, "status" | "headers"> | undefined;
 
   constructor(
     reason: FetchFailedError["reason"],
     message: string,
-    { isSent = false, ...options }: ErrorOptions & { readonly isSent?: boolean } = {},
+    {
+      isSent = false,
+      head,
+      ...options
+    }: ErrorOptions & Partial<Pick<FetchFailedError, "isSent" | "head">> = {},
   ) {
     super(message, options);
     this.reason = reason;
     this.isSent = isSent;
+    this.head = head;
   }
 }
 
@@ -231,6 +238,7 @@ async function read(
   maxBytes: number,
   signal: AbortSignal,
 ): Promise<GuardedResponse> {
+  const head = { status: response.statusCode ?? 0, headers: flat(response) };
   const chunks: Uint8Array[] = [];
   let length = 0;
   let truncated = false;
@@ -248,12 +256,12 @@ async function read(
     throw new FetchFailedError("body", `The answer of ${url.host} broke off or is damaged.`, {
       cause: error,
       isSent: true,
+      head,
     });
   } finally {
     response.destroy();
   }
-  const status = response.statusCode ?? 0;
-  return { url: url.href, status, headers: flat(response), body: joined(chunks), truncated };
+  return { url: url.href, ...head, body: joined(chunks), truncated };
 }
 
 function decoded(response: IncomingMessage): Readable {
@@ -267,6 +275,7 @@ function decoded(response: IncomingMessage): Readable {
     throw new FetchFailedError(
       "body",
       `The answer is encoded as ${codings.join(", ").slice(0, 100)}, which is unknown.`,
+      { isSent: true, head: { status: response.statusCode ?? 0, headers: flat(response) } },
     );
   }
   const decoder = decoders.get(codings[0] ?? "")?.();

@@ -61,7 +61,7 @@ export function createCall(caller: CallerOptions): Call {
   const flaw = flawOf(caller);
   return async (schema, operation, options) => {
     if (flaw) return { kind: "none", outcome: flaw };
-    const sent: { isMade?: true; answer?: GuardedResponse } = {};
+    const sent: { isMade?: true; answer?: Answer } = {};
     const client = createClient({
       baseUrl: caller.baseUrl.replace(/\/+$/, ""),
       headers: { "user-agent": `agentd/${caller.version}` },
@@ -69,7 +69,7 @@ export function createCall(caller: CallerOptions): Call {
       // The client builds the request; the answer is read here, where anything may stand in it.
       fetch: async (request) => {
         sent.isMade = true;
-        sent.answer = await transmit(request as Request, caller, options);
+        sent.answer = await refusalIn(transmit(request as Request, caller, options));
         return new Response(null, { status: 204 });
       },
     });
@@ -83,6 +83,19 @@ export function createCall(caller: CallerOptions): Call {
     options.span.set({ "http.response.status_code": sent.answer.status });
     return toAnswer(schema, sent.answer, caller.clock.now());
   };
+}
+
+type Answer = Pick<GuardedResponse, "status" | "headers" | "body">;
+
+/** The answer; of a refusal that broke off its status, which says enough: nothing was taken. */
+async function refusalIn(answer: Promise<Answer>): Promise<Answer> {
+  try {
+    return await answer;
+  } catch (error) {
+    const head = error instanceof FetchFailedError ? error.head : undefined;
+    if (!head || head.status < 400) throw error;
+    return { ...head, body: new Uint8Array() };
+  }
 }
 
 async function transmit(
@@ -105,7 +118,7 @@ async function transmit(
 
 function toAnswer<Name extends keyof SchemaTypes>(
   schema: Name,
-  { status, headers, body: bytes }: GuardedResponse,
+  { status, headers, body: bytes }: Answer,
   nowMs: number,
 ): PlatformAnswer<SchemaTypes[Name]> {
   const whole = new TextDecoder().decode(bytes);

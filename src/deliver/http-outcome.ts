@@ -1,5 +1,6 @@
 /** What the status of an answer means where the platform says nothing more telling. Pure. */
 import type { PlatformAnswer, SendFailure } from "./call.ts";
+import { cleanText } from "./text.ts";
 
 export interface OutcomeWords {
   /** The platform as people write it. */
@@ -68,7 +69,8 @@ function remedyOf(status: number, settings: string, addressKey: string): string 
   return "";
 }
 
+/** Secrets go before it is cut: of one that is cut in two the rest would stay. */
 function reasonOf({ reason = "" }: OutcomeWords): string {
-  const line = reason.replace(/\s+/g, " ").trim().replace(/\.$/, "");
+  const line = cleanText(reason).replace(/\s+/g, " ").trim().replace(/\.$/, "");
   return line === "" ? "" : `: ${line.slice(0, MAX_REASON_CHARACTERS)}`;
 }

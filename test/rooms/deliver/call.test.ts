@@ -1,8 +1,12 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
+import { test, type TestContext } from "node:test";
 import { systemClock } from "../../../src/base/clock.ts";
+import { forgetSecret, registerSecret } from "../../../src/base/redact.ts";
 import { offTracer } from "../../../src/base/trace.ts";
 import { createCall } from "../../../src/deliver/call.ts";
+import { outcomeOfAnswer, saidIn } from "../../../src/deliver/http-outcome.ts";
 
 const options = { signal: new AbortController().signal, span: offTracer.start("send", {}) };
 
@@ -53,4 +57,70 @@ test("a credential that no header may hold is given up, and is not shown", async
 test("a slash or a path at the end of the address is part of it, and nobody there is tried again", async () => {
   for (const baseUrl of ["http://127.0.0.1:9/", "http://127.0.0.1:9/some/path//"])
     assert.equal((await ask({ baseUrl }))?.status, "retry", baseUrl);
+});
+
+async function answered(t: TestContext, listener: RequestListener) {
+  const server = createServer(listener);
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => {
+    server.closeAllConnections();
+    return new Promise((resolve) => server.close(resolve));
+  });
+  const baseUrl = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const call = createCall({ title: "Somewhere", baseUrl, version: "1.2.3", clock: systemClock });
+  return call(
+    "SmsAnswer",
+    (client) => client.smsCreateMessage({ path: { accountSid: "a" }, headers, body: sms }),
+    options,
+  );
+}
+
+const headers = { Authorization: "Basic a" };
+const sms = { To: "+15550100123", From: "+15550100124", Body: "c" };
+
+test("an answer in a coding that nobody reads may be a yes: the message may have arrived", async (t) => {
+  const answer = await answered(t, (_, response) => {
+    response.writeHead(201, { "content-encoding": "zstd" }).end("{}");
+  });
+  assert.equal(answer.kind === "none" ? answer.outcome.status : "answer", "unknown");
+});
+
+test("a refusal that breaks off is a refusal all the same", async (t) => {
+  for (const status of [401, 429, 503]) {
+    const answer = await answered(t, (_, response) => {
+      response.writeHead(status, { "content-length": "100", "retry-after": "7" });
+      response.write('{"mess', () => response.destroy());
+    });
+    assert.equal(answer.kind, "answer");
+    assert.ok(answer.kind === "answer");
+    assert.deepEqual(
+      { status: answer.status, body: answer.body, retryAfterMs: answer.retryAfterMs },
+      { status, body: undefined, retryAfterMs: 7_000 },
+    );
+  }
+});
+
+test("what a platform says is cut off behind its secrets, not within them, and holds no control characters", () => {
+  const secret = "canary-secret-with-a-long-tail-1234567890";
+  registerSecret(secret);
+  try {
+    const reason = `${"x".repeat(180)} ${secret} \u001b[31mred`;
+    const answer = {
+      kind: "answer",
+      status: 400,
+      headers: {},
+      body: {},
+      text: "",
+      retryAfterMs: undefined,
+    } as const;
+    for (const said of [
+      outcomeOfAnswer(answer, { title: "Somewhere", name: "sms", reason }).error,
+      saidIn(answer, { title: "Somewhere", name: "sms", reason }),
+    ]) {
+      assert.doesNotMatch(said, /canary/);
+      assert.ok(!said.includes("\u001b"));
+    }
+  } finally {
+    forgetSecret(secret);
+  }
 });
