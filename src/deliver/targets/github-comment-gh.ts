@@ -65,9 +65,12 @@ export function createRunGh({ program, env, clock }: GhOptions): RunGh {
       detached: true,
       stdio: ["pipe", "pipe", "pipe"],
     });
+    // Without a free file there are no pipes either, and only the error tells.
+    const pipes: Writable | undefined = child.stdin;
+    if (!pipes) return absent(await exited(child).catch((error: unknown) => error));
     // A program that ends at once does not read.
-    child.stdin.on("error", () => {});
-    child.stdin.end(input);
+    pipes.on("error", () => {});
+    pipes.end(input);
     return ended(child, { clock, signal });
   };
 }
@@ -100,7 +103,7 @@ async function ended(
     if (why !== undefined) return { kind: "killed", why };
     return { kind: "exit", code, output: output(), complaint: complaint() };
   } catch (error) {
-    return { kind: "absent", code: String((error as { readonly code?: unknown }).code ?? "unknown reason") };
+    return absent(error);
   } finally {
     cancel();
     cancelDrain();
@@ -108,6 +111,11 @@ async function ended(
     signal.removeEventListener("abort", onAbort);
     for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
   }
+}
+
+function absent(error: unknown): GhEnd {
+  const { code } = Object(error) as { readonly code?: unknown };
+  return { kind: "absent", code: String(code ?? "unknown reason") };
 }
 
 function exited(child: Child): Promise<number | undefined> {

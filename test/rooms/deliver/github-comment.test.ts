@@ -265,3 +265,23 @@ test("a limit keeps everybody waiting until it is over", async (t) => {
   clock.tick(1);
   assert.equal(target.isReady?.(), true);
 });
+
+test("where the system has no files left gh is not started, and the service goes on", async () => {
+  const module = (path: string) => JSON.stringify(new URL(`../../../src/${path}`, import.meta.url).href);
+  const script = `
+    import { openSync } from "node:fs";
+    import process from "node:process";
+    import { createRunGh } from ${module("deliver/targets/github-comment-gh.ts")};
+    import { systemClock } from ${module("base/clock.ts")};
+    const gh = createRunGh({ program: "true", env: { PATH: process.env.PATH }, clock: systemClock });
+    const call = { args: [], input: "x", host: undefined, signal: new AbortController().signal };
+    try { for (;;) openSync("/dev/null", "r"); } catch {}
+    const end = await gh(call);
+    await new Promise((resolve) => setImmediate(resolve));
+    console.log(JSON.stringify(end));
+  `;
+  const eval_ = "Deno" in globalThis ? ["eval", "--no-check", script] : ["--input-type=module", "-e", script];
+  const words = ["-c", 'ulimit -n 64; exec "$0" "$@"', process.execPath, ...eval_];
+  const said = execFileSync("sh", words, { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] });
+  assert.deepEqual(JSON.parse(said), { kind: "absent", code: "EMFILE" });
+});
