@@ -1,6 +1,6 @@
 /** Where messages are to go, as people write it: `origin`, `telegram:-100123:17, sms:+15550100`, `all`. Pure. */
 import { suggest } from "../base/nearest.ts";
-import { splitPlace, type Place } from "./message.ts";
+import { idOf, splitPlace, type Place } from "./message.ts";
 import { platforms, type PlatformTraits } from "./platform-names.ts";
 import { formatTarget, parseTarget, type Targets } from "./target.ts";
 
@@ -108,12 +108,6 @@ function flawOf(text: string): string | undefined {
 /** Names such as `constructor` are no platforms. */
 function traitsOf(platform: string): PlatformTraits | undefined {
   return Object.hasOwn(platforms, platform) ? platforms[platform as keyof typeof platforms] : undefined;
-}
-
-/** Ids may be written as numbers, while numbers hold them exactly. */
-function idOf(value: unknown): string | undefined {
-  if (typeof value === "string") return value.trim() || undefined;
-  return Number.isSafeInteger(value) ? String(value) : undefined;
 }
 
 const quoted = (text: string): string => JSON.stringify(text.slice(0, 100));

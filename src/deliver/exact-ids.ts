@@ -1,14 +1,28 @@
-/** Ids that were written as numbers. Pure. */
+/** Ids of chats and threads that are none, or not what was written. Pure. */
+import { isRecord } from "../base/schema.ts";
+import { platforms, type PlatformTraits } from "./platform-names.ts";
 
 const KEYS = ["chat_id", "message_thread_id", "thread_id"];
 
 /**
- * What is wrong with ids in `deliver_extra` that no number holds exactly, as they come from YAML without quotes: digits of
- * them are lost, and the message would go elsewhere. Undefined when nothing is.
+ * What is wrong with ids in the `extra` of what `platform` is owed: they are left out where a chat is looked for, and the
+ * message would go to the home channel, or beside its thread. Numbers that numbers do not hold exactly come from YAML
+ * without quotes: digits of them are lost. Undefined when nothing is, also where the platform has no chats.
  */
-export function inexactIdFlaw(extra: Readonly<Record<string, unknown>>): string | undefined {
-  const key = KEYS.find((each) => typeof extra[each] === "number" && !Number.isSafeInteger(extra[each]));
-  return key === undefined
-    ? undefined
-    : `Write deliver_extra.${key} in quotes: as a number it has lost digits.`;
+export function idFlaw(platform: string, payload: unknown): string | undefined {
+  const traits: PlatformTraits | undefined = Object.entries(platforms).find(
+    ([name]) => name === platform,
+  )?.[1];
+  const extra = isRecord(payload) ? payload["extra"] : undefined;
+  if (!isRecord(extra) || traits === undefined || traits.address === "none") return undefined;
+  const key = KEYS.find((each) => !isId(extra[each]));
+  if (key === undefined) return undefined;
+  return typeof extra[key] === "number"
+    ? `Write deliver_extra.${key} in quotes: as a number it has lost digits.`
+    : `deliver_extra.${key} must be an id: write it as text, in quotes.`;
+}
+
+/** Null is an id that is left out. */
+function isId(value: unknown): boolean {
+  return value === undefined || value === null || typeof value === "string" || Number.isSafeInteger(value);
 }

@@ -30,22 +30,24 @@ export function readMessage(platform: string, { address, payload }: Delivery): M
   return {
     text,
     extra: told,
-    chat: chat || idOf(told["chat_id"]) || "",
-    thread: thread ?? (idOf(told["message_thread_id"]) || idOf(told["thread_id"])),
+    chat: chat || (idOf(told["chat_id"]) ?? ""),
+    thread: thread ?? idOf(told["message_thread_id"]) ?? idOf(told["thread_id"]),
   };
 }
 
 /** The chat and the thread that stand behind a platform's name in an address. */
 export function splitPlace(platform: string, text: string): Place {
-  const traits: PlatformTraits | undefined = Object.entries(platforms).find(([name]) => name === platform)?.[1];
+  const traits: PlatformTraits | undefined = Object.entries(platforms).find(
+    ([name]) => name === platform,
+  )?.[1];
   if (traits?.address !== "chat:thread") return { chat: text };
   // Names of Matrix rooms have colons; threads are events, which begin with $.
   const at = platform === "matrix" ? text.indexOf(":$") : text.indexOf(":");
   return at < 0 ? { chat: text } : { chat: text.slice(0, at), thread: text.slice(at + 1) };
 }
 
-/** Ids that were written as numbers are good while numbers hold them exactly. */
-function idOf(value: unknown): string | undefined {
-  if (typeof value === "string") return value.trim();
+/** Ids that were written as numbers are good while numbers hold them exactly; empty ones are none. */
+export function idOf(value: unknown): string | undefined {
+  if (typeof value === "string") return value.trim() || undefined;
   return Number.isSafeInteger(value) ? String(value) : undefined;
 }

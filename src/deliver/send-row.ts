@@ -1,6 +1,7 @@
 import type { Store } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
 import type { Attempt, AttemptEnd, AttemptOptions } from "./attempt.ts";
+import { idFlaw } from "./exact-ids.ts";
 import { parseTarget, type Delivery, type Targets } from "./target.ts";
 
 export interface SendRowOptions extends Omit<AttemptOptions, "note"> {
@@ -24,6 +25,8 @@ export async function sendRow(
   }
   const payload = parsePayload(row.payload);
   if (payload === undefined) return { status: "permanent", error: "The message is no JSON." };
+  const flaw = idFlaw(platform, payload.value);
+  if (flaw !== undefined) return { status: "permanent", error: flaw };
   const delivery: Delivery = {
     id: row.id,
     address: address || (target.home ?? ""),

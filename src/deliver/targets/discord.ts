@@ -3,7 +3,6 @@ import type { PlatformSettings } from "../../config/platform-settings.ts";
 import type { DiscordAnswer, DiscordMessage } from "../../../generated/delivery/client/types.gen.ts";
 import { createCall, type Call, type NoAnswer, type PlatformAnswer } from "../call.ts";
 import { createDoubts, type SendOnce } from "../doubts.ts";
-import { inexactIdFlaw } from "../exact-ids.ts";
 import { readMessage, type Message } from "../message.ts";
 import { sendParts } from "../parts.ts";
 import type { Platform } from "../platform.ts";
@@ -51,7 +50,7 @@ export const discord: Platform<Settings> = {
       async send(delivery, options) {
         const message = readMessage(words.name, delivery);
         if (!message) return { status: "permanent", error: "The message has no text." };
-        const flaw = inexactIdFlaw(message.extra) ?? flawOf(message);
+        const flaw = flawOf(message);
         if (flaw !== undefined) return { status: "permanent", error: flaw };
         const limit = settings.text_limit ?? TEXT_LIMIT;
         const parts = renderParts(message.text, { format: "commonmark", limit, unit: "codepoints" });

@@ -2,7 +2,6 @@ import { registerSecret } from "../../base/redact.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
 import type { SlackMessage } from "../../../generated/delivery/client/types.gen.ts";
 import { createCall } from "../call.ts";
-import { inexactIdFlaw } from "../exact-ids.ts";
 import { readMessage, type Message } from "../message.ts";
 import { sendParts } from "../parts.ts";
 import type { Platform } from "../platform.ts";
@@ -34,7 +33,7 @@ export const slack: Platform<Settings> = {
       async send(delivery, options) {
         const message = readMessage(words.name, delivery);
         if (!message) return { status: "permanent", error: "The message has no text." };
-        const flaw = inexactIdFlaw(message.extra) ?? flawOf(message);
+        const flaw = flawOf(message);
         if (flaw !== undefined) return { status: "permanent", error: flaw };
         const limit = settings.text_limit ?? TEXT_LIMIT;
         const parts = renderParts(message.text, { format: "slack", limit, unit: "utf16" });

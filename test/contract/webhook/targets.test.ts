@@ -73,6 +73,18 @@ test("67. u chat_id from extra; home channel fallback; none → fails", async (t
   assert.match(row?.reason ?? "", /chat/i);
 });
 
+test("67. an id that YAML read as a number with too many digits goes nowhere, and the reason names its key", async (t) => {
+  const telegram = await startTelegram(t);
+  const routes = {
+    direct: { deliver: "telegram", deliver_extra: { chat_id: Number("1234567890123456789") } },
+  };
+  await using service = await start({ telegram }, routes, { home_channel: "-100123" });
+  assert.equal((await service.post("direct")).status, 502);
+  const [row] = await service.deliveries();
+  assert.match(row?.reason ?? "", /deliver_extra\.chat_id in quotes/);
+  assert.equal(telegram.asked.length, 0, "the home channel hears nothing of it");
+});
+
 test("68. u thread_id / message_thread_id → metadata; absent → none", async (t) => {
   const telegram = await startTelegram(t);
   const to = (extra: object) => ({ deliver: "telegram", deliver_extra: { chat_id: "-100123", ...extra } });

@@ -269,17 +269,6 @@ test("no channel, or none that can be one: given up before anything is asked", a
   assert.equal(fake.asked.length, 0);
 });
 
-test("ids that YAML read as numbers and cut are refused, and quotes are asked for", async (t) => {
-  const { fake, send } = await place(t);
-  const cut = Number("1234567890123456789");
-  for (const extra of [{ chat_id: cut }, { chat_id: TEXT_CHANNEL, thread_id: cut }]) {
-    const { outcome } = await send({ address: "", extra });
-    assert.equal(outcome.status, "permanent");
-    assert.match((outcome as { error: string }).error, /quotes/);
-  }
-  assert.equal(fake.asked.length, 0);
-});
-
 test("without a token Discord is incomplete; the home channel is the target's home", () => {
   assert.deepEqual(discord.missing({}), ["token (DISCORD_BOT_TOKEN)"]);
   assert.deepEqual(discord.missing({ token }), []);

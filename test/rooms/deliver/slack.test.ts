@@ -151,14 +151,6 @@ test("no channel, or what can be none: given up before anything is asked", async
   assert.equal(fake.asked.length, 0);
 });
 
-test("a thread that YAML read as a number is refused, and quotes are asked for", async (t) => {
-  const { fake, send } = await place(t);
-  const { outcome } = await send({ address: CHANNEL, extra: { thread_id: Number(THREAD_TS) } });
-  assert.equal(outcome.status, "permanent");
-  assert.match((outcome as { error: string }).error, /thread_id in quotes/);
-  assert.equal(fake.asked.length, 0);
-});
-
 test("a channel may be named: #general", async (t) => {
   const { send } = await place(t);
   assert.equal((await send({ address: "#general" })).outcome.status, "delivered");

@@ -1,0 +1,72 @@
+/** What chats are owed, as targets read it, and ids that are none. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { idFlaw } from "../../../src/deliver/exact-ids.ts";
+import { readMessage } from "../../../src/deliver/message.ts";
+import type { Delivery } from "../../../src/deliver/target.ts";
+
+const delivery = (address: string, payload: unknown): Delivery => ({
+  id: "out_01",
+  address,
+  payload,
+  ref: undefined,
+  attempt: 1,
+  partsSent: 0,
+  createdAtMs: 0,
+});
+const placeOf = (platform: string, address: string, extra: unknown) => {
+  const { chat, thread } = readMessage(platform, delivery(address, { text: "Hello", extra })) ?? {};
+  return [chat, thread];
+};
+
+test("68. a thread that is absent, empty or blank is none; the first that is one counts", () => {
+  for (const extra of [{}, { thread_id: "" }, { message_thread_id: " ", thread_id: null }]) {
+    assert.deepEqual(placeOf("telegram", "42", extra), ["42", undefined], JSON.stringify(extra));
+  }
+  assert.deepEqual(placeOf("telegram", "42", { message_thread_id: "", thread_id: 7 }), ["42", "7"]);
+  assert.deepEqual(placeOf("telegram", "42:9", { thread_id: 7 }), ["42", "9"]);
+});
+
+test("a place is read behind the platform's name: rooms of Matrix have colons, chats without threads too", () => {
+  assert.deepEqual(placeOf("matrix", "!a:b:8448:$c", {}), ["!a:b:8448", "$c"]);
+  assert.deepEqual(placeOf("matrix", "!a:b:8448", {}), ["!a:b:8448", undefined]);
+  assert.deepEqual(placeOf("qqbot", "group:1", {}), ["group:1", undefined]);
+  assert.deepEqual(placeOf("sms", "+1 555", {}), ["+1 555", undefined]);
+});
+
+test("no payload of the form makes no message", () => {
+  for (const payload of [
+    null,
+    7,
+    "text",
+    [],
+    {},
+    { text: 7 },
+    { text: "", extra: null },
+    { text: "", extra: 1 },
+  ]) {
+    assert.equal(readMessage("telegram", delivery("42", payload)), undefined, JSON.stringify(payload));
+  }
+});
+
+test("an id that numbers do not hold, or that is none, is refused by its key; platforms without chats have none", () => {
+  const flaw = (extra: unknown, platform = "discord") => idFlaw(platform, { text: "", extra });
+  assert.match(
+    flaw({ chat_id: Number("1234567890123456789") }) ?? "",
+    /deliver_extra\.chat_id in quotes.*lost digits/,
+  );
+  assert.match(flaw({ thread_id: 1_712_345_678.12 }, "slack") ?? "", /deliver_extra\.thread_id in quotes/);
+  for (const id of [true, {}, ["42"]]) {
+    assert.match(
+      flaw({ message_thread_id: id }) ?? "",
+      /deliver_extra\.message_thread_id must be an id.*in quotes/,
+    );
+  }
+  for (const good of ["42", "", null, undefined, 42, -100_123_456_789_012]) {
+    assert.equal(flaw({ chat_id: good }), undefined, String(good));
+  }
+  assert.equal(flaw({ chat_id: 1e300 }, "github_comment"), undefined);
+  assert.equal(flaw({ chat_id: 1e300 }, "constructor"), undefined);
+  for (const payload of [undefined, null, "x", {}, { extra: 7 }])
+    assert.equal(idFlaw("discord", payload), undefined);
+});
