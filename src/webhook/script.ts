@@ -1,8 +1,10 @@
 /** The script of a route: sees the payload before the agent does. Touches the machine. */
 import type { Buffer } from "node:buffer";
 import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { realpath, stat } from "node:fs/promises";
 import { dirname, extname, isAbsolute, join } from "node:path";
+import type { Writable } from "node:stream";
 import process from "node:process";
 import { isInside } from "../agent/inside.ts";
 import { commandEnvironment } from "../agent/tools/command-environment.ts";
@@ -143,6 +145,9 @@ async function runCommand(
     detached: true,
     stdio: ["pipe", "pipe", "pipe"],
   });
+  // Without a free file there are no pipes either, and only the error tells.
+  const pipes: Writable | undefined = child.stdin;
+  if (!pipes) throw ((await once(child, "error")) as [Error])[0];
   const flood = new AbortController();
   const output = new Output();
   const complaint = new Output();
