@@ -28,8 +28,9 @@ export async function keepFailed(
 }
 
 /**
- * Owes a message once more under the id under which it failed, when it did, inside `tx`. Undefined: it is a new one, be it
- * that parts of another text arrived under that id.
+ * Owes a message once more under the id under which it failed, when it did, inside `tx`. Undefined: it is a new one, also
+ * when the sender's id stood for another text: a target that took that one, and could not say so, would take this one for
+ * a repeat.
  */
 export async function oweFailed(
   tx: Tx,
@@ -41,11 +42,9 @@ export async function oweFailed(
   const ids = JSON.parse(known.result) as unknown;
   const id = isRecord(ids) && Object.hasOwn(ids, message.target) ? String(ids[message.target]) : undefined;
   const row = id === undefined ? undefined : await tx.find("outbox", { id });
-  if (row?.status !== "dead") return undefined;
-  const payload = JSON.stringify(message.payload);
-  if (row.parts_sent > 0 && row.payload !== payload) return undefined;
+  if (row?.status !== "dead" || row.payload !== JSON.stringify(message.payload)) return undefined;
   const due = { status: "due", attempts: 0, available_at: tx.nowMs, retried_at: tx.nowMs, done_at: null };
-  const again = { ...due, payload, ref: message.ref, last_error: null };
+  const again = { ...due, ref: message.ref, last_error: null };
   const changed = await tx.update("outbox", { id: row.id, status: "dead" }, again);
   return changed === 1 ? row.id : undefined;
 }

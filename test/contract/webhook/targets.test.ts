@@ -183,6 +183,24 @@ test("a direct message to several that none took: 502, nothing owed, and the nex
   assert.notEqual(receiver.received[2]?.headers["webhook-id"], second?.headers["webhook-id"]);
 });
 
+test("a direct message that failed and comes again with another text is another message, under ids of its own", async (t) => {
+  let status = 500;
+  const receiver = await openReceiver(t, (response) => void response.writeHead(status).end());
+  const telegram = await startTelegram(t);
+  const route = { deliver: "webhook", deliver_extra: { url: receiver.url } };
+  await using service = await start({ telegram, receiver }, { direct: route });
+  assert.equal((await service.post("direct", { number: 1 }, named("d-1"))).status, 502);
+  status = 204;
+  assert.equal((await service.post("direct", { number: 2 }, named("d-1"))).status, 200);
+  // Whoever took the first and could not say so would take the second for a repeat.
+  const ids = receiver.received.map(({ headers }) => headers["webhook-id"]);
+  assert.equal(new Set(ids).size, 2);
+  assert.deepEqual(
+    (await outbox(service)).map((row) => row.status),
+    ["dead", "delivered"],
+  );
+});
+
 test("a direct message of which nobody knows whether it arrived: 202, its id stays taken, the record says so", async (t) => {
   const telegram = await startTelegram(t);
   await using service = await start({ telegram }, { direct: { deliver: "telegram:42" } });
