@@ -59,10 +59,13 @@ export function createWecomBot(
   };
 }
 
-/** Optional, and seldom needed: loaded with the first message. */
+/**
+ * Optional, and seldom needed: loaded with the first message. Of its CommonJS, bundlers keep the names under `default`
+ * alone.
+ */
 async function loadSdk(): Promise<WecomSdk | undefined> {
   try {
-    return await import("@wecom/aibot-node-sdk");
+    return (await import("@wecom/aibot-node-sdk")).default;
   } catch {
     return undefined;
   }

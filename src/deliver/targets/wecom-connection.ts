@@ -94,7 +94,12 @@ export class WecomConnection {
     const sdk = await this.#options.load();
     if (!sdk) return this.#fail(lost("retry", NOT_INSTALLED));
     if (this.#isClosed) return this.#fail(lost("retry", "agentd is stopping."));
-    return this.#signIn(sdk);
+    try {
+      return await this.#signIn(sdk);
+    } catch (error) {
+      await this.#lease.giveBack();
+      throw error;
+    }
   }
 
   async #signIn(sdk: WecomSdk): Promise<Opened> {

@@ -240,6 +240,16 @@ describe("wecom: the connection of an intelligent bot", () => {
     assert.equal(await leaseOf(store), undefined);
   });
 
+  test("an SDK that is none of ours: the attempt fails, and the lease goes back", async (t) => {
+    const { store } = await openTestStore(t);
+    const broken = async () => ({}) as never;
+    const robot = createWecomBot(bot("ws://127.0.0.1:9"), platformParts({ store }), broken);
+    t.after(() => robot.close());
+    const message = { text: "x", extra: {}, chat: WECOM_BOT.chat, thread: undefined };
+    await assert.rejects(robot.send(message, deliveryOf(), optionsOf()));
+    assert.equal(await leaseOf(store), undefined);
+  });
+
   test("after five idle minutes the connection and the lease are given back", async (t) => {
     const fake = await startWecomSocket(t);
     const clock = new FakeClock();
