@@ -1,6 +1,6 @@
 /** Where messages are to go, as people write it: `origin`, `telegram:-100123:17, sms:+15550100`, `all`. Pure. */
 import { suggest } from "../base/nearest.ts";
-import { idOf, splitPlace, type Place } from "./message.ts";
+import { idOf, placeOf, splitPlace, type Place } from "./message.ts";
 import { platforms, type PlatformTraits } from "./platform-names.ts";
 import { formatTarget, parseTarget, type Targets } from "./target.ts";
 
@@ -27,12 +27,17 @@ const MAX_ADDRESS_CHARACTERS = 500;
 const NAMES = Object.keys(platforms);
 
 /**
- * Whole addresses, `platform`, `platform:chat` or `platform:chat:thread`, each once, in their order. Commas separate
+ * Whole addresses, `platform`, `platform:chat` or `platform:chat:thread`, each place once, in their order. Commas separate
  * addresses wherever they stand: no platform has chats with commas in their names. What {@link addressFlaws} would refuse
  * stays as it is written.
  */
 export function resolveAddresses(text: string, around: Surroundings): readonly string[] {
-  return [...new Set(splitAddresses(text).flatMap((address) => resolve(address, around)))];
+  const places = new Map<string, string>();
+  for (const address of splitAddresses(text).flatMap((each) => resolve(each, around))) {
+    const key = placeKey(address, around.extra);
+    if (!places.has(key)) places.set(key, address);
+  }
+  return [...places.values()];
 }
 
 /** What is wrong with addresses, a clause each. */
@@ -69,6 +74,13 @@ function resolve(text: string, { extra = {}, homes, origin }: Surroundings): rea
   const { platform, address } = parseTarget(text);
   if (address !== "" || traitsOf(platform)?.address === "none") return [text];
   return [formatTarget({ platform, address: fullAddress(platform, extra, homes.get(platform)) })];
+}
+
+/** The same for all addresses that lead to one place: the extra may say the thread of an address without one. */
+function placeKey(text: string, extra: Surroundings["extra"] = {}): string {
+  const { platform, address } = parseTarget(text);
+  const { chat, thread } = placeOf(platform, address, extra);
+  return JSON.stringify([platform, chat, thread]);
 }
 
 /** A chat of one's own gets no thread of the home channel. */

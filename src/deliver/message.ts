@@ -26,12 +26,19 @@ export function readMessage(platform: string, { address, payload }: Delivery): M
   const { text, extra = {} } = payload as { readonly text?: unknown; readonly extra?: unknown };
   if (typeof text !== "string" || typeof extra !== "object" || extra === null) return undefined;
   const told = extra as Readonly<Record<string, unknown>>;
+  return { text, extra: told, ...placeOf(platform, address, told) };
+}
+
+/** Where a message goes; what stands in the address goes before the extra. */
+export function placeOf(
+  platform: string,
+  address: string,
+  extra: Message["extra"],
+): Pick<Message, "chat" | "thread"> {
   const { chat, thread } = splitPlace(platform, address);
   return {
-    text,
-    extra: told,
-    chat: chat || (idOf(told["chat_id"]) ?? ""),
-    thread: thread ?? idOf(told["message_thread_id"]) ?? idOf(told["thread_id"]),
+    chat: chat || (idOf(extra["chat_id"]) ?? ""),
+    thread: thread ?? idOf(extra["message_thread_id"]) ?? idOf(extra["thread_id"]),
   };
 }
 

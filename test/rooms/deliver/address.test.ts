@@ -71,6 +71,26 @@ test("68. a thread of the extra goes behind that chat; a chat of one's own has n
   assert.deepEqual(resolve("email", { thread_id: "<id@example.org>" }), ["email:me@example.org"]);
 });
 
+test("a place that is named in several ways is told once: what the extra says of threads counts for all of them", () => {
+  assert.deepEqual(resolve("telegram:42,telegram:42:7", { thread_id: "7" }), ["telegram:42"]);
+  assert.deepEqual(resolve("telegram:42:7,telegram:42", { thread_id: 7 }), ["telegram:42:7"]);
+  assert.deepEqual(
+    resolve("slack,all", { thread_id: "1.2" }).filter((each) => each.startsWith("slack")),
+    ["slack:C1:1.2"],
+  );
+  assert.deepEqual(resolve("telegram:42,telegram:42:8", { thread_id: "7" }), [
+    "telegram:42",
+    "telegram:42:8",
+  ]);
+  assert.deepEqual(resolve("telegram,telegram:42", { chat_id: "42" }), ["telegram:42"]);
+  assert.deepEqual(resolve("discord,discord"), ["discord"]);
+  assert.deepEqual(resolve("webhook,github_comment,log", { chat_id: "42", thread_id: "7" }), [
+    "webhook",
+    "github_comment",
+    "log",
+  ]);
+});
+
 test("what cannot be used is told, with the name that was probably meant", () => {
   const flaw = (text: string) => addressFlaws(text).join("; ");
   assert.match(flaw("telegarm:5"), /"telegarm" is no target; did you mean "telegram"/);
