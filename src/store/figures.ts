@@ -6,8 +6,6 @@ import type { Store } from "./store.ts";
 export interface StoreFigures {
   /** Runs that have not ended. */
   readonly runs: ReadonlyMap<string, number>;
-  /** Messages that are owed, and those that were given up, may have arrived, or were dropped. */
-  readonly outbox: ReadonlyMap<string, number>;
   /** Of webhooks, that have not ended. */
   readonly deliveries: ReadonlyMap<string, number>;
 }
@@ -18,21 +16,17 @@ export interface StoreFigures {
  */
 export const figureQueries = {
   runs: "select status, count(*) as number from runs where ended_at is null group by status",
-  owed: "select status, count(*) as number from outbox where status in ('due', 'leased') group by status",
-  failed:
-    "select status, count(*) as number from outbox where status in ('dead', 'unknown', 'dropped') group by status",
   deliveries: "select status, count(*) as number from deliveries where ended_at is null group by status",
 } as const;
 
 /** Counts what is open, over the whole database. ServiceError `state_store_unavailable`. */
 export async function readFigures({ read }: Store): Promise<StoreFigures> {
-  const { runs, owed, failed, deliveries } = figureQueries;
+  const { runs, deliveries } = figureQueries;
   const count = (query: string) => sql<Count>`${sql.raw(query)}`.execute(read);
-  const rows = await Promise.all([count(runs), count(owed), count(failed), count(deliveries)]);
-  const [open, waiting, given, received] = rows.map((result) => result.rows);
+  const rows = await Promise.all([count(runs), count(deliveries)]);
+  const [open, received] = rows.map((result) => result.rows);
   return {
     runs: toMap(open),
-    outbox: toMap([...(waiting ?? []), ...(given ?? [])]),
     deliveries: toMap(received),
   };
 }
