@@ -1,6 +1,7 @@
 /** A text as DingTalk takes it: a Markdown with a title for the list of chats, or plain. Pure. */
 import type { Message } from "../message.ts";
 import { renderParts, type Part } from "../text-parts.ts";
+import { cleanText } from "../text.ts";
 
 export type DingtalkText =
   | { readonly kind: "markdown"; readonly title: string; readonly text: string }
@@ -27,7 +28,7 @@ export function dingtalkTexts(
   { limit, maxParts, fits }: DingtalkTextOptions,
 ): readonly DingtalkText[] {
   const isPlain = extra["msgtype"] === "text";
-  const title = typeof extra["title"] === "string" ? extra["title"] : undefined;
+  const title = typeof extra["title"] === "string" ? cleanText(extra["title"]) : undefined;
   // JSON writes quotes, backslashes and line feeds as two bytes: half is always enough.
   for (const bytes of [limit, Math.floor(limit / 2)]) {
     const format = isPlain ? "plain" : "commonmark";

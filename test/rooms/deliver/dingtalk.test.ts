@@ -63,8 +63,14 @@ describe("dingtalk: the webhook of a group's robot", () => {
     const fake = await startDingtalk(t);
     await sendThrough(dingtalk, webhook(fake.url), { text: "x", extra: { title: "Night run" } });
     assert.deepEqual(fake.asked[0]?.body?.["markdown"], { title: "Night run", text: "x" });
+    await sendThrough(dingtalk, webhook(fake.url), {
+      text: "x",
+      extra: { title: `\u0000${"long ".repeat(99)}` },
+    });
+    const { title } = Object(fake.asked[1]?.body?.["markdown"]) as { readonly title: string };
+    assert.equal(title, `${"long ".repeat(8).slice(0, 39)}…`);
     await sendThrough(dingtalk, webhook(fake.url), { text: "**x**", extra: { msgtype: "text" } });
-    assert.deepEqual(fake.asked[1]?.body, { msgtype: "text", text: { content: "x" } });
+    assert.deepEqual(fake.asked[2]?.body, { msgtype: "text", text: { content: "x" } });
     assert.deepEqual(fake.violations, []);
   });
 
