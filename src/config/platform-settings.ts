@@ -30,19 +30,29 @@ export function platformSettings<Name extends PlatformName>(
 }
 
 /**
- * Words that a key does not know, a clause each that names the key, what it may be and its variable: the schema holds for
- * the file alone, and what the environment says is taken as it is.
+ * Words that a key does not know and addresses that are none, a clause each that names the key, what it may be and its
+ * variable: the schema holds for the file alone, and what the environment says is taken as it is.
  */
 export function misfits<Name extends PlatformName>(
   name: Name,
   settings: PlatformSettings<Name>,
 ): readonly string[] {
   const values: Readonly<Record<string, unknown>> = settings;
-  return platformKeys(name).flatMap(({ key, words, variables }) => {
+  return platformKeys(name).flatMap(({ key, words, schemes, variables }) => {
     const value = values[key];
-    if (words.length === 0 || value === undefined || words.includes(String(value))) return [];
-    return [`${key} as ${listOf(words)} (${variables.join(", ")})`];
+    if (value === undefined) return [];
+    const from = variables.length > 0 ? ` (${variables.join(", ")})` : "";
+    if (words.length > 0 && !words.includes(String(value))) return [`${key} as ${listOf(words)}${from}`];
+    const isAddress = schemes.some((scheme) => String(value).toLowerCase().startsWith(scheme));
+    if (schemes.length === 0 || isAddress) return [];
+    return [`${key} as an address that begins with ${listOf(schemes)}${from}`];
   });
+}
+
+/** Of the patterns that the schema has for addresses. */
+function schemesOf(pattern: unknown): readonly string[] {
+  const scheme = /(https|wss)\?:\/\//.exec(String(pattern))?.[1];
+  return scheme === undefined ? [] : [`${scheme.replace(/s$/, "")}://`, `${scheme}://`];
 }
 
 function listOf(words: readonly string[]): string {
@@ -56,6 +66,8 @@ export interface PlatformKey {
   readonly type: string;
   /** All that it may be; empty where it may be anything of its type. */
   readonly words: readonly string[];
+  /** What it begins with when it is an address, such as `https://`; else empty. */
+  readonly schemes: readonly string[];
   readonly isSecret: boolean;
   readonly description: string;
 }
@@ -64,11 +76,19 @@ export interface PlatformKey {
 export function platformKeys(name: PlatformName): readonly PlatformKey[] {
   const properties = schemaAt(["platforms", name, "extra"])?.["properties"];
   return Object.entries(isRecord(properties) ? properties : {}).map(([key, schema]) => {
-    const { type, enum: words, description, "x-env": variables, "x-secret": isSecret } = Object(schema);
+    const {
+      type,
+      enum: words,
+      pattern,
+      description,
+      "x-env": variables,
+      "x-secret": isSecret,
+    } = Object(schema);
     return {
       key,
       type: String(type),
       words: Array.isArray(words) ? words.map(String) : [],
+      schemes: schemesOf(pattern),
       description: String(description),
       variables: Array.isArray(variables) ? variables.map(String) : [],
       isSecret: isSecret === true,
@@ -81,10 +101,11 @@ function resolved(value: unknown, env: Environment): unknown {
   return env[value.slice("env:".length)] || undefined;
 }
 
-function fromEnvironment({ variables, type, words }: PlatformKey, env: Environment): unknown {
+function fromEnvironment({ variables, type, words, schemes }: PlatformKey, env: Environment): unknown {
   const text = variables.map((name) => env[name]).find(Boolean);
   if (text === undefined) return undefined;
   if (words.length > 0) return words.find((word) => word === text.trim().toLowerCase()) ?? text;
+  if (schemes.length > 0) return text.trim();
   if (type === "boolean") return /^(true|1|yes|on)$/i.test(text);
   return type === "integer" ? Number(text) : text;
 }

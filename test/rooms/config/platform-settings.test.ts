@@ -41,3 +41,20 @@ test("a reference to a variable that is not set is missing, and no other variabl
   assert.deepEqual(settingsOf("telegram", { TELEGRAM_BOT_TOKEN: "another" }, file), {});
   assert.deepEqual(settingsOf("telegram", { MINE: "" }, file), {});
 });
+
+test("an address of the environment that is none is named with its key and its variable, not its value", () => {
+  const lacks = (name: PlatformName, env: Record<string, string>) => misfits(name, settingsOf(name, env));
+  assert.deepEqual(lacks("matrix", { MATRIX_HOMESERVER: "matrix.example.org" }), [
+    "homeserver as an address that begins with http:// or https:// (MATRIX_HOMESERVER)",
+  ]);
+  assert.deepEqual(lacks("wecom", { WECOM_WEBSOCKET_URL: "https://canary" }), [
+    "websocket_url as an address that begins with ws:// or wss:// (WECOM_WEBSOCKET_URL)",
+  ]);
+  assert.deepEqual(lacks("dingtalk", { DINGTALK_WEBHOOK_URL: "canary" }), [
+    "webhook_url as an address that begins with http:// or https:// (DINGTALK_WEBHOOK_URL)",
+  ]);
+  assert.deepEqual(lacks("homeassistant", { HASS_URL: "HTTP://house.example:8123" }), []);
+  assert.deepEqual(settingsOf("homeassistant", { HASS_URL: " http://house.example:8123/ \n" }), {
+    base_url: "http://house.example:8123/",
+  });
+});
