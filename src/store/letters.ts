@@ -89,8 +89,12 @@ export function retryLetter(store: Store, id: string): Promise<"retried" | Lette
   });
 }
 
-/** Owes it no more; it stays on record as dropped. */
-export function dropLetter(store: Store, id: string): Promise<"dropped" | LetterRefusal> {
+/** Owes it no more; it stays on record as dropped. `settled` runs in the same transaction: whoever owes it may have to know. */
+export function dropLetter(
+  store: Store,
+  id: string,
+  settled?: (tx: Tx, row: OutboxRow) => Promise<void>,
+): Promise<"dropped" | LetterRefusal> {
   return store.write(async (tx) => {
     const row = await tx.find("outbox", { id });
     const refusal = refusalOf(store, tx, row);
@@ -98,6 +102,7 @@ export function dropLetter(store: Store, id: string): Promise<"dropped" | Letter
     const dropped = { status: "dropped", lease_owner: null, done_at: tx.nowMs };
     if ((await tx.update("outbox", asSeen(row), dropped)) === 0) return "leased" as const;
     await advance(tx, row.lane);
+    await settled?.(tx, row);
     return "dropped" as const;
   });
 }

@@ -4,8 +4,8 @@ import { keepFailed } from "./failed-messages.ts";
 import { freeNamesLeft } from "./known.ts";
 
 /**
- * Closes the record of a direct delivery whose messages were sent, or given up, by the outbox: whoever took the request is
- * gone, or could not tell. Of one that was given up the names are free again: the sender, who heard nothing of it, may
+ * Closes the record of a direct delivery whose messages were sent, or given up, by the outbox, or dropped by people:
+ * whoever took the request is gone, or could not tell. Of one that was given up the names are free again: the sender, who heard nothing of it, may
  * try once more. Nothing happens for other messages, whose records are closed already.
  */
 export async function closeSettledDelivery(tx: Tx, { ref }: Pick<OutboxRow, "ref">): Promise<void> {
@@ -56,8 +56,13 @@ function statusOf(messages: readonly Message[]): ClosedDelivery["status"] {
 function reasonOf(messages: readonly Message[]): string {
   const [only, ...others] = messages;
   const texts =
-    others.length === 0
-      ? [only?.last_error ?? ""]
-      : messages.map(({ target, last_error: error }) => `${target}: ${error ?? ""}`);
+    only && others.length === 0
+      ? [endOf(only)]
+      : messages.map((message) => `${message.target}: ${endOf(message)}`);
   return texts.join(" ").slice(0, MAX_REASON_CHARACTERS);
+}
+
+/** What a dropped one said last is not why it ended. */
+function endOf({ status, last_error: error }: Message): string {
+  return status === "dropped" ? "It was dropped." : (error ?? "");
 }

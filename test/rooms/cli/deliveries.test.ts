@@ -241,6 +241,36 @@ describe("agentd deliveries drop", () => {
     assert.equal((await place.deliveries("drop", due, "--yes")).code, 1, "it is dropped already");
   });
 
+  it("closes the record of the delivery that nothing else is owed for", async (t) => {
+    const place = await openPlace(t);
+    const { store } = place;
+    const ref = "dlv_01jd0a1b2c3d4e5f6g7h8j9kmn";
+    const row = {
+      id: ref,
+      route: "direct",
+      delivery_id: "d-1",
+      event: "push",
+      status: "accepted",
+      reason: null,
+      stages: "[]",
+      headers: "{}",
+      run_id: null,
+      outbox_id: null,
+      replay_of: null,
+      created_at: 1,
+      ended_at: null,
+    };
+    await store.write((tx) => tx.insert("deliveries", [row]));
+    const first = await place.add("due", { ref });
+    const second = await place.add("dead", { ref, target: "slack:C1", error: "It said no." });
+    assert.equal((await place.deliveries("drop", first, "--yes")).code, 0);
+    const closed = await store.find("deliveries", { id: ref });
+    assert.deepEqual([closed?.status, closed?.ended_at !== null], ["failed", true]);
+    assert.equal(closed?.reason, "telegram:-1001: It was dropped. slack:C1: It said no.");
+    assert.equal((await place.deliveries("drop", second, "--yes")).code, 0);
+    assert.deepEqual(await store.find("deliveries", { id: ref }), closed);
+  });
+
   it("drops at a terminal after a yes, and nothing after a no", async (t) => {
     if (terminalIsMissing) return t.skip(terminalIsMissing);
     const place = await openPlace(t);
