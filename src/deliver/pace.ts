@@ -10,8 +10,9 @@ export interface PaceOptions {
 /** How fast a platform wants to be written to, where it punishes who writes faster. Counts in this process alone. */
 export class Pace {
   readonly #options: PaceOptions;
-  readonly #taken: number[] = [];
+  #taken: number[] = [];
   #heldUntilMs = 0;
+  #lastMs = 0;
 
   constructor(options: PaceOptions) {
     this.#options = options;
@@ -20,14 +21,14 @@ export class Pace {
   /** 0: go, it is counted. Else milliseconds to wait, and nothing is counted. */
   take(): number {
     const waitMs = this.waitMs;
-    if (waitMs === 0) this.#taken.push(this.#options.clock.now());
+    if (waitMs === 0) this.#taken.push(this.#lastMs);
     return waitMs;
   }
 
   /** What {@link take} would say. */
   get waitMs(): number {
-    const { clock, limit, windowMs } = this.#options;
-    const nowMs = clock.now();
+    const { limit, windowMs } = this.#options;
+    const nowMs = this.#now();
     while (this.#taken[0] !== undefined && this.#taken[0] <= nowMs - windowMs) this.#taken.shift();
     const [oldestMs = 0] = this.#taken;
     const freeAtMs = this.#taken.length < limit ? 0 : oldestMs + windowMs;
@@ -36,6 +37,17 @@ export class Pace {
 
   /** The platform asks for silence. */
   hold(ms: number): void {
-    this.#heldUntilMs = Math.max(this.#heldUntilMs, this.#options.clock.now() + ms);
+    this.#heldUntilMs = Math.max(this.#heldUntilMs, this.#now() + ms);
+  }
+
+  /** What was noted by a clock that is put back moves along: nobody waits for it to come to where it was. */
+  #now(): number {
+    const nowMs = this.#options.clock.now();
+    const backMs = this.#lastMs - nowMs;
+    this.#lastMs = nowMs;
+    if (backMs <= 0) return nowMs;
+    this.#taken = this.#taken.map((ms) => ms - backMs);
+    this.#heldUntilMs -= backMs;
+    return nowMs;
   }
 }

@@ -2,6 +2,7 @@ import type { Clock } from "../../base/clock.ts";
 import { registerSecret } from "../../base/redact.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
 import { readMessage } from "../message.ts";
+import { Pace } from "../pace.ts";
 import { sendParts } from "../parts.ts";
 import type { Platform } from "../platform.ts";
 import type { Delivery, SendOptions, SendOutcome, Target } from "../target.ts";
@@ -54,17 +55,17 @@ interface Tools {
 
 function createTarget(settings: Settings, tools: Tools): Target {
   const { clock } = tools;
-  let quietUntilMs = 0;
+  // Asks for silence alone count; what is sent does not.
+  const pace = new Pace({ clock, limit: Infinity, windowMs: 0 });
   return {
     name: NAME,
     concurrency: CONCURRENCY,
     knowsRepeats: true,
     // Limits hold for the token, whatever the repository.
-    isReady: () => clock.now() >= quietUntilMs,
+    isReady: () => pace.waitMs === 0,
     async send(delivery, options) {
       const outcome = await sendMessage(settings, tools, { delivery, options });
-      if (outcome.status === "retry" && outcome.isThrottled)
-        quietUntilMs = clock.now() + (outcome.afterMs ?? 0);
+      if (outcome.status === "retry" && outcome.isThrottled) pace.hold(outcome.afterMs ?? 0);
       return outcome;
     },
   };

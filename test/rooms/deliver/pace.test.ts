@@ -37,4 +37,19 @@ describe("pace", () => {
     clock.tick(600_000);
     assert.equal(pace.take(), 0);
   });
+
+  test("a clock that is put back makes nobody wait longer than was asked", () => {
+    const clock = new FakeClock();
+    const pace = new Pace({ clock, limit: 1, windowMs: 60_000 });
+    pace.take();
+    clock.tick(10_000);
+    assert.equal(pace.waitMs, 50_000);
+    clock.tick(-86_400_000);
+    assert.equal(pace.waitMs, 50_000);
+    pace.hold(600_000);
+    clock.tick(-86_400_000);
+    assert.equal(pace.waitMs, 600_000);
+    clock.tick(600_000);
+    assert.equal(pace.take(), 0);
+  });
 });
