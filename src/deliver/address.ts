@@ -1,5 +1,6 @@
 /** Where messages are to go, as people write it: `origin`, `telegram:-100123:17, sms:+15550100`, `all`. Pure. */
 import { suggest } from "../base/nearest.ts";
+import { MAX_ID_CHARACTERS } from "./exact-ids.ts";
 import { idOf, placeOf, splitPlace, type Place } from "./message.ts";
 import { platforms, type PlatformTraits } from "./platform-names.ts";
 import { formatTarget, parseTarget, type Targets } from "./target.ts";
@@ -23,7 +24,6 @@ const ORIGIN = "origin";
 const LOCAL = "local";
 
 const MAX_ADDRESSES = 16;
-const MAX_ADDRESS_CHARACTERS = 500;
 const NAMES = Object.keys(platforms);
 
 /**
@@ -64,8 +64,14 @@ export function homesOf(targets: Targets): Homes {
 function splitAddresses(text: string): readonly string[] {
   return text
     .split(",")
-    .map((part) => part.trim())
+    .map((part) => withoutSpaces(part.trim()))
     .filter((part) => part !== "");
+}
+
+/** Around the first colon. */
+function withoutSpaces(address: string): string {
+  const at = address.indexOf(":");
+  return at < 0 ? address : `${address.slice(0, at).trimEnd()}:${address.slice(at + 1).trimStart()}`;
 }
 
 function resolve(text: string, { extra = {}, homes, origin }: Surroundings): readonly string[] {
@@ -91,6 +97,8 @@ function fullAddress(
 ): string {
   const chat = idOf(extra["chat_id"]) ?? home ?? "";
   const thread = idOf(extra["message_thread_id"]) ?? idOf(extra["thread_id"]);
+  // They are refused when the message is sent.
+  if (Math.max(chat.length, thread?.length ?? 0) > MAX_ID_CHARACTERS) return "";
   if (chat === "" || thread === undefined) return chat;
   const written = splitPlace(platform, chat);
   // The thread of the home channel gives way to one that was asked for; one in `chat_id` itself does not.
@@ -107,7 +115,7 @@ function flawOf(text: string): string | undefined {
   const { platform, address } = parseTarget(text);
   const traits = traitsOf(platform);
   if (!traits) return `${quoted(platform)} is no target${suggest(platform, [...NAMES, ORIGIN, ALL])}`;
-  if (text.length > MAX_ADDRESS_CHARACTERS) return `${quoted(platform)} has an address that is too long`;
+  if (text.length > MAX_ID_CHARACTERS) return `${quoted(platform)} has an address that is too long`;
   if (/\p{Cc}/u.test(text)) return `${quoted(platform)} has an address with control characters`;
   if (!text.includes(":")) return undefined;
   if (traits.address === "none")

@@ -2,6 +2,9 @@
 import { isRecord } from "../base/schema.ts";
 import { platforms, type PlatformTraits } from "./platform-names.ts";
 
+/** Indexes over addresses take no longer ones. */
+export const MAX_ID_CHARACTERS = 500;
+
 const KEYS = ["chat_id", "message_thread_id", "thread_id"];
 
 /**
@@ -17,6 +20,7 @@ export function idFlaw(platform: string, payload: unknown): string | undefined {
   if (!isRecord(extra) || traits === undefined || traits.address === "none") return undefined;
   const key = KEYS.find((each) => !isId(extra[each]));
   if (key === undefined) return undefined;
+  if (typeof extra[key] === "string") return `deliver_extra.${key} is too long: no platform has such ids.`;
   return typeof extra[key] === "number"
     ? `Write deliver_extra.${key} in quotes: as a number it has lost digits.`
     : `deliver_extra.${key} must be an id: write it as text, in quotes.`;
@@ -24,5 +28,6 @@ export function idFlaw(platform: string, payload: unknown): string | undefined {
 
 /** Null is an id that is left out. */
 function isId(value: unknown): boolean {
-  return value === undefined || value === null || typeof value === "string" || Number.isSafeInteger(value);
+  if (typeof value === "string") return value.trim().length <= MAX_ID_CHARACTERS;
+  return value === undefined || value === null || Number.isSafeInteger(value);
 }

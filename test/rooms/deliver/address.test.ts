@@ -91,6 +91,24 @@ test("a place that is named in several ways is told once: what the extra says of
   ]);
 });
 
+test("an id that is too long for an address stays out of it: it is refused when it is sent, by its key", () => {
+  const long = "4".repeat(501);
+  assert.deepEqual(resolve("telegram", { chat_id: long }), ["telegram"]);
+  assert.deepEqual(resolve("telegram", { thread_id: long }), ["telegram"]);
+  assert.deepEqual(resolve("telegram", { chat_id: "4".repeat(500) }), [`telegram:${"4".repeat(500)}`]);
+});
+
+test("spaces around a platform's name and its chat do not count", () => {
+  assert.deepEqual(resolve(" telegram : -100 , sms: +1 555 0100 ,slack"), [
+    "telegram:-100",
+    "sms:+1 555 0100",
+    "slack:C1",
+  ]);
+  assert.deepEqual(addressFlaws("telegram: -100, sms: +1 555"), []);
+  assert.match(addressFlaws("telegram: , slack").join(), /names no chat/);
+  assert.match(addressFlaws("telegram: :7").join(), /names no chat/);
+});
+
 test("what cannot be used is told, with the name that was probably meant", () => {
   const flaw = (text: string) => addressFlaws(text).join("; ");
   assert.match(flaw("telegarm:5"), /"telegarm" is no target; did you mean "telegram"/);

@@ -62,7 +62,8 @@ test("an id that numbers do not hold, or that is none, is refused by its key; pl
       /deliver_extra\.message_thread_id must be an id.*in quotes/,
     );
   }
-  for (const good of ["42", "", null, undefined, 42, -100_123_456_789_012]) {
+  assert.match(flaw({ chat_id: "4".repeat(501) }) ?? "", /deliver_extra\.chat_id is too long/);
+  for (const good of ["42", "4".repeat(500), "", null, undefined, 42, -100_123_456_789_012]) {
     assert.equal(flaw({ chat_id: good }), undefined, String(good));
   }
   assert.equal(flaw({ chat_id: 1e300 }, "github_comment"), undefined);
