@@ -31,6 +31,8 @@ export class AccessTokens {
   readonly #clock: Clock;
   readonly #ask: AskForToken;
   #kept: { readonly value: string; readonly untilMs: number } | undefined;
+  /** The latest that serves no more: what refused it, or what is still under way, may repeat it. */
+  #dropped: string | undefined;
   #asking: Promise<GivenToken | NoAnswer | "given up"> | undefined;
 
   constructor(clock: Clock, ask: AskForToken) {
@@ -55,7 +57,8 @@ export class AccessTokens {
   drop(value: string): void {
     if (this.#kept?.value !== value) return;
     this.#kept = undefined;
-    forgetSecret(value);
+    if (this.#dropped !== undefined) forgetSecret(this.#dropped);
+    this.#dropped = value;
   }
 
   async #fetch(options: Asking): Promise<AccessToken | NoAnswer> {

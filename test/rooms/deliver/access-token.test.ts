@@ -112,11 +112,16 @@ describe("access tokens", () => {
     await assert.rejects(waiting, /cut/);
   });
 
-  test("are hidden wherever they appear, while they are kept", async () => {
-    const { tokens: kept } = tokens(new FakeClock(), given("hidden-token-value"));
+  test("are hidden while they are kept, and behind their refusal, which may repeat them, until the next one's", async () => {
+    const { tokens: kept } = tokens(new FakeClock(), given("hidden-token-1"), given("hidden-token-2"));
+    const shown = () => ["1", "2"].filter((end) => redact(`It says hidden-token-${end}.`).includes("token"));
     await kept.get(asking());
-    assert.equal(redact("It says hidden-token-value."), "It says [redacted].");
-    kept.drop("hidden-token-value");
-    assert.equal(redact("It says hidden-token-value."), "It says hidden-token-value.");
+    assert.deepEqual(shown(), ["2"]);
+    kept.drop("hidden-token-1");
+    assert.deepEqual(shown(), ["2"]);
+    await kept.get(asking());
+    assert.deepEqual(shown(), []);
+    kept.drop("hidden-token-2");
+    assert.deepEqual(shown(), ["1"]);
   });
 });
