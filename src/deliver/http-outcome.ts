@@ -14,6 +14,8 @@ export interface OutcomeWords {
 }
 
 const MAX_REASON_CHARACTERS = 200;
+/** Something in between has given up waiting for the platform: RFC 9110, and Cloudflare's own. */
+const GATEWAY_TIMEOUTS: ReadonlySet<number> = new Set([504, 524]);
 
 /** Of an answer that is no success. For a 2xx whose body is not the platform's own too. */
 export function outcomeOfAnswer(answer: PlatformAnswer<unknown>, words: OutcomeWords): SendFailure {
@@ -28,6 +30,9 @@ export function outcomeOfAnswer(answer: PlatformAnswer<unknown>, words: OutcomeW
     };
   }
   if (status === 429) return throttled(said, retryAfterMs);
+  if (GATEWAY_TIMEOUTS.has(status)) {
+    return { status: "unknown", error: `${said} The message may have arrived.` };
+  }
   if (status === 408 || status === 425 || status >= 500) {
     return { status: "retry", error: said, ...(retryAfterMs === undefined ? {} : { afterMs: retryAfterMs }) };
   }
