@@ -217,7 +217,11 @@ async function send(
       socket.once(isSecure ? "secureConnect" : "connect", () => (progress.isSent = true));
     });
     request.once("response", resolve);
-    request.once("close", () => clearTimeout(timer));
+    request.once("close", () => {
+      clearTimeout(timer);
+      // An upgrade that nobody asked for ends the connection without an error.
+      reject(new Error("the connection ended without an answer"));
+    });
     request.on("error", reject);
     request.end(body);
   });

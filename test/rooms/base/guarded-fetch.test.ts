@@ -231,3 +231,19 @@ test("what breaks off, or is no HTTP, is named", async (t) => {
   });
   await assert.rejects(get(`http://127.0.0.1:${port}/`, local()), FetchFailedError);
 });
+
+test("a server that switches to what nobody asked for has given no answer, and nobody waits for one", async (t) => {
+  const server = createTcpServer((socket) => {
+    socket.on("error", () => {});
+    socket.once("data", () => socket.end("HTTP/1.1 101 X\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"));
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  t.after(() => new Promise((resolve) => server.close(resolve)));
+  const { port } = server.address() as AddressInfo;
+  const error = await get(`http://127.0.0.1:${port}/`, local()).then(
+    () => assert.fail("it was fetched"),
+    (reason: unknown) => reason,
+  );
+  assert.ok(error instanceof FetchFailedError, String(error));
+  assert.deepEqual([error.reason, error.isSent], ["connection", true]);
+});
