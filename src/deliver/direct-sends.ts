@@ -36,6 +36,8 @@ export class DirectSends {
   /** Makes one attempt. `stopped`: the service ends, and the message is to be sent again. Never rejects. */
   async send(row: OutboxRow, timeoutMs: number): Promise<AttemptEnd> {
     if (this.#isClosed) return { status: "stopped" };
+    const { platform } = parseTarget(row.target);
+    if (this.#options.targets.get(platform)?.isReady?.() === false) return notReady(platform);
     const attempt = new Attempt();
     const end = sendRow(row, attempt, { ...this.#options, timeoutMs });
     this.#attempts.set(attempt, end);
@@ -63,4 +65,13 @@ export class DirectSends {
     for (const attempt of this.#attempts.keys()) attempt.cut("stopped");
     await Promise.all(this.#attempts.values());
   }
+}
+
+/** Another process may hold the one connection that the platform allows, or the platform asked everybody to wait. */
+function notReady(platform: string): AttemptEnd {
+  return {
+    status: "retry",
+    isThrottled: true,
+    error: `${platform} takes no messages from this process for now.`,
+  };
 }

@@ -1,58 +1,44 @@
+/** Attempts whose senders wait to hear how they went. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { FakeClock } from "../../../src/base/clock.ts";
 import { offTracer } from "../../../src/base/trace.ts";
 import { DirectSends } from "../../../src/deliver/direct-sends.ts";
-import { createTargets, type SendOutcome } from "../../../src/deliver/target.ts";
-import { openDispatch, owe, row, TestTarget } from "./dispatching.ts";
+import { createTargets } from "../../../src/deliver/target.ts";
+import { openTestStore } from "../../harness/store.ts";
 
-async function open(t: Parameters<typeof openDispatch>[0], targets: readonly TestTarget[]) {
-  const { store, clock } = await openDispatch(t);
-  const parts = { store, clock, tracer: offTracer, retryDelaysMs: [60_000] };
-  const sends = new DirectSends({ ...parts, targets: createTargets(targets) });
-  const claim = async (target: string) => {
-    const id = await owe(store, { target, lane: null });
-    const [claimed] = await store.write((tx) =>
-      store.outbox.claim(tx, { ids: [id], limit: 1, leaseMs: 30_000 }),
-    );
-    return claimed!;
+test("a target that is not ready is asked nothing: it is tried later, and the attempt does not count", async (t) => {
+  const { store } = await openTestStore(t);
+  let isReady = false;
+  let sent = 0;
+  const target = {
+    name: "telegram",
+    isReady: () => isReady,
+    send: async () => {
+      sent += 1;
+      return { status: "delivered" } as const;
+    },
   };
-  return { store, clock, sends, claim };
-}
-
-const hang = () => new Promise<SendOutcome>(() => {});
-
-test("what our end cuts may have arrived: it is sent again only where the platform tells repeats", async (t) => {
-  const plain = new TestTarget(hang, "plain");
-  const knowing = Object.assign(new TestTarget(hang, "knowing"), { knowsRepeats: true });
-  const { store, clock, sends, claim } = await open(t, [plain, knowing]);
-  const [one, two] = [await claim("plain:a"), await claim("knowing:a")];
-  const ends = [sends.send(one, 60_000), sends.send(two, 60_000)];
-  await Promise.all([plain.count(1), knowing.count(1)]);
-  const closed = sends.close(3_000);
-  clock.tick(3_000);
-  const [first, second] = await Promise.all(ends);
-  await closed;
-  assert.deepEqual([first?.status, second?.status], ["unknown", "stopped"]);
-  assert.equal((await sends.send(one, 60_000)).status, "stopped", "after the end nothing begins");
-  await store.write(async (tx) => {
-    await sends.record(tx, one, first!);
-    await sends.record(tx, two, second!);
+  const sends = new DirectSends({
+    targets: createTargets([target]),
+    clock: new FakeClock(),
+    tracer: offTracer,
+    store,
+    retryDelaysMs: [60_000],
   });
-  assert.deepEqual(
-    [(await row(store, one.id)).status, (await row(store, two.id)).status],
-    ["unknown", "due"],
-  );
-});
-
-test("an attempt that takes too long may have arrived; parts that did are kept", async (t) => {
-  const target = new TestTarget(async (_, { progress }) => {
-    await progress(2);
-    return hang();
-  }, "plain");
-  const { store, clock, sends, claim } = await open(t, [target]);
-  const message = await claim("plain:a");
-  const end = sends.send(message, 8_000);
-  while ((await row(store, message.id)).parts_sent < 2) await new Promise((go) => setImmediate(go));
-  clock.tick(8_000);
-  assert.equal((await end).status, "unknown");
+  const [row] = await store.write(async (tx) => {
+    const message = { target: "telegram:42", payload: { text: "Hello", extra: {} }, lane: null };
+    const id = await store.outbox.owe(tx, message);
+    return store.outbox.claim(tx, { ids: [id], limit: 1, leaseMs: 30_000 });
+  });
+  assert.ok(row);
+  const end = await sends.send(row, 8_000);
+  assert.equal(sent, 0);
+  assert.ok(end.status === "retry" && end.isThrottled);
+  assert.match(end.error, /telegram takes no messages from this process for now/);
+  await store.write((tx) => sends.record(tx, row, end));
+  const owed = await store.find("outbox", { id: row.id });
+  assert.deepEqual([owed?.status, owed?.attempts], ["due", 0]);
+  isReady = true;
+  assert.deepEqual(await sends.send(row, 8_000), { status: "delivered" });
 });
