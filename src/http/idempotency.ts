@@ -74,10 +74,9 @@ export async function claimKey(
   store: Store,
   { claim, runId }: { readonly claim: IdempotencyClaim; readonly runId: string },
 ): Promise<void> {
-  const taken = await store.ledger.claim(tx, { ...claim, leaseMs: KEEP_MS });
-  if (!taken.claimed) throw new RepeatedRequest(runOf(taken.row, claim));
   const kept: Kept = { run_id: runId };
-  await store.ledger.finish(tx, claim, { result: kept, keepMs: KEEP_MS });
+  const taken = await store.ledger.record(tx, { ...claim, result: kept, keepMs: KEEP_MS });
+  if (!taken.claimed) throw new RepeatedRequest(runOf(taken.row, claim));
 }
 
 /** Forgets a key whose run is gone: runs are kept for a time after their end, and the key no longer than they. */

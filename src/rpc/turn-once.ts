@@ -43,10 +43,9 @@ export function onceFor(
   const name = { scope: `rpc-turn:${owner}:${id}`, key };
   const fingerprint = sha256(JSON.stringify([text, images]));
   const record: TurnOnce["record"] = async (tx, store, { runId, isSteer }) => {
-    const claim = await store.ledger.claim(tx, { ...name, fingerprint, leaseMs: KEEP_MS });
-    if (!claim.claimed) throw new RepeatedTurn(madeOf(claim.row, fingerprint));
     const result = { run_id: runId, ...(isSteer ? { steer: true } : {}) };
-    await store.ledger.finish(tx, name, { result, keepMs: KEEP_MS });
+    const claim = await store.ledger.record(tx, { ...name, fingerprint, result, keepMs: KEEP_MS });
+    if (!claim.claimed) throw new RepeatedTurn(madeOf(claim.row, fingerprint));
   };
   return { ...name, fingerprint, record };
 }

@@ -23,6 +23,12 @@ export interface Ledger {
   /** Claims the key for this store's owner. Never waits for another claim's work, only for its transaction. */
   claim(tx: Tx, request: ClaimRequest): Promise<Claim>;
 
+  /** As {@link claim} and {@link finish} in one: for work that is all in the transaction which claims it. */
+  record(
+    tx: Tx,
+    work: Omit<ClaimRequest, "leaseMs"> & { readonly result: unknown; readonly keepMs: number },
+  ): Promise<Claim>;
+
   /**
    * Records what the claimed work came to (JSON) and keeps it for `keepMs`.
    * False when the claim is no longer this store's: the work was taken over, and the caller MUST undo what it did
@@ -48,8 +54,8 @@ export interface LedgerName {
 
 const CLAIM =
   "insert into ledger (scope, key, fingerprint, status, owner, result, created_at, expires_at) " +
-  "values (?, ?, ?, 'claimed', ?, null, ?, ?) on conflict (scope, key) do update set " +
-  "fingerprint = excluded.fingerprint, status = excluded.status, owner = excluded.owner, result = null, " +
+  "values (?, ?, ?, ?, ?, ?, ?, ?) on conflict (scope, key) do update set fingerprint = excluded.fingerprint, " +
+  "status = excluded.status, owner = excluded.owner, result = excluded.result, " +
   "created_at = excluded.created_at, expires_at = excluded.expires_at " +
   "where ledger.expires_at <= excluded.created_at";
 const MINE = "where scope = ? and key = ? and owner = ? and status = 'claimed'";
@@ -57,15 +63,21 @@ const FINISH = `update ledger set status = 'done', result = ?, expires_at = ? ${
 const RELEASE = `delete from ledger ${MINE}`;
 
 export function createLedger(owner: string): Ledger {
+  const take = async (tx: Tx, row: Omit<LedgerRow, "owner" | "created_at">): Promise<Claim> => {
+    const { scope, key, fingerprint, status, result, expires_at: expiresAt } = row;
+    const values = [scope, key, fingerprint, status, owner, result, tx.nowMs, expiresAt];
+    if ((await rawTx(tx).run(CLAIM, values)) === 1) return { claimed: true };
+    const taken = await tx.find("ledger", { scope, key });
+    // The conflicting row was locked by the statement above, so it is still there.
+    if (!taken) throw new TypeError(`The ledger lost its row for ${scope}.`);
+    return { claimed: false, row: taken };
+  };
   return {
-    async claim(tx, { scope, key, fingerprint, leaseMs }) {
-      const values = [scope, key, fingerprint, owner, tx.nowMs, tx.nowMs + leaseMs];
-      if ((await rawTx(tx).run(CLAIM, values)) === 1) return { claimed: true };
-      const row = await tx.find("ledger", { scope, key });
-      // The conflicting row was locked by the statement above, so it is still there.
-      if (!row) throw new TypeError(`The ledger lost its row for ${scope}.`);
-      return { claimed: false, row };
-    },
+    claim: (tx, { leaseMs, ...work }) =>
+      take(tx, { ...work, status: "claimed", result: null, expires_at: tx.nowMs + leaseMs }),
+
+    record: (tx, { result, keepMs, ...work }) =>
+      take(tx, { ...work, status: "done", result: JSON.stringify(result), expires_at: tx.nowMs + keepMs }),
 
     async finish(tx, { scope, key }, { result, keepMs }) {
       const values = [JSON.stringify(result), tx.nowMs + keepMs, scope, key, owner];

@@ -11,7 +11,7 @@ import type { NewEvent } from "./coalesce.ts";
 import { insertDelivery, type DeliveryFacts } from "./deliveries.ts";
 import type { Judged } from "./judge.ts";
 import { cutText } from "./json-excerpt.ts";
-import { keepName, KnownDelivery, reserveName } from "./known.ts";
+import { KnownDelivery, takeName } from "./known.ts";
 import type { WebhookRoom } from "./room.ts";
 import { lacksField, renderTemplate, renderTexts } from "./template.ts";
 import { toolsetsOf } from "./toolsets.ts";
@@ -38,8 +38,7 @@ export async function admit(room: WebhookRoom, admission: Admission): Promise<We
   const id = createId("dlv", room.clock.now());
   const record = async (tx: Tx, run?: Pick<RunRow, "id" | "status">): Promise<void> => {
     const name = { route, deliveryId: judged.deliveryId, once };
-    await reserveName(tx, room.store, name);
-    await keepName(tx, room.store, name);
+    await takeName(tx, room.store, name);
     const status = run?.status === "running" ? "running" : "accepted";
     await insertDelivery(tx, { ...admission, id, status, ...(run ? { runId: run.id } : {}) });
   };

@@ -27,6 +27,14 @@ export async function reserveName(tx: Tx, { ledger }: Store, name: DeliveryName)
   }
 }
 
+/** As {@link reserveName} and {@link keepName} in one, for a delivery that `tx` takes whole. */
+export async function takeName(tx: Tx, { ledger }: Store, name: DeliveryName): Promise<void> {
+  for (const each of namesOf(name)) {
+    const claim = await ledger.record(tx, { ...each, fingerprint: name.deliveryId, result: null });
+    if (!claim.claimed) throw new KnownDelivery();
+  }
+}
+
 /** The names stay taken for their time, inside `tx`. */
 export async function keepName(tx: Tx, { ledger }: Store, name: DeliveryName): Promise<void> {
   for (const { keepMs, ...each } of namesOf(name)) await ledger.finish(tx, each, { result: null, keepMs });

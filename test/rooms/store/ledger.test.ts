@@ -109,3 +109,16 @@ test("a finished claim cannot be finished or released again", async (t) => {
   assert.equal(await finish(store), false);
   assert.equal(await store.write((tx) => store.ledger.release(tx, name)), false);
 });
+
+test("what is claimed and finished at once is done: others see it, and it is forgotten after its time", async (t) => {
+  const { store, other, clock } = await open(t);
+  const work = { ...name, fingerprint: "f", result: { ok: true }, keepMs: 5_000 };
+  const record = (by: Store) => by.write((tx) => by.ledger.record(tx, work));
+  const [first, second] = await Promise.all([record(store), record(other)]);
+  assert.deepEqual([first.claimed, second.claimed].toSorted(), [false, true]);
+  const row = await store.write((tx) => store.ledger.find(tx, name));
+  assert.deepEqual([row?.status, row?.result, row?.fingerprint], ["done", '{"ok":true}', "f"]);
+  assert.equal(await finish(store), false);
+  clock.nowMs += 5_000;
+  assert.deepEqual(await record(other), { claimed: true });
+});
