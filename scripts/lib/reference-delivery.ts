@@ -62,7 +62,7 @@ const CHAPTERS: readonly Chapter[] = [
   },
   {
     title: "States",
-    text: "Every message stands in one of these; `agentd deliveries list --status` chooses, and `show ID` tells what to do.",
+    text: "Every message stands in one of these; `agentd deliveries list --status` chooses, and `show ID` tells of each attempt, and what to do.",
     head: ["State", "Meaning"],
     rows: [
       ["`due`", "It waits for its next attempt, or for an older message to the same chat."],

@@ -80,10 +80,10 @@ export const showCommand = defineCommand({
     await withDatabase(database, async (store) => {
       const found = await findLetter(store, args.message);
       if (!found) throw missing(args.message);
-      const { payload, ...letter } = found;
+      const { payload, tries, ...letter } = found;
       const shown = args.text ? payload : undefined;
-      if (args.json) printJson(letterEntry(letter, { isWhole: true, payload: shown }));
-      else print(letterText(letter, { nowMs: Date.now(), payload: shown }));
+      if (args.json) printJson(letterEntry(letter, { isWhole: true, payload: shown, tries }));
+      else print(letterText(letter, { nowMs: Date.now(), payload: shown, tries }));
     });
   },
 });

@@ -2,6 +2,7 @@
 import { redact } from "../base/redact.ts";
 import { formatTarget, parseTarget } from "../deliver/target.ts";
 import type { Letter } from "../store/letters.ts";
+import type { Try, TryOutcome } from "../store/tries.ts";
 import { shownStatus } from "./deliveries-options.ts";
 import { oneLine } from "./session-text.ts";
 import { toTable } from "./table.ts";
@@ -30,9 +31,11 @@ export interface EntryOptions {
   readonly isWhole?: boolean;
   /** JSON, when what the message says is to be shown. */
   readonly payload?: string | undefined;
+  /** The latest attempts that ended, when they are to be shown. */
+  readonly tries?: readonly Try[];
 }
 
-export function letterEntry(letter: Letter, { isWhole = false, payload }: EntryOptions = {}): object {
+export function letterEntry(letter: Letter, { isWhole = false, payload, tries }: EntryOptions = {}): object {
   const { id, target, status, ref, attempts, partsSent, error, createdAtMs, dueAtMs, isHeld, endedAtMs } =
     letter;
   return {
@@ -48,16 +51,25 @@ export function letterEntry(letter: Letter, { isWhole = false, payload }: EntryO
     next_attempt_at: dueAtMs === undefined ? null : iso(dueAtMs),
     waits_for_older: isHeld,
     ended_at: endedAtMs === undefined ? null : iso(endedAtMs),
+    ...(tries === undefined ? {} : { tries: tries.map(tryEntry) }),
     ...(payload === undefined ? {} : { text: redact(textIn(payload)) }),
   };
 }
 
-export interface TextOptions {
-  readonly nowMs: number;
-  readonly payload?: string | undefined;
+function tryEntry({ atMs, tookMs, outcome, error }: Try): object {
+  return {
+    at: iso(atMs),
+    seconds: tookMs === undefined ? null : tookMs / 1000,
+    outcome,
+    error: error === undefined ? null : redact(error),
+  };
 }
 
-export function letterText(letter: Letter, { nowMs, payload }: TextOptions): string {
+export interface TextOptions extends Omit<EntryOptions, "isWhole"> {
+  readonly nowMs: number;
+}
+
+export function letterText(letter: Letter, { nowMs, payload, tries = [] }: TextOptions): string {
   const { id, target, status, ref, attempts, partsSent, error, createdAtMs, endedAtMs } = letter;
   const next = nextAttempt(letter, nowMs);
   const facts: readonly (readonly [string, string | undefined])[] = [
@@ -77,9 +89,25 @@ export function letterText(letter: Letter, { nowMs, payload }: TextOptions): str
     ...facts.flatMap(([name, value]) =>
       value === undefined ? [] : [`${name.padEnd(11)} ${oneLine(value)}`],
     ),
+    ...(tries.length === 0 ? [] : ["", "Attempts:", ...tries.map(tryLine)]),
     ...(todo === undefined ? [] : ["", todo]),
     ...(payload === undefined ? [] : ["", "Text:", block(redact(textIn(payload)))]),
   ].join("\n");
+}
+
+const TRY_WORDS: Readonly<Record<TryOutcome, string>> = {
+  delivered: "delivered",
+  retry: "not taken yet",
+  permanent: "refused",
+  unknown: "may have arrived",
+  stopped: "cut by the end of the service",
+  lost: "its process was gone before it ended",
+};
+
+function tryLine({ atMs, tookMs, outcome, error }: Try): string {
+  const took = tookMs === undefined ? "" : ` after ${(tookMs / 1000).toFixed(1)} s`;
+  const why = error === undefined ? "" : `: ${redact(error)}`;
+  return `  ${iso(atMs)} ${oneLine(`${TRY_WORDS[outcome]}${took}${why}`)}`;
 }
 
 function whatToDo({ id, status, ref, isHeld }: Letter): string | undefined {

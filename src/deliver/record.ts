@@ -1,5 +1,6 @@
 import type { Store, Tx } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
+import { addTry, readTries } from "../store/tries.ts";
 import type { AttemptEnd } from "./attempt.ts";
 import type { RetryRules } from "./backoff.ts";
 import type { SendOutcome, Target } from "./target.ts";
@@ -52,9 +53,30 @@ export async function recordIn(
 ): Promise<Recorded> {
   const verdict = verdictOn(end, (outcome) => judge(outcome, row, { target, rules, nowMs: tx.nowMs }));
   if (verdict.status === "lost") return verdict;
+  await noteAttempt(tx, store, { row, end });
   if (!(await write(tx, store, row.id, verdict))) return { status: "lost" };
   if (verdict.status !== "released" && verdict.status !== "again") await settled?.(tx, row, verdict);
   return verdict;
+}
+
+/** Keeps how an attempt ended among those of its message, before its lease ends. */
+export async function noteAttempt(
+  tx: Tx,
+  { outbox }: Store,
+  { row, end }: { readonly row: OutboxRow; readonly end: AttemptEnd },
+): Promise<void> {
+  const isInDoubt = end.status === "unknown" || end.status === "stopped";
+  await outbox.note(tx, row.id, { tries: triesOf(row, end, tx.nowMs), isInDoubt });
+}
+
+/** Of an attempt whose process is gone the row tells when it began. */
+function triesOf(row: OutboxRow, end: AttemptEnd, nowMs: number): string {
+  const { doubt_at: doubtMs, tried_at: triedMs } = row;
+  const isLost = doubtMs !== null && !readTries(row.tries).some(({ atMs }) => atMs >= doubtMs);
+  const before = isLost ? addTry(row.tries, { atMs: doubtMs, outcome: "lost" }) : row.tries;
+  const outcome = end.status;
+  const error = "error" in end ? { error: end.error } : {};
+  return addTry(before, { atMs: triedMs ?? nowMs, tookMs: nowMs - (triedMs ?? nowMs), outcome, ...error });
 }
 
 function verdictOn(end: AttemptEnd, judged: (outcome: SendOutcome) => Verdict): Recorded {

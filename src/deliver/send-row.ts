@@ -35,6 +35,7 @@ export async function sendRow(
     attempt: row.attempts,
     partsSent: row.parts_sent,
     createdAtMs: row.created_at,
+    ...(row.doubt_at === null ? {} : { doubtSinceMs: row.doubt_at }),
   };
   const note = (partsSent: number) => store.write((tx) => store.outbox.progress(tx, row.id, partsSent));
   return attempt.run(target, delivery, { ...options, note });

@@ -19,6 +19,11 @@ export interface Delivery {
   readonly partsSent: number;
   /** When it was owed, Unix milliseconds. */
   readonly createdAtMs: number;
+  /**
+   * When the first attempt began of which nobody knows whether it arrived, Unix milliseconds; of the first part that is not
+   * known to have. Absent: none.
+   */
+  readonly doubtSinceMs?: number;
 }
 
 /**

@@ -122,6 +122,9 @@ const columns: Columns = {
     held: true,
     parts_sent: true,
     retried_at: true,
+    tried_at: true,
+    doubt_at: true,
+    tries: true,
   },
   jobs: {
     id: true,

@@ -11,6 +11,8 @@ export interface Leaseholder {
 export interface LeaseTable {
   readonly table: "jobs" | "outbox";
   readonly ready: "queued" | "due";
+  /** Sets further columns of rows that are taken, from what they were; SQL, whose one value is the time. */
+  readonly taking?: string;
 }
 
 export interface LeaseRequest {
@@ -86,12 +88,14 @@ export class Leases {
     // A common table expression, since PostgreSQL may run a subquery with a limit more than once and take too many.
     const skip = raw.dialect === "postgres" ? " for update skip locked" : "";
     const chosen: Value[] = [nowMs, ...(among?.values ?? []), ...(where?.values ?? [])];
-    const values = [...chosen, limit, this.#holder.owner, nowMs + leaseMs];
+    const { taking } = this.#names;
+    const more = taking === undefined ? [] : [nowMs];
+    const values = [...chosen, limit, this.#holder.owner, nowMs + leaseMs, ...more];
     const rows = await raw.all(
       `with picked as (select id from ${table} where status in ('${ready}', 'leased') and available_at <= ?${only}${also} ` +
         `${isById ? "" : "order by available_at, id "}limit ?${skip}) ` +
-        `update ${table} set status = 'leased', lease_owner = ?, available_at = ?, attempts = attempts + 1 ` +
-        `where id in (select id from picked) returning *`,
+        `update ${table} set status = 'leased', lease_owner = ?, available_at = ?, attempts = attempts + 1` +
+        `${taking === undefined ? "" : `, ${taking}`} where id in (select id from picked) returning *`,
       values,
     );
     // RETURNING promises no order; ids are time-ordered.

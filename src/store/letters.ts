@@ -3,6 +3,7 @@ import type { RawBuilder } from "kysely";
 import { advance, heldBy } from "./lane.ts";
 import type { Store } from "./store.ts";
 import type { OutboxRow } from "./tables.ts";
+import { readTries, type Try } from "./tries.ts";
 import type { Tx } from "./tx.ts";
 
 /** How a message of the outbox stands. */
@@ -61,13 +62,17 @@ export async function listLetters(store: Store, request: LettersRequest = {}): P
   return (await query.execute()).map(toLetter);
 }
 
-/** A letter with what it says, JSON. Undefined when there is none of that id. */
-export async function findLetter(
-  store: Store,
-  id: string,
-): Promise<(Letter & { readonly payload: string }) | undefined> {
+export interface WholeLetter extends Letter {
+  /** What it says, JSON. */
+  readonly payload: string;
+  /** The latest attempts that ended, oldest first. */
+  readonly tries: readonly Try[];
+}
+
+/** Undefined when there is none of that id. */
+export async function findLetter(store: Store, id: string): Promise<WholeLetter | undefined> {
   const row = await store.find("outbox", { id });
-  return row && { ...toLetter(row), payload: row.payload };
+  return row && { ...toLetter(row), payload: row.payload, tries: readTries(row.tries) };
 }
 
 /** `missing`: there is none of that id. `done`: it was delivered, or dropped. `leased`: a living process is sending it. */
@@ -84,7 +89,9 @@ export function retryLetter(store: Store, id: string): Promise<"retried" | Lette
     if (refusal || !row) return refusal ?? "missing";
     const held = await heldBy(tx, row.lane, id);
     const due = { status: "due", attempts: 0, available_at: tx.nowMs, lease_owner: null, done_at: null };
-    const changed = await tx.update("outbox", asSeen(row), { ...due, held, retried_at: tx.nowMs });
+    // Whoever has it sent again has looked whether it arrived.
+    const again = { ...due, held, retried_at: tx.nowMs, doubt_at: null };
+    const changed = await tx.update("outbox", asSeen(row), again);
     return changed === 1 ? ("retried" as const) : ("leased" as const);
   });
 }

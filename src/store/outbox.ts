@@ -3,6 +3,7 @@ import { advance, advanceAll, FIRST_IN_LANE, heldBy, laneOf, queueOf } from "./l
 import { Leases } from "./lease.ts";
 import type { Leaseholder, LeaseEnd, LeasePause } from "./lease.ts";
 import type { OutboxRow } from "./tables.ts";
+import { addTry } from "./tries.ts";
 import { rawTx } from "./tx.ts";
 import type { Tx } from "./tx.ts";
 
@@ -57,6 +58,11 @@ export interface Outbox {
   ): Promise<readonly OutboxRow[]>;
   /** Moves the lease's end to `leaseMs` from now. False when the lease is lost: the sender MUST stop. */
   renew(tx: Tx, id: string, leaseMs: number): Promise<boolean>;
+  /**
+   * Keeps what came of an attempt, JSON as {@link OutboxRow.tries} has it; `isInDoubt`: the platform may have taken it.
+   * Before the lease ends.
+   */
+  note(tx: Tx, id: string, how: { readonly tries: string; readonly isInDoubt: boolean }): Promise<void>;
   /** So many parts have arrived, in all. False when the lease is lost: the sender MUST stop. */
   progress(tx: Tx, id: string, partsSent: number): Promise<boolean>;
   /** The target has it. False when the lease was lost. */
@@ -99,7 +105,7 @@ const SOONEST =
   `where ${READY} and queue = ? and ${FIRST_IN_LANE} order by available_at, id limit ?`;
 
 export function createOutbox(holder: Leaseholder): Outbox {
-  const leases = new Leases(holder, { table: "outbox", ready: "due" });
+  const leases = new Leases(holder, { table: "outbox", ready: "due", taking: TAKING });
   const listeners = new Set<() => void>();
   const tell = () => {
     for (const run of listeners) run();
@@ -138,7 +144,12 @@ export function createOutbox(holder: Leaseholder): Outbox {
     renew: (tx, id, leaseMs) => leases.renew(tx, id, leaseMs),
     async progress(tx, id, partsSent) {
       const mine = { id, lease_owner: holder.owner, status: "leased" };
-      return (await tx.update("outbox", mine, { parts_sent: partsSent })) === 1;
+      // What may have arrived was the part that has; the next one begins.
+      const set = { parts_sent: partsSent, doubt_at: null, tried_at: tx.nowMs };
+      return (await tx.update("outbox", mine, set)) === 1;
+    },
+    async note(tx, id, { tries, isInDoubt }) {
+      await rawTx(tx).run(isInDoubt ? DOUBT : NOTE, [tries, id, holder.owner]);
     },
     delivered: (tx, id) => end(tx, id, { status: "delivered" }),
     retryAt: (tx, id, { isCounted = true, ...pause }) => leases.putBack(tx, id, { ...pause, isCounted }),
@@ -148,7 +159,8 @@ export function createOutbox(holder: Leaseholder): Outbox {
       const row = await tx.find("outbox", { id });
       if (row?.status !== "leased" || row.available_at > tx.nowMs) return undefined;
       const seen = { id, status: "leased", lease_owner: row.lease_owner, available_at: row.available_at };
-      const set = { status: "unknown", lease_owner: null, last_error: error, done_at: tx.nowMs };
+      const tries = addTry(row.tries, { atMs: row.tried_at ?? row.available_at, outcome: "lost" });
+      const set = { status: "unknown", lease_owner: null, last_error: error, done_at: tx.nowMs, tries };
       if ((await tx.update("outbox", seen, set)) === 0) return undefined;
       await advance(tx, row.lane);
       return { ...row, ...set };
@@ -178,8 +190,18 @@ function toRow(message: NewMessage, nowMs: number): Omit<OutboxRow, "id" | "lane
     done_at: null,
     parts_sent: 0,
     retried_at: null,
+    tried_at: null,
+    doubt_at: null,
+    tries: null,
   };
 }
+
+/** A lease that ran out belonged to an attempt that nobody knows the end of. */
+const TAKING =
+  "doubt_at = case when status = 'leased' then coalesce(doubt_at, tried_at) else doubt_at end, tried_at = ?";
+const OURS = "where id = ? and lease_owner = ? and status = 'leased'";
+const NOTE = `update outbox set tries = ? ${OURS}`;
+const DOUBT = `update outbox set tries = ?, doubt_at = coalesce(doubt_at, tried_at) ${OURS}`;
 
 function extraOf(payload: unknown): unknown {
   return typeof payload === "object" && payload !== null

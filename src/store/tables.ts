@@ -259,6 +259,12 @@ export interface OutboxRow {
   parts_sent: number;
   /** When a person last had it tried again. */
   retried_at: number | null;
+  /** When the latest attempt began, or the latest part of it. */
+  tried_at: number | null;
+  /** When the first attempt began of which nobody knows whether the platform took it. */
+  doubt_at: number | null;
+  /** JSON list of the latest attempts that ended; see src/store/tries.ts. */
+  tries: string | null;
 }
 
 /** Leased work. `available_at` doubles as the end of the lease, so an expired lease is simply due again. */

@@ -2,6 +2,7 @@ import { ServiceError } from "../base/errors.ts";
 import { createId } from "../base/ids.ts";
 import { resolveAddresses } from "../deliver/address.ts";
 import type { AttemptEnd } from "../deliver/attempt.ts";
+import { noteAttempt } from "../deliver/record.ts";
 import type { NewMessage } from "../store/outbox.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
@@ -140,7 +141,10 @@ async function fail(room: WebhookRoom, { id, name }: Owed, sent: readonly Sent[]
   const { store } = room;
   warnOf(room, name, { id, sent });
   await store.write(async (tx) => {
-    for (const { row, end } of sent) await store.outbox.dead(tx, row.id, reasonOf(end) ?? "");
+    for (const { row, end } of sent) {
+      await noteAttempt(tx, store, { row, end });
+      await store.outbox.dead(tx, row.id, reasonOf(end) ?? "");
+    }
     // Whoever has a lease by now answers for its message, and for the names.
     const closed = await closeDelivery(tx, id);
     if (closed?.status !== "failed") return;

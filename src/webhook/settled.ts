@@ -5,8 +5,8 @@ import { freeNamesLeft } from "./known.ts";
 
 /**
  * Closes the record of a direct delivery whose messages were sent, or given up, by the outbox, or dropped by people:
- * whoever took the request is gone, or could not tell. Of one that was given up the names are free again: the sender, who heard nothing of it, may
- * try once more. Nothing happens for other messages, whose records are closed already.
+ * whoever took the request is gone, or could not tell. Of one that was given up the names are free again: the sender, who
+ * heard nothing of it, may try once more. Nothing happens for other messages, whose records are closed already.
  */
 export async function closeSettledDelivery(tx: Tx, { ref }: Pick<OutboxRow, "ref">): Promise<void> {
   if (!ref?.startsWith("dlv_")) return;

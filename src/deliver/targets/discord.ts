@@ -1,8 +1,9 @@
+import type { Clock } from "../../base/clock.ts";
 import { registerSecret } from "../../base/redact.ts";
 import type { PlatformSettings } from "../../config/platform-settings.ts";
 import type { DiscordAnswer, DiscordMessage } from "../../../generated/delivery/client/types.gen.ts";
 import { createCall, type Call, type NoAnswer, type PlatformAnswer } from "../call.ts";
-import { createDoubts, type SendOnce } from "../doubts.ts";
+import { staleDoubt } from "../doubts.ts";
 import { readMessage, type Message } from "../message.ts";
 import { sendParts } from "../parts.ts";
 import type { Platform } from "../platform.ts";
@@ -37,10 +38,8 @@ export const discord: Platform<Settings> = {
   create({ token = "", base_url: baseUrl = "https://discord.com", ...settings }, { clock, version }) {
     registerSecret(token.trim());
     const call = createCall({ title: words.title, baseUrl, clock, version });
-    const once = createDoubts({ title: words.title, clock, windowMs: NONCE_WINDOW_MS });
-    const onceOpened = createDoubts({ title: words.title, clock, windowMs: -1 });
     const headers = { authorization: `Bot ${token.trim()}` };
-    const bot: Bot = { call, once, onceOpened, headers, posts: new Map() };
+    const bot: Bot = { call, clock, headers, posts: new Map() };
     let quietUntilMs = 0;
     return {
       name: words.name,
@@ -67,9 +66,7 @@ export const discord: Platform<Settings> = {
 
 interface Bot {
   readonly call: Call;
-  readonly once: SendOnce;
-  /** For what opens a post: nothing tells a repeat of it. */
-  readonly onceOpened: SendOnce;
+  readonly clock: Clock;
   readonly headers: { readonly authorization: string };
   /** By message: the post that it opened in a forum, for its further parts. */
   readonly posts: Map<string, string>;
@@ -93,36 +90,40 @@ async function sendPart(errand: Errand, part: Part, index: number): Promise<Part
   const { message, posts, delivery } = errand;
   const post = posts.get(delivery.id);
   if (post === undefined && message.thread === undefined && message.extra["forum"] === true) {
-    return openPost(errand, part);
+    return openPost(errand, part, index);
   }
   const channel = post ?? message.thread ?? message.chat;
   const nonce = { nonce: repeatMark(delivery, index, NONCE_LENGTH), enforce_nonce: true };
-  let answer: Answer | undefined;
-  const outcome = await errand.once(delivery, errand.options, async () => {
-    answer = await inEitherForm(part, (content) =>
-      write(errand, channel, { ...bodyOf(message, content), ...nonce }),
-    );
-    return answer.kind === "none" ? answer.outcome : outcomeOf(answer, words);
-  });
-  if (answer?.kind !== "answer") return { outcome };
-  if (isForum(answer) && post === undefined && message.thread === undefined) return openPost(errand, part);
+  const stale = staleOf(errand, index, NONCE_WINDOW_MS);
+  if (stale) return { outcome: stale };
+  const answer = await inEitherForm(part, (content) =>
+    write(errand, channel, { ...bodyOf(message, content), ...nonce }),
+  );
+  if (answer.kind === "none") return { outcome: answer.outcome };
+  if (isForum(answer) && post === undefined && message.thread === undefined) {
+    return openPost(errand, part, index);
+  }
+  const outcome = outcomeOf(answer, words);
   return { outcome, ...quietAfter(answer, outcome) };
 }
 
 /** The API takes no nonce for these: what may have arrived is left to people. */
-async function openPost(errand: Errand, part: Part): Promise<PartEnd> {
-  const { delivery, options, posts } = errand;
-  let answer: Answer | undefined;
-  const outcome = await errand.onceOpened(delivery, options, async () => {
-    answer = await inEitherForm(part, (content) => open(errand, part, content));
-    return withoutRepeat(answer.kind === "none" ? answer.outcome : outcomeOf(answer, words));
-  });
-  if (answer?.kind !== "answer") return { outcome };
+async function openPost(errand: Errand, part: Part, index: number): Promise<PartEnd> {
+  const { delivery, posts } = errand;
+  const stale = staleOf(errand, index, 0);
+  if (stale) return { outcome: stale };
+  const answer = await inEitherForm(part, (content) => open(errand, part, content));
+  if (answer.kind === "none") return { outcome: withoutRepeat(answer.outcome) };
+  const outcome = withoutRepeat(outcomeOf(answer, words));
   if (outcome.status !== "delivered") return { outcome, ...quietAfter(answer, outcome) };
   posts.set(delivery.id, answer.body?.id ?? "");
   const [oldest] = posts.keys();
   if (posts.size > MAX_POSTS && oldest !== undefined) posts.delete(oldest);
   return { outcome };
+}
+
+function staleOf({ delivery, clock }: Errand, index: number, windowMs: number): SendOutcome | undefined {
+  return staleDoubt({ title: words.title, windowMs }, delivery, { index, nowMs: clock.now() });
 }
 
 function open({ message, call, headers, options }: Errand, part: Part, content: string): Promise<Answer> {

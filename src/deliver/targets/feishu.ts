@@ -7,7 +7,7 @@ import type {
 } from "../../../generated/delivery/client/types.gen.ts";
 import { AccessTokens, type AskForToken } from "../access-token.ts";
 import { createCall, type Call, type NoAnswer, type PlatformAnswer } from "../call.ts";
-import { createDoubts } from "../doubts.ts";
+import { staleDoubt } from "../doubts.ts";
 import { readMessage, type Message } from "../message.ts";
 import { sendParts } from "../parts.ts";
 import type { Platform } from "../platform.ts";
@@ -50,7 +50,7 @@ export const feishu: Platform<Settings> = {
     const baseUrl = settings.base_url ?? HOSTS[domain];
     const call = createCall({ title: feishuWords.title, baseUrl, clock, version });
     const tokens = new AccessTokens(clock, askWith(call, { app_id: id.trim(), app_secret: secret.trim() }));
-    const once = createDoubts({ title: feishuWords.title, clock, windowMs: REPEATS_KNOWN_MS });
+    const repeats = { title: feishuWords.title, windowMs: REPEATS_KNOWN_MS };
     return {
       name: feishuWords.name,
       knowsRepeats: true,
@@ -64,8 +64,12 @@ export const feishu: Platform<Settings> = {
         const limit = settings.text_limit ?? TEXT_LIMIT;
         const parts = renderParts(message.text, { format: "plain", limit, unit: "utf16" });
         const errand = { call, tokens, kind, message, delivery, options };
-        return sendParts(parts, errand, (part, index) =>
-          once(delivery, options, () => sendPart(errand, part.text, index)),
+        return sendParts(
+          parts,
+          errand,
+          async (part, index) =>
+            staleDoubt(repeats, delivery, { index, nowMs: clock.now() }) ??
+            sendPart(errand, part.text, index),
         );
       },
     };

@@ -5,6 +5,7 @@ import { fileURLToPath } from "node:url";
 import { describe, it, type TestContext } from "node:test";
 import { dropLetter, findLetter, type LetterStatus } from "../../../src/store/letters.ts";
 import type { Store } from "../../../src/store/store.ts";
+import type { Try } from "../../../src/store/tries.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { startTerminal, terminalIsMissing } from "../../harness/terminal.ts";
 import { createHome } from "../config/home-folder.ts";
@@ -162,6 +163,29 @@ describe("agentd deliveries show", () => {
       readonly text: string;
     };
     assert.equal(told.text, "Secret plan [redacted]");
+  });
+
+  it("tells of each attempt when it was, how it ended, and why", async (t) => {
+    const place = await openPlace(t);
+    const id = await place.add("dead");
+    const ends: readonly Try[] = [
+      { atMs: Date.UTC(2026, 0, 1), outcome: "lost" },
+      { atMs: Date.UTC(2026, 0, 2), tookMs: 1_500, outcome: "retry", error: `It answered ${SECRET}.` },
+    ];
+    await place.store.write((tx) => tx.update("outbox", { id }, { tries: JSON.stringify(ends) }));
+    const { stdout } = await place.deliveries("show", id);
+    assert.match(stdout, /^ {2}2026-01-01T00:00:00\.000Z its process was gone before it ended$/m);
+    assert.match(
+      stdout,
+      /^ {2}2026-01-02T00:00:00\.000Z not taken yet after 1\.5 s: It answered \[redacted\]\.$/m,
+    );
+    const told = JSON.parse((await place.deliveries("show", id, "--json")).stdout) as {
+      readonly tries: readonly object[];
+    };
+    assert.deepEqual(told.tries, [
+      { at: "2026-01-01T00:00:00.000Z", seconds: null, outcome: "lost", error: null },
+      { at: "2026-01-02T00:00:00.000Z", seconds: 1.5, outcome: "retry", error: "It answered [redacted]." },
+    ]);
   });
 
   it("says of each state what comes next", async (t) => {

@@ -14,6 +14,7 @@ import {
   THREAD,
   VOICE_CATEGORY,
 } from "../../harness/platforms/discord.ts";
+import { doubting } from "../../harness/platforms/doubting.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 import { lacksVendorSpec, vendorBody } from "../../harness/platforms/vendor-schema.ts";
 
@@ -37,12 +38,13 @@ async function target(t: Cleanup) {
   const fake = await startDiscord(t);
   const clock = new FakeClock();
   const made = discord.create({ token, base_url: fake.url }, platformParts({ clock }));
+  const sendDoubting = doubting(made, clock);
   const send = (
     partsSent = 0,
     extra = {},
     { address = TEXT_CHANNEL, text = "Hello", signal = new AbortController().signal } = {},
   ) =>
-    made.send(
+    sendDoubting(
       {
         id: "out_01",
         address,

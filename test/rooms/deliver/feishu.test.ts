@@ -14,6 +14,7 @@ import {
   tokenReply,
   USER,
 } from "../../harness/platforms/feishu.ts";
+import { doubting } from "../../harness/platforms/doubting.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 
 interface Cleanup {
@@ -36,8 +37,9 @@ async function target(t: Cleanup) {
   const fake = await startFeishu(t);
   const clock = new FakeClock();
   const made = feishu.create({ ...FEISHU_APP, base_url: fake.url }, platformParts({ clock }));
+  const sendDoubting = doubting(made, clock);
   const send = (id = "out_01") =>
-    made.send(
+    sendDoubting(
       {
         id,
         address: CHAT,

@@ -1,0 +1,116 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Store } from "../../../src/store/store.ts";
+import { findLetter, retryLetter } from "../../../src/store/letters.ts";
+import { addTry, readTries, type Try } from "../../../src/store/tries.ts";
+import { openDispatch, owe, reached, row, TestTarget } from "./dispatching.ts";
+
+async function triesOf(store: Store, id: string): Promise<readonly Try[]> {
+  return (await findLetter(store, id))?.tries ?? [];
+}
+
+const knowing = (send: ConstructorParameters<typeof TestTarget>[0]) =>
+  Object.assign(new TestTarget(send), { knowsRepeats: true });
+
+test("each attempt is on record: when it began, how it ended, and why", async (t) => {
+  const { store, clock, dispatch } = await openDispatch(t);
+  const beganMs = clock.now();
+  const target = new TestTarget(({ attempt }) =>
+    attempt === 1 ? { status: "retry", error: "It answered 503." } : { status: "delivered" },
+  );
+  await dispatch([target]).start();
+  const id = await owe(store);
+  await clock.waitedFor(1_000);
+  clock.tick(1_000);
+  await reached(store, id, "delivered");
+  const [first, second, ...more] = await triesOf(store, id);
+  assert.deepEqual([first?.outcome, first?.error, first?.tookMs], ["retry", "It answered 503.", 0]);
+  assert.deepEqual([second?.outcome, second?.error], ["delivered", undefined]);
+  assert.ok(first!.atMs >= beganMs && second!.atMs > first!.atMs);
+  assert.deepEqual(more, []);
+});
+
+test("of what may have arrived the next attempt learns since when, until people have looked", async (t) => {
+  const { store, clock, dispatch } = await openDispatch(t);
+  const doubts: (number | undefined)[] = [];
+  const target = knowing(({ attempt, doubtSinceMs }) => {
+    doubts.push(doubtSinceMs);
+    if (doubts.length === 1) return { status: "unknown", error: "no answer" };
+    if (doubts.length === 2) return { status: "retry", error: "503" };
+    return attempt === 3 ? { status: "unknown", isFinal: true, error: "too late" } : { status: "delivered" };
+  });
+  await dispatch([target], { retryDelaysMs: [1_000, 1_000, 1_000] }).start();
+  const id = await owe(store);
+  for (const count of [1, 2]) {
+    await target.count(count);
+    await clock.waitedFor(1_000);
+    clock.tick(1_100);
+  }
+  await reached(store, id, "unknown");
+  const [first] = await triesOf(store, id);
+  assert.deepEqual(doubts, [undefined, first!.atMs, first!.atMs]);
+  assert.equal(await retryLetter(store, id), "retried");
+  assert.equal((await row(store, id)).doubt_at, null);
+});
+
+test("an attempt whose process is gone is a doubt, and on record as lost", async (t) => {
+  const { store, clock, dispatch } = await openDispatch(t);
+  const id = await owe(store);
+  const lostAtMs = clock.now();
+  await store.write((tx) => store.outbox.claim(tx, { ids: [id], limit: 1, leaseMs: 1_000 }));
+  clock.tick(5_000);
+  const doubts: (number | undefined)[] = [];
+  const target = knowing(({ doubtSinceMs }) => {
+    doubts.push(doubtSinceMs);
+    return { status: "delivered" };
+  });
+  await dispatch([target]).start();
+  await reached(store, id, "delivered");
+  assert.deepEqual(doubts, [lostAtMs]);
+  const tries = await triesOf(store, id);
+  assert.deepEqual(
+    tries.map(({ outcome, atMs }) => [outcome, atMs]),
+    [
+      ["lost", lostAtMs],
+      ["delivered", lostAtMs + 5_000],
+    ],
+  );
+});
+
+test("a part that arrived settles its own doubt; the next part begins without one", async (t) => {
+  const { store, dispatch } = await openDispatch(t);
+  const target = knowing(async ({ attempt }, { progress }) => {
+    if (attempt > 1) return { status: "delivered" };
+    await progress(1);
+    return { status: "retry", error: "503" };
+  });
+  await dispatch([target]).start();
+  const id = await owe(store);
+  await target.count(1);
+  await reached(store, id, "due");
+  assert.equal((await row(store, id)).doubt_at, null);
+  assert.equal((await row(store, id)).parts_sent, 1);
+});
+
+test("what the end of the service cut is a doubt, and on record", async (t) => {
+  const { store, dispatch } = await openDispatch(t);
+  const target = knowing(() => new Promise(() => {}));
+  const dispatcher = dispatch([target]);
+  await dispatcher.start();
+  const id = await owe(store);
+  await target.count(1);
+  await dispatcher.close({ graceMs: 0 });
+  const { status, doubt_at: doubtMs, tried_at: triedMs } = await row(store, id);
+  assert.deepEqual([status, doubtMs], ["due", triedMs]);
+  assert.deepEqual(
+    (await triesOf(store, id)).map(({ outcome }) => outcome),
+    ["stopped"],
+  );
+});
+
+test("the latest twenty attempts are kept", () => {
+  let tries: string | null = null;
+  for (let atMs = 1; atMs <= 25; atMs++) tries = addTry(tries, { atMs, outcome: "retry", error: "503" });
+  const kept = readTries(tries);
+  assert.deepEqual([kept.length, kept[0]?.atMs, kept.at(-1)?.atMs], [20, 6, 25]);
+});
