@@ -11,27 +11,27 @@ import { platforms as traits } from "./platform-names.ts";
 import type { Platform, PlatformParts } from "./platform.ts";
 import type { Target } from "./target.ts";
 
-type Loaders = { readonly [Name in PlatformName]?: () => Promise<Platform<PlatformSettings<Name>>> };
+type Loaders = { readonly [Name in PlatformName]: () => Promise<Platform<PlatformSettings<Name>>> };
 
 /** Loaded one by one: most services use one or two. */
 const loaders: Loaders = {
+  bluebubbles: async () => (await import("./targets/bluebubbles.ts")).bluebubbles,
   dingtalk: async () => (await import("./targets/dingtalk.ts")).dingtalk,
-  email: async () => (await import("./targets/email.ts")).email,
-  github_comment: async () => (await import("./targets/github-comment.ts")).githubComment,
-  qqbot: async () => (await import("./targets/qqbot.ts")).qqbot,
-  telegram: async () => (await import("./targets/telegram.ts")).telegram,
   discord: async () => (await import("./targets/discord.ts")).discord,
-  slack: async () => (await import("./targets/slack.ts")).slack,
-  mattermost: async () => (await import("./targets/mattermost.ts")).mattermost,
-  matrix: async () => (await import("./targets/matrix.ts")).matrix,
+  email: async () => (await import("./targets/email.ts")).email,
   feishu: async () => (await import("./targets/feishu.ts")).feishu,
+  github_comment: async () => (await import("./targets/github-comment.ts")).githubComment,
+  homeassistant: async () => (await import("./targets/homeassistant.ts")).homeassistant,
+  matrix: async () => (await import("./targets/matrix.ts")).matrix,
+  mattermost: async () => (await import("./targets/mattermost.ts")).mattermost,
+  qqbot: async () => (await import("./targets/qqbot.ts")).qqbot,
   signal: async () => (await import("./targets/signal.ts")).signal,
+  slack: async () => (await import("./targets/slack.ts")).slack,
   sms: async () => (await import("./targets/sms.ts")).sms,
+  telegram: async () => (await import("./targets/telegram.ts")).telegram,
   wecom: async () => (await import("./targets/wecom.ts")).wecom,
   weixin: async () => (await import("./targets/weixin.ts")).weixin,
   whatsapp: async () => (await import("./targets/whatsapp.ts")).whatsapp,
-  homeassistant: async () => (await import("./targets/homeassistant.ts")).homeassistant,
-  bluebubbles: async () => (await import("./targets/bluebubbles.ts")).bluebubbles,
 };
 
 /** How a platform stands, for people. */
@@ -120,10 +120,8 @@ export async function missingSettings<Name extends PlatformName>(
   return [...(await load(name)).missing(settings), ...misfits(name, settings)];
 }
 
-async function load<Name extends PlatformName>(name: Name): Promise<Platform<PlatformSettings<Name>>> {
-  const platform = await loaders[name]?.();
-  if (platform) return platform;
-  throw new TypeError(`There is no target ${name}.`);
+function load<Name extends PlatformName>(name: Name): Promise<Platform<PlatformSettings<Name>>> {
+  return loaders[name]();
 }
 
 /** Others of the same store may be set up, and this one may be soon: the message stays owed as long as others do. */
