@@ -43,6 +43,8 @@ test("12. cancel while a tool dies slowly → open tool calls closed as failed f
   const sessionId = await editor.session(place.folder);
   const prompt = editor.prompt(sessionId, "work");
   await until(() => existsSync(join(place.folder, "begun")));
+  // A call that the editor has not heard of when it cancels is not told any more.
+  await editor.until(() => editor.updates("tool_call").at(-1));
   const answer = await cancelled(editor, sessionId, prompt);
   assert.equal(answer.stopReason, "cancelled");
   const end = editor.updates("tool_call_update").at(-1);
