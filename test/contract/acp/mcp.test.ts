@@ -243,7 +243,7 @@ test("36. a prompt that waits for a server to start can be cancelled", async () 
 });
 
 test("18. $/cancel_request on session/new, resume and fork -> -32800; nothing of them is left", async () => {
-  await using place = await createAcpPlace({ replies: obedient, config: "acp: { mcp_wait_seconds: 3 }\n" });
+  await using place = await createAcpPlace({ replies: obedient, config: "acp: { mcp_wait_seconds: 20 }\n" });
   const agentd = place.start();
   const editor = await agentd.client(started);
   const parent = await open(editor, place.folder, []);
