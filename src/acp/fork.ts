@@ -36,7 +36,7 @@ export async function forkSession(
   const seed = { ...parent.seed, source: "acp", settings };
   const id = row?.id ?? createSessionId(clock.now());
   try {
-    const session = await openSession(connection, { id, seed, row }, params);
+    const session = await openSession(connection, { id, seed, row }, params, { signal });
     const answer = await orClosed(connection, session, () => openedAnswer(connection, session, signal));
     return { session, answer };
   } catch (error) {

@@ -1,4 +1,5 @@
 /** What the client lends to a session that it has open: its servers of tools, its files, more folders. */
+import { abortable } from "../base/abortable.ts";
 import type { McpServer } from "@agentclientprotocol/sdk/unstable";
 import type { AcpConnection } from "./connection.ts";
 import { clientFiles } from "./client-files.ts";
@@ -33,12 +34,12 @@ export async function checkLoan(params: LoanParams): Promise<CheckedLoan> {
 /**
  * Lends it for as long as the session is open here, in the place of what was lent to it before; servers that are the
  * same go on, and connect again where they failed. They connect in the background: resolves when they have, or after
- * `acp.mcp_wait_seconds`.
+ * `acp.mcp_wait_seconds`, or nobody waits any more.
  */
 export async function lendToSession(
   connection: AcpConnection,
   session: AcpSession,
-  { folder, more, servers }: CheckedLoan,
+  { folder, more, servers, signal }: CheckedLoan & { readonly signal: AbortSignal },
 ): Promise<void> {
   const room = await connection.room();
   const before = loans.get(session);
@@ -53,7 +54,10 @@ export async function lendToSession(
   void before?.returned();
   if (!isSame) void before?.joined.release();
   // It may have been closed while the agent loaded.
-  await (session.signal.aborted ? takeBack(session) : joined.start());
+  if (session.signal.aborted) return takeBack(session);
+  await abortable(joined.start(), signal).catch((error: unknown) => {
+    if (!signal.aborted) throw error;
+  });
 }
 
 interface Loan {

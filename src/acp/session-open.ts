@@ -41,12 +41,13 @@ function seedOf({ source, cwd, model, meta }: SessionRow, workspace: string): Ac
 /**
  * Opens a session, or goes on with one that is open, in the folder and with the servers that the client names.
  * RequestError -32602 for what cannot be worked with, -32002 for one that was deleted meanwhile, ServiceError
- * `too_many_live_sessions`.
+ * `too_many_live_sessions`. `signal` aborts when the client does not want it any more: then servers are not waited for.
  */
 export async function openSession(
   connection: AcpConnection,
   { id, seed, row }: KnownSession,
   params: LoanParams,
+  { signal }: { readonly signal: AbortSignal },
 ): Promise<AcpSession> {
   const loan = await checkLoan(params);
   const room = await connection.room();
@@ -56,7 +57,7 @@ export async function openSession(
   session.moveTo(cwd);
   session.isSaved ||= row !== undefined;
   try {
-    await lendToSession(connection, session, { ...loan, folder });
+    await lendToSession(connection, session, { ...loan, folder, signal });
     if (await isDeleted(connection, session)) throw sessionNotFound(id);
   } catch (error) {
     await closeSession(connection, session);

@@ -19,7 +19,7 @@ export const historyMethods: AcpGroup<Names> = {
     await requireProvider(connection);
     const known = await knownSession(connection, params.sessionId);
     const wasOpen = connection.find(known.id) !== undefined;
-    const session = await openSession(connection, known, params);
+    const session = await openSession(connection, known, params, { signal });
     const live = await liveTurn(connection, session);
     const tell = async () => {
       await replaySession(connection, session, { signal, liveRunId: live?.runId });
@@ -34,7 +34,7 @@ export const historyMethods: AcpGroup<Names> = {
     await requireProvider(connection);
     const known = await knownSession(connection, params.sessionId);
     const wasOpen = connection.find(known.id) !== undefined;
-    const session = await openSession(connection, known, params);
+    const session = await openSession(connection, known, params, { signal });
     const live = await liveTurn(connection, session);
     const say = () => openedAnswer(connection, session, signal);
     const answer = await (wasOpen ? say() : orClosed(connection, session, say));

@@ -10,7 +10,7 @@ export const sessionMethods: AcpGroup<"session/new" | "session/close"> = {
     const { clock } = await requireProvider(connection);
     const id = createSessionId(clock.now());
     const made = { id, seed: { source: "acp", cwd: params.cwd }, row: undefined };
-    const session = await openSession(connection, made, params);
+    const session = await openSession(connection, made, params, { signal });
     const answer = await orClosed(connection, session, () => openedAnswer(connection, session, signal));
     afterOpen(connection, session, { requestId });
     return { sessionId: id, ...answer };
