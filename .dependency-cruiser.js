@@ -13,6 +13,10 @@ const floors = [
     "service\\.ts$",
     "agent-room\\.ts$",
     "webhook-room\\.ts$",
+    "cron-room\\.ts$",
+    "open-targets\\.ts$",
+    "open-receiver\\.ts$",
+    "settle-message\\.ts$",
     "models\\.ts$",
     "settings\\.ts$",
     "boot\\.ts$",
@@ -67,6 +71,7 @@ const machine = [
   "^src/base/(runtime|machine|log|digest|port|frame-output|own-program|child-groups|read-body)\\.ts$",
   "^src/config/(home|env-file|secrets|tickets)\\.ts$",
   "^src/store/(sqlite|sqlite-connection|migrate|owner)\\.ts$",
+  "^src/cron/(output-target|script|outputs)\\.ts$",
   "^src/agent/tools/",
   "^src/agent/(skills|mcp|context|attachments)/",
   "^src/base/(net-guard|guarded-fetch)\\.ts$",
@@ -83,7 +88,7 @@ const machine = [
   "^src/chat/view/render-chat\\.ts$",
   "^src/cli/",
   "^src/opened-home\\.ts$",
-  "^src/(agent|webhook)-room\\.ts$",
+  "^src/(agent|webhook|cron)-room\\.ts$",
 ];
 
 export default {

@@ -25,6 +25,8 @@ import { createRunShell } from "./agent/tools/run-shell.ts";
 import { createTools } from "./agent/tools/catalog.ts";
 import type { Tool } from "./agent/tool.ts";
 import type { Clock } from "./base/clock.ts";
+import { RunEnds } from "./cron/run-ends.ts";
+import { createCronTrigger } from "./cron/trigger.ts";
 import type { Log } from "./base/log.ts";
 import { checkToolInput } from "./check-input.ts";
 import { resolveWithin, type Environment } from "./config/home.ts";
@@ -59,6 +61,8 @@ export interface AgentRoom {
   readonly skills: Skills;
   readonly mcp: McpServers;
   readonly spawnTrees: SpawnTrees;
+  /** Tells of the ends of scheduled runs in this process. */
+  readonly cronEnds: RunEnds;
   readonly reload: {
     /** Reads the `.env` file again. Resolves to how many variables changed. */
     env(): Promise<number>;
@@ -83,6 +87,7 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
     ? useMcp(config).finally(() => (starting = undefined))
     : undefined;
   const hosts = new SessionHosts();
+  const cronEnds = new RunEnds();
   const agent = new Agent(
     {
       store,
@@ -103,6 +108,7 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
       variables: new VariableShares(variables),
       checkInput: checkToolInput,
       settings: agentSettings(config, places),
+      trigger: createCronTrigger({ store, ends: cronEnds }),
       ...options.telemetry,
     },
     { maxLiveSessions: config.sessions.max_live },
@@ -136,7 +142,7 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
     await agent.stop();
     await Promise.all([processes.close(), mcp.close(), hosts.close()]);
   };
-  return { agent, commands, processes, skills, mcp, spawnTrees, reload, close };
+  return { agent, commands, processes, skills, mcp, spawnTrees, cronEnds, reload, close };
 }
 
 /** The skills that the configuration allows. */

@@ -5,17 +5,13 @@ import type { Agent } from "./agent/agent.ts";
 import type { Asks } from "./agent/ask.ts";
 import type { Turns } from "./agent/turn.ts";
 import { systemClock, type Clock } from "./base/clock.ts";
+import type { Ticker } from "./cron/ticker.ts";
 import { freeBytes, processId } from "./base/machine.ts";
 import type { Environment } from "./config/home.ts";
 import { isLoopback } from "./config/secrets.ts";
 import { Dispatcher } from "./deliver/dispatch.ts";
-import { createPlatformTargets } from "./deliver/platforms.ts";
 import { meterTargets } from "./deliver/metrics.ts";
-import { createTargets, type Targets } from "./deliver/target.ts";
-import { createAllTarget } from "./deliver/targets/all.ts";
-import { createLocalTarget } from "./deliver/targets/local.ts";
-import { createLogTarget } from "./deliver/targets/log.ts";
-import { createWebhookTarget } from "./deliver/targets/webhook.ts";
+import type { Targets } from "./deliver/target.ts";
 import type { Listener } from "./gateway/listen.ts";
 import type { KeyRing } from "./http/auth.ts";
 import type { HttpRoom } from "./http/room.ts";
@@ -25,11 +21,13 @@ import { gatewayLimits } from "./rpc/limits.ts";
 import { createSubscriptions } from "./rpc/notify.ts";
 import type { RpcRoom } from "./rpc/room.ts";
 import type { SocketGate } from "./rpc/socket.ts";
-import { httpSettings, webhookSecret } from "./settings.ts";
+import { openTargets } from "./open-targets.ts";
+import { createReceiver } from "./open-receiver.ts";
+import { httpSettings } from "./settings.ts";
 import { openStore } from "./store/open.ts";
 import { scheduleSweeps } from "./store/retention.ts";
 import type { Store } from "./store/store.ts";
-import { closeSettledDelivery } from "./webhook/settled.ts";
+import { settleMessage } from "./settle-message.ts";
 import type { WebhookReceiver } from "./gateway/webhook-receiver.ts";
 import { openTelemetry, type Telemetry } from "./telemetry/telemetry.ts";
 
@@ -90,10 +88,11 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const receiver = await createReceiver(options, rooms);
     const listener = await openListener(options, { ...rooms, receiver });
     await receiver?.listen();
+    const scheduler = await startScheduler(options, rooms);
     const webhooks = receiver && { webhookRoutes: receiver.routes };
     const webhookUrl = receiver?.url === undefined ? {} : { webhookUrl: receiver.url };
     return {
-      ...toService(rooms, options, { listener, receiver }),
+      ...toService(rooms, options, { listener, receiver, scheduler }),
       url: listener.url,
       ...webhookUrl,
       ...webhooks,
@@ -143,7 +142,7 @@ async function openRooms(options: CoreOptions): Promise<Rooms> {
       tracer: telemetry.tracer,
       retryDelaysMs: config.delivery.retry_seconds.map((seconds) => seconds * 1000),
       sendTimeoutMs: config.delivery.timeout_seconds * 1000,
-      settled: closeSettledDelivery,
+      settled: settleMessage,
     });
     closers.unshift(() => dispatcher.close());
     await dispatcher.start();
@@ -153,22 +152,6 @@ async function openRooms(options: CoreOptions): Promise<Rooms> {
     for (const close of closers) await close();
     throw error;
   }
-}
-
-async function openTargets(
-  { config, env, version, log, places: { agentHome } }: CoreOptions,
-  { store, clock }: { readonly store: Store; readonly clock: Clock },
-): Promise<Targets> {
-  const secret = webhookSecret(config, env);
-  const webhook = createWebhookTarget({
-    clock,
-    version,
-    allowedPrivateHosts: config.api_server.webhook_allowed_hosts,
-    ...(secret === undefined ? {} : { secret }),
-  });
-  const local = createLocalTarget({ home: agentHome, clock, log });
-  const platforms = await createPlatformTargets(config, { clock, log, version, agentHome, env, store });
-  return createTargets([createLogTarget(log), local, webhook, createAllTarget(), ...platforms]);
 }
 
 function rpcParts(options: CoreOptions, room: AgentRoom): Omit<RpcRoom, "peers"> {
@@ -209,23 +192,19 @@ async function openListener(
   });
 }
 
-/**
- * The receiver of webhooks, which does not listen yet. Undefined when it is not enabled. ServiceError `invalid_config` for
- * routes that cannot be used, before anybody can connect to anything.
- */
-async function createReceiver(
+/** Runs the jobs of the clock. Undefined when that is switched off. */
+async function startScheduler(
   options: ServiceOptions,
-  { agentRoom, targets, telemetry }: Rooms,
-): Promise<WebhookReceiver | undefined> {
-  if (!options.config.platforms.webhook.enabled) return undefined;
-  const [{ createWebhookRoom }, { createWebhookApp }, { WebhookReceiver }] = await Promise.all([
-    import("./webhook-room.ts"),
-    import("./webhook/app.ts"),
-    import("./gateway/webhook-receiver.ts"),
+  { agentRoom, targets }: Rooms,
+): Promise<Ticker | undefined> {
+  if (!options.config.cron.enabled) return undefined;
+  const [{ createCronRoom }, { createScheduler }] = await Promise.all([
+    import("./cron-room.ts"),
+    import("./cron/scheduler.ts"),
   ]);
-  const opened = createWebhookRoom(options, { ...agentRoom, targets, metrics: telemetry.webhook });
-  await opened?.room.routes.warnOfPlatforms();
-  return opened && new WebhookReceiver({ ...opened, app: createWebhookApp(opened.room) });
+  const scheduler = createScheduler(createCronRoom(options, { ...agentRoom, targets }));
+  await scheduler.start();
+  return scheduler;
 }
 
 /** The listener's own limit stands above ours, so that an oversize body is refused by us, with our envelope. */
@@ -292,6 +271,7 @@ function gateOptions(
 interface Doors {
   readonly listener?: Listener;
   readonly receiver?: WebhookReceiver | undefined;
+  readonly scheduler?: Ticker | undefined;
 }
 
 function toService(rooms: Rooms, { config }: CoreOptions, doors: Doors = {}): RpcService {
@@ -321,10 +301,11 @@ const LAST_EVENTS_MS = 2_000;
 /** Runs first, then those who watch them, then what both stood on. */
 function stopper(
   { agentRoom, hub, closers }: Rooms,
-  { listener, receiver, drainMs }: Doors & { readonly drainMs: number },
+  { listener, receiver, scheduler, drainMs }: Doors & { readonly drainMs: number },
 ): Service["stop"] {
   let stopping: Promise<void> | undefined;
   const stop = async (graceMs: number): Promise<void> => {
+    await scheduler?.stop();
     await Promise.all([agentRoom.agent.turns.drain(graceMs), receiver?.drain(graceMs)]);
     // What the end of the turns appended is still on its way to those who follow.
     await withinTime(hub.caughtUp(), LAST_EVENTS_MS);

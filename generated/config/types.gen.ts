@@ -89,6 +89,14 @@ export type Config = {
      */
     delivery: DeliveryConfig;
     /**
+     * Zone of scheduled jobs that name none, by its IANA name such as `Europe/Berlin`. Absent: that of the machine.
+     */
+    timezone?: string;
+    /**
+     * Scheduled jobs.
+     */
+    cron: CronConfig;
+    /**
      * Bounds of the HTTP API.
      */
     limits: LimitsConfig;
@@ -181,7 +189,7 @@ export type AgentConfig = {
      */
     timeout_seconds: number;
     /**
-     * Sets of tools the agent has: terminal, files, web, vision, planning, clarify, delegation, skills, mcp.
+     * Sets of tools the agent has: terminal, files, web, vision, planning, clarify, delegation, skills, cron, mcp.
      */
     toolsets: Array<string>;
     /**
@@ -404,6 +412,70 @@ export type CompressionConfig = {
      * Model that writes the summary. Absent: the session's.
      */
     model?: string;
+};
+
+/**
+ * CronConfig
+ *
+ * Scheduled jobs.
+ */
+export type CronConfig = {
+    /**
+     * False: `agentd gateway` runs no jobs. They can still be edited, and run by `agentd cron tick`.
+     */
+    enabled: boolean;
+    /**
+     * Jobs at work at once in one process. Others wait until one has ended.
+     */
+    max_parallel_jobs: number;
+    /**
+     * Most jobs there can be.
+     */
+    max_jobs: number;
+    /**
+     * Whether a repeating job that missed its time by more than its grace, say because the machine was off, runs once as soon as it can. A job may say otherwise.
+     */
+    catch_up_missed: boolean;
+    /**
+     * Put the name and the id of the job around the text that is delivered.
+     */
+    wrap_response: boolean;
+    /**
+     * An answer with `[SILENT]` is kept and not delivered. contains: wherever it says so; line: only where the whole answer, or its first or last line, says nothing else.
+     */
+    silent_match: 'contains' | 'line';
+    /**
+     * Whether the agent may make and change jobs while it works for one.
+     */
+    allow_agent_scheduling: boolean;
+    /**
+     * Sets of tools that jobs have which name none. Absent: those of the agent.
+     */
+    toolsets?: Array<string>;
+    /**
+     * A run in which nothing happens for so long is stopped; 0 means never.
+     */
+    inactivity_seconds: number;
+    /**
+     * Longest script of a job.
+     */
+    script_timeout_seconds: number;
+    /**
+     * Tokens a run of a job may use. Absent: agent.run_token_budget.
+     */
+    run_token_budget?: number;
+    /**
+     * How many of the newest outputs of a job are kept in `<home>/cron/output`.
+     */
+    keep_outputs: number;
+    /**
+     * How long it is remembered when jobs ran and what came of it.
+     */
+    history_days: number;
+    /**
+     * How long jobs are kept that will not run again.
+     */
+    completed_days: number;
 };
 
 /**

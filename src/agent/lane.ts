@@ -35,11 +35,11 @@ export interface Started {
  */
 export class Lane {
   readonly #store: Store;
-  readonly #ended: AgentParts["runEnded"];
+  readonly #parts: Pick<AgentParts, "store" | "runEnded" | "trigger">;
 
-  constructor({ store, runEnded }: Pick<AgentParts, "store" | "runEnded">) {
-    this.#store = store;
-    this.#ended = runEnded;
+  constructor(parts: Pick<AgentParts, "store" | "runEnded" | "trigger">) {
+    this.#store = parts.store;
+    this.#parts = parts;
   }
 
   /** The session of this id when somebody made it first. ServiceError `session_not_found` when it is not its owner's. */
@@ -92,7 +92,7 @@ export class Lane {
     await tx.insert("runs", [{ ...run, status: "running", started_at: tx.nowMs }]);
     await addMessages(tx, { sessionId, runId }, input.prompt);
     await this.#store.journal.append(tx, sessionId, [queuedEvent(run), startedEvent(run)]);
-    await runDeliveryStarted(tx, run);
+    await this.#started(tx, run);
   }
 
   /** Records a run behind the one at work. Resolves to its place, 1 for the next. ServiceError `queue_full`. */
@@ -120,8 +120,7 @@ export class Lane {
       .executeTakeFirst();
     const event = runEvent(runId, "run.cancelled", { reason });
     const outcome: Outcome = { status: "cancelled", set: { stop_requested: 1 }, event };
-    if (!row || !(await concludeRun(tx, this.#store, { run: row, ended: this.#ended }, outcome)))
-      return false;
+    if (!row || !(await concludeRun(tx, { run: row, parts: this.#parts }, outcome))) return false;
     await tx.increment("sessions", { id: row.session_id }, "queued", -1);
     await this.#store.journal.append(tx, row.session_id, [event]);
     return true;
@@ -153,8 +152,14 @@ export class Lane {
     const input = parseInput(run);
     await addMessages(tx, { sessionId, runId: run.id }, input.prompt);
     await this.#store.journal.append(tx, sessionId, [startedEvent(run)]);
-    await runDeliveryStarted(tx, run);
+    await this.#started(tx, run);
     return { run, session, input };
+  }
+
+  async #started(tx: Tx, run: RunRow): Promise<void> {
+    const { trigger } = this.#parts;
+    if (run.delivery !== null && trigger?.owns(run.delivery)) await trigger.started(tx, run);
+    else await runDeliveryStarted(tx, run);
   }
 }
 

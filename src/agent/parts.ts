@@ -9,6 +9,7 @@ import type { ModelCatalog } from "./model.ts";
 import type { PolicyMode } from "./policy.ts";
 import type { Grants } from "./grants.ts";
 import type { SessionHosts } from "./session-hosts.ts";
+import type { RunTrigger } from "./run-trigger.ts";
 import type { QuestionTimeouts } from "./tool-scope.ts";
 import type { Tool } from "./tool.ts";
 import type { VariableShares } from "./session-variables.ts";
@@ -41,6 +42,8 @@ export interface AgentParts {
   readonly tracing?: AgentTracing;
   /** Told of each run that ended in this process, after its end is committed. For figures; it MUST NOT throw. */
   readonly runEnded?: (kind: string, status: string) => void;
+  /** Of runs that a job of the clock asked for. */
+  readonly trigger?: RunTrigger;
 }
 
 /** What can be switched while the process runs, for all of its sessions. */

@@ -121,7 +121,7 @@ export class Recovery {
 
   /** Ends a run whose process is gone, with what it had said and done as far as anybody knows. */
   async #close(tx: Tx, run: RunRow): Promise<void> {
-    const { store, runEnded: ended } = this.#parts;
+    const { store } = this.#parts;
     await cancelOpenAsks(tx, store, run.id);
     const where = { sessionId: run.session_id, runId: run.id };
     const isSaved = await endsWithAnswer(tx, where);
@@ -133,7 +133,7 @@ export class Recovery {
       run.stop_requested === 1
         ? cancelledOutcome(run.id, steers)
         : interruptedOutcome(run.id, "The server process that ran this ended before the run did.", steers);
-    await concludeRun(tx, store, { run, ended }, outcome);
+    await concludeRun(tx, { run, parts: this.#parts }, outcome);
     await store.journal.append(tx, run.session_id, [...cutCalls(run.id, step), outcome.event]);
   }
 }

@@ -15,7 +15,7 @@ interface ConcludedRun {
   readonly run: RunRow;
   /** The session was made for this one request. */
   readonly isStateless?: boolean;
-  readonly ended: AgentParts["runEnded"];
+  readonly parts: Pick<AgentParts, "store" | "runEnded" | "trigger">;
 }
 
 /**
@@ -25,14 +25,15 @@ interface ConcludedRun {
  */
 export async function concludeRun(
   tx: Tx,
-  store: Store,
-  { run, isStateless = false, ended }: ConcludedRun,
+  { run, isStateless = false, parts }: ConcludedRun,
   outcome: Outcome,
 ): Promise<boolean> {
+  const { store, runEnded: ended, trigger } = parts;
   if (!(await endRun(tx, run.id, outcome.status, outcome.set))) return false;
   if (ended) tx.afterCommit(() => ended(run.kind, outcome.status));
   await oweEndWebhook(tx, store, run, outcome);
-  await oweRunDelivery(tx, store, run, outcome);
+  if (run.delivery !== null && trigger?.owns(run.delivery)) await trigger.ended(tx, run, outcome);
+  else await oweRunDelivery(tx, store, run, outcome);
   const isPlain = run.kind !== "subagent" && run.kind !== "background";
   if (isPlain && isStateless) return true;
   // Only these kinds work for another session; what the others were asked may be long, and is not looked at again.

@@ -315,10 +315,11 @@ export class Turns {
 
   async #conclude(execution: Execution, { run, session }: Started): Promise<void> {
     const isStateless = session.transient === 1;
-    const { store, runEnded: ended } = this.#parts;
+    const parts = this.#parts;
+    const { store } = parts;
     try {
       const next = await execution.run({
-        end: (tx, outcome) => concludeRun(tx, store, { run, isStateless, ended }, outcome),
+        end: (tx, outcome) => concludeRun(tx, { run, isStateless, parts }, outcome),
         next: (tx) => this.#lane.next(tx, run.session_id, { hold: this.#draining }),
       });
       this.#running.delete(run.id);

@@ -7,6 +7,7 @@ export type IdPrefix =
   | "evt"
   | "dlv"
   | "job"
+  | "occ"
   | "out"
   | "turn"
   | "req"

@@ -10,7 +10,7 @@ import {
   type LetterStatus,
 } from "../store/letters.ts";
 import type { Store } from "../store/store.ts";
-import { closeSettledDelivery } from "../webhook/settled.ts";
+import { settleMessage } from "../settle-message.ts";
 import { positionalsOf, UsageError } from "./arguments.ts";
 import { confirm } from "./confirm.ts";
 import { toPlatformName } from "./deliveries-options.ts";
@@ -83,7 +83,7 @@ export const dropCommand = defineCommand({
         process.exitCode = EXIT_FAILURE;
         return;
       }
-      const outcomes = await each(ids, (id) => dropLetter(store, id, closeSettledDelivery));
+      const outcomes = await each(ids, (id) => dropLetter(store, id, settleMessage));
       report(outcomes, { done: "dropped", isJson: args.json === true });
     });
   },

@@ -15,6 +15,10 @@ export const overlayVariables: Readonly<Record<string, DotPath>> = {
   OTEL_EXPORTER_OTLP_ENDPOINT: ["telemetry", "endpoint"],
   OTEL_EXPORTER_OTLP_HEADERS: ["telemetry", "headers"],
   OTEL_SERVICE_NAME: ["telemetry", "service_name"],
+  AGENT_TIMEZONE: ["timezone"],
+  AGENT_CRON_TIMEOUT: ["cron", "inactivity_seconds"],
+  AGENT_CRON_MAX_PARALLEL: ["cron", "max_parallel_jobs"],
+  AGENT_CRON_SCRIPT_TIMEOUT: ["cron", "script_timeout_seconds"],
   WEBHOOK_ENABLED: ["platforms", "webhook", "enabled"],
   WEBHOOK_PORT: ["platforms", "webhook", "extra", "port"],
   WEBHOOK_SECRET: ["platforms", "webhook", "extra", "secret"],
@@ -39,7 +43,7 @@ function read(path: DotPath, text: string): unknown {
   if (type === "object") return readPairs(text) ?? text;
   if (type === "boolean" && /^(true|false|1|0|yes|no|on|off)$/i.test(text))
     return /^(true|1|yes|on)$/i.test(text);
-  const isNumber = type === "integer" && /^\d{1,15}$/.test(text);
+  const isNumber = (type === "integer" || type === "number") && /^\d{1,15}$/.test(text);
   return isNumber ? Number(text) : text;
 }
 

@@ -31,6 +31,18 @@ export function nextRunMs(schedule: Schedule, baseMs: number, zone: string): num
   }
 }
 
+/** The last instant before `beforeMs` at which the schedule was due. Of an interval there is none: it begins anywhere. */
+export function previousRunMs(schedule: Schedule, beforeMs: number, zone: string): number | undefined {
+  switch (schedule.kind) {
+    case "once":
+      return schedule.atMs < beforeMs ? schedule.atMs : undefined;
+    case "interval":
+      return undefined;
+    case "cron":
+      return toCron(schedule.expression, zone).previousRuns(1, new Date(beforeMs))[0]?.getTime();
+  }
+}
+
 /** The schedule as `list` shows it, and as it can be typed again. */
 export function formatSchedule(schedule: Schedule): string {
   switch (schedule.kind) {

@@ -2,7 +2,7 @@ import { rawTx } from "./tx.ts";
 import type { Tx } from "./tx.ts";
 
 /** Platforms whose messages have nothing to do with each other. */
-const unordered: ReadonlySet<string> = new Set(["webhook", "log", "local"]);
+const unordered: ReadonlySet<string> = new Set(["webhook", "log", "local", "cron_output"]);
 
 /** What says where a message goes when the address is a platform alone. */
 const PLACE_KEYS = ["chat_id", "repo", "pr_number"] as const;

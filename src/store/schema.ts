@@ -5,6 +5,7 @@ import { agentCore } from "./migrations/0002-agent-core.ts";
 import { httpApi } from "./migrations/0003-http-api.ts";
 import { webhooks } from "./migrations/0004-webhooks.ts";
 import { outboxLanes } from "./migrations/0005-outbox-lanes.ts";
+import { cron } from "./migrations/0006-cron.ts";
 import { SchemaBuilder } from "./migrations/builder.ts";
 import type { Dialect } from "./tx.ts";
 
@@ -22,5 +23,6 @@ export function migrations(dialect: Dialect): Readonly<Record<string, Migration>
     "0003_http_api": step(httpApi),
     "0004_webhooks": step(webhooks),
     "0005_outbox_lanes": step(outboxLanes),
+    "0006_cron": step(cron),
   };
 }

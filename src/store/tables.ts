@@ -19,6 +19,9 @@ export interface Tables {
   deliveries: DeliveryRow;
   delivery_bodies: DeliveryBodyRow;
   pending_events: PendingEventRow;
+  cron_jobs: CronJobRow;
+  occurrences: OccurrenceRow;
+  cron_tickers: CronTickerRow;
 }
 
 export interface SessionRow {
@@ -302,4 +305,84 @@ export interface SpendingRow {
   /** `YYYY-MM-DD`, UTC. */
   day: string;
   tokens: number;
+}
+
+/** A job of the clock. Times in milliseconds since the epoch. */
+export interface CronJobRow {
+  /** 12 hex digits. */
+  id: string;
+  name: string;
+  /** The name in lower case: what people call the job by. */
+  name_key: string;
+  /** JSON: what people said the job is; see JobDefinition in src/cron/job.ts. */
+  definition: string;
+  /** Grows with every change but those of an end: who decides about a row changes it at this revision only. */
+  revision: number;
+  /** scheduled, paused, completed, missed or error. */
+  state: string;
+  /** When the job is to be looked at: the first of what follows, with the jitter; null while nothing is. */
+  due_at: number | null;
+  /** The next instant of the schedule. */
+  next_run_at: number | null;
+  /** When a person asked for a run that has not begun. */
+  manual_at: number | null;
+  /** When a run that never reached a model is tried again. */
+  retry_at: number | null;
+  /** How often in a row that was done. */
+  retries: number;
+  /** Instants of the schedule that ran. */
+  repeat_done: number;
+  /** Runs that failed since the last that did not. */
+  failure_streak: number;
+  last_run_at: number | null;
+  /** ok, error, delivery_failed, blocked_config, unknown or missed. */
+  last_status: string | null;
+  last_error: string | null;
+  last_delivery_error: string | null;
+  paused_at: number | null;
+  paused_reason: string | null;
+  created_at: number;
+  updated_at: number;
+}
+
+/** An instant at which a job was due, and what became of it. There is one row for an instant, whoever sees it come. */
+export interface OccurrenceRow {
+  /** Ids sort by the time of the claim. */
+  id: string;
+  job_id: string;
+  job_name: string;
+  scheduled_at: number;
+  /** schedule, manual or retry. */
+  cause: string;
+  /** on_time, late or catch_up. */
+  timing: string;
+  /** claimed, running, ok, failed, missed, skipped or unknown. */
+  status: string;
+  /** Why, where the status does not say it all. */
+  reason: string | null;
+  /** Of a missed one: the last instant that it stands for, and how many they are. */
+  covers_until: number | null;
+  covers_count: number;
+  /** Who has it in hand while it has no run; then the run's session is leased. */
+  lease_owner: string | null;
+  lease_until: number | null;
+  claimed_at: number;
+  started_at: number | null;
+  ended_at: number | null;
+  run_id: string | null;
+  session_id: string | null;
+  /** Name of the file in the folder of the job's outputs. */
+  output_file: string | null;
+  /** pending, delivered, failed, unknown, silent or none; null before the end. */
+  delivery_status: string | null;
+  delivery_error: string | null;
+}
+
+/** A process that looks for due jobs. */
+export interface CronTickerRow {
+  owner: string;
+  started_at: number;
+  ticked_at: number;
+  succeeded_at: number | null;
+  last_error: string | null;
 }

@@ -22,6 +22,8 @@ export interface ToolOptions {
   readonly web: WebOptions;
   readonly vision: VisionOptions;
   readonly skills: Skills;
+  /** Of jobs of the clock; made above this room. */
+  readonly cron?: readonly Tool[];
 }
 
 export interface WebOptions {
@@ -47,6 +49,7 @@ const toolsets: Readonly<Record<string, (options: ToolOptions) => readonly Tool[
   clarify: () => [createClarify()],
   delegation: () => [createDelegateTask()],
   skills: ({ skills }) => [createSkill(skills)],
+  cron: ({ cron = [] }) => cron,
   // Joined while the service runs; see src/agent/mcp.
   mcp: () => [],
 };

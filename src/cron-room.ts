@@ -1,0 +1,42 @@
+/** The scheduler, built from the configuration. */
+import { join } from "node:path";
+import type { Config } from "../generated/config/types.gen.ts";
+import type { AgentRoom } from "./agent-room.ts";
+import type { CronRoom } from "./cron/room.ts";
+import { cronSettings } from "./cron/settings.ts";
+import { homesOf } from "./deliver/address.ts";
+import type { Targets } from "./deliver/target.ts";
+import type { Places } from "./settings.ts";
+
+export function createCronRoom(
+  { config, places }: { readonly config: Config; readonly places: Places },
+  {
+    agent,
+    skills,
+    cronEnds,
+    targets,
+  }: Pick<AgentRoom, "agent" | "skills" | "cronEnds"> & { readonly targets: Targets },
+): CronRoom {
+  const { store, clock, log, models } = agent.parts;
+  return {
+    store,
+    clock,
+    log,
+    turns: agent.turns,
+    models,
+    skills,
+    settings: cronSettings(config),
+    homes: homesOf(targets),
+    toolsets: () => [...new Set(agent.parts.tools().map(({ toolset }) => toolset))],
+    workspace: places.workspace,
+    scriptsFolder: join(places.agentHome, "scripts"),
+    outputFolder: cronOutputFolder(places),
+    envPassthrough: config.terminal.env_passthrough,
+    ends: cronEnds,
+    owner: "default",
+  };
+}
+
+export function cronOutputFolder({ agentHome }: Pick<Places, "agentHome">): string {
+  return join(agentHome, "cron", "output");
+}
