@@ -10,6 +10,7 @@ import { createScriptedEngine, type Script } from "../../src/agent/engines/scrip
 import { toRunEvent } from "../../src/agent/event.ts";
 import { createModelCatalog, type ModelProvider } from "../../src/agent/model.ts";
 import type { AgentParts, AgentSettings } from "../../src/agent/parts.ts";
+import type { RunTrigger } from "../../src/agent/run-trigger.ts";
 import { Recovery } from "../../src/agent/recovery.ts";
 import { readTranscript } from "../../src/agent/history.ts";
 import type { Message } from "../../src/agent/message.ts";
@@ -39,6 +40,8 @@ export interface TestAgentOptions {
   readonly providers?: readonly ModelProvider[];
   /** Another process's view of the same database. */
   readonly database?: string;
+  /** Made of the store: what asks for runs and keeps a record of its own of them. */
+  readonly trigger?: (store: Store) => RunTrigger;
 }
 
 /** The variables of a home that is only in memory. */
@@ -172,6 +175,7 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
       return issue && formatIssue(issue, "the arguments");
     },
     settings: { ...defaults, ...options.settings },
+    ...(options.trigger ? { trigger: options.trigger(store) } : {}),
   };
   return new TestAgent(parts, database, logLines);
 }

@@ -1,0 +1,242 @@
+/** Jobs over a fresh database and home, on a clock that the test moves, with targets that the test holds in its hand. */
+import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { FakeClock } from "../../src/base/clock.ts";
+import { fire } from "../../src/cron/fire.ts";
+import { readDefinition, type Job, type JobDefinition } from "../../src/cron/job.ts";
+import { Jobs } from "../../src/cron/jobs.ts";
+import { createOutputTarget } from "../../src/cron/output-target.ts";
+import type { CronRoom } from "../../src/cron/room.ts";
+import { RunEnds } from "../../src/cron/run-ends.ts";
+import type { CronSettings } from "../../src/cron/settings.ts";
+import { closeSettledOccurrence } from "../../src/cron/settled.ts";
+import { Ticker } from "../../src/cron/ticker.ts";
+import { createCronTrigger } from "../../src/cron/trigger.ts";
+import { Dispatcher } from "../../src/deliver/dispatch.ts";
+import { createTargets, type Delivery, type SendOutcome, type Target } from "../../src/deliver/target.ts";
+import { Skills } from "../../src/agent/skills/skills.ts";
+import type { Store } from "../../src/store/store.ts";
+import type { OccurrenceRow } from "../../src/store/tables.ts";
+import { createTestAgent, type TestAgent, type TestAgentOptions } from "./agent.ts";
+
+export interface TestCronOptions extends Omit<TestAgentOptions, "clock" | "trigger"> {
+  readonly cron?: Partial<CronSettings>;
+  /** By platform: the address of its home channel. */
+  readonly homes?: Readonly<Record<string, string>>;
+  /** What targets do, by name. Messages to `test`, and to each platform of `homes`, arrive without it. */
+  readonly send?: Readonly<Record<string, (delivery: Delivery) => SendOutcome | Promise<SendOutcome>>>;
+  readonly nowMs?: number;
+  /** Another process on the database and in the home of this one. */
+  readonly like?: TestCron;
+}
+
+/** Monday. */
+export const START_MS = Date.UTC(2026, 0, 5, 12, 0, 0);
+
+export class TestCron implements AsyncDisposable {
+  readonly clock: FakeClock;
+  readonly agent: TestAgent;
+  readonly room: CronRoom;
+  readonly jobs: Jobs;
+  readonly ticker: Ticker;
+  readonly home: string;
+  /** What targets were sent, by platform and address, in order. */
+  readonly sent: { readonly target: string; readonly text: string; readonly delivery: Delivery }[];
+  readonly #dispatcher: Dispatcher;
+  readonly #ownsHome: boolean;
+  readonly #settled: { tell: () => void };
+
+  constructor(from: {
+    readonly clock: FakeClock;
+    readonly agent: TestAgent;
+    readonly room: CronRoom;
+    readonly home: string;
+    readonly sent: TestCron["sent"];
+    readonly dispatcher: Dispatcher;
+    readonly ownsHome: boolean;
+    readonly settled: { tell: () => void };
+  }) {
+    const { room } = from;
+    this.clock = from.clock;
+    this.agent = from.agent;
+    this.room = room;
+    this.home = from.home;
+    this.sent = from.sent;
+    this.#dispatcher = from.dispatcher;
+    this.#ownsHome = from.ownsHome;
+    this.#settled = from.settled;
+    this.jobs = new Jobs(room.store, room.settings);
+    const { store, clock, log, settings } = room;
+    this.ticker = new Ticker({ store, clock, log, settings, fire: (claimed) => fire(room, claimed) });
+  }
+
+  get store(): Store {
+    return this.agent.store;
+  }
+
+  /** Makes a job: every hour in UTC, to the target `test`, unless `parts` say otherwise. */
+  create(parts: Partial<JobDefinition> = {}): Promise<Job> {
+    return this.jobs.create(definition(parts));
+  }
+
+  /** Moves time, looks at the jobs once, and waits for what began and for its messages. */
+  async advance(ms: number): Promise<void> {
+    this.clock.tick(ms);
+    await this.tick();
+  }
+
+  async tick(): Promise<void> {
+    await this.ticker.tick();
+    await this.ticker.settled();
+    await this.sentAll();
+  }
+
+  /** Resolves once no message is due that could go out at this time. */
+  async sentAll(): Promise<void> {
+    for (;;) {
+      const told = new Promise<void>((resolve) => (this.#settled.tell = resolve));
+      this.#dispatcher.wake();
+      const due = await this.store.read
+        .selectFrom("outbox")
+        .select("id")
+        .where("status", "in", ["due", "leased"])
+        .where((is) => is.or([is("available_at", "<=", this.clock.now()), is("status", "=", "leased")]))
+        .execute();
+      if (due.length === 0) return;
+      await told;
+    }
+  }
+
+  /** In the order of their claims. */
+  async occurrences(jobId?: string): Promise<readonly OccurrenceRow[]> {
+    const query = this.store.read.selectFrom("occurrences").selectAll().orderBy("id");
+    return (jobId === undefined ? query : query.where("job_id", "=", jobId)).execute();
+  }
+
+  async job(id: string): Promise<Job> {
+    const job = (await this.jobs.list()).find((each) => each.id === id);
+    if (!job) throw new Error(`there is no job ${id}`);
+    return job;
+  }
+
+  /** The kept outputs of a job by the names of their files. */
+  async outputs(jobId: string): Promise<Readonly<Record<string, string>>> {
+    const folder = join(this.room.outputFolder, jobId);
+    const names = await readdir(folder).catch(() => []);
+    const texts = names.toSorted().map(async (name) => [name, await readFile(join(folder, name), "utf8")]);
+    return Object.fromEntries(await Promise.all(texts)) as Record<string, string>;
+  }
+
+  /** Writes a file of the home, such as `scripts/x.sh`. */
+  async write(path: string, text: string): Promise<string> {
+    const whole = join(this.home, path);
+    await mkdir(join(whole, ".."), { recursive: true });
+    await writeFile(whole, text, { mode: 0o700 });
+    return whole;
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.ticker.stop();
+    await this.agent.turns.drain(0);
+    await this.ticker.settled();
+    await this.#dispatcher.close({ graceMs: 0 });
+    await this.agent[Symbol.asyncDispose]();
+    if (this.#ownsHome) await rm(this.home, { recursive: true, force: true });
+  }
+}
+
+export function definition(parts: Partial<JobDefinition> = {}): JobDefinition {
+  const whole = {
+    name: "tea",
+    prompt: "make tea",
+    schedule: { kind: "interval", minutes: 60 },
+    zone: "UTC",
+    deliver: "test",
+    ...parts,
+  };
+  const read = readDefinition(JSON.stringify(whole));
+  if (!read) throw new Error("the test's definition makes no job");
+  return read;
+}
+
+export async function createTestCron(options: TestCronOptions = {}): Promise<TestCron> {
+  const { like, cron, homes = {}, send = {}, nowMs = START_MS, ...more } = options;
+  const clock = like?.clock ?? new FakeClock(nowMs);
+  const home = like?.home ?? (await realpath(await mkdtemp(join(tmpdir(), "agentd-cron-"))));
+  const ends = new RunEnds();
+  const agent = await createTestAgent({
+    ...more,
+    clock,
+    trigger: (store) => createCronTrigger({ store, ends }),
+    ...(like ? { database: like.agent.databaseUrl } : {}),
+  });
+  const outputFolder = join(home, "cron", "output");
+  const sent: TestCron["sent"] = [];
+  const target = (name: string): Target => ({
+    name,
+    isOrdered: false,
+    knowsRepeats: true,
+    ...(homes[name] === undefined ? {} : { home: homes[name] }),
+    async send(delivery) {
+      const outcome = (await send[name]?.(delivery)) ?? { status: "delivered" };
+      const { text } = delivery.payload as { text: string };
+      const at = delivery.address === "" ? name : `${name}:${delivery.address}`;
+      if (outcome.status === "delivered") sent.push({ target: at, text, delivery });
+      return outcome;
+    },
+  });
+  const names = new Set(["test", ...Object.keys(homes), ...Object.keys(send)]);
+  const settled = { tell: () => {} };
+  const { store, log, models } = agent.parts;
+  const dispatcher = new Dispatcher({
+    store,
+    clock,
+    log,
+    targets: createTargets([...[...names].map(target), createOutputTarget({ folder: outputFolder })]),
+    settled: async (tx, row) => {
+      await closeSettledOccurrence(tx, row);
+      tx.afterCommit(() => settled.tell());
+    },
+  });
+  const room: CronRoom = {
+    store,
+    clock,
+    log,
+    turns: agent.turns,
+    models,
+    skills: new Skills({
+      homeFolder: join(home, "skills"),
+      folders: [],
+      bundledFolder: undefined,
+      disabled: [],
+    }),
+    settings: { ...settings, ...cron },
+    homes: new Map(Object.entries(homes)),
+    toolsets: () => [...new Set(agent.parts.tools().map(({ toolset }) => toolset))],
+    workspace: home,
+    scriptsFolder: join(home, "scripts"),
+    outputFolder,
+    envPassthrough: [],
+    ends,
+    owner: "default",
+  };
+  await dispatcher.start();
+  return new TestCron({ clock, agent, room, home, sent, dispatcher, ownsHome: !like, settled });
+}
+
+const settings: CronSettings = {
+  isEnabled: true,
+  zone: "UTC",
+  maxParallelJobs: 16,
+  maxJobs: 1_000,
+  catchUpMissed: true,
+  wrapResponse: true,
+  silentMatch: "contains",
+  allowAgentScheduling: false,
+  toolsets: undefined,
+  inactivityMs: 600_000,
+  scriptTimeoutMs: 3_600_000,
+  runTokenBudget: undefined,
+  keepOutputs: 50,
+};
