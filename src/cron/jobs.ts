@@ -76,6 +76,7 @@ function newRow(id: string, definition: JobDefinition, nowMs: number): CronJobRo
     last_status: null,
     last_error: null,
     last_delivery_error: null,
+    last_occurrence: null,
     paused_at: null,
     paused_reason: null,
     created_at: nowMs,

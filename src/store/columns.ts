@@ -177,6 +177,7 @@ const columns: Columns = {
     last_status: true,
     last_error: true,
     last_delivery_error: true,
+    last_occurrence: true,
     paused_at: true,
     paused_reason: true,
     created_at: true,

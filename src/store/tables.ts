@@ -339,6 +339,8 @@ export interface CronJobRow {
   last_status: string | null;
   last_error: string | null;
   last_delivery_error: string | null;
+  /** The occurrence that the last columns tell of: its messages may end long after it. */
+  last_occurrence: string | null;
   paused_at: number | null;
   paused_reason: string | null;
   created_at: number;

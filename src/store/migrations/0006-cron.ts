@@ -23,6 +23,7 @@ export async function cron(schema: SchemaBuilder): Promise<void> {
       last_status: "text?",
       last_error: "text?",
       last_delivery_error: "text?",
+      last_occurrence: "text?",
       paused_at: "integer?",
       paused_reason: "text?",
       created_at: "integer",
@@ -32,6 +33,7 @@ export async function cron(schema: SchemaBuilder): Promise<void> {
   );
   const due = sql<boolean>`due_at is not null`;
   await schema.index("cron_jobs", "due", { columns: ["due_at", "id"], where: due });
+  await schema.index("cron_jobs", "by_state", { columns: ["state", "last_status"] });
   await schema.index("cron_jobs", "by_name", { columns: ["name_key"] });
   await schema.index("cron_jobs", "by_time", { columns: ["created_at", "id"] });
   await schema.table(
