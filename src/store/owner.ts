@@ -29,6 +29,17 @@ export function isOwnerDead(owner: string, self: string): boolean {
   return !processExists(other.pid);
 }
 
+/** Where an owner runs. */
+export interface OwnerPlace {
+  readonly host: string;
+  readonly pid: number;
+}
+
+/** Undefined for what is no owner's name. */
+export function placeOfOwner(owner: string): OwnerPlace | undefined {
+  return parse(owner);
+}
+
 function nonce(): string {
   return Array.from(crypto.getRandomValues(new Uint8Array(6)), (byte) =>
     byte.toString(16).padStart(2, "0"),
@@ -38,7 +49,7 @@ function nonce(): string {
 // From the right: a host name may hold colons.
 const OWNER = /^(?<host>.+):(?<pid>[1-9]\d{0,9}):[0-9a-f]+$/;
 
-function parse(owner: string): { host: string; pid: number } | undefined {
+function parse(owner: string): OwnerPlace | undefined {
   const { host, pid } = OWNER.exec(owner)?.groups ?? {};
   return host && pid ? { host, pid: Number(pid) } : undefined;
 }
