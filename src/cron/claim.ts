@@ -1,10 +1,11 @@
 import { createId } from "../base/ids.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { CronJobRow, OccurrenceRow } from "../store/tables.ts";
-import { dueAtMs, judgeDue, type DueVerdict, type Upcoming } from "./due.ts";
+import { judgeDue, type DueVerdict } from "./due.ts";
 import { toJob, type Job } from "./job.ts";
 import { outputFileName } from "./output-name.ts";
 import type { CronSettings } from "./settings.ts";
+import { dueAtMs, type Upcoming } from "./upcoming.ts";
 
 /** How long a process may be silent before others take its claims over. Renewed at a third of it. */
 export const CLAIM_MS = 60_000;

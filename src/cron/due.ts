@@ -1,17 +1,11 @@
 /** What is to be done about a job whose time has come. Pure. */
 import type { Cause, Timing } from "./occurrence.ts";
-import { isOver, type Job, type JobState } from "./job.ts";
+import { nextRunMs, previousRunMs } from "./instants.ts";
+import { isOver, type Job } from "./job.ts";
 import { jitterMs } from "./jitter.ts";
-import { nextRunMs, previousRunMs, type Schedule } from "./schedule.ts";
+import type { Schedule } from "./schedule.ts";
 import { ONCE_GRACE_MS } from "./schedule-text.ts";
-
-/** The instants of a job, as they are once something was done about it. */
-export interface Upcoming {
-  readonly state: JobState;
-  readonly nextRunAtMs: number | undefined;
-  readonly manualAtMs: number | undefined;
-  readonly retryAtMs: number | undefined;
-}
+import { upcomingOf, type Upcoming } from "./upcoming.ts";
 
 export interface DueVerdict {
   readonly after: Upcoming;
@@ -33,8 +27,6 @@ export const MAX_COUNTED = 10_000;
 const LATE_MS = 300_000;
 const MIN_GRACE_MS = 120_000;
 const MAX_GRACE_MS = 7_200_000;
-/** A schedule that cannot be computed is looked at again so much later. */
-const REPAIR_MS = 3_600_000;
 
 /**
  * What becomes of a job at `nowMs`. Instants that passed unseen are stated as missed; for the last of them the job runs
@@ -57,23 +49,6 @@ export function judgeDue(
   const { schedule } = job.definition;
   if (schedule.kind === "once") return judgeOnce(settled, { atMs: nextRunAtMs, nowMs });
   return judgeSlot(job, settled, { slotMs: nextRunAtMs, nowMs, catchUpMissed });
-}
-
-/** When a job is to be looked at next; undefined: not before somebody changes it. */
-export function dueAtMs(
-  job: Pick<Job, "id" | "definition">,
-  { state, nextRunAtMs, manualAtMs, retryAtMs }: Upcoming,
-  nowMs: number,
-): number | undefined {
-  const scheduled = nextRunAtMs === undefined ? undefined : nextRunAtMs + jitterMs(job, nextRunAtMs);
-  const repair = state === "error" ? nowMs + REPAIR_MS : undefined;
-  const waits = state === "scheduled" ? [scheduled, retryAtMs] : [repair];
-  const all = [manualAtMs, ...waits].filter((at) => at !== undefined);
-  return all.length === 0 ? undefined : Math.min(...all);
-}
-
-export function upcomingOf({ state, nextRunAtMs, manualAtMs, retryAtMs }: Job): Upcoming {
-  return { state, nextRunAtMs, manualAtMs, retryAtMs };
 }
 
 function retryOf({ retryAtMs }: Job, now: Upcoming, nowMs: number): DueVerdict | undefined {

@@ -1,10 +1,10 @@
 import { ServiceError } from "../base/errors.ts";
 import type { Store } from "../store/store.ts";
 import type { CronJobRow } from "../store/tables.ts";
-import { dueAtMs } from "./due.ts";
 import type { Job, JobDefinition } from "./job.ts";
 import { toJob } from "./job.ts";
-import { nextRunMs } from "./schedule.ts";
+import { nextRunMs } from "./instants.ts";
+import { dueAtMs } from "./upcoming.ts";
 
 /** The jobs of a store: made, looked at and changed. Looking changes nothing. */
 export class Jobs {

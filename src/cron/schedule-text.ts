@@ -1,6 +1,7 @@
 /** Schedules as people write them. Pure. */
 import { ServiceError } from "../base/errors.ts";
-import { instantOf, nextRunMs, type Schedule } from "./schedule.ts";
+import { instantOf, nextRunMs } from "./instants.ts";
+import type { Schedule } from "./schedule.ts";
 import { readWeekly } from "./weekly.ts";
 import { zoneFlaw } from "./zone.ts";
 

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatSchedule, nextRunMs } from "../../../src/cron/schedule.ts";
+import { nextRunMs } from "../../../src/cron/instants.ts";
+import { formatSchedule } from "../../../src/cron/schedule.ts";
 import { parseSchedule } from "../../../src/cron/schedule-text.ts";
 import { machineZone, zoneFlaw } from "../../../src/cron/zone.ts";
 
