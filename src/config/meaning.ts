@@ -1,5 +1,6 @@
 /** What a schema cannot say about a configuration. Pure. */
 import type { Config } from "../../generated/config/types.gen.ts";
+import { zoneHint } from "../base/zone.ts";
 import type { Flaw } from "./issue.ts";
 
 export const MIN_KEY_LENGTH = 16;
@@ -8,7 +9,7 @@ export const NO_AUTH = "INSECURE_NO_AUTH";
 
 /** Flaws of a configuration that fits the schema and has its defaults. */
 export function checkMeaning(config: Config): readonly Flaw[] {
-  return [...providerFlaws(config), ...keyFlaws(config), ...originFlaws(config)];
+  return [...providerFlaws(config), ...keyFlaws(config), ...originFlaws(config), ...zoneFlaws(config)];
 }
 
 function providerFlaws({ model }: Config): readonly Flaw[] {
@@ -56,6 +57,12 @@ function originFlaws({ api_server: { key, cors_origins: origins } }: Config): re
   if (key !== NO_AUTH || !origins.includes("*")) return [];
   const message = `must name the origins while api_server.key is ${NO_AUTH}: any web page could run commands here`;
   return [{ path: ["api_server", "cors_origins"], message, kind: "invalid" }];
+}
+
+function zoneFlaws({ timezone }: Config): readonly Flaw[] {
+  const hint = timezone === undefined ? undefined : zoneHint(timezone);
+  if (hint === undefined) return [];
+  return [{ path: ["timezone"], message: `is not the name of a time zone${hint}`, kind: "invalid" }];
 }
 
 function isShort(key: string | undefined): boolean {

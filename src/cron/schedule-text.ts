@@ -3,7 +3,7 @@ import { ServiceError } from "../base/errors.ts";
 import { instantOf, nextRunMs } from "./instants.ts";
 import type { Schedule } from "./schedule.ts";
 import { readWeekly } from "./weekly.ts";
-import { zoneFlaw } from "./zone.ts";
+import { zoneFlaw } from "../base/zone.ts";
 
 const FORMS =
   "`every 30m`, `every 2h`, `every 1d`, `in 45m`, `weekdays at 9am`, `monday, wednesday at 17:30`, " +

@@ -1,5 +1,5 @@
 import type { Config } from "../../generated/config/types.gen.ts";
-import { machineZone } from "./zone.ts";
+import { machineZone } from "../base/zone.ts";
 
 /** The configuration in the terms of this room. */
 export interface CronSettings {

@@ -78,6 +78,16 @@ describe("readConfig", () => {
       "model:\n  providers:\n    mine:\n      type: openai_compatible\n",
       ["4:7 model.providers.mine.base_url is required for the type openai_compatible"],
     ],
+    [
+      "a zone that does not exist",
+      "log: {}\ntimezone: Europe/Berlni\n",
+      ['2:11 timezone is not the name of a time zone; did you mean "Europe/Berlin"?'],
+    ],
+    [
+      "a zone that is an offset, which knows no daylight-saving time",
+      "timezone: '+02:00'\n",
+      ["1:11 timezone is not the name of a time zone; names look like Europe/Berlin"],
+    ],
     ["a short key", "api_server: { key: abc }", ["1:20 api_server.key must have at least 16 characters"]],
   ];
   for (const [title, text, expected] of cases) {
@@ -157,6 +167,22 @@ describe("the environment", () => {
     );
   });
 
+  it("says when jobs run and what bounds them", () => {
+    const { config, issues } = readConfig("timezone: Europe/Berlin\ncron: { max_parallel_jobs: 4 }\n", {
+      AGENT_TIMEZONE: "America/Toronto",
+      AGENT_CRON_TIMEOUT: "0",
+      AGENT_CRON_MAX_PARALLEL: "1",
+      AGENT_CRON_SCRIPT_TIMEOUT: "90",
+    });
+    assert.deepEqual(issues, []);
+    const {
+      inactivity_seconds: inactivity,
+      max_parallel_jobs: parallel,
+      script_timeout_seconds: script,
+    } = config.cron;
+    assert.deepEqual([config.timezone, inactivity, parallel, script], ["America/Toronto", 0, 1, 90]);
+  });
+
   it("is told of under the variable's name when it is wrong, and the file's value holds no longer", () => {
     assert.deepEqual(issuesOf("", { AGENTD_PORT: "80a" }), ["-:- AGENTD_PORT must be an integer"]);
     assert.deepEqual(issuesOf("", { API_SERVER_KEY: "short" }), [
@@ -165,6 +191,11 @@ describe("the environment", () => {
     assert.deepEqual(issuesOf("", { API_SERVER_WEBHOOK_SECRET: "short" }), [
       "-:- API_SERVER_WEBHOOK_SECRET must have at least 16 characters",
     ]);
+    assert.match(
+      issuesOf("", { AGENT_TIMEZONE: "Mars/Olympus" }).join(),
+      /AGENT_TIMEZONE is not the name of a/,
+    );
+    assert.match(issuesOf("", { AGENT_CRON_MAX_PARALLEL: "0" }).join(), /AGENT_CRON_MAX_PARALLEL must be/);
     assert.match(issuesOf("", { AGENTD_LOG_LEVEL: "loud" }).join(), /AGENTD_LOG_LEVEL must be one of/);
   });
 

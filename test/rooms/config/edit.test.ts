@@ -278,6 +278,7 @@ function leaves(schema: JsonSchema = configSchema, path = ""): readonly (readonl
 }
 
 function fittingValue(name: string, schema: JsonSchema): string {
+  if (name === "timezone") return "Europe/Berlin";
   const { type, enum: choices, const: only, minimum, maximum } = schema;
   if (only !== undefined) return String(only);
   if (Array.isArray(choices)) return String(choices.at(-1));

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { nextRunMs } from "../../../src/cron/instants.ts";
 import { formatSchedule } from "../../../src/cron/schedule.ts";
 import { parseSchedule } from "../../../src/cron/schedule-text.ts";
-import { machineZone, zoneFlaw } from "../../../src/cron/zone.ts";
+import { machineZone, zoneFlaw } from "../../../src/base/zone.ts";
 
 const nowMs = Date.UTC(2026, 10, 21, 12, 0);
 const parse = (text: string, zone = "Europe/Berlin") => parseSchedule(text, { nowMs, zone });

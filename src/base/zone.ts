@@ -1,13 +1,18 @@
 /** IANA time zones. Pure. */
-import { suggest } from "../base/nearest.ts";
+import { suggest } from "./nearest.ts";
 
 /** What is wrong with the name of a zone, a sentence; undefined when nothing is. */
 export function zoneFlaw(zone: string): string | undefined {
+  const hint = zoneHint(zone);
+  if (hint === undefined) return undefined;
+  return `There is no time zone ${JSON.stringify(zone.slice(0, 64))}${hint}${hint.endsWith("?") ? "" : "."}`;
+}
+
+/** `; did you mean "Europe/Berlin"?` and the like for what is no zone; undefined for one that is. */
+export function zoneHint(zone: string): string | undefined {
   if (isZone(zone)) return undefined;
-  const known = Intl.supportedValuesOf("timeZone");
-  const guess = suggest(zone, known);
-  const hint = guess.startsWith("; did you mean") ? guess : "; names look like Europe/Berlin";
-  return `There is no time zone ${JSON.stringify(zone.slice(0, 64))}${hint}.`;
+  const guess = suggest(zone, Intl.supportedValuesOf("timeZone"));
+  return guess.startsWith("; did you mean") ? guess : "; names look like Europe/Berlin";
 }
 
 /** The zone of this machine. */
