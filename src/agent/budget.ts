@@ -15,12 +15,20 @@ export interface BudgetLimits {
  */
 export class Budget {
   readonly #limit: number;
+  readonly #setting: string | undefined;
   readonly #above: Budget | undefined;
   readonly #day: DaySpending | undefined;
   #spent = 0;
 
-  constructor(options: { readonly limit: number; readonly above?: Budget; readonly day?: DaySpending }) {
+  /** `setting` is where people change the limit. */
+  constructor(options: {
+    readonly limit: number;
+    readonly setting?: string;
+    readonly above?: Budget;
+    readonly day?: DaySpending;
+  }) {
     this.#limit = options.limit;
+    this.#setting = options.setting;
     this.#above = options.above;
     this.#day = options.day;
   }
@@ -36,7 +44,8 @@ export class Budget {
   /** Undefined when a model may be called; else why not. */
   admit(): string | undefined {
     if (this.#limit > 0 && this.#spent >= this.#limit) {
-      return `The run used ${this.#spent} tokens of its ${this.#limit} (agent.run_token_budget). It was stopped before the next model call.`;
+      const where = this.#setting === undefined ? "" : ` (${this.#setting})`;
+      return `The run used ${this.#spent} tokens of its ${this.#limit}${where}. It was stopped before the next model call.`;
     }
     return this.#above?.admit() ?? this.#day?.admit();
   }

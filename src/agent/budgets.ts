@@ -23,6 +23,8 @@ export class Budgets {
     const limit = input.tokenBudget ?? (input.family ? 0 : runTokens);
     const budget = new Budget({
       limit,
+      // Whoever asks for a limit of its own says where it comes from.
+      ...(input.tokenBudget === undefined ? { setting: "agent.run_token_budget" } : {}),
       ...(above ? { above } : {}),
       ...(dayTokens > 0 ? { day: this.#dayOf(run.owner, dayTokens) } : {}),
     });

@@ -11,18 +11,20 @@ export interface CompletionRequest {
   readonly settings?: EngineTurn["settings"];
   readonly signal: AbortSignal;
   readonly span?: Span;
+  /** Called with each piece of the answer. */
+  readonly onSign?: () => void;
 }
 
 /** Never rejects for what a provider does: the end says how it went. */
 export function completeOnce(engine: Engine, request: CompletionRequest): Promise<TurnEnd> {
-  const { settings = {}, ...turn } = request;
+  const { settings = {}, onSign = () => {}, ...turn } = request;
   return engine.runTurn({
     ...turn,
     settings,
     tools: [],
     maxSteps: 1,
     ports: {
-      emit: () => {},
+      emit: onSign,
       callTool: async () => ({ status: "error", text: "There are no tools." }),
       takeSteers: () => [],
       saveStep: () => {},

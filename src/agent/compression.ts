@@ -28,6 +28,8 @@ export interface CompressionOptions {
   readonly focus?: string;
   readonly signal: AbortSignal;
   readonly span?: Span;
+  /** Called with each piece of the summary. */
+  readonly onSign?: () => void;
 }
 
 export interface Compressed {
@@ -86,7 +88,7 @@ const CHARACTERS_A_TOKEN = 4;
 
 async function summarise(
   plan: CompressionPlan,
-  { engine, runId, model, contextTokens, focus, signal, span }: CompressionOptions,
+  { engine, runId, model, contextTokens, focus, signal, span, onSign }: CompressionOptions,
 ): Promise<{ readonly text: string; readonly note?: string; readonly usage: Usage }> {
   const quoted = quoteForSummary(plan.older, Math.floor(contextTokens * QUOTED_SHARE * CHARACTERS_A_TOKEN));
   const wish = focus === undefined ? "" : `\n\nKeep above all what concerns: ${focus}`;
@@ -101,6 +103,7 @@ async function summarise(
     messages: [prompt],
     signal,
     ...(span ? { span } : {}),
+    ...(onSign ? { onSign } : {}),
   });
   signal.throwIfAborted();
   const text = redact(answer.text.trim());

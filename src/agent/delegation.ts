@@ -241,6 +241,7 @@ export class Delegation {
       family,
       maxSteps,
       ...(tokenBudget > 0 ? { tokenBudget } : {}),
+      ...(input.inactivityMs === undefined ? {} : { inactivityMs: input.inactivityMs }),
       ...(toolsets ? { toolsets } : {}),
     };
   }

@@ -13,6 +13,7 @@ import { addUsage, zeroUsage, type EngineTurn, type TurnEnd, type TurnPorts, typ
 import { runEvent } from "./event.ts";
 import { describeRunEnd, startRunSpan } from "./gen-ai-span.ts";
 import { loadContext } from "./history.ts";
+import { Inactivity } from "./inactivity.ts";
 import type { Message } from "./message.ts";
 import { outcomeOf, type Outcome } from "./outcome.ts";
 import type { AgentParts } from "./parts.ts";
@@ -52,6 +53,7 @@ export class Execution {
   readonly #aside: SideCalls;
   readonly #span: Span;
   readonly #abort = new AbortController();
+  readonly #inactivity: Inactivity;
   #steers: Steer[] = [];
   /** Ids of all steering that was ever in `#steers`. */
   readonly #heard: Set<string>;
@@ -77,6 +79,7 @@ export class Execution {
         this.#abort.abort(new RunStop("failure", "The run could not be recorded.", { cause })),
     });
     this.#span = startRunSpan(parts.tracing, run, options.input.traceparent);
+    this.#inactivity = this.#watch();
     this.#aside = new SideCalls({
       parts,
       run,
@@ -85,6 +88,7 @@ export class Execution {
       budget: options.budget,
       recorder: this.#recorder,
       signal: this.#abort.signal,
+      onSign: () => this.#inactivity.sign(),
     });
   }
 
@@ -154,7 +158,7 @@ export class Execution {
     if (this.#over || this.#abort.signal.aborted || !this.isTurn) return false;
     const steer = { id: createId("str"), text };
     this.#hear(steer);
-    this.#recorder.event(runEvent(this.runId, "run.steer_accepted", { steer_id: steer.id, text }));
+    this.#record(runEvent(this.runId, "run.steer_accepted", { steer_id: steer.id, text }));
     await this.#recorder.flush();
     return true;
   }
@@ -212,8 +216,22 @@ export class Execution {
       return { stop: "error", text: "", usage: this.#usage, error: { code: "internal_error", message } };
     } finally {
       cancelTimer?.();
+      this.#inactivity.end();
       stopListening();
     }
+  }
+
+  /** Ends the run when nothing happens in it for as long as it may not. */
+  #watch(): Inactivity {
+    const { inactivityMs: limitMs = 0 } = this.#options.input;
+    const message = `Nothing happened in the run for ${limitMs / 1000} seconds: no text, and no output of a tool.`;
+    const onInactive = () => this.#abort.abort(new RunStop("timeout", message));
+    return new Inactivity({ clock: this.#options.parts.clock, limitMs, onInactive });
+  }
+
+  #record(event: NewEvent): void {
+    this.#inactivity.sign();
+    this.#recorder.event(event);
   }
 
   async #engineTurn(): Promise<EngineTurn> {
@@ -223,11 +241,11 @@ export class Execution {
     await abortable(lent.settled(), this.#abort.signal);
     const setup = await setupTurn(parts, { kind, model: run.model, session, input, lent });
     for (const notice of [...(fresh ? parts.notices() : []), ...lent.notices()]) {
-      this.#recorder.event(runEvent(this.runId, "run.notice", { message: notice }));
+      this.#record(runEvent(this.runId, "run.notice", { message: notice }));
     }
     const scope = this.#toolScope(setup, lent);
     const ports: TurnPorts = {
-      emit: (event) => this.#recorder.event(fromEngine(this.runId, event)),
+      emit: (event) => this.#record(fromEngine(this.runId, event)),
       callTool: (call) => callTool(call, scope),
       takeSteers: () => this.#takeSteers(),
       saveStep: (step) => this.#saveStep(step.messages, step.usage),
@@ -281,7 +299,7 @@ export class Execution {
     const { parts, run, session, input, spawner } = this.#options;
     const { settings, asks, grants, clock, log, checkInput } = parts;
     const { signal } = this.#abort;
-    const record = (event: Parameters<Recorder["event"]>[0]) => this.#recorder.event(event);
+    const record = (event: NewEvent) => this.#record(event);
     const delegation = new Delegation(parts, spawner, { run, session, input, signal, record });
     const root = this.#root;
     return {
@@ -301,7 +319,8 @@ export class Execution {
       grants,
       variables: parts.variables.of(root.sessionId),
       complete: (prompt) => this.#aside.complete(prompt),
-      delegate: (callId, tasks, traceparent) => delegation.run(callId, tasks, traceparent),
+      delegate: (callId, tasks, traceparent) =>
+        this.#inactivity.during(() => delegation.run(callId, tasks, traceparent)),
       todos: todoListOf(parts.store, this.sessionId),
       files,
       order: new CallOrder(),
@@ -311,6 +330,7 @@ export class Execution {
       checkInput,
       signal,
       record,
+      sign: () => this.#inactivity.sign(),
       recorded: () => this.#recorder.flush(),
       span: this.#span,
       stopRun: (reason) => this.#abort.abort(new RunStop("cancelled", reason)),
@@ -331,19 +351,20 @@ export class Execution {
     this.#requested.push(call);
     const { id, name, arguments: json } = call;
     const data = { tool_call_id: id, tool: name, arguments: json };
-    this.#recorder.event(runEvent(this.runId, "tool.requested", data));
+    this.#record(runEvent(this.runId, "tool.requested", data));
   }
 
   #takeSteers(): readonly string[] {
     const taken = this.#steers;
     this.#steers = [];
     for (const { id, text } of taken) {
-      this.#recorder.event(runEvent(this.runId, "run.steered", { steer_id: id, text }));
+      this.#record(runEvent(this.runId, "run.steered", { steer_id: id, text }));
     }
     return taken.map(({ text }) => text);
   }
 
   #saveStep(messages: readonly Message[], spent: Usage): void {
+    this.#inactivity.sign();
     this.#usage = addUsage(this.#usage, spent);
     this.#options.budget.spend(spent);
     this.#recorder.messages(messages.map(asSteer));
@@ -351,7 +372,7 @@ export class Execution {
     // event belongs to no saved step, which is what salvage goes by.
     if (messages.some((message) => message.role !== "assistant")) {
       const usage = addUsage(this.#options.suspended?.usage ?? zeroUsage, this.#usage);
-      this.#recorder.event(runEvent(this.runId, "usage.updated", { usage: toRunUsage(usage) }));
+      this.#record(runEvent(this.runId, "usage.updated", { usage: toRunUsage(usage) }));
     }
   }
 }

@@ -31,6 +31,8 @@ export interface RunInput {
   readonly toolChoice?: ToolChoice;
   /** Instead of the configured one. */
   readonly timeoutMs?: number;
+  /** A run in which nothing happens for so long is stopped, and so are its sub-agents; 0, or absent: never. */
+  readonly inactivityMs?: number;
   /** True when nobody's leaving ends the run; one that waits for leave then goes on after a restart, too. */
   readonly isDetached?: true;
   /** W3C trace context of the request, so that the run is part of its trace. */

@@ -19,6 +19,8 @@ interface SideCallsOptions {
   readonly recorder: Recorder;
   readonly signal: AbortSignal;
   readonly span: Span;
+  /** Called with each piece of an answer. */
+  readonly onSign: () => void;
 }
 
 /** The model calls that a run makes beside its turn: those of tools, and summaries. They count to the run. */
@@ -51,6 +53,7 @@ export class SideCalls {
       messages,
       signal: this.#from.signal,
       span: this.#from.span,
+      onSign: this.#from.onSign,
     };
     const { text, usage, error } = await completeOnce(parts.engine, request);
     this.#spend(usage);
@@ -78,6 +81,7 @@ export class SideCalls {
       ...(input.focus === undefined ? {} : { focus: input.focus }),
       signal: this.#from.signal,
       span: this.#from.span,
+      onSign: this.#from.onSign,
     });
     this.#spend(done.usage);
     this.#cannotCompact = done.status === "failed";

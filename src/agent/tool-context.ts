@@ -56,6 +56,7 @@ function progressOf(
   };
   return {
     show: (text) => {
+      scope.sign();
       if (left <= 0 || text === "") return;
       const piece = text.slice(0, left);
       left -= piece.length;

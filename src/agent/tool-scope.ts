@@ -62,6 +62,8 @@ export interface ToolCallScope {
   /** Of the calls of the run. */
   readonly order: CallOrder;
   readonly record: (event: NewEvent) => void;
+  /** The call did something, be it nothing that is recorded. */
+  readonly sign: () => void;
   /** Resolves when what was recorded so far is in the journal: what is written beside it may come next. */
   readonly recorded: () => Promise<void>;
   /** The run, then the call that is at work. */
