@@ -1,12 +1,40 @@
 import { ServiceError } from "../base/errors.ts";
-import type { Store } from "../store/store.ts";
+import { nearest } from "../base/nearest.ts";
+import type { Store, Tx } from "../store/store.ts";
 import type { CronJobRow } from "../store/tables.ts";
-import type { Job, JobDefinition } from "./job.ts";
-import { toJob } from "./job.ts";
-import { nextRunMs } from "./instants.ts";
-import { dueAtMs } from "./upcoming.ts";
+import { readHistory, type History, type HistoryPage } from "./history.ts";
+import { isOver, toJob, type Job, type JobDefinition } from "./job.ts";
+import * as moves from "./job-moves.ts";
+import { newJobRow, type JobStart } from "./job-start.ts";
 
-/** The jobs of a store: made, looked at and changed. Looking changes nothing. */
+export interface JobList {
+  /** In the order in which they were made. */
+  readonly jobs: readonly Job[];
+  /** Rows that cannot be read. They stop nothing, and can be removed by their ids. */
+  readonly broken: readonly BrokenJob[];
+}
+
+export interface BrokenJob {
+  readonly id: string;
+  readonly name: string;
+}
+
+export interface RemovedJob {
+  readonly id: string;
+  readonly name: string;
+  /** Undefined: it was broken. */
+  readonly job: Job | undefined;
+}
+
+/** Of one change, when others change the job at the same time. */
+const MAX_TRIES = 8;
+const MAX_CANDIDATES = 10;
+const MAX_GUESSES = 500;
+
+/**
+ * The jobs of a store: made, looked at and changed, by any process. Looking changes nothing. `ref` is an id, or a name in
+ * any case; ServiceError `not_found` when there is none, `invalid_request` when several have the name.
+ */
 export class Jobs {
   readonly #store: Store;
   readonly #maxJobs: number;
@@ -16,76 +44,189 @@ export class Jobs {
     this.#maxJobs = maxJobs;
   }
 
-  /** ServiceError `invalid_request` for too many. */
-  async create(definition: JobDefinition): Promise<Job> {
-    const id = crypto.randomUUID().replaceAll("-", "").slice(0, 12);
+  /** ServiceError `invalid_request` for too many, or a time that has passed. */
+  async create(definition: JobDefinition, start: JobStart = {}): Promise<Job> {
     const row = await this.#store.write(async (tx) => {
-      const { count } = await tx.db
-        .selectFrom("cron_jobs")
-        .select(({ fn }) => fn.countAll().as("count"))
-        .executeTakeFirstOrThrow();
-      if (Number(count) >= this.#maxJobs) {
-        throw new ServiceError(
-          "invalid_request",
-          `There are ${this.#maxJobs} jobs, which is the limit (cron.max_jobs). Remove some.`,
-        );
-      }
-      const made = newRow(id, definition, tx.nowMs);
+      await this.#requireRoom(tx);
+      const made = newJobRow(definition, start, tx.nowMs);
       await tx.insert("cron_jobs", [made]);
       return made;
     });
     return jobOf(row);
   }
 
-  /** In the order in which they were made. Broken rows are left out. */
-  async list(): Promise<readonly Job[]> {
+  async find(ref: string): Promise<Job> {
+    return jobOf(await this.#row(ref));
+  }
+
+  /** By its id alone; undefined when there is none that can be read. */
+  async get(id: string): Promise<Job | undefined> {
+    const row = await this.#store.find("cron_jobs", { id });
+    return row && toJob(row);
+  }
+
+  /** Without those that are over, unless they are wanted. */
+  async list({ withOver = false }: { readonly withOver?: boolean } = {}): Promise<JobList> {
     const rows = await this.#store.read
       .selectFrom("cron_jobs")
       .selectAll()
       .orderBy("created_at")
       .orderBy("id")
       .execute();
-    return rows.flatMap((row) => toJob(row) ?? []);
+    const read = rows.map((row) => ({ row, job: toJob(row) }));
+    return {
+      jobs: read.flatMap(({ job }) => (job && (withOver || !isOver(job.state)) ? [job] : [])),
+      broken: read.flatMap(({ row, job }) => (job ? [] : [{ id: row.id, name: row.name }])),
+    };
+  }
+
+  /** `change` is called again when the job changed meanwhile. A new schedule begins anew, and revives a job that is over. */
+  async edit(ref: string, change: (job: Job) => JobDefinition | Promise<JobDefinition>): Promise<Job> {
+    const { id } = await this.#row(ref);
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const job = jobOf(await this.#row(id));
+      const definition = await change(job);
+      const changed = await this.#store.write((tx) =>
+        write(tx, job, moves.redefine(job, definition, tx.nowMs)),
+      );
+      if (changed) return changed;
+    }
+    throw tooBusy(id);
+  }
+
+  async pause(ref: string, { reason }: { readonly reason?: string | undefined } = {}): Promise<Job> {
+    return this.#move(ref, (job, { nowMs }) => moves.pause(job, { reason, nowMs }));
+  }
+
+  /** A repeating job goes on with its next instant; `runNow`: and runs at once; `atMs`: begins at that time. */
+  async resume(
+    ref: string,
+    options: { readonly runNow?: boolean | undefined; readonly atMs?: number | undefined } = {},
+  ): Promise<Job> {
+    return this.#move(ref, (job, { nowMs }) => moves.resume(job, { ...options, nowMs }));
+  }
+
+  /**
+   * Asks for a run at once, of which the occurrence has the cause `manual` and the instant `manualAtMs` of the job that is
+   * returned. ServiceError `session_busy` while a run is at work that must not overlap.
+   */
+  async run(ref: string): Promise<Job> {
+    return this.#move(ref, async (job, tx) => {
+      const open = await tx.find("occurrences", { job_id: job.id, ended_at: null });
+      return moves.runNow(job, { isAtWork: open !== undefined, nowMs: tx.nowMs });
+    });
+  }
+
+  /** Takes the job and its history away; a run at work comes to its end. Its kept outputs are the caller's to remove. */
+  async remove(ref: string): Promise<RemovedJob> {
+    const row = await this.#row(ref);
+    await this.#store.write(async (tx) => {
+      await tx.db.deleteFrom("cron_jobs").where("id", "=", row.id).execute();
+      await tx.db
+        .deleteFrom("occurrences")
+        .where("job_id", "=", row.id)
+        .where("ended_at", "is not", null)
+        .execute();
+    });
+    return { id: row.id, name: row.name, job: toJob(row) };
+  }
+
+  /** Newest first, what is at work included; of all jobs without `ref`. ServiceError `invalid_cursor`. */
+  async history(ref?: string, page: HistoryPage = {}): Promise<History> {
+    const jobId = ref === undefined ? undefined : (await this.#row(ref)).id;
+    return readHistory(this.#store, jobId, page);
+  }
+
+  async #move(ref: string, decide: (job: Job, tx: Tx) => moves.Move | Promise<moves.Move>): Promise<Job> {
+    const { id } = await this.#row(ref);
+    for (let tries = 0; tries < MAX_TRIES; tries++) {
+      const changed = await this.#store.write(async (tx) => {
+        const row = await tx.find("cron_jobs", { id });
+        if (!row) throw unknown(id);
+        const job = jobOf(row);
+        return write(tx, job, await decide(job, tx));
+      });
+      if (changed) return changed;
+    }
+    throw tooBusy(id);
+  }
+
+  async #row(ref: string): Promise<CronJobRow> {
+    const found = await this.#store.find("cron_jobs", { id: ref.trim() });
+    if (found) return found;
+    const named = await this.#store.read
+      .selectFrom("cron_jobs")
+      .selectAll()
+      .where("name_key", "=", moves.nameKey(ref))
+      .orderBy("created_at")
+      .orderBy("id")
+      .limit(MAX_CANDIDATES + 1)
+      .execute();
+    const [only, ...others] = named;
+    if (only && others.length === 0) return only;
+    if (only) throw ambiguous(ref, named);
+    throw unknown(ref, await this.#guess(ref));
+  }
+
+  async #guess(ref: string): Promise<string | undefined> {
+    const rows = await this.#store.read.selectFrom("cron_jobs").select("name").limit(MAX_GUESSES).execute();
+    return nearest(
+      ref,
+      rows.map(({ name }) => name),
+    );
+  }
+
+  async #requireRoom(tx: Tx): Promise<void> {
+    const { count } = await tx.db
+      .selectFrom("cron_jobs")
+      .select(({ fn }) => fn.countAll().as("count"))
+      .executeTakeFirstOrThrow();
+    if (Number(count) < this.#maxJobs) return;
+    const what = `There are ${this.#maxJobs} jobs, which is the limit (cron.max_jobs)`;
+    throw new ServiceError("invalid_request", `${what}. Remove some; those that are over count too.`);
   }
 }
 
-function newRow(id: string, definition: JobDefinition, nowMs: number): CronJobRow {
-  const { schedule, zone, name } = definition;
-  const next = schedule.kind === "once" ? schedule.atMs : nextRunMs(schedule, nowMs, zone);
-  const upcoming = {
-    state: "scheduled",
-    nextRunAtMs: next,
-    manualAtMs: undefined,
-    retryAtMs: undefined,
-  } as const;
-  return {
-    id,
-    name,
-    name_key: name.toLowerCase(),
-    definition: JSON.stringify(definition),
-    revision: 1,
-    state: "scheduled",
-    due_at: dueAtMs({ id, definition }, upcoming, nowMs) ?? null,
-    next_run_at: next ?? null,
-    manual_at: null,
-    retry_at: null,
-    retries: 0,
-    repeat_done: 0,
-    failure_streak: 0,
-    last_run_at: null,
-    last_status: null,
-    last_error: null,
-    last_delivery_error: null,
-    last_occurrence: null,
-    paused_at: null,
-    paused_reason: null,
-    created_at: nowMs,
-    updated_at: nowMs,
-  };
+/** Undefined: the job is another by now. */
+async function write(tx: Tx, job: Job, move: moves.Move): Promise<Job | undefined> {
+  const { id, revision } = job;
+  if (move) {
+    const columns = { ...move, revision: revision + 1, updated_at: tx.nowMs };
+    if ((await tx.update("cron_jobs", { id, revision }, columns)) === 0) return undefined;
+  }
+  const row = await tx.find("cron_jobs", { id });
+  if (!row) throw unknown(id);
+  return jobOf(row);
 }
 
 function jobOf(row: CronJobRow): Job {
   const job = toJob(row);
-  if (!job) throw new TypeError(`The job ${row.id} was written in a form that cannot be read.`);
-  return job;
+  if (job) return job;
+  const what = `The job ${row.id} cannot be read: its record is broken`;
+  throw new ServiceError("invalid_request", `${what}. Remove it by its id, and make it anew.`, {
+    param: "job",
+  });
+}
+
+function unknown(ref: string, guess?: string): ServiceError {
+  const hint = guess === undefined ? "" : ` Did you mean ${JSON.stringify(guess)}?`;
+  const what = `There is no job ${JSON.stringify(ref.slice(0, 100))}.`;
+  return new ServiceError("not_found", `${what}${hint} \`agentd cron list --all\` shows them all.`, {
+    param: "job",
+  });
+}
+
+function ambiguous(ref: string, rows: readonly CronJobRow[]): ServiceError {
+  const ids = rows.slice(0, MAX_CANDIDATES).map(({ id }) => id);
+  const more = rows.length > MAX_CANDIDATES ? " and more" : "";
+  const what = `Several jobs are called ${JSON.stringify(ref.slice(0, 100))}: ${ids.join(", ")}${more}.`;
+  return new ServiceError("invalid_request", `${what} Name one by its id.`, {
+    param: "job",
+    details: { ids },
+  });
+}
+
+function tooBusy(id: string): ServiceError {
+  const what = `The job ${id} changed again and again meanwhile`;
+  return new ServiceError("state_store_unavailable", `${what}. Try once more.`, { param: "job" });
 }

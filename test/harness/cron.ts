@@ -115,7 +115,7 @@ export class TestCron implements AsyncDisposable {
   }
 
   async job(id: string): Promise<Job> {
-    const job = (await this.jobs.list()).find((each) => each.id === id);
+    const job = await this.jobs.get(id);
     if (!job) throw new Error(`there is no job ${id}`);
     return job;
   }
