@@ -83,7 +83,7 @@ const machine = [
   "^src/acp/(folder|roots)\\.ts$",
   "^src/acp/content-file\\.ts$",
   "^src/webhook/(subscriptions|list-file)\\.ts$",
-  "^src/deliver/targets/(local|local-sweep|email-smtp|github-comment-gh)\\.ts$",
+  "^src/deliver/targets/(local|local-file|local-sweep|email-smtp|github-comment-gh)\\.ts$",
   "^src/telemetry/otlp\\.ts$",
   "^src/chat/view/render-chat\\.ts$",
   "^src/cli/",

@@ -34,7 +34,11 @@ export async function openTargets(
     ...(secret === undefined ? {} : { secret }),
   });
   const local = createLocalTarget({ home: agentHome, clock, log });
-  const output = createOutputTarget({ folder: cronOutputFolder({ agentHome }) });
+  const output = createOutputTarget({
+    folder: cronOutputFolder({ agentHome }),
+    keep: config.cron.keep_outputs,
+    hasJob: async (id) => (await store.find("cron_jobs", { id })) !== undefined,
+  });
   const platforms = await createPlatformTargets(config, { clock, log, version, agentHome, env, store });
   return createTargets([createLogTarget(log), local, output, webhook, createAllTarget(), ...platforms]);
 }

@@ -1,13 +1,34 @@
+import { toReadable, isBlank } from "../deliver/text.ts";
 import type { LastStatus } from "./job.ts";
 import type { OccurrenceStatus } from "./occurrence.ts";
 
 /** What an occurrence came to. */
 export interface Ending {
   readonly status: Extract<OccurrenceStatus, "ok" | "failed" | "unknown">;
-  /** The answer; of what failed, why. Without what is secret. */
+  /** The answer; of what failed, why. */
   readonly text: string;
   /** Where it is another than the status says. */
   readonly lastStatus?: LastStatus;
   /** True: nobody is told, be it well or ill. */
   readonly isQuiet?: boolean;
+  /** True of a failure: no model was reached, so that nothing was done, and another try may go better. */
+  readonly canRetry?: boolean;
+}
+
+/** What an agent writes on the first line of an answer that tells of a failure. */
+export const FAILURE_MARK = "[CRON_FAILURE]";
+
+/** What an agent's answer makes of the occurrence: one without a word failed, as one that says so. Pure. */
+export function endingOfAnswer(answer: string): Ending {
+  const text = toReadable(answer).trim();
+  if (isBlank(text)) return { status: "failed", text: "The agent gave no answer." };
+  const [first = "", ...others] = text.split("\n");
+  const at = first.toUpperCase().indexOf(FAILURE_MARK);
+  if (at < 0) return { status: "ok", text };
+  const said = `${first.slice(0, at)}${first.slice(at + FAILURE_MARK.length)}`.replace(
+    /^[\s:*_`-]+|[\s*_`]+$/g,
+    "",
+  );
+  const why = [said, ...others].join("\n").trim();
+  return { status: "failed", text: why === "" ? "The agent said that it failed, and not why." : why };
 }

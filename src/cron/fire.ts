@@ -6,7 +6,7 @@ import type { Tx } from "../store/store.ts";
 import type { RunRow } from "../store/tables.ts";
 import type { Claimed } from "./claim.ts";
 import { endOccurrence } from "./end-occurrence.ts";
-import { planDelivery, type DeliveryPlan } from "./plan.ts";
+import { planOccurrence, type DeliveryPlan } from "./plan.ts";
 import { jobPrompt } from "./prompt.ts";
 import type { CronRoom } from "./room.ts";
 
@@ -22,7 +22,7 @@ class LostClaim extends Error {
 export async function fire(room: CronRoom, claimed: Claimed): Promise<void> {
   const { log, store, ends } = room;
   const { occurrence, job } = claimed;
-  const plan = planOf(room, claimed);
+  const plan = planOccurrence(claimed, room);
   const ended = ends.wait(occurrence.id);
   try {
     await room.turns.submit(promptOf(room, claimed, plan));
@@ -35,11 +35,6 @@ export async function fire(room: CronRoom, claimed: Claimed): Promise<void> {
     const ending = { status: "failed", text: redact(message) } as const;
     await store.write((tx) => endOccurrence(tx, store, { plan, ending }));
   }
-}
-
-function planOf({ homes, settings }: CronRoom, { occurrence, job }: Claimed): DeliveryPlan {
-  const { id: ref, claimed_at: atMs, output_file: outputFile } = occurrence;
-  return planDelivery(job, { ref, atMs, outputFile: outputFile ?? `${ref}.md`, homes, settings });
 }
 
 function promptOf(room: CronRoom, { occurrence, job }: Claimed, plan: DeliveryPlan): Prompt {

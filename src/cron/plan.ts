@@ -1,5 +1,8 @@
 import { resolveAddresses, type Homes } from "../deliver/address.ts";
-import type { Job } from "./job.ts";
+import { parseTarget } from "../deliver/target.ts";
+import type { OccurrenceRow } from "../store/tables.ts";
+import type { Job, JobDefinition } from "./job.ts";
+import type { Cause, Timing } from "./occurrence.ts";
 import { formatSchedule } from "./schedule.ts";
 import type { CronSettings } from "./settings.ts";
 
@@ -14,8 +17,14 @@ export interface DeliveryPlan {
   readonly jobName: string;
   /** As `list` shows it. */
   readonly schedule: string;
+  /** True: there is no next time. */
+  readonly isOnce: boolean;
   readonly zone: string;
+  /** The instant that it is for, and when it was claimed. */
+  readonly scheduledAtMs: number;
   readonly atMs: number;
+  readonly cause: Cause;
+  readonly timing: Timing;
   /** Whole addresses; empty: the folder of outputs is all. */
   readonly targets: readonly string[];
   /** Of failures. */
@@ -27,38 +36,57 @@ export interface DeliveryPlan {
   readonly prompt: string;
 }
 
-export function planDelivery(
-  { id, definition }: Pick<Job, "id" | "definition">,
-  about: {
-    readonly ref: string;
-    readonly atMs: number;
-    readonly outputFile: string;
-    readonly homes: Homes;
-    readonly settings: Pick<CronSettings, "wrapResponse" | "silentMatch">;
-  },
+/** What people are told with: the home channels of the platforms, and the manner. */
+export interface Telling {
+  readonly homes: Homes;
+  readonly settings: Pick<CronSettings, "wrapResponse" | "silentMatch">;
+}
+
+type Planned = Pick<OccurrenceRow, "id" | "scheduled_at" | "claimed_at" | "cause" | "timing" | "output_file">;
+
+/** Of an occurrence of a job as it is now. */
+export function planOccurrence(
+  { occurrence, job }: { readonly occurrence: Planned; readonly job: Pick<Job, "id" | "definition"> },
+  { homes, settings }: Telling,
 ): DeliveryPlan {
-  const { ref, atMs, outputFile, homes, settings } = about;
-  const { name, zone, schedule, deliver, failureDeliver = deliver, origin, prompt } = definition;
-  const around = { homes, origin: origin ?? firstHome(homes) };
-  const addresses = (text: string) => resolveAddresses(text, around).filter((address) => address !== LOCAL);
+  const { id: ref, scheduled_at: scheduledAtMs, claimed_at: atMs, output_file: outputFile } = occurrence;
+  const { name, zone, schedule, deliver, failureDeliver, prompt } = job.definition;
   return {
     ref,
-    jobId: id,
+    jobId: job.id,
     jobName: name,
     schedule: formatSchedule(schedule),
+    isOnce: schedule.kind === "once",
     zone,
+    scheduledAtMs,
     atMs,
-    targets: addresses(deliver),
-    failureTargets: addresses(failureDeliver),
+    cause: occurrence.cause as Cause,
+    timing: occurrence.timing as Timing,
+    targets: addressesOf(deliver, job.definition, homes),
+    failureTargets: addressesOf(failureDeliver ?? deliver, job.definition, homes),
     wraps: settings.wrapResponse,
     silentMatch: settings.silentMatch,
-    outputFile,
+    outputFile: outputFile ?? `${ref}.md`,
     prompt,
   };
 }
 
 /** Every output is kept as a file whatever is asked. */
 const LOCAL = "local";
+
+/** Whole addresses, each place once. */
+function addressesOf(text: string, { origin }: JobDefinition, homes: Homes): readonly string[] {
+  const resolved = resolveAddresses(text, { homes, origin: origin ?? firstHome(homes) });
+  const completed = resolved.map((address) => inChatOf(origin, address));
+  // Once more, since two of them may be one place by now.
+  return resolveAddresses(completed.join(","), { homes }).filter((address) => address !== LOCAL);
+}
+
+/** A platform without a home channel is the chat in which the job was made, when that is one of the platform's. */
+function inChatOf(origin: string | undefined, address: string): string {
+  const isBare = !address.includes(":");
+  return origin !== undefined && isBare && parseTarget(origin).platform === address ? origin : address;
+}
 
 function firstHome(homes: Homes): string | undefined {
   const [first] = homes;

@@ -2,8 +2,21 @@
 import { SILENT } from "../agent/run-delivery.ts";
 import type { CronSettings } from "./settings.ts";
 
+/**
+ * contains: the answer has `[SILENT]` anywhere. line: it begins with that, or the whole of it, its first or its last line
+ * says nothing but `[SILENT]`, `SILENT`, `NO_REPLY` or `NO REPLY`. In any case of letters.
+ */
 export function isSilent(text: string, match: CronSettings["silentMatch"]): boolean {
-  const loud = text.toUpperCase();
+  const loud = text.trim().toUpperCase();
   if (match === "contains") return loud.includes(SILENT);
-  return loud.trim().startsWith(SILENT);
+  if (loud.startsWith(SILENT)) return true;
+  const lines = loud.split(/\r\n?|\n/);
+  return [loud, lines.at(0), lines.at(-1)].some((part) => part !== undefined && MARKS.has(bare(part)));
+}
+
+const MARKS: ReadonlySet<string> = new Set(["SILENT", "NO_REPLY", "NO REPLY"]);
+
+/** Without the punctuation around it. */
+function bare(line: string): string {
+  return line.replace(/^[^\p{L}\p{N}]+/u, "").replace(/[^\p{L}\p{N}]+$/u, "");
 }

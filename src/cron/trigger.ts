@@ -1,9 +1,10 @@
 import type { Outcome } from "../agent/outcome.ts";
 import type { RunTrigger } from "../agent/run-trigger.ts";
+import type { ProviderFailure, RunUsage } from "../../generated/http/client/types.gen.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { RunRow } from "../store/tables.ts";
 import { endOccurrence } from "./end-occurrence.ts";
-import type { Ending } from "./ending.ts";
+import { endingOfAnswer, type Ending } from "./ending.ts";
 import { isPlan, readPlan } from "./plan.ts";
 import type { RunEnds } from "./run-ends.ts";
 
@@ -37,15 +38,26 @@ export function createCronTrigger({
   };
 }
 
-function endingOf(outcome: Outcome): Ending {
-  const { error, reason } = outcome.event.data as {
-    readonly error?: { readonly message: string };
-    readonly reason?: string;
-  };
-  if (outcome.status === "completed") {
-    const text = (outcome.set.output ?? "").trim();
-    return text === "" ? { status: "failed", text: "The agent gave no answer." } : { status: "ok", text };
-  }
-  const why = error?.message ?? reason ?? `The run ended as ${outcome.status}.`;
-  return { status: outcome.status === "interrupted" ? "unknown" : "failed", text: why };
+interface Facts {
+  readonly error?: { readonly message: string };
+  readonly reason?: string;
+  readonly usage?: RunUsage;
+  readonly failure?: ProviderFailure;
 }
+
+function endingOf({ status, set, event }: Outcome): Ending {
+  if (status === "completed") return endingOfAnswer(set.output ?? "");
+  const facts: Facts = event.data;
+  const text = facts.error?.message ?? facts.reason ?? `The run ended as ${status}.`;
+  if (status === "interrupted") return { status: "unknown", text };
+  return { status: "failed", text, ...(hasReachedNoModel(facts) ? { canRetry: true } : {}) };
+}
+
+/** Failures that are over sooner or later, and before which nothing was said or done. */
+function hasReachedNoModel({ failure, usage }: Facts): boolean {
+  if (!failure || !TRANSIENT.has(failure.kind)) return false;
+  // The call that failed counts among them.
+  return !usage || (usage.model_calls <= 1 && usage.tool_calls === 0 && usage.output_tokens === 0);
+}
+
+const TRANSIENT: ReadonlySet<ProviderFailure["kind"]> = new Set(["network", "overloaded", "rate_limit"]);

@@ -6,18 +6,20 @@ import { FakeClock } from "../../src/base/clock.ts";
 import { fire } from "../../src/cron/fire.ts";
 import { readDefinition, type Job, type JobDefinition } from "../../src/cron/job.ts";
 import { Jobs } from "../../src/cron/jobs.ts";
+import { OUTPUT_TARGET } from "../../src/cron/output-name.ts";
 import { createOutputTarget } from "../../src/cron/output-target.ts";
 import type { CronRoom } from "../../src/cron/room.ts";
 import { RunEnds } from "../../src/cron/run-ends.ts";
 import type { CronSettings } from "../../src/cron/settings.ts";
-import { closeSettledOccurrence } from "../../src/cron/settled.ts";
 import { Ticker } from "../../src/cron/ticker.ts";
 import { createCronTrigger } from "../../src/cron/trigger.ts";
 import { Dispatcher } from "../../src/deliver/dispatch.ts";
 import { createTargets, type Delivery, type SendOutcome, type Target } from "../../src/deliver/target.ts";
+import { createAllTarget } from "../../src/deliver/targets/all.ts";
+import { settleMessage } from "../../src/settle-message.ts";
 import { Skills } from "../../src/agent/skills/skills.ts";
 import type { Store } from "../../src/store/store.ts";
-import type { OccurrenceRow } from "../../src/store/tables.ts";
+import type { OccurrenceRow, OutboxRow } from "../../src/store/tables.ts";
 import { createTestAgent, type TestAgent, type TestAgentOptions } from "./agent.ts";
 
 export interface TestCronOptions extends Omit<TestAgentOptions, "clock" | "trigger"> {
@@ -45,7 +47,7 @@ export class TestCron implements AsyncDisposable {
   readonly sent: { readonly target: string; readonly text: string; readonly delivery: Delivery }[];
   readonly #dispatcher: Dispatcher;
   readonly #ownsHome: boolean;
-  readonly #settled: { tell: () => void };
+  readonly #written: { tell: () => void };
 
   constructor(from: {
     readonly clock: FakeClock;
@@ -55,7 +57,7 @@ export class TestCron implements AsyncDisposable {
     readonly sent: TestCron["sent"];
     readonly dispatcher: Dispatcher;
     readonly ownsHome: boolean;
-    readonly settled: { tell: () => void };
+    readonly written: { tell: () => void };
   }) {
     const { room } = from;
     this.clock = from.clock;
@@ -65,7 +67,7 @@ export class TestCron implements AsyncDisposable {
     this.sent = from.sent;
     this.#dispatcher = from.dispatcher;
     this.#ownsHome = from.ownsHome;
-    this.#settled = from.settled;
+    this.#written = from.written;
     this.jobs = new Jobs(room.store, room.settings);
     const { store, clock, log, settings } = room;
     this.ticker = new Ticker({ store, clock, log, settings, fire: (claimed) => fire(room, claimed) });
@@ -92,20 +94,35 @@ export class TestCron implements AsyncDisposable {
     await this.sentAll();
   }
 
-  /** Resolves once no message is due that could go out at this time. */
+  /**
+   * Resolves once this process has sent what is due at this time, and written down how that went: what was put back for
+   * later waits. Never while a target does not answer.
+   */
   async sentAll(): Promise<void> {
+    this.#dispatcher.wake();
     for (;;) {
-      const told = new Promise<void>((resolve) => (this.#settled.tell = resolve));
-      this.#dispatcher.wake();
+      const written = new Promise<void>((resolve) => (this.#written.tell = resolve));
+      const { owner } = this.store;
       const due = await this.store.read
         .selectFrom("outbox")
         .select("id")
-        .where("status", "in", ["due", "leased"])
-        .where((is) => is.or([is("available_at", "<=", this.clock.now()), is("status", "=", "leased")]))
+        .where("held", "=", 0)
+        .where((is) =>
+          is.or([
+            is.and([is("status", "=", "due"), is("available_at", "<=", this.clock.now())]),
+            is.and([is("status", "=", "leased"), is("lease_owner", "=", owner)]),
+          ]),
+        )
         .execute();
       if (due.length === 0) return;
-      await told;
+      await written;
     }
+  }
+
+  /** What the outbox has for an occurrence, the file left out; oldest first. */
+  async messages(ref: string): Promise<readonly OutboxRow[]> {
+    const query = this.store.read.selectFrom("outbox").selectAll().where("ref", "=", ref);
+    return query.where("target", "!=", OUTPUT_TARGET).orderBy("id").execute();
   }
 
   /** In the order of their claims. */
@@ -144,6 +161,18 @@ export class TestCron implements AsyncDisposable {
     await this.agent[Symbol.asyncDispose]();
     if (this.#ownsHome) await rm(this.home, { recursive: true, force: true });
   }
+}
+
+/** Tells after each write, be it that it failed. */
+function telling(store: Store, tell: () => void): Store {
+  const write: Store["write"] = async (work, options) => {
+    try {
+      return await store.write(work, options);
+    } finally {
+      tell();
+    }
+  };
+  return Object.create(store, { write: { value: write } }) as Store;
 }
 
 export function definition(parts: Partial<JobDefinition> = {}): JobDefinition {
@@ -187,17 +216,20 @@ export async function createTestCron(options: TestCronOptions = {}): Promise<Tes
     },
   });
   const names = new Set(["test", ...Object.keys(homes), ...Object.keys(send)]);
-  const settled = { tell: () => {} };
+  const written = { tell: () => {} };
   const { store, log, models } = agent.parts;
+  const output = createOutputTarget({
+    folder: outputFolder,
+    keep: cron?.keepOutputs ?? settings.keepOutputs,
+    hasJob: async (id) => (await store.find("cron_jobs", { id })) !== undefined,
+  });
   const dispatcher = new Dispatcher({
-    store,
+    store: telling(store, () => written.tell()),
     clock,
     log,
-    targets: createTargets([...[...names].map(target), createOutputTarget({ folder: outputFolder })]),
-    settled: async (tx, row) => {
-      await closeSettledOccurrence(tx, row);
-      tx.afterCommit(() => settled.tell());
-    },
+    random: () => 0,
+    targets: createTargets([...[...names].map(target), createAllTarget(), output]),
+    settled: settleMessage,
   });
   const room: CronRoom = {
     store,
@@ -222,7 +254,7 @@ export async function createTestCron(options: TestCronOptions = {}): Promise<Tes
     owner: "default",
   };
   await dispatcher.start();
-  return new TestCron({ clock, agent, room, home, sent, dispatcher, ownsHome: !like, settled });
+  return new TestCron({ clock, agent, room, home, sent, dispatcher, ownsHome: !like, written });
 }
 
 const settings: CronSettings = {

@@ -1,5 +1,4 @@
 /** Texts as files in the home, for whoever reads them there. Touches the machine. */
-import { lstat } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
@@ -7,6 +6,7 @@ import { writePrivateFile } from "../../config/home.ts";
 import { readMessage } from "../message.ts";
 import type { Delivery, SendOutcome, Target } from "../target.ts";
 import { cleanText, EMPTY_ANSWER } from "../text.ts";
+import { fileFlaw, folderFlaw, writeFailure } from "./local-file.ts";
 import { sweepDays } from "./local-sweep.ts";
 
 export interface LocalTargetOptions {
@@ -68,51 +68,12 @@ async function writeMessage(
   const folder = join(root, new Date(delivery.createdAtMs).toISOString().slice(0, "yyyy-mm-dd".length));
   const path = join(folder, `${delivery.id}.md`);
   try {
-    const flaw = (await notFolder(root)) ?? (await notFolder(folder)) ?? (await notFile(path));
+    const flaw = (await folderFlaw(root)) ?? (await folderFlaw(folder)) ?? (await fileFlaw(path));
     if (flaw !== undefined) return { status: "permanent", error: flaw };
     const text = cleanText(message.text) || EMPTY_ANSWER;
     await write(path, `${text.trimEnd()}\n`);
     return { status: "delivered" };
   } catch (error) {
-    return { status: "retry", error: failureOf(error, path) };
+    return { status: "retry", error: writeFailure(error, path) };
   }
-}
-
-/** Links are not followed: what is written here must not appear elsewhere. */
-async function notFolder(path: string): Promise<string | undefined> {
-  const found = await existing(path);
-  return found === undefined || found.isDirectory()
-    ? undefined
-    : `${path} is a link or a file: put a folder there, or remove it.`;
-}
-
-async function notFile(path: string): Promise<string | undefined> {
-  const found = await existing(path);
-  return found === undefined || found.isFile() ? undefined : `${path} is a link or a folder: remove it.`;
-}
-
-async function existing(path: string) {
-  try {
-    return await lstat(path);
-  } catch (error) {
-    if (codeOf(error) === "ENOENT") return undefined;
-    throw error;
-  }
-}
-
-const FULL = new Set(["ENOSPC", "EDQUOT"]);
-const DENIED = new Set(["EACCES", "EPERM", "EROFS"]);
-
-function failureOf(error: unknown, path: string): string {
-  const code = codeOf(error) ?? codeOf((error as { readonly cause?: unknown }).cause) ?? "unknown reason";
-  if (FULL.has(code)) return `The disk is full (${code}): ${path} could not be written. Make room.`;
-  if (DENIED.has(code))
-    return `${path} may not be written (${code}). Give the folder back to the user of the service.`;
-  return `${path} could not be written (${code}).`;
-}
-
-/** Of the system's errors only: the codes of others say nothing about files. */
-function codeOf(error: unknown): string | undefined {
-  const { code } = Object(error) as { readonly code?: unknown };
-  return typeof code === "string" && /^E[A-Z0-9]+$/.test(code) ? code : undefined;
 }
