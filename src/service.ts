@@ -239,6 +239,11 @@ function httpRoom(
       mcp: () => mcp.status(),
       freeBytes: () => freeBytes(places.agentHome),
       ...(receiver ? { receiver: () => ({ url: receiver.url, routes: receiver.routes.length }) } : {}),
+      cron: async () => {
+        const { readCronStatus } = await import("./cron/status.ts");
+        const status = await readCronStatus(parts.store, { nowMs: parts.clock.now() });
+        return { ...status, isEnabled: config.cron.enabled };
+      },
     },
     settings: httpSettings(config, {
       toolsets,

@@ -2247,6 +2247,7 @@ export const schemas: SchemaMap = {
               api_server: { $ref: "#/components/schemas/HealthCheck" },
               webhook: { $ref: "#/components/schemas/HealthCheck" },
               webhooks: { $ref: "#/components/schemas/HealthCheck" },
+              cron: { $ref: "#/components/schemas/HealthCheck" },
               mcp: { $ref: "#/components/schemas/HealthCheck" },
             },
           },

@@ -4,7 +4,8 @@ import { readOutboxFigures, type OutboxFigures } from "../deliver/outbox-figures
 import { readDeliveryFigures } from "../store/figures.ts";
 import type { HttpRequest, HttpResponse } from "./contract.ts";
 import { DELIVERY_STATUSES } from "../webhook/deliveries.ts";
-import type { HttpContext, HttpRoom, ReceiverVitals } from "./room.ts";
+import { checkCron } from "./health-cron.ts";
+import type { CronVitals, HttpContext, HttpRoom, ReceiverVitals } from "./room.ts";
 
 /** A question to the database that takes longer counts as not answered. */
 const STORE_PATIENCE_MS = 2_000;
@@ -35,6 +36,7 @@ export async function getDetailedHealth(
     ...(room.vitals.receiver
       ? { webhooks: checkReceiver(room, room.vitals.receiver(), stored.received) }
       : {}),
+    ...(stored.cron ? { cron: checkCron(stored.cron) } : {}),
     ...(mcp ? { mcp } : {}),
   };
   const isDegraded = Object.values(checks).some((check) => check?.status === "degraded");
@@ -83,6 +85,8 @@ interface Stored {
   readonly outbox?: OutboxFigures;
   /** Of the last hour, by status; undefined when there is no receiver, or the database did not tell. */
   readonly received?: ReadonlyMap<string, number> | undefined;
+  /** As {@link received}. */
+  readonly cron?: CronVitals | undefined;
 }
 
 const NO_RUNS = { queued: 0, running: 0, waiting_for_approval: 0, stopping: 0 };
@@ -114,7 +118,7 @@ async function askStore(room: HttpRoom): Promise<Stored> {
  * are those at the end of their table.
  */
 async function countStored({ store, clock, vitals }: HttpRoom): Promise<Omit<Stored, "check">> {
-  const [open, kept, outbox, received] = await Promise.all([
+  const [open, kept, outbox, received, cron] = await Promise.all([
     store.read
       .selectFrom("runs")
       .select(({ fn }) => ["status", fn.countAll().as("count")])
@@ -130,6 +134,7 @@ async function countStored({ store, clock, vitals }: HttpRoom): Promise<Omit<Sto
       .executeTakeFirst(),
     readOutboxFigures(store),
     vitals.receiver && readDeliveryFigures(store, clock.now() - RECEIVED_MS),
+    vitals.cron?.(),
   ]);
   const counted = Object.fromEntries(open.map(({ status, count }) => [status, Number(count)]));
   const { queued = 0, running = 0, waiting_for_approval = 0, stopping = 0 } = counted;
@@ -140,6 +145,7 @@ async function countStored({ store, clock, vitals }: HttpRoom): Promise<Omit<Sto
     webhook: { status: "ok", waiting: due + sending, given_up: dead },
     outbox,
     received,
+    cron,
   };
 }
 

@@ -47,6 +47,29 @@ export interface Vitals {
   freeBytes(): Promise<number | undefined>;
   /** Absent: webhooks are not received. */
   readonly receiver?: () => ReceiverVitals;
+  /** Absent: there are no jobs of the clock. ServiceError `state_store_unavailable`. */
+  readonly cron?: () => Promise<CronVitals>;
+}
+
+/** The jobs of the clock, as the database has them now. */
+export interface CronVitals {
+  /** Whether this server runs them. */
+  readonly isEnabled: boolean;
+  /** Of all servers on the database. */
+  readonly state: "ticking" | "stalled" | "none";
+  readonly lastTickAtMs: number | undefined;
+  readonly jobs: Readonly<Record<"scheduled" | "paused" | "completed" | "missed" | "error", number>>;
+  readonly broken: number;
+  readonly late: {
+    readonly count: number;
+    readonly oldestDueAtMs: number | undefined;
+    /** A few of them. */
+    readonly named: readonly { readonly id: string; readonly name: string }[];
+  };
+  readonly next: { readonly dueAtMs: number } | undefined;
+  /** Runs at work. */
+  readonly open: number;
+  readonly failures: { readonly count: number };
 }
 
 /** The receiver of webhooks, as it is now. */

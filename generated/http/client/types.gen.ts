@@ -2658,6 +2658,10 @@ export type DetailedHealth = {
              */
             webhooks?: HealthCheck;
             /**
+             * Scheduled jobs, of the whole database: whether this server runs them (`enabled`), how the `scheduler` stands (ticking, stalled: nobody has looked for jobs for 200 s, none), `last_tick_at` and `next_due_at` (RFC 3339 or null), how many jobs are `late` by more than a minute and since when (`late_since`), how many are `scheduled`, `paused`, `completed`, `missed` and in `error`, how many rows are `broken`, how many runs are `at_work`, and how many jobs did not end well the last time (`failing`). Absent when the database does not answer.
+             */
+            cron?: HealthCheck;
+            /**
              * Absent when no servers are configured.
              */
             mcp?: HealthCheck;

@@ -27,6 +27,23 @@ scenario(
     assert.equal(body.readiness.checks.config.warnings, 1);
     assert.ok(body.readiness.checks.disk.free_bytes > 0);
     assert.ok(!("mcp" in body.readiness.checks));
+    const { cron } = body.readiness.checks;
+    assert.deepEqual([cron.status, cron.enabled, cron.scheduler, cron.late], ["ok", true, "ticking", 0]);
+    assert.ok(Date.parse(cron.last_tick_at) <= Date.now());
+  },
+);
+
+scenario(
+  "getDetailedHealth",
+  200,
+  { title: "a server that runs no jobs says so, and is ready", config: { cron: { enabled: false } } },
+  async (service) => {
+    const response = await service.request("/health/detailed?strict=true");
+    const { cron } = (await response.json()).readiness.checks;
+    assert.deepEqual(
+      [response.status, cron.status, cron.enabled, cron.scheduler],
+      [200, "ok", false, "none"],
+    );
   },
 );
 

@@ -9,7 +9,7 @@ import { createId } from "../../../src/base/ids.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { silentLog } from "../../../src/base/log.ts";
 import { getDetailedHealth } from "../../../src/http/health.ts";
-import type { HttpRoom, Vitals } from "../../../src/http/room.ts";
+import type { CronVitals, HttpRoom, Vitals } from "../../../src/http/room.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { deliveryRow } from "../store/rows.ts";
@@ -250,6 +250,78 @@ test("the receiver of webhooks is told of, with what came within the hour", asyn
 test("without a receiver nothing is told of it", async (t) => {
   const { ask } = await createRoom(t);
   assert.ok(!("webhooks" in (await ask()).body.readiness.checks));
+});
+
+/** Jobs in order. */
+const jobsInOrder: CronVitals = {
+  isEnabled: true,
+  state: "ticking",
+  lastTickAtMs: Date.UTC(2026, 0, 1),
+  jobs: { scheduled: 2, paused: 1, completed: 0, missed: 0, error: 0 },
+  broken: 0,
+  late: { count: 0, oldestDueAtMs: undefined, named: [] },
+  next: { dueAtMs: Date.UTC(2026, 0, 2) },
+  open: 1,
+  failures: { count: 0 },
+};
+
+test("the report tells when the scheduler last ticked, what is late and what comes next", async (t) => {
+  const { ask } = await createRoom(t, { vitals: { cron: () => Promise.resolve(jobsInOrder) } });
+  assert.deepEqual((await ask()).body.readiness.checks.cron, {
+    status: "ok",
+    enabled: true,
+    scheduler: "ticking",
+    last_tick_at: "2026-01-01T00:00:00.000Z",
+    next_due_at: "2026-01-02T00:00:00.000Z",
+    late: 0,
+    late_since: null,
+    scheduled: 2,
+    paused: 1,
+    completed: 0,
+    missed: 0,
+    error: 0,
+    broken: 0,
+    at_work: 1,
+    failing: 0,
+  });
+});
+
+const oldestDueAtMs = Date.UTC(2026, 0, 1);
+const named = [{ id: "0123456789ab", name: "digest of sk-proj-0123456789abcdefghijklmnop" }];
+for (const [what, changes, status, detail] of [
+  [
+    "a scheduler that is switched off is told of, and fine",
+    { isEnabled: false, state: "none" },
+    200,
+    /cron\.enabled/,
+  ],
+  ["status stale after 200 s: a stalled scheduler is degraded", { state: "stalled" }, 503, /has stalled/],
+  ["a server whose scheduler does not run is degraded", { state: "none" }, 503, /No scheduler/],
+  [
+    "late jobs are degraded and named",
+    { late: { count: 2, oldestDueAtMs, named } },
+    503,
+    /2 jobs .* and 1 more/,
+  ],
+  ["jobs that cannot be read are degraded", { broken: 1 }, 503, /A job cannot be read/],
+  ["failed runs are counted, and no fault of the server's", { failures: { count: 3 } }, 200, /^$/],
+] as const) {
+  test(`jobs of the clock: ${what}`, async (t) => {
+    const cron = () => Promise.resolve({ ...jobsInOrder, ...changes });
+    const { ask } = await createRoom(t, { vitals: { cron } });
+    const { status: answered, body } = await ask(true);
+    assert.equal(answered, status);
+    assert.match(body.readiness.checks.cron?.detail ?? "", detail);
+    assert.doesNotMatch(JSON.stringify(body), /sk-proj/);
+  });
+}
+
+test("a database that cannot tell of jobs is degraded, and nothing is said of them", async (t) => {
+  const cron = () => Promise.reject(new Error("no such table"));
+  const { ask } = await createRoom(t, { vitals: { cron } });
+  const { checks } = (await ask()).body.readiness;
+  assert.equal(checks.state_store.status, "degraded");
+  assert.ok(!("cron" in checks));
 });
 
 test("a server that shuts down is not ready", async (t) => {

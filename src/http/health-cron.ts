@@ -1,0 +1,53 @@
+/** The jobs of the clock in the health report. Pure. */
+import type { HealthCheck } from "../../generated/http/client/types.gen.ts";
+import { redact } from "../base/redact.ts";
+import type { CronVitals } from "./room.ts";
+
+export function checkCron(vitals: CronVitals): HealthCheck {
+  const { isEnabled, state, lastTickAtMs, jobs, broken, late, next, open, failures } = vitals;
+  const figures = {
+    enabled: isEnabled,
+    scheduler: state,
+    last_tick_at: iso(lastTickAtMs),
+    next_due_at: iso(next?.dueAtMs),
+    late: late.count,
+    late_since: iso(late.oldestDueAtMs),
+    scheduled: jobs.scheduled,
+    paused: jobs.paused,
+    completed: jobs.completed,
+    missed: jobs.missed,
+    error: jobs.error,
+    broken,
+    at_work: open,
+    failing: failures.count,
+  };
+  if (!isEnabled) {
+    const detail = "This server runs no jobs: cron.enabled is false.";
+    return { status: "ok", ...figures, detail };
+  }
+  const flaws = [stateFlaw(state), lateFlaw(late), brokenFlaw(broken)].filter((flaw) => flaw !== undefined);
+  if (flaws.length === 0) return { status: "ok", ...figures };
+  return { status: "degraded", ...figures, detail: flaws.join(" ") };
+}
+
+function stateFlaw(state: CronVitals["state"]): string | undefined {
+  if (state === "ticking") return undefined;
+  const what = state === "none" ? "No scheduler looks for jobs." : "The scheduler has stalled: no job runs.";
+  return `${what} The server log says why.`;
+}
+
+function lateFlaw({ count, named }: CronVitals["late"]): string | undefined {
+  if (count === 0) return undefined;
+  const names = named.map(({ id, name }) => `${redact(name)} (${id})`).join(", ");
+  const more = count > named.length ? ` and ${count - named.length} more` : "";
+  return `${count === 1 ? "A job is" : `${count} jobs are`} late: ${names}${more}.`;
+}
+
+function brokenFlaw(broken: number): string | undefined {
+  if (broken === 0) return undefined;
+  return `${broken === 1 ? "A job" : `${broken} jobs`} cannot be read; \`agentd doctor\` names what to remove.`;
+}
+
+function iso(atMs: number | undefined): string | null {
+  return atMs === undefined ? null : new Date(atMs).toISOString();
+}
