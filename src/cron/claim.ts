@@ -1,11 +1,15 @@
 import { createId } from "../base/ids.ts";
+import { redact } from "../base/redact.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { CronJobRow, OccurrenceRow } from "../store/tables.ts";
-import { judgeDue, type DueVerdict } from "./due.ts";
+import { judgeDue, MAX_COUNTED, type DueRun, type DueVerdict, type MissedInstants } from "./due.ts";
 import { toJob, type Job } from "./job.ts";
 import { outputFileName } from "./output-name.ts";
+import { oweMissed } from "./owe-missed.ts";
+import type { Telling } from "./plan.ts";
+import { formatSchedule } from "./schedule.ts";
 import type { CronSettings } from "./settings.ts";
-import { dueAtMs, type Upcoming } from "./upcoming.ts";
+import { dueAtMs, REPAIR_MS, type Upcoming } from "./upcoming.ts";
 
 /** How long a process may be silent before others take its claims over. Renewed at a third of it. */
 export const CLAIM_MS = 60_000;
@@ -16,40 +20,173 @@ export interface Claimed {
   readonly job: Job;
 }
 
+/** What came of a look at due jobs. */
+export interface ClaimRound {
+  readonly claimed: readonly Claimed[];
+  /** Rows that stand for instants which will not run. */
+  readonly missed: readonly OccurrenceRow[];
+  /** Jobs that were decided about, those included that run nothing. */
+  readonly looked: number;
+  /** The store's time. */
+  readonly nowMs: number;
+}
+
+export interface ClaimRequest {
+  readonly store: Store;
+  readonly settings: Pick<CronSettings, "catchUpMissed">;
+  readonly telling: Telling;
+  /** Most jobs to decide about. */
+  readonly limit: number;
+  /** This job only. */
+  readonly jobId?: string;
+  /** What came due later is left alone. */
+  readonly untilMs?: number;
+}
+
 /**
- * Decides about one due job, inside `tx`, and writes the decision: the job moves on to its next instant before anything
- * runs, so that no crash makes it run twice. Undefined when nothing is to run: it was not due, somebody was faster, its
- * instants were missed, or its run before is still at work.
+ * Decides about due jobs, longest due first, inside `tx`, and writes the decisions: a job moves on to its next instant before
+ * anything runs, so that no crash makes it run twice. Jobs that another process decides about just now are left to it.
  */
-export async function claimDue(
+export async function claimDue(tx: Tx, request: ClaimRequest): Promise<ClaimRound> {
+  const rows = await dueRows(tx, request);
+  const decisions = decide(await Promise.all(rows.map((row) => seen(tx, row))), tx.nowMs, request);
+  const written = await Promise.all(decisions.map((each) => write(tx, each, request)));
+  const all = written.filter((each) => each !== undefined);
+  const occurrences = all.flatMap(({ missed, occurrence }) => [missed, occurrence]);
+  const inserted = occurrences.filter((each) => each !== undefined);
+  if (inserted.length > 0) await tx.insert("occurrences", inserted);
+  const { store, telling } = request;
+  for (const { missed, job, verdict } of all) {
+    if (missed && verdict.after.state === "missed") {
+      await oweMissed(tx, store, { job, occurrence: missed, telling });
+    }
+  }
+  return {
+    claimed: all.flatMap(({ job, occurrence }) =>
+      occurrence?.status === "claimed" ? [{ job, occurrence }] : [],
+    ),
+    missed: inserted.filter(({ status }) => status === "missed"),
+    looked: decisions.length,
+    nowMs: tx.nowMs,
+  };
+}
+
+/** What cannot be decided about runs nothing, and does not stop the others: it is looked at again later. */
+export async function breakJob(
   tx: Tx,
-  jobId: string,
-  { store, settings }: { readonly store: Store; readonly settings: Pick<CronSettings, "catchUpMissed"> },
-): Promise<Claimed | undefined> {
-  const row = await tx.find("cron_jobs", { id: jobId });
-  if (!row || row.due_at === null || row.due_at > tx.nowMs) return undefined;
+  { id, revision }: Pick<CronJobRow, "id" | "revision">,
+  why: string,
+): Promise<void> {
+  const broken = {
+    state: "error",
+    due_at: tx.nowMs + REPAIR_MS,
+    last_error: `${why} Edit the job, or remove it and make it anew; it is looked at again every hour.`,
+    updated_at: tx.nowMs,
+  };
+  await tx.update("cron_jobs", { id, revision }, broken);
+}
+
+function dueRows(
+  tx: Tx,
+  { store, limit, jobId, untilMs = tx.nowMs }: ClaimRequest,
+): Promise<readonly CronJobRow[]> {
+  const due = tx.db
+    .selectFrom("cron_jobs")
+    .selectAll()
+    .where("due_at", "is not", null)
+    .where("due_at", "<=", Math.min(untilMs, tx.nowMs))
+    .orderBy("due_at")
+    .orderBy("id")
+    .limit(limit);
+  const among = jobId === undefined ? due : due.where("id", "=", jobId);
+  return (store.dialect === "postgres" ? among.forUpdate().skipLocked() : among).execute();
+}
+
+interface Seen {
+  readonly row: CronJobRow;
+  readonly isAtWork: boolean;
+}
+
+async function seen(tx: Tx, row: CronJobRow): Promise<Seen> {
+  return { row, isAtWork: (await tx.find("occurrences", { job_id: row.id, ended_at: null })) !== undefined };
+}
+
+type Decision = { readonly row: CronJobRow; readonly job: Job; readonly verdict: DueVerdict } | Broken;
+
+interface Broken {
+  readonly row: CronJobRow;
+  readonly flaw: string;
+}
+
+/** Counting missed instants takes time, in which others wait for the database: what is left is for the next round. */
+function decide(
+  all: readonly Seen[],
+  nowMs: number,
+  { settings }: Pick<ClaimRequest, "settings">,
+): readonly Decision[] {
+  const { catchUpMissed } = settings;
+  const decisions: Decision[] = [];
+  let counted = 0;
+  for (const { row, isAtWork } of all) {
+    if (counted > MAX_COUNTED) break;
+    const decision = decideOne(row, { nowMs, catchUpMissed, isAtWork });
+    if ("verdict" in decision && decision.job.definition.schedule.kind === "cron") {
+      counted += decision.verdict.missed?.count ?? 0;
+    }
+    decisions.push(decision);
+  }
+  return decisions;
+}
+
+function decideOne(row: CronJobRow, facts: Parameters<typeof judgeDue>[1]): Decision {
   const job = toJob(row);
-  if (!job) return breakJob(tx, row);
-  const verdict = judgeDue(job, { nowMs: tx.nowMs, catchUpMissed: settings.catchUpMissed });
-  const isBusy =
-    verdict.run !== undefined && job.definition.overlap === "skip" && (await isAtWork(tx, jobId));
-  if (!(await advance(tx, { row, job, verdict, isBusy }))) return undefined;
-  if (verdict.missed) await tx.insert("occurrences", [missedRow(tx, job, verdict.missed)]);
-  if (!verdict.run) return undefined;
-  const occurrence = occurrenceRow(tx, { store, job, run: verdict.run, isBusy });
-  await tx.insert("occurrences", [occurrence]);
-  return isBusy ? undefined : { occurrence, job };
+  if (!job) return { row, flaw: "What the job is cannot be read." };
+  try {
+    return { row, job, verdict: judgeDue(job, facts) };
+  } catch (error) {
+    return { row, flaw: `The job cannot be judged: ${redact(String(error)).slice(0, 200)}.` };
+  }
 }
 
-/** A row that cannot be read runs nothing, and does not stop the others. */
-async function breakJob(tx: Tx, row: CronJobRow): Promise<undefined> {
-  const broken = { state: "error", due_at: null, last_error: "The job's definition cannot be read." };
-  await tx.update("cron_jobs", { id: row.id, revision: row.revision }, broken);
-  return undefined;
+interface Written {
+  readonly job: Job;
+  readonly verdict: DueVerdict;
+  readonly missed: OccurrenceRow | undefined;
+  /** claimed or skipped. */
+  readonly occurrence: OccurrenceRow | undefined;
 }
 
-async function isAtWork(tx: Tx, jobId: string): Promise<boolean> {
-  return (await tx.find("occurrences", { job_id: jobId, ended_at: null })) !== undefined;
+/** Undefined: there is nothing to run, or somebody changed the job meanwhile. */
+async function write(tx: Tx, decision: Decision, { store }: ClaimRequest): Promise<Written | undefined> {
+  if ("flaw" in decision) return void (await breakJob(tx, decision.row, decision.flaw));
+  const { row, job, verdict } = decision;
+  const run = verdict.run && (await free(tx, job, verdict.run));
+  const isMissNew = verdict.missed !== undefined && (await isFree(tx, job, verdict.missed.fromMs));
+  if (!(await advance(tx, { row, job, after: verdict.after, run }))) return undefined;
+  return {
+    job,
+    verdict,
+    missed: verdict.missed && isMissNew ? missedRow(tx, job, verdict) : undefined,
+    occurrence: run && occurrenceRow(tx, { store, job, run }),
+  };
+}
+
+/**
+ * Undefined for an instant that is on record already, such as one that an edit brought back after the clock was put back:
+ * it does not run again. What was asked for moves on by a millisecond.
+ */
+async function free(tx: Tx, job: Job, run: DueRun): Promise<DueRun | undefined> {
+  if (run.cause === "schedule") return (await isFree(tx, job, run.scheduledAtMs)) ? run : undefined;
+  let { scheduledAtMs } = run;
+  while (await tx.find("occurrences", { job_id: job.id, scheduled_at: scheduledAtMs, cause: run.cause })) {
+    scheduledAtMs += 1;
+  }
+  return { ...run, scheduledAtMs };
+}
+
+async function isFree(tx: Tx, { id }: Job, atMs: number): Promise<boolean> {
+  const taken = await tx.find("occurrences", { job_id: id, scheduled_at: atMs, cause: "schedule" });
+  return taken === undefined;
 }
 
 async function advance(
@@ -57,14 +194,12 @@ async function advance(
   about: {
     readonly row: CronJobRow;
     readonly job: Job;
-    readonly verdict: DueVerdict;
-    readonly isBusy: boolean;
+    readonly after: Upcoming;
+    readonly run: DueRun | undefined;
   },
 ): Promise<boolean> {
-  const { row, job, verdict, isBusy } = about;
-  const { after, run } = verdict;
-  const counts = run?.cause === "schedule" && !isBusy;
-  const begins = run !== undefined && !isBusy;
+  const { row, job, after, run } = about;
+  const begins = run !== undefined && !run.isSkipped;
   const ends = !begins && after.state === "scheduled" && isNothingLeft(after);
   const columns: Partial<CronJobRow> = {
     state: ends ? "completed" : after.state,
@@ -73,12 +208,19 @@ async function advance(
     retry_at: after.retryAtMs ?? null,
     due_at: dueAtMs(job, after, tx.nowMs) ?? null,
     revision: row.revision + 1,
-    repeat_done: row.repeat_done + (counts ? 1 : 0),
+    repeat_done: row.repeat_done + (begins && run.cause === "schedule" ? 1 : 0),
     updated_at: tx.nowMs,
     ...(begins ? { last_run_at: tx.nowMs } : {}),
-    ...(after.state === "missed" ? { last_status: "missed" } : {}),
+    ...errorOf(job, after),
   };
   return (await tx.update("cron_jobs", { id: row.id, revision: row.revision }, columns)) === 1;
+}
+
+/** Of a schedule that cannot be computed, and of one that can be again. */
+function errorOf({ definition, state }: Job, after: Upcoming): Partial<CronJobRow> {
+  if (after.state !== "error") return state === "error" ? { last_error: null } : {};
+  const text = `No next run of ${formatSchedule(definition.schedule)} in ${definition.zone} can be computed.`;
+  return { last_error: `${text} Edit the schedule or the zone; it is tried again every hour.` };
 }
 
 const isNothingLeft = ({ nextRunAtMs, manualAtMs, retryAtMs }: Upcoming): boolean =>
@@ -86,45 +228,40 @@ const isNothingLeft = ({ nextRunAtMs, manualAtMs, retryAtMs }: Upcoming): boolea
 
 function occurrenceRow(
   tx: Tx,
-  about: {
-    readonly store: Store;
-    readonly job: Job;
-    readonly run: NonNullable<DueVerdict["run"]>;
-    readonly isBusy: boolean;
-  },
+  { store, job, run }: { readonly store: Store; readonly job: Job; readonly run: DueRun },
 ): OccurrenceRow {
-  const { store, job, run, isBusy } = about;
-  const lease = isBusy ? {} : { lease_owner: store.owner, lease_until: tx.nowMs + CLAIM_MS };
-  const { cause, scheduledAtMs, timing } = run;
-  return {
-    ...newRow(tx, job),
-    scheduled_at: scheduledAtMs,
-    cause,
-    timing,
-    status: isBusy ? "skipped" : "claimed",
-    reason: isBusy ? "The run before was still at work." : null,
-    ended_at: isBusy ? tx.nowMs : null,
-    output_file: isBusy ? null : outputFileName({ atMs: tx.nowMs, zone: job.definition.zone, cause }),
-    ...lease,
-  };
+  const { cause, scheduledAtMs, timing, isSkipped } = run;
+  const how = isSkipped
+    ? { status: "skipped", reason: "The run before was still at work.", ended_at: tx.nowMs }
+    : {
+        status: "claimed",
+        lease_owner: store.owner,
+        lease_until: tx.nowMs + CLAIM_MS,
+        output_file: outputFileName({ atMs: tx.nowMs, zone: job.definition.zone, cause }),
+      };
+  return { ...newRow(tx, job), scheduled_at: scheduledAtMs, cause, timing, ...how };
 }
 
-function missedRow(
-  tx: Tx,
-  job: Job,
-  { fromMs, untilMs, count }: NonNullable<DueVerdict["missed"]>,
-): OccurrenceRow {
+function missedRow(tx: Tx, job: Job, { missed, run }: DueVerdict): OccurrenceRow | undefined {
+  if (!missed) return undefined;
+  const { fromMs, untilMs, count }: MissedInstants = missed;
   return {
     ...newRow(tx, job),
     scheduled_at: fromMs,
     cause: "schedule",
     timing: "late",
     status: "missed",
-    reason: "No process was there to run it in time.",
+    reason: reasonOf(job, run !== undefined),
     covers_until: untilMs,
     covers_count: count,
     ended_at: tx.nowMs,
   };
+}
+
+function reasonOf({ definition }: Job, isMadeUpFor: boolean): string {
+  const why = "No process was there to run it in time";
+  if (isMadeUpFor) return `${why}; the newest one was run.`;
+  return definition.schedule.kind === "once" ? `${why}.` : `${why}, and the job is not to catch up.`;
 }
 
 function newRow(

@@ -1,8 +1,8 @@
 /** What is to be done about a job whose time has come. Pure. */
-import type { Cause, Timing } from "./occurrence.ts";
-import { nextRunMs, previousRunMs } from "./instants.ts";
+import { countInstants, nextRunMs, previousRunMs } from "./instants.ts";
 import { isOver, type Job } from "./job.ts";
 import { jitterMs } from "./jitter.ts";
+import type { Cause, Timing } from "./occurrence.ts";
 import type { Schedule } from "./schedule.ts";
 import { ONCE_GRACE_MS } from "./schedule-text.ts";
 import { upcomingOf, type Upcoming } from "./upcoming.ts";
@@ -10,9 +10,17 @@ import { upcomingOf, type Upcoming } from "./upcoming.ts";
 export interface DueVerdict {
   readonly after: Upcoming;
   /** One run, for an instant of the schedule, or because a person or a failure asked for it. */
-  readonly run?: { readonly cause: Cause; readonly scheduledAtMs: number; readonly timing: Timing };
+  readonly run?: DueRun;
   /** Instants of the schedule that will not run, the first and the last. */
   readonly missed?: MissedInstants;
+}
+
+export interface DueRun {
+  readonly cause: Cause;
+  readonly scheduledAtMs: number;
+  readonly timing: Timing;
+  /** True: the run before is at work, and this one is left out. */
+  readonly isSkipped: boolean;
 }
 
 export interface MissedInstants {
@@ -22,9 +30,18 @@ export interface MissedInstants {
   readonly count: number;
 }
 
-/** A longer line of missed instants is counted no further. */
-export const MAX_COUNTED = 10_000;
-const LATE_MS = 300_000;
+export interface DueFacts {
+  readonly nowMs: number;
+  /** As it is configured for jobs that do not say. */
+  readonly catchUpMissed: boolean;
+  /** Whether an occurrence of the job is in hand. */
+  readonly isAtWork: boolean;
+}
+
+/** A longer line of missed instants is counted no further. A day of minutes is less. */
+export const MAX_COUNTED = 1_500;
+/** Later than this a run says so. */
+export const LATE_MS = 300_000;
 const MIN_GRACE_MS = 120_000;
 const MAX_GRACE_MS = 7_200_000;
 
@@ -32,29 +49,47 @@ const MAX_GRACE_MS = 7_200_000;
  * What becomes of a job at `nowMs`. Instants that passed unseen are stated as missed; for the last of them the job runs
  * once, when it is within its grace or is to catch up. A run by hand or another try does not count as an instant.
  */
-export function judgeDue(
-  job: Job,
-  { nowMs, catchUpMissed }: { readonly nowMs: number; readonly catchUpMissed: boolean },
-): DueVerdict {
-  const { manualAtMs, nextRunAtMs, retryAtMs } = job;
+export function judgeDue(job: Job, facts: DueFacts): DueVerdict {
+  const { manualAtMs, nextRunAtMs } = job;
+  const { nowMs } = facts;
   const now = upcomingOf(job);
   if (manualAtMs !== undefined && manualAtMs <= nowMs) {
-    const run = { cause: "manual", scheduledAtMs: manualAtMs, timing: "on_time" } as const;
-    return { after: { ...now, manualAtMs: undefined }, run };
+    return { after: { ...now, manualAtMs: undefined }, run: askedFor("manual", manualAtMs, job, facts) };
   }
   if (isOver(job.state) || job.state === "paused") return { after: now };
-  if (nextRunAtMs === undefined) return retryOf(job, now, nowMs) ?? { after: repaired(job, nowMs) };
-  if (nextRunAtMs + jitterMs(job, nextRunAtMs) > nowMs) return retryOf(job, now, nowMs) ?? { after: now };
-  const settled = retryAtMs === undefined ? now : { ...now, retryAtMs: undefined };
+  if (nextRunAtMs === undefined) return retryOf(job, facts) ?? { after: repaired(job, nowMs) };
+  if (!hasCome(job, nextRunAtMs, nowMs)) return retryOf(job, facts) ?? { after: healed(now) };
   const { schedule } = job.definition;
-  if (schedule.kind === "once") return judgeOnce(settled, { atMs: nextRunAtMs, nowMs });
-  return judgeSlot(job, settled, { slotMs: nextRunAtMs, nowMs, catchUpMissed });
+  if (schedule.kind === "once") return judgeOnce(job, nextRunAtMs, nowMs);
+  return judgeSlot(job, nextRunAtMs, facts);
 }
 
-function retryOf({ retryAtMs }: Job, now: Upcoming, nowMs: number): DueVerdict | undefined {
-  if (retryAtMs === undefined || retryAtMs > nowMs) return undefined;
-  const run = { cause: "retry", scheduledAtMs: retryAtMs, timing: "on_time" } as const;
-  return { after: { ...now, retryAtMs: undefined }, run };
+/** Jitter is less than what is between instants: they come in their order. */
+function hasCome(job: Job, slotMs: number, nowMs: number): boolean {
+  return slotMs + jitterMs(job, slotMs) <= nowMs;
+}
+
+function askedFor(
+  cause: "manual" | "retry",
+  scheduledAtMs: number,
+  job: Job,
+  { isAtWork }: DueFacts,
+): DueRun {
+  return { cause, scheduledAtMs, timing: "on_time", isSkipped: isAtWork && skips(job) };
+}
+
+const skips = ({ definition }: Job): boolean => definition.overlap === "skip";
+
+function retryOf(job: Job, facts: DueFacts): DueVerdict | undefined {
+  const { retryAtMs } = job;
+  if (retryAtMs === undefined || retryAtMs > facts.nowMs) return undefined;
+  const after = { ...healed(upcomingOf(job)), retryAtMs: undefined };
+  return { after, run: askedFor("retry", retryAtMs, job, facts) };
+}
+
+/** A row that could not be read for a while has kept its next instant. */
+function healed(now: Upcoming): Upcoming {
+  return now.state === "error" ? { ...now, state: "scheduled" } : now;
 }
 
 /** Of a job whose schedule could not be computed, be it that a new version of the zones' data can. */
@@ -65,97 +100,69 @@ function repaired(job: Job, nowMs: number): Upcoming {
   return next === undefined ? now : { ...now, state: "scheduled", nextRunAtMs: next };
 }
 
-function judgeOnce(
-  now: Upcoming,
-  { atMs, nowMs }: { readonly atMs: number; readonly nowMs: number },
-): DueVerdict {
-  const after = { ...now, nextRunAtMs: undefined };
-  const lateMs = nowMs - atMs;
-  if (lateMs <= ONCE_GRACE_MS) {
-    return { after, run: { cause: "schedule", scheduledAtMs: atMs, timing: timingOf(lateMs) } };
+/** One that comes but once is not left out because a run by hand is at work. */
+function judgeOnce(job: Job, atMs: number, nowMs: number): DueVerdict {
+  const after = { ...settled(job), nextRunAtMs: undefined };
+  const lateMs = nowMs - atMs - jitterMs(job, atMs);
+  if (lateMs > ONCE_GRACE_MS) {
+    return { after: { ...after, state: "missed" }, missed: { fromMs: atMs, untilMs: atMs, count: 1 } };
   }
-  return { after: { ...after, state: "missed" }, missed: { fromMs: atMs, untilMs: atMs, count: 1 } };
+  const run = { cause: "schedule", scheduledAtMs: atMs, timing: "on_time", isSkipped: false } as const;
+  return { after, run };
 }
 
-function judgeSlot(
-  job: Job,
-  now: Upcoming,
-  at: { readonly slotMs: number; readonly nowMs: number; readonly catchUpMissed: boolean },
-): DueVerdict {
-  const { definition } = job;
-  const { slotMs: firstMs, nowMs } = at;
-  const lastMs = lastInstant(job, firstMs, nowMs);
-  const lateMs = nowMs - (lastMs + jitterMs(job, lastMs));
-  const catchesUp = definition.catchUp ?? at.catchUpMissed;
-  const isInTime = lateMs <= graceMs(job, lastMs);
+function judgeSlot(job: Job, firstMs: number, { nowMs, catchUpMissed, isAtWork }: DueFacts): DueVerdict {
+  const { definition, repeatDone } = job;
+  const now = settled(job);
+  const left = (definition.repeat ?? Number.POSITIVE_INFINITY) - repeatDone;
+  if (left <= 0) return { after: { ...now, nextRunAtMs: undefined } };
+  const { lastMs, nextMs, beforeLastMs } = passed(job, firstMs, nowMs);
+  const lateMs = nowMs - lastMs - jitterMs(job, lastMs);
+  const catchesUp = definition.catchUp ?? catchUpMissed;
+  const isInTime = lateMs <= graceMs(definition, lastMs, nextMs);
   const runs = isInTime || catchesUp;
-  const untilMs = runs ? beforeMs(definition, lastMs) : lastMs;
-  const missed =
-    untilMs !== undefined && untilMs >= firstMs ? missedOf(definition, firstMs, untilMs) : undefined;
-  const timing = catchesUp && (missed !== undefined || !isInTime) ? "catch_up" : timingOf(lateMs);
-  const after = afterSlot(job, now, { lastMs, runs });
+  const untilMs = runs ? beforeLastMs : lastMs;
+  const makesUp = catchesUp && (beforeLastMs !== undefined || !isInTime);
+  const timing = makesUp ? "catch_up" : timingOf(lateMs);
+  const isSkipped = isAtWork && skips(job);
+  const isLast = runs && !isSkipped && left <= 1;
   return {
-    after,
-    ...(runs ? { run: { cause: "schedule", scheduledAtMs: lastMs, timing } } : {}),
-    ...(missed ? { missed } : {}),
+    after: isLast ? { ...now, nextRunAtMs: undefined } : comesNext(now, nextMs),
+    ...(runs ? { run: { cause: "schedule", scheduledAtMs: lastMs, timing, isSkipped } } : {}),
+    ...(untilMs === undefined ? {} : { missed: missedOf(definition, firstMs, untilMs) }),
   };
 }
 
-function afterSlot(
-  { definition, repeatDone }: Job,
-  now: Upcoming,
-  { lastMs, runs }: { readonly lastMs: number; readonly runs: boolean },
-): Upcoming {
-  const isLast = definition.repeat !== null && repeatDone + (runs ? 1 : 0) >= definition.repeat;
-  if (isLast) return { ...now, nextRunAtMs: undefined };
-  const nextRunAtMs = followingMs(definition, lastMs);
-  return nextRunAtMs === undefined ? { ...now, state: "error", nextRunAtMs } : { ...now, nextRunAtMs };
+/** Another try of a run is not made behind the next instant. */
+function settled(job: Job): Upcoming {
+  return { ...healed(upcomingOf(job)), retryAtMs: undefined };
 }
 
-/** The newest instant that has come, its jitter included; `firstMs` at least. */
-function lastInstant(job: Job, firstMs: number, nowMs: number): number {
-  const { schedule, zone, jitterSeconds } = job.definition;
-  const untilMs = nowMs - jitterSeconds * 1000;
-  if (schedule.kind === "interval") {
-    const periodMs = schedule.minutes * 60_000;
-    return firstMs + Math.max(0, Math.floor((untilMs - firstMs) / periodMs)) * periodMs;
+/** A repeating job never ends because its schedule cannot be computed. */
+function comesNext(now: Upcoming, nextMs: number | undefined): Upcoming {
+  return { ...now, state: nextMs === undefined ? "error" : now.state, nextRunAtMs: nextMs };
+}
+
+interface Passed {
+  /** The newest instant that has come. */
+  readonly lastMs: number;
+  /** The instant behind it. */
+  readonly nextMs: number | undefined;
+  /** The instant before it, unless it is the first. */
+  readonly beforeLastMs?: number;
+}
+
+/** The instants that have come, from `firstMs` on. On time that is one, and asks the schedule once. */
+function passed(job: Job, firstMs: number, nowMs: number): Passed {
+  const { definition } = job;
+  const secondMs = followingMs(definition, firstMs);
+  if (secondMs === undefined || !hasCome(job, secondMs, nowMs)) return { lastMs: firstMs, nextMs: secondMs };
+  let lastMs = Math.max(secondMs, newestMs(definition, firstMs, nowMs) ?? secondMs);
+  while (lastMs > secondMs && !hasCome(job, lastMs, nowMs)) {
+    lastMs = Math.max(secondMs, beforeMs(definition, lastMs) ?? secondMs);
   }
-  const lastMs = previousRunMs(schedule, untilMs + 1, zone);
-  return lastMs === undefined ? firstMs : Math.max(firstMs, lastMs);
-}
-
-/** The instant before one; of an interval the same holds by arithmetic. */
-function beforeMs(definition: ScheduleOf, atMs: number): number | undefined {
-  const { schedule, zone } = definition;
-  return schedule.kind === "interval"
-    ? atMs - schedule.minutes * 60_000
-    : previousRunMs(schedule, atMs, zone);
-}
-
-function missedOf(definition: ScheduleOf, fromMs: number, untilMs: number): MissedInstants {
-  const { schedule } = definition;
-  if (schedule.kind === "interval") {
-    const count = Math.round((untilMs - fromMs) / (schedule.minutes * 60_000)) + 1;
-    return { fromMs, untilMs, count: Math.min(count, MAX_COUNTED) };
-  }
-  let count = 1;
-  for (
-    let at: number | undefined = fromMs;
-    at !== undefined && at < untilMs && count < MAX_COUNTED;
-    count++
-  ) {
-    at = followingMs(definition, at);
-    if (at === undefined || at >= untilMs) break;
-  }
-  return { fromMs, untilMs, count: fromMs === untilMs ? 1 : count + 1 };
-}
-
-/** How late a run may begin: half of the time to the next instant, within bounds. */
-function graceMs({ definition }: Pick<Job, "definition">, slotMs: number): number {
-  if (definition.misfireGraceSeconds !== undefined) return definition.misfireGraceSeconds * 1000;
-  const next = followingMs(definition, slotMs);
-  const periodMs = next === undefined ? 0 : next - slotMs;
-  return Math.min(MAX_GRACE_MS, Math.max(MIN_GRACE_MS, periodMs / 2));
+  const beforeLastMs = Math.max(firstMs, beforeMs(definition, lastMs) ?? firstMs);
+  return { lastMs, nextMs: followingMs(definition, lastMs), beforeLastMs };
 }
 
 interface ScheduleOf {
@@ -163,13 +170,43 @@ interface ScheduleOf {
   readonly zone: string;
 }
 
-/** Undefined also when the schedule cannot be computed (any more). */
+function newestMs({ schedule, zone }: ScheduleOf, firstMs: number, nowMs: number): number | undefined {
+  if (schedule.kind !== "interval") return tryTo(() => previousRunMs(schedule, nowMs + 1, zone));
+  const periodMs = schedule.minutes * 60_000;
+  return firstMs + Math.floor((nowMs - firstMs) / periodMs) * periodMs;
+}
+
+function beforeMs({ schedule, zone }: ScheduleOf, atMs: number): number | undefined {
+  if (schedule.kind === "interval") return atMs - schedule.minutes * 60_000;
+  return tryTo(() => previousRunMs(schedule, atMs, zone));
+}
+
 function followingMs({ schedule, zone }: ScheduleOf, atMs: number): number | undefined {
+  return tryTo(() => nextRunMs(schedule, atMs, zone));
+}
+
+/** Undefined also when the schedule cannot be computed (any more). */
+function tryTo(ask: () => number | undefined): number | undefined {
   try {
-    return nextRunMs(schedule, atMs, zone);
+    return ask();
   } catch {
     return undefined;
   }
+}
+
+function missedOf(definition: ScheduleOf, fromMs: number, untilMs: number): MissedInstants {
+  return { fromMs, untilMs, count: countInstants(definition, { fromMs, untilMs, max: MAX_COUNTED }) };
+}
+
+/** How late a run may begin: half of the time to the next instant, within bounds. */
+function graceMs(
+  { misfireGraceSeconds }: Job["definition"],
+  slotMs: number,
+  nextMs: number | undefined,
+): number {
+  if (misfireGraceSeconds !== undefined) return misfireGraceSeconds * 1000;
+  const periodMs = nextMs === undefined ? 0 : nextMs - slotMs;
+  return Math.min(MAX_GRACE_MS, Math.max(MIN_GRACE_MS, periodMs / 2));
 }
 
 function timingOf(lateMs: number): Timing {

@@ -16,7 +16,7 @@ export function nextRunMs(schedule: Schedule, baseMs: number, zone: string): num
     case "interval":
       return baseMs + schedule.minutes * MINUTE_MS;
     case "cron":
-      return toCron(schedule.expression, zone).nextRun(new Date(baseMs))?.getTime();
+      return nextOf(toPattern(schedule.expression, zone), baseMs);
   }
 }
 
@@ -28,8 +28,28 @@ export function previousRunMs(schedule: Schedule, beforeMs: number, zone: string
     case "interval":
       return undefined;
     case "cron":
-      return toCron(schedule.expression, zone).previousRuns(1, new Date(beforeMs))[0]?.getTime();
+      return toPattern(schedule.expression, zone).cron.previousRuns(1, new Date(beforeMs))[0]?.getTime();
   }
+}
+
+/** How many instants there are from one to another, both of them instants; `max` when there are more. */
+export function countInstants(
+  { schedule, zone }: { readonly schedule: Schedule; readonly zone: string },
+  { fromMs, untilMs, max }: { readonly fromMs: number; readonly untilMs: number; readonly max: number },
+): number {
+  if (fromMs >= untilMs || schedule.kind === "once") return 1;
+  if (schedule.kind === "interval") {
+    return Math.min(max, Math.round((untilMs - fromMs) / (schedule.minutes * MINUTE_MS)) + 1);
+  }
+  const pattern = toPattern(schedule.expression, zone);
+  const { counted } = pattern;
+  if (counted?.fromMs === fromMs && counted.untilMs === untilMs) return Math.min(max, counted.count);
+  let count = 1;
+  for (let at: number | undefined = fromMs; at !== undefined && at < untilMs && count < max; count++) {
+    at = nextOf(pattern, at);
+  }
+  if (count < max) pattern.counted = { fromMs, untilMs, count };
+  return count;
 }
 
 /**
@@ -40,16 +60,35 @@ export function instantOf(wall: string, zone: string): number {
   return new Cron(wall, { timezone: zone, paused: true }).nextRun(new Date(0))?.getTime() ?? Number.NaN;
 }
 
-/** Only asked for instants: its own timers are never started. Error that says what is wrong with the expression. */
-function toCron(expression: string, zone: string): Cron {
-  const known = patterns.get(`${zone} ${expression}`);
-  if (known) return known;
-  const made = new Cron(expression, { timezone: zone, mode: "5-part", sloppyRanges: true, paused: true });
-  if (patterns.size >= MAX_PATTERNS) patterns.clear();
-  patterns.set(`${zone} ${expression}`, made);
-  return made;
+/** An expression in a zone, with what it was asked last: many jobs share one, and its instants. */
+interface Pattern {
+  readonly cron: Cron;
+  asked?: { readonly baseMs: number; readonly nextMs: number | undefined };
+  counted?: { readonly fromMs: number; readonly untilMs: number; readonly count: number };
 }
 
-/** Reading an expression costs more than asking it. */
-const patterns = new Map<string, Cron>();
-const MAX_PATTERNS = 20_000;
+function nextOf(pattern: Pattern, baseMs: number): number | undefined {
+  if (pattern.asked?.baseMs === baseMs) return pattern.asked.nextMs;
+  const nextMs = pattern.cron.nextRun(new Date(baseMs))?.getTime();
+  pattern.asked = { baseMs, nextMs };
+  return nextMs;
+}
+
+/** Only asked for instants: its own timers are never started. Error that says what is wrong with the expression. */
+function toPattern(expression: string, zone: string): Pattern {
+  const key = `${zone} ${expression}`;
+  const known = patterns.get(key);
+  const pattern = known ?? {
+    cron: new Cron(expression, { timezone: zone, mode: "5-part", sloppyRanges: true, paused: true }),
+  };
+  // The map is in the order of use.
+  if (known) patterns.delete(key);
+  patterns.set(key, pattern);
+  const [oldest] = patterns.keys();
+  if (patterns.size > MAX_PATTERNS && oldest !== undefined) patterns.delete(oldest);
+  return pattern;
+}
+
+/** Reading an expression costs as much as asking it, and each takes 80 KB. */
+const patterns = new Map<string, Pattern>();
+const MAX_PATTERNS = 128;

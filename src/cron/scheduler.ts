@@ -4,6 +4,14 @@ import { Ticker } from "./ticker.ts";
 
 /** The ticker of a room, which runs what it claims. */
 export function createScheduler(room: CronRoom): Ticker {
-  const { store, clock, log, settings } = room;
-  return new Ticker({ store, clock, log, settings, fire: (claimed) => fire(room, claimed) });
+  const { store, clock, log, settings, homes, ends } = room;
+  return new Ticker({
+    store,
+    clock,
+    log,
+    settings,
+    homes,
+    fire: (claimed) => fire(room, claimed),
+    told: (occurrenceId) => ends.told(occurrenceId),
+  });
 }

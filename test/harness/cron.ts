@@ -3,15 +3,15 @@ import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { FakeClock } from "../../src/base/clock.ts";
-import { fire } from "../../src/cron/fire.ts";
 import { readDefinition, type Job, type JobDefinition } from "../../src/cron/job.ts";
 import { Jobs } from "../../src/cron/jobs.ts";
 import { OUTPUT_TARGET } from "../../src/cron/output-name.ts";
 import { createOutputTarget } from "../../src/cron/output-target.ts";
 import type { CronRoom } from "../../src/cron/room.ts";
 import { RunEnds } from "../../src/cron/run-ends.ts";
+import { createScheduler } from "../../src/cron/scheduler.ts";
 import type { CronSettings } from "../../src/cron/settings.ts";
-import { Ticker } from "../../src/cron/ticker.ts";
+import type { Ticker } from "../../src/cron/ticker.ts";
 import { createCronTrigger } from "../../src/cron/trigger.ts";
 import { Dispatcher } from "../../src/deliver/dispatch.ts";
 import { createTargets, type Delivery, type SendOutcome, type Target } from "../../src/deliver/target.ts";
@@ -69,8 +69,7 @@ export class TestCron implements AsyncDisposable {
     this.#ownsHome = from.ownsHome;
     this.#written = from.written;
     this.jobs = new Jobs(room.store, room.settings);
-    const { store, clock, log, settings } = room;
-    this.ticker = new Ticker({ store, clock, log, settings, fire: (claimed) => fire(room, claimed) });
+    this.ticker = createScheduler(room);
   }
 
   get store(): Store {
