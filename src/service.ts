@@ -108,6 +108,23 @@ export async function startRpcService(options: CoreOptions): Promise<RpcService>
   return toService(await openRooms(options), options);
 }
 
+/** A service that runs what is due and has no clients. */
+export interface TickService extends RpcService {
+  /** Not started: it looks at the jobs when it is told to. */
+  readonly scheduler: Ticker;
+  /** Refuses new runs, and cuts those at work that take longer than a service that stops would wait. */
+  drain(): Promise<void>;
+}
+
+/** As {@link startRpcService}, for the jobs of the clock, whether or not gateways are to run them. */
+export async function startTickService(options: CoreOptions): Promise<TickService> {
+  const rooms = await openRooms(options);
+  const scheduler = await openScheduler(options, rooms);
+  const { turns } = rooms.agentRoom.agent;
+  const drain = () => turns.drain(options.config.api_server.drain_seconds * 1000);
+  return { ...toService(rooms, options, { scheduler }), scheduler, drain };
+}
+
 interface Rooms {
   readonly agentRoom: AgentRoom;
   readonly telemetry: Telemetry;
@@ -130,7 +147,8 @@ async function openRooms(options: CoreOptions): Promise<Rooms> {
     const agentRoom = createAgentRoom({ ...options, telemetry: telemetry.agent }, store, clock);
     closers.unshift(() => agentRoom.close());
     await agentRoom.agent.start();
-    closers.unshift(scheduleSweeps(store, { ...retentionOptions(config), clock, onProblem }));
+    const onCronJobsGone = (ids: readonly string[]) => removeCronOutputs(options.places, ids);
+    closers.unshift(scheduleSweeps(store, { ...retentionOptions(config), clock, onProblem, onCronJobsGone }));
     const opened = await openTargets(options, { store, clock });
     const { metrics } = telemetry.delivery;
     const targets = metrics ? meterTargets(opened, { metrics, now: () => clock.now() }) : opened;
@@ -193,18 +211,19 @@ async function openListener(
 }
 
 /** Runs the jobs of the clock. Undefined when that is switched off. */
-async function startScheduler(
-  options: ServiceOptions,
-  { agentRoom, targets }: Rooms,
-): Promise<Ticker | undefined> {
+async function startScheduler(options: ServiceOptions, rooms: Rooms): Promise<Ticker | undefined> {
   if (!options.config.cron.enabled) return undefined;
+  const scheduler = await openScheduler(options, rooms);
+  await scheduler.start();
+  return scheduler;
+}
+
+async function openScheduler(options: CoreOptions, { agentRoom, targets }: Rooms): Promise<Ticker> {
   const [{ createCronRoom }, { createScheduler }] = await Promise.all([
     import("./cron-room.ts"),
     import("./cron/scheduler.ts"),
   ]);
-  const scheduler = createScheduler(createCronRoom(options, { ...agentRoom, targets }));
-  await scheduler.start();
-  return scheduler;
+  return createScheduler(createCronRoom(options, { ...agentRoom, targets }));
 }
 
 /** The listener's own limit stands above ours, so that an oversize body is refused by us, with our envelope. */
@@ -324,6 +343,17 @@ function stopper(
 /** Of webhooks: what people look at when an event seems to be lost. */
 const DELIVERIES_MS = 30 * 24 * 3_600_000;
 const MAX_DELIVERIES = 10_000;
+const MAX_OCCURRENCES = 200_000;
+const DAY_MS = 86_400_000;
+
+/** Loaded here: few services sweep a job in their life. */
+async function removeCronOutputs(places: CoreOptions["places"], ids: readonly string[]): Promise<void> {
+  const [{ cronOutputFolder }, { removeOutputs }] = await Promise.all([
+    import("./cron-room.ts"),
+    import("./cron/outputs.ts"),
+  ]);
+  for (const id of ids) await removeOutputs(cronOutputFolder(places), id);
+}
 
 function retentionOptions(config: Config) {
   const { runs_hours: runsHours, events_hours: eventsHours, sweep_minutes: sweepMinutes } = config.retention;
@@ -335,6 +365,9 @@ function retentionOptions(config: Config) {
       outboxMs: keepMs,
       deliveriesMs: DELIVERIES_MS,
       maxDeliveries: MAX_DELIVERIES,
+      occurrencesMs: config.cron.history_days * DAY_MS,
+      maxOccurrences: MAX_OCCURRENCES,
+      overJobsMs: config.cron.completed_days * DAY_MS,
       maxRunEvents: config.limits.max_run_events,
       ...(eventsHours === undefined ? {} : { eventsMs: eventsHours * 3_600_000 }),
     },

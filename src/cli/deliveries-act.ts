@@ -52,7 +52,7 @@ export const retryCommand = defineCommand({
     const choice = toChoice(args, positionalsOf(rawArgs));
     await inDatabase(async (store) => {
       const ids = choice.ids ?? (await deadLetters(store, choice.platform));
-      const outcomes = await each(ids, (id) => retryLetter(store, id));
+      const outcomes = await each(ids, (id) => retryLetter(store, id, settleMessage));
       report(outcomes, { done: "retried", isJson: args.json === true });
     });
   },

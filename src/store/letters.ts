@@ -80,9 +80,14 @@ export type LetterRefusal = "missing" | "done" | "leased";
 
 /**
  * Makes it due now, with all its attempts before it; parts that arrived are not sent again. One that is unknown may
- * arrive twice. Older than what its chat is owed by now, it goes first.
+ * arrive twice. Older than what its chat is owed by now, it goes first. `changed` runs in the same transaction: whoever
+ * owes it may have to know.
  */
-export function retryLetter(store: Store, id: string): Promise<"retried" | LetterRefusal> {
+export function retryLetter(
+  store: Store,
+  id: string,
+  changed?: (tx: Tx, row: OutboxRow) => Promise<void>,
+): Promise<"retried" | LetterRefusal> {
   return store.write(async (tx) => {
     const row = await tx.find("outbox", { id });
     const refusal = refusalOf(store, tx, row);
@@ -91,8 +96,9 @@ export function retryLetter(store: Store, id: string): Promise<"retried" | Lette
     const due = { status: "due", attempts: 0, available_at: tx.nowMs, lease_owner: null, done_at: null };
     // Whoever has it sent again has looked whether it arrived.
     const again = { ...due, held, retried_at: tx.nowMs, doubt_at: null };
-    const changed = await tx.update("outbox", asSeen(row), again);
-    return changed === 1 ? ("retried" as const) : ("leased" as const);
+    if ((await tx.update("outbox", asSeen(row), again)) === 0) return "leased" as const;
+    await changed?.(tx, row);
+    return "retried" as const;
   });
 }
 

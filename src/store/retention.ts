@@ -1,13 +1,14 @@
 import type { Clock } from "../base/clock.ts";
 import { firstIdAt } from "../base/ids.ts";
 import { Batches } from "./batches.ts";
+import { CronSweeper, type CronRetention } from "./cron-sweep.ts";
 import { EventSweeper } from "./event-sweep.ts";
 import type { Store } from "./store.ts";
 import { rawTx } from "./tx.ts";
 import type { Row, Tx } from "./tx.ts";
 
 /** How long what is over is kept, in milliseconds. Absent: for ever. */
-export interface Retention {
+export interface Retention extends CronRetention {
   /** Ended runs, with their events, questions and stored responses; a session made for one request goes with its runs. */
   readonly runsMs?: number;
   /** Events of ended runs, where they go earlier than the runs. */
@@ -34,6 +35,9 @@ export interface Swept {
   readonly jobs: number;
   readonly outbox: number;
   readonly deliveries: number;
+  readonly occurrences: number;
+  /** Ids of the jobs of the clock that went: what is kept of them in files is the caller's to remove. */
+  readonly cronJobs: readonly string[];
 }
 
 export interface SweepOptions {
@@ -57,7 +61,9 @@ export async function sweep(store: Store, options: SweepOptions): Promise<Swept>
   const batches = new Batches(store, { size: batchSize, signal });
   const sweeper = new Sweeper(batches);
   const events = new EventSweeper(batches, sinceMs);
-  const { eventsMs, maxRunEvents } = retention;
+  const cron = new CronSweeper(batches);
+  const { eventsMs, maxRunEvents, overJobsMs } = retention;
+  await cron.tickers();
   const none = { runs: 0, sessions: 0 };
   return {
     ...(retention.runsMs === undefined ? none : await sweeper.runs(retention.runsMs)),
@@ -68,6 +74,9 @@ export async function sweep(store: Store, options: SweepOptions): Promise<Swept>
     jobs: retention.jobsMs === undefined ? 0 : await sweeper.done("jobs", retention.jobsMs),
     outbox: retention.outboxMs === undefined ? 0 : await sweeper.done("outbox", retention.outboxMs),
     deliveries: await sweeper.deliveries(retention),
+    // Jobs first: of one that is gone no occurrence stays.
+    cronJobs: overJobsMs === undefined ? [] : await cron.overJobs(overJobsMs),
+    occurrences: await cron.occurrences(retention),
   };
 }
 
@@ -76,6 +85,8 @@ export interface SweepScheduleOptions {
   readonly everyMs: number;
   readonly clock: Clock;
   readonly onProblem: (message: string, error: unknown) => void;
+  /** Told of jobs of the clock that went. */
+  readonly onCronJobsGone?: (ids: readonly string[]) => Promise<void>;
 }
 
 /** Sweeps every `everyMs`, until the returned function is called; that one resolves when a sweep under way has ended. */
@@ -88,7 +99,8 @@ export function scheduleSweeps(store: Store, options: SweepScheduleOptions): () 
   const run = async () => {
     const startMs = clock.now();
     try {
-      await sweep(store, { retention, signal: stop.signal, sinceMs });
+      const { cronJobs } = await sweep(store, { retention, signal: stop.signal, sinceMs });
+      if (cronJobs.length > 0) await options.onCronJobsGone?.(cronJobs);
       sinceMs = startMs - CLOCK_SKEW_MS;
     } catch (error) {
       onProblem("A sweep of old rows failed; the next one goes on.", error);

@@ -78,7 +78,17 @@ test("without a retention nothing but ledger rows that ran out is swept", async 
   await claim("long", 2_000);
   clock.nowMs += 1_000;
   const swept = await sweep(store, { retention: {} });
-  assert.deepEqual(swept, { runs: 0, sessions: 0, events: 0, ledger: 1, jobs: 0, outbox: 0, deliveries: 0 });
+  assert.deepEqual(swept, {
+    runs: 0,
+    sessions: 0,
+    events: 0,
+    ledger: 1,
+    jobs: 0,
+    outbox: 0,
+    deliveries: 0,
+    cronJobs: [],
+    occurrences: 0,
+  });
   assert.deepEqual(await ids(store, "runs"), [runId]);
   assert.deepEqual(await store.read.selectFrom("ledger").select("key").execute(), [{ key: "long" }]);
 });
