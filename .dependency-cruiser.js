@@ -71,7 +71,7 @@ const machine = [
   "^src/base/(runtime|machine|log|digest|port|frame-output|own-program|child-groups|read-body)\\.ts$",
   "^src/config/(home|env-file|secrets|tickets)\\.ts$",
   "^src/store/(sqlite|sqlite-connection|migrate|owner)\\.ts$",
-  "^src/cron/(output-target|context|preflight|outputs|job-around)\\.ts$",
+  "^src/cron/(output-target|preflight|outputs|job-around)\\.ts$",
   "^src/agent/tools/",
   "^src/agent/(skills|mcp|context|attachments)/",
   "^src/base/(net-guard|guarded-fetch)\\.ts$",

@@ -24,10 +24,14 @@ export function createCronRoom(
     log,
     turns: agent.turns,
     models,
+    fallbacks: config.model.fallbacks,
     skills,
     settings: cronSettings(config),
     homes: homesOf(targets),
-    toolsets: () => [...new Set(agent.parts.tools().map(({ toolset }) => toolset))],
+    // Those that are configured count while their servers are still starting, or have no tools yet.
+    toolsets: () => [
+      ...new Set([...config.agent.toolsets, ...agent.parts.tools().map(({ toolset }) => toolset)]),
+    ],
     workspace: places.workspace,
     scriptsFolder: join(places.agentHome, "scripts"),
     outputFolder: cronOutputFolder(places),

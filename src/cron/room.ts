@@ -15,6 +15,8 @@ export interface CronRoom {
   readonly log: Log;
   readonly turns: Pick<Turns, "submit" | "draining">;
   readonly models: AgentParts["models"];
+  /** Names of models that take over while the chosen one cannot be reached. */
+  readonly fallbacks?: readonly string[];
   readonly skills: Pick<Skills, "find">;
   readonly settings: CronSettings;
   /** Home channels of the platforms. */

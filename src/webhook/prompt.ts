@@ -1,7 +1,7 @@
 /** What the agent is asked when an event arrives. Pure but for the marks, which are random. */
 import { Fence } from "../agent/fence.ts";
+import { skillInstructions, type ToldSkill } from "../agent/skills/load-skill.ts";
 import type { WebhookSubject } from "./field.ts";
-import type { LoadedSkill } from "./skill.ts";
 import { renderRoute, type RenderedRoute } from "./template.ts";
 
 export interface PromptedRoute extends RenderedRoute {
@@ -19,12 +19,12 @@ const MAX_WORDS = 4;
  * The skill of the route, then its text, in which what the sender wrote stands between marks that the sender cannot know:
  * a signature proves who sent an event, not that the titles and comments in it mean well.
  */
-export function renderPrompt(route: PromptedRoute, subject: WebhookSubject, skill?: LoadedSkill): string {
+export function renderPrompt(route: PromptedRoute, subject: WebhookSubject, skill?: ToldSkill): string {
   const fence = new Fence("webhook-data");
   const around = (text: string) => (isPlain(text) ? text : fence.around(text));
   const text = renderRoute(route, subject, route.trustsSender ? undefined : around);
   const parts = [
-    ...(skill ? [instructionsOf(skill)] : []),
+    ...(skill ? [skillInstructions(skill)] : []),
     ...(fence.isUsed ? [fence.notice(ORIGIN)] : []),
     text,
   ];
@@ -36,8 +36,4 @@ const ORIGIN = "was written by whoever caused this event";
 function isPlain(text: string): boolean {
   if (!PLAIN.test(text)) return false;
   return HASH.test(text) || text.split(/[^A-Za-z]+|(?<=[a-z])(?=[A-Z])/).filter(Boolean).length <= MAX_WORDS;
-}
-
-function instructionsOf({ name, path, instructions }: LoadedSkill): string {
-  return `Follow the skill ${name}. Its folder is ${path}; these are its instructions:\n\n${instructions}`;
 }

@@ -1,14 +1,7 @@
 /** The skill of a route: the first of its names that there is. */
-import { readSkillText, splitFrontMatter } from "../agent/skills/skill-file.ts";
+import { loadSkill, type LoadedSkill } from "../agent/skills/load-skill.ts";
 import type { Skills } from "../agent/skills/skills.ts";
 import type { Log } from "../base/log.ts";
-
-export interface LoadedSkill {
-  readonly name: string;
-  /** Its folder, absolute: what its instructions name is found there. */
-  readonly path: string;
-  readonly instructions: string;
-}
 
 /** Never rejects. Undefined when none of the names can be loaded: the run goes on without. */
 export type LoadSkill = (names: readonly string[]) => Promise<LoadedSkill | undefined>;
@@ -26,11 +19,8 @@ export function createLoadSkill({
   return async (names) => {
     for (const name of names) {
       try {
-        const skill = await skills.find(name, cwd);
-        if (skill) {
-          const { body } = splitFrontMatter(await readSkillText(skill.path));
-          return { name, path: skill.path, instructions: body.trim() };
-        }
+        const skill = await loadSkill(skills, name, cwd);
+        if (skill) return skill;
         log.warn("a skill of a webhook route does not exist", { skill: name });
       } catch (error) {
         log.warn("a skill of a webhook route cannot be loaded; the run goes on without", {
