@@ -13,7 +13,15 @@ import { createKeyRing, ensureApiKey } from "./config/secrets.ts";
 import { Variables } from "./config/variables.ts";
 import { createCatalog, findProviders } from "./models.ts";
 import { openHome, type OpenedHome, type OpenHomeOptions } from "./opened-home.ts";
-import { startRpcService, startService, type CoreOptions, type RpcService, type Service } from "./service.ts";
+import {
+  startRpcService,
+  startService,
+  startTickService,
+  type CoreOptions,
+  type RpcService,
+  type Service,
+  type TickService,
+} from "./service.ts";
 import type { Store } from "./store/store.ts";
 
 export interface BootOptions extends OpenHomeOptions {
@@ -71,6 +79,12 @@ export async function bootRpc(opened: OpenedHome, store: Store): Promise<RpcServ
     await store.close();
     throw error;
   }
+}
+
+/** As {@link boot}, for a process that runs the jobs that are due, and listens nowhere: it needs no key. */
+export async function bootTick(options: OpenHomeOptions): Promise<TickService> {
+  const opened = await openHome(options);
+  return startTickService(await coreOptions(opened));
 }
 
 async function coreOptions(

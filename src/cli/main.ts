@@ -42,6 +42,10 @@ const agentd = defineCommand({
       "List, show, export and delete saved sessions",
       async () => (await import("./sessions.ts")).sessionsCommand,
     ),
+    cron: lazyCommand(
+      "Jobs of the clock: make, list, change, run them",
+      async () => (await import("./cron.ts")).cronCommand,
+    ),
     webhook: lazyCommand(
       "Subscribe to webhooks, try routes, look at what came in",
       async () => (await import("./webhook.ts")).webhookCommand,

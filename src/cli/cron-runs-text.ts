@@ -1,0 +1,71 @@
+/** Runs of jobs, and instants without one, as people read them. Pure. */
+import type { Occurrence, OccurrenceStatus } from "../cron/occurrence.ts";
+import { zonedTime } from "../cron/zoned-time.ts";
+import { shown } from "./cron-text.ts";
+import { toTable } from "./table.ts";
+
+const STATUS_WORDS: Readonly<Record<OccurrenceStatus, string>> = {
+  claimed: "starting",
+  running: "running",
+  ok: "ok",
+  failed: "failed",
+  missed: "missed",
+  skipped: "skipped",
+  unknown: "unknown",
+};
+
+/** Newest first, with all times in one zone. Without `isOneJob` each line names its job. */
+export function runsTable(
+  occurrences: readonly Occurrence[],
+  { zone, isOneJob }: { readonly zone: string; readonly isOneJob: boolean },
+): string {
+  const rows = occurrences.map((each) => [
+    each.id,
+    ...(isOneJob ? [] : [`${each.jobId} ${shown(each.jobName)}`]),
+    timeIn(each.scheduledAtMs, zone),
+    causeText(each),
+    statusText(each),
+    tookText(each),
+    deliveryText(each),
+    each.outputFile !== undefined && each.endedAtMs !== undefined ? each.outputFile : "-",
+    noteText(each),
+  ]);
+  const head = ["ID", ...(isOneJob ? [] : ["JOB"]), `DUE (${zone})`];
+  return toTable([...head, "CAUSE", "STATUS", "TOOK", "DELIVERY", "OUTPUT", "NOTE"], rows);
+}
+
+/** `ok after 3.2 s`, with the reason of what is not. */
+export function endText(occurrence: Occurrence): string {
+  const took = tookText(occurrence);
+  const reason = occurrence.reason === undefined ? "" : `: ${shown(occurrence.reason)}`;
+  return `${statusText(occurrence)}${took === "-" ? "" : ` after ${took}`}${reason}`;
+}
+
+export function deliveryText({ deliveryStatus }: Occurrence): string {
+  if (deliveryStatus === undefined || deliveryStatus === "none") return "-";
+  return deliveryStatus;
+}
+
+function statusText({ status, coversCount }: Occurrence): string {
+  return coversCount > 1 ? `${STATUS_WORDS[status]} x${coversCount}` : STATUS_WORDS[status];
+}
+
+function causeText({ cause, timing }: Occurrence): string {
+  if (timing === "on_time") return cause;
+  return `${cause}, ${timing === "late" ? "late" : "made up for"}`;
+}
+
+function tookText({ startedAtMs, endedAtMs }: Occurrence): string {
+  if (startedAtMs === undefined || endedAtMs === undefined) return "-";
+  return `${(Math.max(0, endedAtMs - startedAtMs) / 1000).toFixed(1)} s`;
+}
+
+function noteText({ status, reason, deliveryError }: Occurrence): string {
+  const notes = [status === "ok" ? undefined : reason, deliveryError].filter((note) => note !== undefined);
+  return notes.map(shown).join("; ");
+}
+
+/** The zone stands in the head of the table. */
+function timeIn(atMs: number, zone: string): string {
+  return zonedTime(atMs, zone).replace(/ \(.*\)$/, "");
+}
