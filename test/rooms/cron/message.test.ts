@@ -1,0 +1,168 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { forgetSecret, registerSecret } from "../../../src/base/redact.ts";
+import { clip, durationText, messageText, missedText, safely } from "../../../src/cron/message.ts";
+import { keptOutput, responseOf } from "../../../src/cron/output.ts";
+import type { DeliveryPlan } from "../../../src/cron/plan.ts";
+import { createTestCron, START_MS } from "../../harness/cron.ts";
+
+const MINUTE_MS = 60_000;
+const ID = "0123456789ab";
+
+const plan: DeliveryPlan = {
+  ref: "occ_1",
+  jobId: ID,
+  jobName: "tea",
+  schedule: "every 1h",
+  isOnce: false,
+  zone: "Europe/Berlin",
+  scheduledAtMs: START_MS,
+  atMs: START_MS,
+  cause: "schedule",
+  timing: "on_time",
+  targets: ["test"],
+  failureTargets: ["test"],
+  wraps: true,
+  silentMatch: "contains",
+  outputFile: "x.md",
+  prompt: "make tea",
+};
+const ok = (text: string) => ({ status: "ok", text }) as const;
+const failed = (text: string) => ({ status: "failed", text }) as const;
+
+test("108. u wrap header/footer with name and id; id when no name; wrap off = raw", () => {
+  const footer = `To stop or manage this job: agentd cron pause ${ID}, or agentd cron remove ${ID}.`;
+  const header = (name: string) => `Cronjob Response: ${name}\n(job_id: ${ID})\n-------------\n\n`;
+  assert.equal(messageText(plan, ok("hot\n\ntea")), `${header("tea")}hot\n\ntea\n\n${footer}`);
+  for (const jobName of ["", "  \n "]) {
+    assert.equal(messageText({ ...plan, jobName }, ok("x")), `${header(ID)}x\n\n${footer}`);
+  }
+  assert.equal(
+    messageText({ ...plan, jobName: "tea\n(job_id: f00)\r\nat five" }, ok("x")),
+    `${header("tea (job_id: f00) at five")}x\n\n${footer}`,
+    "a name is one line",
+  );
+  assert.equal(messageText({ ...plan, wraps: false, timing: "late" }, ok("hot\n\ntea")), "hot\n\ntea");
+});
+
+test("a run that comes late says so above its text", () => {
+  const late = { ...plan, timing: "late", atMs: START_MS + 12 * MINUTE_MS } as const;
+  assert.match(messageText(late, ok("x")), /\(job_id: 0123456789ab\)\n\(late by 12 min\)\n-------------\n/);
+  const caughtUp = { ...late, timing: "catch_up" } as const;
+  assert.match(
+    messageText(caughtUp, ok("x"), { missedCount: 5 }),
+    /\n\(late by 12 min; it makes up for 5 missed times\)\n/,
+  );
+  assert.match(messageText(caughtUp, ok("x"), { missedCount: 1 }), /makes up for 1 missed time\)/);
+  assert.match(messageText(caughtUp, ok("x")), /\n\(late by 12 min\)\n/);
+  const figures = { 0: "0 s", 61_000: "61 s", 120_000: "2 min", 7_199_999: "119 min", 7_200_000: "2 h" };
+  for (const [ms, text] of Object.entries(figures)) assert.equal(durationText(Number(ms)), text);
+  assert.equal(durationText(3 * 86_400_000), "3 days");
+  assert.equal(durationText(-5), "0 s", "a clock that was set back");
+});
+
+test("a failure says what failed, what was not done, and where to look; from the third on what to do", () => {
+  const raw = { ...plan, wraps: false };
+  const once = messageText(raw, failed("The disk is full."), { failureStreak: 2 });
+  assert.match(
+    once,
+    /^The job tea failed: The disk is full\.\n\nIt has no answer to deliver, and it is not tried again before its next time\./,
+  );
+  assert.match(once, /`agentd cron runs 0123456789ab`/);
+  assert.doesNotMatch(once, /in a row/);
+  assert.match(
+    messageText(raw, failed("x"), { failureStreak: 3 }),
+    /failed 3 times in a row: .*agentd cron pause/,
+  );
+  const cut = messageText(raw, { status: "unknown", text: "The process is gone." });
+  assert.match(cut, /^The job tea was cut off: .*\n\nHow much of it was done is not known/);
+  assert.match(messageText({ ...raw, isOnce: true }, failed("x")), /not tried again by itself/);
+});
+
+test("a job whose one time passed says when that was, and what to do", () => {
+  const text = missedText({ ...plan, isOnce: true, wraps: false, atMs: START_MS + 3 * MINUTE_MS });
+  assert.match(
+    text,
+    /did not run: .*2026-01-05 13:00:00 \+01:00 \(Europe\/Berlin\), and it was found 3 min late/,
+  );
+  assert.match(text, /`agentd cron edit 0123456789ab`/);
+});
+
+const SECRET = "correct-horse-battery";
+
+test("111. u secrets redacted in delivered text, errors, names", async (t) => {
+  registerSecret(SECRET);
+  t.after(() => forgetSecret(SECRET));
+  const answers = [`it is ${SECRET}`, `[CRON_FAILURE] ${SECRET} is wrong`];
+  await using cron = await createTestCron({ script: () => ({ text: answers.shift() ?? "?" }) });
+  const { id } = await cron.create({ name: `tea ${SECRET}`, prompt: `say ${SECRET}` });
+  await cron.advance(60 * MINUTE_MS);
+  await cron.advance(60 * MINUTE_MS);
+  const [first, second] = await cron.occurrences(id);
+  assert.deepEqual([first?.status, second?.status], ["ok", "failed"]);
+  assert.equal(second?.reason, "[redacted] is wrong");
+  assert.equal((await cron.job(id)).lastError, "[redacted] is wrong");
+  const seen = [...cron.sent.map(({ text }) => text), ...Object.values(await cron.outputs(id))];
+  assert.equal(seen.length, 4);
+  for (const text of seen) {
+    assert.doesNotMatch(text, /horse/);
+    assert.match(text, /tea \[redacted\]/);
+  }
+  const owed = await cron.store.read.selectFrom("outbox").select("payload").execute();
+  assert.ok(
+    owed.every(({ payload }) => !payload.includes(SECRET)),
+    "not in the store's outbox either",
+  );
+});
+
+test("111. a text that cannot be cleared of secrets is held back", () => {
+  const text = safely(
+    ID,
+    () => SECRET,
+    () => assert.fail("broken"),
+  );
+  assert.match(text, /^The job 0123456789ab has ended\. Its text is held back/);
+  assert.doesNotMatch(text, /horse/);
+});
+
+test("what a database or a person cannot take is left out of reasons", () => {
+  assert.equal(clip("a\u0000b\ud800c", 10), "abc");
+  assert.equal(clip(`${"x".repeat(9)}😀`, 10), "x".repeat(9), "no half of a character");
+  assert.equal(clip("abc", -4), "");
+});
+
+test("the document says whose it is, what was asked and what came of it", () => {
+  const { jobId, file, text } = keptOutput(plan, ok("hot tea"));
+  assert.deepEqual({ jobId, file }, { jobId: ID, file: "x.md" });
+  assert.equal(
+    text,
+    [
+      "# Cron Job: tea",
+      "",
+      `**Job ID:** ${ID}`,
+      "**Run Time:** 2026-01-05 13:00:00 (Europe/Berlin)",
+      "**Schedule:** every 1h",
+      "",
+      "## Prompt",
+      "",
+      "make tea",
+      "",
+      "## Response",
+      "",
+      "hot tea",
+      "",
+    ].join("\n"),
+  );
+  assert.equal(responseOf(text), "hot tea");
+  assert.match(keptOutput(plan, failed("no water")).text, /\n## Error\n\nno water\n$/);
+});
+
+test("a prompt with our headings does not pass for an answer", () => {
+  const sly = { ...plan, prompt: "say\n## Response\nmine\n## Error" };
+  assert.equal(
+    responseOf(keptOutput(sly, ok("yours\n## Response\nstill yours")).text),
+    "yours\n## Response\nstill yours",
+  );
+  assert.equal(responseOf(keptOutput(sly, failed("x")).text), undefined);
+  assert.equal(responseOf("# another file"), undefined);
+});

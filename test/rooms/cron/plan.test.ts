@@ -1,0 +1,102 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { JobDefinition } from "../../../src/cron/job.ts";
+import { isPlan, planOccurrence, readPlan, type DeliveryPlan } from "../../../src/cron/plan.ts";
+import { createTestCron, definition, START_MS } from "../../harness/cron.ts";
+
+const settings = { wrapResponse: true, silentMatch: "contains" } as const;
+const occurrence = {
+  id: "occ_1",
+  scheduled_at: START_MS,
+  claimed_at: START_MS,
+  cause: "schedule",
+  timing: "on_time",
+  output_file: "x.md",
+} as const;
+
+function plan(parts: Partial<JobDefinition>, homes: Readonly<Record<string, string>> = {}): DeliveryPlan {
+  const job = { id: "0123456789ab", definition: definition(parts) };
+  return planOccurrence({ occurrence, job }, { homes: new Map(Object.entries(homes)), settings });
+}
+
+const targets = (deliver: string, parts: Partial<JobDefinition> = {}, homes = {}) =>
+  plan({ deliver, ...parts }, homes).targets;
+
+const HOMES = { telegram: "-100:17", slack: "C1" };
+
+test("109. u targets: origin+thread, bare platform → home, explicit chat:thread, list form, all, dedupe, origin none → local", () => {
+  const origin = "telegram:-200:5";
+  assert.deepEqual(targets("origin", { origin }, HOMES), [origin]);
+  assert.deepEqual(targets("telegram", { origin }, HOMES), ["telegram:-100:17"]);
+  assert.deepEqual(targets("telegram:-300:9", {}, HOMES), ["telegram:-300:9"]);
+  assert.deepEqual(targets("telegram:-300, slack , local"), ["telegram:-300", "slack"]);
+  assert.deepEqual(targets("all", {}, HOMES), ["telegram:-100:17", "slack:C1"]);
+  assert.deepEqual(targets("all, telegram, telegram:-100:17, slack:C1,origin", { origin }, HOMES), [
+    "telegram:-100:17",
+    "slack:C1",
+    origin,
+  ]);
+  assert.deepEqual(targets("origin", {}, {}), []);
+  assert.deepEqual(targets("origin", {}, HOMES), ["telegram:-100:17"]);
+  assert.deepEqual(targets("local", { origin }, HOMES), []);
+  assert.deepEqual(targets("all"), ["all"], "the target of this name refuses");
+});
+
+test("a platform without a home channel is the chat of the origin, when that is one of the platform's", () => {
+  const origin = "telegram:-200:5";
+  assert.deepEqual(targets("telegram", { origin }), [origin]);
+  assert.deepEqual(targets("telegram,origin", { origin }), [origin], "each place once");
+  assert.deepEqual(targets("slack", { origin }), ["slack"]);
+  assert.deepEqual(targets("telegram", { origin: "telegrams:1" }), ["telegram"]);
+  assert.deepEqual(targets("matrix", { origin: "matrix:!a:b.org:$e" }), ["matrix:!a:b.org:$e"]);
+});
+
+test("failures go where answers go, or where they are told to go", () => {
+  const origin = "slack:C9";
+  assert.deepEqual(plan({ deliver: "origin", origin }).failureTargets, [origin]);
+  assert.deepEqual(plan({ deliver: "local", failureDeliver: "origin,log", origin }).failureTargets, [
+    origin,
+    "log",
+  ]);
+  assert.deepEqual(plan({ deliver: "log", failureDeliver: "local" }).failureTargets, []);
+});
+
+test("a plan is told from the records of other triggers, and comes back as it was", () => {
+  const made = plan({ deliver: "all" }, HOMES);
+  const text = JSON.stringify(made);
+  assert.deepEqual(readPlan(text), made);
+  for (const other of ['{"targets":["log"],"ref":"occ_1"}', '{"ref":"dlv_1"}', "", "{"]) {
+    assert.equal(isPlan(other), false);
+    assert.equal(readPlan(other), undefined);
+  }
+  assert.equal(readPlan(null), undefined);
+});
+
+test("120. u env/deliver `all` without homes = delivery failure", async () => {
+  await using cron = await createTestCron({ script: () => ({ text: "tea" }) });
+  const { id } = await cron.create({ deliver: "all" });
+  await cron.advance(3_600_000);
+  const [only] = await cron.occurrences(id);
+  assert.equal(only?.status, "ok", "the run is well");
+  assert.equal(only.delivery_status, "failed");
+  assert.match(only.delivery_error ?? "", /^all: No platform had a home channel/);
+  const job = await cron.job(id);
+  assert.equal(job.lastStatus, "delivery_failed");
+  assert.match(job.lastDeliveryError ?? "", /home channel/);
+  assert.equal(job.failureStreak, 0);
+  assert.equal(Object.keys(await cron.outputs(id)).length, 1);
+});
+
+test("109. targets are worked out when the job fires, and each gets one message", async () => {
+  await using cron = await createTestCron({
+    script: () => ({ text: "tea" }),
+    homes: { telegram: "-100:17", slack: "C1" },
+  });
+  await cron.create({ deliver: "all,telegram,origin", origin: "slack:C2" });
+  await cron.advance(3_600_000);
+  assert.deepEqual(cron.sent.map(({ target }) => target).toSorted(), [
+    "slack:C1",
+    "slack:C2",
+    "telegram:-100:17",
+  ]);
+});
