@@ -5,9 +5,9 @@ import { SKILL_NAME } from "../agent/skills/skill-file.ts";
 import { suggest } from "../base/nearest.ts";
 import { addressFlaws, platformsOf } from "../deliver/address.ts";
 import type { JobDefinition } from "./job.ts";
+import { invisibleIn, withoutInvisible } from "./invisible.ts";
 import { refusal } from "./job-refusal.ts";
 import type { JobChange } from "./job-wish.ts";
-import { hasInvisible } from "./scan.ts";
 import type { Schedule } from "./schedule.ts";
 
 export type JobModels = Pick<ModelCatalog, "resolve" | "providers">;
@@ -43,7 +43,7 @@ export function requireList(param: string, list: readonly string[], max: number)
 
 export function readPrompt(now: string | null | undefined, before = ""): string {
   if (now === undefined) return before;
-  const text = (now ?? "").toWellFormed();
+  const text = (now ?? "").toWellFormed().replace(/^\ufeff/, "");
   if (text.length > MAX_PROMPT_CHARACTERS) {
     const long = `The prompt has ${text.length} characters; at most ${MAX_PROMPT_CHARACTERS} are allowed.`;
     throw refusal("prompt", `${long} Put what is long into a skill or a file.`);
@@ -62,9 +62,7 @@ export function readName(
 ): string {
   const said = given(now, before);
   if (said === undefined) {
-    const [start = ""] = [
-      oneLine(Array.from(prompt.trimStart()).slice(0, NAME_FROM_PROMPT_CHARACTERS).join("")),
-    ];
+    const start = oneLine(Array.from(prompt.trimStart()).slice(0, NAME_FROM_PROMPT_CHARACTERS).join(""));
     return start || skills[0] || script?.slice(0, MAX_NAME_CHARACTERS) || "cron job";
   }
   if (now === undefined) return said;
@@ -74,13 +72,13 @@ export function readName(
       "name",
       `The name has ${name.length} characters; at most ${MAX_NAME_CHARACTERS} are allowed.`,
     );
-  if (/\p{Cc}|\p{Zl}|\p{Zp}/u.test(name) || hasInvisible(name))
+  if (/\p{Cc}|\p{Zl}|\p{Zp}/u.test(name) || invisibleIn(name) !== undefined)
     throw refusal("name", "The name has control or invisible characters in it. Take them out.");
   return name;
 }
 
 function oneLine(text: string): string {
-  return text
+  return withoutInvisible(text)
     .replace(/[\s\p{Cc}]+/gu, " ")
     .trim()
     .normalize("NFC");
@@ -200,7 +198,7 @@ function addresses(
 }
 
 /** They need what only an event brings: the place to answer at. */
-const EVENT_PLATFORMS = ["webhook", "github_comment"];
+export const EVENT_PLATFORMS = ["webhook", "github_comment"];
 
 function requireAddresses(param: string, text: string, unfit: readonly string[] = []): void {
   if (text.length > MAX_ADDRESSES_CHARACTERS)
@@ -248,11 +246,9 @@ export function readToolsets(
   const names = [...new Set(now.map((name) => name.trim()))].filter((name) => name !== "");
   const strange = names.find((name) => (known ? !known.includes(name) : name.length > 100));
   if (strange === undefined) return names;
-  const hint = suggest(strange, known ?? []);
-  throw refusal(
-    "toolsets",
-    `There is no toolset ${JSON.stringify(strange.slice(0, 100))}${hint.replace(/\?$/, "")}.`,
-  );
+  const hint = suggest(strange, known ?? []) || "; its name is too long";
+  const what = `There is no toolset ${JSON.stringify(strange.slice(0, 100))}${hint}`;
+  throw refusal("toolsets", hint.endsWith("?") ? what : `${what}.`);
 }
 
 type Limits = Pick<JobDefinition, "tokenBudget" | "inactivitySeconds">;

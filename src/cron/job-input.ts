@@ -101,7 +101,7 @@ type Payload = Pick<JobDefinition, "prompt" | "skills" | "script" | "isScriptOnl
 async function readPayload(before: Before, change: JobChange, around: JobAround): Promise<Payload> {
   const prompt = fields.readPrompt(change.prompt, before.prompt);
   const threat = scanPrompt(prompt) ?? lifecycleFlaw(prompt, "prompt");
-  if (threat !== undefined) throw refusal("prompt", threat);
+  if (threat !== undefined && change.prompt !== undefined) throw refusal("prompt", threat);
   const skills = fields.readSkills(change, before.skills);
   const script = fields.given(change.script, before.script);
   if (script !== undefined && change.script !== undefined) await requireScript(script, around);

@@ -33,26 +33,33 @@ export function pause(job: Job, { reason, nowMs }: { reason?: string | undefined
   };
 }
 
+export interface Resumption {
+  /** When a run at once is asked for. */
+  readonly manualAtMs?: number | undefined;
+  readonly atMs?: number | undefined;
+  readonly nowMs: number;
+}
+
 /**
  * Goes on with a paused job. A repeating one is due at its next instant; of `atMs`, at that time first. A job that was
  * missed, or ran once, comes back only with a new time.
  */
-export function resume(
-  job: Job,
-  { runNow = false, atMs, nowMs }: { runNow?: boolean | undefined; atMs?: number | undefined; nowMs: number },
-): Move {
+export function resume(job: Job, { manualAtMs: asked, atMs, nowMs }: Resumption): Move {
   const { definition, state } = job;
   if (atMs !== undefined) requireTime(atMs, nowMs);
   const isOnce = definition.schedule.kind === "once";
-  if (isOver(state) && (!isOnce || (atMs === undefined && !runNow))) throw over(job, "It cannot be resumed");
-  const time = atMs ?? (runNow && isOnce && (isOver(state) || hasPassed(job, nowMs)) ? nowMs : undefined);
+  if (isOver(state) && (!isOnce || (atMs ?? asked) === undefined)) throw over(job, "It cannot be resumed");
+  const isPast = isOver(state) || hasPassed(job, nowMs);
+  const time = atMs ?? (asked !== undefined && isPast ? asked : undefined);
   const unpaused = { paused_at: null, paused_reason: null };
   if (isOnce && time !== undefined) {
     const schedule = { kind: "once", atMs: time } as const;
     return { ...unpaused, ...reanchored({ ...job, state: "scheduled" }, { ...definition, schedule }, nowMs) };
   }
-  if (state !== "paused" && atMs === undefined && !runNow) return undefined;
-  const manualAtMs = runNow ? nowMs : job.manualAtMs;
+  if (state === "scheduled" && atMs === undefined && asked === undefined) return undefined;
+  if (definition.repeat !== null && definition.repeat <= job.repeatDone)
+    throw over(job, "It cannot be resumed");
+  const manualAtMs = asked ?? job.manualAtMs;
   const nextRunAtMs = atMs ?? (state === "scheduled" ? job.nextRunAtMs : continuationMs(job, nowMs));
   const next = { state: nextRunAtMs === undefined ? "error" : "scheduled", nextRunAtMs, manualAtMs } as const;
   return { ...unpaused, retries: 0, ...upcomingColumns(job, { ...next, retryAtMs: undefined }, nowMs) };
@@ -61,20 +68,24 @@ export function resume(
 /** Asks for a run at once, beside the schedule. A paused job stays paused. */
 export function runNow(
   job: Job,
-  { isAtWork, nowMs }: { readonly isAtWork: boolean; readonly nowMs: number },
+  { manualAtMs, nowMs }: { readonly manualAtMs: number; readonly nowMs: number },
 ): Move {
   if (isOver(job.state)) throw over(job, "It cannot be run");
   const threat = scanPrompt(job.definition.prompt);
   if (threat !== undefined) throw refusal("prompt", threat);
-  if (isAtWork && job.definition.overlap === "skip") {
-    throw new ServiceError(
-      "session_busy",
-      `${called(job)} is at work. Wait for its end, or let its runs overlap (overlap: allow).`,
-      { param: "job" },
-    );
-  }
   if (job.manualAtMs !== undefined) return undefined;
-  return upcomingColumns(job, { ...upcomingOf(job), manualAtMs: nowMs }, nowMs);
+  return upcomingColumns(job, { ...upcomingOf(job), manualAtMs }, nowMs);
+}
+
+/** Refuses to ask for a run of a job that is at work and must not overlap itself. */
+export function requireFree(job: Job, isAtWork: boolean): void {
+  if (!isAtWork || job.definition.overlap === "allow") return;
+  const what = `${called(job)} is at work`;
+  throw new ServiceError(
+    "session_busy",
+    `${what}. Wait for its end, or let its runs overlap (overlap: allow).`,
+    { param: "job" },
+  );
 }
 
 /** A new definition. What says when it runs begins anew, and brings back a job that was over. */

@@ -28,6 +28,7 @@ export interface RemovedJob {
 
 /** Of one change, when others change the job at the same time. */
 const MAX_TRIES = 8;
+const MAX_REF_CHARACTERS = 1_000;
 const MAX_CANDIDATES = 10;
 const MAX_GUESSES = 500;
 
@@ -103,7 +104,11 @@ export class Jobs {
     ref: string,
     options: { readonly runNow?: boolean | undefined; readonly atMs?: number | undefined } = {},
   ): Promise<Job> {
-    return this.#move(ref, (job, { nowMs }) => moves.resume(job, { ...options, nowMs }));
+    const { runNow = false, atMs } = options;
+    return this.#move(ref, async (job, tx) => {
+      const manualAtMs = runNow ? await freeInstant(tx, job) : undefined;
+      return moves.resume(job, { manualAtMs, atMs, nowMs: tx.nowMs });
+    });
   }
 
   /**
@@ -111,10 +116,9 @@ export class Jobs {
    * returned. ServiceError `session_busy` while a run is at work that must not overlap.
    */
   async run(ref: string): Promise<Job> {
-    return this.#move(ref, async (job, tx) => {
-      const open = await tx.find("occurrences", { job_id: job.id, ended_at: null });
-      return moves.runNow(job, { isAtWork: open !== undefined, nowMs: tx.nowMs });
-    });
+    return this.#move(ref, async (job, tx) =>
+      moves.runNow(job, { manualAtMs: await freeInstant(tx, job), nowMs: tx.nowMs }),
+    );
   }
 
   /** Takes the job and its history away; a run at work comes to its end. Its kept outputs are the caller's to remove. */
@@ -152,6 +156,8 @@ export class Jobs {
   }
 
   async #row(ref: string): Promise<CronJobRow> {
+    // Databases refuse what no name can hold.
+    if (ref.length > MAX_REF_CHARACTERS || /[\p{Cc}\p{Cs}]/u.test(ref)) throw unknown(ref.toWellFormed());
     const found = await this.#store.find("cron_jobs", { id: ref.trim() });
     if (found) return found;
     const named = await this.#store.read
@@ -185,6 +191,15 @@ export class Jobs {
     const what = `There are ${this.#maxJobs} jobs, which is the limit (cron.max_jobs)`;
     throw new ServiceError("invalid_request", `${what}. Remove some; those that are over count too.`);
   }
+}
+
+/** For a run by hand: two of one job never have one instant, whatever the clock does. */
+async function freeInstant(tx: Tx, job: Job): Promise<number> {
+  const open = await tx.find("occurrences", { job_id: job.id, ended_at: null });
+  moves.requireFree(job, open !== undefined);
+  let atMs = tx.nowMs;
+  while (await tx.find("occurrences", { job_id: job.id, scheduled_at: atMs, cause: "manual" })) atMs--;
+  return atMs;
 }
 
 /** Undefined: the job is another by now. */

@@ -134,8 +134,3 @@ const COMMANDS: readonly Threat[] = [
   },
   { id: "exfil_http", what: "a command that sends a secret away", find: leaksSecret },
 ];
-
-/** Whether people would miss something of the text. */
-export function hasInvisible(text: string): boolean {
-  return invisibleIn(text) !== undefined;
-}
