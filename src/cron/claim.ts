@@ -142,7 +142,11 @@ function decideOne(row: CronJobRow, facts: Parameters<typeof judgeDue>[1]): Deci
   const job = toJob(row);
   if (!job) return { row, flaw: "What the job is cannot be read." };
   try {
-    return { row, job, verdict: judgeDue(job, facts) };
+    const verdict = judgeDue(job, facts);
+    const { nextRunAtMs, manualAtMs, retryAtMs } = verdict.after;
+    const times = [nextRunAtMs, manualAtMs, retryAtMs, dueAtMs(job, verdict.after, facts.nowMs)];
+    if (times.every((at) => at === undefined || Number.isSafeInteger(at))) return { row, job, verdict };
+    return { row, flaw: "The times of the job cannot be computed." };
   } catch (error) {
     return { row, flaw: `The job cannot be judged: ${redact(String(error)).slice(0, 200)}.` };
   }

@@ -1,4 +1,5 @@
 /** Names of the files that outputs are kept in. Pure. */
+import { zoneFlaw } from "../base/zone.ts";
 import type { Cause } from "./occurrence.ts";
 
 /** Keeps outputs as files. People cannot name it: it is no platform. */
@@ -48,7 +49,7 @@ function formatOf(zone: string): Intl.DateTimeFormat {
   const known = formats.get(zone);
   if (known) return known;
   const made = new Intl.DateTimeFormat("en-CA", {
-    timeZone: zone,
+    timeZone: zoneFlaw(zone) === undefined ? zone : "UTC",
     hourCycle: "h23",
     year: "numeric",
     month: "2-digit",
