@@ -58,11 +58,17 @@ function report({ toolResults }: ScriptState): string {
 }
 
 function introduction(user: string): string {
-  const quoted = user.length > MAX_QUOTED_CHARACTERS ? `${user.slice(0, MAX_QUOTED_CHARACTERS)}...` : user;
+  const task = taskIn(user);
+  const quoted = task.length > MAX_QUOTED_CHARACTERS ? `${task.slice(0, MAX_QUOTED_CHARACTERS)}...` : task;
   return [
     `${LABEL} No model provider is configured, so the built-in demo model answers. You said: ${JSON.stringify(quoted)}.`,
     'It can call tools: try "run: echo hello", "write notes.txt: hi", "read notes.txt" or "search hi".',
     "For a real model put a key such as OPENAI_API_KEY=... into the .env file of agentd's home, run " +
       "`agentd config set model.default openai:<model>`, and start agentd again.",
   ].join("\n");
+}
+
+/** Without what a job says before its task: the marks it explains there would mean something in an answer. */
+function taskIn(user: string): string {
+  return user.split(/^Your task:\n\n/m).at(-1) ?? user;
 }

@@ -1,0 +1,349 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { registerSecret } from "../../../src/base/redact.ts";
+import { readDefinition, type Job, type JobDefinition } from "../../../src/cron/job.ts";
+import { jobEntry, occurrenceEntry } from "../../../src/cron/job-entry.ts";
+import type { Occurrence } from "../../../src/cron/occurrence.ts";
+import type { CronStatus } from "../../../src/cron/status.ts";
+import { zonedTime } from "../../../src/cron/zoned-time.ts";
+import { endText, runsTable } from "../../../src/cli/cron-runs-text.ts";
+import { statusEntry, statusText, stillnessWarning } from "../../../src/cli/cron-status-text.ts";
+import { brokenBlock, createdText, jobBlock, jobText } from "../../../src/cli/cron-text.ts";
+
+const AT = Date.UTC(2026, 0, 5, 12);
+const SECRET = "canary-of-the-cron-texts";
+registerSecret(SECRET);
+
+type Parts = Partial<Omit<Job, "definition">> & { readonly definition?: Partial<JobDefinition> };
+
+function job({ definition = {}, ...parts }: Parts = {}): Job {
+  const whole = {
+    name: "tea",
+    prompt: "make tea",
+    schedule: { kind: "interval", minutes: 60 },
+    zone: "Europe/Berlin",
+    ...definition,
+  };
+  const read = readDefinition(JSON.stringify(whole));
+  assert.ok(read);
+  return {
+    id: "0123456789ab",
+    definition: read,
+    revision: 1,
+    state: "scheduled",
+    dueAtMs: AT,
+    nextRunAtMs: AT,
+    manualAtMs: undefined,
+    retryAtMs: undefined,
+    retries: 0,
+    repeatDone: 0,
+    failureStreak: 0,
+    lastRunAtMs: undefined,
+    lastStatus: undefined,
+    lastError: undefined,
+    lastDeliveryError: undefined,
+    pausedAtMs: undefined,
+    pausedReason: undefined,
+    createdAtMs: AT,
+    updatedAtMs: AT,
+    ...parts,
+  };
+}
+
+describe("a job as it is listed", () => {
+  it("list shows paused/completed/∞, null deliver/repeat safe", () => {
+    assert.equal(
+      jobBlock(job()),
+      [
+        "  0123456789ab [active]",
+        "    Name:     tea",
+        "    Schedule: every 1h",
+        "    Repeat:   ∞",
+        "    Next run: 2026-01-05 13:00:00 +01:00 (Europe/Berlin)",
+        "    Deliver:  local",
+        "    Last run: never",
+      ].join("\n"),
+    );
+    const paused = jobBlock(
+      job({ state: "paused", pausedReason: "holiday", definition: { repeat: 3 }, repeatDone: 1 }),
+    );
+    assert.match(paused, /\[paused\][\s\S]*Repeat: +1\/3\n +Next run: paused: holiday/);
+    const over = { nextRunAtMs: undefined, definition: { repeat: 1 }, repeatDone: 1 } as const;
+    const completed = jobBlock(job({ ...over, state: "completed", lastRunAtMs: AT, lastStatus: "ok" }));
+    assert.match(completed, /\[completed\][\s\S]*Repeat: +1\/1\n +Next run: none/);
+    assert.match(completed, /Last run: 2026-01-05 13:00:00 \+01:00 \(Europe\/Berlin\), ok$/);
+    assert.match(
+      jobBlock(job({ ...over, state: "missed", lastStatus: "missed" })),
+      /\[missed\][\s\S]*Last run: missed$/,
+    );
+    assert.match(
+      jobBlock(job({ nextRunAtMs: undefined, state: "error" })),
+      /\[error\][\s\S]*cannot be computed/,
+    );
+    assert.match(brokenBlock({ id: "0123456789ab", name: "odd" }), /\[broken\]\n +Name: +odd\n +Problem: /);
+  });
+
+  it("shows the next run in the job's zone with the zone's name, and the schedule as it can be typed again", () => {
+    const cron = { kind: "cron", expression: "30 1 * * *" } as const;
+    const twice = Date.UTC(2026, 10, 1, 6, 30);
+    const block = jobBlock(
+      job({ nextRunAtMs: twice, definition: { zone: "America/Toronto", schedule: cron } }),
+    );
+    assert.match(block, /Schedule: 30 1 \* \* \* \(America\/Toronto\)/);
+    assert.match(block, /Next run: 2026-11-01 01:30:00 -05:00 \(America\/Toronto\)/);
+    const once = jobBlock(job({ definition: { schedule: { kind: "once", atMs: AT } } }));
+    assert.match(once, /Schedule: once, 2026-01-05 13:00:00 \+01:00 \(Europe\/Berlin\)/);
+  });
+
+  it("says of a failed delivery why, and of a run what is still to come", () => {
+    const failed = {
+      lastRunAtMs: AT,
+      lastStatus: "delivery_failed",
+      lastDeliveryError: "telegram: 403",
+    } as const;
+    assert.match(jobBlock(job(failed)), /Last run: .*, delivery_failed: telegram: 403$/);
+    assert.match(jobBlock(job({ manualAtMs: AT })), /Next run: now, it was asked for; then 2026-01-05/);
+    assert.match(jobBlock(job({ retryAtMs: AT + 300_000 })), /another try 2026-01-05 13:05:00/);
+    assert.match(jobBlock(job({ lastRunAtMs: AT })), /Last run: .*, under way$/);
+  });
+
+  it("secrets, control characters and what no calendar has do not reach the terminal", () => {
+    const odd = job({
+      nextRunAtMs: 1e300,
+      pausedReason: SECRET,
+      lastRunAtMs: AT,
+      lastStatus: "error",
+      lastError: `401 for ${SECRET}\u001b[2J`,
+      definition: { name: `a\n${SECRET}`, prompt: `use ${SECRET}\u001b]0;x\u0007`, zone: "Mars/Olympus" },
+    });
+    for (const text of [jobBlock(odd), jobText(odd), createdText(odd), JSON.stringify(jobEntry(odd))]) {
+      assert.ok(!text.includes(SECRET), text);
+      assert.ok(!text.includes("\u001b"), text);
+    }
+    assert.equal(jobEntry(odd)["next_run_at"], null);
+    assert.equal(zonedTime(AT, "Mars/Olympus"), "2026-01-05 12:00:00 +00:00 (UTC)");
+  });
+
+  it("shows all that was said of a job, and nothing that was not", () => {
+    const plain = jobText(job());
+    for (const label of [
+      "Failures",
+      "Origin",
+      "Folder",
+      "Model",
+      "Effort",
+      "Grace",
+      "Jitter",
+      "Overlap",
+      "Script",
+    ]) {
+      assert.ok(!plain.includes(`${label}:`), label);
+    }
+    const text = jobText(
+      job({
+        failureStreak: 3,
+        definition: {
+          prompt: "one\n  two\n\nthree",
+          skills: ["a", "b"],
+          script: "x.sh",
+          isScriptOnly: true,
+          contextFrom: ["ba9876543210"],
+          deliver: "telegram:-100:17, local",
+          failureDeliver: "email:ops@example.org",
+          origin: "telegram:-100",
+          workdir: "/srv",
+          model: "demo:demo",
+          reasoningEffort: "high",
+          toolsets: [],
+          tokenBudget: 5_000,
+          inactivitySeconds: 60,
+          catchUp: false,
+          misfireGraceSeconds: 30,
+          overlap: "allow",
+          jitterSeconds: 20,
+        },
+      }),
+    );
+    for (const line of [
+      "Skills: a, b",
+      "Script: x.sh (its output is the message, no agent runs)",
+      "Context of: ba9876543210",
+      "Deliver: telegram:-100:17, local",
+      "Failures: email:ops@example.org",
+      "Origin: telegram:-100",
+      "Folder: /srv",
+      "Model: demo:demo",
+      "Effort: high",
+      "Toolsets: none",
+      "Tokens: at most 5000 a run",
+      "Inactivity: stopped after 60 s",
+      "Catch up: no",
+      "Grace: late by up to 30 s",
+      "Overlap: allowed",
+      "Jitter: up to 20 s",
+      "In a row: 3 failures",
+    ]) {
+      assert.ok(text.replace(/: +/g, ": ").split("\n").includes(line), `${line} in ${text}`);
+    }
+    assert.match(text, /\nPrompt:\n {2}one\n {2}two\n\n {2}three$/);
+    assert.match(
+      jobText(job({ definition: { prompt: "x".repeat(5_000) } })),
+      /\(1000 more characters; --json has all\)$/,
+    );
+  });
+});
+
+const occurrence: Occurrence = {
+  id: "occ_1",
+  jobId: "0123456789ab",
+  jobName: "tea",
+  scheduledAtMs: AT,
+  cause: "schedule",
+  timing: "on_time",
+  status: "ok",
+  coversCount: 1,
+  claimedAtMs: AT,
+  startedAtMs: AT,
+  endedAtMs: AT + 3_210,
+  outputFile: "2026-01-05_12-00-00.md",
+  deliveryStatus: "delivered",
+};
+
+describe("runs as they are listed", () => {
+  it("tell the run and the delivery apart", () => {
+    const failed = { ...occurrence, deliveryStatus: "failed", deliveryError: "telegram: 403" } as const;
+    const table = runsTable([occurrence, failed], { zone: "UTC", isOneJob: true });
+    const [head, first, second] = table.split("\n");
+    assert.match(head ?? "", /^ID +DUE \(UTC\) +CAUSE +STATUS +TOOK +DELIVERY +OUTPUT +NOTE$/);
+    assert.match(
+      first ?? "",
+      /2026-01-05 12:00:00 \+00:00 +schedule +ok +3\.2 s +delivered +2026-01-05_12-00-00\.md$/,
+    );
+    assert.match(second ?? "", / ok +3\.2 s +failed +2026-01-05_12-00-00\.md +telegram: 403$/);
+    assert.match(runsTable([occurrence], { zone: "UTC", isOneJob: false }), /JOB[\s\S]*0123456789ab tea/);
+  });
+
+  it("a row for several missed instants says how many", () => {
+    const missed = { ...occurrence, status: "missed", coversCount: 12, reason: "Nobody was there." } as const;
+    assert.match(runsTable([missed], { zone: "UTC", isOneJob: true }), / missed x12 .*Nobody was there\.$/);
+  });
+
+  it("late and made up for are told; what is at work has no output yet", () => {
+    const { endedAtMs: _, ...running } = { ...occurrence, status: "running", timing: "catch_up" } as const;
+    assert.match(
+      runsTable([running], { zone: "UTC", isOneJob: true }),
+      /schedule, made up for +running +- +delivered +-/,
+    );
+    const late = { ...occurrence, cause: "manual", timing: "late" } as const;
+    assert.match(runsTable([late], { zone: "UTC", isOneJob: true }), /manual, late/);
+    assert.equal(endText(occurrence), "ok after 3.2 s");
+    assert.equal(
+      endText({ ...occurrence, status: "failed", reason: `no ${SECRET}` }),
+      "failed after 3.2 s: no [redacted]",
+    );
+    assert.equal(occurrenceEntry(running)["ended_at"], null);
+  });
+});
+
+const quiet: CronStatus = {
+  state: "ticking",
+  tickers: [
+    {
+      owner: "host:12:ab",
+      host: "host",
+      pid: 12,
+      startedAtMs: AT,
+      tickedAtMs: AT,
+      succeededAtMs: AT,
+      lastError: undefined,
+      state: "ticking",
+    },
+  ],
+  lastTickAtMs: AT,
+  jobs: { scheduled: 2, paused: 1, completed: 0, missed: 0, error: 0, all: 3 },
+  broken: 0,
+  late: { count: 0, oldestDueAtMs: undefined, named: [] },
+  next: { id: "0123456789ab", name: "tea", dueAtMs: AT },
+  open: 1,
+  failures: { count: 0, named: [] },
+};
+const around = { nowMs: AT + 3_000, zone: "UTC", isEnabled: true };
+
+describe("the scheduler's status", () => {
+  it("tells when it last ticked, what is due next and what is late", () => {
+    assert.equal(
+      statusText(quiet, around),
+      [
+        "Scheduler: running, process 12 on host",
+        "Last tick: 2026-01-05 12:00:00 +00:00 (UTC), 3 s ago",
+        "Jobs:      2 active, 1 paused",
+        "At work:   1",
+        "Next due:  tea (0123456789ab), 2026-01-05 12:00:00 +00:00 (UTC)",
+        "Late:      nothing",
+        "Not well:  nothing",
+      ].join("\n"),
+    );
+    const named = [{ id: "0123456789ab", name: "tea", dueAtMs: AT }];
+    const bad = statusText(
+      {
+        ...quiet,
+        broken: 1,
+        late: { count: 7, oldestDueAtMs: AT, named },
+        failures: { count: 1, named: [{ id: "0123456789ab", name: SECRET, lastStatus: "error" }] },
+      },
+      around,
+    );
+    assert.match(bad, /Broken: +1, which cannot be read and do not run/);
+    assert.match(bad, /Late: +7 due for more than a minute/);
+    assert.match(bad, /\nLate:\n {2}tea \(0123456789ab\), 2026-01-05.*\n {2}\.\.\. and 6 more\n/);
+    assert.match(bad, /Did not end well:\n {2}\[redacted\] \(0123456789ab\): error$/);
+  });
+
+  it("status stale after 200 s: it says stalled, and what to do", () => {
+    const [ticker] = quiet.tickers;
+    assert.ok(ticker);
+    const stalled = {
+      ...quiet,
+      state: "stalled",
+      tickers: [{ ...ticker, state: "stalled", lastError: "disk full" }],
+    } as const;
+    const text = statusText(stalled, { ...around, nowMs: AT + 240_000 });
+    assert.match(text, /^Scheduler: stalled: .*200 s\nLast tick: .*, 4 min ago\nError: +disk full\n/);
+    assert.match(
+      stillnessWarning("stalled", around) ?? "",
+      /^Warning: the scheduler has stalled.*restart `agentd gateway`/,
+    );
+    assert.match(
+      stillnessWarning("none", around) ?? "",
+      /^Warning: no gateway is running.*`agentd cron tick`/,
+    );
+    assert.match(stillnessWarning("none", { ...around, isEnabled: false }) ?? "", /cron\.enabled is off/);
+    assert.equal(stillnessWarning("ticking", around), undefined);
+  });
+
+  it("is the same for programs, in snake case and with ISO instants", () => {
+    assert.deepEqual(statusEntry(quiet, around), {
+      enabled: true,
+      scheduler: "ticking",
+      last_tick_at: "2026-01-05T12:00:00.000Z",
+      tickers: [
+        {
+          owner: "host:12:ab",
+          host: "host",
+          pid: 12,
+          state: "ticking",
+          started_at: "2026-01-05T12:00:00.000Z",
+          ticked_at: "2026-01-05T12:00:00.000Z",
+          succeeded_at: "2026-01-05T12:00:00.000Z",
+          last_error: null,
+        },
+      ],
+      jobs: quiet.jobs,
+      broken: 0,
+      at_work: 1,
+      next: { id: "0123456789ab", name: "tea", due_at: "2026-01-05T12:00:00.000Z" },
+      late: { count: 0, oldest_due_at: null, jobs: [] },
+      failures: { count: 0, jobs: [] },
+    });
+  });
+});
