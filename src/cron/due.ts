@@ -26,7 +26,7 @@ export interface DueRun {
 export interface MissedInstants {
   readonly fromMs: number;
   readonly untilMs: number;
-  /** Counted up to {@link MAX_COUNTED}. */
+  /** Of an expression counted up to {@link MAX_COUNTED}. */
   readonly count: number;
 }
 

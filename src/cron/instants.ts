@@ -32,14 +32,14 @@ export function previousRunMs(schedule: Schedule, beforeMs: number, zone: string
   }
 }
 
-/** How many instants there are from one to another, both of them instants; `max` when there are more. */
+/** How many instants there are from one to another, both of them instants. Of an expression `max` are counted at most. */
 export function countInstants(
   { schedule, zone }: { readonly schedule: Schedule; readonly zone: string },
   { fromMs, untilMs, max }: { readonly fromMs: number; readonly untilMs: number; readonly max: number },
 ): number {
   if (fromMs >= untilMs || schedule.kind === "once") return 1;
   if (schedule.kind === "interval") {
-    return Math.min(max, Math.round((untilMs - fromMs) / (schedule.minutes * MINUTE_MS)) + 1);
+    return Math.round((untilMs - fromMs) / (schedule.minutes * MINUTE_MS)) + 1;
   }
   const pattern = toPattern(schedule.expression, zone);
   const { counted } = pattern;

@@ -1,0 +1,218 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { sql } from "kysely";
+import { endOccurrence } from "../../../src/cron/end-occurrence.ts";
+import { planOccurrence } from "../../../src/cron/plan.ts";
+import { renewClaims } from "../../../src/cron/take-over.ts";
+import type { Store } from "../../../src/store/store.ts";
+import { START_MS } from "../../harness/cron.ts";
+import { jobOf, jobRow, makeJob, occurrencesOf, startTicking } from "./ticking.ts";
+
+const DUE = { due_at: START_MS, next_run_at: START_MS };
+
+test("105. u killed attempt → unknown, not re-run; next slot normal", async (t) => {
+  const { clock, store, start, logLines } = await startTicking(t);
+  const killed = await start();
+  const id = await makeJob(store, {}, DUE);
+  await killed.ticker.tick();
+  // Its script runs; then its process is killed.
+  await store.write((tx) =>
+    tx.update("occurrences", { job_id: id }, { status: "running", started_at: tx.nowMs }),
+  );
+  await killed.store.close();
+
+  const other = await start();
+  await other.ticker.tick();
+  assert.deepEqual(other.fired, []);
+  const [occurrence] = await occurrencesOf(store);
+  assert.equal(occurrence?.status, "unknown");
+  assert.equal((await jobOf(store, id)).last_status, "unknown");
+  const owed = await store.read
+    .selectFrom("outbox")
+    .select("target")
+    .where("ref", "=", occurrence.id)
+    .execute();
+  assert.ok(
+    owed.some(({ target }) => target === "test"),
+    "people are told",
+  );
+  assert.ok(logLines.some((line) => line.includes("not known") && line.includes(occurrence.id)));
+
+  const nextMs = (await jobOf(store, id)).next_run_at ?? 0;
+  clock.tick(nextMs - clock.now());
+  await other.ticker.tick();
+  assert.deepEqual(
+    other.fired.map(({ occurrence: { scheduled_at, timing } }) => [scheduled_at, timing]),
+    [[nextMs, "on_time"]],
+  );
+});
+
+test("what was claimed and had not begun is run by whoever takes it over, once", async (t) => {
+  const { store, start } = await startTicking(t);
+  const killed = await start();
+  const id = await makeJob(store, {}, DUE);
+  await killed.ticker.tick();
+  await killed.store.close();
+  const others = [await start({ endsAtOnce: true }), await start({ endsAtOnce: true })];
+  await Promise.all(others.map(({ ticker }) => ticker.tick()));
+  await Promise.all(others.map(({ ticker }) => ticker.settled()));
+  const fired = others.flatMap((each) => each.fired);
+  assert.deepEqual(
+    fired.map(({ occurrence }) => occurrence.id),
+    killed.fired.map(({ occurrence }) => occurrence.id),
+  );
+  assert.equal((await occurrencesOf(store, id))[0]?.status, "ok");
+});
+
+test("103. u claim heartbeat keeps a long run; wrong owner cannot refresh", async (t) => {
+  const { clock, store, start } = await startTicking(t);
+  const host = { store: { host: "here" } };
+  const one = await start(host);
+  // Nobody there can tell whether its process lives: only the lease counts.
+  const other = await start({ store: { host: "elsewhere" } });
+  await makeJob(store, {}, DUE);
+  await one.ticker.tick();
+  const lease = async () => (await occurrencesOf(store))[0];
+  for (let minute = 0; minute < 30; minute++) {
+    clock.tick(20_000);
+    await one.ticker.tick();
+    await other.ticker.tick();
+  }
+  assert.equal((await lease())?.lease_owner, one.store.owner);
+  assert.equal((await lease())?.lease_until, clock.now() + 60_000);
+  assert.deepEqual(other.fired, []);
+
+  const [occurrence] = one.fired;
+  const id = occurrence?.occurrence.id ?? "";
+  clock.tick(1_000);
+  await other.store.write((tx) => renewClaims(tx, other.store.owner, [id]));
+  assert.equal((await lease())?.lease_until, clock.now() + 59_000);
+
+  // It says nothing any more, and is not known to be gone: after the lease it is taken over.
+  clock.tick(54_000);
+  await other.ticker.tick();
+  assert.deepEqual(other.fired, []);
+  clock.tick(5_000);
+  await other.ticker.tick();
+  assert.deepEqual(
+    other.fired.map((each) => each.occurrence.id),
+    [id],
+  );
+
+  // The first one comes back: it renews nothing, and what it says of the end does not count.
+  await one.ticker.tick();
+  assert.equal((await lease())?.lease_owner, other.store.owner);
+  const claimed = one.fired[0]!;
+  const telling = { homes: new Map(), settings: { wrapResponse: true, silentMatch: "contains" } } as const;
+  const late = {
+    plan: planOccurrence(claimed, telling),
+    ending: { status: "failed", text: "late" },
+    isMine: true,
+  } as const;
+  assert.equal(await one.store.write((tx) => endOccurrence(tx, one.store, late)), false);
+  assert.equal((await lease())?.status, "claimed");
+});
+
+test("after a machine slept, nobody takes over what a living process has in hand", async (t) => {
+  const { clock, store, start } = await startTicking(t);
+  const [one, other] = [await start(), await start()];
+  await makeJob(store, { schedule: { kind: "interval", minutes: 10_000 } }, DUE);
+  await other.ticker.tick();
+  await one.ticker.tick();
+  const holder = other.fired.length === 1 ? other : one;
+  const waker = holder === other ? one : other;
+  clock.tick(24 * 3_600_000);
+  await waker.ticker.tick();
+  assert.deepEqual(waker.fired, []);
+  await holder.ticker.tick();
+  clock.tick(5_000);
+  await waker.ticker.tick();
+  assert.deepEqual(waker.fired, []);
+});
+
+test("a lease of a clock that was put back does not last for longer than another", async (t) => {
+  const { clock, store, start } = await startTicking(t);
+  const gone = await start({ store: { host: "elsewhere" } });
+  await makeJob(store, {}, DUE);
+  await gone.ticker.tick();
+  await store.write((tx) =>
+    tx.update("occurrences", { ended_at: null }, { lease_until: clock.now() + 3_600_000 }),
+  );
+  const other = await start();
+  await other.ticker.tick();
+  for (let look = 0; look < 12; look++) {
+    clock.tick(5_000);
+    await other.ticker.tick();
+  }
+  assert.equal(other.fired.length, 1);
+});
+
+test("what was claimed for a job that is gone, or paused since, is not run", async (t) => {
+  const { store, start } = await startTicking(t);
+  const killed = await start();
+  const removed = await makeJob(store, { name: "removed" }, DUE);
+  const paused = await makeJob(store, { name: "paused" }, DUE);
+  await killed.ticker.tick();
+  await killed.store.close();
+  await store.write(async (tx) => {
+    await tx.db.deleteFrom("cron_jobs").where("id", "=", removed).execute();
+    await tx.update("cron_jobs", { id: paused }, { state: "paused", due_at: null });
+  });
+  const other = await start();
+  await other.ticker.tick();
+  assert.deepEqual(other.fired, []);
+  const statuses = (await occurrencesOf(store)).map(({ job_name: name, status }) => [name, status]);
+  assert.deepEqual(Object.fromEntries(statuses), { removed: "unknown", paused: "skipped" });
+});
+
+test("no more is taken over than there is room for", async (t) => {
+  const { clock, store, start } = await startTicking(t);
+  const killed = await start();
+  const rows = Array.from({ length: 5 }, () => jobRow({ parts: {}, nowMs: START_MS }, DUE));
+  await store.write((tx) => tx.insert("cron_jobs", rows));
+  await killed.ticker.tick();
+  await killed.store.close();
+  const other = await start({ settings: { maxParallelJobs: 2 } });
+  for (const count of [2, 4, 5]) {
+    await other.ticker.tick();
+    assert.equal(other.fired.length, count);
+    await other.end();
+    await other.ticker.settled();
+    clock.tick(5_000);
+  }
+});
+
+test("old occurrences and idle jobs cost nothing: what a look asks is read from indexes of what is open", async (t) => {
+  const { store } = await startTicking(t);
+  const plans = [
+    await plan(
+      store,
+      sql`select * from occurrences where ended_at is null and run_id is null order by claimed_at limit 200`,
+    ),
+    await plan(store, sql`select due_at from cron_jobs where due_at is not null order by due_at limit 1`),
+    await plan(
+      store,
+      sql`select * from cron_jobs where due_at is not null and due_at <= 5 order by due_at, id limit 100`,
+    ),
+    await plan(store, sql`select * from occurrences where job_id = 'x' and ended_at is null limit 1`),
+    await plan(
+      store,
+      sql`select * from occurrences where job_id = 'x' and scheduled_at = 5 and cause = 'schedule' limit 1`,
+    ),
+  ];
+  for (const text of plans)
+    assert.match(text, /using (covering )?index|index (only )?scan|index cond/i, text);
+});
+
+async function plan(store: Store, query: ReturnType<typeof sql>): Promise<string> {
+  if (store.dialect === "sqlite") {
+    const { rows } = await sql<{ detail: string }>`explain query plan ${query}`.execute(store.read);
+    return rows.map(({ detail }) => detail).join("\n");
+  }
+  // The tables are empty here: only what the planner may do is asked, not what it prefers.
+  return store.write(async (tx) => {
+    await sql`set local enable_seqscan = off`.execute(tx.db);
+    const { rows } = await sql<Record<string, string>>`explain ${query}`.execute(tx.db);
+    return rows.flatMap((row) => Object.values(row)).join("\n");
+  });
+}
