@@ -517,7 +517,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           enum: ["contains", "line"],
           default: "contains",
-          description: "An answer with `[SILENT]` is kept and not delivered. contains: wherever it says so; line: only where the whole answer, or its first or last line, says nothing else.",
+          description: "An answer with `[SILENT]` is kept and not delivered. contains: wherever it says so; line: only where it begins with that, or where all of it, its first or its last line says nothing but `[SILENT]`, `SILENT` or `NO_REPLY`.",
         },
         allow_agent_scheduling: {
           type: "boolean",

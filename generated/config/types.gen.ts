@@ -441,7 +441,7 @@ export type CronConfig = {
      */
     wrap_response: boolean;
     /**
-     * An answer with `[SILENT]` is kept and not delivered. contains: wherever it says so; line: only where the whole answer, or its first or last line, says nothing else.
+     * An answer with `[SILENT]` is kept and not delivered. contains: wherever it says so; line: only where it begins with that, or where all of it, its first or its last line says nothing but `[SILENT]`, `SILENT` or `NO_REPLY`.
      */
     silent_match: 'contains' | 'line';
     /**

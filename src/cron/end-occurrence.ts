@@ -115,7 +115,7 @@ async function noteEnd(
     last_delivery_error: null,
     last_occurrence: plan.ref,
     failure_streak: failureStreak,
-    retries: againAtMs === undefined ? 0 : retryAfterMs(row, plan).retries,
+    retries: retriesOf(row, plan, againAtMs),
     updated_at: tx.nowMs,
     ...upcomingColumns(row, againAtMs, tx.nowMs),
   };
@@ -126,6 +126,12 @@ async function noteEnd(
 }
 
 const LAST = { ok: "ok", failed: "error", unknown: "unknown" } as const;
+
+/** A run by hand in between changes nothing of a line of tries. */
+function retriesOf(row: CronJobRow, plan: DeliveryPlan, againAtMs: number | undefined): number {
+  if (againAtMs !== undefined) return retryAfterMs(row, plan).retries;
+  return row.retry_at === null ? 0 : row.retries;
+}
 
 function upcomingColumns(row: CronJobRow, againAtMs: number | undefined, nowMs: number): Partial<CronJobRow> {
   const job = againAtMs === undefined ? undefined : toJob({ ...row, retry_at: againAtMs });

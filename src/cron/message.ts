@@ -55,7 +55,12 @@ export function titleOf({ jobName, jobId }: Pick<DeliveryPlan, "jobName" | "jobI
 
 /** For columns that people see: without secrets, and nothing that a database would refuse. */
 export function clip(text: string, characters: number): string {
-  return toReadable(toReadable(redact(text)).slice(0, Math.max(0, characters))).trim();
+  try {
+    return toReadable(toReadable(redact(text)).slice(0, Math.max(0, characters))).trim();
+  } catch {
+    // An end is not held up by what would say why.
+    return "The reason is held back, since it could not be cleared of secrets.";
+  }
 }
 
 function wrapText(plan: DeliveryPlan, text: string, around: Around): string {

@@ -26,7 +26,7 @@ export function outputFileName({
 }
 
 /** By how much clocks go back anywhere. */
-const SHIFTS_MS = [3_600_000, 1_800_000] as const;
+const SHIFTS_MS = [7_200_000, 3_600_000, 1_800_000] as const;
 
 /** Whether `name` is a file that outputs may be kept in: it stays in its folder, whatever it says. */
 export function isOutputFileName(name: string): boolean {

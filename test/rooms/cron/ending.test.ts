@@ -334,3 +334,31 @@ test("an end counts once, and by its owner alone where it says so", async () => 
   await cron.sentAll();
   assert.equal(cron.sent.length, 1);
 });
+
+test("a run by hand in between does not lengthen a line of tries", async () => {
+  await using cron = await createTestCron({ script: () => unreachable });
+  const { id } = await cron.create();
+  await cron.advance(HOUR_MS);
+  await cron.advance(5 * MINUTE_MS);
+  await cron.jobs.run(id);
+  await cron.advance(1);
+  assert.equal(cron.sent.length, 1, "who asked by hand is told at once");
+  const job = await cron.job(id);
+  assert.deepEqual([job.retries, job.retryAtMs], [2, START_MS + 80 * MINUTE_MS]);
+  await cron.advance(15 * MINUTE_MS);
+  assert.equal((await cron.job(id)).retries, 3);
+});
+
+test("a claim that decided before an end asked for another try is made anew", async () => {
+  await using cron = await createTestCron();
+  await using other = await createTestCron({ like: cron });
+  const job = await cron.create();
+  const occurrence = await claimed(cron, job);
+  const plan = planOccurrence({ occurrence, job }, telling);
+  const ending = { status: "failed", text: "x", canRetry: true } as const;
+  await other.store.write((tx) => endOccurrence(tx, other.store, { plan, ending }));
+  const stale = { due_at: START_MS + 2 * HOUR_MS, retry_at: null, revision: job.revision + 1 };
+  const where = { id: job.id, revision: job.revision };
+  assert.equal(await cron.store.write((tx) => tx.update("cron_jobs", where, stale)), 0);
+  assert.equal((await cron.job(job.id)).dueAtMs, START_MS + 5 * MINUTE_MS);
+});
