@@ -143,9 +143,11 @@ function endFlaws(row: OccurrenceRow, { cuts, settledMs, turns, jobs }: Findings
   const wasCut = cuts.some(({ fromMs, untilMs }) => fromMs <= row.ended_at! && untilMs >= row.claimed_at);
   const count = turns.filter((id) => id === row.run_id).length;
   const mayFail = /^(failing|unreachable)$/.test(row.job_name);
+  // Its script had ended, and its agent was not asked any more.
+  const isBehindScript = row.job_name === "looking" && wasCut && /shut down/.test(row.reason ?? "");
   return [
     ...(row.status === "unknown" && !wasCut ? [`${named(row)}, but nothing was killed`] : []),
-    ...(row.status === "failed" && !mayFail ? [`${named(row)}: ${row.reason}`] : []),
+    ...(row.status === "failed" && !mayFail && !isBehindScript ? [`${named(row)}: ${row.reason}`] : []),
     ...(row.status === "ok" && mayFail ? [`${named(row)}, but its model fails`] : []),
     ...(row.status === "ok" && isAgent && count !== 1 ? [`${named(row)} had ${count} turns`] : []),
   ];

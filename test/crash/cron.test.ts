@@ -165,7 +165,7 @@ test(`102, 105. two gateways, ${KILLS} kills at random points: every instant ran
   const days = Object.entries(DAYS);
   const [day, epochMs] = days[Math.floor(Math.random() * days.length)]!;
   await using cron = await createCronPlace({ factor: RANDOM_FACTOR, epochMs, scripts: SCRIPTS });
-  for (const parts of manyJobs(epochMs)) await cron.create(parts);
+  for (const parts of manyJobs(cron.clock.now())) await cron.create(parts);
   const pair = new Pair(cron);
   await pair.start();
   for (let kills = 0; kills < KILLS; kills++) {
@@ -190,7 +190,7 @@ const mark = (name: string): string => `echo $$ >> ${name}.starts; sleep 0.1; ec
 const SCRIPTS = { "brew.sh": mark("brewing"), "look.sh": mark("looking") };
 
 /** More than a thousand instants a day: many kinds, some with runs that take longer than their period. */
-function manyJobs(epochMs: number): readonly Partial<JobDefinition>[] {
+function manyJobs(nowMs: number): readonly Partial<JobDefinition>[] {
   const every = (minutes: number) => ({ schedule: { kind: "interval", minutes } as const });
   const cron = (expression: string, zone: string) => ({
     schedule: { kind: "cron", expression } as const,
@@ -216,7 +216,7 @@ function manyJobs(epochMs: number): readonly Partial<JobDefinition>[] {
     ...[3, 5, 8].map((repeat) => ({ name: `${repeat} times`, ...every(2), repeat, prompt: "takes=300" })),
     ...Array.from({ length: Math.min(40, KILLS * 4) }, (_, index) => ({
       name: `once ${index}`,
-      schedule: { kind: "once", atMs: epochMs + 60_000 + Math.floor(Math.random() * spanMs) } as const,
+      schedule: { kind: "once", atMs: nowMs + 300_000 + Math.floor(Math.random() * spanMs) } as const,
       prompt: "takes=200",
     })),
   ];
