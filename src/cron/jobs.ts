@@ -193,12 +193,12 @@ export class Jobs {
   }
 }
 
-/** For a run by hand: two of one job never have one instant, whatever the clock does. */
+/** For a run that is asked for now: two of one job never have one instant, whatever the clock does. */
 async function freeInstant(tx: Tx, job: Job): Promise<number> {
   const open = await tx.find("occurrences", { job_id: job.id, ended_at: null });
   moves.requireFree(job, open !== undefined);
   let atMs = tx.nowMs;
-  while (await tx.find("occurrences", { job_id: job.id, scheduled_at: atMs, cause: "manual" })) atMs--;
+  while (await tx.find("occurrences", { job_id: job.id, scheduled_at: atMs })) atMs--;
   return atMs;
 }
 
