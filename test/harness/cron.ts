@@ -47,7 +47,8 @@ export class TestCron implements AsyncDisposable {
   readonly sent: { readonly target: string; readonly text: string; readonly delivery: Delivery }[];
   readonly #dispatcher: Dispatcher;
   readonly #ownsHome: boolean;
-  readonly #written: { tell: () => void };
+  /** Shared by the processes of one database. */
+  readonly senders: Senders;
 
   constructor(from: {
     readonly clock: FakeClock;
@@ -57,7 +58,7 @@ export class TestCron implements AsyncDisposable {
     readonly sent: TestCron["sent"];
     readonly dispatcher: Dispatcher;
     readonly ownsHome: boolean;
-    readonly written: { tell: () => void };
+    readonly senders: Senders;
   }) {
     const { room } = from;
     this.clock = from.clock;
@@ -67,7 +68,7 @@ export class TestCron implements AsyncDisposable {
     this.sent = from.sent;
     this.#dispatcher = from.dispatcher;
     this.#ownsHome = from.ownsHome;
-    this.#written = from.written;
+    this.senders = from.senders;
     this.jobs = new Jobs(room.store, room.settings);
     this.ticker = createScheduler(room);
   }
@@ -94,14 +95,13 @@ export class TestCron implements AsyncDisposable {
   }
 
   /**
-   * Resolves once this process has sent what is due at this time, and written down how that went: what was put back for
+   * Resolves once this process, and those like it, have sent what is due at this time, and written down how that went: what was put back for
    * later waits. Never while a target does not answer.
    */
   async sentAll(): Promise<void> {
     this.#dispatcher.wake();
     for (;;) {
-      const written = new Promise<void>((resolve) => (this.#written.tell = resolve));
-      const { owner } = this.store;
+      const written = this.senders.written();
       const due = await this.store.read
         .selectFrom("outbox")
         .select("id")
@@ -109,7 +109,7 @@ export class TestCron implements AsyncDisposable {
         .where((is) =>
           is.or([
             is.and([is("status", "=", "due"), is("available_at", "<=", this.clock.now())]),
-            is.and([is("status", "=", "leased"), is("lease_owner", "=", owner)]),
+            is.and([is("status", "=", "leased"), is("lease_owner", "in", [...this.senders.owners])]),
           ]),
         )
         .execute();
@@ -157,18 +157,36 @@ export class TestCron implements AsyncDisposable {
     await this.agent.turns.drain(0);
     await this.ticker.settled();
     await this.#dispatcher.close({ graceMs: 0 });
+    this.senders.owners.delete(this.store.owner);
     await this.agent[Symbol.asyncDispose]();
     if (this.#ownsHome) await rm(this.home, { recursive: true, force: true });
   }
 }
 
-/** Tells after each write, be it that it failed. */
-function telling(store: Store, tell: () => void): Store {
+/** Who sends messages, and when they wrote something down. */
+class Senders {
+  readonly owners = new Set<string>();
+  #tell = Promise.withResolvers<void>();
+
+  /** Resolves after the next write. */
+  written(): Promise<void> {
+    return this.#tell.promise;
+  }
+
+  tell(): void {
+    this.#tell.resolve();
+    this.#tell = Promise.withResolvers();
+  }
+}
+
+/** Tells of each write once it is over, be it that it failed. */
+function telling(store: Store, senders: Senders): Store {
+  senders.owners.add(store.owner);
   const write: Store["write"] = async (work, options) => {
     try {
       return await store.write(work, options);
     } finally {
-      tell();
+      senders.tell();
     }
   };
   return Object.create(store, { write: { value: write } }) as Store;
@@ -215,7 +233,7 @@ export async function createTestCron(options: TestCronOptions = {}): Promise<Tes
     },
   });
   const names = new Set(["test", ...Object.keys(homes), ...Object.keys(send)]);
-  const written = { tell: () => {} };
+  const senders = like?.senders ?? new Senders();
   const { store, log, models } = agent.parts;
   const output = createOutputTarget({
     folder: outputFolder,
@@ -223,7 +241,7 @@ export async function createTestCron(options: TestCronOptions = {}): Promise<Tes
     hasJob: async (id) => (await store.find("cron_jobs", { id })) !== undefined,
   });
   const dispatcher = new Dispatcher({
-    store: telling(store, () => written.tell()),
+    store: telling(store, senders),
     clock,
     log,
     random: () => 0,
@@ -253,7 +271,7 @@ export async function createTestCron(options: TestCronOptions = {}): Promise<Tes
     owner: "default",
   };
   await dispatcher.start();
-  return new TestCron({ clock, agent, room, home, sent, dispatcher, ownsHome: !like, written });
+  return new TestCron({ clock, agent, room, home, sent, dispatcher, ownsHome: !like, senders });
 }
 
 const settings: CronSettings = {
