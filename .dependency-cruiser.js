@@ -14,6 +14,7 @@ const floors = [
     "agent-room\\.ts$",
     "webhook-room\\.ts$",
     "cron-room\\.ts$",
+    "cron-desk\\.ts$",
     "open-targets\\.ts$",
     "open-receiver\\.ts$",
     "settle-message\\.ts$",
@@ -71,7 +72,7 @@ const machine = [
   "^src/base/(runtime|machine|log|digest|port|frame-output|own-program|child-groups|read-body)\\.ts$",
   "^src/config/(home|env-file|secrets|tickets)\\.ts$",
   "^src/store/(sqlite|sqlite-connection|migrate|owner)\\.ts$",
-  "^src/cron/(output-target|preflight|outputs|job-around)\\.ts$",
+  "^src/cron/(output-target|preflight|outputs|job-around|tool-actions)\\.ts$",
   "^src/agent/tools/",
   "^src/agent/(skills|mcp|context|attachments)/",
   "^src/base/(net-guard|guarded-fetch)\\.ts$",
@@ -89,6 +90,7 @@ const machine = [
   "^src/cli/",
   "^src/opened-home\\.ts$",
   "^src/(agent|webhook|cron)-room\\.ts$",
+  "^src/cron-desk\\.ts$",
 ];
 
 export default {

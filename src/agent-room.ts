@@ -25,10 +25,13 @@ import { createRunShell } from "./agent/tools/run-shell.ts";
 import { createTools } from "./agent/tools/catalog.ts";
 import type { Tool } from "./agent/tool.ts";
 import type { Clock } from "./base/clock.ts";
+import { cronCommand } from "./cron/command.ts";
 import { RunEnds } from "./cron/run-ends.ts";
+import { createCronjob } from "./cron/tool.ts";
 import { createCronTrigger } from "./cron/trigger.ts";
 import type { Log } from "./base/log.ts";
 import { checkToolInput } from "./check-input.ts";
+import { createJobDesk } from "./cron-desk.ts";
 import { resolveWithin, type Environment } from "./config/home.ts";
 import type { Variables } from "./config/variables.ts";
 import { agentSettings, mcpServerOptions, toolOptions, type Places } from "./settings.ts";
@@ -78,8 +81,13 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
   const { config, places, engine, models, log, variables, version, tools: extra = [] } = options;
   const processes = new Processes({ maxRunning: config.terminal.max_background });
   const skills = createSkills(config, places);
-  const builtIn = createTools(toolOptions(config, options.env, { processes, skills }));
-  const tools = [...builtIn.filter((tool) => !extra.some((other) => other.name === tool.name)), ...extra];
+  const desk = createJobDesk(options, { store, clock, models, tools: () => agent.parts.tools() });
+  const set = toolOptions(config, options.env, { processes, skills });
+  const builtIn = createTools({ ...set, cron: [createCronjob(desk)] });
+  const tools: readonly Tool[] = [
+    ...builtIn.filter((tool) => !extra.some((other) => other.name === tool.name)),
+    ...extra,
+  ];
   const mcp = new McpServers(log);
   const useMcp = (current: Config) => mcp.use(mcpServerOptions(current, options.env, places));
   const offersMcp = config.agent.toolsets.includes("mcp");
@@ -88,7 +96,7 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
     : undefined;
   const hosts = new SessionHosts();
   const cronEnds = new RunEnds();
-  const agent = new Agent(
+  const agent: Agent = new Agent(
     {
       store,
       clock,
@@ -134,6 +142,7 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
         },
         () => commands,
       ),
+    () => [cronCommand(desk)],
     () => quickCommands(config.quick_commands, createRunShell(config.terminal.env_passthrough)),
     async (cwd = places.workspace) => skillCommands((await skills.list(cwd)).skills),
   );

@@ -64,7 +64,8 @@ async function oweToAll(
   return ids[0];
 }
 
-function readDelivery(text: string): RunDelivery {
+/** What stands in the column of a run that a webhook asked for. */
+export function readDelivery(text: string): RunDelivery {
   const stored = JSON.parse(text) as StoredDelivery;
   return "targets" in stored ? stored : { ...stored, targets: [stored.target] };
 }
