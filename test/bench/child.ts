@@ -30,7 +30,7 @@ export type Request =
   | { readonly ask: "cpu" | "memory" | "go" | "stop" };
 
 /**
- * Starts a server of a kind; `answer` is the body a bare one gives or the settings of a receiver, `home` the folder of a service that is there
+ * Starts a server of a kind; `answer` is the body a bare one gives, or JSON with the settings of a receiver or further ones of a service, `home` the folder of a service that is there
  * already, with its database. AGENTD_BENCH_PROF names a folder for the CPU
  * profiles of the servers.
  */

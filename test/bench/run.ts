@@ -21,6 +21,7 @@ const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly B
   webhook: () => import("./webhook.ts"),
   "webhook-stored": () => import("./webhook-stored.ts"),
   deliver: () => import("./deliver.ts"),
+  cron: () => import("./cron.ts"),
 };
 
 const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(benches);

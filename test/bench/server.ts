@@ -82,12 +82,13 @@ async function memory(): Promise<Memory> {
 }
 
 /** The service as the gateway starts it, on a SQLite file, with keys, and a model that is a script. */
-async function runService(_answer: string, given: string | undefined): Promise<Running> {
+async function runService(settings: string, given: string | undefined): Promise<Running> {
   const home = given ?? (await realpath(await mkdtemp(join(tmpdir(), "agentd-bench-"))));
   const config = testConfig({
     api_server: { key: KEY },
     agent: { max_steps: 500 },
     limits: { max_subscribers_per_run: 100_000 },
+    ...(settings === "" ? {} : (JSON.parse(settings) as object)),
   });
   const service = await startService({
     config,

@@ -23,7 +23,7 @@ test("105. u killed attempt → unknown, not re-run; next slot normal", async (t
 
   const other = await start();
   await other.ticker.tick();
-  assert.deepEqual(other.fired, []);
+  assert.equal(other.fired.length, 0);
   const [occurrence] = await occurrencesOf(store);
   assert.equal(occurrence?.status, "unknown");
   assert.equal((await jobOf(store, id)).last_status, "unknown");
@@ -80,7 +80,7 @@ test("103. u claim heartbeat keeps a long run; wrong owner cannot refresh", asyn
   }
   assert.equal((await lease())?.lease_owner, one.store.owner);
   assert.equal((await lease())?.lease_until, clock.now() + 60_000);
-  assert.deepEqual(other.fired, []);
+  assert.equal(other.fired.length, 0);
 
   const [occurrence] = one.fired;
   const id = occurrence?.occurrence.id ?? "";
@@ -91,7 +91,7 @@ test("103. u claim heartbeat keeps a long run; wrong owner cannot refresh", asyn
   // It says nothing any more, and is not known to be gone: after the lease it is taken over.
   clock.tick(54_000);
   await other.ticker.tick();
-  assert.deepEqual(other.fired, []);
+  assert.equal(other.fired.length, 0);
   clock.tick(5_000);
   await other.ticker.tick();
   assert.deepEqual(
@@ -160,7 +160,7 @@ test("what was claimed for a job that is gone, or paused since, is not run", asy
   });
   const other = await start();
   await other.ticker.tick();
-  assert.deepEqual(other.fired, []);
+  assert.equal(other.fired.length, 0);
   const statuses = (await occurrencesOf(store)).map(({ job_name: name, status }) => [name, status]);
   assert.deepEqual(Object.fromEntries(statuses), { removed: "unknown", paused: "skipped" });
 });
