@@ -186,7 +186,8 @@ export function shown(text: string): string {
   return `${characters.slice(0, SHOWN_CHARACTERS).join("")}…`;
 }
 
-function masked(text: string): string {
+/** One line of it, without secrets. */
+export function masked(text: string): string {
   return oneLine(redact(text));
 }
 

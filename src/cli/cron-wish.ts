@@ -1,10 +1,11 @@
 /** From the words of `agentd cron create` and `edit` to what is asked of a job, and what it is judged by. */
+import { ServiceError } from "../base/errors.ts";
 import { createJobAround } from "../cron/job-around.ts";
 import type { JobAround, JobChange } from "../cron/job-input.ts";
 import type { JobModels } from "../cron/job-fields.ts";
 import { UsageError } from "./arguments.ts";
 import { eitherSwitch, hasSwitch, listOption, numberOption, optionOf } from "./cron-options.ts";
-import type { CronPlace } from "./cron-place.ts";
+import type { CronHome, CronPlace } from "./cron-place.ts";
 import { readStandardInput } from "./standard-input.ts";
 
 /** What the options say; what they do not is undefined, and what is empty is null. UsageError for what contradicts. */
@@ -46,16 +47,23 @@ export async function readPromptOption(text: string | undefined): Promise<string
 }
 
 /** What the wish is judged by. Models are only looked for where one is named: that may ask servers on this machine. */
-export async function aroundOf(place: CronPlace, { model }: Pick<JobChange, "model">): Promise<JobAround> {
+export async function aroundOf(
+  place: CronHome & Partial<CronPlace>,
+  { model }: Pick<JobChange, "model">,
+): Promise<JobAround> {
   const { config, settings, jobs, scriptsFolder } = place;
   return createJobAround({
     nowMs: Date.now(),
     zone: settings.zone,
     models: model ? await loadJobModels() : NO_MODELS,
     toolsets: config.agent.toolsets,
-    findJob: (ref) => jobs.find(ref),
+    findJob: async (ref) => (jobs ? jobs.find(ref) : refuse(ref)),
     scriptsFolder,
   });
+}
+
+function refuse(ref: string): never {
+  throw new ServiceError("not_found", `There is no job ${JSON.stringify(ref)}: there are none yet.`);
 }
 
 const NO_MODELS: JobModels = { resolve: () => undefined, providers: [] };

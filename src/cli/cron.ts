@@ -33,5 +33,9 @@ export const cronCommand = defineCommand({
       async () => (await import("./cron-status.ts")).statusCommand,
     ),
     tick: lazyCommand("Run what is due, once", async () => (await import("./cron-tick.ts")).tickCommand),
+    import: lazyCommand(
+      "Take in a file of jobs",
+      async () => (await import("./cron-import.ts")).importCommand,
+    ),
   },
 });
