@@ -137,10 +137,33 @@ const DEFAULTS = {
 } as const;
 
 function isDefinition(value: Partial<JobDefinition>): value is JobDefinition {
-  const { name, prompt, zone, deliver, skills, contextFrom, schedule } = value;
-  const texts = [name, prompt, zone, deliver].every((text) => typeof text === "string");
-  return texts && Array.isArray(skills) && Array.isArray(contextFrom) && isSchedule(schedule);
+  const { repeat, overlap, schedule } = value;
+  const isEach = (names: readonly (keyof JobDefinition)[], is: (field: unknown) => boolean) =>
+    names.every((name) => is(value[name]));
+  return (
+    isEach(["name", "prompt", "zone", "deliver"], isText) &&
+    isEach(["script", "failureDeliver", "origin", "workdir", "model", "reasoningEffort"], orAbsent(isText)) &&
+    isEach(["skills", "contextFrom"], isTexts) &&
+    orAbsent(isTexts)(value.toolsets) &&
+    isCount(value.jitterSeconds) &&
+    isEach(["tokenBudget", "inactivitySeconds", "misfireGraceSeconds"], orAbsent(isCount)) &&
+    isEach(
+      ["isScriptOnly", "catchUp"],
+      orAbsent((field) => typeof field === "boolean"),
+    ) &&
+    (repeat === null || isCount(repeat)) &&
+    (overlap === "skip" || overlap === "allow") &&
+    isSchedule(schedule)
+  );
 }
+
+const isText = (field: unknown): boolean => typeof field === "string";
+const isTexts = (field: unknown): boolean => Array.isArray(field) && field.every(isText);
+const isCount = (field: unknown): boolean => typeof field === "number" && field >= 0;
+const orAbsent =
+  (is: (field: unknown) => boolean) =>
+  (field: unknown): boolean =>
+    field === undefined || is(field);
 
 function isSchedule(value: unknown): value is Schedule {
   const { kind, atMs, minutes, expression } = Object(value) as Readonly<Record<string, unknown>>;

@@ -4,7 +4,7 @@ import { sql } from "kysely";
 import { claimDue } from "../../../src/cron/claim.ts";
 import { isDuplicateKey } from "../../../src/store/failure.ts";
 import type { Store } from "../../../src/store/store.ts";
-import { START_MS } from "../../harness/cron.ts";
+import { definition, START_MS } from "../../harness/cron.ts";
 import { jobOf, jobRow, makeJob, occurrencesOf, startTicking } from "./ticking.ts";
 
 const HOUR_MS = 3_600_000;
@@ -177,11 +177,8 @@ async function refuse(db: Store["read"], dialect: Store["dialect"], jobId: strin
 test("a job whose times are no numbers is left out", async (t) => {
   const { store, start } = await startTicking(t);
   const one = await start();
-  const id = await makeJob(
-    store,
-    { jitterSeconds: "much" as unknown as number },
-    { due_at: START_MS, next_run_at: START_MS },
-  );
+  const broken = JSON.stringify({ ...definition(), jitterSeconds: "much" });
+  const id = await makeJob(store, {}, { due_at: START_MS, next_run_at: START_MS, definition: broken });
   await one.ticker.tick();
   const { state, last_error } = await jobOf(store, id);
   assert.equal(state, "error");

@@ -119,7 +119,7 @@ test("93. u empty payload refused; no_agent without script refused; id immutable
   assert.equal("id" in (await changeJob(job, stranger, around)), false);
 });
 
-test("101. u per-job catch_up/grace override; refused on one-shots (the refusal)", async () => {
+test("101. u per-job catch_up/grace override; refused on one-shots", async () => {
   await using place = await createPlace();
   const { around } = place;
   const job = await defineJob({ ...EVERY, catchUp: false, misfireGraceSeconds: 600 }, around);

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { readDefinition, type JobDefinition } from "../../../src/cron/job.ts";
 import { readJobFile } from "../../../src/cron/job-file.ts";
 import type { Jobs } from "../../../src/cron/jobs.ts";
 import { readCronStatus } from "../../../src/cron/status.ts";
@@ -315,4 +316,26 @@ test("what is refused inside an edit changes nothing, and a job that goes meanwh
   });
   await assertRefused(never, { code: "state_store_unavailable", says: /Try once more/ });
   assert.equal(tries, 8);
+});
+
+test("a row of which any field is of another kind is broken, and one of an earlier version is not", () => {
+  const whole = definition({
+    skills: ["brew"],
+    toolsets: ["web"],
+    script: "x.sh",
+    catchUp: true,
+    tokenBudget: 9,
+  });
+  const { name, schedule, zone } = whole;
+  assert.deepEqual(readDefinition(JSON.stringify({ name, schedule, zone }))?.overlap, "skip");
+  for (const field of Object.keys(whole)) {
+    for (const value of [{}, [7], false, -1, "\u0001", null]) {
+      const isSame = typeof value === typeof whole[field as keyof JobDefinition] && !Array.isArray(value);
+      if (isSame || (value === null && field === "repeat")) continue;
+      const read = readDefinition(JSON.stringify({ ...whole, [field]: value }));
+      assert.equal(read, undefined, `${field} ${JSON.stringify(value)}`);
+    }
+  }
+  for (const text of ["", "null", "7", "[]", "{", '{"name":"x"}'])
+    assert.equal(readDefinition(text), undefined, text);
 });
