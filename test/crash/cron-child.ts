@@ -31,6 +31,7 @@ export interface ChildOptions {
 /** A process that stands still for so long, compressed, may lose a lease. */
 const STALL_MS = 10_000;
 const LOOK_EVERY_MS = 10;
+const failure = { kind: "network", retryable: true } as const;
 
 const options = JSON.parse(process.argv[2] ?? "{}") as ChildOptions;
 const { home, database, compression, platform, host } = options;
@@ -50,7 +51,7 @@ const service = await startService({
   config: testConfig({
     sessions: { titles: "off" },
     delivery: { retry_seconds: Array.from({ length: 20 }, () => 20), timeout_seconds: 600 },
-    cron: { keep_outputs: 10_000, max_parallel_jobs: 100 },
+    cron: { keep_outputs: 10_000, max_parallel_jobs: 100, inactivity_seconds: 0 },
     retention: { runs_hours: 1_000 },
     limits: { max_concurrent_runs: 0 },
     platforms: { homeassistant: { extra: { base_url: platform, token: "token-of-the-test" } } },
@@ -80,8 +81,6 @@ function noted(engine: Engine): Engine {
     },
   };
 }
-
-const failure = { kind: "network", retryable: true } as const;
 
 /** Prompts say what becomes of them: `takes=<ms>`, `says=<word>`, `hangs-once`. */
 async function answerTo(prompt: string): Promise<ScriptStep> {
