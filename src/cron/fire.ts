@@ -38,6 +38,8 @@ class LostClaim extends Error {
   override readonly name = "LostClaim";
 }
 
+const CUT_OFF = "The server was shut down behind the script, before the agent was asked.";
+
 class Firing {
   readonly #room: CronRoom;
   readonly #claimed: Claimed;
@@ -67,9 +69,7 @@ class Firing {
     const isPassing = code === "server_draining" || code === "state_store_unavailable";
     if (isPassing && !this.#hasBegun) return this.#release();
     this.#room.log.warn("a job could not be run", { job: this.#claimed.job.id, error });
-    const text = isPassing
-      ? "The server was shut down behind the script, before the agent was asked."
-      : message;
+    const text = code === "server_draining" ? CUT_OFF : message;
     await this.#end({ status: "failed", text: redact(text) });
   }
 
