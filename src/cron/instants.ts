@@ -67,7 +67,9 @@ interface Pattern {
   counted?: { readonly fromMs: number; readonly untilMs: number; readonly count: number };
 }
 
-function nextOf(pattern: Pattern, baseMs: number): number | undefined {
+/** Instants are whole minutes: within a minute the answer is the same. */
+function nextOf(pattern: Pattern, atMs: number): number | undefined {
+  const baseMs = Math.floor(atMs / MINUTE_MS) * MINUTE_MS;
   if (pattern.asked?.baseMs === baseMs) return pattern.asked.nextMs;
   const nextMs = pattern.cron.nextRun(new Date(baseMs))?.getTime();
   pattern.asked = { baseMs, nextMs };

@@ -16,18 +16,31 @@ const MAX_TIME_MS = 8.64e15;
 /** Undefined: the data of this runtime have no such zone (any more). */
 function partsOf(atMs: number, zone: string): readonly Intl.DateTimeFormatPart[] | undefined {
   try {
-    return new Intl.DateTimeFormat("en-CA", {
-      timeZone: zone,
-      hourCycle: "h23",
-      year: "numeric",
-      month: "2-digit",
-      day: "2-digit",
-      hour: "2-digit",
-      minute: "2-digit",
-      second: "2-digit",
-      timeZoneName: "longOffset",
-    }).formatToParts(atMs);
+    return formatOf(zone).formatToParts(atMs);
   } catch {
     return undefined;
   }
 }
+
+function formatOf(zone: string): Intl.DateTimeFormat {
+  const known = formats.get(zone);
+  if (known) return known;
+  const made = new Intl.DateTimeFormat("en-CA", {
+    timeZone: zone,
+    hourCycle: "h23",
+    year: "numeric",
+    month: "2-digit",
+    day: "2-digit",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+    timeZoneName: "longOffset",
+  });
+  if (formats.size >= MAX_FORMATS) formats.clear();
+  formats.set(zone, made);
+  return made;
+}
+
+/** Making one costs a hundred times what asking it does, and there are few zones. */
+const formats = new Map<string, Intl.DateTimeFormat>();
+const MAX_FORMATS = 100;
