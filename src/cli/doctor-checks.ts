@@ -12,6 +12,7 @@ import { resolvePlaces } from "../config/places.ts";
 import { createCatalog, findProviders } from "../models.ts";
 import type { CliContext } from "./context.ts";
 import type { Finding, Verdict } from "./doctor-finding.ts";
+import { cron } from "./doctor-cron.ts";
 import { outbox, platforms } from "./doctor-platforms.ts";
 import { occupantOf } from "./doctor-ports.ts";
 import { webhooks } from "./doctor-webhooks.ts";
@@ -51,6 +52,7 @@ const checks: Readonly<Record<string, Check>> = {
   webhooks: ({ config, context, loaded }) => webhooks({ config, home: context.home, env: loaded.env }),
   platforms: ({ loaded }) => platforms(loaded),
   outbox: () => outbox(Date.now()),
+  cron: ({ context, loaded }) => cron(loaded, context),
   mcp: ({ config }) => mcp(config),
   search: async ({ config }) => search(config),
 };

@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { cronVerdict } from "../../../src/cli/doctor-cron.ts";
+import { Heartbeat } from "../../../src/cron/heartbeat.ts";
+import { createTestCron, type TestCron } from "../../harness/cron.ts";
+
+const HOUR_MS = 3_600_000;
+
+async function verdictOf(cron: TestCron, isEnabled = true) {
+  const { room, clock } = cron;
+  return cronVerdict(cron.store, {
+    room: { ...room, toolsets: () => ["terminal"] },
+    skills: room.skills,
+    workspace: room.workspace,
+    silentPlatforms: ["telegram"],
+    isEnabled,
+    nowMs: clock.now(),
+  });
+}
+
+const beat = (cron: TestCron) => new Heartbeat(cron.store).beat(cron.clock.now());
+
+test("doctor is content without jobs, and with jobs that a gateway looks for", async () => {
+  await using cron = await createTestCron();
+  assert.match((await verdictOf(cron)).detail, /^no jobs/);
+  await cron.create();
+  await beat(cron);
+  assert.deepEqual(await verdictOf(cron), { status: "ok", detail: "1 job; the scheduler runs" });
+});
+
+test("doctor warns of jobs that nobody would run", async () => {
+  await using cron = await createTestCron();
+  const { id } = await cron.create();
+  const none = await verdictOf(cron);
+  assert.deepEqual([none.status, none.detail], ["warn", "no gateway looks for jobs, and one is scheduled"]);
+  assert.match((await verdictOf(cron, false)).fix ?? "", /cron\.enabled/);
+  await beat(cron);
+  cron.clock.tick(200_001);
+  assert.match((await verdictOf(cron)).detail, /has stalled/);
+  await cron.jobs.pause(id);
+  assert.equal((await verdictOf(cron)).status, "ok");
+});
+
+test("doctor names a row that cannot be read, before all else", async () => {
+  await using cron = await createTestCron();
+  await cron.create();
+  const { id } = await cron.create({ name: "odd" });
+  await cron.store.write((tx) => tx.update("cron_jobs", { id }, { definition: "[]" }));
+  const { status, detail, fix } = await verdictOf(cron);
+  assert.deepEqual([status, detail], ["fail", `the job odd (${id}) cannot be read`]);
+  assert.match(fix ?? "", new RegExp(`agentd cron remove ${id}`));
+});
+
+for (const [what, parts, detail] of [
+  ["script", { script: "gone.sh" }, /no file "gone\.sh"/],
+  ["skill", { skills: ["gone"] }, /no skill "gone"/],
+  ["folder", { workdir: "/nonexistent/folder" }, /\/nonexistent\/folder, is not there/],
+  ["model", { model: "nowhere:gpt" }, /no model "nowhere:gpt"/],
+  ["platform", { deliver: "local,telegram:-100" }, /answers by telegram, which is not set up/],
+  ["platform for failures", { failureDeliver: "telegram:-100" }, /by telegram/],
+  ["set of tools", { toolsets: ["gone"] }, /no tools of the set "gone"/],
+] as const) {
+  test(`doctor tells of a job whose ${what} is not there`, async () => {
+    await using cron = await createTestCron();
+    await beat(cron);
+    const { id } = await cron.create({ name: "needy", ...parts });
+    const found = await verdictOf(cron);
+    assert.equal(found.status, "warn");
+    assert.ok(found.detail.startsWith(`needy (${id}): `), found.detail);
+    assert.match(found.detail, detail);
+    await cron.jobs.pause(id);
+    assert.equal((await verdictOf(cron)).status, "ok");
+  });
+}
+
+test("doctor tells of a zone that this runtime does not know", async () => {
+  await using cron = await createTestCron();
+  await beat(cron);
+  const { id, definition } = await cron.create();
+  const moved = JSON.stringify({ ...definition, zone: "Mars/Olympus" });
+  await cron.store.write((tx) => tx.update("cron_jobs", { id }, { definition: moved }));
+  assert.match((await verdictOf(cron)).detail, /no time zone "Mars\/Olympus"/);
+});
+
+test("doctor counts the flaws, and tells of jobs that are late though a gateway looks for them", async () => {
+  await using cron = await createTestCron();
+  const { id } = await cron.create({ skills: ["gone"] });
+  const other = await cron.create({ skills: ["gone"], name: "other" });
+  cron.clock.tick(2 * HOUR_MS);
+  await beat(cron);
+  assert.match((await verdictOf(cron)).detail, /\(and 1 more\)$/);
+  await cron.jobs.remove(other.id);
+  await cron.jobs.edit(id, ({ definition }) => ({ ...definition, skills: [] }));
+  const { status, detail } = await verdictOf(cron);
+  assert.deepEqual([status, detail], ["warn", `a job is late, first tea (${id})`]);
+});
