@@ -72,7 +72,7 @@ function parse(text: string): unknown {
 /** Inside texts they are escaped, elsewhere they are taken for spaces. */
 function mendTexts(text: string): string {
   // oxlint-disable-next-line no-control-regex -- They are what is mended.
-  return text.replace(/"(?:[^"\\]|\\[^])*"|[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, (part) =>
+  return text.replace(/"[^"\\]*(?:\\[^][^"\\]*)*"|[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, (part) =>
     part.startsWith('"')
       ? // oxlint-disable-next-line no-control-regex -- As above.
         part.replace(/[\u0000-\u001f]/g, (character) => JSON.stringify(character).slice(1, -1))

@@ -90,7 +90,7 @@ export function requireFree(job: Job, isAtWork: boolean): void {
 
 /** A new definition. What says when it runs begins anew, and brings back a job that was over. */
 export function redefine(job: Job, definition: JobDefinition, nowMs: number): Move {
-  if (JSON.stringify(definition) === JSON.stringify(job.definition)) return undefined;
+  if (canonical(definition) === canonical(job.definition)) return undefined;
   const before = job.definition;
   const isRetimed =
     JSON.stringify(before.schedule) !== JSON.stringify(definition.schedule) ||
@@ -101,6 +101,12 @@ export function redefine(job: Job, definition: JobDefinition, nowMs: number): Mo
     ...definitionColumns(definition),
     ...upcomingColumns({ ...job, definition }, upcomingOf(job), nowMs),
   };
+}
+
+/** The same whatever order the fields are in. */
+function canonical(definition: JobDefinition): string {
+  const fields = Object.entries(definition).filter(([, value]) => value !== undefined);
+  return JSON.stringify(fields.sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
 function reanchored(job: Job, definition: JobDefinition, nowMs: number): Move {

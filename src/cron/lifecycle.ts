@@ -54,5 +54,7 @@ function inScript(text: string): string | undefined {
   const lines = text
     .split("\n")
     .filter((line) => !/^\s*(?:#|\/\/|\*|(?:echo|printf|print|console\.log)\b[^|]*$)/.test(line));
-  return lines.join("\n").match(IN_SCRIPT)?.[0];
+  // Other languages than the shell's write the words of a command as a list.
+  const plain = lines.map((line) => line.replace(/["',[\]()]+/g, " ")).join("\n");
+  return plain.match(IN_SCRIPT)?.[0];
 }

@@ -52,6 +52,11 @@ test("the file may be marked, bare, keyed by ids, or as it should be", () => {
     assert.equal(jobs[0].input.prompt, "make tea", form);
   }
   assert.equal(readJobFile(`[{"prompt":"a\nb\u0002","schedule":"every 2h"}]`).jobs[0]?.input.prompt, "a\nb");
+  const long = "x\u0001".repeat(200_000);
+  assert.equal(
+    readJobFile(`[{"prompt":"${long}","schedule":"every 2h"}]`).jobs[0]?.input.prompt?.length,
+    200_000,
+  );
   for (const empty of ["[]", "{}", '{"jobs":[]}', '{"jobs":{}}'])
     assert.deepEqual(readJobFile(empty), { jobs: [], flaws: [] });
   for (const other of [

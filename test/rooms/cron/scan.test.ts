@@ -220,5 +220,12 @@ test("a job that would restart its own service is refused, one that speaks of it
     lifecycleFlaw("#!/bin/sh\n# systemctl restart agentd\necho agentd gateway restart\n", "script"),
     undefined,
   );
+  for (const text of [
+    'subprocess.run(["systemctl", "restart", "agentd"])',
+    "os.system('pkill -f agentd')",
+    'execFile("docker", ["restart", "agentd"])',
+  ])
+    assert.notEqual(lifecycleFlaw(text, "script"), undefined, text);
+  assert.equal(lifecycleFlaw('subprocess.run(["systemctl", "is-active", "agentd"])', "script"), undefined);
   assert.notEqual(lifecycleFlaw("echo x | xargs pkill agentd\n", "script"), undefined);
 });
