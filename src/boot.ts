@@ -17,11 +17,11 @@ import {
   startRpcService,
   startService,
   startTickService,
-  type CoreOptions,
   type RpcService,
   type Service,
   type TickService,
 } from "./service.ts";
+import type { CoreOptions } from "./service-options.ts";
 import type { Store } from "./store/store.ts";
 
 export interface BootOptions extends OpenHomeOptions {

@@ -1,0 +1,116 @@
+/** The rooms that every service has, built from the configuration. The order below is the order in which they open. */
+import type { Config } from "../generated/config/types.gen.ts";
+import { createAgentRoom, type AgentRoom } from "./agent-room.ts";
+import { systemClock } from "./base/clock.ts";
+import { Dispatcher } from "./deliver/dispatch.ts";
+import { meterTargets } from "./deliver/metrics.ts";
+import type { Targets } from "./deliver/target.ts";
+import { openTargets } from "./open-targets.ts";
+import { rpcHandlers } from "./rpc/handlers.ts";
+import { RpcHub } from "./rpc/hub.ts";
+import { gatewayLimits } from "./rpc/limits.ts";
+import { createSubscriptions } from "./rpc/notify.ts";
+import type { RpcRoom } from "./rpc/room.ts";
+import type { CoreOptions } from "./service-options.ts";
+import { settleMessage } from "./settle-message.ts";
+import { openStore } from "./store/open.ts";
+import { scheduleSweeps } from "./store/retention.ts";
+import { openTelemetry, type Telemetry } from "./telemetry/telemetry.ts";
+
+export interface Rooms {
+  readonly agentRoom: AgentRoom;
+  readonly telemetry: Telemetry;
+  readonly hub: RpcHub;
+  readonly targets: Targets;
+  /** What to close, in this order. */
+  readonly closers: readonly (() => Promise<void>)[];
+}
+
+/** When anything on the way fails, what was opened is closed again. ServiceError `invalid_config`, `state_store_unavailable`. */
+export async function openRooms(options: CoreOptions): Promise<Rooms> {
+  const { config, log, clock = systemClock } = options;
+  const onProblem = (message: string, error: unknown) => log.warn(message, { error });
+  const store =
+    options.store ??
+    (await openStore({ url: options.places.databaseUrl, now: () => clock.now(), onProblem }));
+  const closers: (() => Promise<void>)[] = [() => store.close()];
+  try {
+    const telemetry = await openTelemetry(options, { store, clock });
+    closers.unshift(() => telemetry.close());
+    const agentRoom = createAgentRoom({ ...options, telemetry: telemetry.agent }, store, clock);
+    closers.unshift(() => agentRoom.close());
+    await agentRoom.agent.start();
+    const onCronJobsGone = (ids: readonly string[]) => removeCronOutputs(options.places, ids);
+    closers.unshift(scheduleSweeps(store, { ...retentionOptions(config), clock, onProblem, onCronJobsGone }));
+    const opened = await openTargets(options, { store, clock });
+    const { metrics } = telemetry.delivery;
+    const targets = metrics ? meterTargets(opened, { metrics, now: () => clock.now() }) : opened;
+    const dispatcher = new Dispatcher({
+      store,
+      clock,
+      log,
+      targets,
+      tracer: telemetry.tracer,
+      retryDelaysMs: config.delivery.retry_seconds.map((seconds) => seconds * 1000),
+      sendTimeoutMs: config.delivery.timeout_seconds * 1000,
+      settled: settleMessage,
+    });
+    closers.unshift(() => dispatcher.close());
+    await dispatcher.start();
+    const hub = new RpcHub(rpcParts(options, agentRoom), rpcHandlers);
+    return { agentRoom, telemetry, hub, targets, closers };
+  } catch (error) {
+    for (const close of closers) await close();
+    throw error;
+  }
+}
+
+function rpcParts(options: CoreOptions, room: AgentRoom): Omit<RpcRoom, "peers"> {
+  const { config, env, places, version, log, processEnv = env } = options;
+  const { store, clock } = room.agent.parts;
+  return {
+    ...room,
+    store,
+    clock,
+    log,
+    version,
+    settings: { limits: gatewayLimits(config.sessions.max_queue), cliExec: config.gateway.cli_exec },
+    config: { atStart: config, home: places.agentHome, userHome: places.userHome, env: processEnv },
+    subscribe: createSubscriptions,
+  };
+}
+
+/** Of webhooks: what people look at when an event seems to be lost. */
+const DELIVERIES_MS = 30 * 24 * 3_600_000;
+const MAX_DELIVERIES = 10_000;
+const MAX_OCCURRENCES = 200_000;
+const DAY_MS = 86_400_000;
+
+/** Loaded here: few services sweep a job in their life. */
+async function removeCronOutputs(places: CoreOptions["places"], ids: readonly string[]): Promise<void> {
+  const [{ cronOutputFolder }, { removeOutputs }] = await Promise.all([
+    import("./cron-room.ts"),
+    import("./cron/outputs.ts"),
+  ]);
+  for (const id of ids) await removeOutputs(cronOutputFolder(places), id);
+}
+
+function retentionOptions(config: Config) {
+  const { runs_hours: runsHours, events_hours: eventsHours, sweep_minutes: sweepMinutes } = config.retention;
+  const keepMs = runsHours * 3_600_000;
+  return {
+    retention: {
+      runsMs: keepMs,
+      jobsMs: keepMs,
+      outboxMs: keepMs,
+      deliveriesMs: DELIVERIES_MS,
+      maxDeliveries: MAX_DELIVERIES,
+      occurrencesMs: config.cron.history_days * DAY_MS,
+      maxOccurrences: MAX_OCCURRENCES,
+      overJobsMs: config.cron.completed_days * DAY_MS,
+      maxRunEvents: config.limits.max_run_events,
+      ...(eventsHours === undefined ? {} : { eventsMs: eventsHours * 3_600_000 }),
+    },
+    everyMs: sweepMinutes * 60_000,
+  };
+}
