@@ -280,10 +280,12 @@ async function untilSettled({ store, clock }: CronPlace, untilMs: number): Promi
     () => "an occurrence stays open",
   );
   const endMs = clock.now();
-  const owed = read.selectFrom("outbox").select("id").where("status", "in", ["due", "leased"]);
+  const columns = ["id", "target", "status", "attempts", "available_at", "last_error", "tries"] as const;
+  const owed = read.selectFrom("outbox").select(columns).where("status", "in", ["due", "leased"]);
+  let left: readonly unknown[] = [];
   await until(
-    async () => (await owed.where("created_at", "<=", endMs).execute()).length === 0,
-    () => "a message is not sent",
+    async () => (left = await owed.where("created_at", "<=", endMs).execute()).length === 0,
+    () => `at ${clock.now()} messages are not sent: ${JSON.stringify(left)}`,
   );
   await until(
     async () => (await behind.where("next_run_at", "<", endMs).execute()).length === 0,
