@@ -1,11 +1,13 @@
 import type { Log } from "../base/log.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { OccurrenceRow } from "../store/tables.ts";
-import { CLAIM_MS, type Claimed } from "./claim.ts";
+import type { Claimed } from "./claim.ts";
 import { LATE_MS } from "./due.ts";
 import { endLost } from "./end-lost.ts";
+import { endOccurrence } from "./end-occurrence.ts";
 import { toJob } from "./job.ts";
-import type { Telling } from "./plan.ts";
+import { CLAIM_MS } from "./new-occurrence.ts";
+import { planOccurrence, type Telling } from "./plan.ts";
 
 /** Occurrences looked at in one round; more are found in the next. */
 const BATCH = 200;
@@ -91,6 +93,39 @@ function taken(tx: Tx, row: OccurrenceRow, owner: string): Partial<OccurrenceRow
 function left(tx: Tx): Partial<OccurrenceRow> {
   const reason = "The job was paused before it began.";
   return { status: "skipped", reason, ended_at: tx.nowMs, lease_owner: null, lease_until: null };
+}
+
+/**
+ * Ends what stayed open although its run has ended, or is gone: that is no process's any more, and would keep its job from
+ * running for ever. Nobody knows what came of it.
+ */
+export async function endOrphans(
+  store: Store,
+  { log, telling }: Pick<TakeOverRequest, "log" | "telling">,
+): Promise<void> {
+  const orphans = await store.read
+    .selectFrom("occurrences")
+    .leftJoin("runs", "runs.id", "occurrences.run_id")
+    .selectAll("occurrences")
+    .where("occurrences.ended_at", "is", null)
+    .where("occurrences.run_id", "is not", null)
+    .where((is) => is.or([is("runs.id", "is", null), is("runs.ended_at", "is not", null)]))
+    .limit(BATCH)
+    .execute();
+  for (const row of orphans) {
+    log.error("an occurrence stayed open behind its run", { job: row.job_id, occurrence: row.id });
+    await store.write(async (tx) => {
+      const found = await tx.find("cron_jobs", { id: row.job_id });
+      const job = found && toJob(found);
+      const ending = { status: "unknown", text: "The end of its run was not noted." } as const;
+      if (job) {
+        await endOccurrence(tx, store, { plan: planOccurrence({ occurrence: row, job }, telling), ending });
+        return;
+      }
+      const ended = { status: "unknown", reason: ending.text, ended_at: tx.nowMs, delivery_status: "none" };
+      await tx.update("occurrences", { id: row.id, ended_at: null }, ended);
+    });
+  }
 }
 
 /** Moves the leases of occurrences on that are in hand here and still this process's. */

@@ -3,12 +3,13 @@ import type { Log } from "../base/log.ts";
 import type { Store } from "../store/store.ts";
 import type { OccurrenceRow } from "../store/tables.ts";
 import { AtWork } from "./at-work.ts";
-import { CLAIM_MS, type Claimed, type ClaimRound } from "./claim.ts";
+import type { Claimed, ClaimRound } from "./claim.ts";
 import { claimRound } from "./claim-round.ts";
 import { Heartbeat } from "./heartbeat.ts";
+import { CLAIM_MS } from "./new-occurrence.ts";
 import type { Telling } from "./plan.ts";
 import type { CronSettings } from "./settings.ts";
-import { endedOf, releaseClaims, renewClaims, takeOver } from "./take-over.ts";
+import { endedOf, endOrphans, releaseClaims, renewClaims, takeOver } from "./take-over.ts";
 
 export interface TickerOptions {
   readonly store: Store;
@@ -239,7 +240,7 @@ export class Ticker {
   }
 
   async #renew(nowMs: number): Promise<void> {
-    const { store, clock, told } = this.#options;
+    const { store, clock, log, told } = this.#options;
     const ids = this.#atWork.ids;
     this.#aheadMs = await store.write(
       async (tx) => {
@@ -249,6 +250,7 @@ export class Ticker {
       { durable: false },
     );
     this.#renewedAtMs = nowMs;
+    await endOrphans(store, { log, telling: this.#options });
     for (const id of await endedOf(store, ids)) {
       told(id);
       this.#atWork.free(id);

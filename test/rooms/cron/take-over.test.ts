@@ -165,6 +165,22 @@ test("what was claimed for a job that is gone, or paused since, is not run", asy
   assert.deepEqual(Object.fromEntries(statuses), { removed: "unknown", paused: "skipped" });
 });
 
+test("an occurrence that stayed open behind its run does not keep its job from running for ever", async (t) => {
+  const { clock, store, start, logLines } = await startTicking(t);
+  const one = await start();
+  const id = await makeJob(store, {}, DUE);
+  await one.ticker.tick();
+  const lost = { status: "running", run_id: "run_gone", lease_owner: null, lease_until: null };
+  await store.write((tx) => tx.update("occurrences", { job_id: id }, lost));
+  clock.tick(20_000);
+  await one.ticker.tick();
+  assert.deepEqual([(await occurrencesOf(store))[0]?.status, one.ticker.atWork], ["unknown", 0]);
+  assert.ok(logLines.some((line) => line.includes("stayed open")));
+  clock.tick(3_600_000);
+  await one.ticker.tick();
+  assert.equal(one.fired.length, 2);
+});
+
 test("no more is taken over than there is room for", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const killed = await start();
