@@ -5,6 +5,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Homes } from "../deliver/address.ts";
 import type { Store } from "../store/store.ts";
+import type { CronMetrics } from "./metrics.ts";
 import type { RunEnds } from "./run-ends.ts";
 import type { CronSettings } from "./settings.ts";
 
@@ -33,6 +34,8 @@ export interface CronRoom {
   readonly envPassthrough: readonly string[];
   /** Tells of the ends of occurrences whose runs end in this process. */
   readonly ends: RunEnds;
+  /** Absent: metrics are off. */
+  readonly metrics?: CronMetrics;
   /** Whose sessions the runs are in. */
   readonly owner: string;
 }

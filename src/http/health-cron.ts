@@ -3,7 +3,11 @@ import type { HealthCheck } from "../../generated/http/client/types.gen.ts";
 import { redact } from "../base/redact.ts";
 import type { CronVitals } from "./room.ts";
 
-export function checkCron(vitals: CronVitals): HealthCheck {
+/** A server that has just started looks for jobs within so long. */
+const START_MS = 10_000;
+
+/** `uptimeMs`: how long the server has run. */
+export function checkCron(vitals: CronVitals, { uptimeMs }: { readonly uptimeMs: number }): HealthCheck {
   const { isEnabled, state, lastTickAtMs, jobs, broken, late, next, open, failures } = vitals;
   const figures = {
     enabled: isEnabled,
@@ -25,7 +29,9 @@ export function checkCron(vitals: CronVitals): HealthCheck {
     const detail = "This server runs no jobs: cron.enabled is false.";
     return { status: "ok", ...figures, detail };
   }
-  const flaws = [stateFlaw(state), lateFlaw(late), brokenFlaw(broken)].filter((flaw) => flaw !== undefined);
+  const isStarting = uptimeMs < START_MS;
+  const lasting = isStarting ? [] : [stateFlaw(state), lateFlaw(late)];
+  const flaws = [...lasting, brokenFlaw(broken)].filter((flaw) => flaw !== undefined);
   if (flaws.length === 0) return { status: "ok", ...figures };
   return { status: "degraded", ...figures, detail: flaws.join(" ") };
 }

@@ -36,7 +36,9 @@ export async function getDetailedHealth(
     ...(room.vitals.receiver
       ? { webhooks: checkReceiver(room, room.vitals.receiver(), stored.received) }
       : {}),
-    ...(stored.cron ? { cron: checkCron(stored.cron) } : {}),
+    ...(stored.cron
+      ? { cron: checkCron(stored.cron, { uptimeMs: room.clock.now() - room.vitals.startedAtMs }) }
+      : {}),
     ...(mcp ? { mcp } : {}),
   };
   const isDegraded = Object.values(checks).some((check) => check?.status === "degraded");

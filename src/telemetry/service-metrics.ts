@@ -1,6 +1,8 @@
 import type { Log } from "../base/log.ts";
 import { Metrics } from "../base/metrics.ts";
 import { currentRuntime, residentBytes, watchEventLoop } from "../base/runtime.ts";
+import type { CronMetrics } from "../cron/metrics.ts";
+import { readCronStatus } from "../cron/status.ts";
 import type { DeliveryMetrics } from "../deliver/metrics.ts";
 import { readOutboxFigures, type OutboxCounts } from "../deliver/outbox-figures.ts";
 import type { HttpMetrics } from "../http/metrics.ts";
@@ -21,6 +23,7 @@ export interface ServiceMetrics {
   readonly http: HttpMetrics;
   readonly webhook: WebhookMetrics;
   readonly delivery: DeliveryMetrics;
+  readonly cron: CronMetrics;
   /** A run ended in this process. */
   runEnded(kind: string, status: string): void;
   /** Stops measuring. */
@@ -40,6 +43,10 @@ const DELIVERY_BUCKETS = [
   0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 1_800, 3_600, 21_600, 86_400,
 ];
 
+/** From a job that begins at once to one that makes up for what was missed. */
+const LAG_BUCKETS = [0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3_600, 21_600, 86_400];
+const JOB_STATES = ["scheduled", "paused", "completed", "missed", "error"] as const;
+
 /** Everything `GET /metrics` shows. What costs something is measured from the first time that somebody looks. */
 export function createServiceMetrics(options: ServiceMetricsOptions): ServiceMetrics {
   const { store, log } = options;
@@ -55,11 +62,13 @@ export function createServiceMetrics(options: ServiceMetricsOptions): ServiceMet
   const http = httpMetrics(metrics);
   const webhook = webhookMetrics(metrics);
   const delivery = deliveryMetrics(metrics);
+  const cron = cronMetrics(metrics, store);
   const stop = collectProcess(metrics, options);
   return {
     http,
     webhook,
     delivery,
+    cron,
     runEnded: (kind, status) => endedRuns.add([kind, status]),
     close: stop,
   };
@@ -121,6 +130,30 @@ function deliveryMetrics(metrics: Metrics): DeliveryMetrics {
     attempted: (platform, outcome) => attempts.add([platform, outcome]),
     delivered: (platform, seconds) => durations.observe(seconds, [platform]),
   };
+}
+
+function cronMetrics(metrics: Metrics, store: Store): CronMetrics {
+  const ended = metrics.counter("agentd_cron_occurrences_total", {
+    help: "Runs of scheduled jobs that began in this process and came to an end.",
+    labels: ["status"],
+  });
+  const lag = metrics.histogram("agentd_cron_lag_seconds", {
+    help: "How far behind their instants runs of scheduled jobs began.",
+    buckets: LAG_BUCKETS,
+  });
+  const jobs = metrics.gauge("agentd_cron_jobs", {
+    help: "Scheduled jobs of the whole database.",
+    labels: ["state"],
+  });
+  const late = metrics.gauge("agentd_cron_jobs_late", {
+    help: "Jobs of the whole database that have been due for more than a minute.",
+  });
+  metrics.collect(async () => {
+    const status = await readCronStatus(store, { nowMs: Date.now() });
+    for (const state of JOB_STATES) jobs.set(status.jobs[state], [state]);
+    late.set(status.late.count);
+  });
+  return { began: (seconds) => lag.observe(seconds), ended: (status) => ended.add([status]) };
 }
 
 function httpMetrics(metrics: Metrics): HttpMetrics {

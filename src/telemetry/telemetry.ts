@@ -4,6 +4,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import type { Tracer } from "../base/trace.ts";
 import type { Environment } from "../config/home.ts";
+import type { CronRoom } from "../cron/room.ts";
 import type { DeliveryMetrics } from "../deliver/metrics.ts";
 import type { HttpRoom } from "../http/room.ts";
 import type { Store } from "../store/store.ts";
@@ -27,6 +28,7 @@ export interface Telemetry {
   readonly http: Pick<HttpRoom, "tracer" | "metrics">;
   readonly webhook: Pick<WebhookRoom, "metrics">;
   readonly delivery: { readonly metrics?: DeliveryMetrics };
+  readonly cron: Pick<CronRoom, "metrics">;
   /** Sends the last spans, within a few seconds, and stops measuring. */
   close(): Promise<void>;
 }
@@ -48,6 +50,7 @@ export async function openTelemetry(
     http: { tracer, ...(metrics ? { metrics: metrics.http } : {}) },
     webhook: metrics ? { metrics: metrics.webhook } : {},
     delivery: metrics ? { metrics: metrics.delivery } : {},
+    cron: metrics ? { metrics: metrics.cron } : {},
     close: async () => {
       metrics?.close();
       await close();

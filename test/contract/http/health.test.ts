@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { assertError, scenario } from "../../harness/scenario.ts";
+import { isTicking } from "../../../src/cron/status.ts";
 import { KEY } from "../../harness/service.ts";
 
 const failing = {
@@ -27,7 +28,11 @@ scenario(
     assert.equal(body.readiness.checks.config.warnings, 1);
     assert.ok(body.readiness.checks.disk.free_bytes > 0);
     assert.ok(!("mcp" in body.readiness.checks));
-    const { cron } = body.readiness.checks;
+    while ((await isTicking(service.service.store, Date.now())) === false) {
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    const report = await (await service.request("/health/detailed")).json();
+    const { cron } = report.readiness.checks;
     assert.deepEqual([cron.status, cron.enabled, cron.scheduler, cron.late], ["ok", true, "ticking", 0]);
     assert.ok(Date.parse(cron.last_tick_at) <= Date.now());
   },

@@ -308,13 +308,24 @@ for (const [what, changes, status, detail] of [
 ] as const) {
   test(`jobs of the clock: ${what}`, async (t) => {
     const cron = () => Promise.resolve({ ...jobsInOrder, ...changes });
-    const { ask } = await createRoom(t, { vitals: { cron } });
+    const { ask, clock } = await createRoom(t, { vitals: { cron } });
+    clock.tick(10_000);
     const { status: answered, body } = await ask(true);
     assert.equal(answered, status);
     assert.match(body.readiness.checks.cron?.detail ?? "", detail);
     assert.doesNotMatch(JSON.stringify(body), /sk-proj/);
   });
 }
+
+test("a server that has just started is given time to look for jobs", async (t) => {
+  const late = { count: 2, oldestDueAtMs, named };
+  const cron = () => Promise.resolve({ ...jobsInOrder, state: "none" as const, late });
+  const { ask, clock } = await createRoom(t, { vitals: { cron } });
+  clock.tick(9_999);
+  assert.equal((await ask(true)).status, 200);
+  clock.tick(1);
+  assert.equal((await ask(true)).status, 503);
+});
 
 test("a database that cannot tell of jobs is degraded, and nothing is said of them", async (t) => {
   const cron = () => Promise.reject(new Error("no such table"));

@@ -13,6 +13,10 @@ test("the figures of a service parse, and name what they should", async (t) => {
   const families = parseExposition(await metrics.http.text());
   assert.deepEqual([...families.keys()].toSorted(), [
     "agentd_build_info",
+    "agentd_cron_jobs",
+    "agentd_cron_jobs_late",
+    "agentd_cron_lag_seconds",
+    "agentd_cron_occurrences_total",
     "agentd_delivery_attempts_total",
     "agentd_delivery_seconds",
     "agentd_event_loop_delay_seconds",
