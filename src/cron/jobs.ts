@@ -66,6 +66,11 @@ export class Jobs {
     return row && toJob(row);
   }
 
+  /** Whether there is a row of this id, be it broken. */
+  async has(id: string): Promise<boolean> {
+    return (await this.#store.find("cron_jobs", { id })) !== undefined;
+  }
+
   /** Without those that are over, unless they are wanted. */
   async list({ withOver = false }: { readonly withOver?: boolean } = {}): Promise<JobList> {
     const rows = await this.#store.read
