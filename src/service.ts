@@ -132,11 +132,10 @@ function stopper(
 ): Service["stop"] {
   let stopping: Promise<void> | undefined;
   const stop = async (graceMs: number): Promise<void> => {
-    await scheduler?.stop();
     await Promise.all([
       agentRoom.agent.turns.drain(graceMs),
       receiver?.drain(graceMs),
-      scheduler?.drain(graceMs),
+      scheduler?.stop().then(() => scheduler.drain(graceMs)),
     ]);
     // What the end of the turns appended is still on its way to those who follow.
     await withinTime(hub.caughtUp(), LAST_EVENTS_MS);
