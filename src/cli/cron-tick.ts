@@ -14,6 +14,7 @@ import { readCronHome } from "./cron-place.ts";
 import { endText } from "./cron-runs-text.ts";
 import { shown } from "./cron-text.ts";
 import { print, printJson, warn } from "./output.ts";
+import { EXIT_FAILURE } from "./run.ts";
 
 export const tickCommand = defineCommand({
   meta: {
@@ -27,43 +28,60 @@ export const tickCommand = defineCommand({
     keepCompiledCode(context.home);
     const { bootTick } = await import("../boot.ts");
     const service = await bootTick({ ...context, log: createLog("warn") });
-    try {
-      const ran = await runDue(service);
-      const { outputFolder } = await readCronHome();
-      if (args.json) printJson({ runs: ran.map(occurrenceEntry), count: ran.length });
-      else print(ranText(ran, outputFolder));
-    } finally {
-      await service.stop();
+    const ran = await runDue(service).finally(() => service.stop());
+    for (const name of SIGNALS) process.removeAllListeners(name);
+    if (!ran) {
+      warn("What did not end in time is cut off; `agentd cron runs` tells what became of it.");
+      process.exit(EXIT_FAILURE);
     }
+    const { outputFolder } = await readCronHome();
+    if (args.json) printJson({ runs: ran.map(occurrenceEntry), count: ran.length });
+    else print(ranText(ran, outputFolder));
   },
 });
 
 /** What messages get to leave, once the runs have ended. Others send what is left. */
 const MESSAGES_MS = 60_000;
+/** When it is to stop. */
+const LAST_MESSAGES_MS = 5_000;
 const LOOK_MS = 100;
 const SIGNALS = ["SIGINT", "SIGTERM"] as const;
 
-async function runDue(service: TickService): Promise<readonly Occurrence[]> {
+/** Undefined: it was stopped, and something did not end in time. */
+async function runDue(service: TickService): Promise<readonly Occurrence[] | undefined> {
   const { scheduler, store } = service;
-  const stop = stopOnSignal(service);
-  const ids = await scheduler.once({ signal: stop });
-  const left = await messagesLeft(store, ids, stop);
+  const { signal, cut } = stopOnSignal(service);
+  const ids = await Promise.race([scheduler.once({ signal }), cut]);
+  if (ids === undefined) return undefined;
+  const left = await messagesLeft(store, ids, signal);
   if (left > 0)
     warn(`${left} of the messages have not gone out yet; a gateway, or the next tick, sends them.`);
   return occurrencesOf(store, ids);
 }
 
-/** The first signal takes nothing more up and gives runs the time that the gateway gives them; the second ends at once. */
-function stopOnSignal(service: Pick<TickService, "drain">): AbortSignal {
+/** What the ends of runs that were cut get to be written. */
+const LAST_WRITES_MS = 2_000;
+
+/**
+ * The first signal takes nothing more up and gives runs the time that the gateway gives them; the second ends at once.
+ * `cut` resolves when that time is over.
+ */
+function stopOnSignal(service: Pick<TickService, "drain">): {
+  readonly signal: AbortSignal;
+  readonly cut: Promise<undefined>;
+} {
   const stop = new AbortController();
-  const take = () => {
-    if (stop.signal.aborted) process.exit(1);
+  const { promise: cut, resolve } = Promise.withResolvers<undefined>();
+  const take = async () => {
+    if (stop.signal.aborted) process.exit(EXIT_FAILURE);
     stop.abort();
     warn("Stopping: what runs may end. Again to stop at once.");
-    void service.drain();
+    await service.drain();
+    await systemClock.sleep(LAST_WRITES_MS);
+    resolve(undefined);
   };
-  for (const name of SIGNALS) process.on(name, take);
-  return stop.signal;
+  for (const name of SIGNALS) process.on(name, () => void take());
+  return { signal: stop.signal, cut };
 }
 
 /** Resolves to how many have not been tried yet. */
@@ -71,7 +89,7 @@ async function messagesLeft(store: Store, ids: readonly string[], signal: AbortS
   if (ids.length === 0) return 0;
   for (let waitedMs = 0; ; waitedMs += LOOK_MS) {
     const left = await countWaiting(store, ids);
-    if (left === 0 || waitedMs >= MESSAGES_MS || signal.aborted) return left;
+    if (left === 0 || waitedMs >= (signal.aborted ? LAST_MESSAGES_MS : MESSAGES_MS)) return left;
     await systemClock.sleep(LOOK_MS);
   }
 }

@@ -27,11 +27,17 @@ function around({ clock, jobs, room }: TestCron): JobAround {
   });
 }
 
-const taken = (cron: TestCron, value: unknown) =>
-  importJobs(typeof value === "string" ? value : JSON.stringify(value), {
-    jobs: cron.jobs,
-    around: around(cron),
-  });
+/** The jobs that were made, and what is told of the rest. */
+async function taken(cron: TestCron, value: unknown) {
+  const text = typeof value === "string" ? value : JSON.stringify(value);
+  const { jobs: records, flaws } = await importJobs(text, { jobs: cron.jobs, around: around(cron) });
+  const made = records.filter(({ outcome }) => outcome === "imported");
+  const rest = records.filter(({ outcome }) => outcome !== "imported");
+  return {
+    jobs: await Promise.all(made.map(({ id }) => cron.jobs.find(id))),
+    flaws: [...flaws, ...rest.map(({ name, reason }) => `${JSON.stringify(name)}: ${reason}`)],
+  };
+}
 
 test("the file may be marked, bare, keyed by ids, or as it should be", () => {
   const { id: _id, ...rest } = TEA;
@@ -311,5 +317,24 @@ test("whatever a file holds, it is read or refused, and what is imported is soun
         assert.ok(error instanceof RangeError, String(error));
       }
     }),
+  );
+});
+
+test("a dry import makes nothing, and records without an id are known again", async () => {
+  await using cron = await createTestCron();
+  const text = JSON.stringify([TEA, { ...TEA, id: undefined }, { ...TEA, id: undefined }]);
+  const place = { jobs: cron.jobs, around: around(cron) };
+  const dry = await importJobs(text, { ...place, isDryRun: true });
+  assert.deepEqual(
+    dry.jobs.map(({ outcome }) => outcome),
+    ["imported", "imported", "imported"],
+  );
+  assert.deepEqual((await cron.jobs.list()).jobs, []);
+  assert.deepEqual(await importJobs(text, { around: around(cron), isDryRun: true }), dry);
+  assert.deepEqual(await importJobs(text, place), dry);
+  const again = await importJobs(text, place);
+  assert.deepEqual(
+    again.jobs.map(({ id, outcome }) => [id, outcome]),
+    dry.jobs.map(({ id }) => [id, "exists"]),
   );
 });
