@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cronCommand } from "../../../src/cron/command.ts";
 import { Heartbeat } from "../../../src/cron/heartbeat.ts";
+import { startTestService } from "../../harness/service.ts";
 import { createTestCron, START_MS, type TestCron } from "../../harness/cron.ts";
 
 const HOUR_MS = 3_600_000;
@@ -92,4 +93,22 @@ test("reads never write: /cron list, show and runs change no row", async () => {
   const before = await rows();
   for (const args of ["list", `show ${id}`, "runs", `runs ${id}`]) await cronText(cron, args);
   assert.deepEqual(await rows(), before);
+});
+
+test("a service offers the tool and the command, and both work on its jobs", async () => {
+  await using service = await startTestService();
+  const { agent, commands } = service.service.room;
+  assert.ok(agent.parts.tools().some(({ name, toolset }) => name === "cronjob" && toolset === "cron"));
+  const call = { agent, owner: "tester" };
+  const made = await commands.dispatch("/cron add every 1h -- sum up", call);
+  assert.match(made.type === "exec" ? made.output : "", /^Created job: [0-9a-f]{12}/);
+  const listed = await commands.dispatch("/cron", call);
+  assert.match(listed.type === "exec" ? listed.output : "", /sum up: every 1h, next /);
+});
+
+test("agent.toolsets without cron: the agent has no tool, people keep the command", async () => {
+  await using service = await startTestService({ config: { agent: { toolsets: ["files"] } } });
+  const { agent, commands } = service.service.room;
+  assert.ok(!agent.parts.tools().some(({ name }) => name === "cronjob"));
+  assert.equal((await commands.resolve("/cron")).name, "cron");
 });
