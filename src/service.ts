@@ -86,7 +86,8 @@ export async function startTickService(options: CoreOptions): Promise<TickServic
   const { turns } = rooms.agentRoom.agent;
   const graceMs = options.config.api_server.drain_seconds * 1000;
   const drain = async () => void (await Promise.all([turns.drain(graceMs), scheduler.drain(graceMs)]));
-  return { ...toService(rooms, options, { scheduler }), scheduler, drain };
+  // The service does not stop the scheduler: its sign of life stays, for those who ask when jobs were last looked at.
+  return { ...toService(rooms, options), scheduler, drain };
 }
 
 async function loadScheduler(options: CoreOptions, rooms: Rooms): Promise<Ticker> {
