@@ -31,8 +31,7 @@ export async function openRooms(options: CoreOptions): Promise<Rooms> {
   const { config, log, clock = systemClock } = options;
   const onProblem = (message: string, error: unknown) => log.warn(message, { error });
   const store =
-    options.store ??
-    (await openStore({ url: options.places.databaseUrl, now: () => clock.now(), onProblem }));
+    options.store ?? (await openStore({ url: options.places.databaseUrl, ...timeOf(options), onProblem }));
   const closers: (() => Promise<void>)[] = [() => store.close()];
   try {
     const telemetry = await openTelemetry(options, { store, clock });
@@ -63,6 +62,11 @@ export async function openRooms(options: CoreOptions): Promise<Rooms> {
     for (const close of closers) await close();
     throw error;
   }
+}
+
+/** Time that was injected is the store's, too; else replicas on one server go by its clock, however theirs differ. */
+function timeOf({ clock }: CoreOptions): { readonly now?: () => number } {
+  return clock ? { now: () => clock.now() } : {};
 }
 
 function rpcParts(options: CoreOptions, room: AgentRoom): Omit<RpcRoom, "peers"> {

@@ -103,6 +103,8 @@ export class Recovery {
   /** Undefined when another process was faster; else with the run that is to be taken up again, if there is one. */
   async #takeOver(tx: Tx, session: SessionRow): Promise<{ readonly waiting?: RunRow } | undefined> {
     const { store } = this.#parts;
+    // Our clock may be ahead of the store's, by which leases run.
+    if (session.lease_until >= tx.nowMs && !store.ownerIsDead(session.lease_owner ?? "")) return undefined;
     const old = { id: session.id, lease_owner: session.lease_owner, lease_until: session.lease_until };
     const mine = { lease_owner: store.owner, lease_until: tx.nowMs + LEASE_MS };
     if ((await tx.update("sessions", old, mine)) === 0) return undefined;

@@ -36,6 +36,8 @@ export interface TestAgentOptions {
   readonly liveTools?: () => readonly Tool[];
   readonly settings?: Partial<AgentSettings>;
   readonly clock?: Clock;
+  /** Of the database, where it is another than the process's. */
+  readonly storeClock?: Clock;
   readonly variables?: TestVariables;
   readonly providers?: readonly ModelProvider[];
   /** Another process's view of the same database. */
@@ -151,7 +153,8 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
   const database = options.database
     ? { url: options.database, drop: async () => {} }
     : await createTestDatabase();
-  const store = await openStore({ url: database.url, now: () => clock.now() });
+  const { storeClock = clock } = options;
+  const store = await openStore({ url: database.url, now: () => storeClock.now() });
   const logLines: string[] = [];
   const variables = options.variables ?? new TestVariables();
   const schemas = new SchemaSet({});

@@ -161,3 +161,15 @@ test("a process that slept past its lease writes nothing into what another took 
   assert.equal((await other.run(runId)).last_seq, events.length);
   assert.equal((await other.run(runId)).status, "interrupted");
 });
+
+test("a process whose clock is ahead of the store's leaves sessions to those who hold their leases", async () => {
+  const storeClock = new FakeClock(Date.now());
+  const ahead = new FakeClock(storeClock.now() + 10 * LEASE_MS);
+  await using agent = await createTestAgent({ clock: storeClock });
+  const { runId } = await abandon(agent, { leaseUntil: storeClock.now() + LEASE_MS });
+  await using fast = await createTestAgent({ clock: ahead, storeClock, database: agent.databaseUrl });
+  assert.equal(await fast.recovery.recover(), 0);
+  assert.equal((await agent.run(runId)).status, "running");
+  storeClock.tick(LEASE_MS + 1);
+  assert.equal(await fast.recovery.recover(), 1);
+});
