@@ -27,6 +27,8 @@ export async function endLost(
     const ended = { status: "unknown", reason: LOST, ended_at: tx.nowMs, delivery_status: "none" };
     return (await tx.update("occurrences", seen, { ...ended, lease_owner: null, lease_until: null })) === 1;
   }
+  // Jobs are locked before occurrences, as by other ends.
+  await tx.increment("cron_jobs", { id: job.id }, "revision", 0);
   if ((await tx.update("occurrences", seen, { lease_owner: store.owner })) === 0) return false;
   const plan = planOccurrence({ occurrence, job }, telling);
   return endOccurrence(tx, store, { plan, ending: { status: "unknown", text: LOST }, isMine: true });

@@ -9,6 +9,7 @@ import { keptOutput } from "./output.ts";
 import { OUTPUT_TARGET } from "./output-name.ts";
 import type { DeliveryPlan } from "./plan.ts";
 import { retryAfterMs, retryAtMs } from "./retry.ts";
+import { formatSchedule } from "./schedule.ts";
 import { isSilent } from "./silence.ts";
 import { dueAtMs } from "./upcoming.ts";
 
@@ -29,7 +30,7 @@ export async function endOccurrence(tx: Tx, store: Store, end: OccurrenceEnd): P
   // Locked before it is read: of two ends at once the second builds on the first. Jobs before occurrences, as claims do.
   await tx.increment("cron_jobs", { id: plan.jobId }, "revision", 0);
   const row = await tx.find("cron_jobs", { id: plan.jobId });
-  const againAtMs = row && ending.canRetry === true ? retryAtMs(row, { plan, nowMs: tx.nowMs }) : undefined;
+  const againAtMs = row && ending.canRetry === true ? againAt(row, plan, tx.nowMs) : undefined;
   const told = againAtMs === undefined ? toldTargets(plan, ending) : [];
   const reason = reasonOf(ending, againAtMs === undefined ? undefined : againAtMs - tx.nowMs);
   const columns = {
@@ -56,6 +57,13 @@ export async function endOccurrence(tx: Tx, store: Store, end: OccurrenceEnd): P
 }
 
 const MAX_REASON_CHARACTERS = 500;
+
+/** Undefined, too, for a job that has another schedule by now, or cannot be read: it would not be the same run again. */
+function againAt(row: CronJobRow, plan: DeliveryPlan, nowMs: number): number | undefined {
+  const { schedule, zone } = toJob(row)?.definition ?? {};
+  if (!schedule || formatSchedule(schedule) !== plan.schedule || zone !== plan.zone) return undefined;
+  return retryAtMs(row, { plan, nowMs });
+}
 
 /** Silence is for what went well: failures are told. */
 function toldTargets(plan: DeliveryPlan, ending: Ending): readonly string[] {

@@ -17,18 +17,15 @@ export interface Ending {
 
 /** What an agent writes on the first line of an answer that tells of a failure. */
 export const FAILURE_MARK = "[CRON_FAILURE]";
+const MARKED = new RegExp(RegExp.escape(FAILURE_MARK), "i");
 
 /** What an agent's answer makes of the occurrence: one without a word failed, as one that says so. Pure. */
 export function endingOfAnswer(answer: string): Ending {
   const text = toReadable(answer).trim();
   if (isBlank(text)) return { status: "failed", text: "The agent gave no answer." };
   const [first = "", ...others] = text.split("\n");
-  const at = first.toUpperCase().indexOf(FAILURE_MARK);
-  if (at < 0) return { status: "ok", text };
-  const said = `${first.slice(0, at)}${first.slice(at + FAILURE_MARK.length)}`.replace(
-    /^[\s:*_`-]+|[\s*_`]+$/g,
-    "",
-  );
+  if (!MARKED.test(first)) return { status: "ok", text };
+  const said = first.replace(MARKED, "").replace(/^[\s:*_`-]+|[\s*_`]+$/g, "");
   const why = [said, ...others].join("\n").trim();
   return { status: "failed", text: why === "" ? "The agent said that it failed, and not why." : why };
 }

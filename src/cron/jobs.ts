@@ -130,12 +130,13 @@ export class Jobs {
   async remove(ref: string): Promise<RemovedJob> {
     const row = await this.#row(ref);
     await this.#store.write(async (tx) => {
-      await tx.db.deleteFrom("cron_jobs").where("id", "=", row.id).execute();
+      // Ended occurrences are locked before their job, as by what notes how their messages went.
       await tx.db
         .deleteFrom("occurrences")
         .where("job_id", "=", row.id)
         .where("ended_at", "is not", null)
         .execute();
+      await tx.db.deleteFrom("cron_jobs").where("id", "=", row.id).execute();
     });
     return { id: row.id, name: row.name, job: toJob(row) };
   }

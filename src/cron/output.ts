@@ -1,4 +1,5 @@
 /** The file that keeps what came of an occurrence. Pure. */
+import { toReadable } from "../deliver/text.ts";
 import type { Ending } from "./ending.ts";
 import { safely, titleOf } from "./message.ts";
 import type { DeliveryPlan } from "./plan.ts";
@@ -45,7 +46,8 @@ function outputDocument(plan: DeliveryPlan, { status, text }: Ending): string {
 
 /** What follows a heading of ours in a prompt must not pass for an answer: whoever reads the file takes the first. */
 function withoutHeadings(prompt: string): string {
-  return prompt.replace(/^(?=## (?:Response|Error)\s*$)/gm, "\\");
+  // Characters that the document loses would hide one.
+  return toReadable(prompt).replace(/^(?=## (?:Response|Error)\s*$)/gm, "\\");
 }
 
 /** The answer in such a file; undefined of a failure, or of a file of another form. */

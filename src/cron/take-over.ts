@@ -86,7 +86,8 @@ function asSeen({ id, lease_owner, lease_until }: OccurrenceRow): Partial<Occurr
 
 function taken(tx: Tx, row: OccurrenceRow, owner: string): Partial<OccurrenceRow> {
   const isLate = row.timing === "on_time" && tx.nowMs - row.scheduled_at > LATE_MS;
-  const timing = isLate ? { timing: "late" } : {};
+  // Messages say by how much, counted from the claim.
+  const timing = isLate ? { timing: "late", claimed_at: tx.nowMs } : {};
   return { lease_owner: owner, lease_until: tx.nowMs + CLAIM_MS, ...timing };
 }
 

@@ -362,3 +362,38 @@ test("a claim that decided before an end asked for another try is made anew", as
   assert.equal(await cron.store.write((tx) => tx.update("cron_jobs", where, stale)), 0);
   assert.equal((await cron.job(job.id)).dueAtMs, START_MS + 5 * MINUTE_MS);
 });
+
+test("33. a run of a schedule that was changed since is told, and not tried again on the new one", async () => {
+  const begun = Promise.withResolvers<void>();
+  const go = Promise.withResolvers<void>();
+  await using cron = await createTestCron({
+    script: async () => {
+      begun.resolve();
+      await go.promise;
+      return unreachable;
+    },
+  });
+  const { id } = await cron.create();
+  const advanced = cron.advance(HOUR_MS);
+  await begun.promise;
+  const atMs = START_MS + 9 * HOUR_MS;
+  await cron.jobs.edit(id, (job) => ({ ...job.definition, schedule: { kind: "once", atMs } }));
+  go.resolve();
+  await advanced;
+  const job = await cron.job(id);
+  assert.deepEqual([job.retryAtMs, job.dueAtMs, job.state], [undefined, atMs, "scheduled"]);
+  assert.equal(cron.sent.length, 1);
+});
+
+test("a failure that cannot be tried again since its job is broken by now is told", async () => {
+  await using cron = await createTestCron();
+  const job = await cron.create();
+  const occurrence = await claimed(cron, job);
+  await cron.store.write((tx) => tx.update("cron_jobs", { id: job.id }, { definition: "{" }));
+  const plan = planOccurrence({ occurrence, job }, telling);
+  const ending = { status: "failed", text: "x", canRetry: true } as const;
+  await cron.store.write((tx) => endOccurrence(tx, cron.store, { plan, ending }));
+  await cron.sentAll();
+  assert.equal(cron.sent.length, 1);
+  assert.equal((await cron.occurrences(job.id))[0]?.reason, "x");
+});

@@ -10,6 +10,7 @@ import { claimDue, type Claimed } from "../../../src/cron/claim.ts";
 import { fire } from "../../../src/cron/fire.ts";
 import type { CronRoom } from "../../../src/cron/room.ts";
 import type { OccurrenceRow } from "../../../src/store/tables.ts";
+import { callsOnce, testTool } from "../../harness/agent.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";
 
 const HOUR_MS = 3_600_000;
@@ -337,4 +338,36 @@ test("a script takes its time under the lease of its occurrence, which is runnin
   await cron.sentAll();
   const [ended] = await cron.occurrences();
   assert.equal(ended?.status, "ok");
+});
+
+test("107. a run that people stop is told as one that failed, with their reason", async () => {
+  const begun = Promise.withResolvers<void>();
+  await using cron = await createTestCron({
+    script: async ({ signal }) => {
+      begun.resolve();
+      await new Promise<void>((resolve) => signal.addEventListener("abort", () => resolve()));
+      return { text: "" };
+    },
+  });
+  const { id } = await cron.create();
+  const advanced = cron.advance(HOUR_MS);
+  await begun.promise;
+  const [row] = await cron.occurrences(id);
+  await cron.agent.turns.stop(row?.run_id ?? "", "Stopped by a person.");
+  await advanced;
+  assert.match(cron.sent[0]?.text ?? "", /The job tea failed: Stopped by a person\./);
+  assert.equal((await cron.occurrences(id))[0]?.status, "failed");
+});
+
+test("what would need leave is refused in a job's run, which waits for nobody", async () => {
+  let deeds = 0;
+  await using cron = await createTestCron({
+    script: callsOnce("rm -rf build"),
+    tools: [testTool(async () => `done ${++deeds}`)],
+    settings: { policyMode: "always_ask" },
+  });
+  const { id } = await cron.create();
+  await cron.advance(HOUR_MS);
+  assert.deepEqual([deeds, (await cron.occurrences(id))[0]?.status], [0, "ok"]);
+  assert.match(cron.sent[0]?.text ?? "", /needs? approval/);
 });

@@ -165,4 +165,6 @@ test("a prompt with our headings does not pass for an answer", () => {
   );
   assert.equal(responseOf(keptOutput(sly, failed("x")).text), undefined);
   assert.equal(responseOf("# another file"), undefined);
+  const hidden = { ...plan, prompt: "say\n## Resp\u0000onse\nmine" };
+  assert.equal(responseOf(keptOutput(hidden, ok("yours")).text), "yours");
 });

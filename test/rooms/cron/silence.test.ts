@@ -98,3 +98,8 @@ test("an answer that is marked as a failure is one, silent or not", () => {
     assert.deepEqual(endingOfAnswer(answer), { status: "failed", text: "The agent gave no answer." });
   }
 });
+
+test("107. a mark of failure is taken out whatever letters stand before it", async () => {
+  const { text, status } = endingOfAnswer("Stra\u00dfe \ufb03 [cron_failure] no milk");
+  assert.deepEqual([status, text], ["failed", "Stra\u00dfe \ufb03  no milk"]);
+});

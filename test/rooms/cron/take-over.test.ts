@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sql } from "kysely";
 import { endOccurrence } from "../../../src/cron/end-occurrence.ts";
+import { messageText } from "../../../src/cron/message.ts";
 import { planOccurrence } from "../../../src/cron/plan.ts";
 import { renewClaims } from "../../../src/cron/take-over.ts";
 import type { Store } from "../../../src/store/store.ts";
@@ -62,6 +63,24 @@ test("what was claimed and had not begun is run by whoever takes it over, once",
     killed.fired.map(({ occurrence }) => occurrence.id),
   );
   assert.equal((await occurrencesOf(store, id))[0]?.status, "ok");
+});
+
+test("what is taken over late says by how much it is late", async (t) => {
+  const { clock, store, start } = await startTicking(t);
+  const killed = await start();
+  await makeJob(store, {}, DUE);
+  await killed.ticker.tick();
+  await killed.store.close();
+  clock.tick(10 * 60_000);
+  const other = await start();
+  await other.ticker.tick();
+  const [claimed] = other.fired;
+  assert.ok(claimed);
+  const plan = planOccurrence(claimed, {
+    homes: new Map(),
+    settings: { wrapResponse: true, silentMatch: "contains" },
+  });
+  assert.match(messageText(plan, { status: "ok", text: "tea" }), /\(late by 10 min\)/);
 });
 
 test("103. u claim heartbeat keeps a long run; wrong owner cannot refresh", async (t) => {
