@@ -493,7 +493,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "integer",
           minimum: 1,
           maximum: 1000,
-          default: 16,
+          default: 32,
           description: "Jobs at work at once in one process. Others wait until one has ended.",
         },
         max_jobs: {

@@ -110,7 +110,7 @@ async function idleService(jobs: number): Promise<{ readonly resident: number; r
 async function firing(): Promise<readonly BenchRow[]> {
   const control = await bareWrites();
   const rows: BenchRow[] = [];
-  for (const parallel of [1_000, 16]) {
+  for (const parallel of [1_000, 32]) {
     const { claims, runs, resident } = await lags(parallel);
     const name = `${DUE} of ${JOBS} jobs due within 1 s, ${parallel} at once`;
     rows.push(
