@@ -45,6 +45,8 @@ export class Ticker {
   #pass: Promise<unknown> | undefined;
   #isWanted = false;
   #isStopped = true;
+  /** A look in progress is to end. */
+  #isStopping = false;
   #isFailing = false;
   #lookedAtMs: number | undefined;
   #renewedAtMs = Number.NEGATIVE_INFINITY;
@@ -66,6 +68,7 @@ export class Ticker {
   /** Resolves after the first pass. Never rejects. */
   async start(): Promise<void> {
     this.#isStopped = false;
+    this.#isStopping = false;
     this.wake();
     await this.#pass;
   }
@@ -81,6 +84,7 @@ export class Ticker {
   /** Claims nothing more, and leaves to others what has not begun. The rest goes on: see {@link drain}. */
   async stop(): Promise<void> {
     this.#isStopped = true;
+    this.#isStopping = true;
     this.#cancel();
     await this.#pass;
     const { store, log } = this.#options;
@@ -113,7 +117,7 @@ export class Ticker {
     const begun = [...(await this.#lookAfterClaims())];
     for (;;) {
       const limit = Math.min(BATCH, this.#room);
-      if (limit <= 0) return begun;
+      if (limit <= 0 || this.#isStopping) return begun;
       const { store, clock } = this.#options;
       this.#nextDueMs = await nextDueMs(store);
       const lastMs = Math.min(clock.now() + this.#aheadMs, untilMs ?? Number.POSITIVE_INFINITY);
@@ -124,6 +128,7 @@ export class Ticker {
       for (const each of claimed) this.#begin(each);
       begun.push(...claimed);
       if (looked === 0) return begun;
+      await this.#renewInTime();
     }
   }
 
@@ -153,7 +158,7 @@ export class Ticker {
     const patience = clock.sleep(RENEW_MS, { signal: over.signal }).catch(() => {});
     await Promise.race([freed, patience]);
     over.abort();
-    if (signal?.aborted === true) await this.#lookAfterClaims();
+    if (signal?.aborted === true) await this.#renewInTime();
   }
 
   get #room(): number {
@@ -222,8 +227,8 @@ export class Ticker {
   /** Renews what is in hand here, and takes up what gone processes had in hand. */
   async #lookAfterClaims(): Promise<readonly Claimed[]> {
     const { store, clock, log } = this.#options;
+    await this.#renewInTime();
     const nowMs = clock.now();
-    if (Math.abs(nowMs - this.#renewedAtMs) >= RENEW_MS) await this.#renew(nowMs);
     const sinceMs = this.#lookedAtMs === undefined ? LOOK_MS : Math.abs(nowMs - this.#lookedAtMs);
     if (sinceMs < LOOK_MS) return [];
     this.#lookedAtMs = nowMs;
@@ -237,6 +242,11 @@ export class Ticker {
     });
     for (const each of taken) this.#begin(each);
     return taken;
+  }
+
+  async #renewInTime(): Promise<void> {
+    const nowMs = this.#options.clock.now();
+    if (Math.abs(nowMs - this.#renewedAtMs) >= RENEW_MS) await this.#renew(nowMs);
   }
 
   async #renew(nowMs: number): Promise<void> {

@@ -5,6 +5,9 @@ import { jobOf, jobRow, makeJob, occurrencesOf, startTicking } from "./ticking.t
 
 const HOUR_MS = 3_600_000;
 const DUE = { due_at: START_MS, next_run_at: START_MS };
+/** Too late to run, and not to be made up for. */
+const LATE = { due_at: START_MS - HOUR_MS / 2, next_run_at: START_MS - HOUR_MS / 2 };
+const STRICT = { parts: { catchUp: false, misfireGraceSeconds: 60 }, nowMs: START_MS };
 
 test("103. u two schedulers: one run", async (t) => {
   const { clock, store, start } = await startTicking(t);
@@ -248,6 +251,64 @@ test("once that is cancelled takes no more, and waits for what began", async (t)
   assert.equal((await whole).length, 1);
   const states = await Promise.all(ids.map((id) => jobOf(store, id)));
   assert.equal(states.filter(({ last_run_at }) => last_run_at !== null).length, 1);
+});
+
+test("once that is cancelled takes nothing over either", async (t) => {
+  const { clock, store, start } = await startTicking(t);
+  const one = await start();
+  await makeJob(store, {}, DUE);
+  const cancel = new AbortController();
+  const whole = one.ticker.once({ signal: cancel.signal });
+  while (one.ticker.atWork === 0) await new Promise((resolve) => setImmediate(resolve));
+  const killed = await start();
+  await makeJob(store, {}, DUE);
+  await killed.ticker.tick();
+  await killed.store.close();
+  cancel.abort();
+  for (let renewals = 0; renewals < 2; renewals++) {
+    clock.tick(20_000);
+    await one.store.write(() => undefined);
+    for (let turn = 0; turn < 20; turn++) await new Promise((resolve) => setImmediate(resolve));
+  }
+  assert.equal(one.fired.length, 1);
+  await one.end();
+  await whole;
+});
+
+test("a stop ends a look at many due jobs, whose places are free again at once", async (t) => {
+  const { store, start } = await startTicking(t);
+  const one = await start({ endsAtOnce: true, settings: { maxParallelJobs: 2 } });
+  const rows = Array.from({ length: 50 }, () => jobRow(STRICT, LATE));
+  await store.write((tx) => tx.insert("cron_jobs", rows));
+  const started = one.ticker.start();
+  await one.ticker.stop();
+  await started;
+  const left = await store.read
+    .selectFrom("cron_jobs")
+    .select("id")
+    .where("due_at", "<=", START_MS)
+    .execute();
+  assert.ok(left.length > 0, "it did not go on to the last of them");
+});
+
+test("claims are renewed while a look takes long", async (t) => {
+  const { clock, store, start } = await startTicking(t);
+  const one = await start({ settings: { maxParallelJobs: 2 } });
+  const id = await makeJob(store, {}, DUE);
+  await one.ticker.tick();
+  const leaseMs = async () => (await occurrencesOf(store, id))[0]?.lease_until ?? 0;
+  const before = await leaseMs();
+  const rows = Array.from({ length: 6 }, () => jobRow(STRICT, LATE));
+  await store.write((tx) => tx.insert("cron_jobs", rows));
+  const write = one.store.write.bind(one.store);
+  let writes = 0;
+  t.mock.method(one.store, "write", (...args: Parameters<typeof write>) => {
+    // The look began a little ago, and each of its rounds takes long.
+    if (writes++ > 0) clock.tick(10_000);
+    return write(...args);
+  });
+  await one.ticker.tick();
+  assert.ok((await leaseMs()) >= before + 40_000);
 });
 
 function setImmediateLoop(run: () => void): { isOver: boolean } {
