@@ -1,6 +1,6 @@
-import { ServiceError } from "../base/errors.ts";
 import type { Log } from "../base/log.ts";
 import { redact } from "../base/redact.ts";
+import { isRetryable, isUnavailable } from "../store/failure.ts";
 import { breakJob, claimDue, type ClaimRequest, type ClaimRound } from "./claim.ts";
 
 /**
@@ -11,7 +11,7 @@ export async function claimRound(request: ClaimRequest, log: Log): Promise<Claim
   try {
     return await claimIn(request);
   } catch (error) {
-    if (isStoreGone(error)) throw error;
+    if (isUnavailable(error)) throw error;
     return claimOneByOne(request, log);
   }
 }
@@ -27,7 +27,9 @@ async function claimOneByOne(request: ClaimRequest, log: Log): Promise<ClaimRoun
     try {
       rounds.push(await claimIn({ ...request, limit: 1, jobId: id }));
     } catch (error) {
-      if (isStoreGone(error)) throw error;
+      if (isUnavailable(error)) throw error;
+      // Another transaction was in the way: the next look claims it.
+      if (isRetryable(error)) continue;
       log.error("a job could not be claimed; it is left out for an hour", { job: id, error });
       const why = `The job could not be claimed: ${redact(String(error)).slice(0, 200)}.`;
       await store.write((tx) => breakJob(tx, { id, revision }, why));
@@ -39,10 +41,6 @@ async function claimOneByOne(request: ClaimRequest, log: Log): Promise<ClaimRoun
     looked: rounds.length,
     nowMs: await store.write((tx) => tx.nowMs, { durable: false }),
   };
-}
-
-function isStoreGone(error: unknown): boolean {
-  return error instanceof ServiceError && error.code === "state_store_unavailable";
 }
 
 async function dueJobs({

@@ -43,6 +43,8 @@ export const MAX_COUNTED = 1_500;
 /** Later than this a run says so. */
 export const LATE_MS = 300_000;
 const MIN_GRACE_MS = 120_000;
+/** Nothing begins in the very millisecond: looks are made every second, and take their time. */
+const LEAST_GRACE_MS = 10_000;
 const MAX_GRACE_MS = 7_200_000;
 
 /**
@@ -103,7 +105,9 @@ function repaired(job: Job, nowMs: number): Upcoming {
 /** One that comes but once is not left out because a run by hand is at work. */
 function judgeOnce(job: Job, atMs: number, nowMs: number): DueVerdict {
   const after = { ...settled(job), nextRunAtMs: undefined };
-  const lateMs = nowMs - atMs - jitterMs(job, atMs);
+  // A time that had just passed was taken when the job was made.
+  const takenMs = Math.min(job.createdAtMs, atMs + ONCE_GRACE_MS);
+  const lateMs = nowMs - Math.max(atMs + jitterMs(job, atMs), takenMs);
   if (lateMs > ONCE_GRACE_MS) {
     return { after: { ...after, state: "missed" }, missed: { fromMs: atMs, untilMs: atMs, count: 1 } };
   }
@@ -204,7 +208,7 @@ function graceMs(
   slotMs: number,
   nextMs: number | undefined,
 ): number {
-  if (misfireGraceSeconds !== undefined) return misfireGraceSeconds * 1000;
+  if (misfireGraceSeconds !== undefined) return Math.max(LEAST_GRACE_MS, misfireGraceSeconds * 1000);
   const periodMs = nextMs === undefined ? 0 : nextMs - slotMs;
   return Math.min(MAX_GRACE_MS, Math.max(MIN_GRACE_MS, periodMs / 2));
 }

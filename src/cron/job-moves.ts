@@ -62,7 +62,12 @@ export function resume(job: Job, { manualAtMs: asked, atMs, nowMs }: Resumption)
   const manualAtMs = asked ?? job.manualAtMs;
   const nextRunAtMs = atMs ?? (state === "scheduled" ? job.nextRunAtMs : continuationMs(job, nowMs));
   const next = { state: nextRunAtMs === undefined ? "error" : "scheduled", nextRunAtMs, manualAtMs } as const;
-  return { ...unpaused, retries: 0, ...upcomingColumns(job, { ...next, retryAtMs: undefined }, nowMs) };
+  return {
+    ...unpaused,
+    ...unsaid(job),
+    retries: 0,
+    ...upcomingColumns(job, { ...next, retryAtMs: undefined }, nowMs),
+  };
 }
 
 /** Asks for a run at once, beside the schedule. A paused job stays paused. */
@@ -119,10 +124,16 @@ function reanchored(job: Job, definition: JobDefinition, nowMs: number): Move {
   const next = { state, nextRunAtMs, manualAtMs: job.manualAtMs, retryAtMs: undefined } as const;
   return {
     ...definitionColumns(definition),
+    ...unsaid(job),
     repeat_done: repeatDone,
     retries: 0,
     ...upcomingColumns({ ...job, definition }, next, nowMs),
   };
+}
+
+/** What was wrong with a schedule is not wrong with how it goes on. */
+function unsaid({ state }: Job): Partial<CronJobRow> {
+  return state === "error" ? { last_error: null } : {};
 }
 
 function recounted(job: Job, definition: JobDefinition, nowMs: number): Move {

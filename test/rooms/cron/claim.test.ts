@@ -8,6 +8,7 @@ import { definition, START_MS } from "../../harness/cron.ts";
 import { jobOf, jobRow, makeJob, occurrencesOf, startTicking } from "./ticking.ts";
 
 const HOUR_MS = 3_600_000;
+const DUE = { due_at: START_MS, next_run_at: START_MS };
 const DAY_MS = 24 * HOUR_MS;
 
 test("102. u advance before run: crash → not re-fired; one-shot claim before run; refused claim runs nothing", async (t) => {
@@ -162,6 +163,22 @@ test("a row that the database refuses to claim does not stop the others", async 
     logLines.join("\n"),
   );
   assert.equal((await jobOf(store, bad)).state, "error");
+});
+
+test("a claim that the database gave up in favour of another is made at the next look, not in an hour", async (t) => {
+  const { store, start } = await startTicking(t);
+  const one = await start();
+  await one.ticker.tick();
+  const ids = [await makeJob(store, {}, DUE), await makeJob(store, {}, DUE)];
+  const write = one.store.write.bind(one.store);
+  let givenUp = 0;
+  const refusing = t.mock.method(one.store, "write", (...args: Parameters<typeof write>) =>
+    givenUp++ < 2 ? Promise.reject(Object.assign(new Error("deadlock"), { code: "40P01" })) : write(...args),
+  );
+  await one.ticker.tick();
+  refusing.mock.restore();
+  await one.ticker.tick();
+  assert.deepEqual(new Set(one.fired.map(({ job }) => job.id)), new Set(ids));
 });
 
 /** A stand-in for whatever a database may have against one row. */

@@ -272,6 +272,21 @@ test("a one-shot runs up to 120 s behind its time, and is missed after that", ()
   assert.equal(judgeDue(once, { ...FACTS, isAtWork: true, nowMs: atMs }).run?.isSkipped, false);
 });
 
+test("89. u one-shot within 120 s ok: it runs although the first look at it comes a moment later", () => {
+  const atMs = START_MS - 120_000;
+  const taken = jobOf({ schedule: { kind: "once", atMs } }, { nextRunAtMs: atMs, createdAtMs: START_MS });
+  const { run, after } = judgeDue(taken, { ...FACTS, nowMs: START_MS + 1_000 });
+  assert.deepEqual([run?.scheduledAtMs, after.state], [atMs, "scheduled"]);
+  assert.equal(judgeDue(taken, { ...FACTS, nowMs: START_MS + 120_001 }).after.state, "missed");
+});
+
+test("a grace of nothing is no grace of less than a look takes", () => {
+  const strict = jobOf({ catchUp: false, misfireGraceSeconds: 0 });
+  const at = (lateMs: number) => judgeDue(strict, { ...FACTS, nowMs: START_MS + HOUR_MS + lateMs });
+  assert.equal(at(1_500).run?.timing, "on_time");
+  assert.equal(at(60_000).run, undefined);
+});
+
 test("an instant is skipped while the run before is at work, and does not use up a repeat", () => {
   const last = jobOf({ repeat: 2 }, { repeatDone: 1 });
   const busy = judgeDue(last, { ...FACTS, isAtWork: true, nowMs: START_MS + HOUR_MS });

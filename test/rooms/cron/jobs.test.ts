@@ -270,6 +270,22 @@ test("an edit of the schedule begins anew, any other leaves the beat", async () 
   assert.equal(still.dueAtMs, undefined);
 });
 
+test("what was wrong with a schedule is not said any more of a new one, nor of a job that goes on", async () => {
+  await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
+  const { jobs, store } = cron;
+  const flaw = { state: "error", last_error: "No next run can be computed.", next_run_at: null };
+  for (const mend of [
+    (id: string) =>
+      jobs.edit(id, (job) => ({ ...job.definition, schedule: { kind: "interval", minutes: 20 } })),
+    (id: string) => jobs.resume(id),
+  ]) {
+    const { id } = await cron.create({});
+    await store.write((tx) => tx.update("cron_jobs", { id }, flaw));
+    const { state, lastError } = await mend(id);
+    assert.deepEqual([state, lastError], ["scheduled", undefined]);
+  }
+});
+
 test("an edit revives what is over, and counts no further than is left", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
   const { jobs, clock } = cron;
