@@ -18,6 +18,8 @@ export interface Ending {
 /** What an agent writes on the first line of an answer that tells of a failure. */
 export const FAILURE_MARK = "[CRON_FAILURE]";
 const MARKED = new RegExp(RegExp.escape(FAILURE_MARK), "i");
+/** What stands around a mark. A run is looked at from its beginning alone, so that a long one takes no long time. */
+const AROUND = /^[\s:*_`-]+|(?<![\s*_`])[\s*_`]+$/g;
 
 /** What an agent's answer makes of the occurrence: one without a word failed, as one that says so. Pure. */
 export function endingOfAnswer(answer: string): Ending {
@@ -25,7 +27,7 @@ export function endingOfAnswer(answer: string): Ending {
   if (isBlank(text)) return { status: "failed", text: "The agent gave no answer." };
   const [first = "", ...others] = text.split("\n");
   if (!MARKED.test(first)) return { status: "ok", text };
-  const said = first.replace(MARKED, "").replace(/^[\s:*_`-]+|[\s*_`]+$/g, "");
+  const said = first.replace(MARKED, "").replace(AROUND, "");
   const why = [said, ...others].join("\n").trim();
   return { status: "failed", text: why === "" ? "The agent said that it failed, and not why." : why };
 }

@@ -11,12 +11,8 @@ export function isSilent(text: string, match: CronSettings["silentMatch"]): bool
   if (match === "contains") return loud.includes(SILENT);
   if (loud.startsWith(SILENT)) return true;
   const lines = loud.split(/\r\n?|\n/);
-  return [loud, lines.at(0), lines.at(-1)].some((part) => part !== undefined && MARKS.has(bare(part)));
+  return [loud, lines.at(0), lines.at(-1)].some((part) => part !== undefined && MARK.test(part));
 }
 
-const MARKS: ReadonlySet<string> = new Set(["SILENT", "NO_REPLY", "NO REPLY"]);
-
-/** Without the punctuation around it. */
-function bare(line: string): string {
-  return line.replace(/^[^\p{L}\p{N}]+/u, "").replace(/[^\p{L}\p{N}]+$/u, "");
-}
+/** With any punctuation around it. From its beginning to its end, so that no text takes long to judge. */
+const MARK = /^[^\p{L}\p{N}]*(?:SILENT|NO[_ ]REPLY)[^\p{L}\p{N}]*$/u;

@@ -103,3 +103,10 @@ test("107. a mark of failure is taken out whatever letters stand before it", asy
   const { text, status } = endingOfAnswer("Stra\u00dfe \ufb03 [cron_failure] no milk");
   assert.deepEqual([status, text], ["failed", "Stra\u00dfe \ufb03  no milk"]);
 });
+
+test("no answer, however it is made, takes long to judge", { timeout: 20_000 }, () => {
+  const run = " -".repeat(200_000);
+  assert.equal(isSilent(`a${run}b`, "line"), false);
+  assert.equal(isSilent(`${run}NO_REPLY${run}`, "line"), true);
+  assert.equal(endingOfAnswer(`[CRON_FAILURE] a${" ".repeat(400_000)}b`).status, "failed");
+});
