@@ -80,7 +80,9 @@ const DIRECTIVES: readonly Threat[] = [
   {
     id: "deception_hide",
     what: "an order to keep something from the user",
-    find: matching(/\b(?:do\s+not|don['’]?t|never)\s+(?:ever\s+)?tell\s+(?:the|your|this)\s+users?\b/i),
+    find: matching(
+      /\b(?:do\s+not|don['’]?t|never)\s+(?:ever\s+)?tell\s+(?:the|your|this)\s+users?\b(?!\s+(?:twice|again|more\s+than)\b)/i,
+    ),
   },
   {
     id: "sys_prompt_override",
@@ -106,7 +108,7 @@ const changes = (file: string): RegExp =>
 const SECRET_FILE = String.raw`(?:\.env|\.netrc|\.pgpass|\.npmrc|\.pypirc|\.git-credentials|[./~][^\s"'\x60]{0,200}credentials|id_(?:rsa|dsa|ecdsa|ed25519)|[./~][^\s"'\x60]{0,200}\.pem)(?!\.?[\w-])`;
 const READS = new RegExp(
   String.raw`\b(?:cat|bat|xxd|base64|strings)\s+(?:[^\s|;&]{1,200}\s+){0,4}?["']?[^\s|;&]{0,200}?${SECRET_FILE}` +
-    String.raw`|\b(?:less|more|head|tail|type|source)\s+(?:-\S{1,20}\s+(?:\d+\s+)?){0,3}["']?[^\s|;&]{0,200}?${SECRET_FILE}`,
+    String.raw`|\b(?:less|more|head|tail|type)\s+(?:-\S{1,20}\s+(?:\d+\s+)?){0,3}["']?[^\s|;&]{0,200}?${SECRET_FILE}`,
   "i",
 );
 

@@ -1,4 +1,5 @@
 import type { Log } from "../base/log.ts";
+import { isUnavailable } from "../store/failure.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { OccurrenceRow } from "../store/tables.ts";
 import type { Claimed } from "./claim.ts";
@@ -40,8 +41,15 @@ export async function takeOver(store: Store, request: TakeOverRequest): Promise<
   const taken: Claimed[] = [];
   for (const row of open) {
     if (request.isMine(row.id) || (row.status === "claimed" && taken.length >= request.room)) continue;
-    const claimed = await takeOne(store, row, request);
-    if (claimed) taken.push(claimed);
+    try {
+      const claimed = await takeOne(store, row, request);
+      if (claimed) taken.push(claimed);
+    } catch (error) {
+      // Those already taken begin all the same.
+      const told = { job: row.job_id, occurrence: row.id, error };
+      request.log.error("an occurrence could not be taken over; it is tried again", told);
+      if (isUnavailable(error)) break;
+    }
   }
   return taken;
 }

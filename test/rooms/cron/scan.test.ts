@@ -144,6 +144,8 @@ test("what people ask for day by day is not taken for a threat", () => {
     "Remind me to disregard noise in the metrics",
     "Check that nobody wrote to /etc/passwd",
     "What rules did the council change? Do not tell users' names.",
+    "Report new incidents; don't tell the user twice about the same one.",
+    "Run source .env && npm test, and report failures",
   ]);
 });
 

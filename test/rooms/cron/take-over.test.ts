@@ -200,6 +200,37 @@ test("an occurrence that stayed open behind its run does not keep its job from r
   assert.equal(one.fired.length, 2);
 });
 
+test("one that cannot be taken over is told of, and does not stop the others", async (t) => {
+  const { store, start, logLines } = await startTicking(t);
+  const killed = await start();
+  const bad = await makeJob(store, {}, DUE);
+  const well = await makeJob(store, {}, DUE);
+  await killed.ticker.tick();
+  await store.write((tx) => tx.update("occurrences", { job_id: bad }, { claimed_at: START_MS - 1 }));
+  await store.write((tx) => refuse(tx.db, store.dialect, bad));
+  await killed.store.close();
+  const other = await start();
+  await other.ticker.tick();
+  assert.deepEqual(
+    other.fired.map(({ job }) => job.id),
+    [well],
+  );
+  assert.ok(
+    logLines.some((line) => line.includes("could not be taken over") && line.includes(bad)),
+    logLines.join("\n"),
+  );
+});
+
+/** A stand-in for whatever a database may have against one row. */
+async function refuse(db: Store["read"], dialect: Store["dialect"], jobId: string): Promise<void> {
+  const statement =
+    dialect === "postgres"
+      ? `alter table occurrences add constraint refused check (job_id <> '${jobId}') not valid`
+      : `create trigger refused before update on occurrences when new.job_id = '${jobId}' ` +
+        "begin select raise(abort, 'refused'); end";
+  await sql.raw(statement).execute(db);
+}
+
 test("no more is taken over than there is room for", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const killed = await start();
