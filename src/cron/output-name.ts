@@ -1,6 +1,6 @@
 /** Names of the files that outputs are kept in. Pure. */
-import { zoneFlaw } from "../base/zone.ts";
 import type { Cause } from "./occurrence.ts";
+import { wallTime } from "./zoned-time.ts";
 
 /** Keeps outputs as files. People cannot name it: it is no platform. */
 export const OUTPUT_TARGET = "cron_output";
@@ -37,32 +37,3 @@ export function isOutputFileName(name: string): boolean {
 export function isJobFolderName(id: string): boolean {
   return /^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$/.test(id);
 }
-
-/** `YYYY-MM-DD HH:MM:SS` by the clock on the wall of `zone`. */
-export function wallTime(atMs: number, zone: string): string {
-  const parts = formatOf(zone).formatToParts(atMs);
-  const of = (type: string) => parts.find((part) => part.type === type)?.value ?? "";
-  return `${of("year")}-${of("month")}-${of("day")} ${of("hour")}:${of("minute")}:${of("second")}`;
-}
-
-function formatOf(zone: string): Intl.DateTimeFormat {
-  const known = formats.get(zone);
-  if (known) return known;
-  const made = new Intl.DateTimeFormat("en-CA", {
-    timeZone: zoneFlaw(zone) === undefined ? zone : "UTC",
-    hourCycle: "h23",
-    year: "numeric",
-    month: "2-digit",
-    day: "2-digit",
-    hour: "2-digit",
-    minute: "2-digit",
-    second: "2-digit",
-  });
-  if (formats.size >= MAX_FORMATS) formats.clear();
-  formats.set(zone, made);
-  return made;
-}
-
-/** Making one costs more than asking it, and there are few zones. */
-const formats = new Map<string, Intl.DateTimeFormat>();
-const MAX_FORMATS = 100;

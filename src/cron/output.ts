@@ -3,7 +3,7 @@ import { toReadable } from "../deliver/text.ts";
 import type { Ending } from "./ending.ts";
 import { safely, titleOf } from "./message.ts";
 import type { DeliveryPlan } from "./plan.ts";
-import { wallTime } from "./output-name.ts";
+import { wallTime } from "./zoned-time.ts";
 
 /** What is owed to the target that keeps outputs. */
 export interface KeptOutput {

@@ -1,31 +1,40 @@
 /** Instants as people read them in a zone. Pure. */
+import { zoneFlaw } from "../base/zone.ts";
 
 /** `2026-01-05 13:00:00 +01:00 (Europe/Berlin)`: the offset tells apart the two hours of clocks that go back. */
 export function zonedTime(atMs: number, zone: string): string {
   if (Math.abs(atMs) > MAX_TIME_MS) return "at no time that a calendar has";
-  const parts = partsOf(atMs, zone);
-  if (!parts) return `${new Date(atMs).toISOString().slice(0, 19).replace("T", " ")} +00:00 (UTC)`;
-  const of = (type: Intl.DateTimeFormatPartTypes) => parts.find((part) => part.type === type)?.value ?? "";
-  const offset = of("timeZoneName").replace(/^(GMT|UTC)/, "") || "+00:00";
-  const date = `${of("year")}-${of("month")}-${of("day")}`;
-  return `${date} ${of("hour")}:${of("minute")}:${of("second")} ${offset} (${zone})`;
+  const at = clockTime(atMs, zone);
+  return `${at.time} ${at.offset} (${at.zone})`;
+}
+
+/** `YYYY-MM-DD HH:MM:SS` by the clock on the wall of `zone`. */
+export function wallTime(atMs: number, zone: string): string {
+  return clockTime(atMs, zone).time;
 }
 
 const MAX_TIME_MS = 8.64e15;
 
-/** Undefined: the data of this runtime have no such zone (any more). */
-function partsOf(atMs: number, zone: string): readonly Intl.DateTimeFormatPart[] | undefined {
-  try {
-    return formatOf(zone).formatToParts(atMs);
-  } catch {
-    return undefined;
-  }
+interface Clock {
+  /** UTC where the data of this runtime have no such zone (any more). */
+  readonly zone: string;
+  readonly format: Intl.DateTimeFormat;
 }
 
-function formatOf(zone: string): Intl.DateTimeFormat {
-  const known = formats.get(zone);
+function clockTime(atMs: number, name: string): Pick<Clock, "zone"> & Record<"time" | "offset", string> {
+  const { zone, format } = clockOf(name);
+  const parts = new Map(format.formatToParts(atMs).map(({ type, value }) => [type, value]));
+  const of = (type: Intl.DateTimeFormatPartTypes) => parts.get(type) ?? "";
+  const date = `${of("year")}-${of("month")}-${of("day")}`;
+  const time = `${date} ${of("hour")}:${of("minute")}:${of("second")}`;
+  return { zone, time, offset: of("timeZoneName").replace(/^(GMT|UTC)/, "") || "+00:00" };
+}
+
+function clockOf(name: string): Clock {
+  const known = clocks.get(name);
   if (known) return known;
-  const made = new Intl.DateTimeFormat("en-CA", {
+  const zone = zoneFlaw(name) === undefined ? name : "UTC";
+  const format = new Intl.DateTimeFormat("en-CA", {
     timeZone: zone,
     hourCycle: "h23",
     year: "numeric",
@@ -36,11 +45,12 @@ function formatOf(zone: string): Intl.DateTimeFormat {
     second: "2-digit",
     timeZoneName: "longOffset",
   });
-  if (formats.size >= MAX_FORMATS) formats.clear();
-  formats.set(zone, made);
+  if (clocks.size >= MAX_CLOCKS) clocks.clear();
+  const made = { zone, format };
+  clocks.set(name, made);
   return made;
 }
 
-/** Making one costs a hundred times what asking it does, and there are few zones. */
-const formats = new Map<string, Intl.DateTimeFormat>();
-const MAX_FORMATS = 100;
+/** Making a format costs a hundred times what asking it does, and there are few zones. */
+const clocks = new Map<string, Clock>();
+const MAX_CLOCKS = 100;
