@@ -28,6 +28,7 @@ const JOB_ID = /^[0-9a-f]{12}$/;
 /** More than any service of this kind has. */
 const MAX_RECORDS = 100_000;
 const MAX_FLAWS = 1_000;
+const MAX_COUNT = 1_000_000_000;
 
 /**
  * The jobs of the file: one object with a list `jobs`, a bare list, or an object with a job under each id. What is wrong
@@ -167,8 +168,8 @@ function pastOf(record: Record): JobPast {
   const { repeat } = record;
   return {
     nextRunAtMs: timeOf(record["next_run_at"]),
-    repeatDone: isRecord(repeat) ? whole(repeat["completed"]) : undefined,
-    failureStreak: whole(record["failure_streak"]),
+    repeatDone: isRecord(repeat) ? countOf(repeat["completed"]) : undefined,
+    failureStreak: countOf(record["failure_streak"]),
     lastRunAtMs: timeOf(record["last_run_at"]),
     lastStatus: LAST_STATUSES.find((status) => status === record["last_status"]),
     createdAtMs: timeOf(record["created_at"]),
@@ -210,6 +211,12 @@ function textOrTexts(value: unknown): string | readonly string[] | undefined {
 
 function flag(value: unknown): boolean | undefined {
   return typeof value === "boolean" ? value : undefined;
+}
+
+/** It is counted on from here. */
+function countOf(value: unknown): number | undefined {
+  const count = whole(value);
+  return count === undefined ? undefined : Math.min(count, MAX_COUNT);
 }
 
 function whole(value: unknown): number | undefined {

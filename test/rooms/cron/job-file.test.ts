@@ -320,6 +320,16 @@ test("whatever a file holds, it is read or refused, and what is imported is soun
   );
 });
 
+test("figures that nobody can count on from leave a job that runs", async () => {
+  await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
+  const most = Number.MAX_SAFE_INTEGER;
+  const { jobs } = await taken(cron, [{ ...TEA, repeat: { completed: most }, failure_streak: most }]);
+  assert.deepEqual([jobs[0]?.repeatDone, jobs[0]?.failureStreak], [1_000_000_000, 1_000_000_000]);
+  await cron.advance(3_600_000);
+  const [job] = (await cron.jobs.list()).jobs;
+  assert.deepEqual([job?.repeatDone, job?.lastStatus], [1_000_000_001, "ok"]);
+});
+
 test("a dry import makes nothing, and records without an id are known again", async () => {
   await using cron = await createTestCron();
   const text = JSON.stringify([TEA, { ...TEA, id: undefined }, { ...TEA, id: undefined }]);
