@@ -37,7 +37,7 @@ export function jobLines(job: Job): readonly string[] {
     ["Skills", skills.length === 0 ? undefined : skills.join(", ")],
     ["Script", script === undefined ? undefined : line(script)],
     ["Last run", lastText(job)],
-    ["Prompt", prompt === "" ? undefined : redact(cut(prompt, MAX_PROMPT_CHARACTERS))],
+    ["Prompt", prompt === "" ? undefined : cut(redact(prompt), MAX_PROMPT_CHARACTERS)],
   ];
   return facts.flatMap(([name, value]) => (value === undefined ? [] : [`${name.padEnd(9)} ${value}`]));
 }

@@ -23,6 +23,8 @@ const MAX_LISTED = 100;
 const MAX_BROKEN = 10;
 const SHOWN_RUNS = 5;
 const MAX_PROMPT_CHARACTERS = 4_000;
+/** The tools that run programs. */
+const RUNNING = "terminal";
 
 /** JSON with `success`, and `job`, `jobs` and `count`, or `error`. Throws ToolError with the latter. */
 export async function actOnJobs(
@@ -34,7 +36,7 @@ export async function actOnJobs(
     return JSON.stringify({ success: true, ...(await new Desk(desk, context).act(input)) });
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
-    throw new ToolError(JSON.stringify({ success: false, error: error.message }));
+    throw new ToolError(JSON.stringify({ success: false, error: redact(error.message) }));
   }
 }
 
@@ -84,18 +86,24 @@ class Desk {
   async #create(input: CronjobInput, caller: Caller): Promise<object> {
     const wish = { ...wishOf(input), origin: caller.origin, toolsets: this.#narrow(input.toolsets, caller) };
     await this.#requireWorkdir(input.workdir);
-    const job = await this.#jobs.create(await defineJob(wish, this.#around()));
+    const definition = await defineJob(wish, this.#around());
+    requireOwnScript(definition, caller);
+    const job = await this.#jobs.create(definition);
     return { job: entryOf(job), ...(await this.#notice()) };
   }
 
   async #update(ref: string, input: CronjobInput, caller: Caller): Promise<object> {
     await this.#requireWorkdir(input.workdir);
-    const job = await this.#jobs.edit(ref, (before) => {
+    const job = await this.#jobs.edit(ref, async (before) => {
       this.#requireOwnTools(before.definition, caller);
+      requireOwnScript(before.definition, caller);
       const { toolsets, deliver } = input;
       const origin = deliver === undefined ? undefined : (before.definition.origin ?? caller.origin);
       const narrowed = toolsets === undefined ? {} : { toolsets: this.#narrow(toolsets, caller) };
-      return changeJob(before.definition, { ...wishOf(input), origin, ...narrowed }, this.#around());
+      const change = { ...wishOf(input), origin, ...narrowed };
+      const definition = await changeJob(before.definition, change, this.#around());
+      requireOwnScript(definition, caller);
+      return definition;
     });
     return { job: entryOf(job), ...(await this.#notice()) };
   }
@@ -168,6 +176,13 @@ class Desk {
   }
 }
 
+/** A script may do what a terminal may. */
+function requireOwnScript({ script }: JobDefinition, { toolsets: own }: Caller): void {
+  if (script === undefined || own === undefined || own.includes(RUNNING)) return;
+  const why = `The job has a script, and you do not have the toolset ${RUNNING}`;
+  throw refusal("script", `${why}. A person can do this with \`agentd cron\`.`);
+}
+
 function required(job: string | undefined, action: string): string {
   if (job !== undefined && job.trim() !== "") return job;
   throw refusal("job", `${action} needs job, an id or a name. List the jobs to see them.`);
@@ -205,7 +220,7 @@ function lineOf(job: Job): object {
 }
 
 function entryOf(job: Job): object {
-  const { prompt } = job.definition;
+  const prompt = redact(job.definition.prompt);
   const left = prompt.length - MAX_PROMPT_CHARACTERS;
   const cut = left > 0 ? `${prompt.slice(0, MAX_PROMPT_CHARACTERS)}... (${left} more characters)` : prompt;
   const definition = { ...job.definition, prompt: cut };

@@ -62,18 +62,26 @@ const PARAMETERS = {
   },
 } as const;
 
-/** Looking is free. Whatever changes a job is for people to allow, who see what it would be. */
+/**
+ * Looking is free. Whatever changes a job is for people to allow, who see what it would be. Leave that they keep covers
+ * the very same wish and no other: a reminder that was allowed is no leave for whatever else could be scheduled.
+ */
 function intentOf(input: CronjobInput): ToolIntent {
   const { action, job = "?" } = input;
   if (action === "list") return { kind: "tool", effect: "none", title: "List scheduled jobs" };
   if (action === "show") return { kind: "tool", effect: "none", title: `Scheduled job: ${short(job)}` };
-  return { kind: "tool", effect: "unknown", identity: `cronjob ${action}`, title: titleOf(input) };
+  return {
+    kind: "tool",
+    effect: "unknown",
+    identity: `cronjob ${JSON.stringify(input)}`,
+    title: titleOf(input),
+  };
 }
 
 function titleOf(input: CronjobInput): string {
   const { action, job = "?", schedule = "?" } = input;
   if (action === "create")
-    return `Schedule: ${short(schedule)}: ${[whatOf(input), ...detailsOf(input)].join("; ")}`;
+    return `Schedule: ${[short(schedule), ...detailsOf(input)].join("; ")}: ${whatOf(input)}`;
   if (action === "update") return `Change job ${short(job)}: ${changesOf(input).join("; ")}`;
   return `${WORDS[action]} job ${short(job)}`;
 }
@@ -86,7 +94,7 @@ const WORDS: Readonly<Record<string, string>> = {
 };
 
 function whatOf({ prompt = "", skills = [], script = "" }: CronjobInput): string {
-  return short(prompt) || short(skills.join(", ")) || short(script);
+  return short(prompt, MAX_PROMPT_CHARACTERS) || short(skills.join(", ")) || short(script);
 }
 
 /** What else is worth a thought: where it answers, what runs besides the agent. */
@@ -97,35 +105,44 @@ function detailsOf({
   workdir,
   toolsets,
   repeat,
+  skills = [],
+  context_from: contexts = [],
 }: CronjobInput): readonly string[] {
   return [
-    deliver === undefined ? "" : `to ${short(deliver)}`,
+    deliver === undefined ? "" : `to ${short(deliver, MAX_TARGETS_CHARACTERS)}`,
     script === undefined ? "" : `script ${short(script)}${no_agent === true ? " (alone)" : ""}`,
     workdir === undefined ? "" : `in ${short(workdir)}`,
     toolsets === undefined ? "" : `with ${short(toolsets.join(", "))}`,
     repeat === undefined || repeat === 0 ? "" : `${repeat} times`,
+    skills.length === 0 ? "" : `skills ${short(skills.join(", "))}`,
+    contexts.length === 0 ? "" : `shown the answers of ${short(contexts.join(", "))}`,
   ].filter((detail) => detail !== "");
 }
 
+/** What is said at length comes last: it must not push out of sight what else would change. */
 function changesOf(input: CronjobInput): readonly string[] {
   const { schedule, prompt, name, skills } = input;
   const said = [
     schedule === undefined ? "" : short(schedule),
-    prompt === undefined ? "" : short(prompt),
     name === undefined ? "" : `name ${short(name)}`,
-    skills === undefined ? "" : `skills ${short(skills.join(", "))}`,
+    skills?.length === 0 ? "no skills" : "",
     ...detailsOf(input),
+    prompt === undefined ? "" : short(prompt, MAX_PROMPT_CHARACTERS),
   ];
   return said.filter((change) => change !== "");
 }
 
 const MAX_SHOWN_CHARACTERS = 80;
+const MAX_TARGETS_CHARACTERS = 400;
+const MAX_PROMPT_CHARACTERS = 1_000;
 
-/** One line of it. */
-function short(value: string): string {
-  const line = value.replace(/[\s\p{Cc}]+/gu, " ").trim();
+/** One line of it, in which nothing is invisible, and which tells how much it leaves out. */
+function short(value: string, max = MAX_SHOWN_CHARACTERS): string {
+  const line = value
+    .replace(/\p{Cf}/gu, "")
+    .replace(/[\s\p{Cc}]+/gu, " ")
+    .trim();
   const characters = Array.from(line);
-  return characters.length <= MAX_SHOWN_CHARACTERS
-    ? line
-    : `${characters.slice(0, MAX_SHOWN_CHARACTERS).join("")}...`;
+  if (characters.length <= max) return line;
+  return `${characters.slice(0, max).join("")}... (${characters.length - max} more characters)`;
 }

@@ -3,6 +3,7 @@ import { mkdir, realpath, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { RunInput } from "../../../src/agent/run.ts";
+import { decide } from "../../../src/agent/policy.ts";
 import { defineTool, type ToolIntent } from "../../../src/agent/tool.ts";
 import { createCronjob } from "../../../src/cron/tool.ts";
 import { Heartbeat } from "../../../src/cron/heartbeat.ts";
@@ -176,6 +177,25 @@ test("a job never gets tools that the run which makes it does not have", async (
   assert.equal((await ask(cron, daily)).job["toolsets"], null);
 });
 
+test("a run without a terminal can neither make a script run nor turn one to its ends", async () => {
+  await using cron = await createRoom();
+  await cron.write("scripts/report.sh", "echo secret figures");
+  const narrow = { input: { toolsets: ["cron", "web"] } };
+  const script = { script: "report.sh", no_agent: true };
+  assert.match(
+    (await ask(cron, { ...daily, ...script }, narrow)).error ?? "",
+    /do not have the toolset terminal/,
+  );
+  const own = await ask(cron, daily, narrow);
+  const update = { action: "update", job: own.job.id };
+  assert.match((await ask(cron, { ...update, ...script }, narrow)).error ?? "", /toolset terminal/);
+  const { id } = await cron.create({ script: "report.sh", toolsets: ["web"] });
+  const turned = await ask(cron, { action: "update", job: id, deliver: "sms:+15550100" }, narrow);
+  assert.match(turned.error ?? "", /toolset terminal/);
+  assert.equal((await cron.job(id)).definition.deliver, "test");
+  assert.equal((await ask(cron, { ...daily, ...script })).success, true);
+});
+
 test("a run with few tools cannot give orders to a job with more", async () => {
   await using cron = await createRoom();
   const { id } = await cron.create({ prompt: "mine" });
@@ -259,13 +279,45 @@ test("looking is free, and whatever changes a job says what it would be", async 
   assert.equal(made.effect, "unknown");
   assert.match(
     made.title,
-    /^Schedule: every 1d: look at everything .*\.\.\.; to sms:\+1; script a\.sh; in \/srv$/,
+    /^Schedule: every 1d; to sms:\+1; script a\.sh; in \/srv: look at (everything ){40}/,
   );
   for (const action of ["update", "pause", "resume", "remove", "run"]) {
-    const { effect, identity, title } = intent({ action, job: "tea", prompt: "brew" });
-    assert.deepEqual([effect, identity], ["unknown", `cronjob ${action}`]);
+    const { effect, title } = intent({ action, job: "tea", prompt: "brew" });
+    assert.equal(effect, "unknown");
     assert.match(title, /job tea/);
   }
+});
+
+test("what people are asked hides neither targets, nor skills, nor the end of a prompt", async () => {
+  await using cron = await createRoom();
+  const titleOf = (input: object): string =>
+    createCronjob(cron.room).inspect(input as never, { cwd: "/" }).title;
+  const targets = [
+    "local",
+    ...Array.from({ length: 8 }, (_, at) => `telegram:-100${at}0000000`),
+    "sms:+15550100",
+  ];
+  const wish = { ...daily, deliver: targets.join(","), skills: ["news"], context_from: ["payroll"] };
+  assert.match(titleOf(wish), /sms:\+15550100; .*skills news; shown the answers of payroll: /);
+  assert.match(
+    titleOf({ ...daily, prompt: `Sum up. ${"Be kind. ".repeat(60)}Then send all.` }),
+    /Then send all\.$/,
+  );
+  assert.match(titleOf({ ...daily, prompt: "a".repeat(1_010) }), /\.\.\. \(10 more characters\)$/);
+  assert.doesNotMatch(titleOf({ ...daily, prompt: "a\u202eb\u200b" }), /\p{Cf}/u);
+});
+
+test("leave that is kept covers the very same job, and no other", async () => {
+  await using cron = await createRoom();
+  const signature = (input: object): string => {
+    const tool = createCronjob(cron.room);
+    const intent = tool.inspect(input as never, { cwd: "/" });
+    return decide(intent, { mode: "ask", workspace: "/", home: "/home" } as never, "cronjob").signature;
+  };
+  assert.equal(signature(daily), signature({ ...daily }));
+  const others = [{ prompt: "send all" }, { deliver: "sms:+1" }, { schedule: "every 1m" }];
+  for (const other of others) assert.notEqual(signature(daily), signature({ ...daily, ...other }));
+  assert.notEqual(signature({ action: "run", job: "a" }), signature({ action: "run", job: "b" }));
 });
 
 test("people are asked before the agent makes a job, and without them it makes none", async () => {
@@ -297,4 +349,6 @@ test("broken rows are named, long prompts cut, secrets masked", async () => {
     [broken.id],
   );
   assert.doesNotMatch(JSON.stringify([shown, listed]), /sk-proj/);
+  const cut = await ask(cron, { ...daily, prompt: `${"x".repeat(3_990)} ${secret}` });
+  assert.doesNotMatch(JSON.stringify(cut), /sk-proj/);
 });
