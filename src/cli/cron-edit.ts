@@ -5,7 +5,7 @@ import { jobEntry } from "../cron/job-entry.ts";
 import { UsageError } from "./arguments.ts";
 import { warnOfTargets } from "./cron-create.ts";
 import { definitionArgs, eitherSwitch, hasSwitch, listOption, optionOf } from "./cron-options.ts";
-import { changeJobs } from "./cron-place.ts";
+import { changeKnownJob } from "./cron-place.ts";
 import { warnOfStillness } from "./cron-status.ts";
 import { jobText, nameAndId } from "./cron-text.ts";
 import { aroundOf, readPromptOption, wishOf } from "./cron-wish.ts";
@@ -36,7 +36,7 @@ export const editCommand = defineCommand({
   },
   async run({ args, rawArgs }) {
     const change = await changeOf(rawArgs);
-    await changeJobs("edit", async (place) => {
+    await changeKnownJob("edit", async (place) => {
       const around = await aroundOf(place, change);
       const job = await place.jobs.edit(args.job, ({ definition }) => changeJob(definition, change, around));
       if (args.json) printJson({ job: jobEntry(job) });

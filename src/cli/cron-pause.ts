@@ -4,7 +4,7 @@ import { ServiceError } from "../base/errors.ts";
 import { jobEntry } from "../cron/job-entry.ts";
 import { parseSchedule } from "../cron/schedule-text.ts";
 import { UsageError } from "./arguments.ts";
-import { changeJobs, type CronPlace } from "./cron-place.ts";
+import { changeKnownJob, type CronPlace } from "./cron-place.ts";
 import { warnOfStillness } from "./cron-status.ts";
 import { nameAndId, nextRunText } from "./cron-text.ts";
 import { print, printJson } from "./output.ts";
@@ -20,7 +20,7 @@ export const pauseCommand = defineCommand({
     json,
   },
   async run({ args }) {
-    await changeJobs("pause", async ({ jobs }) => {
+    await changeKnownJob("pause", async ({ jobs }) => {
       const paused = await jobs.pause(args.job, { reason: args.reason });
       if (args.json) printJson({ job: jobEntry(paused) });
       else print(`Paused job: ${nameAndId(paused)}`);
@@ -43,7 +43,7 @@ export const resumeCommand = defineCommand({
   async run({ args }) {
     const runNow = args["run-now"] === true;
     if (runNow && args.at !== undefined) throw new UsageError("Give --run-now or --at, one of the two.");
-    await changeJobs("resume", async (place) => {
+    await changeKnownJob("resume", async (place) => {
       const { at } = args;
       const atMs = at === undefined ? undefined : await timeOf(place, args.job, at);
       const resumed = await place.jobs.resume(args.job, { runNow, atMs });

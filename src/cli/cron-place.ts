@@ -3,7 +3,7 @@ import { realpath } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../../generated/config/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
-import { registerSecret } from "../base/redact.ts";
+import { redact, registerSecret } from "../base/redact.ts";
 import { loadConfig, requireValid } from "../config/config.ts";
 import { prepareHome, type Environment } from "../config/home.ts";
 import { resolvePlaces } from "../config/places.ts";
@@ -60,6 +60,15 @@ export async function changeJobs(action: string, work: (place: CronPlace) => Pro
   );
 }
 
+/** As {@link changeJobs}, for what needs a job: where there is no database none is made. */
+export async function changeKnownJob(
+  action: string,
+  work: (place: CronPlace) => Promise<void>,
+): Promise<void> {
+  if (!(await findDatabase()).exists) throw failure(action, noJobs());
+  await changeJobs(action, work);
+}
+
 /** Looks at the jobs. Where there is no database none is made: that is told, and the answer is false. */
 export async function lookAtJobs(work: (place: CronPlace) => Promise<void>): Promise<boolean> {
   const home = await readCronHome();
@@ -74,10 +83,14 @@ export async function lookAtJobs(work: (place: CronPlace) => Promise<void>): Pro
 
 /** As {@link lookAtJobs}, for what needs a job. ServiceError `not_found` where there is no database. */
 export async function lookAtJob(work: (place: CronPlace) => Promise<void>): Promise<void> {
-  if (!(await lookAtJobs(work))) throw new ServiceError("not_found", "There are no jobs yet.");
+  if (!(await lookAtJobs(work))) throw noJobs();
+}
+
+function noJobs(): ServiceError {
+  return new ServiceError("not_found", "There are no jobs yet: `agentd cron create` makes one.");
 }
 
 function failure(action: string, error: unknown): unknown {
   if (!(error instanceof ServiceError)) return error;
-  return new ServiceError(error.code, `Failed to ${action} job: ${error.message}`, { cause: error });
+  return new ServiceError(error.code, redact(`Failed to ${action} job: ${error.message}`), { cause: error });
 }

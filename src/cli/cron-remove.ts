@@ -6,7 +6,7 @@ import type { Jobs } from "../cron/jobs.ts";
 import { removeOutputs } from "../cron/outputs.ts";
 import { UsageError } from "./arguments.ts";
 import { confirm } from "./confirm.ts";
-import { changeJobs } from "./cron-place.ts";
+import { changeKnownJob } from "./cron-place.ts";
 import { nameAndId, shown } from "./cron-text.ts";
 import { print, printJson, warn } from "./output.ts";
 import { EXIT_FAILURE } from "./run.ts";
@@ -24,7 +24,7 @@ export const removeCommand = defineCommand({
   async run({ args }) {
     if (!args.yes && !confirm.isPossible())
       throw new UsageError("There is no terminal to ask on. Give --yes to remove the job.");
-    await changeJobs("remove", async ({ jobs, outputFolder }) => {
+    await changeKnownJob("remove", async ({ jobs, outputFolder }) => {
       if (
         !args.yes &&
         !(await confirm.ask(`Remove the job ${await called(jobs, args.job)} and its outputs?`))

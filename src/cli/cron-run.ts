@@ -9,7 +9,7 @@ import type { Job } from "../cron/job.ts";
 import { jobEntry, occurrenceEntry } from "../cron/job-entry.ts";
 import { toOccurrence, type Occurrence } from "../cron/occurrence.ts";
 import { isTicking } from "../cron/status.ts";
-import { changeJobs, type CronPlace } from "./cron-place.ts";
+import { changeKnownJob, type CronPlace } from "./cron-place.ts";
 import { endText } from "./cron-runs-text.ts";
 import { nameAndId } from "./cron-text.ts";
 import { print, printJson, warn } from "./output.ts";
@@ -25,13 +25,14 @@ export const runCommand = defineCommand({
     job: { type: "positional", required: true, description: "Id or name of the job" },
     wait: {
       type: "boolean",
-      description: "Wait for its end, and tell what came of it; exit code 1 when it did not end well",
+      description:
+        "Wait for its end, and tell what came of it; exit code 1 when it, or its delivery, did not end well",
     },
     json: { type: "boolean", description: "Print JSON" },
   },
   async run({ args }) {
     const isJson = args.json === true;
-    await changeJobs("run", async (place) => {
+    await changeKnownJob("run", async (place) => {
       const job = await place.jobs.run(args.job);
       const ticks = await isTicking(place.store, Date.now());
       if (!isJson) print(`Triggered job: ${nameAndId(job)}`);
@@ -41,14 +42,15 @@ export const runCommand = defineCommand({
         if (args.wait) process.exitCode = EXIT_FAILURE;
         return;
       }
-      const ended = await endOf(place, job);
-      const output = await outputOf(place, ended);
+      const run = await endOf(place, job);
+      const output = await outputOf(place, run);
+      const ended = await sentOf(place, run);
       if (isJson) printJson({ job: jobEntry(job), run: occurrenceEntry(ended), output: output ?? null });
       else {
         print(`  Outcome: ${endText(ended)}`);
         if (output !== undefined) print(`  Output:  ${output}`);
       }
-      if (ended.status !== "ok") process.exitCode = EXIT_FAILURE;
+      if (ended.status !== "ok" || ended.deliveryStatus === "failed") process.exitCode = EXIT_FAILURE;
     });
   },
 });
@@ -76,6 +78,21 @@ async function endOf({ store, jobs }: CronPlace, { id, manualAtMs = 0 }: Job): P
     }
     await systemClock.sleep(LOOK_MS);
   }
+}
+
+/** What its messages get to leave. Those that wait for another try are told as on their way. */
+const MESSAGES_MS = 10_000;
+
+/** The run, once it is known what became of its messages, or as it is when that takes long. */
+async function sentOf({ store }: CronPlace, run: Occurrence): Promise<Occurrence> {
+  let seen = run;
+  for (let waitedMs = 0; seen.deliveryStatus === "pending" && waitedMs < MESSAGES_MS; waitedMs += LOOK_MS) {
+    await systemClock.sleep(LOOK_MS);
+    const row = await store.find("occurrences", { id: run.id });
+    if (!row) break;
+    seen = toOccurrence(row);
+  }
+  return seen;
 }
 
 /** Undefined: there is none, or it is not there yet. */

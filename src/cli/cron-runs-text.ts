@@ -34,11 +34,19 @@ export function runsTable(
   return toTable([...head, "CAUSE", "STATUS", "TOOK", "DELIVERY", "OUTPUT", "NOTE"], rows);
 }
 
-/** `ok after 3.2 s`, with the reason of what is not. */
+/** `ok after 3.2 s`, with the reason of what is not, and with what became of messages that did not arrive. */
 export function endText(occurrence: Occurrence): string {
   const took = tookText(occurrence);
   const reason = occurrence.reason === undefined ? "" : `: ${shown(occurrence.reason)}`;
-  return `${statusText(occurrence)}${took === "-" ? "" : ` after ${took}`}${reason}`;
+  const delivery = lostText(occurrence);
+  return `${statusText(occurrence)}${took === "-" ? "" : ` after ${took}`}${reason}${delivery}`;
+}
+
+function lostText({ deliveryStatus, deliveryError }: Occurrence): string {
+  if (deliveryStatus === "pending") return "; its message is still on its way";
+  if (deliveryStatus !== "failed" && deliveryStatus !== "unknown") return "";
+  const what = deliveryStatus === "failed" ? "delivery failed" : "nobody knows whether its message arrived";
+  return `; ${what}${deliveryError === undefined ? "" : `: ${shown(deliveryError)}`}`;
 }
 
 export function deliveryText({ deliveryStatus }: Occurrence): string {

@@ -100,7 +100,10 @@ function howFacts(definition: JobDefinition): readonly Fact[] {
     ["Effort", maskedIfAny(definition.reasoningEffort)],
     ["Toolsets", definition.toolsets && (listText(definition.toolsets) ?? "none")],
     ["Tokens", tokenBudget === undefined ? undefined : `at most ${tokenBudget} a run`],
-    ["Inactivity", secondsText(inactivitySeconds, "stopped after")],
+    [
+      "Inactivity",
+      inactivitySeconds === 0 ? "never stopped" : secondsText(inactivitySeconds, "stopped after"),
+    ],
     ["Catch up", catchUp === undefined ? undefined : catchUp ? "yes" : "no"],
     ["Grace", secondsText(misfireGraceSeconds, "late by up to")],
     ["Overlap", overlap === "allow" ? "allowed" : undefined],
@@ -123,9 +126,10 @@ function historyFacts(job: Job): readonly Fact[] {
 
 function promptLines({ prompt }: JobDefinition): readonly string[] {
   if (prompt === "") return [];
-  const cut = prompt.slice(0, MAX_PROMPT_CHARACTERS);
-  const left = prompt.length - cut.length;
-  const lines = redact(cut)
+  const whole = redact(prompt);
+  const left = whole.length - MAX_PROMPT_CHARACTERS;
+  const lines = whole
+    .slice(0, MAX_PROMPT_CHARACTERS)
     .split(/\r?\n/)
     .map((line) => `  ${oneLine(line)}`.trimEnd());
   return ["Prompt:", ...lines, ...(left > 0 ? [`  (${left} more characters; --json has all)`] : [])];

@@ -124,6 +124,16 @@ describe("a job as it is listed", () => {
     assert.equal(zonedTime(AT, "Mars/Olympus"), "2026-01-05 12:00:00 +00:00 (UTC)");
   });
 
+  it("a secret at the place where a prompt is cut is masked, and 0 seconds of inactivity is no limit", () => {
+    const prompt = `${"x".repeat(3_996)}${SECRET}`;
+    assert.doesNotMatch(
+      jobText(job({ definition: { prompt, inactivitySeconds: 0 } })),
+      new RegExp(SECRET.slice(0, 4)),
+    );
+    assert.match(jobText(job({ definition: { inactivitySeconds: 0 } })), /Inactivity: +never stopped$/m);
+    assert.match(jobText(job({ definition: { inactivitySeconds: 9 } })), /Inactivity: +stopped after 9 s$/m);
+  });
+
   it("shows all that was said of a job, and nothing that was not", () => {
     const plain = jobText(job());
     for (const label of [
@@ -237,6 +247,13 @@ describe("runs as they are listed", () => {
     const late = { ...occurrence, cause: "manual", timing: "late" } as const;
     assert.match(runsTable([late], { zone: "UTC", isOneJob: true }), /manual, late/);
     assert.equal(endText(occurrence), "ok after 3.2 s");
+    const lost = { ...occurrence, deliveryStatus: "failed", deliveryError: `403 ${SECRET}` } as const;
+    assert.match(endText(lost), /^ok after 3\.2 s; delivery failed: 403 \[redacted\]$/);
+    assert.match(endText({ ...occurrence, deliveryStatus: "pending" }), /; its message is still on its way$/);
+    assert.match(
+      endText({ ...occurrence, deliveryStatus: "unknown" }),
+      /; nobody knows whether its message arrived$/,
+    );
     assert.equal(
       endText({ ...occurrence, status: "failed", reason: `no ${SECRET}` }),
       "failed after 3.2 s: no [redacted]",

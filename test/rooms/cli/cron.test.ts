@@ -27,6 +27,26 @@ describe("agentd cron create", () => {
     assert.deepEqual([jobs.map(({ id }) => id), count], [[idIn(created)], 1]);
   });
 
+  it("what needs a job makes no home where there is none, and says how to make one", async () => {
+    await using made = await createHome();
+    const env = { AGENTD_HOME: made.home };
+    for (const words of [
+      ["pause", "x"],
+      ["resume", "x"],
+      ["run", "x"],
+      ["edit", "x", "--name", "y"],
+      ["remove", "x", "--yes"],
+    ]) {
+      const { code, stderr } = await agentd(["cron", ...words], env);
+      assert.equal(code, 1);
+      assert.match(stderr, /^Failed to \w+ job: There are no jobs yet: `agentd cron create` makes one\.$/m);
+    }
+    assert.deepEqual(
+      (await readdir(made.home)).filter((name) => name.startsWith("state.db")),
+      [],
+    );
+  });
+
   it("takes every option of a job, and prints it as JSON with --json", async (t) => {
     const place = await openCronPlace(t);
     await place.beat();
