@@ -45,6 +45,8 @@ class Firing {
   readonly #claimed: Claimed;
   /** The script was started: nothing of the occurrence is done a second time. */
   #hasBegun = false;
+  /** What it came to, be it that this could not be written down yet. */
+  #ending: Ending | undefined;
 
   constructor(room: CronRoom, claimed: Claimed) {
     this.#room = room;
@@ -66,8 +68,9 @@ class Firing {
   async fail(error: unknown): Promise<void> {
     if (error instanceof LostClaim) return;
     const { code, message } = toServiceError(error);
-    const isPassing = code === "server_draining" || code === "state_store_unavailable";
-    if (isPassing && !this.#hasBegun) return this.#release();
+    const isAway = code === "state_store_unavailable";
+    if ((isAway || code === "server_draining") && !this.#hasBegun) return this.#release();
+    if (isAway && this.#ending) return this.#end(this.#ending);
     this.#room.log.warn("a job could not be run", { job: this.#claimed.job.id, error });
     const text = code === "server_draining" ? CUT_OFF : message;
     await this.#end({ status: "failed", text: redact(text) });
@@ -137,6 +140,7 @@ class Firing {
 
   async #end(ending: Ending): Promise<void> {
     const { store } = this.#room;
+    this.#ending = ending;
     const end = { plan: this.#plan, ending, isMine: true };
     await store.write((tx) => endOccurrence(tx, store, end));
   }

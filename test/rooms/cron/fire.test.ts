@@ -9,6 +9,7 @@ import { ServiceError } from "../../../src/base/errors.ts";
 import { claimDue, type Claimed } from "../../../src/cron/claim.ts";
 import { fire } from "../../../src/cron/fire.ts";
 import type { CronRoom } from "../../../src/cron/room.ts";
+import type { Store } from "../../../src/store/store.ts";
 import type { OccurrenceRow } from "../../../src/store/tables.ts";
 import { callsOnce, testTool } from "../../harness/agent.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";
@@ -370,4 +371,19 @@ test("what would need leave is refused in a job's run, which waits for nobody", 
   await cron.advance(HOUR_MS);
   assert.deepEqual([deeds, (await cron.occurrences(id))[0]?.status], [0, "ok"]);
   assert.match(cron.sent[0]?.text ?? "", /needs? approval/);
+});
+
+test("what a script said is not lost when the database is away for a moment as it ends", async () => {
+  await using cron = await createTestCron();
+  await cron.write("scripts/say.sh", "echo tea is ready");
+  const claimed = await claimOf(cron, { script: "say.sh", isScriptOnly: true, prompt: "" });
+  let writes = 0;
+  const write: Store["write"] = (work, options) => {
+    if (++writes === 2) return Promise.reject(new ServiceError("state_store_unavailable", "It is away."));
+    return cron.room.store.write(work, options);
+  };
+  const store = Object.create(cron.room.store, { write: { value: write } }) as Store;
+  await fired(cron, claimed, { store });
+  assert.equal((await rowOf(cron, claimed)).status, "ok");
+  assert.match(cron.sent.map(({ text }) => text).join(), /tea is ready/);
 });
