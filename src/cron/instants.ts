@@ -3,6 +3,8 @@ import { Cron } from "croner";
 import type { Schedule } from "./schedule.ts";
 
 const MINUTE_MS = 60_000;
+/** Before any time that people write. */
+const EARLIEST = new Date(Date.UTC(1000, 0));
 
 /**
  * The first instant after `baseMs` at which the schedule is due; undefined when there is none. `zone` is an IANA zone: in it
@@ -57,7 +59,7 @@ export function countInstants(
  * twice, and as much later where they go forward and never do.
  */
 export function instantOf(wall: string, zone: string): number {
-  return new Cron(wall, { timezone: zone, paused: true }).nextRun(new Date(0))?.getTime() ?? Number.NaN;
+  return new Cron(wall, { timezone: zone, paused: true }).nextRun(EARLIEST)?.getTime() ?? Number.NaN;
 }
 
 /** An expression in a zone, with what it was asked last: many jobs share one, and its instants. */

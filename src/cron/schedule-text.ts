@@ -60,11 +60,11 @@ function readDuration(text: string, nowMs: number): Schedule | undefined {
   const { how, count, unit = "" } = match;
   if (count === undefined && how === undefined) return undefined;
   const amount = `${count ?? 1}${unit[0]?.toLowerCase()}`;
+  const minutes = Number(count ?? 1) * (UNIT_MINUTES[amount.slice(-1)] ?? 0);
+  if (minutes < 1) throw refusal("The shortest time is one minute: say `every 1m` or more.");
   if (how === undefined) {
     throw refusal(`${text} may mean once or again and again: say \`every ${amount}\` or \`in ${amount}\`.`);
   }
-  const minutes = Number(count ?? 1) * (UNIT_MINUTES[amount.slice(-1)] ?? 0);
-  if (minutes < 1) throw refusal("The shortest time is one minute: say `every 1m` or more.");
   if (minutes > MAX_MINUTES) throw refusal("The longest time is ten years.");
   if (how.toLowerCase() === "every") return { kind: "interval", minutes };
   return { kind: "once", atMs: nowMs + minutes * 60_000 };
