@@ -115,6 +115,14 @@ test(
       readonly scheduler: string;
     };
     assert.equal(status.scheduler, "ticking");
+    await cron(place, "edit", "plain", "--deliver", "all");
+    const env = { AGENTD_HOME: place.home, AGENTD_DATABASE_URL: place.database };
+    const lost = await agentd(["cron", "run", "plain", "--wait"], env);
+    assert.match(
+      lost.stdout,
+      /Outcome: ok after [\d.]+ s; delivery failed: all: No platform had a home channel/,
+    );
+    assert.equal(lost.code, 1);
     assert.equal(await second.kill("SIGTERM"), 0);
   },
 );
