@@ -114,6 +114,7 @@ function checkPositionals(words: readonly string[], args: ArgsDef): void {
   if (missing) throw new UsageError(`The argument <${missing[0]}> is missing.`);
   const extra = words[declared.length];
   const [, last] = declared.at(-1) ?? [];
-  if (extra !== undefined && !(last && isRepeated(last)))
-    throw new UsageError(`Unexpected argument ${JSON.stringify(extra)}.`);
+  if (extra === undefined || (last && isRepeated(last))) return;
+  const hint = last ? " A text of several words needs quotes around it." : "";
+  throw new UsageError(`Unexpected argument ${JSON.stringify(extra)}.${hint}`);
 }

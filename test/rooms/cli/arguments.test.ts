@@ -42,8 +42,8 @@ describe("normalizeArguments", () => {
     ["a --port", /^--port needs a value\.$/],
     ["a --port --force", /^--port needs a value\.$/],
     ["a --level mid", /^--level must be one of low, high\.$/],
-    ["a b c", /^Unexpected argument "c"\.$/],
-    ["a b -- c", /^Unexpected argument "c"\.$/],
+    ["a b c", /^Unexpected argument "c"\. A text of several words needs quotes around it\.$/],
+    ["a b -- c", /^Unexpected argument "c"\. A text of several words needs quotes around it\.$/],
     ["--force", /^The argument <name> is missing\.$/],
   ];
   for (const [line, message] of refused) {
