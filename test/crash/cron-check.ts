@@ -119,7 +119,11 @@ function repeatFlaws(job: Job, found: Findings): readonly string[] {
     (row) => ofSchedule(row) && [...BEGUN, "claimed", "running"].includes(row.status),
   );
   if (schedule.kind === "once") {
-    if (job.state === "scheduled" && job.nextRunAtMs !== undefined) return [];
+    // Its run may have been at work when all was stopped.
+    const isOpen = rows.some(
+      ({ ended_at: endedMs, scheduled_at: at }) => endedMs === null && at >= found.settledMs,
+    );
+    if (job.state === "scheduled" && (job.nextRunAtMs !== undefined || isOpen)) return [];
     const isMissed = rows.some(({ status }) => status === "missed");
     const isRight = rows.length === 1 && job.state === (isMissed ? "missed" : "completed");
     return isRight ? [] : [`${name} has ${rows.length} occurrences, and is ${job.state}`];

@@ -63,7 +63,9 @@ export async function startModelServer(replies: Replies): Promise<ModelServer> {
   const waiting: { count: number; resolve: (request: ModelRequest) => void }[] = [];
   const next = typeof replies === "function" ? replies : (_: ModelRequest, index: number) => replies[index];
   const server = createServer(async (incoming, response) => {
-    const request = await receive(incoming, response);
+    // Clients that are killed leave half a request.
+    const request = await receive(incoming, response).catch(() => undefined);
+    if (!request) return;
     requests.push(request);
     for (const each of waiting.filter(({ count }) => count === requests.length)) each.resolve(request);
     await answer(response, next(request, requests.length - 1) ?? { status: 418, body: "no reply is left" });
