@@ -10,7 +10,7 @@ export type { Tx } from "./tx.ts";
 
 /**
  * The store port: transactions over typed tables, and the four things built on them. Two drivers keep it,
- * SQLite and PostgreSQL; one suite (test/rooms/store) holds both to the words below.
+ * SQLite and PostgreSQL; one suite (test/unit/store) holds both to the words below.
  */
 export interface Store {
   readonly dialect: Dialect;

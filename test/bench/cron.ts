@@ -8,7 +8,7 @@ import { Ticker } from "../../src/cron/ticker.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import type { CronJobRow } from "../../src/store/tables.ts";
-import { jobRow } from "../rooms/cron/ticking.ts";
+import { jobRow } from "../unit/cron/ticking.ts";
 import { startServer, type Server } from "./child.ts";
 import { bareTimers, TIMERS } from "./cron-timers.ts";
 import { median, percentile, runAlone, type BenchRow } from "./row.ts";

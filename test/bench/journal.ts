@@ -6,7 +6,7 @@ import process from "node:process";
 import { pathToFileURL } from "node:url";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
-import { deltas, runRow, seed, sessionRow } from "../rooms/store/rows.ts";
+import { deltas, runRow, seed, sessionRow } from "../unit/store/rows.ts";
 
 /** One line of the table. `ratio` compares with the row that `to` names. */
 export interface BenchRow {

@@ -6,7 +6,7 @@ import { LiveSessions } from "../../src/agent/live.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { createTestDatabase } from "../harness/store.ts";
 import { openStore } from "../../src/store/open.ts";
-import { sessionRow } from "../rooms/store/rows.ts";
+import { sessionRow } from "../unit/store/rows.ts";
 import type { MemoryReply } from "./sessions.ts";
 
 const LIVE = 1_000;

@@ -6,7 +6,7 @@ import { Sessions } from "../../src/agent/sessions.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { createTestDatabase } from "../harness/store.ts";
-import { sessionRow } from "../rooms/store/rows.ts";
+import { sessionRow } from "../unit/store/rows.ts";
 import { median, runAlone, type BenchRow } from "./row.ts";
 
 /** What the child tells. */

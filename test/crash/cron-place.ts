@@ -14,7 +14,7 @@ import type { Store } from "../../src/store/store.ts";
 import type { OccurrenceRow } from "../../src/store/tables.ts";
 import { CompressedClock, type Compression } from "../harness/compressed-clock.ts";
 import { createTestDatabase, type TestDatabase } from "../harness/store.ts";
-import { startChild, type Child } from "../rooms/store/child.ts";
+import { startChild, type Child } from "../unit/store/child.ts";
 import type { ChildOptions } from "./cron-child.ts";
 import { until } from "./webhook-place.ts";
 

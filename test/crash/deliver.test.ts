@@ -7,7 +7,7 @@ import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import type { Store } from "../../src/store/store.ts";
 import { openTestStore } from "../harness/store.ts";
-import { startChild, type Child } from "../rooms/store/child.ts";
+import { startChild, type Child } from "../unit/store/child.ts";
 import { until } from "./webhook-place.ts";
 
 /** Kills at random points; more by hand: AGENTD_TEST_KILLS. */

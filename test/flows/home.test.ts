@@ -13,7 +13,7 @@ import { boot } from "../../src/boot.ts";
 import { createTestDatabase } from "../harness/store.ts";
 
 const OWNER = "default";
-const fixture = join(import.meta.dirname, "../rooms/agent/mcp/sdk-server.ts");
+const fixture = join(import.meta.dirname, "../unit/agent/mcp/sdk-server.ts");
 const args = "Deno" in globalThis ? ["run", "-A", "--no-check", fixture] : [fixture];
 const { PATH = "", HOME = "" } = process.env;
 

@@ -8,8 +8,8 @@ import { calling, saying, strict, tooLong, type ModelReply } from "../harness/op
 import { PROVIDER_KEY, startFlow } from "../harness/provider-flow.ts";
 import { type TestService } from "../harness/service.ts";
 import { readData, readFrames } from "../harness/sse.ts";
-import { startLocalEngine } from "../rooms/agent/engines/local-engine.ts";
-import { probe } from "../rooms/agent/engines/turn-probe.ts";
+import { startLocalEngine } from "../unit/agent/engines/local-engine.ts";
+import { probe } from "../unit/agent/engines/turn-probe.ts";
 
 const hi = (content: string) => ({ messages: [{ role: "user", content }] });
 const session = { "x-agent-session-id": "flow" };

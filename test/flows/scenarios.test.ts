@@ -262,7 +262,7 @@ test("MCP reload in mid-session: later turns have the new tools, the conversatio
   const servers = new McpServers(createLog("error"));
   t.after(() => servers.close());
   const { PATH = "", HOME = "" } = process.env;
-  const fixture = join(import.meta.dirname, "../rooms/agent/mcp/sdk-server.ts");
+  const fixture = join(import.meta.dirname, "../unit/agent/mcp/sdk-server.ts");
   const args = "Deno" in globalThis ? ["run", "-A", "--no-check", fixture] : [fixture];
   const options = { command: process.execPath, args, env: { PATH, HOME }, cwd: import.meta.dirname };
   const limits = { startTimeoutMs: 20_000, timeoutMs: 10_000 };

@@ -4,7 +4,7 @@ import { parseExposition, sampleValue } from "../../harness/exposition.ts";
 import { fetchRun, post, runEvent, startRun } from "../../harness/runs.ts";
 import { assertError, assertHealthy, scenario } from "../../harness/scenario.ts";
 import { KEY, startTestService, type TestService } from "../../harness/service.ts";
-import { runRow, sessionRow } from "../../rooms/store/rows.ts";
+import { runRow, sessionRow } from "../../unit/store/rows.ts";
 
 async function figuresOf(service: TestService) {
   const response = await service.request("/metrics");

@@ -149,7 +149,7 @@ rpcScenario(
       "/etc/no-such-file",
       "'/etc/passwd'",
       "file:///etc/passwd",
-      "../../../../../../etc/passwd",
+      "../../../../../etc/passwd",
       "etc/passwd",
       "link.png",
       "/proc/self/environ",

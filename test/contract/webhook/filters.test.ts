@@ -1,4 +1,4 @@
-/** Which events go on, over real HTTP. The operators by themselves are in test/rooms/webhook/filter.test.ts. */
+/** Which events go on, over real HTTP. The operators by themselves are in test/unit/webhook/filter.test.ts. */
 import assert from "node:assert/strict";
 import { rm, writeFile, mkdir } from "node:fs/promises";
 import { join } from "node:path";

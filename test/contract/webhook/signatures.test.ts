@@ -1,4 +1,4 @@
-/** Who is believed, over real HTTP. The schemes by themselves are in test/rooms/webhook/signature.test.ts. */
+/** Who is believed, over real HTTP. The schemes by themselves are in test/unit/webhook/signature.test.ts. */
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { test } from "node:test";

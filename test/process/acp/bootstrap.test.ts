@@ -1,0 +1,126 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readdir, realpath, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import packageFile from "../../../package.json" with { type: "json" };
+import { checkOnce } from "../../../src/base/validate.ts";
+import { createAcpPlace, type AcpPlace } from "../../harness/acp.ts";
+import { agentd } from "../../harness/agentd.ts";
+
+/** What the registry asks of an entry. */
+const texts = { type: "object", additionalProperties: { type: "string" } };
+const words = { type: "array", items: { type: "string" } };
+const npmPackage = {
+  type: "object",
+  required: ["package"],
+  properties: { package: { type: "string", minLength: 1 }, args: words, env: texts },
+  additionalProperties: false,
+};
+const registrySchema = {
+  type: "object",
+  required: ["id", "name", "version", "description", "distribution"],
+  properties: {
+    id: { type: "string", pattern: "^[a-z][a-z0-9-]*$" },
+    name: { type: "string", minLength: 1 },
+    version: { type: "string", pattern: "^[0-9]+\\.[0-9]+\\.[0-9]+" },
+    description: { type: "string", minLength: 1 },
+    license: { type: "string" },
+    distribution: {
+      type: "object",
+      minProperties: 1,
+      properties: { npx: npmPackage },
+      additionalProperties: false,
+    },
+  },
+  additionalProperties: false,
+};
+
+interface Start {
+  readonly type?: string;
+  readonly command: string;
+  readonly args: readonly string[];
+  readonly env: Readonly<Record<string, string>>;
+}
+interface Bootstrap {
+  readonly zed: { readonly agent_servers: Readonly<Record<string, Start>> };
+  readonly jetbrains: { readonly agent_servers: Readonly<Record<string, Start>> };
+  readonly vscode: { readonly "acp.agents": Readonly<Record<string, Start>> };
+  readonly registry: { readonly id: string; readonly version: string };
+}
+
+async function bootstrap(options: readonly string[], env: Record<string, string>): Promise<Bootstrap> {
+  const { code, stdout, stderr } = await agentd(["acp", "--bootstrap", "--json", ...options], env);
+  assert.equal(code, 0, stderr);
+  return JSON.parse(stdout) as Bootstrap;
+}
+
+/** What an editor does with its block: no shell, a folder of its own, and the environment of a desktop. */
+async function converse(place: AcpPlace, { command, args, env }: Start): Promise<void> {
+  const editor = await place.start({ command: [command, ...args], env, cwd: "/" }).client();
+  const sessionId = await editor.session(place.folder);
+  assert.deepEqual((await editor.prompt(sessionId, "hello")).stopReason, "end_turn");
+  assert.match(editor.text(), /demo model/);
+}
+
+test("3. `--bootstrap --json` parses, matches agent.json schema, and its Zed/JetBrains command completes initialize + session/new and a prompt", async () => {
+  await using place = await createAcpPlace();
+  const printed = await bootstrap([], { HOME: place.base, AGENTD_HOME: place.home });
+  assert.deepEqual(Object.keys(printed), ["zed", "jetbrains", "vscode", "registry"]);
+  assert.equal(checkOnce(registrySchema, printed.registry), undefined);
+  assert.equal(printed.registry.version, packageFile.version);
+  const [zed, jetbrains] = [printed.zed, printed.jetbrains].map((each) => each.agent_servers["agentd"]);
+  assert.ok(zed && jetbrains);
+  assert.equal(zed.type, "custom");
+  assert.deepEqual(printed.vscode["acp.agents"]["agentd"], jetbrains);
+  assert.deepEqual(zed.env, { AGENTD_HOME: place.home });
+  await Promise.all([converse(place, zed), converse(place, jetbrains)]);
+});
+
+test("3. `--bootstrap` writes nothing, needs no configuration, and names the home only when it is not the usual one", async () => {
+  const base = await realpath(await mkdtemp(join(tmpdir(), "agentd-bootstrap-")));
+  try {
+    const { zed, registry } = await bootstrap(["--name", "My Agent (dev)"], { HOME: base });
+    assert.deepEqual(zed.agent_servers["My Agent (dev)"]?.env, {});
+    assert.equal(registry.id, "my-agent-dev");
+    assert.deepEqual(Object.keys(await bootstrap(["--ide", "jetbrains"], { HOME: base })), ["jetbrains"]);
+    const profiled = await bootstrap(["--profile", "work"], { HOME: base });
+    assert.deepEqual(profiled.zed.agent_servers["agentd"]?.env, { AGENTD_PROFILE: "work" });
+    assert.deepEqual(await readdir(base), []);
+  } finally {
+    await rm(base, { recursive: true, force: true });
+  }
+});
+
+test("3. `--bootstrap` for people: a heading that names the file, and the block to put there", async () => {
+  const { code, stdout } = await agentd(["acp", "--bootstrap", "--ide", "all"], { HOME: "/nonexistent" });
+  assert.equal(code, 0);
+  const sections = stdout.split(/^(?=\S.*: .*\n\n\{$)/m);
+  const files = ["settings.json", "acp.json", "settings.json", "agent.json"];
+  assert.equal(sections.length, files.length);
+  for (const [index, section] of sections.entries()) {
+    assert.ok(section.split("\n")[0]?.includes(files[index] ?? ""), section);
+    assert.ok(typeof JSON.parse(section.slice(section.indexOf("\n"))) === "object");
+  }
+});
+
+test("3. `--check` says in one line whether a session could begin, `--setup` without a terminal is a plain failure", async () => {
+  await using place = await createAcpPlace();
+  const env = { HOME: place.base, AGENTD_HOME: place.home };
+  const ready = await agentd(["acp", "--check"], env);
+  assert.deepEqual([ready.code, ready.stdout.trimEnd().split("\n").length], [0, 1], ready.stderr);
+  const keyless = await agentd(["acp", "--check"], { ...env, AGENTD_MODEL: "openai:gpt-5.1" });
+  assert.equal(keyless.code, 1);
+  assert.match(keyless.stdout, /^agentd \S+ is not ready: [^\n]+`agentd[^\n]+\n$/);
+  for (const command of [["acp", "--setup"], ["--setup"]]) {
+    const { code, stdout, stderr } = await agentd(command, env);
+    assert.deepEqual([code, stdout], [1, ""]);
+    assert.match(stderr, /no terminal/);
+  }
+  const mistaken = await agentd(["acp", "--bootstrap", "--ide", "emacs"], env);
+  assert.equal(mistaken.code, 2);
+  assert.match(
+    (await agentd(["acp", "--version"], env)).stdout,
+    new RegExp(`^agentd ${packageFile.version} `),
+  );
+});

@@ -1,0 +1,328 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { readFile, writeFile } from "node:fs/promises";
+import { createServer, type RequestListener } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import type { EnvVariable, McpServer } from "@agentclientprotocol/sdk/unstable";
+import { McpServer as ToolServer } from "@modelcontextprotocol/sdk/server/mcp.js";
+import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/streamableHttp.js";
+import { z } from "zod";
+import { acpProgram, choose, createAcpPlace, type AcpClient, type AcpPlace } from "../../harness/acp.ts";
+import { calling, saying, type ModelRequest, type Replies } from "../../harness/openai-server.ts";
+import { isAlive, pidsIn, until } from "../../unit/agent/mcp/fixture.ts";
+
+const [program, ...rest] = acpProgram;
+
+/** A script of the tests' MCP servers, as an editor names a server. */
+function script(name: string, file: string, args: readonly string[], env: EnvVariable[] = []): McpServer {
+  const path = fileURLToPath(new URL(`../../unit/agent/mcp/${file}`, import.meta.url));
+  return { name, command: program, args: [...rest.slice(0, -2), path, ...args], env };
+}
+
+/** A good one, which writes its process id to `pids`. */
+const good = (name: string, pids: string, env?: EnvVariable[]) => script(name, "sdk-server.ts", [pids], env);
+/** One that does as `mode` says. */
+const raw = (name: string, mode: string) => script(name, "raw-server.ts", [mode]);
+
+/** An address where `handle` answers. */
+async function listen(handle: RequestListener): Promise<AsyncDisposable & { readonly url: string }> {
+  const server = createServer(handle);
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    url: `http://127.0.0.1:${(server.address() as AddressInfo).port}/mcp`,
+    async [Symbol.asyncDispose]() {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+}
+
+/** A model that makes the call that the prompt spells (`<tool> <json>`), then says what came of it. */
+const obedient: Replies = ({ body }: ModelRequest) => {
+  const last = body.messages.at(-1);
+  if (last?.["role"] === "tool") return saying(`result: ${String(last["content"])}`);
+  const [name = "", json = "{}"] = String(last?.["content"]).split(/ (.*)/s);
+  return name === "hello" ? saying("hi") : calling({ id: `call_${body.messages.length}`, name, json });
+};
+
+/** Names of the tools that the model was offered last, those of MCP servers. */
+const offered = ({ models }: AcpPlace) =>
+  (models?.requests.at(-1)?.body.tools ?? [])
+    .map((tool) => String(tool.function["name"]))
+    .filter((name) => name.startsWith("mcp_"));
+
+const started = { permission: choose("allow_once") };
+
+async function open(editor: AcpClient, cwd: string, mcpServers: McpServer[]): Promise<string> {
+  return (await editor.agent.request("session/new", { cwd, mcpServers })).sessionId;
+}
+
+async function gone(pids: readonly number[]): Promise<void> {
+  assert.ok(pids.length > 0);
+  for (const pid of pids) await until(() => !isAlive(pid), `the end of ${pid}`);
+}
+
+test("36. A stdio MCP server that hangs, one that exits, and an HTTP one that 401s: session/new <= 2.5 s, prompt works with the healthy ones, tool call times out, processes gone after close", async () => {
+  await using place = await createAcpPlace({
+    replies: obedient,
+    config: "mcp: { start_timeout_seconds: 15 }\nacp: { mcp_timeout_seconds: 1 }\n",
+  });
+  await using forbidden = await listen((_, response) => void response.writeHead(401).end("who are you?"));
+  const editor = await place.start().client({ ...started, capabilities: { session: { notices: {} } } });
+  const pids = join(place.base, "pids");
+  // Loads what a first session needs.
+  await editor.session(place.folder);
+  const fromMs = performance.now();
+  const sessionId = await open(editor, place.folder, [
+    raw("hangs", "hang"),
+    { name: "exits", command: "sh", args: ["-c", "exit 3"], env: [] },
+    { name: "missing", command: "/nowhere/at/all", args: [], env: [] },
+    { type: "http", name: "forbidden", url: forbidden.url, headers: [] },
+    raw("mute", "mute"),
+    good("good", pids),
+  ]);
+  assert.ok(performance.now() - fromMs < 12_500, "it waited for the one that hangs");
+
+  await editor.prompt(sessionId, 'mcp_good_echo {"text":"still here"}');
+  assert.match(editor.text(sessionId), /result: still here/);
+  assert.ok(offered(place).includes("mcp_mute_any"));
+  assert.ok(!offered(place).some((name) => /hangs|exits|missing|forbidden/.test(name)));
+
+  const notices = () => editor.updates("notice", sessionId).map(({ title }) => title);
+  const told = [/hangs cannot be used/, /exits cannot/, /missing .*not found/, /forbidden cannot .*401/];
+  for (const pattern of told) assert.equal(notices().filter((text) => pattern.test(text)).length, 1);
+
+  await editor.prompt(sessionId, "mcp_mute_any {}");
+  assert.equal(notices().length, told.length);
+  assert.match(editor.text(sessionId), /mute failed: no answer within 1 s/);
+
+  await editor.prompt(sessionId, "mcp_good_spawns {}");
+  const child = Number(/result: (\d+)$/.exec(editor.text(sessionId))?.[1]);
+  const alive = [...pidsIn(pids), child];
+  assert.ok(alive.every(isAlive));
+  await editor.agent.request("session/close", { sessionId });
+  await gone(alive);
+});
+
+test("36. the processes are gone after delete, end of input, SIGTERM and SIGKILL", async () => {
+  for (const end of ["delete", "eof", "SIGTERM", "SIGKILL"] as const) {
+    await using place = await createAcpPlace({ replies: obedient });
+    const agentd = place.start();
+    const editor = await agentd.client(started);
+    const pids = join(place.base, "pids");
+    const sessionId = await open(editor, place.folder, [good("good", pids)]);
+    await editor.prompt(sessionId, 'mcp_good_echo {"text":"hi"}');
+    assert.ok(pidsIn(pids).every(isAlive));
+    if (end === "delete") await editor.agent.request("session/delete", { sessionId });
+    else if (end === "eof") agentd.child.stdin?.end();
+    else agentd.child.kill(end);
+    if (end !== "delete") await agentd.exited;
+    await gone(pidsIn(pids));
+  }
+});
+
+test("36. each session has the servers that were named for it, wherever they have the same name", async () => {
+  await using place = await createAcpPlace({
+    replies: obedient,
+    config: `mcp: { servers: { shared: ${JSON.stringify(
+      (({ command, args }) => ({ command, args }))(raw("", "good") as { command: string; args: string[] }),
+    )} } }\n`,
+  });
+  await using web = await listen(async (request, response) => {
+    const server = new ToolServer({ name: "web", version: "1" });
+    server.registerTool("whoami", { inputSchema: { text: z.string() } }, () => ({
+      content: [{ type: "text", text: `key ${request.headers["x-key"]}` }],
+    }));
+    // Left out is stateless; the type wants it spelled, which exactOptionalPropertyTypes forbids.
+    const transport = new StreamableHTTPServerTransport();
+    response.on("close", () => void transport.close());
+    await server.connect(transport as Parameters<ToolServer["connect"]>[0]);
+    await transport.handleRequest(request, response);
+  });
+  const editor = await place.start().client(started);
+  const http = {
+    type: "http" as const,
+    name: "my server",
+    url: web.url,
+    headers: [{ name: "x-key", value: "k1" }],
+  };
+  const first = await open(editor, place.folder, [
+    good("shared", join(place.base, "one"), [{ name: "WHOSE", value: "first" }]),
+    http,
+  ]);
+  const second = await open(editor, place.folder, [
+    good("shared", join(place.base, "two"), [{ name: "WHOSE", value: "second" }]),
+  ]);
+  const third = await open(editor, place.folder, []);
+  await Promise.all([
+    editor.prompt(first, "mcp_shared_2_environment {}"),
+    editor.prompt(second, "mcp_shared_2_environment {}"),
+  ]);
+  assert.match(editor.text(first), /"WHOSE":"first"/);
+  assert.match(editor.text(second), /"WHOSE":"second"/);
+  await editor.prompt(first, 'mcp_my_server_whoami {"text":""}');
+  assert.match(editor.text(first), /result: key k1/);
+  assert.ok(offered(place).includes("mcp_shared_any"));
+  await editor.prompt(third, "hello");
+  assert.deepEqual(offered(place), ["mcp_shared_any"]);
+});
+
+test("21. leave that is kept for a tool of a client's server is for that server, not for its name", async () => {
+  await using place = await createAcpPlace({ replies: obedient });
+  const editor = await place.start().client({
+    permission: () => ({ outcome: { outcome: "selected", optionId: "allow_always" } }),
+  });
+  const asked = () => editor.seen.filter(({ kind }) => kind === "permission").length;
+  const [same, other] = [join(place.base, "same"), join(place.base, "other")];
+  for (const [pids, expected] of [
+    [same, 1],
+    [same, 1],
+    [other, 2],
+  ] as const) {
+    const sessionId = await open(editor, place.folder, [good("good", pids)]);
+    await editor.prompt(sessionId, 'mcp_good_echo {"text":"hi"}');
+    assert.match(editor.text(sessionId), /result: hi/);
+    assert.equal(asked(), expected);
+  }
+});
+
+test("36. a session that is loaded again with other servers has those; the same ones go on", async () => {
+  await using place = await createAcpPlace({ replies: obedient });
+  const editor = await place.start().client(started);
+  const [one, two] = [join(place.base, "one"), join(place.base, "two")];
+  const sessionId = await open(editor, place.folder, [good("one", one)]);
+  await editor.prompt(sessionId, "hello");
+  const load = (mcpServers: McpServer[]) =>
+    editor.agent.request("session/load", { sessionId, cwd: place.folder, mcpServers });
+  await load([good("one", one)]);
+  await editor.prompt(sessionId, "hello");
+  assert.equal(pidsIn(one).length, 1);
+  assert.ok(offered(place).includes("mcp_one_echo"));
+  await load([good("two", two)]);
+  await gone(pidsIn(one));
+  await editor.prompt(sessionId, "hello");
+  assert.ok(offered(place).every((name) => name.startsWith("mcp_two_")));
+  assert.ok(pidsIn(two).every(isAlive));
+});
+
+test("36. a server that failed is tried again when the session is loaded again", async () => {
+  await using place = await createAcpPlace({ replies: obedient });
+  const editor = await place.start().client({ ...started, capabilities: { session: { notices: {} } } });
+  const [flag, pids] = [join(place.base, "flag"), join(place.base, "pids")];
+  const { command, args } = good("", pids) as { command: string; args: string[] };
+  const late = ["-c", 'test -e "$1" && shift && exec "$@"', "sh", flag, command, ...args];
+  const mcpServers = [{ name: "late", command: "sh", args: late, env: [] }];
+  const notices = () => editor.updates("notice").filter(({ title }) => /late cannot be used/.test(title));
+  const sessionId = await open(editor, place.folder, mcpServers);
+  await editor.prompt(sessionId, "hello");
+  assert.equal(notices().length, 1);
+  await editor.agent.request("session/load", { sessionId, cwd: place.folder, mcpServers });
+  await editor.prompt(sessionId, "hello");
+  assert.equal(notices().length, 2);
+  await writeFile(flag, "");
+  await editor.agent.request("session/load", { sessionId, cwd: place.folder, mcpServers });
+  await editor.prompt(sessionId, 'mcp_late_echo {"text":"here"}');
+  assert.match(editor.text(sessionId), /result: here/);
+  assert.equal(notices().length, 2);
+});
+
+test("36. a prompt that waits for a server to start can be cancelled", async () => {
+  await using place = await createAcpPlace({ replies: obedient, config: "acp: { mcp_wait_seconds: 0 }\n" });
+  const editor = await place.start().client(started);
+  const sessionId = await open(editor, place.folder, [raw("hangs", "hang")]);
+  const fromMs = performance.now();
+  const answer = editor.prompt(sessionId, "hello");
+  await editor.agent.notify("session/cancel", { sessionId });
+  assert.equal((await answer).stopReason, "cancelled");
+  assert.ok(performance.now() - fromMs < 5_000);
+});
+
+test("18. $/cancel_request on session/new, resume and fork -> -32800; nothing of them is left", async () => {
+  await using place = await createAcpPlace({ replies: obedient, config: "acp: { mcp_wait_seconds: 20 }\n" });
+  const agentd = place.start();
+  const editor = await agentd.client(started);
+  const parent = await open(editor, place.folder, []);
+  await editor.prompt(parent, "hello");
+  await editor.agent.request("session/close", { sessionId: parent });
+  const listed = async () =>
+    (await editor.agent.request("session/list", {})).sessions.map(({ sessionId }) => sessionId);
+  const more = { cwd: place.folder, sessionId: parent };
+  for (const [at, method] of (["session/new", "session/resume", "session/fork"] as const).entries()) {
+    const pids = join(place.base, `pids${at}`);
+    // One keeps the request waiting, the other is to be gone with it.
+    const mcpServers = [raw("hangs", "hang"), good("good", pids)];
+    agentd.send({ id: `c${at}`, method, params: { ...more, mcpServers } });
+    await until(() => existsSync(pids), "the start of the server");
+    agentd.send({ method: "$/cancel_request", params: { requestId: `c${at}` } });
+    const { error } = (await agentd.answer(`c${at}`)) as { readonly error?: { readonly code: number } };
+    assert.equal(error?.code, -32_800, method);
+    await gone(pidsIn(pids));
+    assert.deepEqual(await listed(), [parent]);
+  }
+});
+
+test("36. servers start where the session works, and what only they may know stays with them", async () => {
+  const [token, password, key] = ["t0ken-of-the-server", "hunter2hunter2", "http-header-secret"];
+  await using place = await createAcpPlace({ replies: obedient, config: "log: { level: debug }\n" });
+  await using forbidden = await listen((request, response) => {
+    response.writeHead(401).end(`no: ${request.headers.authorization} ${request.headers["x-api-key"]}`);
+  });
+  const agentd = place.start();
+  const editor = await agentd.client(started);
+  const env = [
+    { name: "GITHUB_TOKEN", value: token },
+    { name: "DB_PASSWORD", value: password },
+    { name: "REGION", value: "north-western" },
+  ];
+  const headers = [
+    { name: "Authorization", value: `Bearer ${key}` },
+    { name: "X-Api-Key", value: key },
+  ];
+  const sessionId = await open(editor, place.folder, [
+    good("good", join(place.base, "pids"), env),
+    { name: "writes", command: "sh", args: ["-c", "echo $GITHUB_TOKEN > where.txt; exit 1"], env },
+    { type: "http", name: "web", url: forbidden.url, headers },
+  ]);
+  await editor.prompt(sessionId, "mcp_good_environment {}");
+  assert.match(editor.text(sessionId), /north-western/);
+  await until(() => existsSync(join(place.folder, "where.txt")), "the start of the server");
+  assert.equal(await readFile(join(place.folder, "where.txt"), "utf8"), `${token}\n`);
+  const told = [
+    JSON.stringify(agentd.lines),
+    agentd.stderr,
+    JSON.stringify(place.models?.requests.map(({ body }) => body)),
+  ];
+  for (const secret of [token, password, key]) {
+    for (const text of told) assert.ok(!text.includes(secret), secret);
+  }
+  assert.match(told.join(""), /401/);
+});
+
+test("7. stdio MCP entry without args -> -32602; sse -> -32602", async () => {
+  await using place = await createAcpPlace();
+  const agentd = place.start();
+  const editor = await agentd.client();
+  const capabilities = editor.hello.agentCapabilities?.mcpCapabilities;
+  assert.deepEqual(capabilities, { http: true, sse: false });
+  const refused = [
+    { name: "bare", command: "sh" },
+    { type: "sse", name: "events", url: "http://127.0.0.1:1/sse", headers: [] },
+    { type: "http", name: "odd", url: "ftp://127.0.0.1/", headers: [] },
+    { type: "http", name: "odd", url: "not an address", headers: [] },
+  ];
+  for (const [index, server] of refused.entries()) {
+    const id = `new-${index}`;
+    agentd.send({ id, method: "session/new", params: { cwd: place.folder, mcpServers: [server] } });
+    const { error } = (await agentd.answer(id)) as { error?: { code: number; message: string } };
+    assert.equal(error?.code, -32_602);
+    if (index === 1) assert.match(error.message, /events.*sse/);
+  }
+  const many = Array.from({ length: 33 }, (_, index) => raw(`server ${index}`, "good"));
+  await assert.rejects(open(editor, place.folder, many), { code: -32_602 });
+  assert.ok(await editor.session(place.folder));
+});

@@ -1,0 +1,73 @@
+import assert from "node:assert/strict";
+import process from "node:process";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { spawnTransport } from "../../../src/client/gateway.ts";
+import { commandOf } from "../../harness/agentd.ts";
+import { createHome } from "../../unit/config/home-folder.ts";
+import { shown, startChat } from "../../unit/chat/session.ts";
+
+const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
+
+function childOn(home: string) {
+  const [command, first] = commandOf(main);
+  const { PATH = "", HOME = "/tmp", DENO_DIR } = process.env;
+  const isDeno = process.versions["deno"] !== undefined;
+  const cache: Record<string, string> = isDeno ? { HOME, DENO_DIR: DENO_DIR ?? `${HOME}/.cache/deno` } : {};
+  return spawnTransport({ command, args: [...first, "rpc"], env: { PATH, AGENTD_HOME: home, ...cache } });
+}
+
+test("a gateway that is started on a fresh home answers, calls tools and asks for leave", async () => {
+  await using place = await createHome();
+  await using one = await startChat(childOn(place.home));
+  one.chat.submit("run: echo from-the-tool");
+  await one.answered(/^assistant: \[demo model\] terminal answered \(ok\):\n[\s\S]*from-the-tool/);
+  const tool = one.state().settled.find((item) => item.kind === "tool");
+  assert.ok(tool?.kind === "tool");
+  assert.deepEqual([tool.name, tool.status], ["terminal", "done"]);
+  assert.match(tool.output ?? "", /from-the-tool/);
+  one.chat.submit("run: rm -rf /nonexistent-folder-x");
+  const question = await one.asked("approval");
+  assert.match(question.command, /rm -rf \/nonexistent-folder-x/);
+  one.chat.answer(question.id, { kind: "approval", choice: "deny" });
+  await one.answered(/^assistant: \[demo model\] terminal answered \((?!ok)/);
+});
+
+test("a file that is written shows its difference", async () => {
+  await using place = await createHome();
+  await using one = await startChat(childOn(place.home));
+  one.chat.submit("write notes.txt: first line");
+  const question = await Promise.race([
+    one.asked("approval"),
+    one.answered(/^assistant: \[demo model\] write_file answered/).then(() => undefined),
+  ]);
+  if (question) one.chat.answer(question.id, { kind: "approval", choice: "once" });
+  await one.answered(/^assistant: \[demo model\] write_file answered \(ok\)/);
+  const tool = one.state().settled.find((item) => item.kind === "tool");
+  assert.ok(tool?.kind === "tool");
+  assert.match(tool.diff ?? "", /\+first line/);
+});
+
+test("the models of the home are listed, and one that is picked answers", async () => {
+  await using place = await createHome();
+  await using one = await startChat(childOn(place.home));
+  one.chat.submit("/model");
+  const rows = await one.until(({ picker }) => picker?.kind === "models" && !picker.isLoading && picker.rows);
+  const current = rows.find(({ isCurrent }) => isCurrent);
+  assert.equal(current?.id, "demo:demo");
+  one.chat.pick("demo:demo");
+  await one.until((state) => shown(state).some((line) => line.startsWith("notice: The model is demo:demo")));
+});
+
+test("a session outlives the gateway that it was in", async () => {
+  await using place = await createHome();
+  let ref = "";
+  {
+    await using one = await startChat(childOn(place.home));
+    one.chat.submit("remember this");
+    await one.answered(/^assistant: \[demo model\]/);
+    ref = one.state().session?.id ?? "";
+  }
+  await using two = await startChat(childOn(place.home), { kind: "saved", ref });
+  assert.equal(shown(two.state())[0], "user: remember this");
+});

@@ -1,0 +1,100 @@
+/** The jobs of a home that `agentd cron` works on, in a database that this process keeps open, as a gateway would. */
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import type { TestContext } from "node:test";
+import { Jobs } from "../../../src/cron/jobs.ts";
+import type { Job } from "../../../src/cron/job.ts";
+import { createId } from "../../../src/base/ids.ts";
+import type { Store } from "../../../src/store/store.ts";
+import type { OccurrenceRow } from "../../../src/store/tables.ts";
+import { codeCache } from "../../harness/code-cache.ts";
+import { openTestStore } from "../../harness/store.ts";
+import { createHome } from "../../unit/config/home-folder.ts";
+import { agentd, commandOf, type Outcome } from "../../harness/agentd.ts";
+
+const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
+const SECRET = "canary-of-the-cron-cli";
+
+export interface CronPlace {
+  readonly store: Store;
+  readonly jobs: Jobs;
+  readonly home: string;
+  readonly env: Readonly<Record<string, string>>;
+  cron(...words: string[]): Promise<Outcome>;
+  /** A process that looks for jobs, and did so `agoMs` ago. */
+  beat(agoMs?: number): Promise<void>;
+}
+
+export async function openCronPlace(t: TestContext): Promise<CronPlace> {
+  const made = await createHome({ ".env": `TELEGRAM_BOT_TOKEN=${SECRET}\n` });
+  t.after(() => made[Symbol.asyncDispose]());
+  const { store, url } = await openTestStore(t);
+  const env = { AGENTD_HOME: made.home, AGENTD_DATABASE_URL: url };
+  return {
+    store,
+    jobs: new Jobs(store, { maxJobs: 100 }),
+    home: made.home,
+    env,
+    cron: (...words) => agentd(["cron", ...words], env),
+    beat: async (agoMs = 0) => {
+      const at = Date.now() - agoMs;
+      const row = { owner: store.owner, started_at: at, ticked_at: at, succeeded_at: at, last_error: null };
+      await store.write((tx) => tx.insert("cron_tickers", [row]));
+    },
+  };
+}
+
+/** Of a job that was made. */
+export function idIn({ stdout, stderr }: Outcome): string {
+  return /^Created job: ([0-9a-f]{12})$/m.exec(stdout)?.[1] ?? assert.fail(stdout + stderr);
+}
+
+export function entryOf<T>({ stdout, stderr }: Outcome): T {
+  return JSON.parse(stdout || assert.fail(stderr)) as T;
+}
+
+export async function addRun(
+  store: Store,
+  job: Job,
+  columns: Partial<OccurrenceRow> = {},
+): Promise<OccurrenceRow> {
+  const row: OccurrenceRow = {
+    id: createId("occ", columns.claimed_at ?? 1),
+    job_id: job.id,
+    job_name: job.definition.name,
+    scheduled_at: columns.claimed_at ?? 1,
+    cause: "schedule",
+    timing: "on_time",
+    status: "ok",
+    reason: null,
+    covers_until: null,
+    covers_count: 1,
+    lease_owner: null,
+    lease_until: null,
+    claimed_at: 1,
+    started_at: 1,
+    ended_at: 2,
+    run_id: null,
+    session_id: null,
+    output_file: null,
+    delivery_status: null,
+    delivery_error: null,
+    ...columns,
+  };
+  await store.write((tx) => tx.insert("occurrences", [row]));
+  return row;
+}
+
+/** `agentd cron` with `input` on its standard input. */
+export function piped({ env }: CronPlace, words: readonly string[], input: string): Promise<Outcome> {
+  const [file, first] = commandOf(main);
+  return new Promise((resolve) => {
+    const options = { env: { PATH: process.env["PATH"] ?? "", ...codeCache(), ...env }, timeout: 60_000 };
+    const child = execFile(file, [...first, "cron", ...words], options, (error, stdout, stderr) => {
+      resolve({ code: typeof error?.code === "number" ? error.code : 0, stdout, stderr });
+    });
+    child.stdin?.end(input);
+  });
+}

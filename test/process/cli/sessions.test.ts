@@ -1,0 +1,358 @@
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { readdir, readFile, stat, watch, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import { describe, it } from "node:test";
+import { insertMessages } from "../../../src/agent/history.ts";
+import type { Message } from "../../../src/agent/message.ts";
+import { openStore } from "../../../src/store/open.ts";
+import type { Store } from "../../../src/store/store.ts";
+import type { SessionRow } from "../../../src/store/tables.ts";
+import { createGatewayPlace } from "../../harness/gateway.ts";
+import { createHome, modeOf } from "../../unit/config/home-folder.ts";
+import { sessionRow } from "../../unit/store/rows.ts";
+import { agentd, commandOf, type Outcome } from "../../harness/agentd.ts";
+
+const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
+
+const talk: readonly Message[] = [
+  { role: "user", text: "What is in the folder?" },
+  {
+    role: "assistant",
+    parts: [
+      { type: "text", text: "Let me look." },
+      { type: "tool_call", callId: "call_1", tool: "terminal", input: { command: "ls" } },
+    ],
+  },
+  { role: "tool", callId: "call_1", tool: "terminal", status: "ok", text: "```\na.txt\n```" },
+  { role: "assistant", parts: [{ type: "text", text: "A file a.txt." }] },
+];
+
+interface Place extends AsyncDisposable {
+  readonly home: string;
+  readonly store: Store;
+  sessions(...words: string[]): Promise<Outcome>;
+  add(set: Partial<SessionRow>, messages?: readonly Message[]): Promise<string>;
+}
+
+/** A home with a database that this process keeps open, as the service would. */
+async function createPlace(): Promise<Place> {
+  const made = await createHome();
+  const store = await openStore({ url: join(made.home, "state.db") });
+  return {
+    home: made.home,
+    store,
+    sessions: (...words) => agentd(["sessions", ...words], { AGENTD_HOME: made.home }),
+    add: async (set, messages = []) => {
+      const row = sessionRow({ owner: "default", last_message: messages.length, ...set });
+      await store.write(async (tx) => {
+        await tx.insert("sessions", [row]);
+        await insertMessages(tx, { sessionId: row.id, runId: "run_1" }, { messages, after: 0 });
+      });
+      return row.id;
+    },
+    async [Symbol.asyncDispose]() {
+      await store.close();
+      await made[Symbol.asyncDispose]();
+    },
+  };
+}
+
+function numbered(count: number): readonly Message[] {
+  return Array.from({ length: count }, (_, n) => ({ role: "user" as const, text: `prompt ${n + 1}` }));
+}
+
+describe("agentd sessions", () => {
+  it("tells of each command with --help what it takes", async () => {
+    for (const [name, ...texts] of [
+      ["list", "--owner <name>", "(default default)", "--limit <number>", "--cursor", "--json"],
+      ["show", "<session>", "--all", "--json"],
+      ["export", "--format <format>", "one of json, markdown", "--output <file>", "--force"],
+      ["delete", "-y, --yes"],
+    ] as const) {
+      const { code, stdout } = await agentd(["sessions", name, "--help"]);
+      assert.equal(code, 0);
+      for (const text of texts) assert.ok(stdout.includes(text), `${name}: ${text} in ${stdout}`);
+    }
+  });
+
+  it("says that there is no database yet, and makes neither it nor a home", async () => {
+    await using made = await createHome();
+    const home = join(made.home, "none");
+    const env = { AGENTD_HOME: home };
+    const list = await agentd(["sessions", "list", "--json"], env);
+    assert.equal(list.code, 0);
+    assert.deepEqual(JSON.parse(list.stdout), { sessions: [], next_cursor: null });
+    assert.match(list.stderr, /^There is no database yet \([^\n]*state\.db\)[^\n]*\n$/);
+    for (const words of [
+      ["show", "x"],
+      ["export", "x"],
+      ["delete", "x", "--yes"],
+    ]) {
+      const { code, stdout, stderr } = await agentd(["sessions", ...words], env);
+      assert.deepEqual([code, stdout], [1, ""]);
+      assert.match(stderr, /^There is no database yet/);
+    }
+    assert.deepEqual(await readdir(made.home), []);
+  });
+
+  it("lists an owner's sessions newest first, a page at a time", async () => {
+    await using place = await createPlace();
+    await place.add({ id: "old", title: "Old one", updated_at: 1000 });
+    await place.add({ id: "new", updated_at: 3000 }, talk);
+    await place.add({ id: "mid", title: "Mid\u001b[31m", updated_at: 2000, source: "rpc" });
+    await place.add({ id: "other", owner: "phone" });
+    const { code, stdout, stderr } = await place.sessions("list", "--limit", "2");
+    assert.equal(code, 0);
+    assert.deepEqual(
+      stdout.split("\n").map((line) => line.split(/ {2,}/)),
+      [
+        ["ID", "UPDATED", "MESSAGES", "SOURCE", "TITLE"],
+        ["new", "1970-01-01T00:00:03.000Z", "4", "embed", "What is in the folder?"],
+        ["mid", "1970-01-01T00:00:02.000Z", "0", "rpc", "Mid\uFFFD[31m"],
+        [""],
+      ],
+    );
+    const cursor = /--cursor (\S+)/.exec(stderr)?.[1] ?? "";
+    const next = await place.sessions("list", "--limit", "2", "--json", "--cursor", cursor);
+    const page = JSON.parse(next.stdout) as { sessions: { id: string }[]; next_cursor: string | null };
+    assert.deepEqual([page.sessions.map(({ id }) => id), page.next_cursor], [["old"], null]);
+    assert.match((await place.sessions("list", "--owner", "phone")).stdout, /^other /m);
+    const nobody = await place.sessions("list", "--owner", "nobody");
+    assert.deepEqual([nobody.code, nobody.stdout], [0, ""]);
+    assert.match(nobody.stderr, /no sessions of "nobody"\. There are sessions of: default, phone\./);
+  });
+
+  it("refuses a limit that is none, and a cursor that no page told", async () => {
+    await using place = await createPlace();
+    for (const limit of ["0", "201", "ten", "-1", "1.5"]) {
+      const { code, stderr } = await place.sessions("list", `--limit=${limit}`);
+      assert.equal(code, 2);
+      assert.match(stderr, /^--limit must be a number from 1 to 200/);
+    }
+    const { code, stderr } = await place.sessions("list", "--cursor", "nonsense");
+    assert.equal(code, 1);
+    assert.match(stderr, /^The cursor is not one[^\n]*\n$/);
+  });
+
+  it("shows the facts of a session and its last 20 messages, or all", async () => {
+    await using place = await createPlace();
+    await place.add({ id: "long", title: "A long talk", model: "demo:demo" }, numbered(50));
+    const last = await place.sessions("show", "A long talk");
+    assert.equal(last.code, 0);
+    assert.match(last.stdout, /^id +long\ntitle +A long talk\nowner +default\n/);
+    const told = (text: string) => Array.from(text.matchAll(/^prompt (\d+)$/gm), ([, n]) => Number(n));
+    assert.deepEqual(
+      told(last.stdout),
+      Array.from({ length: 20 }, (_, n) => n + 31),
+    );
+    assert.match(last.stderr, /last 20 messages; --all/);
+    const all = await place.sessions("show", "long", "--all");
+    assert.deepEqual(
+      told(all.stdout),
+      Array.from({ length: 50 }, (_, n) => n + 1),
+    );
+    const json = await place.sessions("show", "long", "--json");
+    const { session, messages } = JSON.parse(json.stdout) as { session: { id: string }; messages: unknown[] };
+    assert.deepEqual([session.id, messages.length], ["long", 20]);
+  });
+
+  it("does not let a message steer the terminal, and cuts a long one", async () => {
+    await using place = await createPlace();
+    await place.add({ id: "evil" }, [
+      { role: "user", text: "\u001b]0;title\u0007\u009b2J\u202e" },
+      { role: "tool", callId: "c", tool: "terminal", status: "ok", text: "x".repeat(50_000) },
+    ]);
+    const { stdout } = await place.sessions("show", "evil");
+    // oxlint-disable-next-line no-control-regex -- control characters are what it looks for
+    assert.doesNotMatch(stdout, /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u202e]/);
+    assert.match(stdout, /46000 more characters/);
+  });
+
+  it("answers for an unknown session, and for another owner's, that there is none", async () => {
+    await using place = await createPlace();
+    await place.add({ id: "theirs", owner: "phone", title: "Theirs" });
+    for (const words of [["show"], ["export"], ["delete", "--yes"]]) {
+      for (const name of ["Theirs", "nothing"]) {
+        const { code, stdout, stderr } = await place.sessions(...words, name);
+        assert.deepEqual([code, stdout], [1, ""]);
+        assert.match(stderr, /^There is no session "[^\n]*sessions list --owner default[^\n]*\n$/);
+      }
+    }
+    assert.equal((await place.sessions("show", "theirs", "--owner", "phone")).code, 0);
+  });
+});
+
+describe("agentd sessions export", () => {
+  it("writes every message with its tool calls as JSON, without what was taken back", async () => {
+    await using place = await createPlace();
+    const messages = [...talk, ...numbered(60)];
+    await place.add({ id: "s", title: "T", meta: '{"yolo":true}' }, messages);
+    await place.store.write((tx) =>
+      tx.db
+        .deleteFrom("messages")
+        .where("session_id", "=", "s")
+        .where("seq", ">", 10)
+        .where("seq", "<", 50)
+        .execute(),
+    );
+    const { code, stdout } = await place.sessions("export", "s");
+    assert.equal(code, 0);
+    const file = JSON.parse(stdout) as { session: Record<string, unknown>; messages: unknown[] };
+    assert.deepEqual([file.session["id"], file.session["settings"]], ["s", { yolo: true }]);
+    const kept = messages.map((message, n) => ({ seq: n + 1, ...message }));
+    assert.deepEqual(
+      file.messages,
+      kept.filter(({ seq }) => seq <= 10 || seq >= 50),
+    );
+  });
+
+  it("writes Markdown whose fences no message can close", async () => {
+    await using place = await createPlace();
+    await place.add({ id: "s", title: "A folder" }, talk);
+    const { stdout } = await place.sessions("export", "s", "--format", "markdown");
+    assert.match(stdout, /^# A folder\n\n- id: s\n/);
+    assert.ok(stdout.includes('Calls `terminal`:\n\n```json\n{\n  "command": "ls"\n}\n```\n'), stdout);
+    assert.ok(stdout.includes("## Tool terminal (ok)\n\n````\n```\na.txt\n```\n````\n"), stdout);
+    assert.equal((await place.sessions("export", "s", "--format", "pdf")).code, 2);
+  });
+
+  it("writes a private file whole, and replaces one only with --force", async () => {
+    await using place = await createPlace();
+    await place.add({ id: "s" }, talk);
+    const file = join(place.home, "out.json");
+    const first = await place.sessions("export", "s", "--output", file);
+    assert.deepEqual([first.code, first.stdout], [0, ""]);
+    assert.equal(await modeOf(file), "600");
+    await writeFile(file, "mine");
+    const second = await place.sessions("export", "s", "--output", file);
+    assert.equal(second.code, 1);
+    assert.match(second.stderr, /out\.json exists\. [^\n]*--force[^\n]*\n$/);
+    assert.equal(await readFile(file, "utf8"), "mine");
+    assert.equal((await place.sessions("export", "s", "--output", file, "--force")).code, 0);
+    assert.equal((JSON.parse(await readFile(file, "utf8")) as { messages: unknown[] }).messages.length, 4);
+    const nowhere = await place.sessions("export", "s", "--output", join(place.home, "no/such/file"));
+    assert.equal(nowhere.code, 1);
+    assert.match(nowhere.stderr, /cannot be written \(ENOENT\)[^\n]*\n$/);
+    assert.equal((await place.sessions("export", "s", "--force")).code, 2);
+    assert.deepEqual(
+      (await readdir(place.home)).filter((name) => name.includes("out")),
+      ["out.json"],
+    );
+  });
+
+  it("stops without complaint when its reader has had enough", async () => {
+    await using place = await createPlace();
+    await place.add(
+      { id: "big" },
+      Array.from({ length: 100 }, () => ({ role: "user" as const, text: "x".repeat(100_000) })),
+    );
+    const [file, first] = commandOf(main);
+    const env = { PATH: process.env["PATH"], HOME: process.env["HOME"], AGENTD_HOME: place.home };
+    const child = spawn(file, [...first, "sessions", "export", "big"], {
+      env,
+      stdio: ["ignore", "pipe", "pipe"],
+    });
+    const ended = once(child, "exit");
+    let stderr = "";
+    child.stderr.on("data", (bytes: Uint8Array) => (stderr += bytes.toString()));
+    await once(child.stdout, "data");
+    child.stdout.destroy();
+    const [code] = await ended;
+    assert.deepEqual([code, stderr], [0, ""]);
+  });
+});
+
+describe("agentd sessions export of a long session", () => {
+  // More than the heap that the program is given.
+  const messages = Array.from({ length: 1200 }, () => ({ role: "user" as const, text: "x".repeat(100_000) }));
+
+  it("takes no more memory than a short one", async () => {
+    await using place = await createPlace();
+    await place.add({ id: "big" }, messages);
+    const file = join(place.home, "big.json");
+    const flag = "--max-old-space-size=80";
+    const env = { AGENTD_HOME: place.home, NODE_OPTIONS: flag, DENO_V8_FLAGS: flag };
+    const { code, stderr } = await agentd(["sessions", "export", "big", "--output", file], env);
+    assert.equal(code, 0, stderr);
+    assert.ok((await stat(file)).size > 120_000_000);
+  });
+
+  it("leaves nothing half written when it is broken off", async () => {
+    await using place = await createPlace();
+    await place.add({ id: "big" }, messages);
+    const [file, first] = commandOf(main);
+    const output = join(place.home, "big.json");
+    const env = { PATH: process.env["PATH"], HOME: process.env["HOME"], AGENTD_HOME: place.home };
+    const changes = watch(place.home, { signal: AbortSignal.timeout(20_000) });
+    const words = [...first, "sessions", "export", "big", "--output", output];
+    const child = spawn(file, words, { env, stdio: "ignore" });
+    const ended = once(child, "exit");
+    for await (const { filename } of changes) if (filename?.endsWith(".tmp")) break;
+    process.kill(child.pid!, "SIGINT");
+    const [code] = await ended;
+    const left = (await readdir(place.home)).filter((name) => name.includes("big"));
+    // On a fast machine it may have been done before the signal came.
+    assert.deepEqual([code, left], code === 0 ? [0, ["big.json"]] : [1, []]);
+  });
+});
+
+describe("agentd sessions delete", () => {
+  it("deletes with --yes, and without a terminal to ask on refuses as a usage error", async () => {
+    await using place = await createPlace();
+    await place.add({ id: "s", title: "Gone soon" }, talk);
+    const asked = await place.sessions("delete", "s");
+    assert.deepEqual([asked.code, asked.stdout], [2, ""]);
+    assert.match(asked.stderr, /^There is no terminal to ask on\. Give --yes/);
+    const done = await place.sessions("delete", "Gone soon", "--yes");
+    assert.deepEqual([done.code, done.stdout], [0, "deleted s\n"]);
+    const left = await place.store.read.selectFrom("messages").selectAll().execute();
+    assert.deepEqual(left, []);
+    assert.equal((await place.sessions("delete", "s", "--yes")).code, 1);
+  });
+
+  it("refuses a session that is busy, and says what to do when only a crash keeps it so", async () => {
+    await using place = await createPlace();
+    await place.add({ id: "busy", lease_owner: place.store.owner, lease_until: Date.now() + 60_000 });
+    const host = place.store.owner.replace(/:\d+:[^:]*$/, "");
+    await place.add({
+      id: "crashed",
+      lease_owner: `${host}:999999999:abcdef`,
+      lease_until: Date.now() + 60_000,
+    });
+    const busy = await place.sessions("delete", "busy", "--yes");
+    assert.deepEqual([busy.code, busy.stdout], [1, ""]);
+    assert.match(busy.stderr, /^The session busy is busy: a turn is at work in it\.[^\n]*\n$/);
+    const crashed = await place.sessions("delete", "crashed", "--yes");
+    assert.equal(crashed.code, 1);
+    assert.match(crashed.stderr, /cut off by a crash\. Start `agentd gateway` once/);
+    assert.equal((await place.store.read.selectFrom("sessions").selectAll().execute()).length, 2);
+  });
+});
+
+it("agentd sessions sees what the running service saved with its first key, and after it stopped, too", async () => {
+  await using place = await createGatewayPlace();
+  const gateway = await place.start();
+  const response = await fetch(`${gateway.url}/v1/chat/completions`, {
+    method: "POST",
+    headers: {
+      authorization: `Bearer ${await place.key()}`,
+      "content-type": "application/json",
+      "x-agent-session-id": "from-http",
+    },
+    body: JSON.stringify({ messages: [{ role: "user", content: "hello there" }] }),
+  });
+  await response.text();
+  const id = response.headers.get("x-agent-session-id");
+  const env = { AGENTD_HOME: place.home, AGENTD_DATABASE_URL: place.database };
+  const running = await agentd(["sessions", "list"], env);
+  assert.ok(id !== null && running.stdout.includes(id), `${String(id)}: ${running.stdout} ${running.stderr}`);
+  await gateway.kill("SIGTERM");
+  const show = await agentd(["sessions", "show", id], env);
+  assert.match(show.stdout, /hello there/);
+  const gone = await agentd(["sessions", "delete", id, "--yes"], env);
+  assert.deepEqual([gone.code, (await stat(place.home)).isDirectory()], [0, true]);
+});

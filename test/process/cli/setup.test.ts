@@ -1,0 +1,215 @@
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { chmod, readdir, readFile, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import process from "node:process";
+import { fileURLToPath } from "node:url";
+import { describe, it } from "node:test";
+import { startModelServer, saying } from "../../harness/openai-server.ts";
+import { createHome, modeOf } from "../../unit/config/home-folder.ts";
+import { agentd, commandOf } from "../../harness/agentd.ts";
+
+const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
+const KEY = "canary-key-4b1d9e77";
+
+/** Runs `agentd` with something on its standard input. */
+function withInput(words: readonly string[], env: Record<string, string>, input: string) {
+  const [file, first] = commandOf(main);
+  return new Promise<{ code: number; text: string }>((resolve) => {
+    const options = { env: { PATH: process.env["PATH"] ?? "", HOME: process.env["HOME"] ?? "", ...env } };
+    const child = execFile(file, [...first, ...words], options, (error, stdout, stderr) =>
+      resolve({ code: typeof error?.code === "number" ? error.code : 0, text: stdout + stderr }),
+    );
+    child.stdin?.end(input);
+  });
+}
+
+async function filesWith(home: string, text: string): Promise<string[]> {
+  const entries = await readdir(home, { recursive: true, withFileTypes: true });
+  const files = entries.filter((entry) => entry.isFile()).map((entry) => join(entry.parentPath, entry.name));
+  const hits = await Promise.all(files.map(async (file) => (await readFile(file, "utf8")).includes(text)));
+  return files.filter((_, index) => hits[index]);
+}
+
+describe("agentd setup", () => {
+  it("puts the key into .env and nowhere else, and the provider into the configuration", async () => {
+    await using made = await createHome();
+    const env = { AGENTD_HOME: made.home };
+    const words = [
+      "setup",
+      "--provider",
+      "anthropic",
+      "--api-key-stdin",
+      "--model",
+      "claude-x",
+      "--approvals",
+      "always_ask",
+    ];
+    const { code, text } = await withInput(words, env, `${KEY}\n`);
+    assert.equal(code, 0, text);
+    assert.ok(!text.includes(KEY));
+    assert.deepEqual(await filesWith(made.home, KEY), [join(made.home, ".env")]);
+    assert.equal(await modeOf(join(made.home, ".env")), "600");
+    const config = await readFile(join(made.home, "config.yaml"), "utf8");
+    assert.match(config, /default: anthropic:claude-x/);
+    assert.match(config, /mode: always_ask/);
+  });
+
+  it("sets up a server of one's own, tries it, and keeps the comments of the file", async () => {
+    await using server = await startModelServer([saying("hello ", "there")]);
+    await using made = await createHome();
+    await writeFile(join(made.home, "config.yaml"), "# mine\nlog: { level: warn } # quiet\n");
+    const env = { AGENTD_HOME: made.home, MY_KEY: KEY };
+    const words = ["setup", "--provider", "openai_compatible", "--name", "box", "--base-url", server.baseUrl];
+    const more = ["--api-key-env", "MY_KEY", "--model", "small", "--test"];
+    const { code, stdout, stderr } = await agentd([...words, ...more], env);
+    assert.equal(code, 0, stderr);
+    assert.match(stdout, /box:small answered[\s\S]*hello there/);
+    assert.equal(server.requests[0]?.headers.authorization, `Bearer ${KEY}`);
+    const config = await readFile(join(made.home, "config.yaml"), "utf8");
+    assert.match(config, /# mine[\s\S]*# quiet[\s\S]*env:BOX_API_KEY/);
+    assert.deepEqual(await filesWith(made.home, KEY), [join(made.home, ".env")]);
+  });
+
+  for (const [what, words, message] of [
+    ["no terminal and no options", [], /There is no terminal to ask at. Give --provider/],
+    ["a server without an address", ["--provider", "openai_compatible"], /--base-url is required/],
+    ["an address that is none", ["--provider", "openai", "--base-url", "ftp://x"], /must begin with http/],
+    [
+      "a name that cannot be one",
+      ["--provider", "openai_compatible", "--name", "A B", "--base-url", "http://x"],
+      /--name must be/,
+    ],
+    ["a variable that is not set", ["--provider", "openai", "--api-key-env", "NOPE"], /NOPE is not set/],
+    ["a provider there is not", ["--provider", "nobody"], /must be one of/],
+  ] as const) {
+    it(`refuses ${what}, and writes nothing`, async () => {
+      await using made = await createHome();
+      const before = await readdir(made.home);
+      const { code, stderr } = await agentd(["setup", ...words], { AGENTD_HOME: made.home });
+      assert.equal(code, 2);
+      assert.match(stderr, message);
+      assert.deepEqual(await readdir(made.home), before);
+    });
+  }
+
+  for (const words of [["setup"], ["acp", "--setup"], ["--setup"]]) {
+    it(`asks at a terminal, and writes nothing when the person breaks off: ${words.join(" ")}`, async (t) => {
+      if (await missing("script")) return t.skip("there is no `script` to make a terminal");
+      await using made = await createHome();
+      const before = await readdir(made.home);
+      const { code, seen } = await breakOff(words, made.home);
+      assert.match(seen, /Nothing was changed/);
+      assert.equal(code, 1);
+      assert.deepEqual(await readdir(made.home), before);
+    });
+  }
+});
+
+/** Runs `agentd` at a terminal, where somebody presses Ctrl-C at the first question. */
+async function breakOff(words: readonly string[], home: string) {
+  const [file, first] = commandOf(main);
+  const line = [file, ...first, ...words].map((word) => `'${word}'`).join(" ");
+  const child = spawn("script", ["-qec", `stty cols 120; ${line}`, "/dev/null"], {
+    env: {
+      PATH: process.env["PATH"] ?? "",
+      HOME: process.env["HOME"] ?? "",
+      AGENTD_HOME: home,
+      TERM: "xterm",
+    },
+    stdio: ["pipe", "pipe", "ignore"],
+  });
+  let seen = "";
+  child.stdout.on("data", (bytes: Uint8Array) => {
+    const was = seen.includes("Where do models come from");
+    seen += bytes.toString();
+    if (!was && seen.includes("Where do models come from")) child.stdin.write("\u0003");
+  });
+  const code = await new Promise<number | null>((resolve) => child.once("close", resolve));
+  return { code, seen };
+}
+
+function missing(program: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    execFile("/bin/sh", ["-c", `command -v ${program}`], (error) => resolve(error !== null));
+  });
+}
+
+describe("agentd model", () => {
+  it("shows the demo model where nothing is configured, and how to change that", async () => {
+    await using made = await createHome();
+    await writeFile(join(made.home, "config.yaml"), "model: { detect_local: false }\n");
+    const { code, stdout, stderr } = await agentd(["model"], { AGENTD_HOME: made.home });
+    assert.deepEqual([code, stdout], [0, "demo:demo\n"]);
+    assert.match(stderr, /agentd setup/);
+  });
+
+  it("lists, chooses and tries models, and says what is wrong with one that fails", async () => {
+    await using server = await startModelServer([saying("hi"), { status: 401, body: "no: canary-body" }]);
+    await using made = await createHome();
+    const provider = { type: "openai_compatible", base_url: server.baseUrl, models: ["a", "b"] };
+    await writeFile(
+      join(made.home, "config.yaml"),
+      JSON.stringify({ model: { providers: { box: provider } } }),
+    );
+    const run = (...words: string[]) => agentd(["model", ...words], { AGENTD_HOME: made.home });
+    assert.match(
+      (await run("list")).stdout,
+      /box {2}\(openai_compatible, default\)\n {2}box:a {2}\*\n {2}box:b\n/,
+    );
+    assert.equal((await run("set", "b")).code, 0);
+    assert.equal((await run("show")).stdout, "box:b\n");
+    const unknown = await run("set", "nobody:at-all/x y");
+    assert.equal(unknown.code, 1);
+    assert.match(unknown.stderr, /There is no model .* the providers are: box, demo/);
+    const good = await run("test", "--json");
+    assert.deepEqual([JSON.parse(good.stdout).ok, JSON.parse(good.stdout).model], [true, "box:b"]);
+    const bad = await run("test", "box:a");
+    assert.equal(bad.code, 1);
+    assert.match(bad.stderr, /box:a failed: .*does not accept the API key \(401\)/);
+    assert.doesNotMatch(bad.stdout + bad.stderr, /canary-body/);
+  });
+});
+
+describe("agentd doctor", () => {
+  it("finds nothing that fails in a fresh home, and leaves nothing behind", async () => {
+    await using made = await createHome();
+    const before = await readdir(made.home);
+    const { code, stdout } = await agentd(["doctor", "--json"], { AGENTD_HOME: made.home });
+    const { findings } = JSON.parse(stdout) as { findings: { name: string; status: string }[] };
+    // Another program may have the default port on the machine of the test.
+    const failed = findings.filter(({ name, status }) => status === "fail" && name !== "port");
+    assert.deepEqual(failed, []);
+    assert.ok(code === 0 || findings.some(({ name, status }) => name === "port" && status === "fail"));
+    assert.deepEqual(await readdir(made.home), before);
+  });
+
+  it("names what is wrong and what to do, each for itself, without secrets", async () => {
+    await using made = await createHome();
+    const taken = createServer((_, response) => response.end("I am something else"));
+    await new Promise<void>((resolve) => taken.listen(0, "127.0.0.1", resolve));
+    const { port } = taken.address() as AddressInfo;
+    const config = {
+      api_server: { port },
+      model: { default: "openai:gpt-x", providers: { openai: { type: "openai" } } },
+      mcp: { servers: { gone: { command: "/nowhere/at-all" } } },
+    };
+    await writeFile(join(made.home, "config.yaml"), JSON.stringify(config));
+    await writeFile(join(made.home, ".env"), `OTHER_API_KEY=${KEY}\n`);
+    await chmod(join(made.home, ".env"), 0o644);
+    const { code, stdout } = await agentd(["doctor"], { AGENTD_HOME: made.home });
+    taken.close();
+    assert.equal(code, 1);
+    for (const line of [
+      /FAIL {2}secrets .*open to other users\n.*chmod 600/,
+      /FAIL {2}model .*the provider openai has no key\n.*agentd setup --provider openai/,
+      /FAIL {2}port .*taken by something else/,
+      /FAIL {2}mcp .*\/nowhere\/at-all was not found/,
+    ]) {
+      assert.match(stdout, line);
+    }
+    assert.ok(!stdout.includes(KEY));
+  });
+});
