@@ -1,0 +1,28 @@
+// Runs the test files that its pool hands over, one after the other, in this one process.
+import { once } from "node:events";
+import process from "node:process";
+import { test } from "node:test";
+import { pathToFileURL } from "node:url";
+import { createGuard } from "../../test/harness/guard.ts";
+import { LAST } from "./events.ts";
+
+const guard = createGuard();
+
+for await (const file of filesOfPool()) {
+  await test(file, async (t) => {
+    guard.watchTestsOf(t);
+    await import(pathToFileURL(file).href);
+    await t.test(LAST, () => {});
+    guard.endFileOf(t);
+  });
+}
+process.disconnect();
+
+/** Files as the pool hands them over; an empty name ends them. */
+async function* filesOfPool(): AsyncGenerator<string> {
+  for (;;) {
+    const [file] = (await once(process, "message")) as [string];
+    if (file === "") return;
+    yield file;
+  }
+}

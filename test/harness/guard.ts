@@ -1,0 +1,181 @@
+/**
+ * Fails a test that leaves something behind for the next one of its process: a variable of the environment, the working
+ * directory, a global, a timer or handle that keeps the process alive, an error that nobody handled.
+ */
+import process from "node:process";
+import type { TestContext } from "node:test";
+import { setImmediate as nextTurn } from "node:timers/promises";
+
+/** How long a handle may take to close after its test: the other end of a socket closes a few turns later. */
+const GRACE_MS = 2_000;
+
+export interface Guard {
+  /** Looks after every test and subtest registered in `t` from now on. */
+  watchTestsOf(t: TestContext): void;
+  /** To be called when `t`, the test of a whole file, has nothing else to do: fails it if the file leaves anything. */
+  endFileOf(t: TestContext): void;
+}
+
+interface State {
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly cwd: string;
+  readonly globals: ReadonlyMap<string, unknown>;
+  readonly handles: Handles;
+}
+
+/** How many of each kind keep the process alive. */
+type Handles = ReadonlyMap<string, number>;
+
+/** Handles that the tests of the running file share, and close in its `after`. */
+let shared: Handles = new Map();
+
+/**
+ * Opens what several tests of a file share: its handles count as left behind only when the file ends. One call at a
+ * time, and nothing else may be opened beside it.
+ */
+export async function sharedByFile<T>(open: () => T | Promise<T>): Promise<T> {
+  const before = handles();
+  const opened = await open();
+  shared = sum(shared, surplus(handles(), before));
+  return opened;
+}
+
+export function createGuard(): Guard {
+  const unhandled: unknown[] = [];
+  process.on("unhandledRejection", (error) => void unhandled.push(error));
+  process.on("uncaughtException", (error) => void unhandled.push(error));
+  let fileStart = stateNow();
+  return {
+    watchTestsOf(t) {
+      const starts = new Map<string, State>();
+      t.beforeEach((each) => void starts.set(each.name, stateNow()));
+      t.afterEach((each) => {
+        // Registered last, so it runs behind the cleanup that the test registered for itself.
+        (each as TestContext).after(async () => {
+          const start = starts.get(each.name);
+          if (start) throwLeaks(await leaksSince(start, unhandled));
+        });
+      });
+    },
+    endFileOf(t) {
+      t.after(async () => {
+        shared = new Map();
+        const leaks = await leaksSince(fileStart, unhandled);
+        fileStart = stateNow();
+        throwLeaks(leaks);
+      });
+    },
+  };
+}
+
+function throwLeaks(leaks: readonly string[]): void {
+  if (leaks.length > 0) throw new Error(`This test leaves behind: ${leaks.join("; ")}`);
+}
+
+function stateNow(): State {
+  return { env: { ...process.env }, cwd: process.cwd(), globals: globals(), handles: handles() };
+}
+
+/** What differs from `start`, put back where that is possible so that only one test fails for it. */
+async function leaksSince(start: State, unhandled: unknown[]): Promise<string[]> {
+  return [
+    ...restoreEnvironment(start.env),
+    ...restoreFolder(start.cwd),
+    ...restoreGlobals(start.globals),
+    ...(await openHandles(start.handles)),
+    ...unhandled.splice(0).map((error) => `an error that nobody handled: ${stackOf(error)}`),
+  ];
+}
+
+function restoreEnvironment(before: State["env"]): string[] {
+  const names = new Set([...Object.keys(before), ...Object.keys(process.env)]);
+  return [...names].flatMap((name) => {
+    const value = before[name];
+    if (process.env[name] === value) return [];
+    if (value === undefined) delete process.env[name];
+    else process.env[name] = value;
+    return [`the environment variable ${name}`];
+  });
+}
+
+function restoreFolder(before: string): string[] {
+  if (process.cwd() === before) return [];
+  process.chdir(before);
+  return ["another working directory"];
+}
+
+/**
+ * Values and accessors by name. No accessor is called, since some load modules when they are read; symbols are left out,
+ * since libraries mark by them that they were loaded.
+ */
+function globals(): Map<string, unknown> {
+  return new Map(
+    Object.getOwnPropertyNames(globalThis).map((name) => {
+      const property = Object.getOwnPropertyDescriptor(globalThis, name);
+      return [name, property?.get ?? property?.value];
+    }),
+  );
+}
+
+function restoreGlobals(before: State["globals"]): string[] {
+  const now = globals();
+  const names = new Set([...before.keys(), ...now.keys()]);
+  return [...names].flatMap((name) => {
+    if (Object.is(before.get(name), now.get(name))) return [];
+    if (before.has(name))
+      Object.defineProperty(globalThis, name, { value: before.get(name), writable: true });
+    else Reflect.deleteProperty(globalThis, name);
+    return [`the global ${name}`];
+  });
+}
+
+async function openHandles(before: Handles): Promise<string[]> {
+  const endMs = performance.now() + GRACE_MS;
+  for (;;) {
+    const left = surplus(handles(), sum(before, shared));
+    if (left.size === 0) return [];
+    if (performance.now() > endMs) return [...left].map(([kind, count]) => `${count} open ${kind}`);
+    closeIdleConnections();
+    await nextTurn();
+  }
+}
+
+function handles(): Handles {
+  const counts = new Map<string, number>();
+  for (const kind of process.getActiveResourcesInfo()) {
+    // Work that ends by itself, and the turn that the guard itself waits for.
+    if (kind === "Immediate" || kind.endsWith("Req") || kind.endsWith("ReqPromise")) continue;
+    counts.set(kind, (counts.get(kind) ?? 0) + 1);
+  }
+  return counts;
+}
+
+function surplus(now: Handles, before: Handles): Handles {
+  const more = [...now].map(([kind, count]) => [kind, count - (before.get(kind) ?? 0)] as const);
+  return new Map(more.filter(([, count]) => count > 0));
+}
+
+function sum(one: Handles, other: Handles): Handles {
+  const total = new Map(one);
+  for (const [kind, count] of other) total.set(kind, (total.get(kind) ?? 0) + count);
+  return total;
+}
+
+/** The runtime's `fetch` keeps connections open for the next request to the same server, which is gone. */
+function closeIdleConnections(): void {
+  for (const key of [Symbol.for("undici.globalDispatcher.1"), Symbol.for("undici.globalDispatcher.2")]) {
+    const agent = (globalThis as Record<symbol, unknown>)[key] as Dispatcher | undefined;
+    if (!agent) continue;
+    (globalThis as Record<symbol, unknown>)[key] = new agent.constructor();
+    void agent.close();
+  }
+}
+
+interface Dispatcher {
+  readonly constructor: new () => unknown;
+  close(): Promise<void>;
+}
+
+function stackOf(error: unknown): string {
+  return error instanceof Error ? (error.stack ?? error.message) : String(error);
+}
