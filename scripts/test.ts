@@ -1,59 +1,165 @@
-// node scripts/test.ts [SUITE] [PATH ...] [--watch] [--slowest N] [--workers N]: runs tests in a few processes.
-import { mkdtemp, rm } from "node:fs/promises";
+// Runs tests: `node scripts/test.ts [SUITE] [PATH ...]`. The options stand in HELP below.
+import { spawn } from "node:child_process";
+import { watch } from "node:fs";
+import { glob, mkdtemp, rm, stat } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import process from "node:process";
+import { setTimeout as sleep } from "node:timers/promises";
 import { parseArgs } from "node:util";
 import { runFiles } from "./test/pool.ts";
 import { createReport } from "./test/report.ts";
-import { filesOf, isSuite, type Suite } from "./test/suites.ts";
+import { selectFiles, suites, type Suite } from "./test/suites.ts";
+
+const HELP = `node scripts/test.ts [SUITE] [PATH ...] [OPTIONS]
+
+Suites: main (default: all that runs in the process of the tests), process (what starts the program),
+crash (what kills it), postgres (what can differ there; needs AGENTD_DATABASE_URL), deno (what can differ there).
+PATH: a folder or file below test/; only its tests run.
+
+  --watch        run again when a source or test changes
+  --workers N    processes to run files in (default: one per core)
+  --minutes N    repeat the suite until N minutes have passed; a failure ends it
+  --slowest N    print the N slowest files
+  --list         print what would run, and what is left out and why
+`;
 
 const root = resolve(import.meta.dirname, "..");
 process.chdir(root);
-const { values, positionals } = parseArgs({
+const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     watch: { type: "boolean", default: false },
-    slowest: { type: "string", default: "0" },
     workers: { type: "string", default: String(availableParallelism()) },
+    minutes: { type: "string", default: "0" },
+    slowest: { type: "string", default: "0" },
+    list: { type: "boolean", default: false },
+    help: { type: "boolean", default: false },
   },
 });
-const [first = "main"] = positionals;
-const suite: Suite = isSuite(first) ? first : "main";
-const paths = positionals.filter((each) => each !== suite);
-const isGreen = await run();
-process.exitCode = isGreen ? 0 : 1;
+const named = suites.find((suite) => suite === positionals[0]);
+const suite: Suite = named ?? "main";
+const paths = positionals.slice(named ? 1 : 0);
 
-async function run(): Promise<boolean> {
-  const files = await filesOf(suite, paths);
-  const folder = await mkdtemp(join(tmpdir(), "agentd-tests-"));
-  const report = createReport(files.length, Number(values.slowest));
-  try {
-    await runFiles({
-      files,
-      workers: Number(values.workers),
-      env: environment(folder),
-      onFileStart: report.fileStart,
-      onResult: report.result,
-      onFileEnd: report.fileEnd,
-      onOutput: report.output,
-    });
-    return report.end();
-  } finally {
-    await rm(folder, { recursive: true, force: true });
+if (options.help) process.stdout.write(HELP);
+else if (options.watch) await repeatOnChange();
+else process.exitCode = (await repeatFor(Number(options.minutes) * 60_000)) ? 0 : 1;
+
+async function repeatFor(durationMs: number): Promise<boolean> {
+  const endMs = performance.now() + durationMs;
+  do {
+    if (!(await runSuite())) return false;
+  } while (performance.now() < endMs);
+  return true;
+}
+
+async function repeatOnChange(): Promise<never> {
+  for (;;) {
+    const change = Promise.withResolvers<void>();
+    const watchers = ["src", "test", "generated"].map((folder) =>
+      watch(folder, { recursive: true }, () => change.resolve()),
+    );
+    const stop = new AbortController();
+    const run = runSuite(stop.signal);
+    await change.promise;
+    stop.abort();
+    await run;
+    // An editor writes several files for one save.
+    await sleep(100);
+    for (const watcher of watchers) watcher.close();
   }
+}
+
+/** False: a test failed. */
+async function runSuite(signal?: AbortSignal): Promise<boolean> {
+  const { files, leftOut } = await selectFiles(suite, paths);
+  for (const { reason, files: left } of leftOut)
+    console.log(`Left out, since they ${reason}: ${left.length} files`);
+  if (options.list) {
+    for (const { reason, files: left } of leftOut) console.log(["", `${reason}:`, ...left].join("\n"));
+    console.log(["", `${files.length} files run:`, ...files].join("\n"));
+    return true;
+  }
+  if (suite === "postgres" && process.env["AGENTD_DATABASE_URL"] === undefined) {
+    throw new Error(
+      "AGENTD_DATABASE_URL is not set. `.ci/postgres start` starts a server and prints its URL.",
+    );
+  }
+  const folder = await mkdtemp(join(tmpdir(), "agentd-tests-"));
+  try {
+    if (suite === "deno") return await runOnDeno(files, environment(folder));
+    if (files.some((file) => /^test\/(process|crash)\//.test(file))) await buildIfOlder();
+    return await runOnNode(files, environment(folder), signal);
+  } finally {
+    await rm(folder, { recursive: true, force: true, maxRetries: 5 });
+  }
+}
+
+async function runOnNode(
+  files: readonly string[],
+  env: NodeJS.ProcessEnv,
+  signal: AbortSignal | undefined,
+): Promise<boolean> {
+  const report = createReport(files.length, Number(options.slowest));
+  await runFiles({
+    files,
+    workers: Number(options.workers),
+    env,
+    onFileStart: report.fileStart,
+    onResult: report.result,
+    onFileEnd: report.fileEnd,
+    onOutput: report.output,
+    ...(signal ? { signal } : {}),
+  });
+  return report.end();
+}
+
+function runOnDeno(files: readonly string[], env: NodeJS.ProcessEnv): Promise<boolean> {
+  return runCommand("deno", ["test", "-A", "--no-check", "--parallel", ...files], {
+    ...env,
+    DENO_JOBS: options.workers,
+  });
+}
+
+/** What starts the program tests what people get, as the sources are now. */
+async function buildIfOlder(): Promise<void> {
+  const built = await stat("dist/agentd.mjs").catch(() => undefined);
+  for await (const file of glob(["src/**/*", "generated/**/*", "scripts/build.ts", "package.json"])) {
+    const { mtimeMs } = await stat(file);
+    if (built && mtimeMs <= built.mtimeMs) continue;
+    console.log("Building dist/: the sources are newer.");
+    if (!(await runCommand(process.execPath, ["scripts/build.ts"], process.env)))
+      throw new Error("The build failed.");
+    return;
+  }
+}
+
+async function runCommand(
+  command: string,
+  args: readonly string[],
+  env: NodeJS.ProcessEnv,
+): Promise<boolean> {
+  const child = spawn(command, args, { stdio: ["ignore", "inherit", "inherit"], env });
+  return new Promise((done, fail) => {
+    child.once("error", fail);
+    child.once("close", (code) => done(code === 0));
+  });
 }
 
 /** Nothing of the machine's own configuration may reach a test; what they write into goes with the run. */
 function environment(folder: string): NodeJS.ProcessEnv {
-  const own = Object.entries(process.env).filter(
+  const {
+    AGENTD_DATABASE_URL: database,
+    NODE_COMPILE_CACHE: cache = "node_modules/.cache/agentd",
+    ...rest
+  } = process.env;
+  const own = Object.entries(rest).filter(
     ([name]) => !/^(AGENTD_(?!TEST_)|API_SERVER_|FORCE_COLOR)/.test(name),
   );
-  const database = process.env["AGENTD_DATABASE_URL"];
   return {
     ...Object.fromEntries(own),
     ...(database === undefined ? {} : { AGENTD_DATABASE_URL: database }),
-    NODE_COMPILE_CACHE: process.env["NODE_COMPILE_CACHE"] ?? join(root, "node_modules/.cache/agentd"),
+    NODE_COMPILE_CACHE: resolve(cache),
     TMPDIR: folder,
   };
 }

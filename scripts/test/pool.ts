@@ -51,6 +51,7 @@ function runWorker(queue: string[], options: PoolOptions): Promise<void> {
   };
   const next = () => {
     finish();
+    running = "";
     const file = queue.shift();
     if (file !== undefined) {
       current = { file, startMs: performance.now() };
@@ -79,7 +80,7 @@ function runWorker(queue: string[], options: PoolOptions): Promise<void> {
         const why = hasHung
           ? `no test ended or began within ${SILENCE_MS / 1000} s`
           : `the process ended with ${killedBy ?? code}`;
-        onResult(current.file, failure(running, current.file, why));
+        onResult(current.file, failure(running || current.file, current.file, why));
       }
       finish();
       resolve();

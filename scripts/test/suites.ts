@@ -1,31 +1,167 @@
-/** Which test files a suite has. */
+/** Which test files a suite has, and which of them a second database or runtime needs. */
 import { glob, stat } from "node:fs/promises";
+import { distancesFrom, readImports, type ImportGraph } from "./graph.ts";
 
-/** Folders by suite; README.md of `test/` says what each proves. */
+/** Folders of the suites that run on their own. README.md of `test/` says what each proves. */
 const folders = {
   main: ["test/unit", "test/contract", "test/flows", "test/compat"],
   process: ["test/process"],
   crash: ["test/crash"],
 } as const;
 
-export type Suite = keyof typeof folders;
+export type Suite = keyof typeof folders | "postgres" | "deno";
 
-export function isSuite(name: string): name is Suite {
-  return Object.hasOwn(folders, name);
+export const suites: readonly Suite[] = ["main", "process", "crash", "postgres", "deno"];
+
+export interface Selection {
+  /** Sorted paths, relative to the working directory. */
+  readonly files: readonly string[];
+  readonly leftOut: readonly { readonly reason: string; readonly files: readonly string[] }[];
 }
 
-/** The files of a suite, or those below `paths`, sorted. A path without tests is an error. */
-export async function filesOf(suite: Suite, paths: readonly string[]): Promise<string[]> {
-  const places = paths.length > 0 ? paths : folders[suite];
-  const found = await Promise.all(places.map(filesBelow));
+/** The files of a suite; only those below `paths` if there are any. A path without tests is an error. */
+export async function selectFiles(suite: Suite, paths: readonly string[]): Promise<Selection> {
+  if (paths.length > 0) return { files: await filesBelow(paths), leftOut: [] };
+  if (suite === "postgres") return selectForPostgres();
+  if (suite === "deno") return selectForDeno();
+  return { files: await filesBelow(folders[suite]), leftOut: [] };
+}
+
+/** Every test that opens a database in its own process, and a few for each way to start the program. */
+async function selectForPostgres(): Promise<Selection> {
+  const main = await filesBelow(folders.main);
+  const others = await filesBelow([...folders.process, ...folders.crash]);
+  const graph = await readImports([...main, ...others]);
+  const opening = main.filter((file) => distancesFrom(graph, file).has(DATABASE));
+  const starting = nearest(graph, others, starters(graph), TESTS_PER_STARTER);
+  return selection([
+    { files: main, chosen: opening, reason: "open no database" },
+    { files: others, chosen: starting, reason: "start the program as others do that were chosen" },
+  ]);
+}
+
+/**
+ * The unit tests close to a file of their module that touches the runtime; for each such file the nearest unit test and
+ * the nearest test through a surface; and a few for each way to start the program.
+ */
+async function selectForDeno(): Promise<Selection> {
+  const main = await filesBelow(folders.main);
+  const others = await filesBelow([...folders.process, ...folders.crash]);
+  const graph = await readImports([...main, ...others]);
+  const borders = [...graph.packages.keys()].filter(
+    (file) => file.startsWith("src/") && graph.packages.get(file)?.some((name) => RUNTIME.test(name)),
+  );
+  const touching = main.filter((file) => distanceTo(graph, file, borders) < Infinity);
+  const chosen = [
+    ...touching.filter((file) => distanceTo(graph, file, bordersOfModule(file, borders)) <= CLOSE),
+    ...nearest(graph, touching.filter(isUnit), borders, 1),
+    ...nearest(
+      graph,
+      touching.filter((file) => !isUnit(file)),
+      borders,
+      1,
+    ),
+  ];
+  return selection([
+    {
+      files: main.filter((file) => !touching.includes(file)),
+      chosen: [],
+      reason: "touch nothing that differs between runtimes",
+    },
+    {
+      files: touching,
+      chosen: [...new Set(chosen)],
+      reason: "are farther from each file that touches the runtime than those chosen",
+    },
+    {
+      files: others,
+      chosen: nearest(graph, others, starters(graph), TESTS_PER_STARTER),
+      reason: "start the program as others do that were chosen",
+    },
+  ]);
+}
+
+const isUnit = (file: string) => file.startsWith("test/unit/");
+
+/** Those of the module that a unit test is about; none for other tests. */
+function bordersOfModule(file: string, borders: readonly string[]): string[] {
+  const [, module = "?"] = /^test\/unit\/(\w+)\//.exec(file) ?? [];
+  return borders.filter((border) => border.startsWith(`src/${module}/`));
+}
+
+/** Of the shortest way to one of the targets. */
+function distanceTo(graph: ImportGraph, file: string, targets: readonly string[]): number {
+  const distances = distancesFrom(graph, file);
+  return Math.min(...targets.map((target) => distances.get(target) ?? Infinity));
+}
+
+/** Through here tests get a database. */
+const DATABASE = "test/harness/store.ts";
+/** Through here tests start the program, or a child of their own. */
+const PROGRAM = "test/harness/program.ts";
+/** Modules that each runtime has in its own make, and the servers and drivers that stand on them. */
+const RUNTIME =
+  /^node:(child_process|crypto|dns|fs|http|https|net|os|process|sqlite|stream|worker_threads|zlib)\b|^(h3|srvx|crossws|postgres|nodemailer|proper-lockfile|write-file-atomic)\b/;
+/** Imports between a test and a file that touches the runtime: the test names it, or what stands on it. */
+const CLOSE = 2;
+const TESTS_PER_STARTER = 2;
+
+/** Test helpers that start the program. */
+function starters(graph: ImportGraph): string[] {
+  return [...graph.imports]
+    .filter(([file, imports]) => !file.endsWith(".test.ts") && imports.includes(PROGRAM))
+    .map(([file]) => file);
+}
+
+/** For each target the `count` files with the shortest way to it; of equals, those that are near to more targets. */
+function nearest(
+  graph: ImportGraph,
+  files: readonly string[],
+  targets: readonly string[],
+  count: number,
+): string[] {
+  const distances = new Map(files.map((file) => [file, distancesFrom(graph, file)]));
+  const reach = new Map(
+    [...distances].map(([file, found]) => [file, targets.filter((target) => found.has(target)).length]),
+  );
+  const chosen = targets.flatMap((target) =>
+    files
+      .filter((file) => distances.get(file)?.has(target))
+      .toSorted((a, b) => {
+        const nearer = (distances.get(a)?.get(target) ?? 0) - (distances.get(b)?.get(target) ?? 0);
+        return nearer || (reach.get(b) ?? 0) - (reach.get(a) ?? 0);
+      })
+      .slice(0, count),
+  );
+  return [...new Set(chosen)];
+}
+
+interface Part {
+  readonly files: readonly string[];
+  readonly chosen: readonly string[];
+  readonly reason: string;
+}
+
+function selection(parts: readonly Part[]): Selection {
+  return {
+    files: parts.flatMap(({ chosen }) => chosen).toSorted(),
+    leftOut: parts.map(({ files, chosen, reason }) => ({
+      reason,
+      files: files.filter((file) => !chosen.includes(file)),
+    })),
+  };
+}
+
+async function filesBelow(paths: readonly string[]): Promise<string[]> {
+  const found = await Promise.all(paths.map(filesAt));
   return [...new Set(found.flat())].toSorted();
 }
 
-async function filesBelow(path: string): Promise<string[]> {
+async function filesAt(path: string): Promise<string[]> {
   const about = await stat(path).catch(() => undefined);
   if (about?.isFile()) return [path];
   const files: string[] = [];
   for await (const file of glob(`${path.replace(/\/$/, "")}/**/*.test.ts`)) files.push(file);
-  if (files.length === 0) throw new Error(`No tests below ${path}: name a folder or a file of test/.`);
+  if (files.length === 0) throw new Error(`No tests below ${path}. Name a folder or a file of test/.`);
   return files;
 }

@@ -3,7 +3,7 @@
  * directory, a global, a timer or handle that keeps the process alive, an error that nobody handled.
  */
 import process from "node:process";
-import type { TestContext } from "node:test";
+import { after, type TestContext } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
 
 /** How long a handle may take to close after its test: the other end of a socket closes a few turns later. */
@@ -26,17 +26,34 @@ interface State {
 /** How many of each kind keep the process alive. */
 type Handles = ReadonlyMap<string, number>;
 
-/** Handles that the tests of the running file share, and close in its `after`. */
+/** Globals by which a library is configured once for all. */
+const SETTINGS: ReadonlySet<string> = new Set(["AI_SDK_LOG_WARNINGS"]);
+
+/** Handles that the tests of the running file share; they are closed when it ends. */
 let shared: Handles = new Map();
+/** To be called at the end of each file. Undefined: no guard runs, and every file has a process of its own. */
+let closers: (() => Promise<void>)[] | undefined;
 
 /**
- * Opens what several tests of a file share: its handles count as left behind only when the file ends. One call at a
- * time, and nothing else may be opened beside it.
+ * What all tests of a file share: opened by the first call, and closed when the file ends. Its handles do not count as
+ * left behind until then.
  */
-export async function sharedByFile<T>(open: () => T | Promise<T>): Promise<T> {
-  const before = handles();
+export function oncePerFile<T extends AsyncDisposable>(open: () => Promise<T>): () => Promise<T> {
+  let opened: Promise<T> | undefined;
+  const close = async () => {
+    const last = opened;
+    opened = undefined;
+    await (await last)?.[Symbol.asyncDispose]();
+  };
+  if (closers) closers.push(close);
+  else after(close);
+  return () => (opened ??= countingHandles(open));
+}
+
+async function countingHandles<T>(open: () => Promise<T>): Promise<T> {
+  const before = ownHandles();
   const opened = await open();
-  shared = sum(shared, surplus(handles(), before));
+  shared = sum(shared, surplus(ownHandles(), before));
   return opened;
 }
 
@@ -44,21 +61,24 @@ export function createGuard(): Guard {
   const unhandled: unknown[] = [];
   process.on("unhandledRejection", (error) => void unhandled.push(error));
   process.on("uncaughtException", (error) => void unhandled.push(error));
+  const closeShared: (() => Promise<void>)[] = [];
+  closers = closeShared;
   let fileStart = stateNow();
   return {
     watchTestsOf(t) {
       const starts = new Map<string, State>();
-      t.beforeEach((each) => void starts.set(each.name, stateNow()));
+      t.beforeEach((each) => void starts.set(nameOf(each), stateNow()));
       t.afterEach((each) => {
         // Registered last, so it runs behind the cleanup that the test registered for itself.
         (each as TestContext).after(async () => {
-          const start = starts.get(each.name);
+          const start = starts.get(nameOf(each));
           if (start) throwLeaks(await leaksSince(start, unhandled));
         });
       });
     },
     endFileOf(t) {
       t.after(async () => {
+        for (const close of closeShared) await close();
         shared = new Map();
         const leaks = await leaksSince(fileStart, unhandled);
         fileStart = stateNow();
@@ -68,12 +88,17 @@ export function createGuard(): Guard {
   };
 }
 
+/** With the names of the tests around it. */
+function nameOf(test: { readonly name: string; readonly fullName?: string }): string {
+  return test.fullName ?? test.name;
+}
+
 function throwLeaks(leaks: readonly string[]): void {
   if (leaks.length > 0) throw new Error(`This test leaves behind: ${leaks.join("; ")}`);
 }
 
 function stateNow(): State {
-  return { env: { ...process.env }, cwd: process.cwd(), globals: globals(), handles: handles() };
+  return { env: { ...process.env }, cwd: process.cwd(), globals: globals(), handles: ownHandles() };
 }
 
 /** What differs from `start`, put back where that is possible so that only one test fails for it. */
@@ -105,15 +130,17 @@ function restoreFolder(before: string): string[] {
 }
 
 /**
- * Values and accessors by name. No accessor is called, since some load modules when they are read; symbols are left out,
- * since libraries mark by them that they were loaded.
+ * Values and accessors by name. No accessor is called, since some load modules when they are read. Symbols and names with
+ * two underscores are left out: by them libraries mark that they were loaded.
  */
 function globals(): Map<string, unknown> {
   return new Map(
-    Object.getOwnPropertyNames(globalThis).map((name) => {
-      const property = Object.getOwnPropertyDescriptor(globalThis, name);
-      return [name, property?.get ?? property?.value];
-    }),
+    Object.getOwnPropertyNames(globalThis)
+      .filter((name) => !name.startsWith("__") && !SETTINGS.has(name))
+      .map((name) => {
+        const property = Object.getOwnPropertyDescriptor(globalThis, name);
+        return [name, property?.get ?? property?.value];
+      }),
   );
 }
 
@@ -132,12 +159,17 @@ function restoreGlobals(before: State["globals"]): string[] {
 async function openHandles(before: Handles): Promise<string[]> {
   const endMs = performance.now() + GRACE_MS;
   for (;;) {
-    const left = surplus(handles(), sum(before, shared));
+    const left = surplus(ownHandles(), before);
     if (left.size === 0) return [];
     if (performance.now() > endMs) return [...left].map(([kind, count]) => `${count} open ${kind}`);
     closeIdleConnections();
     await nextTurn();
   }
+}
+
+/** Those that the file does not share. */
+function ownHandles(): Handles {
+  return surplus(handles(), shared);
 }
 
 function handles(): Handles {

@@ -1,10 +1,11 @@
 /** A contract test of the gateway: it provokes what it names, on both transports, and proves that it was seen. */
 import assert from "node:assert/strict";
-import { after, test } from "node:test";
+import { test } from "node:test";
 import { createScriptedEngine, type Script } from "../../../src/agent/engines/scripted.ts";
 import type { Tool } from "../../../src/agent/tool.ts";
 import { systemClock } from "../../../src/base/clock.ts";
 import { testTool } from "../../harness/agent.ts";
+import { oncePerFile } from "../../harness/guard.ts";
 import { connectPipes } from "../../harness/rpc-pipe.ts";
 import { connectSocket, type Json, type RpcHost } from "../../harness/rpc.ts";
 import { startTestService, type TestService, type TestServiceOptions } from "../../harness/service.ts";
@@ -144,16 +145,12 @@ async function connectTo(
 
 /** What the turns and calls of the shared service do that begin now. */
 let current: Pick<ScenarioOptions, "script" | "probe"> = {};
-let shared: Promise<Stage> | undefined;
-
-after(async () => {
-  await (await shared)?.[Symbol.asyncDispose]();
-});
+const sharedStage = oncePerFile(() => startStage());
 
 async function openStage({ title: _, script, probe, ...own }: ScenarioOptions): Promise<Stage> {
   current = { ...(script ? { script } : {}), ...(probe ? { probe } : {}) };
   if (Object.keys(own).length > 0) return startStage(own);
-  const { service, keys } = await (shared ??= startStage());
+  const { service, keys } = await sharedStage();
   return { service, keys, [Symbol.asyncDispose]: () => stopTurns(service) };
 }
 
