@@ -1,12 +1,12 @@
 /** A program that speaks JSON lines on its pipes, and what its answers take. The least that an editor does. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFileSync } from "node:fs";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
 import { fileURLToPath } from "node:url";
-import { build } from "esbuild";
+import { bundle } from "./program.ts";
+import { residentBytes } from "./usage.ts";
 
 const NEW_LINE = 10;
 
@@ -89,18 +89,17 @@ export class Editor implements AsyncDisposable {
     return String(result["sessionId"]);
   }
 
-  prompt(sessionId: string, text: string): Promise<Answer> {
-    return this.call("session/prompt", { sessionId, prompt: [{ type: "text", text }] });
+  /** Throws when the turn did not come to its end. */
+  async prompt(sessionId: string, text: string): Promise<Answer> {
+    const answer = await this.call("session/prompt", { sessionId, prompt: [{ type: "text", text }] });
+    const { stopReason } = answer.result;
+    if (stopReason !== "end_turn") throw new Error(`the turn ended with ${String(stopReason)}`);
+    return answer;
   }
 
-  /** Memory of the process that is in RAM; NaN where the system has no /proc. */
+  /** Memory of the process that is in RAM. */
   residentMegabytes(): number {
-    try {
-      const status = readFileSync(`/proc/${this.#child.pid}/status`, "utf8");
-      return Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1]) / 1_024;
-    } catch {
-      return Number.NaN;
-    }
+    return residentBytes(this.#child.pid) / 1_048_576;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -132,20 +131,8 @@ export class Editor implements AsyncDisposable {
 
 /** The bare agent, bundled as the program is. Resolves to the words that start it. */
 export async function bundleBare(folder: string, modelUrl?: string): Promise<readonly string[]> {
-  const outdir = join(folder, "bare");
-  await build({
-    entryPoints: { bare: fileURLToPath(new URL("acp-bare-main.ts", import.meta.url)) },
-    outdir,
-    bundle: true,
-    splitting: true,
-    minify: true,
-    platform: "node",
-    format: "esm",
-    target: "node24",
-    outExtension: { ".js": ".mjs" },
-    logLevel: "warning",
-  });
-  const words = [join(outdir, "bare.mjs"), join(folder, "bare-code")];
+  const entry = fileURLToPath(new URL("acp-bare-main.ts", import.meta.url));
+  const words = [await bundle(entry, join(folder, "bare")), join(folder, "bare-code")];
   return modelUrl === undefined ? words : [...words, modelUrl];
 }
 

@@ -90,8 +90,9 @@ interface Streamed {
 
 async function steady(ours: Opened, bare: Opened, model: PacedModel): Promise<readonly BenchRow[]> {
   const text = `stream ${PER_SECOND * SECONDS} ${PER_SECOND}`;
-  const control = await streamed(bare, text);
-  const value = await streamed(await renewed(ours), text);
+  const count = PER_SECOND * SECONDS;
+  const control = await streamed(bare, { text, count });
+  const value = await streamed(await renewed(ours), { text, count });
   const lateMs = performance.now() - model.lastChunkMs;
   return [
     {
@@ -118,7 +119,7 @@ async function steady(ours: Opened, bare: Opened, model: PacedModel): Promise<re
 
 async function streamed(
   { editor, sessionId }: Pick<Opened, "editor" | "sessionId">,
-  text: string,
+  { text, count }: { readonly text: string; readonly count: number },
 ): Promise<Streamed> {
   let characters = 0;
   let updates = 0;
@@ -135,6 +136,9 @@ async function streamed(
   const { tookMs } = await editor.prompt(sessionId, text);
   clearInterval(timer);
   stop();
+  if (characters !== count * CHUNK.length) {
+    throw new Error(`${characters / CHUNK.length} of ${count} chunks came`);
+  }
   const warm = memory[(WARM_SECONDS * 1_000) / SAMPLE_MS] ?? Number.NaN;
   return {
     perSecond: characters / CHUNK.length / (tookMs / 1_000),
@@ -148,8 +152,8 @@ async function rush(ours: Opened, bare: Opened): Promise<readonly BenchRow[]> {
   const [rates, controls]: [number[], number[]] = [[], []];
   const memory: { readonly ours: number; readonly bare: number }[] = [];
   for (let i = 0; i < RUSHES; i++) {
-    controls.push((await streamed(bare, `stream ${RUSH} 0`)).perSecond);
-    rates.push((await streamed(await renewed(ours), `stream ${RUSH} 0`)).perSecond);
+    controls.push((await streamed(bare, { text: `stream ${RUSH} 0`, count: RUSH })).perSecond);
+    rates.push((await streamed(await renewed(ours), { text: `stream ${RUSH} 0`, count: RUSH })).perSecond);
     memory.push({ ours: ours.editor.residentMegabytes(), bare: bare.editor.residentMegabytes() });
   }
   const [value, control] = [median(rates), median(controls)];

@@ -8,6 +8,9 @@ const ROUNDS = 4;
 const ROUND_MS = 3_000;
 const WARM_UP_MS = 2_000;
 
+/** What the model of server.ts says. */
+const ANSWER = "Hello! I am well, thanks.";
+
 const exchange = {
   path: "/v1/chat/completions",
   headers: { authorization: `Bearer ${KEY}`, "content-type": "application/json" },
@@ -18,6 +21,9 @@ const exchange = {
       { role: "user", content: "Hello! How are you today?" },
     ],
   }),
+  check: (body: string): void => {
+    if (!body.includes(ANSWER)) throw new Error("the chat does not have the answer of the model");
+  },
 };
 
 interface Round {
@@ -32,7 +38,9 @@ interface Round {
 export async function run(): Promise<readonly BenchRow[]> {
   await using service = await startServer("service");
   const answered = await fetch(`${service.url}${exchange.path}`, { method: "POST", ...exchange });
-  await using bare = await startServer("bare", await answered.text());
+  const answer = await answered.text();
+  exchange.check(answer);
+  await using bare = await startServer("bare", answer);
   for (const { url } of [service, bare]) await drive({ ...exchange, url, connections: CLIENTS }, WARM_UP_MS);
   const ours: Round[] = [];
   const control: Round[] = [];

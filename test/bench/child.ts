@@ -1,6 +1,7 @@
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import process from "node:process";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 
 /** What a child serves; see server.ts. */
@@ -11,6 +12,8 @@ export interface Server extends AsyncDisposable {
   readonly url: string;
   /** CPU time of the process so far, in microseconds. */
   cpuMicros(): Promise<number>;
+  /** How often its model was asked so far. */
+  calls(): Promise<number>;
   /** What the process holds after a garbage collection. */
   memory(): Promise<Memory>;
   /** Lets go what waits for it: a run `held ...`, the fan-out of a bare server. */
@@ -24,10 +27,14 @@ export interface Memory {
 }
 
 /** What the child says. */
-export type Reply = { readonly url: string } | { readonly cpuMicros: number } | { readonly memory: Memory };
+export type Reply =
+  | { readonly url: string }
+  | { readonly cpuMicros: number }
+  | { readonly calls: number }
+  | { readonly memory: Memory };
 export type Request =
   | { readonly answer: string; readonly home: string | undefined }
-  | { readonly ask: "cpu" | "memory" | "go" | "stop" };
+  | { readonly ask: "cpu" | "calls" | "memory" | "go" | "stop" };
 
 /**
  * Starts a server of a kind; `answer` is the body a bare one gives, or JSON with the settings of a receiver or further ones of a service, `home` the folder of a service that is there
@@ -61,7 +68,15 @@ export async function startServer(kind: ServerKind, answer = "", home?: string):
       const answered = reply();
       send({ ask: "cpu" });
       const usage = await answered;
-      return "cpuMicros" in usage ? usage.cpuMicros : Number.NaN;
+      if (!("cpuMicros" in usage)) throw new Error("the server did not tell its CPU time");
+      return usage.cpuMicros;
+    },
+    calls: async () => {
+      const answered = reply();
+      send({ ask: "calls" });
+      const told = await answered;
+      if (!("calls" in told)) throw new Error("the server did not tell the calls of its model");
+      return told.calls;
     },
     memory: async () => {
       const answered = reply();
@@ -76,4 +91,18 @@ export async function startServer(kind: ServerKind, answer = "", home?: string):
       await exited;
     },
   };
+}
+
+const PATIENCE_MS = 60_000;
+const LOOK_MS = 100;
+
+/** Resolves when the model was asked `count` times. Throws when it is not in time, or was asked more often. */
+export async function untilCalled(server: Server, count: number): Promise<void> {
+  const endMs = performance.now() + PATIENCE_MS;
+  let calls = await server.calls();
+  while (calls < count && performance.now() < endMs) {
+    await sleep(LOOK_MS);
+    calls = await server.calls();
+  }
+  if (calls !== count) throw new Error(`the model was asked ${calls} times for ${count} runs`);
 }

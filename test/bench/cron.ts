@@ -208,10 +208,19 @@ class Home implements AsyncDisposable {
       const rows = await this.store.read
         .selectFrom("occurrences")
         .leftJoin("runs", "runs.id", "occurrences.run_id")
-        .select(["scheduled_at", "claimed_at", "occurrences.ended_at", "runs.created_at as run_at"])
+        .select([
+          "scheduled_at",
+          "claimed_at",
+          "occurrences.ended_at",
+          "runs.created_at as run_at",
+          "runs.status as run_status",
+        ])
         .execute();
       const ended = rows.filter(({ ended_at: at, run_at: run }) => at !== null && run !== null);
       if (ended.length >= count) {
+        const failed = rows.find(({ run_status: status }) => status !== "completed");
+        if (failed) throw new Error(`a run is ${String(failed.run_status)}`);
+        if (rows.length !== count) throw new Error(`${rows.length} runs of ${count} jobs`);
         const { resident } = await server.memory();
         return {
           claims: rows.map(({ claimed_at: at, scheduled_at: due }) => at - due),

@@ -14,6 +14,7 @@ const PER_SECOND = 100;
 const PACED_MS = 20_000;
 const CHATS = 50;
 const GOAL_MS = 1_000;
+const PATIENCE_MS = 10_000;
 /** Of the platform that hangs, and of the chat that does. */
 const BACKLOG = 10_000;
 const DRAINED = 5_000;
@@ -79,6 +80,7 @@ async function waits(others: () => readonly string[]): Promise<readonly number[]
     );
   }
   while (waited.length < total) await sleep(10);
+  if (waited.some(Number.isNaN)) throw new Error("a message came that nobody owed");
   return waited;
 }
 
@@ -101,7 +103,9 @@ async function drained(addresses: readonly string[]): Promise<number> {
   };
   await place.send([target("chat", send)]);
   await over.promise;
-  return rate(addresses.length, startMs);
+  const drainedPerSecond = rate(addresses.length, startMs);
+  await place.delivered(addresses.length);
+  return drainedPerSecond;
 }
 
 /** As many at once as a platform gets: two writes a row, and nothing between. */
@@ -119,7 +123,9 @@ async function bareDrained(addresses: readonly string[]): Promise<number> {
     }
   };
   await Promise.all(Array.from({ length: 8 }, worker));
-  return rate(addresses.length, startMs);
+  const drainedPerSecond = rate(addresses.length, startMs);
+  await place.delivered(addresses.length);
+  return drainedPerSecond;
 }
 
 function rate(count: number, startMs: number): number {
@@ -158,6 +164,18 @@ class Place implements AsyncDisposable {
     await store.write(async (tx) => {
       for (const address of addresses) await store.outbox.owe(tx, { target: address, payload: {} });
     });
+  }
+
+  /** Resolves when so many messages are on record as delivered; the last of them may be written a moment later. */
+  async delivered(count: number): Promise<void> {
+    const endMs = performance.now() + PATIENCE_MS;
+    let done = Number.NaN;
+    while (done !== count) {
+      if (performance.now() > endMs) throw new Error(`${done} of ${count} messages were delivered`);
+      await sleep(10);
+      const rows = this.store.read.selectFrom("outbox").select("id").where("status", "=", "delivered");
+      done = (await rows.execute()).length;
+    }
   }
 
   async send(targets: readonly Target[]): Promise<void> {

@@ -1,5 +1,5 @@
 import process from "node:process";
-import type { EngineEvent, EngineTurn, TurnPorts } from "../../src/agent/engine.ts";
+import type { Engine, EngineEvent, EngineTurn, TurnPorts } from "../../src/agent/engine.ts";
 import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
 import type { Message } from "../../src/agent/message.ts";
 import { systemClock } from "../../src/base/clock.ts";
@@ -24,7 +24,7 @@ export async function run(): Promise<readonly BenchRow[]> {
   const ours: number[] = [];
   const bare: number[] = [];
   for (let i = 0; i <= ROUNDS; i++) {
-    const mine = await cpuMs(TURNS, () => engine.runTurn(turn()));
+    const mine = await cpuMs(TURNS, () => wholeTurn(engine));
     const theirs = await cpuMs(TURNS, () => bareTurn(turn().ports));
     // The first round warms up.
     if (i === 0) continue;
@@ -35,6 +35,11 @@ export async function run(): Promise<readonly BenchRow[]> {
   const control = median(bare);
   const row = { name: "CPU of a turn, scripted engine by a bare loop", value, unit: "ms" };
   return [{ ...row, control, ratio: value / control }, await room(value)];
+}
+
+async function wholeTurn(engine: Engine): Promise<void> {
+  const { stop, text } = await engine.runTurn(turn());
+  if (stop !== "end" || text !== PIECES.join("")) throw new Error(`a turn ended with ${stop}: ${text}`);
 }
 
 /** Turns as the service runs them, many at once: recorded, judged and journalled. */

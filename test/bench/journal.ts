@@ -3,19 +3,10 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import process from "node:process";
-import { pathToFileURL } from "node:url";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { deltas, runRow, seed, sessionRow } from "../unit/store/rows.ts";
-
-/** One line of the table. `ratio` compares with the row that `to` names. */
-export interface BenchRow {
-  readonly name: string;
-  readonly value: number;
-  readonly unit: string;
-  readonly ratio?: number;
-  readonly goal?: string;
-}
+import { runAlone, type BenchRow } from "./row.ts";
 
 const EVENTS = 102_400;
 const SESSIONS = 64;
@@ -27,6 +18,7 @@ const FOLLOWS = 200;
 const PAGE = 400;
 const CHATS = 6_000;
 const CLIENTS = 64;
+const GOAL_APPENDS = 20_000;
 
 /** Measures the journal on SQLite files in a folder of its own; under a minute. */
 export async function run(): Promise<readonly BenchRow[]> {
@@ -56,22 +48,38 @@ async function appends(folder: string): Promise<readonly BenchRow[]> {
   const durable = await perSecond(EVENTS, () => append(true));
   const lazy = await perSecond(EVENTS, () => append(false));
   await store.close();
+  const runs = SESSIONS * 3 * (EVENTS / SESSIONS);
+  checkRows(
+    join(folder, "append.db"),
+    "select count(*) as count from events where type = 'message.delta'",
+    runs,
+  );
   return [
-    { name: "bare insert of an event, 256 a transaction", value: bare, unit: "events/s" },
     {
-      name: "append, 64 works of 4 events a group, durable",
+      name: "append, 64 works of 4 events a group, durable, by bare inserts",
       value: durable,
       unit: "events/s",
+      control: bare,
       ratio: durable / bare,
       goal: ">= 20000",
+      met: durable >= GOAL_APPENDS,
     },
     {
       name: "append, 64 works of 4 events a group, not durable",
       value: lazy,
       unit: "events/s",
+      control: bare,
       ratio: lazy / bare,
     },
   ];
+}
+
+/** What was measured must be in the file. */
+function checkRows(path: string, query: string, wanted: number): void {
+  const database = new DatabaseSync(path, { readOnly: true });
+  const count = database.prepare(query).get()?.["count"];
+  database.close();
+  if (count !== wanted) throw new Error(`${String(count)} rows of ${wanted} were written`);
 }
 
 function bareAppends(path: string): void {
@@ -106,13 +114,14 @@ async function follows(folder: string): Promise<readonly BenchRow[]> {
   const longMs = await millisecondsEach(() => followMiddle(store, long, LONG));
   await store.close();
   return [
-    { name: `follow ${PAGE} events from the middle of a thousand`, value: shortMs, unit: "ms" },
     {
-      name: `follow ${PAGE} events from the middle of a million`,
+      name: `follow ${PAGE} events from the middle of a million, by a thousand`,
       value: longMs,
       unit: "ms",
+      control: shortMs,
       ratio: longMs / shortMs,
       goal: "<= 2x",
+      met: longMs / shortMs <= 2,
     },
   ];
 }
@@ -133,6 +142,7 @@ async function followMiddle(store: Store, sessionId: string, length: number): Pr
     count += events.length;
     if (count >= PAGE) return;
   }
+  throw new Error(`the journal ended after ${count} events of ${PAGE}`);
 }
 
 /** Whole chats as the turn loop writes them: three groups, ten rows, and their counters; 64 clients at once. */
@@ -150,6 +160,8 @@ async function chats(folder: string): Promise<readonly BenchRow[]> {
   const rate = await perSecond(CHATS, () => drive(CHATS));
   const { user, system } = process.cpuUsage(before);
   await store.close();
+  const ended = "select count(*) as count from runs where status = 'completed'";
+  checkRows(join(folder, "chats.db"), ended, CHATS + CHATS / 4);
   return [
     { name: "chats written, 64 clients", value: rate, unit: "chats/s" },
     { name: "CPU of the store for a chat", value: (user + system) / CHATS, unit: "us" },
@@ -207,12 +219,4 @@ async function millisecondsEach(work: () => Promise<void>): Promise<number> {
   );
 }
 
-function toLine({ name, value, unit, ratio, goal }: BenchRow): string {
-  const number = value >= 100 ? Math.round(value).toString() : value.toFixed(2);
-  const notes = [ratio === undefined ? "" : `${ratio.toFixed(2)}x`, goal === undefined ? "" : `goal ${goal}`];
-  return `${name.padEnd(52)}${number.padStart(9)} ${unit.padEnd(9)} ${notes.join("  ")}`.trimEnd();
-}
-
-if (import.meta.url === pathToFileURL(process.argv[1] ?? "").href) {
-  for (const row of await run()) console.log(toLine(row));
-}
+await runAlone(import.meta.url, run);

@@ -22,26 +22,34 @@ export async function run(): Promise<readonly BenchRow[]> {
     await using service = await Lines.start([program, "rpc"], home);
     const session = JSON.parse(await service.call(toCall("session.create", {})));
     const request = toCall("session.usage", { session_id: session.result.session_id });
-    await using bare = await Lines.start([echo, await service.call(request)], home);
+    const answer = await service.call(request);
+    if (!answer.includes('"result"')) throw new Error(`session.usage was answered ${answer}`);
+    await using bare = await Lines.start([echo, answer], home);
     const rows: BenchRow[] = [];
-    for (const inFlight of IN_FLIGHT) rows.push(await compare({ service, bare }, request, inFlight));
+    for (const inFlight of IN_FLIGHT)
+      rows.push(await compare({ service, bare }, { request, answer }, inFlight));
     return rows;
   } finally {
     await rm(home, { recursive: true, force: true });
   }
 }
 
+interface Exchange {
+  readonly request: string;
+  readonly answer: string;
+}
+
 async function compare(
   { service, bare }: { readonly service: Lines; readonly bare: Lines },
-  request: string,
+  exchange: Exchange,
   inFlight: number,
 ): Promise<BenchRow> {
-  for (const each of [service, bare]) await each.round(request, inFlight);
+  for (const each of [service, bare]) await each.round(exchange, inFlight);
   const ours: number[] = [];
   const control: number[] = [];
   for (let i = 0; i < ROUNDS; i++) {
-    ours.push(await service.round(request, inFlight));
-    control.push(await bare.round(request, inFlight));
+    ours.push(await service.round(exchange, inFlight));
+    control.push(await bare.round(exchange, inFlight));
   }
   const [value, bareRate] = [median(ours), median(control)];
   const ratio = value / bareRate;
@@ -65,7 +73,9 @@ function toCall(method: string, params: object): string {
 class Lines implements AsyncDisposable {
   readonly #child;
   readonly #exited: Promise<unknown>;
+  readonly #gone: Promise<never>;
   #text = "";
+  #bytes = 0;
   #onLine: () => void = () => {};
 
   private constructor(args: readonly string[], home: string) {
@@ -74,6 +84,8 @@ class Lines implements AsyncDisposable {
       stdio: ["pipe", "pipe", "inherit"],
     });
     this.#exited = once(this.#child, "exit");
+    this.#gone = this.#exited.then(() => Promise.reject(new Error(`${args.join(" ")} ended`)));
+    this.#gone.catch(() => {});
     this.#child.stdout.on("data", (chunk: Uint8Array) => this.#take(chunk));
   }
 
@@ -87,17 +99,18 @@ class Lines implements AsyncDisposable {
   async call(request: string): Promise<string> {
     const answered = this.#next();
     this.#child.stdin.write(`${request}\n`);
-    await answered;
+    await Promise.race([answered, this.#gone]);
     return this.#text.trimEnd().split("\n").at(-1) ?? "";
   }
 
-  /** Answers a second, with `inFlight` requests always under way. */
-  async round(request: string, inFlight: number): Promise<number> {
+  /** Answers a second, with `inFlight` requests always under way; each must be as long as the one before. */
+  async round({ request, answer }: Exchange, inFlight: number): Promise<number> {
     const bytes = Buffer.from(`${request}\n`);
     const { promise, resolve } = Promise.withResolvers<void>();
     const startMs = performance.now();
     let answers = 0;
     let waiting = inFlight;
+    this.#bytes = 0;
     this.#onLine = () => {
       answers += 1;
       if (performance.now() - startMs < ROUND_MS) return void this.#child.stdin.write(bytes);
@@ -105,7 +118,9 @@ class Lines implements AsyncDisposable {
       if (waiting === 0) resolve();
     };
     for (let i = 0; i < inFlight; i++) this.#child.stdin.write(bytes);
-    await promise;
+    await Promise.race([promise, this.#gone]);
+    const wanted = answers * (Buffer.byteLength(answer) + 1);
+    if (this.#bytes !== wanted) throw new Error(`${answers} answers had ${this.#bytes} bytes, not ${wanted}`);
     return answers / ((performance.now() - startMs) / 1_000);
   }
 
@@ -120,6 +135,7 @@ class Lines implements AsyncDisposable {
 
   #take(chunk: Uint8Array): void {
     this.#text = Buffer.from(chunk).toString();
+    this.#bytes += chunk.length;
     for (let at = chunk.indexOf(NEW_LINE); at !== -1; at = chunk.indexOf(NEW_LINE, at + 1)) this.#onLine();
   }
 }

@@ -5,6 +5,8 @@ import { printRows, type BenchRow } from "./row.ts";
 const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly BenchRow[]> }>>> = {
   chat: () => import("./chat.ts"),
   sse: () => import("./sse.ts"),
+  "chat-provider": () => import("./chat-provider.ts"),
+  "chat-memory": () => import("./chat-memory.ts"),
   engine: () => import("./engine.ts"),
   startup: () => import("./startup.ts"),
   codegen: () => import("./codegen.ts"),
@@ -19,9 +21,11 @@ const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly B
   "acp-session": () => import("./acp-session.ts"),
   "acp-stream": () => import("./acp-stream.ts"),
   webhook: () => import("./webhook.ts"),
+  "webhook-burst": () => import("./webhook-burst.ts"),
   "webhook-stored": () => import("./webhook-stored.ts"),
   deliver: () => import("./deliver.ts"),
   cron: () => import("./cron.ts"),
+  parsing: () => import("./parsing.ts"),
 };
 
 const names = process.argv.length > 2 ? process.argv.slice(2) : Object.keys(benches);

@@ -1,5 +1,6 @@
 import { KEY } from "../harness/service.ts";
-import { startServer, type Memory, type Server } from "./child.ts";
+import { startServer, untilCalled, type Memory, type Server } from "./child.ts";
+import { parseFrames } from "./event-frames.ts";
 import { follow } from "./follower.ts";
 import { drive } from "./load.ts";
 import { resumes } from "./resumes.ts";
@@ -16,6 +17,7 @@ const FAN_OUT_ROUNDS = 4;
 const CUTS = 10_000;
 /** The allocators keep what they once had: only what comes on top of that is lost. */
 const CUTS_BEFORE = 10_000;
+const WHOLE_SHARE = 0.95;
 const KB = 1_024;
 const MB = 1_048_576;
 
@@ -37,8 +39,11 @@ export async function run(): Promise<readonly BenchRow[]> {
 async function creations(): Promise<readonly BenchRow[]> {
   await using service = await startServer("service");
   const accepted = await fetch(`${service.url}${creation.path}`, { method: "POST", ...creation });
+  if (accepted.status !== 202) throw new Error(`the answer was ${await accepted.text()}`);
   await using bare = await startServer("bare", await accepted.text());
-  for (const { url } of [service, bare]) await drive({ ...creation, url, connections: CLIENTS }, WARM_UP_MS);
+  const toBoth = { ...creation, statuses: [202], connections: CLIENTS };
+  let created = 1 + (await drive({ ...toBoth, url: service.url }, WARM_UP_MS)).answers;
+  await drive({ ...toBoth, url: bare.url }, WARM_UP_MS);
   const ours: number[] = [];
   const control: number[] = [];
   for (let i = 0; i < ROUNDS; i++) {
@@ -46,13 +51,12 @@ async function creations(): Promise<readonly BenchRow[]> {
       [service, ours],
       [bare, control],
     ] as const) {
-      const { answers, seconds } = await drive(
-        { ...creation, url: server.url, connections: CLIENTS },
-        ROUND_MS,
-      );
+      const { answers, seconds } = await drive({ ...toBoth, url: server.url }, ROUND_MS);
       rates.push(answers / seconds);
+      if (server === service) created += answers;
     }
   }
+  await untilCalled(service, created);
   const [rate, bareRate] = [median(ours), median(control)];
   return [
     {
@@ -70,7 +74,9 @@ async function creations(): Promise<readonly BenchRow[]> {
 async function startHeld(service: Server): Promise<string> {
   const body = JSON.stringify({ input: `held ${STEPS}` });
   const response = await fetch(`${service.url}/v1/runs`, { method: "POST", headers, body });
-  return ((await response.json()) as { run_id: string }).run_id;
+  const text = await response.text();
+  if (response.status !== 202) throw new Error(`the answer was ${text}`);
+  return (JSON.parse(text) as { readonly run_id: string }).run_id;
 }
 
 /** A thousand followers of one run, idle and then told everything, against a bare fan-out of the same bytes. */
@@ -82,8 +88,8 @@ async function fanOut(): Promise<readonly BenchRow[]> {
   const control: Round[] = [];
   for (let i = 0; i < FAN_OUT_ROUNDS; i++) {
     const id = await startHeld(service);
-    ours.push(await fanOutRound(service, `/v1/runs/${id}/events`, frames.length));
-    control.push(await fanOutRound(bare, "/v1/runs/x/events", frames.length));
+    ours.push(await fanOutRound(service, `/v1/runs/${id}/events`, frames));
+    control.push(await fanOutRound(bare, "/v1/runs/x/events", frames));
   }
   const warm = (rounds: readonly Round[], what: keyof Round) =>
     median(rounds.slice(1).map((each) => each[what]));
@@ -135,7 +141,7 @@ interface Round {
   readonly residentPerIdle: number;
 }
 
-async function fanOutRound(server: Server, path: string, events: number): Promise<Round> {
+async function fanOutRound(server: Server, path: string, frames: readonly string[]): Promise<Round> {
   const before = await server.memory();
   const followers = await follow(server.url, path, SUBSCRIBERS);
   const idle = await server.memory();
@@ -145,9 +151,13 @@ async function fanOutRound(server: Server, path: string, events: number): Promis
   await Promise.all(followers.map((follower) => follower.ended));
   const seconds = (performance.now() - startMs) / 1_000;
   const cpu = (await server.cpuMicros()) - cpuBefore;
-  const lengths = new Set(followers.map(({ bytes }) => bytes));
-  if (Math.max(...lengths) - Math.min(...lengths) > 10_000) throw new Error("a follower lost events");
-  const deliveries = SUBSCRIBERS * events;
+  const lengths = followers.map(({ bytes }) => bytes);
+  const [least, most] = [Math.min(...lengths), Math.max(...lengths)];
+  if (most - least > 10_000) throw new Error("a follower lost events");
+  // Ids and times of another run are as long, or nearly so.
+  const wanted = frames.join("").length * WHOLE_SHARE;
+  if (least < wanted) throw new Error(`a follower got ${least} bytes of ${wanted}`);
+  const deliveries = SUBSCRIBERS * frames.length;
   return {
     perSecond: deliveries / seconds,
     cpuMicros: cpu / deliveries,
@@ -161,11 +171,12 @@ async function recordFrames(service: Server): Promise<string[]> {
   const id = await startHeld(service);
   const response = await fetch(`${service.url}/v1/runs/${id}/events`, { headers });
   service.go();
-  const text = await response.text();
-  return text
-    .split("\n\n")
-    .filter((frame) => frame.startsWith("event:"))
-    .map((frame) => `${frame}\n\n`);
+  const events = parseFrames(await response.text());
+  const last = events.at(-1);
+  if (events.length < STEPS || last?.event !== "run.completed") {
+    throw new Error(`the run told ${events.length} events, at last ${JSON.stringify(last)}`);
+  }
+  return events.map(({ event, id, data }) => `event: ${event}\nid: ${id}\ndata: ${data}\n\n`);
 }
 
 /** Streams that are opened and cut without a word must leave nothing behind. */

@@ -18,6 +18,7 @@ import { startService } from "../../src/service.ts";
 import { KEY, testConfig } from "../harness/service.ts";
 import type { Memory, Reply, Request } from "./child.ts";
 import { mountFanOut } from "./fan-out.ts";
+import { modelCalls } from "./model-calls.ts";
 import { echoSockets } from "./socket-echo.ts";
 import { runBareReceiver, runReceiver } from "./webhook-server.ts";
 
@@ -56,6 +57,8 @@ process.on("message", (request: Request) => {
   if (request.ask === "cpu") {
     const { user, system } = process.cpuUsage();
     tell({ cpuMicros: user + system });
+  } else if (request.ask === "calls") {
+    tell({ calls: modelCalls.count });
   } else if (request.ask === "memory") {
     void memory().then((held) => tell({ memory: held }));
   } else if (request.ask === "go") {
@@ -169,6 +172,7 @@ async function* frames(source: AsyncIterable<string>): AsyncGenerator<Uint8Array
 
 /** What the model says is asked for by the prompt; see {@link sayings}. */
 async function script({ user, step }: ScriptState): Promise<ScriptStep> {
+  modelCalls.count += 1;
   const [what = "", first, second] = user.split(" ");
   if (what === "held") return held(step, Number(first));
   const say = Object.hasOwn(sayings, what) ? sayings[what] : undefined;

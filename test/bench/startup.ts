@@ -1,10 +1,8 @@
-import { spawn } from "node:child_process";
-import { once } from "node:events";
-import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import process from "node:process";
-import { buildProgram, wallMs } from "./program.ts";
+import { fileURLToPath } from "node:url";
+import { buildProgram, bundle, spawnReady, startGateway, wallMs, writeHome } from "./program.ts";
 import { median, runAlone, type BenchRow } from "./row.ts";
 
 const HELPS = 15;
@@ -18,7 +16,7 @@ export async function run(): Promise<readonly BenchRow[]> {
   const program = await buildProgram();
   const folder = await mkdtemp(join(tmpdir(), "agentd-bench-"));
   try {
-    return [await help(program), ...(await greetings(program, folder)), ...(await starts(program, folder))];
+    return [await help(program), ...(await greetings(program, folder)), ...(await starts(folder))];
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
@@ -48,8 +46,7 @@ async function help(program: string): Promise<BenchRow> {
 /** Control: a process that does nothing. */
 async function greetings(program: string, folder: string): Promise<readonly BenchRow[]> {
   const configured = join(folder, "home-configured");
-  await mkdir(configured, { mode: 0o700 });
-  await writeFile(join(configured, "config.yaml"), CONFIG, { mode: 0o600 });
+  await writeHome(configured, CONFIG);
   const [fresh, existing, withConfig, bare]: [number[], number[], number[], number[]] = [[], [], [], []];
   for (let i = 0; i < GREETINGS; i++) {
     fresh.push(await readyMs(program, folder, join(folder, `rpc-${i}`)));
@@ -58,77 +55,76 @@ async function greetings(program: string, folder: string): Promise<readonly Benc
     bare.push(await wallMs(["-e", "0"]));
   }
   const row = (home: string, samples: readonly number[]) =>
-    startRow(`agentd rpc to gateway.ready, ${home}`, samples, { goalMs: READY_GOAL_MS, bare });
+    startRow(`agentd rpc to gateway.ready, ${home}, by node -e 0`, samples, { goalMs: READY_GOAL_MS, bare });
   return [row("fresh home", fresh), row("existing home", existing), row("configured home", withConfig)];
 }
 
 const CONFIG = "model:\n  detect_local: false\nsessions:\n  max_queue: 16\n";
 
-async function starts(program: string, folder: string): Promise<readonly BenchRow[]> {
-  const fresh: number[] = [];
-  const existing: number[] = [];
+/** Control: a bare h3 server, bundled the same way; with what was compiled before only where the home was there before. */
+async function starts(folder: string): Promise<readonly BenchRow[]> {
+  const entry = fileURLToPath(new URL("bare-h3.ts", import.meta.url));
+  const bare = await bundle(entry, join(folder, "bare"));
+  const [fresh, existing]: [number[], number[]] = [[], []];
+  const [bareFresh, bareExisting]: [number[], number[]] = [[], []];
   for (let i = 0; i < STARTS; i++) {
-    fresh.push(await listeningMs(program, folder, join(folder, `home-${i}`)));
-    existing.push(await listeningMs(program, folder, join(folder, "home-0")));
+    fresh.push(await listeningMs(folder, join(folder, `home-${i}`)));
+    existing.push(await listeningMs(folder, join(folder, "home-0")));
+    bareFresh.push(await bareListeningMs(bare, join(folder, `code-${i}`)));
+    bareExisting.push(await bareListeningMs(bare, join(folder, "code-0")));
   }
-  const goal = { goalMs: LISTENING_GOAL_MS };
-  return [
-    startRow("agentd gateway to listening, fresh home", fresh, goal),
-    startRow("agentd gateway to listening, existing home", existing, goal),
-  ];
+  const row = (home: string, samples: readonly number[], control: readonly number[]) =>
+    startRow(`agentd gateway to listening, ${home}, by a bare h3 server`, samples, {
+      goalMs: LISTENING_GOAL_MS,
+      bare: control,
+    });
+  return [row("fresh home", fresh, bareFresh), row("existing home", existing, bareExisting)];
 }
 
 function startRow(
   name: string,
   samples: readonly number[],
-  { goalMs, bare }: { readonly goalMs: number; readonly bare?: readonly number[] },
+  { goalMs, bare }: { readonly goalMs: number; readonly bare: readonly number[] },
 ): BenchRow {
   const value = median(samples);
-  const control = bare === undefined ? undefined : median(bare);
+  const control = median(bare);
   return {
     name,
     value,
     unit: "ms",
-    ...(control === undefined ? {} : { control, ratio: value / control }),
+    control,
+    ratio: value / control,
     goal: `<= ${goalMs} ms`,
     met: value <= goalMs,
   };
 }
 
 /** From the spawn to the line that tells the address. */
-function listeningMs(program: string, userHome: string, agentHome: string): Promise<number> {
-  return saidMs([program, "gateway", "--port", "0"], { userHome, agentHome }, "listens on");
+async function listeningMs(userHome: string, agentHome: string): Promise<number> {
+  await using gateway = await startGateway(userHome, agentHome);
+  await checkHealth(gateway.url);
+  return gateway.readyMs;
 }
 
-/** From the spawn to the first frame. */
-function readyMs(program: string, userHome: string, agentHome: string): Promise<number> {
-  return saidMs([program, "rpc"], { userHome, agentHome }, '"gateway.ready"');
+/** From the spawn to the first frame. It leaves by the end of its pipe: what is loaded behind the frame is kept compiled. */
+async function readyMs(program: string, userHome: string, agentHome: string): Promise<number> {
+  const options = { args: [program, "rpc"], ready: /"gateway\.ready"/, userHome, agentHome };
+  await using host = await spawnReady(options);
+  return host.readyMs;
 }
 
-/** From the spawn to what it says; then it is stopped. */
-async function saidMs(
-  args: readonly string[],
-  { userHome, agentHome }: { readonly userHome: string; readonly agentHome: string },
-  what: string,
-): Promise<number> {
-  const startMs = performance.now();
-  const child = spawn(process.execPath, args, {
-    env: { PATH: process.env["PATH"], HOME: userHome, AGENTD_HOME: agentHome },
-    stdio: ["pipe", "pipe", "ignore"],
-  });
-  const exited = once(child, "exit");
-  let said = "";
-  for await (const chunk of child.stdout) {
-    said += String(chunk);
-    if (said.includes(what)) break;
-  }
-  const tookMs = performance.now() - startMs;
-  // A host leaves by the end of its pipe, and what was loaded behind the first frame is kept compiled.
-  if (args.includes("rpc")) child.stdin.end();
-  else child.kill("SIGTERM");
-  await exited;
-  if (!said.includes(what)) throw new Error(`agentd ${args[1]} said ${JSON.stringify(said)}`);
-  return tookMs;
+/** The same of a server with one route and nothing else. */
+async function bareListeningMs(script: string, codeFolder: string): Promise<number> {
+  await using bare = await spawnReady({ args: [script, codeFolder], ready: /listens on (http:\S+)/ });
+  await checkHealth(bare.match[1] ?? "");
+  return bare.readyMs;
+}
+
+/** What says that it listens must answer. It also has its signal handlers by then, and keeps what it compiled as it leaves. */
+async function checkHealth(url: string): Promise<void> {
+  const answer = await fetch(new URL("/health", url), { headers: { connection: "close" } });
+  if (answer.status !== 200) throw new Error(`${url} answered ${answer.status} ${await answer.text()}`);
+  await answer.text();
 }
 
 await runAlone(import.meta.url, run);

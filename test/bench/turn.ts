@@ -71,7 +71,10 @@ export async function run(): Promise<readonly BenchRow[]> {
 
 async function bareTurns(): Promise<void> {
   const engine = createScriptedEngine(script, { clock: systemClock });
-  for (let i = 0; i < TURNS; i++) await engine.runTurn(bareTurn());
+  for (let i = 0; i < TURNS; i++) {
+    const { stop, text } = await engine.runTurn(bareTurn());
+    if (stop !== "end" || text !== PIECES.join("")) throw new Error(`a turn ended with ${stop}: ${text}`);
+  }
 }
 
 async function inSequence(agent: TestAgent): Promise<void> {

@@ -16,6 +16,7 @@ import { createKeyRing } from "../../src/config/secrets.ts";
 import { listen } from "../../src/gateway/listen.ts";
 import { startService } from "../../src/service.ts";
 import { KEY, testConfig } from "../harness/service.ts";
+import { modelCalls } from "./model-calls.ts";
 
 export const SECRET = "secret-of-the-benches";
 const MAX_BODY_BYTES = 2_097_152;
@@ -65,6 +66,7 @@ export async function runReceiver(settings: string, given: string | undefined) {
     models: createModelCatalog({ providers: [] }),
     engine: createScriptedEngine(
       async ({ user }) => {
+        modelCalls.count += 1;
         if (user.includes("Wait.")) await once(ended.signal, "abort");
         return { text: "Seen." };
       },

@@ -2,7 +2,7 @@ import { mkdtemp, realpath, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
-import type { Server } from "./child.ts";
+import { untilCalled, type Server } from "./child.ts";
 import { drive } from "./load.ts";
 import { median, runAlone, type BenchRow } from "./row.ts";
 import { push, receiver, signed } from "./webhook.ts";
@@ -21,15 +21,18 @@ export async function run(): Promise<readonly BenchRow[]> {
   await using many = await Filled.open(MANY);
   const load = { ...signed("/webhooks/hook", push), connections: CLIENTS };
   const both = [few, many];
-  for (const { server } of both) await drive({ ...load, url: server.url }, WARM_UP_MS);
+  for (const each of both) each.sent += (await drive({ ...load, url: each.server.url }, WARM_UP_MS)).answers;
   for (let n = 0; n < ROUNDS; n++) {
-    for (const { server, rates, cpu } of both) {
+    for (const each of both) {
+      const { server, rates, cpu } = each;
       const before = await server.cpuMicros();
       const { answers, seconds } = await drive({ ...load, url: server.url }, ROUND_MS);
+      each.sent += answers;
       rates.push(answers / seconds);
       cpu.push(((await server.cpuMicros()) - before) / answers);
     }
   }
+  for (const { server, sent } of both) await untilCalled(server, sent);
   const [rate, fewRate] = [median(many.rates), median(few.rates)];
   const [cpu, fewCpu] = [median(many.cpu), median(few.cpu)];
   return [
@@ -59,6 +62,7 @@ class Filled implements AsyncDisposable {
   readonly server: Server;
   readonly rates: number[] = [];
   readonly cpu: number[] = [];
+  sent = 0;
   readonly #home: string;
 
   private constructor(server: Server, home: string) {

@@ -1,7 +1,7 @@
 import { createHmac } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { startServer, type Server, type ServerKind } from "./child.ts";
-import { drive, type Load } from "./load.ts";
+import { startServer, untilCalled, type Server, type ServerKind } from "./child.ts";
+import { drive, type Driven, type Load } from "./load.ts";
 import { pace } from "./paced.ts";
 import { median, percentile, runAlone, type BenchRow } from "./row.ts";
 import { SECRET, type ReceiverSettings } from "./webhook-server.ts";
@@ -20,6 +20,7 @@ const LARGE_REQUESTS = 40;
 const LARGE_BYTES = 1_048_576;
 /** Of the refusals: small, so that one body more is cheap to send. */
 const SMALL_LIMIT_BYTES = 65_536;
+const WANTED_SHARE = 0.95;
 
 const ACCEPTED = JSON.stringify({
   status: "accepted",
@@ -81,8 +82,10 @@ async function wholeRuns(): Promise<readonly BenchRow[]> {
   await using ours = await receiver({});
   await using bare = await startServer("bare-receiver", ACCEPTED);
   const rates = await compare(ours, bare, hook);
+  await untilCalled(ours, rates[0].answers);
   const half = rates[0].perSecond / 2;
   const latencies = await pace({ ...hook, url: ours.url, connections: CLIENTS }, half, PACED_MS);
+  await untilCalled(ours, rates[0].answers + latencies.length);
   const bareLatencies = await pace({ ...hook, url: bare.url, connections: CLIENTS }, half, PACED_MS);
   const p99 = percentile(latencies, 99);
   const { goal: _, met: __, ...row } = rateRow(`webhooks accepted and run, ${CLIENTS} clients`, rates, 0);
@@ -118,7 +121,8 @@ async function refusals(): Promise<readonly BenchRow[]> {
   const rows: BenchRow[] = [];
   for (const [status, load] of loads) {
     const statuses = status === 429 ? [429, 202] : [status];
-    const rates = await compare(ours, bare, { ...load, statuses }, { ...load, statuses: [202, 401] });
+    const bareStatuses = [status === 401 ? 401 : 202];
+    const rates = await compare(ours, bare, { ...load, statuses }, { ...load, statuses: bareStatuses });
     rows.push(rateRow(`webhooks refused with ${status}, ${CLIENTS} clients`, rates, 0.5));
   }
   return rows;
@@ -189,6 +193,8 @@ export function signed(path: string, body: string): Omit<Load, "url" | "connecti
   return {
     path,
     body,
+    // Not 200: that is for what was seen before, or is of no interest.
+    statuses: [202],
     idHeader: "x-github-delivery",
     headers: {
       "content-type": "application/json",
@@ -208,6 +214,8 @@ async function quiet(server: Server): Promise<void> {
 }
 
 interface Round {
+  /** Of this round; of several, of all of them, the warm-up included. */
+  readonly answers: number;
   readonly perSecond: number;
   readonly cpuMicros: number;
 }
@@ -220,18 +228,19 @@ async function compare(
   bareLoad: Omit<Load, "url" | "connections"> = load,
 ): Promise<readonly [ours: Round, bare: Round]> {
   const pairs = [
-    { server: ours, load, rounds: [] as Round[] },
-    { server: bare, load: bareLoad, rounds: [] as Round[] },
+    { server: ours, load, warm: 0, rounds: [] as Round[] },
+    { server: bare, load: bareLoad, warm: 0, rounds: [] as Round[] },
   ];
-  for (const pair of pairs) await round(pair, WARM_UP_MS);
+  for (const pair of pairs) pair.warm = (await round(pair, WARM_UP_MS)).answers;
   for (let n = 0; n < ROUNDS; n++) for (const pair of pairs) pair.rounds.push(await round(pair, ROUND_MS));
-  const [first, second] = pairs.map(({ rounds }) => middle(rounds));
+  const [first, second] = pairs.map(({ warm, rounds }) => middle(rounds, warm));
   if (!first || !second) throw new Error("there are two");
   return [first, second];
 }
 
-function middle(rounds: readonly Round[]): Round {
+function middle(rounds: readonly Round[], warm = 0): Round {
   return {
+    answers: rounds.reduce((sum, { answers }) => sum + answers, warm),
     perSecond: median(rounds.map(({ perSecond }) => perSecond)),
     cpuMicros: median(rounds.map(({ cpuMicros }) => cpuMicros)),
   };
@@ -247,8 +256,24 @@ interface RoundPlan {
 async function round({ server, load, most }: RoundPlan, forMs: number): Promise<Round> {
   const before = await server.cpuMicros();
   const bounded = { ...load, url: server.url, connections: CLIENTS, ...(most === undefined ? {} : { most }) };
-  const { answers, seconds } = await drive(bounded, forMs);
-  return { perSecond: answers / seconds, cpuMicros: ((await server.cpuMicros()) - before) / answers };
+  const { answers, seconds, byStatus } = await drive(bounded, forMs);
+  checkStatuses(load, { answers, byStatus });
+  return {
+    answers,
+    perSecond: answers / seconds,
+    cpuMicros: ((await server.cpuMicros()) - before) / answers,
+  };
+}
+
+/** The first status is what is measured; the others may come a few times. */
+function checkStatuses(
+  { statuses = [] }: Pick<Load, "statuses">,
+  driven: Pick<Driven, "answers" | "byStatus">,
+) {
+  const [wanted] = statuses;
+  const count = wanted === undefined ? driven.answers : (driven.byStatus.get(wanted) ?? 0);
+  if (count >= driven.answers * WANTED_SHARE) return;
+  throw new Error(`${count} of ${driven.answers} answers were ${String(wanted)}`);
 }
 
 function cpuRow([{ cpuMicros: ours }, { cpuMicros: bare }]: readonly [Round, Round]): BenchRow {
