@@ -33,8 +33,10 @@ const run = defineCommand({
       ...(args.host === undefined ? {} : { host: args.host }),
       ...(args.port === undefined ? {} : { port: toPort(args.port) }),
     });
+    // Whoever reads the address may send a signal at once: it must find its listeners.
+    const stopped = untilStopped(booted);
     print(banner(booted));
-    await untilStopped(booted);
+    await stopped;
   },
 });
 
