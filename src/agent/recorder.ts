@@ -107,17 +107,22 @@ export class Recorder {
     this.#messages = [];
   }
 
+  get #mustBeSafe(): boolean {
+    return this.#messages.length > 0 || this.#urgent;
+  }
+
   #begin(): void {
     if (this.#write || this.#finishing || this.#failed) return;
     this.#cancelTimer?.();
     this.#cancelTimer = undefined;
     let batch: Batch | undefined;
-    const durable = this.#messages.length > 0 || this.#urgent;
+    const durable = this.#mustBeSafe;
     this.#urgent = false;
     this.#write = this.#options.store
       .write(
         async (tx) => {
-          if (this.#finishing && !batch) return;
+          // What came since and has to be safe goes with the next write, which is.
+          if (!batch && (this.#finishing || (!durable && this.#mustBeSafe))) return;
           this.#taken = true;
           batch ??= this.#take();
           if (batch.events.some(isDelta)) this.#lastDeltaMs = this.#options.clock.now();

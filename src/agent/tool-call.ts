@@ -135,7 +135,8 @@ async function run(tool: Tool, call: ToolCall, scope: ToolCallScope): Promise<To
     // Before what was lent to the call, a password too, is forgotten.
     return typeof output === "string" ? { text: redact(output) } : { ...output, text: redact(output.text) };
   } catch (error) {
-    throw error instanceof ToolError ? new ToolError(redact(error.message)) : error;
+    if (error instanceof ToolError) throw new ToolError(redact(error.message));
+    throw scope.signal.aborted ? error : unexpected(error, call, scope);
   } finally {
     abandoned.cancel();
     end();
@@ -191,12 +192,14 @@ function started(
 
 function failure(error: unknown, call: ToolCall, scope: ToolCallScope): SettledAnswer {
   if (scope.signal.aborted) return { status: "aborted", text: "The call was stopped before it finished." };
-  if (error instanceof ToolError) return { status: "error", text: error.message };
+  const { message } = error instanceof ToolError ? error : unexpected(error, call, scope);
+  return { status: "error", text: message };
+}
+
+/** Logs a bug, and returns what the model reads of it. A running call's is logged while its passwords are hidden. */
+function unexpected(error: unknown, call: ToolCall, scope: ToolCallScope): ToolError {
   scope.log.error("a tool failed unexpectedly", { run: scope.runId, tool: call.tool, error });
-  return {
-    status: "error",
-    text: `The tool ${call.tool} failed inside the server; its log has the details.`,
-  };
+  return new ToolError(`The tool ${call.tool} failed inside the server; its log has the details.`);
 }
 
 function unknownTool(name: string, scope: ToolCallScope): string {
