@@ -125,13 +125,24 @@ async function ended(child: GroupLeader, stop: ReturnType<typeof stopper>): Prom
       child.pid,
       stop.reason() === undefined ? LEFTOVER_GRACE_MS : STOP_GRACE_MS,
     );
-    await Promise.race([closed, systemClock.sleep(DRAIN_MS)]);
+    await withinTime(closed, DRAIN_MS);
     return { ...end, stoppedBy: stop.reason(), leftovers };
   } finally {
     letGo();
     stop.release();
     child.stdout.destroy();
   }
+}
+
+/** Resolves with `work`, but after `ms` at the latest; the timer goes with it. */
+function withinTime(work: Promise<void>, ms: number): Promise<void> {
+  return new Promise((resolve) => {
+    const cancel = systemClock.after(ms, resolve);
+    void work.then(() => {
+      cancel();
+      resolve();
+    });
+  });
 }
 
 function exited(child: ChildProcess): Promise<Pick<CommandEnd, "exitCode" | "signalName">> {
