@@ -62,6 +62,9 @@ interface Naming {
   readonly options: AttachmentOptions;
 }
 
+/** Within so many bytes each of the kinds says how large the image is, if nothing long stands before. */
+const HEADER_BYTES = 64;
+
 /** Undefined when the bytes are no image of a kind that models take. */
 function toImage(bytes: Buffer, { shown, name, options }: Naming): ReadAttachment | undefined {
   const limit = options.maxImageBytes ?? MAX_IMAGE_BYTES;
@@ -126,13 +129,17 @@ function toText(bytes: Buffer, { shown, name, options }: Naming): ReadAttachment
   };
 }
 
+/** Without a width and height when the bytes end before they say it; undefined when they are no image. */
 function sizeOf(
   bytes: Buffer,
 ): { readonly type?: string | undefined; readonly width: number; readonly height: number } | undefined {
+  // The parser reads on in the buffer behind a short image, which holds other data of this process: it gets zeros there.
+  const padded = new Uint8Array(bytes.length + HEADER_BYTES);
+  padded.set(bytes);
   try {
-    return imageSize(bytes);
+    return imageSize(padded);
   } catch {
-    return undefined; // no image, or one that ends before it says how large it is
+    return undefined;
   }
 }
 
