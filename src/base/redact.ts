@@ -39,6 +39,9 @@ const CREDENTIALS = [PRIVATE_KEY, SHAPES, AUTHORIZATION, URL_PASSWORD];
 /** What any of the shapes needs; text without it, the usual case, is passed on after one scan. */
 const MAYBE = /sk-|gh[pousr]_|github_pat_|glpat-|xox|AKIA|AIza|npm_|eyJ|bearer|basic|:\/\/|PRIVATE KEY/i;
 
+/** Stands for a known secret while credentials are looked for: in the middle of one it must not end it. */
+const HOLE = "0redactedSecret0";
+
 /** With how many hold each. */
 const secrets = new Map<string, number>();
 let known: RegExp | undefined;
@@ -67,6 +70,12 @@ export function forgetSecret(value: string): void {
   const holders = secrets.get(value) ?? 0;
   if (holders > 1) secrets.set(value, holders - 1);
   else if (secrets.delete(value)) isStale = true;
+}
+
+/** Takes every {@link registerSecret} back, for a process in which one service follows another. */
+export function forgetSecrets(): void {
+  secrets.clear();
+  isStale = true;
 }
 
 /** Only before the next use: many secrets may come at once. */
@@ -118,15 +127,16 @@ export function spanStart(text: string, at: number): number {
 /** `text` with every known secret and everything that looks like a credential replaced by `[redacted]`. */
 export function redact(text: string): string {
   compile();
-  const clean = known ? text.replace(known, MASK) : text;
-  if (!MAYBE.test(clean)) return clean;
+  const clean = known ? text.replace(known, HOLE) : text;
+  if (!MAYBE.test(clean)) return clean.replaceAll(HOLE, MASK);
   return clean
     .replace(PRIVATE_KEY, MASK)
     .replace(SHAPES, MASK)
     .replace(AUTHORIZATION, (whole, scheme: string, gap: string, token: string) =>
       PROSE.test(token) ? whole : `${scheme}${gap}${MASK}`,
     )
-    .replace(URL_PASSWORD, `$1:${MASK}@`);
+    .replace(URL_PASSWORD, `$1:${MASK}@`)
+    .replaceAll(HOLE, MASK);
 }
 
 /** A copy of a JSON value with every string in it redacted; strings under telling names go as a whole. */

@@ -205,3 +205,9 @@ test("redactValue keeps an object with a hostile name an object of the same name
   assert.deepEqual(Object.keys(clean), ["__proto__", "constructor"]);
   assert.equal(Object.getPrototypeOf(clean), Object.prototype);
 });
+
+test("a known secret inside a longer credential leaves nothing of the credential", (t) => {
+  registerSecret("abcdefgh");
+  t.after(() => forgetSecret("abcdefgh"));
+  assert.equal(redact("key sk-proj-0123456789abcdefghijklmnop, abcdefgh"), `key ${MASK}, ${MASK}`);
+});
