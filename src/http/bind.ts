@@ -129,6 +129,7 @@ function eventStream(
 ): ReadableStream<Uint8Array> {
   return sseStream(source, {
     meta: operation.sse,
+    clock: room.clock,
     keepaliveMs: room.settings.keepaliveMs,
     slowReaderMs: room.settings.slowReaderMs,
     onClientGone: () => gone.abort(),

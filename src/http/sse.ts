@@ -1,8 +1,10 @@
 import type { SseMessage, SseMeta } from "../../generated/http/contract.gen.ts";
+import type { Clock } from "../base/clock.ts";
 
 export interface SseOptions {
   /** How the spec says that the stream ends. */
   readonly meta: SseMeta | undefined;
+  readonly clock: Clock;
   readonly keepaliveMs: number;
   /** How long the stream may stand still, full, because its client does not read; then it is cut. */
   readonly slowReaderMs: number;
@@ -47,14 +49,21 @@ export function sseStream(
   options: SseOptions,
 ): ReadableStream<Uint8Array> {
   const iterator = source[Symbol.asyncIterator]();
-  let keepalive: ReturnType<typeof setInterval> | undefined;
-  let stalled: ReturnType<typeof setTimeout> | undefined;
+  const { clock } = options;
+  let cancelKeepalive = () => {};
+  let cancelStalled = () => {};
   let over = false;
   const end = (error?: unknown) => {
     if (!over) options.onEnd?.(error);
     over = true;
-    clearInterval(keepalive);
-    clearTimeout(stalled);
+    cancelKeepalive();
+    cancelStalled();
+  };
+  const keepAlive = (controller: ReadableStreamDefaultController<Uint8Array>) => {
+    cancelKeepalive = clock.after(options.keepaliveMs, () => {
+      if ((controller.desiredSize ?? 0) > 0) controller.enqueue(encoder.encode(": keepalive\n\n"));
+      keepAlive(controller);
+    });
   };
   /** Ends before the source did: a generator that rests at a yield would keep what it holds for ever. */
   const cut = (error?: unknown) => {
@@ -72,12 +81,10 @@ export function sseStream(
       start(controller) {
         // The headers leave with the first bytes, so that the client knows at once that it is connected.
         controller.enqueue(encoder.encode(": connected\n\n"));
-        keepalive = setInterval(() => {
-          if ((controller.desiredSize ?? 0) > 0) controller.enqueue(encoder.encode(": keepalive\n\n"));
-        }, options.keepaliveMs);
+        keepAlive(controller);
       },
       async pull(controller) {
-        clearTimeout(stalled);
+        cancelStalled();
         try {
           const { done, value } = await iterator.next();
           if (over) return;
@@ -88,7 +95,7 @@ export function sseStream(
             );
             // Nobody pulls a stream that is full: only its client can go on.
             if ((controller.desiredSize ?? 0) > 0) return;
-            stalled = setTimeout(() => giveUp(controller), options.slowReaderMs);
+            cancelStalled = clock.after(options.slowReaderMs, () => giveUp(controller));
             return;
           }
           end();

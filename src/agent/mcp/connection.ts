@@ -1,6 +1,7 @@
 /** One server of the Model Context Protocol: connected, called, and connected again after it died. */
 import type { MCPClient, MCPTransport } from "@ai-sdk/mcp";
 import { abortable } from "../../base/abortable.ts";
+import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
 import { redact } from "../../base/redact.ts";
 import { ToolError, type Questions, type ToolContext } from "../tool.ts";
@@ -59,6 +60,7 @@ export class McpConnection {
   readonly name: string;
   readonly #options: McpServerOptions;
   readonly #log: Log;
+  readonly #clock: Clock;
   /** Calls at work, for questions the server asks meanwhile. */
   readonly #calls = new Set<ToolContext>();
   #client: MCPClient | undefined;
@@ -71,10 +73,15 @@ export class McpConnection {
   #tools: readonly ToolDefinition[] = [];
   readonly #closing = new AbortController();
 
-  constructor(name: string, options: McpServerOptions, log: Log) {
+  constructor(
+    name: string,
+    options: McpServerOptions,
+    { log, clock }: { readonly log: Log; readonly clock: Clock },
+  ) {
     this.name = name;
     this.#options = options;
     this.#log = log;
+    this.#clock = clock;
   }
 
   get mark(): string | undefined {
@@ -134,7 +141,7 @@ export class McpConnection {
   }
 
   async #connected(): Promise<MCPClient> {
-    if (!this.#client && Date.now() - this.#failedAtMs >= RECONNECT_AFTER_MS) await this.connect();
+    if (!this.#client && this.#clock.now() - this.#failedAtMs >= RECONNECT_AFTER_MS) await this.connect();
     if (this.#client) return this.#client;
     throw new ToolError(
       `The MCP server ${this.name} cannot be reached: ${this.#error ?? "it is not connected"}.`,
@@ -243,7 +250,7 @@ export class McpConnection {
 
   #fail(reason: string): void {
     this.#error = this.#hide(reason);
-    this.#failedAtMs = Date.now();
+    this.#failedAtMs = this.#clock.now();
     if (!this.#closing.signal.aborted && this.#error !== this.#warned) {
       this.#warned = this.#error;
       this.#log.warn("an MCP server cannot be used", { server: this.name, reason: this.#error });

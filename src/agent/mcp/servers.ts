@@ -1,3 +1,4 @@
+import { systemClock, type Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/log.ts";
 import { defineTool, type Tool } from "../tool.ts";
 import { McpConnection, type McpServerOptions, type McpStatus, type ToolDefinition } from "./connection.ts";
@@ -18,14 +19,16 @@ interface Known {
  */
 export class McpServers {
   readonly #log: Log;
+  readonly #clock: Clock;
   #known = new Map<string, Known>();
   /** Made once for each state of the servers: a turn asks for them each time. */
   #tools:
     | { readonly from: readonly (readonly ToolDefinition[])[]; readonly tools: readonly Tool[] }
     | undefined;
 
-  constructor(log: Log) {
+  constructor(log: Log, clock: Clock = systemClock) {
     this.#log = log;
+    this.#clock = clock;
   }
 
   /**
@@ -88,7 +91,7 @@ export class McpServers {
 
   #make(name: string, options: McpServerOptions | string): Known {
     if (typeof options === "string") return { options, connection: undefined };
-    return { options, connection: new McpConnection(name, options, this.#log) };
+    return { options, connection: new McpConnection(name, options, { log: this.#log, clock: this.#clock }) };
   }
 }
 
