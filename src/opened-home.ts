@@ -78,7 +78,8 @@ export function openHomeStore({ places, log }: Pick<OpenedHome, "places" | "log"
 async function realPlaces(places: ConfigPlaces): Promise<ConfigPlaces> {
   await mkdir(places.workspace, { recursive: true, mode: 0o700 });
   const agentHome = await realpath(places.agentHome);
-  const userHome = await realpath(places.userHome);
+  // Users that services run as often have none.
+  const userHome = await realpath(places.userHome).catch(() => places.userHome);
   const workspace = await realpath(places.workspace);
   return { ...places, agentHome, userHome, workspace };
 }
