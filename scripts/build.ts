@@ -1,12 +1,18 @@
 // node scripts/build.ts: dist/ with split bundles, type declarations, the specs and the bundled skills beside them.
 import { spawnSync } from "node:child_process";
-import { chmod, cp, readFile, rm, writeFile } from "node:fs/promises";
+import { rmSync } from "node:fs";
+import { chmod, cp, readFile, writeFile } from "node:fs/promises";
 import { join, resolve } from "node:path";
+import process from "node:process";
 import { build, type Plugin } from "esbuild";
-import { writeText } from "./lib/files.ts";
+import { commonJsNames } from "./lib/commonjs-names.ts";
+import { replaceFolder, writeText } from "./lib/files.ts";
 
 const root = resolve(import.meta.dirname, "..");
 const dist = join(root, "dist");
+/** Built beside it and exchanged at the end: whoever starts the program meanwhile finds the last build whole. */
+const fresh = join(root, `dist-${process.pid}.tmp`);
+process.on("exit", () => rmSync(fresh, { recursive: true, force: true }));
 
 /** Bundled CommonJS packages ask for what modules do not have. */
 const banner = [
@@ -26,12 +32,11 @@ const withoutLocales: Plugin = {
     })),
 };
 
-await rm(dist, { recursive: true, force: true });
 const { outputFiles } = await build({
   write: false,
   absWorkingDir: root,
   entryPoints: { agentd: "src/cli/main.ts", index: "src/index.ts" },
-  outdir: dist,
+  outdir: fresh,
   bundle: true,
   splitting: true,
   minify: true,
@@ -43,7 +48,7 @@ const { outputFiles } = await build({
   banner: { js: banner },
   // Ink looks for its developer tools only where DEV says so, and does without them.
   external: ["react-devtools-core"],
-  plugins: [withoutLocales],
+  plugins: [withoutLocales, commonJsNames],
   logLevel: "warning",
 });
 for (const { path, text } of outputFiles) await writeText(path, withoutIdleBanner(text));
@@ -51,7 +56,7 @@ for (const { path, text } of outputFiles) await writeText(path, withoutIdleBanne
 await build({
   absWorkingDir: root,
   entryPoints: { client: "src/client/http.ts", gateway: "src/client/gateway.ts" },
-  outdir: dist,
+  outdir: fresh,
   bundle: true,
   minify: true,
   platform: "neutral",
@@ -60,10 +65,11 @@ await build({
   outExtension: { ".js": ".mjs" },
   logLevel: "warning",
 });
-await cp(join(root, "generated/specs"), join(dist, "specs"), { recursive: true });
-await cp(join(root, "src/agent/skills/bundled"), join(dist, "skills"), { recursive: true });
+await cp(join(root, "generated/specs"), join(fresh, "specs"), { recursive: true });
+await cp(join(root, "src/agent/skills/bundled"), join(fresh, "skills"), { recursive: true });
 declarations();
-await markExecutable(join(dist, "agentd.mjs"));
+await markExecutable(join(fresh, "agentd.mjs"));
+await replaceFolder(fresh, dist);
 
 /** Each file would make its own `require` as it loads: a tenth of the time to the first frame of `agentd rpc`. */
 function withoutIdleBanner(text: string): string {
@@ -72,7 +78,7 @@ function withoutIdleBanner(text: string): string {
 }
 
 function declarations(): void {
-  const args = ["-p", "tsconfig.build.json"];
+  const args = ["-p", "tsconfig.build.json", "--outDir", join(fresh, "types")];
   const result = spawnSync(join(root, "node_modules/.bin/tsc"), args, { cwd: root, stdio: "inherit" });
   if (result.status !== 0) throw new Error("the type declarations could not be made");
 }

@@ -1,70 +1,7 @@
 #!/usr/bin/env node
 import process from "node:process";
-import { defineCommand } from "citty";
-import { lazyCommand } from "./command.ts";
+import { rootCommand } from "./root.ts";
 import { runCli } from "./run.ts";
-
-// Commands are loaded when they are called: `agentd version` must not wait for the service.
-const agentd = defineCommand({
-  meta: {
-    name: "agentd",
-    description:
-      "One AI agent, driven by any program: HTTP, JSON-RPC, ACP, webhooks and the clock over one core.",
-  },
-  subCommands: {
-    gateway: lazyCommand("Run the service", async () => (await import("./gateway.ts")).gatewayCommand),
-    chat: lazyCommand(
-      "Talk with the agent, at a terminal or through pipes",
-      async () => (await import("./chat.ts")).chatCommand,
-    ),
-    rpc: lazyCommand(
-      "Serve the TUI gateway on standard input and output",
-      async () => (await import("./rpc.ts")).rpcCommand,
-    ),
-    acp: lazyCommand(
-      "Serve an editor on standard input and output",
-      async () => (await import("./acp.ts")).acpCommand,
-    ),
-    setup: lazyCommand(
-      "Set up a provider and a model",
-      async () => (await import("./setup.ts")).setupCommand,
-    ),
-    doctor: lazyCommand("Look for what is wrong", async () => (await import("./doctor.ts")).doctorCommand),
-    model: lazyCommand(
-      "Show, list, choose and try models",
-      async () => (await import("./model.ts")).modelCommand,
-    ),
-    config: lazyCommand(
-      "Read, change and check the configuration",
-      async () => (await import("./config.ts")).configCommand,
-    ),
-    sessions: lazyCommand(
-      "List, show, export and delete saved sessions",
-      async () => (await import("./sessions.ts")).sessionsCommand,
-    ),
-    cron: lazyCommand(
-      "Jobs of the clock: make, list, change, run them",
-      async () => (await import("./cron.ts")).cronCommand,
-    ),
-    webhook: lazyCommand(
-      "Subscribe to webhooks, try routes, look at what came in",
-      async () => (await import("./webhook.ts")).webhookCommand,
-    ),
-    deliveries: lazyCommand(
-      "Look at messages to people, send them again, drop them",
-      async () => (await import("./deliveries.ts")).deliveriesCommand,
-    ),
-    platforms: lazyCommand(
-      "List what messages can be sent through, and try it",
-      async () => (await import("./platforms.ts")).platformsCommand,
-    ),
-    spec: lazyCommand(
-      "Print a machine-readable description of an interface",
-      async () => (await import("./spec.ts")).specCommand,
-    ),
-    version: lazyCommand("Print the version", async () => (await import("./version.ts")).versionCommand),
-  },
-});
 
 /** What an option means that stands alone. Editors replace the words of a command by those of its setup. */
 const ALONE: ReadonlyMap<string, readonly string[]> = new Map([
@@ -73,4 +10,4 @@ const ALONE: ReadonlyMap<string, readonly string[]> = new Map([
 ]);
 const words = process.argv.slice(2);
 const meant = words.length === 1 ? ALONE.get(words[0] ?? "") : undefined;
-await runCli(agentd, meant ?? words);
+await runCli(rootCommand, meant ?? words);
