@@ -42,7 +42,7 @@ const cases: readonly Case[] = [
 ];
 
 for (const { when, replies, isThere, told } of cases) {
-  test(`27. After kill -9 ${when} a new process lists and loads the session, the broken turn is visible as interrupted, next prompt accepted by a strict mock provider`, async () => {
+  test(`after kill -9 ${when} a new process replays the turn as interrupted and accepts the next prompt`, async () => {
     await using place = await createAcpPlace({ replies: strict([...replies, saying("Here again.")]) });
     const dying = place.start();
     const first = await dying.client();

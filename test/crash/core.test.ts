@@ -7,11 +7,11 @@ import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import type { Message } from "../../src/agent/message.ts";
+import { programEnvironment, scriptCommand } from "../harness/program.ts";
 import { createTestDatabase } from "../harness/store.ts";
 import { unnamed } from "../harness/unnamed.ts";
 
 const child = join(import.meta.dirname, "core-child.ts");
-const runtime = "Deno" in globalThis ? ["run", "-A", "--no-check", child] : [child];
 
 interface Left {
   readonly interrupted: readonly string[];
@@ -25,11 +25,8 @@ interface Left {
 
 /** Starts the child and resolves with what it says; it is killed then. */
 function runChild(args: readonly string[]): Promise<unknown> {
-  const { PATH = "", HOME = "" } = process.env;
-  const running = spawn(process.execPath, [...runtime, ...args], {
-    env: { PATH, HOME },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
+  const [file, ...words] = scriptCommand(child, ...args);
+  const running = spawn(file, words, { env: programEnvironment(), stdio: ["ignore", "pipe", "pipe"] });
   let [out, err] = ["", ""];
   running.stderr.on("data", (bytes: Uint8Array) => (err += bytes.toString()));
   return new Promise((resolve, reject) => {

@@ -30,7 +30,7 @@ for (const [where, hosts] of [
   ["on its machine", [{}, {}]],
   ["on another machine, once its lease ran out", [{ host: "pod-a" }, { host: "pod-b" }]],
 ] as const) {
-  test(`102. SIGKILL between the claim and the run: claimed, and run once by another process ${where}`, async () => {
+  test(`a job whose process is killed between claim and run runs once in another process ${where}`, async () => {
     await using cron = await place();
     const first = await cron.start({ ...hosts[0], stopAt: "claimed" });
     const { id } = await cron.create({ name: "tea", schedule: soon(cron) });
@@ -52,7 +52,7 @@ for (const [where, hosts] of [
   });
 }
 
-test("105. SIGKILL in the script: unknown, told and not run again; the next slot is normal", async () => {
+test("a job whose process is killed in its script becomes unknown, is reported and not repeated, and its next slot is normal", async () => {
   const script = "if [ -e seen ]; then echo brewed; else echo $$ > seen; exec sleep 20; fi";
   await using cron = await place({ scripts: { "brew.sh": script } });
   const parts = { script: "brew.sh", isScriptOnly: true, prompt: "" };
@@ -69,7 +69,7 @@ test("105. SIGKILL in the script: unknown, told and not run again; the next slot
   await assertUnknownThenNormal(cron, begun);
 });
 
-test("105. SIGKILL in the agent's run: unknown, told and not run again; the next slot is normal", async () => {
+test("a job whose process is killed in its agent run becomes unknown, is reported and not repeated, and its next slot is normal", async () => {
   await using cron = await place();
   const { id } = await cron.create({ name: "tea", schedule: every2m, prompt: "hangs-once" });
   const first = await cron.start();
@@ -100,7 +100,7 @@ test("SIGKILL between the end of the run and its output: kept and told once by t
   assert.equal((await cron.lines("turns.jsonl")).length, 1);
 });
 
-test("117. SIGKILL while the answer is on its way: sent again under its id, the agent is not run again", async () => {
+test("a message whose process is killed during delivery is sent again under its id without another agent run", async () => {
   const held: ServerResponse[] = [];
   const answer = (response: ServerResponse, count: number) =>
     count === 1 ? void held.push(response) : void response.end("[]");
@@ -161,7 +161,7 @@ const DAYS = {
   "Lord Howe's clocks go back": Date.UTC(2026, 3, 4, 14, 40),
 };
 
-test(`102, 105. two gateways, ${KILLS} kills at random points: every instant ran once or is stated missed`, async (t) => {
+test(`every instant runs once or is recorded as missed under two gateways and ${KILLS} random kills`, async (t) => {
   const days = Object.entries(DAYS);
   const [day, epochMs] = days[Math.floor(Math.random() * days.length)]!;
   await using cron = await createCronPlace({ factor: RANDOM_FACTOR, epochMs, scripts: SCRIPTS });

@@ -81,7 +81,7 @@ test("SIGKILL as soon as the record is there: whether it was answered or not, on
   await second.kill("SIGTERM");
 });
 
-test("41. SIGKILL in the model's answer: interrupted with its reason, told to the target once, not run again", async () => {
+test("a run whose process is killed during the model's answer is interrupted, reported once and not repeated", async () => {
   await using place = await createCrashPlace({
     model: () => ({ pieces: [{ text: "half" }, { hang: true }] }),
   });
@@ -108,7 +108,7 @@ test("41. SIGKILL in the model's answer: interrupted with its reason, told to th
   assert.equal(place.asked.get("case-model"), 1);
 });
 
-test("41. SIGKILL with runs that wait for room: they run after the restart, one after the other", async () => {
+test("runs that wait for capacity when the process is killed run one at a time after the restart", async () => {
   const atOnce = { now: 0, most: 0 };
   let isFirst = true;
   await using place = await createCrashPlace({
@@ -217,7 +217,7 @@ test("SIGKILL while events wait to be taken together: the newest is handled afte
   await second.kill("SIGTERM");
 });
 
-test(`40. SIGKILL ${KILLS} times at random points under load: all that was sent came to one end`, async () => {
+test(`every delivery reaches one final state under load and ${KILLS} random kills`, async () => {
   await using place = await createCrashPlace();
   const load = new Load();
   for (let kills = 0; kills < KILLS; kills++) {

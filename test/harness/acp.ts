@@ -5,7 +5,6 @@ import { once } from "node:events";
 import { mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import process from "node:process";
 import {
   client,
   ndJsonStream,
@@ -21,15 +20,8 @@ import {
   type SessionUpdate,
 } from "@agentclientprotocol/sdk/unstable";
 import { startModelServer, type ModelServer, type Replies } from "./openai-server.ts";
+import { agentdCommand, programEnvironment, type Command } from "./program.ts";
 import { createTestDatabase, testDialect } from "./store.ts";
-
-const main = join(import.meta.dirname, "../../src/cli/main.ts");
-export const acpProgram = [
-  process.execPath,
-  ...("Deno" in globalThis ? ["run", "-A", "--no-check"] : []),
-  main,
-  "acp",
-] as const;
 
 /** A home, a folder to work in, and maybe a model server that does as the test says. */
 export interface AcpPlace extends AsyncDisposable {
@@ -54,8 +46,8 @@ export interface AcpStart {
   readonly args?: readonly string[];
   readonly env?: Readonly<Record<string, string>>;
   readonly cwd?: string;
-  /** Instead of the program from source; it finds its home by itself, or by `env`. */
-  readonly command?: readonly [program: string, ...args: string[]];
+  /** Instead of `agentd acp`; it finds its home by itself, or by `env`. */
+  readonly command?: Command;
 }
 
 export async function createAcpPlace({ replies, config = "" }: AcpPlaceOptions = {}): Promise<AcpPlace> {
@@ -110,10 +102,10 @@ export class AcpProcess implements AsyncDisposable {
   #feed: ReadableStreamDefaultController<Uint8Array> | undefined;
 
   constructor({ home, base, args = [], env = {}, cwd, command }: Spawned) {
-    const [program, ...first] = command ?? acpProgram;
+    const [program, ...first] = command ?? agentdCommand("acp");
     this.child = spawn(program, [...first, ...args], {
       cwd: cwd ?? base,
-      env: { ...process.env, ...(command ? {} : { AGENTD_HOME: home }), HOME: base, ...env },
+      env: programEnvironment({ ...(command ? {} : { AGENTD_HOME: home }), HOME: base, ...env }),
       stdio: ["pipe", "pipe", "pipe"],
     });
     this.child.stdin?.on("error", () => {});

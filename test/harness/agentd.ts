@@ -1,11 +1,6 @@
-/** `agentd` as a process of the runtime that runs the tests. */
+/** `agentd` from its start to its end. */
 import { execFile } from "node:child_process";
-import { fileURLToPath } from "node:url";
-import process from "node:process";
-import { codeCache } from "./code-cache.ts";
-
-const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
-const isDeno = process.versions["deno"] !== undefined;
+import { agentdCommand, programEnvironment, scriptCommand, type Command } from "./program.ts";
 
 export interface Outcome {
   readonly code: number;
@@ -13,31 +8,36 @@ export interface Outcome {
   readonly stderr: string;
 }
 
-/** How a script is run: with the same runtime as the test. */
-export function commandOf(script: string): readonly [string, readonly string[]] {
-  return isDeno ? [process.execPath, ["run", "-A", "--no-check", script]] : [process.execPath, [script]];
+/** Runs `agentd` with nothing in its environment but `env`; `input` is its standard input. */
+export function agentd(
+  words: readonly string[],
+  env: Readonly<Record<string, string>> = {},
+  input?: string,
+): Promise<Outcome> {
+  return run(agentdCommand(...words), env, input);
 }
 
+/** Runs a TypeScript file on the runtime of the tests. */
 export function runScript(
   script: string,
   words: readonly string[],
   env: Readonly<Record<string, string>>,
 ): Promise<Outcome> {
-  const [file, first] = commandOf(script);
+  return run(scriptCommand(script, ...words), env);
+}
+
+function run(
+  [file, ...words]: Command,
+  env: Readonly<Record<string, string>>,
+  input?: string,
+): Promise<Outcome> {
   return new Promise((resolve, reject) => {
-    const options = { env: { PATH: process.env["PATH"] ?? "", ...codeCache(), ...env }, timeout: 60_000 };
-    execFile(file, [...first, ...words], options, (error, stdout, stderr) => {
+    const options = { env: programEnvironment(env), timeout: 60_000 };
+    const child = execFile(file, words, options, (error, stdout, stderr) => {
       const code = error === null ? 0 : error.code;
       if (typeof code !== "number") return reject(error);
       resolve({ code, stdout, stderr });
     });
+    if (input !== undefined) child.stdin?.end(input);
   });
-}
-
-/** Runs `agentd` with nothing in its environment but `env`. */
-export function agentd(
-  words: readonly string[],
-  env: Readonly<Record<string, string>> = {},
-): Promise<Outcome> {
-  return runScript(main, words, env);
 }

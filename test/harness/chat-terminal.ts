@@ -2,12 +2,9 @@
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import process from "node:process";
 import { startModelServer, type ChatBody, type ModelReply, type ModelServer } from "./openai-server.ts";
+import { agentdCommand } from "./program.ts";
 import { startTerminal, type Terminal, type TerminalOptions } from "./terminal.ts";
-
-const main = join(import.meta.dirname, "../../src/cli/main.ts");
-const program = [process.execPath, ...("Deno" in globalThis ? ["run", "-A", "--no-check"] : []), main];
 
 export interface ChatPlace extends AsyncDisposable {
   readonly home: string;
@@ -36,7 +33,7 @@ export async function createChatPlace(answers: Answers): Promise<ChatPlace> {
     models,
     chat: (args = [], { env, ...options } = {}) =>
       startTerminal({
-        command: [...program, "chat", ...args],
+        command: agentdCommand("chat", ...args),
         cwd: folder,
         env: { AGENTD_HOME: home, HOME: base, ...env },
         ...options,
@@ -52,13 +49,11 @@ export async function createChatPlace(answers: Answers): Promise<ChatPlace> {
 export async function pressUntil(terminal: Terminal, key: string, wanted: RegExp): Promise<string> {
   for (let tries = 0; tries < 60; tries++) {
     await terminal.press(key);
-    for (let looks = 0; looks < 10; looks++) {
+    for (let looks = 0; looks < 12; looks++) {
       const screen = await terminal.screen();
       if (wanted.test(screen)) return screen;
+      await new Promise((resolve) => setTimeout(resolve, 50));
     }
-    await new Promise((resolve) => setTimeout(resolve, 500));
-    const screen = await terminal.screen();
-    if (wanted.test(screen)) return screen;
   }
   throw new Error(`${key} never led to ${wanted}; the screen:\n${await terminal.screen()}`);
 }

@@ -1,6 +1,4 @@
 /** Clients of the gateway, whose frames are held to the specs and whose connections a test can cut. */
-import { fileURLToPath } from "node:url";
-import process from "node:process";
 import {
   connectGateway,
   spawnTransport,
@@ -12,6 +10,7 @@ import {
   type GatewayOptions,
   type GatewayTransport,
 } from "../../src/client/gateway.ts";
+import { programEnvironment, sourceCommand } from "./program.ts";
 import { FrameValidator, type Json } from "./rpc.ts";
 import { KEY } from "./service.ts";
 
@@ -107,22 +106,16 @@ export function socketTo(service: { readonly url: string }): WatchedTransport {
   return watched(webSocketTransport({ url: service.url, token: KEY }));
 }
 
-const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
-
-/** `agentd rpc` on a home, by the runtime that runs the test. `pidFile` gets the id of the newest process. */
+/**
+ * `agentd rpc` on a home, from source: the client's unit tests run without a build. `pidFile` gets the id of the newest
+ * process.
+ */
 export function processOn(home: string, { pidFile = "/dev/null" } = {}): WatchedTransport {
-  const isDeno = process.versions["deno"] !== undefined;
-  const { PATH = "", HOME = "/tmp", DENO_DIR } = process.env;
-  const words = [process.execPath, ...(isDeno ? ["run", "-A", "--no-check"] : []), main, "rpc"];
   return watched(
     spawnTransport({
       command: "/bin/sh",
-      args: ["-c", 'echo $$ > "$0"; exec "$@"', pidFile, ...words],
-      env: {
-        PATH,
-        AGENTD_HOME: home,
-        ...(isDeno ? { HOME, DENO_DIR: DENO_DIR ?? `${HOME}/.cache/deno` } : {}),
-      },
+      args: ["-c", 'echo $$ > "$0"; exec "$@"', pidFile, ...sourceCommand("rpc")],
+      env: programEnvironment({ AGENTD_HOME: home }),
     }),
   );
 }

@@ -1,14 +1,11 @@
-/** `agentd gateway` as a process of its own, on the runtime that runs the tests. */
+/** `agentd gateway` as a process of its own, started as tests start it. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
+import { agentdCommand, programEnvironment } from "./program.ts";
 import { createTestDatabase } from "./store.ts";
-import { codeCache } from "./code-cache.ts";
-
-const main = join(import.meta.dirname, "../../src/cli/main.ts");
-const command = "Deno" in globalThis ? ["run", "-A", main] : [main];
 
 export interface GatewayPlace extends AsyncDisposable {
   readonly home: string;
@@ -49,10 +46,8 @@ async function startGateway(
   children: Set<ChildProcess>,
   env: Readonly<Record<string, string>>,
 ): Promise<GatewayProcess> {
-  const child = spawn(process.execPath, [...command, "gateway", "--port", "0"], {
-    env: { ...cleanEnvironment(), ...env },
-    stdio: ["ignore", "pipe", "pipe"],
-  });
+  const [file, ...words] = agentdCommand("gateway", "--port", "0");
+  const child = spawn(file, words, { env: programEnvironment(env), stdio: ["ignore", "pipe", "pipe"] });
   children.add(child);
   child.once("exit", () => children.delete(child));
   const output = { stdout: "", stderr: "" };
@@ -80,10 +75,4 @@ function end(child: ChildProcess, signal: NodeJS.Signals): Promise<number | null
     // Deno calls a child that child.kill() was used on killed, however it ended; so the signal is sent by hand.
     process.kill(child.pid!, signal);
   });
-}
-
-/** Nothing of the machine's own configuration may reach the process. */
-function cleanEnvironment(): Record<string, string> {
-  const { PATH = "", HOME = "", TMPDIR } = process.env;
-  return { PATH, HOME, ...codeCache(), ...(TMPDIR === undefined ? {} : { TMPDIR }) };
 }

@@ -2,12 +2,12 @@
 import assert from "node:assert/strict";
 import { spawn, type ChildProcessWithoutNullStreams } from "node:child_process";
 import process from "node:process";
-import { fileURLToPath } from "node:url";
 import { gatewayEvents, hostRequests, type HostMethod } from "../../generated/gateway/host.gen.ts";
 import { gatewayRequests, type GatewayMethod } from "../../generated/gateway/rpc.gen.ts";
 import { schemas } from "../../generated/gateway/schemas.gen.ts";
 import { errorTable } from "../../src/base/errors.ts";
 import { SchemaSet } from "../../src/base/validate.ts";
+import { agentdCommand, programEnvironment, type Command } from "./program.ts";
 import { KEY } from "./service.ts";
 
 // oxlint-disable-next-line typescript/no-explicit-any
@@ -233,8 +233,6 @@ export async function connectSocket(
   return host;
 }
 
-const main = fileURLToPath(new URL("../../src/cli/main.ts", import.meta.url));
-
 export interface RpcProcess extends RpcHost {
   readonly stderr: () => string;
   kill(signal: NodeJS.Signals): void;
@@ -242,21 +240,14 @@ export interface RpcProcess extends RpcHost {
   breakOutput(): void;
 }
 
-/** Starts `agentd rpc` on a home, or other words for the runtime. */
+/** Starts `agentd rpc` on a home, or another command. */
 export function spawnRpc(
   home: string,
   env: Readonly<Record<string, string>> = {},
-  words: readonly string[] = [main, "rpc"],
+  [file, ...words]: Command = agentdCommand("rpc"),
 ): ChildProcessWithoutNullStreams {
-  const isDeno = process.versions["deno"] !== undefined;
-  const { PATH = "", HOME = "/tmp", DENO_DIR } = process.env;
-  const base = {
-    PATH,
-    AGENTD_HOME: home,
-    ...(isDeno ? { HOME, DENO_DIR: DENO_DIR ?? `${HOME}/.cache/deno` } : {}),
-  };
-  return spawn(process.execPath, [...(isDeno ? ["run", "-A", "--no-check"] : []), ...words], {
-    env: { ...base, ...env },
+  return spawn(file, words, {
+    env: programEnvironment({ AGENTD_HOME: home, ...env }),
     stdio: ["pipe", "pipe", "pipe"],
   });
 }
@@ -265,9 +256,9 @@ export function spawnRpc(
 export async function startRpcProcess(
   home: string,
   env: Readonly<Record<string, string>> = {},
-  words?: readonly string[],
+  command?: Command,
 ): Promise<RpcProcess> {
-  const child = spawnRpc(home, env, words);
+  const child = spawnRpc(home, env, command);
   let errors = "";
   let rest = "";
   const host = new RpcHost();

@@ -10,7 +10,7 @@ import { createScriptedEngine, type Script } from "../../src/agent/engines/scrip
 import { createModelCatalog, type ModelProvider } from "../../src/agent/model.ts";
 import type { Tool } from "../../src/agent/tool.ts";
 import { systemClock, type Clock } from "../../src/base/clock.ts";
-import { createLog } from "../../src/base/log.ts";
+import { createLog, type LogLevel } from "../../src/base/log.ts";
 import { applyDefaults } from "../../src/base/schema.ts";
 import { Variables } from "../../src/config/variables.ts";
 import { startService, type Service } from "../../src/service.ts";
@@ -37,6 +37,8 @@ export interface TestServiceOptions {
   readonly requireKey?: boolean;
   readonly providers?: readonly ModelProvider[];
   readonly clock?: Clock;
+  /** Level of the log whose lines are in `logLines`; default info. */
+  readonly logLevel?: LogLevel;
   /** Of the configuration, as boot finds them. */
   readonly configFlaws?: readonly string[];
   /** Take over the database and home of a service that was stopped. */
@@ -121,7 +123,7 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     openApi,
     version: "0.0.0-test",
     ...(options.configFlaws ? { configFlaws: options.configFlaws } : {}),
-    log: createLog("info", (line) => void logLines.push(line)),
+    log: createLog(options.logLevel ?? "info", (line) => void logLines.push(line)),
     clock,
     validateResponses: true,
     observe: (operation, status) => void seen.add(`${operation} ${status}`),

@@ -3,7 +3,7 @@ import { execFile } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { rm } from "node:fs/promises";
 import { promisify } from "node:util";
-import { codeCache } from "./code-cache.ts";
+import { programEnvironment } from "./program.ts";
 
 const run = promisify(execFile);
 /** How long a screen may take to show what a test waits for, on a machine with much to do. */
@@ -22,7 +22,7 @@ export interface TerminalOptions {
   readonly columns?: number;
   readonly rows?: number;
   readonly cwd?: string;
-  /** The program's whole environment beside PATH, TERM and the locale. */
+  /** The program's environment beside what every program of the tests gets, TERM and the locale. */
   readonly env?: Readonly<Record<string, string>>;
 }
 
@@ -65,7 +65,7 @@ export async function startTerminal(options: TerminalOptions): Promise<Terminal>
     });
     return stdout;
   };
-  const variables = { LC_ALL: "C.UTF-8", PATH: process.env["PATH"] ?? "", ...codeCache(), ...env };
+  const variables = programEnvironment({ LC_ALL: "C.UTF-8", ...env });
   const line = [
     "env",
     "-i",

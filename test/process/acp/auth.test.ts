@@ -44,7 +44,7 @@ function configure({ home }: AcpPlace, config: string): Promise<void> {
 const KEYLESS =
   'model:\n  default: openai:gpt-5.1\n  providers:\n    openai: { type: openai, base_url: "URL" }\n';
 
-test("6. terminal auth method appears only with `auth.terminal`", async () => {
+test("the terminal auth method is offered only to clients that support it", async () => {
   await using place = await createAcpPlace();
   const program = place.start({ args: [] });
   const plain = await program.client();
@@ -66,7 +66,7 @@ test("6. terminal auth method appears only with `auth.terminal`", async () => {
   assert.deepEqual(told["env"], { AGENTD_HOME: place.home });
 });
 
-test("6. `authenticate` unknown id or that of a terminal -32602, the demo model is a provider", async () => {
+test("authenticate refuses an unknown or terminal method with -32602, and the demo model counts as a provider", async () => {
   await using place = await createAcpPlace();
   const editor = await place.start().client({ capabilities: { auth: { terminal: true } } });
   for (const id of ["nobody", "setup"]) assert.equal((await refusal(authenticate(editor, id))).code, -32_602);
@@ -74,7 +74,7 @@ test("6. `authenticate` unknown id or that of a terminal -32602, the demo model 
   await editor.session(place.folder);
 });
 
-test("6. without provider session/new -> -32000 with authMethods; after config appears authenticate -> {} and session/new works without restart", async () => {
+test("session requests answer -32000 with authMethods without a provider, and work without a restart once one is configured", async () => {
   await using place = await createAcpPlace({ replies: [saying("from the provider")] });
   const mended = KEYLESS.replace("URL", place.models?.baseUrl ?? "");
   await configure(place, mended);
@@ -99,7 +99,7 @@ test("6. without provider session/new -> -32000 with authMethods; after config a
   assert.equal(editor.text(), "from the provider");
 });
 
-test("6. a configuration that is not valid, or names a provider that is not there, is told and mended in the same way", async () => {
+test("an invalid configuration or unknown provider fails session requests until it is corrected, without a restart", async () => {
   await using place = await createAcpPlace();
   await configure(place, "model:\n  default: nobody:model\n");
   const editor = await place.start().client();
@@ -117,7 +117,7 @@ test("6. a configuration that is not valid, or names a provider that is not ther
   assert.equal((await editor.prompt(sessionId, "again")).stopReason, "end_turn");
 });
 
-test("6. a login without `authenticate` counts too: session/new looks again before it refuses", async () => {
+test("session/new accepts a key that was saved without authenticate", async () => {
   await using place = await createAcpPlace();
   await configure(place, KEYLESS.replace("URL", "http://127.0.0.1:9"));
   const editor = await place.start({ env: { OPENAI_API_KEY: "" } }).client();

@@ -63,7 +63,7 @@ async function converse(place: AcpPlace, { command, args, env }: Start): Promise
   assert.match(editor.text(), /demo model/);
 }
 
-test("3. `--bootstrap --json` parses, matches agent.json schema, and its Zed/JetBrains command completes initialize + session/new and a prompt", async () => {
+test("`--bootstrap --json` matches the registry schema, and its Zed and JetBrains commands start a working agent", async () => {
   await using place = await createAcpPlace();
   const printed = await bootstrap([], { HOME: place.base, AGENTD_HOME: place.home });
   assert.deepEqual(Object.keys(printed), ["zed", "jetbrains", "vscode", "registry"]);
@@ -77,7 +77,7 @@ test("3. `--bootstrap --json` parses, matches agent.json schema, and its Zed/Jet
   await Promise.all([converse(place, zed), converse(place, jetbrains)]);
 });
 
-test("3. `--bootstrap` writes nothing, needs no configuration, and names the home only when it is not the usual one", async () => {
+test("`--bootstrap` writes nothing, needs no configuration, and sets home or profile only when they are not the default", async () => {
   const base = await realpath(await mkdtemp(join(tmpdir(), "agentd-bootstrap-")));
   try {
     const { zed, registry } = await bootstrap(["--name", "My Agent (dev)"], { HOME: base });
@@ -92,7 +92,7 @@ test("3. `--bootstrap` writes nothing, needs no configuration, and names the hom
   }
 });
 
-test("3. `--bootstrap` for people: a heading that names the file, and the block to put there", async () => {
+test("`--bootstrap` without `--json` prints each file name with the block to put there", async () => {
   const { code, stdout } = await agentd(["acp", "--bootstrap", "--ide", "all"], { HOME: "/nonexistent" });
   assert.equal(code, 0);
   const sections = stdout.split(/^(?=\S.*: .*\n\n\{$)/m);
@@ -104,7 +104,7 @@ test("3. `--bootstrap` for people: a heading that names the file, and the block 
   }
 });
 
-test("3. `--check` says in one line whether a session could begin, `--setup` without a terminal is a plain failure", async () => {
+test("`--check` reports readiness in one line, and `--setup` without a terminal fails", async () => {
   await using place = await createAcpPlace();
   const env = { HOME: place.base, AGENTD_HOME: place.home };
   const ready = await agentd(["acp", "--check"], env);

@@ -52,7 +52,7 @@ async function withForms(
 const permissions = (editor: AcpClient) =>
   editor.seen.flatMap((each) => (each.kind === "permission" ? [each.request] : []));
 
-test("38. clarify with form elicitation", async () => {
+test("clarify shows its questions in one form, and the model gets the answers", async () => {
   await using place = await createAcpPlace({ replies: asking(COLOUR, SIZE, NAME) });
   const content = { q1: "blue", q2: ["S", "L"], q3: "Ada", q9: "what nobody asked" };
   const { editor, asked } = await withForms(place, () => ({ action: "accept", content }));
@@ -83,7 +83,7 @@ test("38. clarify with form elicitation", async () => {
   assert.deepEqual(permissions(editor), []);
 });
 
-test("38. clarify with form elicitation: words of one's own are an answer beside choices", async () => {
+test("a form accepts the user's own text beside the choices", async () => {
   await using place = await createAcpPlace({ replies: asking(COLOUR) });
   const { editor, asked } = await withForms(place, () => ({
     action: "accept",
@@ -96,7 +96,7 @@ test("38. clarify with form elicitation: words of one's own are an answer beside
 });
 
 for (const action of ["decline", "cancel"] as const) {
-  test(`38. clarify with ${action}: skipped, and the turn goes on`, async () => {
+  test(`a form answered with ${action} skips its questions, and the turn continues`, async () => {
     await using place = await createAcpPlace({ replies: asking(COLOUR, NAME) });
     const { editor } = await withForms(place, () => ({ action }));
     const sessionId = await editor.session(place.folder);
@@ -105,7 +105,7 @@ for (const action of ["decline", "cancel"] as const) {
   });
 }
 
-test("38. clarify, cancelled while the form is open: the form is withdrawn, the turn cancelled", async () => {
+test("a cancel while a form is open withdraws the form and cancels the turn", async () => {
   await using place = await createAcpPlace({ replies: asking(NAME) });
   const shown = Promise.withResolvers<void>();
   const { editor } = await withForms(place, () => {
@@ -120,7 +120,7 @@ test("38. clarify, cancelled while the form is open: the form is withdrawn, the 
   assert.ok(editor.process.lines.some(({ method }) => method === "$/cancel_request"));
 });
 
-test("38. clarify without forms: choices as a request for permission, one question after the other", async () => {
+test("clarify without form support offers choices as permission requests, one question at a time", async () => {
   await using place = await createAcpPlace({
     replies: asking(COLOUR, { question: "Which way?", choices: ["left", "right"] }),
   });
@@ -144,14 +144,14 @@ test("38. clarify without forms: choices as a request for permission, one questi
   assert.match(editor.text(), /A: blue\n\nQ: Which way\?\nA: \(skipped: decide yourself\)$/);
 });
 
-test("38. clarify without forms, cancelled there -> turn ends cancelled", async () => {
+test("a cancelled permission request of clarify cancels the turn", async () => {
   await using place = await createAcpPlace({ replies: asking(COLOUR) });
   const editor = await place.start().client({ permission: () => ({ outcome: { outcome: "cancelled" } }) });
   const sessionId = await editor.session(place.folder);
   assert.equal((await editor.prompt(sessionId, "go")).stopReason, "cancelled");
 });
 
-test("38. clarify without forms and choices: a plain question ends the turn, the next prompt is the answer", async () => {
+test("clarify without forms or permission requests ends the turn with its questions, and the next prompt answers them", async () => {
   await using place = await createAcpPlace({ replies: asking(NAME, SIZE) });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
@@ -169,7 +169,7 @@ test("38. clarify without forms and choices: a plain question ends the turn, the
   assert.match(String(messages.at(-2)?.["content"]), /next message is the answer/);
 });
 
-test("38. clarify: forms that fail are not tried again, another way is", async () => {
+test("clarify uses permission requests after a form fails, and does not try forms again", async () => {
   await using place = await createAcpPlace({ replies: asking(COLOUR) });
   const { editor, asked } = await withForms(place, () => Promise.reject(new Error("no forms today")), {
     permission: () => ({ outcome: { outcome: "selected", optionId: "choice_1" } }),
@@ -193,7 +193,7 @@ required_variables:
 Use it.
 `;
 
-test("38. secret requests never go through a form", async () => {
+test("a secret is never requested through a form", async () => {
   await using place = await createAcpPlace({
     replies: callingOnce("skill", { action: "view", name: "keyed" }),
   });
@@ -209,7 +209,7 @@ test("38. secret requests never go through a form", async () => {
   assert.match(editor.text(), /I heard: [^]*KEYED_TOKEN is missing/);
 });
 
-test("38. passwords never go through a form, and are refused at once", async () => {
+test("a password is never requested through a form, and the command gets none", async () => {
   await using place = await createAcpPlace({
     replies: callingOnce("terminal", { command: "sudo sh -c 'echo done > marker'" }),
     config: "approvals: { mode: yolo }\n",

@@ -71,7 +71,7 @@ function diffs(editor: AcpClient) {
     .flatMap((each) => (each.type === "diff" ? [each] : []));
 }
 
-test("38. fs caps on -> reads see unsaved buffer text, writes go through the client", async () => {
+test("a client with file capabilities serves reads of unsaved text and gets all writes", async () => {
   const patch = "--- a/notes.txt\n+++ b/notes.txt\n@@ -1 +1 @@\n-unsaved two\n+patched by diff\n";
   await using place = await createAcpPlace({
     replies: calls(
@@ -111,7 +111,7 @@ test("38. fs caps on -> reads see unsaved buffer text, writes go through the cli
   assert.equal(await exists(at("deep/new.txt")), false);
 });
 
-test("38. a write that the client refuses is the tool's error, and the disk is left alone", async () => {
+test("a write that the client refuses fails the tool call and leaves the disk unchanged", async () => {
   await using place = await createAcpPlace({
     replies: calls(
       ["write_file", { path: "new.txt", content: "x" }],
@@ -141,7 +141,7 @@ for (const { name, capabilities, config } of [
     config: "acp: { client_files: false }\n",
   },
 ]) {
-  test(`38. ${name} -> disk`, async () => {
+  test(`files are read and written on disk with ${name}`, async () => {
     await using place = await createAcpPlace({
       config,
       replies: calls(
@@ -160,7 +160,7 @@ for (const { name, capabilities, config } of [
   });
 }
 
-test("38. files outside the session's folders are those of the disk, links to them too", async () => {
+test("files outside the session's folders are read and written on disk, also through links", async () => {
   const elsewhere = await realpath(await mkdtemp(join(tmpdir(), "agentd-elsewhere-")));
   await using _ = { [Symbol.asyncDispose]: () => rm(elsewhere, { recursive: true, force: true }) };
   const other = join(elsewhere, "other.txt");
@@ -182,7 +182,7 @@ test("38. files outside the session's folders are those of the disk, links to th
   assert.deepEqual(buffers.asked, []);
 });
 
-test("38. a client that answers nonsense or never is not waited for: reads see the disk", async () => {
+test("reads use the disk when the client answers with invalid data or not at all", async () => {
   await using place = await createAcpPlace({
     replies: calls(["read_file", { path: "odd.txt" }], ["read_file", { path: "never.txt" }]),
   });
@@ -199,7 +199,7 @@ test("38. a client that answers nonsense or never is not waited for: reads see t
   assert.match(result(place, 1), /^1\tsaved never\n/);
 });
 
-test("38. a write that the client never answers ends with the turn", async () => {
+test("a cancel withdraws a write that the client never answers, and nothing is written", async () => {
   await using place = await createAcpPlace({
     replies: calls(["write_file", { path: "a.txt", content: "x" }]),
   });
@@ -222,7 +222,7 @@ test("38. a write that the client never answers ends with the turn", async () =>
   assert.equal(await exists(join(place.folder, "a.txt")), false);
 });
 
-test("38. binary and missing files are not asked for", async () => {
+test("binary and missing files are not requested from the client", async () => {
   await using place = await createAcpPlace({
     replies: calls(["read_file", { path: "picture.bin" }], ["read_file", { path: "missing.txt" }]),
   });
@@ -235,7 +235,7 @@ test("38. binary and missing files are not asked for", async () => {
   assert.deepEqual(buffers.asked, []);
 });
 
-test("7. additionalDirectories: folders that are worked in as in cwd; relative, missing or file -> -32602", async () => {
+test("files in additionalDirectories are read through the client, and an invalid directory answers -32602", async () => {
   await using place = await createAcpPlace({
     config: "approvals: { mode: ask }\n",
     replies: ({ body }, index) => {

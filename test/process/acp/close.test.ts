@@ -6,7 +6,7 @@ import { saying } from "../../harness/openai-server.ts";
 
 const HANGS = { pieces: [{ text: "on and " }, { hang: true as const }] };
 
-test("5.6 close: what runs and waits is cancelled, the transcript stays, nothing is told of it any more", async () => {
+test("session/close cancels running and queued prompts and keeps the transcript for a later load", async () => {
   await using place = await createAcpPlace({ replies: (_, index) => (index === 0 ? HANGS : saying("back")) });
   const client = await place.start().client();
   const id = await client.session(place.folder);
@@ -34,7 +34,7 @@ test("5.6 close: what runs and waits is cancelled, the transcript stays, nothing
   assert.equal((await client.prompt(id, "again")).stopReason, "end_turn");
 });
 
-test("5.6 delete: closes, takes all of it away, also what runs elsewhere; twice is once", async () => {
+test("session/delete cancels a turn in another process, removes the session everywhere and may be repeated", async () => {
   await using place = await createAcpPlace({ replies: () => HANGS });
   const [first, second] = [await place.start().client(), await place.start().client()];
   const id = await first.session(place.folder);
@@ -59,7 +59,7 @@ test("5.6 delete: closes, takes all of it away, also what runs elsewhere; twice 
   await refused(first.prompt(own, "hello?"), -32_002);
 });
 
-test("25. a session that is deleted while it is loaded, resumed or forked is not found, or was there before", async () => {
+test("a load or resume that ends after the session is deleted answers -32002", async () => {
   await using place = await createAcpPlace({ replies: () => saying("hi") });
   const client = await place.start().client();
   const { agent } = client;

@@ -39,7 +39,7 @@ function places({ lines }: AcpProcess, sessionId: string) {
   return { told: lines.flatMap((line, at) => (isTold(line) ? [at] : [])) };
 }
 
-test("8. available_commands_update arrives after the answer of session/new on the wire, again after load/resume/fork", async () => {
+test("available_commands_update follows the answer of session/new, load, resume and fork", async () => {
   await using place = await createAcpPlace({ replies: counted });
   const process = place.start();
   const editor = await process.client();
@@ -66,7 +66,7 @@ test("8. available_commands_update arrives after the answer of session/new on th
 /** What makes sense behind the names of commands that must have something. */
 const ARGUMENTS: Readonly<Record<string, string>> = { steer: " it", queue: " it" };
 
-test("8. every advertised command really dispatches", async () => {
+test("every advertised slash command works", async () => {
   await using place = await createAcpPlace({
     replies: counted,
     config:
@@ -101,7 +101,7 @@ test("8. every advertised command really dispatches", async () => {
   );
 });
 
-test("Slash: what a command says is one message, in a form that keeps its lines, and errors are said too", async () => {
+test("a slash command answers or fails in one message that keeps its lines, without a model call", async () => {
   await using place = await createAcpPlace({ replies: counted });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
@@ -118,7 +118,7 @@ test("Slash: what a command says is one message, in a form that keeps its lines,
   assert.equal(place.models?.requests.length, 0);
 });
 
-test("Slash: an unknown command, and one beside other blocks, is text for the model", async () => {
+test("an unknown slash command, or one beside other blocks, goes to the model as text", async () => {
   await using place = await createAcpPlace({ replies: counted });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
@@ -137,7 +137,7 @@ test("Slash: an unknown command, and one beside other blocks, is text for the mo
   assert.equal(prompts(place).at(-1), "/status of [@a](https://example.com/a)");
 });
 
-test("Slash: commands that answer at once do so while a turn runs; those that need an idle session say so", async () => {
+test("slash commands answer during a turn, and one that needs an idle session reports that it is busy", async () => {
   await using place = await createAcpPlace({ replies: twoSteps, config: asking });
   const { editor, asked, allow } = await deciding(place);
   const sessionId = await editor.session(place.folder);
@@ -150,7 +150,7 @@ test("Slash: commands that answer at once do so while a turn runs; those that ne
   assert.equal((await turn).stopReason, "end_turn");
 });
 
-test("17. `/steer` while running is visible to the model at the next step; `/queue` runs after", async () => {
+test("`/steer` during a turn reaches the model at its next step, and `/queue` runs afterwards", async () => {
   await using place = await createAcpPlace({ replies: twoSteps, config: asking });
   const { editor, asked, allow } = await deciding(place);
   const sessionId = await editor.session(place.folder);
@@ -171,7 +171,7 @@ test("17. `/steer` while running is visible to the model at the next step; `/que
   assert.match(editor.text(sessionId), /answer 1answer 2$/);
 });
 
-test("17. `/steer` idle = normal prompt", async () => {
+test("`/steer` without a running turn becomes a normal prompt", async () => {
   await using place = await createAcpPlace({ replies: counted });
   const editor = await place.start().client({ capabilities: { session: { notices: {} } } });
   const sessionId = await editor.session(place.folder);
@@ -180,7 +180,7 @@ test("17. `/steer` idle = normal prompt", async () => {
   assert.equal(editor.updates("notice", sessionId).at(0)?.title, "Nothing is at work; sent as a prompt.");
 });
 
-test("Slash: new commands are told of when there are some", async () => {
+test("available_commands_update is sent again only when the slash commands change", async () => {
   await using place = await createAcpPlace({ replies: counted });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
@@ -198,7 +198,7 @@ test("Slash: new commands are told of when there are some", async () => {
   assert.match(String(prompts(place).at(-1)), /skill fresh .* with care$/);
 });
 
-test("Slash: `/model` chooses as the option does, and is told as a config_option_update", async () => {
+test("`/model` selects the model and sends a config_option_update", async () => {
   await using place = await createAcpPlace({ replies: counted });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
@@ -212,7 +212,7 @@ test("Slash: `/model` chooses as the option does, and is told as a config_option
   assert.equal(place.models?.requests.at(-1)?.body.model, "other-model");
 });
 
-test("Slash: a command that is cancelled is answered cancelled", async () => {
+test("a cancelled slash command answers cancelled", async () => {
   await using place = await createAcpPlace({
     config: 'quick_commands:\n  wait: { type: exec, value: "touch began; sleep 600" }\n',
   });

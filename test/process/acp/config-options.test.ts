@@ -49,7 +49,7 @@ const modeTold = (editor: AcpClient, sessionId: string, mode: string) =>
     editor.updates("current_mode_update", sessionId).find(({ currentModeId }) => currentModeId === mode),
   );
 
-test("29. configOptions and modes are in every answer that opens a session, with a value each", async () => {
+test("every answer that opens a session holds configOptions and modes with their current values", async () => {
   await using place = await echoing();
   const editor = await connect(place);
   const made = await editor.agent.request("session/new", { cwd: place.folder, mcpServers: [] });
@@ -98,7 +98,7 @@ test("29. configOptions and modes are in every answer that opens a session, with
   }
 });
 
-test("29. configOptions and modes stay in sync whichever is set; set_config_option returns the full list", async () => {
+test("configOptions and modes stay in sync whichever request sets them, and set_config_option returns the full list", async () => {
   await using place = await echoing();
   const editor = await connect(place);
   const sessionId = await editor.session(place.folder);
@@ -134,7 +134,7 @@ test("29. configOptions and modes stay in sync whichever is set; set_config_opti
   assert.equal(sent?.["reasoning_effort"], undefined);
 });
 
-test("29. options that are set at the same time, before anything is saved, are all kept", async () => {
+test("options set concurrently before the session is saved are all kept", async () => {
   await using place = await echoing();
   const editor = await connect(place);
   const sessionId = await editor.session(place.folder);
@@ -149,7 +149,7 @@ test("29. options that are set at the same time, before anything is saved, are a
   await told(editor, sessionId, wanted);
 });
 
-test("29. what another program chooses is told too, and its title", async () => {
+test("a client gets mode and title changes made by another program until it closes the session", async () => {
   await using place = await echoing();
   const [editor, other] = [await connect(place), await connect(place)];
   const sessionId = await editor.session(place.folder);
@@ -176,7 +176,7 @@ test("29. what another program chooses is told too, and its title", async () => 
   assert.equal(editor.updates("config_option_update", sessionId).length, count);
 });
 
-test("29. bad id/value -32602 that names what is allowed; nothing changes", async () => {
+test("an unknown option id or value answers -32602 with the allowed ones and changes nothing", async () => {
   await using place = await echoing();
   const editor = await connect(place);
   const sessionId = await editor.session(place.folder);
@@ -217,7 +217,7 @@ test("29. bad id/value -32602 that names what is allowed; nothing changes", asyn
   });
 });
 
-test("29. boolean options only if advertised", async () => {
+test("a client that supports boolean options can set `yolo` as one", async () => {
   await using place = await echoing();
   const editor = await connect(place, true);
   const { sessionId, configOptions } = await editor.agent.request("session/new", {
@@ -238,7 +238,7 @@ test("29. boolean options only if advertised", async () => {
   await told(editor, sessionId, { yolo: false });
 });
 
-test("29. models are told in the way of older clients unless the configuration says no", async () => {
+test("`acp.legacy_models: false` omits the models field for older clients, and session/set_model still works", async () => {
   await using place = await createAcpPlace({ config: "acp: { legacy_models: false }\n" });
   const editor = await connect(place);
   const made = await editor.agent.request("session/new", { cwd: place.folder, mcpServers: [] });
@@ -249,7 +249,7 @@ test("29. models are told in the way of older clients unless the configuration s
   assert.deepEqual(await editor.agent.request("session/set_model", { sessionId, modelId: model }), {});
 });
 
-test("30. Model change in session A does not touch session B; survives resume", async () => {
+test("a model change applies to one session only and survives a resume", async () => {
   await using place = await echoing();
   const first = place.start();
   const editor = await first.client();
@@ -273,7 +273,7 @@ test("30. Model change in session A does not touch session B; survives resume", 
   }
 });
 
-test("30. `/model provider:model` = set_config_option = session/set_model, each followed by config_option_update", async () => {
+test("`/model`, set_config_option and session/set_model select a model alike, and each sends one config_option_update", async () => {
   await using place = await echoing();
   const editor = await connect(place);
   const ways: readonly ((sessionId: string, model: string) => Promise<unknown>)[] = [
@@ -296,7 +296,7 @@ test("30. `/model provider:model` = set_config_option = session/set_model, each 
   }
 });
 
-test("30. a model that is configured no more is shown as it was chosen; prompts say so until another is chosen", async () => {
+test("a model that is no longer configured stays selected, and prompts fail until another is selected", async () => {
   await using place = await echoing();
   const first = place.start();
   const editor = await first.client();

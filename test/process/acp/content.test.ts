@@ -34,7 +34,7 @@ function refused(prompt: Promise<unknown>, message: RegExp): Promise<void> {
   );
 }
 
-test("Prompts: text, linked files, embedded text and images reach the model, each told apart", async () => {
+test("text, linked files, embedded text and images of a prompt reach the model as separate parts", async () => {
   await using place = await createAcpPlace({ replies: () => saying("ok") });
   const editor = await place.start().client();
   assert.deepEqual(editor.hello.agentCapabilities?.promptCapabilities, {
@@ -72,7 +72,7 @@ test("Prompts: text, linked files, embedded text and images reach the model, eac
   assert.deepEqual(rest, [{ type: "image_url", image_url: { url: `data:image/png;base64,${png}` } }]);
 });
 
-test("Prompts: a block that is not taken is -32602 that names it, and the session goes on", async () => {
+test("an unsupported prompt block answers -32602 with its index, and the session stays usable", async () => {
   await using place = await createAcpPlace({ replies: () => saying("ok") });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
@@ -99,7 +99,7 @@ test("Prompts: a block that is not taken is -32602 that names it, and the sessio
   assert.equal((await editor.prompt(sessionId, "hello")).stopReason, "end_turn");
 });
 
-test("Prompts: an empty one ends without a turn", async () => {
+test("an empty prompt ends without a model call", async () => {
   await using place = await createAcpPlace({ replies: () => saying("ok") });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
@@ -110,7 +110,7 @@ test("Prompts: an empty one ends without a turn", async () => {
   assert.equal(editor.text(), "");
 });
 
-test("Prompts: a link to an open file brings what the editor has unsaved, or the disk when it fails", async () => {
+test("a linked file is read unsaved from the client, or from disk when the client fails", async () => {
   await using place = await createAcpPlace({ replies: () => saying("ok") });
   const asked: string[] = [];
   const editor = await place.start().client({

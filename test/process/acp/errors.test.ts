@@ -52,7 +52,7 @@ const cases: readonly Case[] = [
   },
 ];
 
-test("19. Provider 401/429/400/context overflow/cut → JSON-RPC error with kind (-32000 for 401); never end_turn; next prompt works", async () => {
+test("a provider error fails the prompt with its kind and a code, and the next prompt works", async () => {
   const replies: ModelReply[] = [];
   await using place = await createAcpPlace({ replies: () => replies.shift() ?? saying("well again") });
   const agentd = place.start();
@@ -81,7 +81,7 @@ test("19. Provider 401/429/400/context overflow/cut → JSON-RPC error with kind
   );
 });
 
-test("19. Provider 500 and 503, again and again → provider and overloaded", async () => {
+test("repeated provider errors 500 and 503 are reported as kind provider and overloaded", async () => {
   const replies: ModelReply[] = [];
   await using place = await createAcpPlace({ replies: () => replies[0] ?? saying("well again") });
   const editor = await place.start().client();
@@ -99,7 +99,7 @@ test("19. Provider 500 and 503, again and again → provider and overloaded", as
   assert.equal((await editor.prompt(sessionId, "again")).stopReason, "end_turn");
 });
 
-test("19. A provider that says nothing for too long → network", async () => {
+test("a provider that stays silent too long is reported as kind network", async () => {
   const replies: ModelReply[] = [{ pieces: [{ text: "half" }, { hang: true }] }];
   await using place = await createAcpPlace({ replies: () => replies.shift() ?? saying("well again") });
   const config = join(place.home, "config.yaml");
@@ -116,7 +116,7 @@ test("19. A provider that says nothing for too long → network", async () => {
   assert.equal((await editor.prompt(sessionId, "again")).stopReason, "end_turn");
 });
 
-test("19. Partial text stays, and no message is made up for the failure", async () => {
+test("partial text stays after a provider failure, and no other text is added", async () => {
   const replies: ModelReply[] = [{ pieces: [{ text: "half an answ" }, { cut: true }] }];
   await using place = await createAcpPlace({ replies: () => replies.shift() ?? saying("whole") });
   const editor = await place.start().client();
@@ -125,7 +125,7 @@ test("19. Partial text stays, and no message is made up for the failure", async 
   assert.equal(editor.text(), "half an answ");
 });
 
-test("19. length stop → max_tokens; refusal → refusal", async () => {
+test("a length stop answers max_tokens, and a content filter answers refusal", async () => {
   await using place = await createAcpPlace({
     replies: [
       { pieces: [{ text: "and so on and" }, { finish: "length" }] },
@@ -138,7 +138,7 @@ test("19. length stop → max_tokens; refusal → refusal", async () => {
   assert.equal((await editor.prompt(sessionId, "bad")).stopReason, "refusal");
 });
 
-test("19. iteration cap → max_turn_requests", async () => {
+test("a turn that reaches agent.max_steps answers max_turn_requests", async () => {
   await using place = await createAcpPlace({
     replies: (_, index) =>
       calling({ id: `call_${index}`, name: "terminal", json: JSON.stringify({ command: "true" }) }),

@@ -75,7 +75,7 @@ async function assertSaved(place: AcpPlace, sessionId: string): Promise<void> {
   assert.match(JSON.stringify(texts), /begin/);
 }
 
-test("35. stdin EOF, idle -> exit within 3 s with 0", async () => {
+test("an idle agent exits with code 0 when stdin closes", async () => {
   await using place = await createAcpPlace();
   const silent = place.start();
   silent.child.stdin?.end();
@@ -86,7 +86,7 @@ test("35. stdin EOF, idle -> exit within 3 s with 0", async () => {
   assert.deepEqual(await ended(editor.process), { code: 0, signal: null });
 });
 
-test("35. EOF answers everything already read", async () => {
+test("every request read before stdin closes is answered", async () => {
   await using place = await createAcpPlace();
   const agent = place.start();
   const request = (id: number, method: string, params: object) =>
@@ -107,7 +107,7 @@ test("35. EOF answers everything already read", async () => {
   );
 });
 
-test("35. stdin EOF, mid-prompt -> answered cancelled, exit within 3 s, transcript saved", async () => {
+test("a prompt ends as cancelled and its transcript is saved when stdin closes", async () => {
   await using place = await createAcpPlace({ replies: hanging });
   const { editor, sessionId, outcome } = await atWork(place);
   await editor.until(() => editor.text(sessionId) || undefined);
@@ -117,7 +117,7 @@ test("35. stdin EOF, mid-prompt -> answered cancelled, exit within 3 s, transcri
   await assertSaved(place, sessionId);
 });
 
-test("35. EOF right behind a prompt, in the same write -> answered cancelled", async () => {
+test("a prompt ends as cancelled when stdin closes right behind it in the same write", async () => {
   await using place = await createAcpPlace({ replies: hanging });
   const agent = place.start();
   agent.send({ id: 0, method: "initialize", params: { protocolVersion: 1 } });
@@ -133,7 +133,7 @@ test("35. EOF right behind a prompt, in the same write -> answered cancelled", a
   );
 });
 
-test("35. stdin EOF, mid-permission -> exit within 3 s, the tool does not run", async () => {
+test("a prompt ends as cancelled and its tool does not run when stdin closes during a permission request", async () => {
   await using place = await createAcpPlace({ replies: running, config: "approvals:\n  mode: always_ask\n" });
   const { editor, sessionId, outcome } = await atWork(place);
   await editor.until((seen) => seen.find(({ kind }) => kind === "permission"));
@@ -144,7 +144,7 @@ test("35. stdin EOF, mid-permission -> exit within 3 s, the tool does not run", 
   await assertSaved(place, sessionId);
 });
 
-test("35. client stdout closed -> exit within 3 s, no child or grandchild left, transcript saved", async () => {
+test("a closed stdout stops the agent and its child processes, and the transcript is saved", async () => {
   await using place = await createAcpPlace({ replies: running });
   const { editor, sessionId, outcome } = await atWork(place);
   const pids = await treeOf(place);
@@ -156,7 +156,7 @@ test("35. client stdout closed -> exit within 3 s, no child or grandchild left, 
   await assertSaved(place, sessionId);
 });
 
-test("35. stdin EOF with a command at work -> no child or grandchild left", async () => {
+test("closing stdin stops the child processes of a running command", async () => {
   await using place = await createAcpPlace({ replies: running });
   const { editor, outcome } = await atWork(place);
   const pids = await treeOf(place);
@@ -167,7 +167,7 @@ test("35. stdin EOF with a command at work -> no child or grandchild left", asyn
 });
 
 for (const signal of ["SIGTERM", "SIGHUP", "SIGINT"] as const) {
-  test(`35. ${signal} -> exit within 3 s, no child or grandchild left, transcript saved`, async () => {
+  test(`${signal} stops the agent and its child processes, and the transcript is saved`, async () => {
     await using place = await createAcpPlace({ replies: running });
     const { editor, sessionId, outcome } = await atWork(place);
     const pids = await treeOf(place);
@@ -179,7 +179,7 @@ for (const signal of ["SIGTERM", "SIGHUP", "SIGINT"] as const) {
   });
 }
 
-test("35. a command that ignores every signal but SIGKILL -> exit within 3 s, nothing left", async () => {
+test("a command that ignores every signal but SIGKILL is stopped with the agent", async () => {
   const stubborn = `trap '' TERM HUP INT; ${TREE}`;
   await using place = await createAcpPlace({
     replies: () => calling({ id: "call_1", name: "terminal", json: JSON.stringify({ command: stubborn }) }),
@@ -191,7 +191,7 @@ test("35. a command that ignores every signal but SIGKILL -> exit within 3 s, no
   for (const pid of pids) assert.equal(await isRunning(pid), false, `process ${pid} is left`);
 });
 
-test("35. a second signal ends the process at once, nothing left", async () => {
+test("repeated signals end the process at once with code 143, and no child process remains", async () => {
   const stubborn = `trap '' TERM HUP INT; ${TREE}`;
   await using place = await createAcpPlace({
     replies: () => calling({ id: "call_1", name: "terminal", json: JSON.stringify({ command: stubborn }) }),
@@ -207,7 +207,7 @@ test("35. a second signal ends the process at once, nothing left", async () => {
   for (const pid of pids) assert.equal(await isRunning(pid), false, `process ${pid} is left`);
 });
 
-test("35. a signal before the agent is loaded ends the process", async () => {
+test("a signal before the agent is loaded ends the process with code 0", async () => {
   await using place = await createAcpPlace();
   const agent = place.start();
   agent.send({ id: 1, method: "initialize", params: { protocolVersion: 1 } });

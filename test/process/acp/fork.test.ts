@@ -10,7 +10,7 @@ function fork({ agent }: AcpClient, sessionId: string, cwd: string) {
   return agent.request("session/fork", { sessionId, cwd, mcpServers: [] });
 }
 
-test("5.6 fork: a copy up to the last complete message, with model and mode, no replay; the parent goes on alone", async () => {
+test("a fork copies the complete messages, the model and the mode without replay, and the parent continues alone", async () => {
   const waits = { id: "c1", name: "terminal", json: JSON.stringify({ command: UNTIL_GO }) };
   await using place = await createAcpPlace({
     replies: ({ body }) => {
@@ -59,7 +59,7 @@ test("5.6 fork: a copy up to the last complete message, with model and mode, no 
   );
 });
 
-test("5.6 fork: of a session in which nothing was said, an empty one like it", async () => {
+test("a fork of a session without messages is an empty session with the same mode", async () => {
   await using place = await createAcpPlace({ replies: [saying("ok")] });
   const client = await place.start().client();
   const parent = await client.session(place.folder);
@@ -75,7 +75,7 @@ test("5.6 fork: of a session in which nothing was said, an empty one like it", a
   assert.equal((await client.prompt(sessionId, "hello")).stopReason, "end_turn");
 });
 
-test("5.6 fork: what cannot be opened is not copied", async () => {
+test("a fork with an invalid folder or MCP server fails and creates no session", async () => {
   await using place = await createAcpPlace();
   const client = await place.start().client();
   const parent = await client.session(place.folder);

@@ -32,7 +32,7 @@ function nameless(agent: AcpProcess, count: number): Promise<readonly number[]> 
 
 const ODD = '\u2028 \u2029 \ud800 \udfff \0 \u0085 \ufeff \u{1f600} \\u2028 "}\n\r';
 
-test("5. Request before initialize -> -32600", async () => {
+test("a request before initialize answers -32600", async () => {
   await using place = await createAcpPlace();
   const agent = place.start();
   agent.send({ id: 1, method: "session/new", params: { cwd: place.folder, mcpServers: [] } });
@@ -41,7 +41,7 @@ test("5. Request before initialize -> -32600", async () => {
   assert.ok((await agent.answer(2))["result"]);
 });
 
-test("5. unknown method/`ping` -> -32601 without stack on stderr; unknown notification ignored", async () => {
+test("an unknown method answers -32601 without a stack on stderr, and an unknown notification is ignored", async () => {
   await using place = await createAcpPlace();
   const agent = await greeted(place);
   for (const [at, method] of [
@@ -62,7 +62,7 @@ test("5. unknown method/`ping` -> -32601 without stack on stderr; unknown notifi
   assert.doesNotMatch(agent.stderr, /\n\s+at |not found/i);
 });
 
-test("5. `{}` of the wrong shape, bad JSON, JSON array -> -32600/-32700/-32600 with id null and the connection lives", async () => {
+test("an invalid message answers -32600 or -32700 with id null, and the connection stays open", async () => {
   await using place = await createAcpPlace();
   const agent = await greeted(place);
   const wrong = [
@@ -92,7 +92,7 @@ test("5. `{}` of the wrong shape, bad JSON, JSON array -> -32600/-32700/-32600 w
   assert.equal(agent.lines.length, wrong.length + 3);
 });
 
-test("5. notifications of the wrong shape are passed over and the connection lives", async () => {
+test("malformed notifications are ignored, and the connection stays open", async () => {
   await using place = await createAcpPlace();
   const agent = await greeted(place);
   const deep = `${"[".repeat(20_000)}${"]".repeat(20_000)}`;
@@ -111,7 +111,7 @@ test("5. notifications of the wrong shape are passed over and the connection liv
   assert.equal(agent.lines.length, 2);
 });
 
-test("34. Strings with U+2028/U+2029, lone surrogates, NUL survive framing in both directions", async () => {
+test("line separators, lone surrogates and NUL survive framing in both directions", async () => {
   await using place = await createAcpPlace();
   const agent = await greeted(place);
   let bytes = Buffer.alloc(0);
@@ -124,7 +124,7 @@ test("34. Strings with U+2028/U+2029, lone surrogates, NUL survive framing in bo
   assert.ok(bytes.includes(String.raw`\u2028`));
 });
 
-test("34. A prompt and its answer with such strings reach the model and the client", async () => {
+test("prompts and answers with line separators and NUL reach the model and the client unchanged", async () => {
   const text = "line\u2028paragraph\u2029nul\0 and \u{1f600}";
   await using place = await createAcpPlace({ replies: [saying(text), saying("whole")] });
   const editor = await place.start().client();
@@ -136,7 +136,7 @@ test("34. A prompt and its answer with such strings reach the model and the clie
   assert.match(JSON.stringify((await place.models?.requested(2))?.body.messages), /half .{1,6} of it/u);
 });
 
-test("34. 1 MB single line survives framing in both directions", async () => {
+test("a line of 1 MB survives framing in both directions", async () => {
   await using place = await createAcpPlace();
   const agent = await greeted(place);
   const method = `_${"é".repeat(524_288)}`;
@@ -144,7 +144,7 @@ test("34. 1 MB single line survives framing in both directions", async () => {
   assert.equal((await failure(agent, 1)).data?.method, method);
 });
 
-test("34. CRLF input, blank lines, split UTF-8 across chunks all survive framing", async () => {
+test("CRLF, blank lines and UTF-8 split across chunks survive framing", async () => {
   await using place = await createAcpPlace();
   const agent = await greeted(place);
   const method = "_é\u{1f600}\u2028";
@@ -162,7 +162,7 @@ test("34. CRLF input, blank lines, split UTF-8 across chunks all survive framing
   assert.equal(agent.lines.length, 4);
 });
 
-test("34. A line above acp.max_line_bytes is refused by its id, and the next one answered", async () => {
+test("a line above acp.max_line_bytes is refused by its id, and the next line is answered", async () => {
   await using place = await createAcpPlace({ config: "acp:\n  max_line_bytes: 65536\n" });
   const agent = await greeted(place);
   agent.send({ id: 1, method: "session/new", params: { cwd: place.folder, mcpServers: [] } });

@@ -9,7 +9,7 @@ const command = "run: echo hello >> made.txt";
 const asks = (editor: AcpClient, sessionId: string): number =>
   editor.seen.filter((each) => each.kind === "permission" && each.request.sessionId === sessionId).length;
 
-test("21. allow_session: same command signature not asked again in this session, asked in another session", async () => {
+test("allow_session covers the same command in its session, and no other command or session", async () => {
   await using place = await createAcpPlace({ config });
   const editor = await place
     .start()
@@ -23,7 +23,7 @@ test("21. allow_session: same command signature not asked again in this session,
   assert.equal(asks(editor, other), 1);
 });
 
-test("21. grants do not leak between concurrent sessions", async () => {
+test("a session grant does not apply to a concurrent session", async () => {
   await using place = await createAcpPlace({ config });
   const held = Promise.withResolvers<void>();
   const editor = await place.start().client({
@@ -47,7 +47,7 @@ test("21. grants do not leak between concurrent sessions", async () => {
   assert.equal(failed.length, 2);
 });
 
-test("21. allow_always persists across a restart", async () => {
+test("allow_always persists across a restart", async () => {
   await using place = await createAcpPlace({ config });
   const first = place.start();
   const before = await first.client({
@@ -65,7 +65,7 @@ test("21. allow_always persists across a restart", async () => {
   assert.ok(after.updates("tool_call_update", other).some(({ status }) => status === "completed"));
 });
 
-test("21. allow_session ends with the process, allow_once with the call", async () => {
+test("allow_once ends with the call, and allow_session ends with the process", async () => {
   await using place = await createAcpPlace({ config });
   const first = place.start();
   const answers = ["allow_once", "allow_once", "allow_session"];

@@ -20,7 +20,7 @@ async function allPages({ agent }: AcpClient, between: () => Promise<void> = asy
   }
 }
 
-test("28. list: 120 sessions paginate without gap or repeat while one is being updated, bad cursor -32602, empty -> []", async () => {
+test("session/list pages through 120 sessions without gap or repeat during updates and refuses a bad cursor", async () => {
   await using place = await createAcpPlace();
   const client = await place.start().client();
   assert.deepEqual(await client.agent.request("session/list", {}), { sessions: [] });
@@ -61,7 +61,7 @@ test("28. list: 120 sessions paginate without gap or repeat while one is being u
   }
 });
 
-test("28. list: cwd filter (symlinked cwd too), sources, and only sessions with a prompt or open here", async () => {
+test("session/list filters by cwd through links and lists only prompted or open sessions of the default sources", async () => {
   await using place = await createAcpPlace();
   const [other, link] = [join(place.base, "other"), join(place.base, "link")];
   await mkdir(other);
@@ -94,7 +94,7 @@ test("28. list: cwd filter (symlinked cwd too), sources, and only sessions with 
   assert.deepEqual(await list(link), ["real", "link"]);
 });
 
-test("28. list: acp.list_sources says whose sessions are listed", async () => {
+test("acp.list_sources selects the sources that session/list shows", async () => {
   await using place = await createAcpPlace({ config: "acp:\n  list_sources: [http]\n" });
   {
     await using store = await storeOf(place);

@@ -27,7 +27,7 @@ const statuses = (editor: AcpClient) =>
 const inMode = (editor: AcpClient, sessionId: string, modeId: string) =>
   editor.agent.request("session/set_mode", { sessionId, modeId });
 
-test("29. plan: an edit is refused in a real turn, the model is told to present a plan; in another mode it is made", async () => {
+test("plan mode refuses an edit and instructs the model to present a plan, and another mode makes the edit", async () => {
   await using place = await createAcpPlace({
     config: "approvals: { mode: yolo }\n",
     replies: ({ body }) =>
@@ -48,7 +48,7 @@ test("29. plan: an edit is refused in a real turn, the model is told to present 
   assert.equal(await readFile(join(place.folder, "made.txt"), "utf8"), "made");
 });
 
-test("29. accept_edits does not ask for files where work is done, and asks for commands", async () => {
+test("accept_edits writes files in the session's folder without approval and requires it for commands and other paths", async () => {
   await using place = await createAcpPlace({ config: strict });
   const editor = await place.start().client({ permission: choose("reject_once") });
   const sessionId = await editor.session(place.folder);
@@ -64,7 +64,7 @@ test("29. accept_edits does not ask for files where work is done, and asks for c
   assert.equal(await exists(join(place.folder, "made.txt")), false);
 });
 
-test("29. dont_ask goes ahead, and asks for a sensitive path", async () => {
+test("dont_ask runs commands without approval and requires it for sensitive paths", async () => {
   await using place = await createAcpPlace({ config: strict });
   await writeFile(join(place.folder, ".env"), "KEY=hidden-in-a-file");
   const editor = await place.start().client({ permission: choose("reject_once") });
@@ -81,7 +81,7 @@ test("29. dont_ask goes ahead, and asks for a sensitive path", async () => {
   assert.equal(await readFile(join(place.folder, ".env"), "utf8"), "KEY=hidden-in-a-file");
 });
 
-test("29. a mode that is chosen while a turn is at work holds from its next call on", async () => {
+test("a mode selected during a turn applies from its next tool call", async () => {
   await using place = await createAcpPlace({
     config: strict,
     replies: [writing("a"), writing("b"), saying("done")],

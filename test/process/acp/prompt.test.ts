@@ -5,7 +5,7 @@ import { calling, saying } from "../../harness/openai-server.ts";
 
 const usage = { usage: { prompt_tokens: 40, completion_tokens: 7, total_tokens: 47 } };
 
-test("9. Simple prompt: chunks concatenate to the core's text, one messageId per message, response last, usage_update present", async () => {
+test("a prompt streams its text under one message id, reports its usage and answers last", async () => {
   await using place = await createAcpPlace({
     replies: [
       { pieces: [{ text: "Hello" }, { text: ", " }, { text: "wörld ✓" }, { finish: "stop" }, usage] },
@@ -31,7 +31,7 @@ test("9. Simple prompt: chunks concatenate to the core's text, one messageId per
   assertAnswersLast(agentd.lines, ["agent_message_chunk", "usage_update"]);
 });
 
-test("9. An empty prompt is end_turn without a turn", async () => {
+test("an empty prompt ends at once without a model call", async () => {
   await using place = await createAcpPlace({ replies: [saying("the only answer")] });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
@@ -43,7 +43,7 @@ test("9. An empty prompt is end_turn without a turn", async () => {
   assert.equal(editor.text(), "the only answer");
 });
 
-test("11. Text after a tool call uses a new messageId; thoughts only from model reasoning", async () => {
+test("text after a tool call has a new message id, and thoughts come only from model reasoning", async () => {
   await using place = await createAcpPlace({
     replies: [
       {
@@ -77,7 +77,7 @@ test("11. Text after a tool call uses a new messageId; thoughts only from model 
   assert.equal(call?.kind, "think");
 });
 
-test("9. The turns of a session share its context: the usage grows, the model knows what was said", async () => {
+test("turns of a session share its context, and repeated call ids of a provider stay distinct", async () => {
   await using place = await createAcpPlace({
     replies: [
       calling({ id: "same", name: "todo", json: todos }),

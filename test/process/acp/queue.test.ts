@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { setTimeout as sleep } from "node:timers/promises";
 import { createAcpPlace, type AcpProcess } from "../../harness/acp.ts";
 import { saying, type ChatBody, type ModelReply } from "../../harness/openai-server.ts";
 
 const endless: ModelReply = { pieces: [{ text: "Once upon a time" }, { hang: true }] };
 
-test("15. Two prompts back to back → FIFO, both answered with own results", async () => {
+test("prompts sent back to back run in order, each with its own answer", async () => {
   await using place = await createAcpPlace({
     replies: ({ body }) => saying(`You said ${lastOf(body)}.`),
   });
@@ -25,7 +24,7 @@ test("15. Two prompts back to back → FIFO, both answered with own results", as
   );
 });
 
-test("15. Cancel with one queued → both cancelled; neither runs again", async () => {
+test("a cancel ends the running and the queued prompts, and none of them runs again", async () => {
   await using place = await createAcpPlace({
     replies: ({ body }) => (lastOf(body) === "first" ? endless : saying(`You said ${lastOf(body)}.`)),
   });
@@ -40,16 +39,17 @@ test("15. Cancel with one queued → both cancelled; neither runs again", async 
     answers.map(({ stopReason }) => stopReason),
     ["cancelled", "cancelled", "cancelled"],
   );
-  assert.equal((await editor.prompt(sessionId, "fourth")).stopReason, "end_turn");
-  await sleep(500);
+  for (const next of ["fourth", "fifth"]) {
+    assert.equal((await editor.prompt(sessionId, next)).stopReason, "end_turn");
+  }
   assert.deepEqual(
     place.models?.requests.map(({ body }) => lastOf(body)),
-    ["first", "fourth"],
+    ["first", "fourth", "fifth"],
   );
-  assert.equal(editor.text(), "Once upon a timeYou said fourth.");
+  assert.equal(editor.text(), "Once upon a timeYou said fourth.You said fifth.");
 });
 
-test("15. Prompts of different sessions run side by side", async () => {
+test("prompts of different sessions run concurrently", async () => {
   await using place = await createAcpPlace({
     replies: ({ body }) => (lastOf(body) === "first" ? endless : saying(`You said ${lastOf(body)}.`)),
   });

@@ -14,7 +14,7 @@ import {
 } from "../../harness/acp-sessions.ts";
 import { saying } from "../../harness/openai-server.ts";
 
-test("7. session/new: relative, missing or file cwd -> -32602; stdio MCP entry without args -> -32602; sse -> -32602", async () => {
+test("session/new answers -32602 for an invalid cwd, additional directory or MCP server", async () => {
   await using place = await createAcpPlace();
   const process = place.start();
   const client = await process.client();
@@ -47,7 +47,7 @@ test("7. session/new: relative, missing or file cwd -> -32602; stdio MCP entry w
   assert.equal((await client.prompt(id, "hello")).stopReason, "end_turn");
 });
 
-test("7. session/new: a session that nobody prompted is open, is no row, and their number is bounded", async () => {
+test("a session without a prompt is open but not stored, and sessions.max_live bounds their number", async () => {
   await using place = await createAcpPlace({ config: "sessions:\n  max_live: 2\n" });
   const client = await place.start().client();
   const [one, two] = [await client.session(place.folder), await client.session(place.folder)];
@@ -64,7 +64,7 @@ test("7. session/new: a session that nobody prompted is open, is no row, and the
   await client.session(place.folder);
 });
 
-test("24. resume sends no history; a follow-up prompt still knows earlier context", async () => {
+test("session/resume sends no history, and the next prompt still has the earlier context", async () => {
   await using place = await createAcpPlace({ replies: [saying("Noted."), saying("Seven.")] });
   const first = await place.start().client();
   const id = await first.session(place.folder);
@@ -82,7 +82,7 @@ test("24. resume sends no history; a follow-up prompt still knows earlier contex
   assert.deepEqual(said?.slice(-3), ["user: remember seven", "assistant: Noted.", "user: which?"]);
 });
 
-test("25. load/resume/prompt/fork/set_mode/set_config_option on unknown or closed id -> -32002 with data.sessionId; close same; delete unknown -> {}", async () => {
+test("requests on an unknown or closed session answer -32002 with its id, and session/delete succeeds", async () => {
   await using place = await createAcpPlace();
   {
     await using store = await storeOf(place);
@@ -127,7 +127,7 @@ function requestsOn({ agent }: AcpClient, sessionId: string, cwd: string): Recor
   };
 }
 
-test("37. cwd: relative paths, shell commands and the session's own answers use its cwd; two sessions in parallel", async () => {
+test("parallel sessions resolve relative paths and run commands in their own cwd", async () => {
   await using place = await createAcpPlace();
   const [one, two] = [join(place.base, "one"), join(place.base, "two")];
   for (const folder of [one, two]) {
@@ -149,7 +149,7 @@ test("37. cwd: relative paths, shell commands and the session's own answers use 
   }
 });
 
-test("37. cwd: context files and system prompt use session cwd (spawned elsewhere)", async () => {
+test("context files and the system prompt come from the session's cwd, not from the process's", async () => {
   await using place = await createAcpPlace({ replies: () => saying("ok") });
   const folder = join(place.base, "project");
   await mkdir(folder);
@@ -164,7 +164,7 @@ test("37. cwd: context files and system prompt use session cwd (spawned elsewher
   assert.doesNotMatch(system, /pear/);
 });
 
-test("37. cwd: a session is opened again in another folder -> it moves there, unless a turn runs; links are followed", async () => {
+test("a session resumed in another folder moves there unless a turn runs, and a link to its folder changes nothing", async () => {
   await using place = await createAcpPlace();
   const [moved, link] = [join(place.base, "moved"), join(place.base, "link")];
   await mkdir(moved);
@@ -197,7 +197,7 @@ test("37. cwd: a session is opened again in another folder -> it moves there, un
   await refused(resume(client, id, join(place.base, "gone")), -32_602);
 });
 
-test("Sessions shared: two processes hold one session -> one turn at a time, each told of its own", async () => {
+test("two processes with one session run one turn at a time, and each gets only its own text", async () => {
   await using place = await createAcpPlace();
   const first = await place.start().client();
   const id = await first.session(place.folder);

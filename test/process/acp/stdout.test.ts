@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { test } from "node:test";
-import { acpProgram, createAcpPlace } from "../../harness/acp.ts";
+import { createAcpPlace } from "../../harness/acp.ts";
+import { scriptCommand } from "../../harness/program.ts";
 
 const noisy = join(import.meta.dirname, "../../harness/acp-noisy.ts");
 
-test("2. With a core/tool/plugin that prints to console and writes to process.stdout, every stdout line is still one valid JSON-RPC object", async () => {
+test("every stdout line is a JSON-RPC object, also when code prints to the console or to stdout", async () => {
   await using place = await createAcpPlace();
-  const [runtime, ...words] = acpProgram.slice(0, -2) as [string, ...string[]];
-  const agent = place.start({ command: [runtime, ...words, noisy], env: { AGENTD_HOME: place.home } });
+  const agent = place.start({ command: scriptCommand(noisy), env: { AGENTD_HOME: place.home } });
   // Every line is parsed as it comes.
   const editor = await agent.client();
   const sessionId = await editor.session(place.folder);
@@ -21,7 +21,7 @@ test("2. With a core/tool/plugin that prints to console and writes to process.st
   assert.match(JSON.stringify(agent.lines), /from a command/);
 });
 
-test("2. A client that does not want standard error is served all the same", async () => {
+test("a client that closes standard error is served as usual", async () => {
   await using place = await createAcpPlace({ config: "log: { level: debug }\n" });
   const agent = place.start();
   const editor = await agent.client();

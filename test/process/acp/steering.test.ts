@@ -25,7 +25,7 @@ function prompts(place: AcpPlace, index: number): readonly unknown[] {
   return messages.filter(({ role }) => role === "user").map(({ content }) => content);
 }
 
-test("17. `_session/steering` while running -> injected and visible to the model at the next step", async () => {
+test("steering a running turn injects the text for the model's next step", async () => {
   await using place = await createAcpPlace({ replies: twoSteps, config: asking });
   const { editor, asked, allow } = await deciding(place);
   assert.deepEqual(editor.hello._meta, { steering: { supported: true } });
@@ -49,7 +49,7 @@ test("17. `_session/steering` while running -> injected and visible to the model
   assert.equal(place.models?.requests.length, 2);
 });
 
-test("17. a turn that another process runs is steered too", async () => {
+test("a turn that runs in another process can be steered", async () => {
   const json = JSON.stringify({ command: "sleep 0.2" });
   // Works on, step by step, until it is told: the text comes at one of its steps or the turn has no end.
   const replies: Replies = ({ body }, index) =>
@@ -72,7 +72,7 @@ test("17. a turn that another process runs is steered too", async () => {
   assert.equal(editor.text(sessionId), "heard");
 });
 
-test("17. idle with promptRequired -> promptRequired, and nothing of it is taken", async () => {
+test("steering an idle session with promptRequired answers promptRequired and adds nothing to the conversation", async () => {
   await using place = await createAcpPlace({ replies: (_, index) => saying(`answer ${index}`) });
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
@@ -91,7 +91,7 @@ test("17. idle with promptRequired -> promptRequired, and nothing of it is taken
   assert.equal(place.models?.requests.length, 2);
 });
 
-test("17. idle without a wish -> startedNewTurn, whose updates reach the client and whose failure is told", async () => {
+test("steering an idle session starts a new turn whose updates and failure reach the client", async () => {
   await using place = await createAcpPlace({
     replies: (_, index) => (index === 0 ? saying("begun ", "by itself") : { status: 401, body: "{}" }),
   });
@@ -110,7 +110,7 @@ test("17. idle without a wish -> startedNewTurn, whose updates reach the client 
   assert.match(editor.text(sessionId), /^begun by itselfThe turn failed\. /);
 });
 
-test("17. what cannot be steered in goes the way of an idle turn: images are not lost", async () => {
+test("steering with an image answers promptRequired or starts a new turn with the image", async () => {
   await using place = await createAcpPlace({ replies: twoSteps, config: asking });
   const { editor, asked, allow } = await deciding(place);
   const sessionId = await editor.session(place.folder);
@@ -130,7 +130,7 @@ test("17. what cannot be steered in goes the way of an idle turn: images are not
   assert.equal(prompts(place, 1).length, 1);
 });
 
-test("17. steering with bad parameters is -32602, of a session that is not open -32002", async () => {
+test("steering answers -32602 for invalid parameters and -32002 for a session that is not open", async () => {
   await using place = await createAcpPlace();
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);

@@ -5,7 +5,7 @@ import { calling, saying } from "../../harness/openai-server.ts";
 
 const run = (id: string, command: string) => ({ id, name: "terminal", json: JSON.stringify({ command }) });
 
-test("10. Tool turn order: tool_call(pending) → permission → in_progress → completed; same toolCallId throughout", async () => {
+test("a tool call goes from pending through permission and in_progress to completed under one id", async () => {
   await using place = await createAcpPlace({
     replies: [calling(run("call_1", "rm -f left.txt && echo gone")), saying("done")],
   });
@@ -31,7 +31,7 @@ test("10. Tool turn order: tool_call(pending) → permission → in_progress →
   assert.equal((end?.rawOutput as { exitCode: number } | undefined)?.exitCode, 0);
 });
 
-test("10. A tool that needs no leave goes from pending to in_progress to completed", async () => {
+test("a tool call that needs no approval goes from pending to in_progress to completed", async () => {
   await using place = await createAcpPlace();
   const editor = await place.start().client();
   const sessionId = await editor.session(place.folder);
@@ -39,7 +39,7 @@ test("10. A tool that needs no leave goes from pending to in_progress to complet
   assert.deepEqual(steps(editor), ["pending", "in_progress", "completed"]);
 });
 
-test("10. A tool that was denied has failed, and never was in progress", async () => {
+test("a denied tool call fails and is never in progress", async () => {
   await using place = await createAcpPlace({
     replies: [calling(run("call_1", "rm -f left.txt")), saying("as you like")],
   });
@@ -50,7 +50,7 @@ test("10. A tool that was denied has failed, and never was in progress", async (
   assert.match(JSON.stringify(editor.updates("tool_call_update").at(-1)?.content), /denied by user/);
 });
 
-test("10. Parallel same-name tools never cross results", async () => {
+test("parallel calls of one tool keep their own results", async () => {
   const words = ["alder", "birch", "cedar", "dogwood", "elm"];
   await using place = await createAcpPlace({
     replies: [
@@ -77,7 +77,7 @@ test("10. Parallel same-name tools never cross results", async () => {
   }
 });
 
-test("10. What sub-agents do is told in the call that started them", async () => {
+test("the work of sub-agents is reported in the tool call that started them", async () => {
   await using place = await createAcpPlace({
     replies: ({ body: { messages } }) => {
       if (messages.at(-1)?.["role"] === "tool") return saying("reported");

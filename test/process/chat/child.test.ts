@@ -1,20 +1,13 @@
 import assert from "node:assert/strict";
-import process from "node:process";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { spawnTransport } from "../../../src/client/gateway.ts";
-import { commandOf } from "../../harness/agentd.ts";
+import { agentdCommand, programEnvironment } from "../../harness/program.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
 import { shown, startChat } from "../../unit/chat/session.ts";
 
-const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
-
 function childOn(home: string) {
-  const [command, first] = commandOf(main);
-  const { PATH = "", HOME = "/tmp", DENO_DIR } = process.env;
-  const isDeno = process.versions["deno"] !== undefined;
-  const cache: Record<string, string> = isDeno ? { HOME, DENO_DIR: DENO_DIR ?? `${HOME}/.cache/deno` } : {};
-  return spawnTransport({ command, args: [...first, "rpc"], env: { PATH, AGENTD_HOME: home, ...cache } });
+  const [command, ...args] = agentdCommand("rpc");
+  return spawnTransport({ command, args, env: programEnvironment({ AGENTD_HOME: home }) });
 }
 
 test("a gateway that is started on a fresh home answers, calls tools and asks for leave", async () => {

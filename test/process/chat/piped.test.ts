@@ -1,15 +1,12 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { constants } from "node:os";
-import process from "node:process";
 import { test } from "node:test";
-import { fileURLToPath } from "node:url";
 import { connectSocket } from "../../harness/rpc.ts";
 import { KEY, startTestService } from "../../harness/service.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
-import { commandOf, type Outcome } from "../../harness/agentd.ts";
-
-const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
+import type { Outcome } from "../../harness/agentd.ts";
+import { agentdCommand, programEnvironment } from "../../harness/program.ts";
 
 interface Piped {
   readonly words?: readonly string[];
@@ -26,12 +23,9 @@ async function chat(
   home: string,
   { words = [], input, env = {}, isDeaf = false, onStderr }: Piped,
 ): Promise<Outcome> {
-  const [file, first] = commandOf(main);
-  const { PATH = "", HOME = "/tmp", DENO_DIR } = process.env;
-  const isDeno = process.versions["deno"] !== undefined;
-  const cache = isDeno ? { HOME, DENO_DIR: DENO_DIR ?? `${HOME}/.cache/deno` } : {};
-  const child = spawn(file, [...first, "chat", ...words], {
-    env: { PATH, AGENTD_HOME: home, ...cache, ...env },
+  const [file, ...args] = agentdCommand("chat", ...words);
+  const child = spawn(file, args, {
+    env: programEnvironment({ AGENTD_HOME: home, ...env }),
     stdio: [input === undefined ? "ignore" : "pipe", "pipe", "pipe"],
   });
   let stdout = "";
@@ -59,6 +53,16 @@ test("`echo hi | agentd chat` on a fresh home prints the answer and nothing else
   assert.match(stdout, /^\[demo model\] [\s\S]*You said: "hi"/);
   assert.ok(stdout.endsWith("\n"));
   assert.equal(stderr, "");
+});
+
+test("a user whose home folder does not exist, as users of services, gets an answer", async () => {
+  await using place = await createHome();
+  const { code, stdout, stderr } = await chat(place.home, {
+    input: "hi\n",
+    env: { HOME: "/nonexistent/home" },
+  });
+  assert.equal(code, 0, stderr);
+  assert.match(stdout, /^\[demo model\]/);
 });
 
 test("tools are told on stderr, and stdout has the answer alone", async () => {

@@ -6,11 +6,11 @@ import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import type { ChatState, Question } from "../../../src/chat/state.ts";
 import { pressUntil } from "../../harness/chat-terminal.ts";
+import { scriptCommand } from "../../harness/program.ts";
 import { startTerminal, terminalIsMissing, type Terminal } from "../../harness/terminal.ts";
 import { IDLE, TALK, TURN } from "../../unit/chat-view/states.ts";
 
 const host = join(import.meta.dirname, "host.ts");
-const program = [process.execPath, ...("Deno" in globalThis ? ["run", "-A", "--no-check"] : []), host];
 /** Says how the terminal was left, and then echoes what is typed. */
 const AFTERWARDS =
   "echo left with $?; stty -a | tr ' ;' '\\n\\n' | grep -E '^-?(echo|icanon|isig)$' | xargs echo; cat";
@@ -39,7 +39,7 @@ async function show(
   const [states, calls] = [join(folder, "states"), join(folder, "calls")];
   writeFileSync(states, `${JSON.stringify(first)}\n`);
   writeFileSync(calls, "");
-  const command = ["sh", "-c", `"$@"; ${AFTERWARDS}`, "sh", ...program, states, calls];
+  const command = ["sh", "-c", `"$@"; ${AFTERWARDS}`, "sh", ...scriptCommand(host, states, calls)];
   const terminal = await startTerminal({ command, columns, rows, env });
   return {
     terminal,

@@ -38,7 +38,7 @@ const records = [
 ];
 
 describe("agentd cron import", () => {
-  it("corrupt record doesn't stop siblings; bare-list store repaired; a second import adds nothing", async (t) => {
+  it("imports a bare list beside invalid records, and a second import adds nothing", async (t) => {
     const place = await openCronPlace(t);
     const file = join(place.home, "jobs.json");
     await writeFile(file, `\ufeff${JSON.stringify(records)}`);

@@ -22,7 +22,7 @@ describe("agentd cron list, show, runs and status", () => {
     assert.deepEqual(await readdir(made.home), []);
   });
 
-  it("reads (list/status) never change next_run_at", async (t) => {
+  it("list, show, status and runs change no job", async (t) => {
     const place = await openCronPlace(t);
     const job = await place.jobs.create(definition({ name: "Tea" }));
     await place.store.write((tx) => tx.update("cron_jobs", { id: job.id }, { next_run_at: 5, due_at: 5 }));
@@ -91,7 +91,7 @@ describe("agentd cron list, show, runs and status", () => {
     );
   });
 
-  it("status stale after 200 s", async (t) => {
+  it("status reports a scheduler without a tick for over 200 s as stalled", async (t) => {
     const place = await openCronPlace(t);
     await place.beat(201_000);
     const { stdout, stderr } = await place.cron("status");

@@ -1,20 +1,15 @@
 /** The jobs of a home that `agentd cron` works on, in a database that this process keeps open, as a gateway would. */
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
-import process from "node:process";
-import { fileURLToPath } from "node:url";
 import type { TestContext } from "node:test";
 import { Jobs } from "../../../src/cron/jobs.ts";
 import type { Job } from "../../../src/cron/job.ts";
 import { createId } from "../../../src/base/ids.ts";
 import type { Store } from "../../../src/store/store.ts";
 import type { OccurrenceRow } from "../../../src/store/tables.ts";
-import { codeCache } from "../../harness/code-cache.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
-import { agentd, commandOf, type Outcome } from "../../harness/agentd.ts";
+import { agentd, type Outcome } from "../../harness/agentd.ts";
 
-const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
 const SECRET = "canary-of-the-cron-cli";
 
 export interface CronPlace {
@@ -89,12 +84,5 @@ export async function addRun(
 
 /** `agentd cron` with `input` on its standard input. */
 export function piped({ env }: CronPlace, words: readonly string[], input: string): Promise<Outcome> {
-  const [file, first] = commandOf(main);
-  return new Promise((resolve) => {
-    const options = { env: { PATH: process.env["PATH"] ?? "", ...codeCache(), ...env }, timeout: 60_000 };
-    const child = execFile(file, [...first, "cron", ...words], options, (error, stdout, stderr) => {
-      resolve({ code: typeof error?.code === "number" ? error.code : 0, stdout, stderr });
-    });
-    child.stdin?.end(input);
-  });
+  return agentd(["cron", ...words], env, input);
 }

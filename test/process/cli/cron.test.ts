@@ -153,7 +153,7 @@ describe("agentd cron create", () => {
 });
 
 describe("agentd cron edit, pause, resume, run and remove", () => {
-  it("pause/resume/run/remove by id or name; ambiguous refused; terminal run refused", async (t) => {
+  it("pauses, resumes and runs a job by id or name, and refuses ambiguous names and runs of finished jobs", async (t) => {
     const place = await openCronPlace(t);
     await place.beat();
     const job = await place.jobs.create(definition({ name: "Tea time" }));

@@ -1,7 +1,5 @@
 import assert from "node:assert/strict";
 import { readdir } from "node:fs/promises";
-import process from "node:process";
-import { fileURLToPath } from "node:url";
 import { describe, it, type TestContext } from "node:test";
 import { dropLetter, findLetter, type LetterStatus } from "../../../src/store/letters.ts";
 import type { Store } from "../../../src/store/store.ts";
@@ -9,9 +7,9 @@ import type { Try } from "../../../src/store/tries.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { startTerminal, terminalIsMissing } from "../../harness/terminal.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
-import { agentd, commandOf, type Outcome } from "../../harness/agentd.ts";
+import { agentd, type Outcome } from "../../harness/agentd.ts";
+import { agentdCommand } from "../../harness/program.ts";
 
-const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
 const SECRET = "canary-of-the-tests";
 
 interface Place {
@@ -299,14 +297,12 @@ describe("agentd deliveries drop", () => {
     if (terminalIsMissing) return t.skip(terminalIsMissing);
     const place = await openPlace(t);
     const dead = await place.add("dead");
-    const [file, first] = commandOf(main);
     for (const [key, code, status] of [
       ["n", 1, "dead"],
       ["y", 0, "dropped"],
     ] as const) {
-      const command = [file, ...first, "deliveries", "drop", "--all-dead"];
-      const env = { ...place.env, HOME: process.env["HOME"] ?? "/tmp" };
-      await using terminal = await startTerminal({ command, env, columns: 100 });
+      const command = agentdCommand("deliveries", "drop", "--all-dead");
+      await using terminal = await startTerminal({ command, env: place.env, columns: 100 });
       await terminal.shows("Drop 1 message? Nothing is sent again.");
       await terminal.type(key);
       assert.equal(await terminal.ended(), code);

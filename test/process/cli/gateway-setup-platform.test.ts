@@ -1,15 +1,13 @@
 import assert from "node:assert/strict";
 import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
-import process from "node:process";
-import { fileURLToPath } from "node:url";
 import { describe, it, type TestContext } from "node:test";
 import { startPlatform, type PlatformRoute } from "../../harness/platforms/fake.ts";
 import { startTerminal, terminalIsMissing, type Terminal } from "../../harness/terminal.ts";
 import { createHome, modeOf } from "../../unit/config/home-folder.ts";
-import { agentd, commandOf } from "../../harness/agentd.ts";
+import { agentd } from "../../harness/agentd.ts";
+import { agentdCommand } from "../../harness/program.ts";
 
-const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
 const TOKEN = "1234567:canary-of-the-tests";
 const CONFIG = `# mine
 version: 1
@@ -31,9 +29,8 @@ function setup(home: string, words: readonly string[], env: Readonly<Record<stri
 }
 
 function startSetup(home: string): Promise<Terminal> {
-  const [file, first] = commandOf(main);
-  const env = { AGENTD_HOME: home, HOME: process.env["HOME"] ?? "/tmp" };
-  return startTerminal({ command: [file, ...first, "gateway", "setup"], env, columns: 120, rows: 50 });
+  const env = { AGENTD_HOME: home };
+  return startTerminal({ command: agentdCommand("gateway", "setup"), env, columns: 120, rows: 50 });
 }
 
 /** Goes on until the wizard wants to know which platform. */

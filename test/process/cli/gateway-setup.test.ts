@@ -1,14 +1,12 @@
 import assert from "node:assert/strict";
 import { readFile, readdir } from "node:fs/promises";
 import { join } from "node:path";
-import process from "node:process";
-import { fileURLToPath } from "node:url";
 import { describe, it } from "node:test";
 import { startTerminal, terminalIsMissing } from "../../harness/terminal.ts";
 import { createHome, modeOf } from "../../unit/config/home-folder.ts";
-import { agentd, commandOf } from "../../harness/agentd.ts";
+import { agentd } from "../../harness/agentd.ts";
+import { agentdCommand } from "../../harness/program.ts";
 
-const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
 const SECRET = "a-secret-of-the-tests-0123";
 const CONFIG = `# mine
 version: 1
@@ -80,11 +78,9 @@ describe("agentd gateway setup", () => {
   it("asks at a terminal, hides the secret, and keeps the port for what is none", async (t) => {
     if (terminalIsMissing) return t.skip(terminalIsMissing);
     await using made = await createHome();
-    const [file, first] = commandOf(main);
-    const home = process.env["HOME"] ?? "/tmp";
     await using terminal = await startTerminal({
-      command: [file, ...first, "gateway", "setup"],
-      env: { AGENTD_HOME: made.home, HOME: home },
+      command: agentdCommand("gateway", "setup"),
+      env: { AGENTD_HOME: made.home },
       columns: 100,
       rows: 40,
     });
@@ -111,10 +107,9 @@ describe("agentd gateway setup", () => {
     if (terminalIsMissing) return t.skip(terminalIsMissing);
     await using made = await createHome({ "config.yaml": CONFIG.replace("port", "enabled: true\n    port") });
     const before = await read(made.home, "config.yaml");
-    const [file, first] = commandOf(main);
     await using terminal = await startTerminal({
-      command: [file, ...first, "gateway", "setup"],
-      env: { AGENTD_HOME: made.home, HOME: process.env["HOME"] ?? "/tmp" },
+      command: agentdCommand("gateway", "setup"),
+      env: { AGENTD_HOME: made.home },
     });
     await terminal.shows("Reconfigure webhooks?");
     await terminal.press("Enter");

@@ -2,15 +2,13 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { readdir } from "node:fs/promises";
 import { spawn } from "node:child_process";
-import process from "node:process";
 import { text } from "node:stream/consumers";
-import { fileURLToPath } from "node:url";
 import { describe, it } from "node:test";
 import { startPlatform, type PlatformRoute } from "../../harness/platforms/fake.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
-import { agentd, commandOf } from "../../harness/agentd.ts";
+import { agentd } from "../../harness/agentd.ts";
+import { agentdCommand, programEnvironment } from "../../harness/program.ts";
 
-const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
 const TOKEN = "1234567:canary-of-the-tests";
 const taken: PlatformRoute = {
   method: "POST",
@@ -170,9 +168,9 @@ describe("agentd platforms test", () => {
     const fake = await startPlatform(t, [taken]);
     await using made = await telegramHome(fake.url);
     fake.next("hang");
-    const [file, first] = commandOf(main);
-    const child = spawn(file, [...first, "platforms", "test", "telegram"], {
-      env: { ...process.env, AGENTD_HOME: made.home },
+    const [file, ...words] = agentdCommand("platforms", "test", "telegram");
+    const child = spawn(file, words, {
+      env: programEnvironment({ AGENTD_HOME: made.home }),
       stdio: ["ignore", "ignore", "pipe"],
     });
     const ended = once(child, "exit");

@@ -4,7 +4,6 @@ import { once } from "node:events";
 import { readdir, readFile, stat, watch, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import process from "node:process";
-import { fileURLToPath } from "node:url";
 import { describe, it } from "node:test";
 import { insertMessages } from "../../../src/agent/history.ts";
 import type { Message } from "../../../src/agent/message.ts";
@@ -14,9 +13,8 @@ import type { SessionRow } from "../../../src/store/tables.ts";
 import { createGatewayPlace } from "../../harness/gateway.ts";
 import { createHome, modeOf } from "../../unit/config/home-folder.ts";
 import { sessionRow } from "../../unit/store/rows.ts";
-import { agentd, commandOf, type Outcome } from "../../harness/agentd.ts";
-
-const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
+import { agentd, type Outcome } from "../../harness/agentd.ts";
+import { agentdCommand, programEnvironment } from "../../harness/program.ts";
 
 const talk: readonly Message[] = [
   { role: "user", text: "What is in the folder?" },
@@ -250,10 +248,9 @@ describe("agentd sessions export", () => {
       { id: "big" },
       Array.from({ length: 100 }, () => ({ role: "user" as const, text: "x".repeat(100_000) })),
     );
-    const [file, first] = commandOf(main);
-    const env = { PATH: process.env["PATH"], HOME: process.env["HOME"], AGENTD_HOME: place.home };
-    const child = spawn(file, [...first, "sessions", "export", "big"], {
-      env,
+    const [file, ...words] = agentdCommand("sessions", "export", "big");
+    const child = spawn(file, words, {
+      env: programEnvironment({ AGENTD_HOME: place.home }),
       stdio: ["ignore", "pipe", "pipe"],
     });
     const ended = once(child, "exit");
@@ -284,11 +281,10 @@ describe("agentd sessions export of a long session", () => {
   it("leaves nothing half written when it is broken off", async () => {
     await using place = await createPlace();
     await place.add({ id: "big" }, messages);
-    const [file, first] = commandOf(main);
     const output = join(place.home, "big.json");
-    const env = { PATH: process.env["PATH"], HOME: process.env["HOME"], AGENTD_HOME: place.home };
+    const env = programEnvironment({ AGENTD_HOME: place.home });
     const changes = watch(place.home, { signal: AbortSignal.timeout(20_000) });
-    const words = [...first, "sessions", "export", "big", "--output", output];
+    const [file, ...words] = agentdCommand("sessions", "export", "big", "--output", output);
     const child = spawn(file, words, { env, stdio: "ignore" });
     const ended = once(child, "exit");
     for await (const { filename } of changes) if (filename?.endsWith(".tmp")) break;

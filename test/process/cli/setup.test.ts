@@ -4,27 +4,13 @@ import { chmod, readdir, readFile, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import process from "node:process";
-import { fileURLToPath } from "node:url";
 import { describe, it } from "node:test";
 import { startModelServer, saying } from "../../harness/openai-server.ts";
 import { createHome, modeOf } from "../../unit/config/home-folder.ts";
-import { agentd, commandOf } from "../../harness/agentd.ts";
+import { agentd } from "../../harness/agentd.ts";
+import { agentdCommand, programEnvironment } from "../../harness/program.ts";
 
-const main = fileURLToPath(new URL("../../../src/cli/main.ts", import.meta.url));
 const KEY = "canary-key-4b1d9e77";
-
-/** Runs `agentd` with something on its standard input. */
-function withInput(words: readonly string[], env: Record<string, string>, input: string) {
-  const [file, first] = commandOf(main);
-  return new Promise<{ code: number; text: string }>((resolve) => {
-    const options = { env: { PATH: process.env["PATH"] ?? "", HOME: process.env["HOME"] ?? "", ...env } };
-    const child = execFile(file, [...first, ...words], options, (error, stdout, stderr) =>
-      resolve({ code: typeof error?.code === "number" ? error.code : 0, text: stdout + stderr }),
-    );
-    child.stdin?.end(input);
-  });
-}
 
 async function filesWith(home: string, text: string): Promise<string[]> {
   const entries = await readdir(home, { recursive: true, withFileTypes: true });
@@ -47,9 +33,9 @@ describe("agentd setup", () => {
       "--approvals",
       "always_ask",
     ];
-    const { code, text } = await withInput(words, env, `${KEY}\n`);
-    assert.equal(code, 0, text);
-    assert.ok(!text.includes(KEY));
+    const { code, stdout, stderr } = await agentd(words, env, `${KEY}\n`);
+    assert.equal(code, 0, stderr);
+    assert.ok(!(stdout + stderr).includes(KEY));
     assert.deepEqual(await filesWith(made.home, KEY), [join(made.home, ".env")]);
     assert.equal(await modeOf(join(made.home, ".env")), "600");
     const config = await readFile(join(made.home, "config.yaml"), "utf8");
@@ -110,15 +96,11 @@ describe("agentd setup", () => {
 
 /** Runs `agentd` at a terminal, where somebody presses Ctrl-C at the first question. */
 async function breakOff(words: readonly string[], home: string) {
-  const [file, first] = commandOf(main);
-  const line = [file, ...first, ...words].map((word) => `'${word}'`).join(" ");
+  const line = agentdCommand(...words)
+    .map((word) => `'${word}'`)
+    .join(" ");
   const child = spawn("script", ["-qec", `stty cols 120; ${line}`, "/dev/null"], {
-    env: {
-      PATH: process.env["PATH"] ?? "",
-      HOME: process.env["HOME"] ?? "",
-      AGENTD_HOME: home,
-      TERM: "xterm",
-    },
+    env: programEnvironment({ AGENTD_HOME: home, TERM: "xterm" }),
     stdio: ["pipe", "pipe", "ignore"],
   });
   let seen = "";

@@ -64,7 +64,7 @@ async function recorded(store: Store, id: string, status: string): Promise<void>
   }
 }
 
-test("76. subscribe while the gateway runs: its URL and secret are good at once, test succeeds, remove makes it 404", async () => {
+test("a subscription made while the gateway runs works at once, and its removal answers 404", async () => {
   await using place = await createPlace();
   const gateway = await place.start();
   assert.match(gateway.stdout(), /hooks {2}http:\/\/127\.0\.0\.1:\d+\/webhooks\/<route>, routes: none yet/);
@@ -88,7 +88,7 @@ test("76. subscribe while the gateway runs: its URL and secret are good at once,
   assert.equal(await gateway.kill("SIGTERM"), 0);
 });
 
-test("80. deliveries are listed, shown and replayed beside the running gateway", async (t) => {
+test("deliveries are listed, shown and replayed while the gateway runs", async (t) => {
   await using place = await createPlace();
   const early = await place.webhook("deliveries", "list", "--json");
   assert.deepEqual(JSON.parse(early.stdout), { deliveries: [], next_cursor: null });
@@ -122,7 +122,7 @@ test("80. deliveries are listed, shown and replayed beside the running gateway",
   assert.equal(await gateway.kill("SIGTERM"), 0);
 });
 
-test("80. deliveries are listed, shown and rehearsed when no gateway runs", async (t) => {
+test("deliveries are listed, shown and replayed as a dry run without a gateway", async (t) => {
   await using place = await createPlace();
   await place.webhook("subscribe", "ci", "--prompt", "hello {n}", "--secret", "s");
   const store = await openStore({ url: place.database });
@@ -175,7 +175,7 @@ async function record(store: Store, { event, n }: { readonly event: string; read
   return id;
 }
 
-test("82. flawed routes keep `agentd gateway` from starting: it says why and ends with 1", async () => {
+test("invalid webhook routes keep `agentd gateway` from starting: it prints why and exits with 1", async () => {
   await using place = await createPlace();
   const config = `version: 1\nplatforms: { webhook: { enabled: true, extra: { port: 0, routes: { a: {}, b: { secret: INSECURE_NO_AUTH } } } } }\n`;
   await writeFile(join(place.home, "config.yaml"), config, { mode: 0o600 });

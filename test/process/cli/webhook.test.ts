@@ -38,7 +38,7 @@ function secretIn({ stdout }: Outcome): string {
   return /Secret:\s+(\S+)/.exec(stdout)?.[1] ?? assert.fail(stdout);
 }
 
-test("77. u subscribe auto secret > 20 chars; custom; re-subscribe keeps secret; bad name error", async () => {
+test("subscribe creates a subscription with a generated or given secret, keeps it on update and refuses bad names", async () => {
   await using place = await createPlace();
   const first = await place.webhook(
     "subscribe",
@@ -84,7 +84,7 @@ test("77. u subscribe auto secret > 20 chars; custom; re-subscribe keeps secret;
   assert.match(taken.stderr, /The configuration has a route fixed/);
 });
 
-test("78. u deliver-only with log rejected; retry flag without script rejected; unknown targets are too", async () => {
+test("subscribe refuses invalid options and combinations and then writes nothing", async () => {
   await using place = await createPlace();
   for (const [words, code, text] of [
     [["--deliver-only"], 2, /--deliver-only needs a real target/],
@@ -138,7 +138,7 @@ test("several targets are subscribed to; of those that are not set up it is said
   assert.match(refused.stderr, /deliver: it names 17 targets; at most 16 are told/);
 });
 
-test("79. u file mode 0600 even under umask 022 or existing 0644; corrupted file → empty", async () => {
+test("the subscriptions file always gets mode 0600, and a corrupt file is set aside", async () => {
   await using place = await createPlace();
   await place.webhook("subscribe", "a");
   assert.equal(await modeOf(place.file), "600");
@@ -160,7 +160,7 @@ test("79. u file mode 0600 even under umask 022 or existing 0644; corrupted file
   assert.equal(await readFile(join(place.home, aside), "utf8"), '{"a": {');
 });
 
-test("79. subscriptions that are made at the same time all stay", async () => {
+test("subscriptions made concurrently are all kept", async () => {
   await using place = await createPlace();
   const names = ["a", "b", "c", "d"];
   const made = await Promise.all(names.map((name) => place.webhook("subscribe", name)));
@@ -171,7 +171,7 @@ test("79. subscriptions that are made at the same time all stay", async () => {
   assert.deepEqual(Object.keys(await place.subscriptions()).toSorted(), names);
 });
 
-test("80. u remove selective; unknown prints message; list hides secrets; test prints status", async () => {
+test("list hides secrets, remove deletes one subscription, and unknown names get a hint", async () => {
   await using place = await createPlace();
   const empty = await place.webhook("ls");
   assert.match(empty.stdout, /No dynamic webhook subscriptions\.\n.*agentd webhook subscribe/);
@@ -216,7 +216,7 @@ test("80. u remove selective; unknown prints message; list hides secrets; test p
   assert.match(missing.stderr, /There is no route "bb"; did you mean "b"\?/);
 });
 
-test("80. test --dry-run tells each stage and what would be told, without a gateway", async () => {
+test("`test --dry-run` prints each stage and the rendered prompt without a gateway", async () => {
   await using place = await createPlace();
   await place.webhook("subscribe", "ci", "--events", "push", "--prompt", "by {user.name} on {event_type}");
   const words = ["test", "ci", "--dry-run", "--payload", '{"user": {"name": "ada"}}'];
@@ -241,7 +241,7 @@ test("80. test --dry-run tells each stage and what would be told, without a gate
   }
 });
 
-test("81. u platform disabled → hint; o enabled by env counts", async () => {
+test("webhook commands print a hint while the platform is off, and an environment variable can enable it", async () => {
   await using place = await createPlace("version: 1\n");
   for (const words of [["list"], ["subscribe", "a"], ["remove", "a"], ["test", "a"]]) {
     const off = await place.webhook(...words);

@@ -12,6 +12,7 @@ import { text } from "node:stream/consumers";
 import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 import { demoScript } from "../../../src/agent/engines/demo.ts";
+import { programEnvironment } from "../../harness/program.ts";
 import { KEY, startTestService } from "../../harness/service.ts";
 
 const CHROMIUM = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"].find((path) =>
@@ -104,6 +105,7 @@ async function browse(url: string) {
     CHROMIUM ?? "",
     [...flags, "--remote-debugging-port=0", `--user-data-dir=${profile}`, url],
     {
+      env: programEnvironment({ HOME: profile }),
       stdio: "ignore",
     },
   );

@@ -2,11 +2,10 @@ import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
-import process from "node:process";
+import { dirname, join } from "node:path";
 import { test } from "node:test";
 import { promisify } from "node:util";
-import { createAcpPlace } from "../../harness/acp.ts";
+import { builtProgram, programEnvironment } from "../../harness/program.ts";
 
 const root = join(import.meta.dirname, "../../..");
 const node = join(root, "node_modules/.bin/node");
@@ -41,11 +40,10 @@ async function exampleOf(path: string): Promise<string> {
 }
 
 test("the built package: its entries run, and its types fit a strict consumer", async () => {
-  await run(node, [join(root, "scripts/build.ts")], { cwd: root });
   const folder = await mkdtemp(join(tmpdir(), "agentd-consumer-"));
   try {
     await mkdir(join(folder, "node_modules/@types"), { recursive: true });
-    await symlink(root, join(folder, "node_modules/agentd"));
+    await symlink(dirname(dirname(builtProgram())), join(folder, "node_modules/agentd"));
     await symlink(join(root, "node_modules/@types/node"), join(folder, "node_modules/@types/node"));
     await writeFile(join(folder, "package.json"), JSON.stringify({ type: "module" }));
     await writeFile(join(folder, "consumer.ts"), consumer);
@@ -66,27 +64,12 @@ test("the built package: its entries run, and its types fit a strict consumer", 
       JSON.stringify({ compilerOptions, files: ["consumer.ts", "example.ts"] }),
     );
     await run(tsc, ["-p", folder]).catch((error: { stdout?: string }) => assert.fail(error.stdout));
-    const { stdout } = await run(node, [join(folder, "consumer.ts")]);
+    const { stdout } = await run(node, [join(folder, "consumer.ts")], { env: programEnvironment() });
     assert.equal(
       stdout.trim(),
       "function function function ServiceError true function 3.1.1 function function true",
     );
   } finally {
     await rm(folder, { recursive: true, force: true });
-  }
-});
-
-test("the built program tells editors how to start it, and so started holds a conversation", async () => {
-  await using place = await createAcpPlace();
-  const program = join(root, "dist/agentd.mjs");
-  const env = { PATH: process.env["PATH"], HOME: place.base, AGENTD_HOME: place.home };
-  const { stdout } = await run(node, [program, "acp", "--bootstrap", "--json"], { env });
-  const { zed, jetbrains } = JSON.parse(stdout);
-  for (const { command, args, env: variables } of [zed, jetbrains].map((each) => each.agent_servers.agentd)) {
-    assert.deepEqual(args, [program, "acp"]);
-    const editor = await place.start({ command: [command, ...args], env: variables, cwd: tmpdir() }).client();
-    const sessionId = await editor.session(place.folder);
-    assert.equal((await editor.prompt(sessionId, "hello")).stopReason, "end_turn");
-    assert.match(editor.text(), /demo model/);
   }
 });

@@ -3,11 +3,11 @@ import { spawn, spawnSync } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import process from "node:process";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { testTool } from "../../harness/agent.ts";
 import { startCuttingProxy } from "../../harness/cutting-proxy.ts";
+import { programEnvironment } from "../../harness/program.ts";
 import { KEY, startTestService } from "../../harness/service.ts";
 
 const sdk = join(import.meta.dirname, "../../../generated/sdk/python");
@@ -34,7 +34,7 @@ async function python(args: readonly string[], env: Readonly<Record<string, stri
     const child = spawn("python3", ["-W", "error", ...args], {
       cwd: scripts,
       // Compiled files stay out of the repository.
-      env: { ...process.env, PYTHONPATH: `${sdk}:${scripts}`, PYTHONPYCACHEPREFIX: cache, ...env },
+      env: programEnvironment({ PYTHONPATH: `${sdk}:${scripts}`, PYTHONPYCACHEPREFIX: cache, ...env }),
     });
     let output = "";
     for (const stream of [child.stdout, child.stderr]) {

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { test, type TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 import { startRpcProcess, type RpcProcess } from "../../harness/rpc.ts";
+import { scriptCommand } from "../../harness/program.ts";
 import { runRpcProcess } from "../../harness/rpc-run.ts";
 
 async function makeHome(context: TestContext): Promise<string> {
@@ -142,7 +143,7 @@ async function beginTurn(host: RpcProcess): Promise<{ sessionId: string; id: str
 
 test("frames alone reach the standard output, whatever prints", async (context) => {
   const noisy = fileURLToPath(new URL("noisy.ts", import.meta.url));
-  const host = await startRpcProcess(await makeHome(context), {}, [noisy]);
+  const host = await startRpcProcess(await makeHome(context), {}, scriptCommand(noisy));
   for (let n = 0; n < 20; n++) await host.result("ping");
   host.wire.close();
   await host.wire.closed;

@@ -1,0 +1,22 @@
+import { FakeClock } from "../../src/base/clock.ts";
+
+/** A clock that stands still, and tells when somebody begins to wait. */
+export class WatchedClock extends FakeClock {
+  readonly #begun = new Map<number, PromiseWithResolvers<void>>();
+
+  override after(ms: number, run: () => void): () => void {
+    this.#waitOf(ms).resolve();
+    return super.after(ms, run);
+  }
+
+  /** Resolves once somebody waits for `ms`, or has. */
+  wait(ms: number): Promise<void> {
+    return this.#waitOf(ms).promise;
+  }
+
+  #waitOf(ms: number): PromiseWithResolvers<void> {
+    const known = this.#begun.get(ms) ?? Promise.withResolvers<void>();
+    this.#begun.set(ms, known);
+    return known;
+  }
+}

@@ -1,0 +1,179 @@
+/** Starts of an installed package that must go well, and which of its commands were started. */
+import assert from "node:assert/strict";
+import { execFile, spawn, type ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdtemp } from "node:fs/promises";
+import { createServer, type AddressInfo } from "node:net";
+import { join } from "node:path";
+import process from "node:process";
+import type { CommandDef } from "citty";
+import { subCommandNames, subCommandOf } from "../../../src/cli/command.ts";
+import type { Installed } from "./installed.ts";
+
+/** The words behind `agentd`, what stands in its output, and its exit code (default 0). */
+export type Row = readonly [words: readonly string[], wanted: RegExp, code?: number];
+
+export interface Command {
+  readonly names: readonly string[];
+  /** It has commands below it. */
+  readonly isGroup: boolean;
+}
+
+/** Starts that run at the same time. */
+const WORKERS = 3;
+/** What no output of a working program has. */
+const CRASH = /^ {4}at |is not a function|Cannot find (?:module|package)|ERR_MODULE/m;
+
+/** Returns all commands, each group before the commands below it. */
+export async function commandsOf(
+  command: CommandDef,
+  names: readonly string[] = [],
+): Promise<readonly Command[]> {
+  const below = await subCommandNames(command);
+  const found = below.map(async (name) => {
+    const next = await subCommandOf(command, name);
+    assert.ok(next, name);
+    return commandsOf(next, [...names, name]);
+  });
+  return [{ names, isGroup: below.length > 0 }, ...(await Promise.all(found)).flat()];
+}
+
+export class Smoke {
+  readonly installed: Installed;
+  /** Commands that ran with arguments, by their names. */
+  readonly ran = new Set<string>();
+  readonly failures: string[] = [];
+  readonly #commands: ReadonlySet<string>;
+
+  constructor(installed: Installed, commands: readonly Command[]) {
+    this.installed = installed;
+    this.#commands = new Set(commands.map(({ names }) => names.join(" ")));
+  }
+
+  /** Runs all, a few at a time; what they throw becomes a failure. */
+  async all(works: readonly (() => Promise<unknown>)[]): Promise<void> {
+    const queue = [...works];
+    const worker = async () => {
+      for (let work = queue.shift(); work; work = queue.shift()) {
+        await work().catch((error: unknown) => void this.failures.push(String(error)));
+      }
+    };
+    await Promise.all(Array.from({ length: WORKERS }, worker));
+  }
+
+  /** Returns an empty folder for AGENTD_HOME. */
+  home(): Promise<string> {
+    return mkdtemp(join(this.installed.elsewhere, "home-"));
+  }
+
+  /** Returns a port of this machine that nobody listens on. */
+  async freePort(): Promise<number> {
+    const server = createServer().listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const { port } = server.address() as AddressInfo;
+    server.close();
+    await once(server, "close");
+    return port;
+  }
+
+  /** Runs the rows one after the other; returns the standard output of the last. */
+  async run(home: string, ...rows: readonly Row[]): Promise<string> {
+    let last = "";
+    for (const [words, wanted, code = 0] of rows) {
+      const outcome = await this.#start(home, words);
+      const text = outcome.stdout + outcome.stderr;
+      const about = `agentd ${words.join(" ")} ended with ${String(outcome.code)}: ${text.slice(0, 2_000)}`;
+      assert.ok(outcome.code === code, about);
+      assert.ok(wanted.test(text), `${String(wanted)} is missing: ${about}`);
+      assert.ok(!CRASH.test(text), about);
+      this.#count(words);
+      last = outcome.stdout;
+    }
+    return last;
+  }
+
+  /** Starts a command that serves its standard input, sends a message, waits for the output, and ends the input. */
+  async serve(
+    home: string,
+    words: readonly string[],
+    [message, wanted]: readonly [object, RegExp],
+  ): Promise<void> {
+    const child = this.#spawn(home, words);
+    const output = outputOf(child);
+    child.stdin?.write(`${JSON.stringify(message)}\n`);
+    await output.shows(wanted);
+    child.stdin?.end();
+    assert.equal(await output.code, 0, output.text());
+    assert.doesNotMatch(output.text(), CRASH);
+    this.#count(words);
+  }
+
+  /** Starts the gateway; resolves when it listens. */
+  async gateway(home: string) {
+    const words = ["gateway", "run", "--port", "0"];
+    const child = this.#spawn(home, words);
+    const output = outputOf(child);
+    const stop = async () => {
+      // By hand: Deno calls a child killed that `child.kill` was used on, however it ended.
+      if (child.exitCode === null && child.signalCode === null) process.kill(child.pid ?? 0, "SIGTERM");
+      return output.code;
+    };
+    const [, url = ""] = await output.shows(/listens on (\S+)\n/);
+    this.#count(words);
+    return { url, stop, [Symbol.asyncDispose]: async () => void (await stop()) };
+  }
+
+  #spawn(home: string, words: readonly string[]): ChildProcess {
+    const { program, elsewhere: cwd } = this.installed;
+    const env = this.installed.environment({ AGENTD_HOME: home });
+    return spawn(program, words, { cwd, env, stdio: "pipe" });
+  }
+
+  #start(home: string, words: readonly string[]) {
+    const { program, elsewhere: cwd } = this.installed;
+    const env = this.installed.environment({ AGENTD_HOME: home });
+    return new Promise<{ code: unknown; stdout: string; stderr: string }>((resolve) => {
+      const child = execFile(program, words, { cwd, env, timeout: 60_000 }, (error, stdout, stderr) =>
+        resolve({ code: error ? (error.code ?? error.message) : 0, stdout, stderr }),
+      );
+      child.stdin?.end();
+    });
+  }
+
+  /** The command that the words name: the longest of their beginnings that is one. */
+  #count(words: readonly string[]): void {
+    if (words.includes("--help")) return;
+    const names = words.map((_, at) => words.slice(0, at + 1).join(" "));
+    const name = names.findLast((each) => this.#commands.has(each));
+    if (name !== undefined) this.ran.add(name);
+  }
+}
+
+/** What a process writes, as it comes. */
+function outputOf(child: ChildProcess) {
+  let text = "";
+  const watchers = new Set<() => void>();
+  const code = once(child, "close").then(([status]) => {
+    for (const wake of watchers) wake();
+    return status as number | null;
+  });
+  for (const stream of [child.stdout, child.stderr]) {
+    stream?.setEncoding("utf8").on("data", (chunk: string) => {
+      text += chunk;
+      for (const wake of watchers) wake();
+    });
+  }
+  return {
+    code,
+    text: () => text,
+    async shows(wanted: RegExp): Promise<RegExpExecArray> {
+      for (;;) {
+        const found = wanted.exec(text);
+        if (found) return found;
+        assert.ok(child.exitCode === null && child.signalCode === null, `it ended: ${text}`);
+        await new Promise<void>((resolve) => watchers.add(resolve));
+        watchers.clear();
+      }
+    },
+  };
+}
