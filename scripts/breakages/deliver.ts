@@ -1,0 +1,79 @@
+import type { Breakage } from "./breakage.ts";
+
+export const deliverBreakages: readonly Breakage[] = [
+  {
+    name: "retry-of-5xx",
+    guarantee: "A message is tried again after the platform answered 5xx",
+    file: "deliver/http-outcome.ts",
+    from: "status === 425 || status >= 500",
+    to: "status === 425 || status >= 600",
+    tests: ["unit/deliver/http-outcome.test.ts"],
+  },
+  {
+    name: "retry-after-unknown-outcome",
+    guarantee:
+      "A message that may have arrived is not sent again where the platform cannot recognise a repeat",
+    file: "deliver/verdict.ts",
+    from: "return target?.knowsRepeats && !outcome.isFinal",
+    to: "return !outcome.isFinal",
+    tests: ["unit/deliver/verdict.test.ts"],
+  },
+  {
+    name: "last-attempt",
+    guarantee: "A message is given up after its last attempt",
+    file: "deliver/verdict.ts",
+    from: "return row.attempts >= attemptsOf(row, rules);",
+    to: "return row.attempts > attemptsOf(row, rules);",
+    tests: ["unit/deliver/verdict.test.ts"],
+  },
+  {
+    name: "mentions",
+    guarantee: "A mention such as @everyone in an answer addresses nobody",
+    file: "deliver/text-mentions.ts",
+    from: "if (mentions.length === 0) return text;",
+    to: "if (mentions.length >= 0) return text;",
+    tests: ["unit/deliver/text.test.ts"],
+  },
+  {
+    name: "part-limit",
+    guarantee: "No part of a long text is longer than the platform takes",
+    file: "deliver/text-parts.ts",
+    from: "lengthIn(form, unit) <= limit",
+    to: "lengthIn(form, unit) <= limit + 1",
+    tests: ["unit/deliver/text-parts.test.ts"],
+  },
+  {
+    name: "part-limit-used",
+    guarantee: "A text of exactly the platform's limit is one part",
+    file: "deliver/text-parts.ts",
+    from: "lengthIn(form, unit) <= limit",
+    to: "lengthIn(form, unit) < limit",
+    tests: ["unit/deliver/text-parts.test.ts"],
+  },
+  {
+    name: "no-loopback",
+    guarantee: "An outgoing request of the agent cannot reach this machine",
+    file: "base/net-guard.ts",
+    from: `return range === "unicast" ? undefined : (words[range] ?? "reserved");
+  if (range`,
+    to: `return range === "unicast" || range === "loopback" ? undefined : (words[range] ?? "reserved");
+  if (range`,
+    tests: ["unit/base/net-guard.test.ts"],
+  },
+  {
+    name: "every-address-checked",
+    guarantee: "A name with one private address among public ones is refused",
+    file: "base/net-guard.ts",
+    from: "for (const address of addresses) {",
+    to: "for (const address of addresses.slice(0, 1)) {",
+    tests: ["unit/base/net-guard.test.ts"],
+  },
+  {
+    name: "no-metadata-service",
+    guarantee: "The metadata service of a cloud cannot be reached by its name",
+    file: "base/net-guard.ts",
+    from: `if (metadataNames.has(host)) return "a metadata service";`,
+    to: `if (metadataNames.has(host)) return undefined;`,
+    tests: ["unit/base/net-guard.test.ts"],
+  },
+];
