@@ -10,6 +10,8 @@ import { createTerminal } from "../../src/agent/tools/terminal.ts";
 import { defineTool, ToolError } from "../../src/agent/tool.ts";
 import { registerSecret } from "../../src/base/redact.ts";
 import { secretValues } from "../../src/config/secret-values.ts";
+import type { Tables } from "../../src/store/tables.ts";
+import { connectSocket } from "../harness/rpc.ts";
 import { startTestService, testConfig, type TestService } from "../harness/service.ts";
 
 const OWNER = "tests";
@@ -21,22 +23,9 @@ const TOKEN = "sk-canary0123456789abcdefABCDEF";
 /** Everything the service keeps or said, as text by where it stands. */
 async function everything(service: TestService): Promise<ReadonlyMap<string, string>> {
   const found = new Map<string, string>([["log", service.logLines.join("\n")]]);
-  for (const table of [
-    "sessions",
-    "runs",
-    "messages",
-    "events",
-    "asks",
-    "grants",
-    "ledger",
-    "outbox",
-    "jobs",
-    "facts",
-  ] as const) {
-    found.set(
-      table,
-      JSON.stringify(await service.service.store.read.selectFrom(table).selectAll().execute()),
-    );
+  const { read } = service.service.store;
+  for (const table of await tablesOf(service)) {
+    found.set(table, JSON.stringify(await read.selectFrom(table).selectAll().execute()));
   }
   for (const name of await readdir(service.home, { recursive: true, withFileTypes: true })) {
     if (name.isFile()) {
@@ -45,6 +34,15 @@ async function everything(service: TestService): Promise<ReadonlyMap<string, str
     }
   }
   return found;
+}
+
+/** Every table that the database has, whatever the schema says by now. */
+async function tablesOf({ service, database }: TestService): Promise<readonly (keyof Tables)[]> {
+  const schema = new URLSearchParams(database.url.split("?")[1]).get("schema") ?? undefined;
+  const tables = await service.store.read.introspection.getTables();
+  const own = tables.filter((table) => schema === undefined || table.schema === schema);
+  assert.ok(own.length > 0);
+  return own.map(({ name }) => name as keyof Tables);
 }
 
 /** A program `sudo` that takes any password and, as careless programs do, repeats it. */
@@ -112,7 +110,8 @@ test("a secret of the environment, a tool's output, a sudo answer and a secret a
   });
   await using service = await startTestService({
     env,
-    config: { log: { level: "debug" }, approvals: { mode: "yolo" } },
+    logLevel: "debug",
+    config: { approvals: { mode: "yolo" } },
     tools: [leaky, createClarify(), terminal],
     script: ({ step }) => {
       const next = steps[step];
@@ -145,6 +144,10 @@ test("a secret of the environment, a tool's output, a sudo answer and a secret a
     headers: { authorization: `Bearer ${TOKEN}`, "content-type": "application/json" },
     body: "{}",
   });
+  // Names of parameters that are not known are logged at level debug alone.
+  const host = await connectSocket(service);
+  await host.result("ping", { [`${ENVIRONMENT} ${TOKEN}`]: true });
+  await host[Symbol.asyncDispose]();
   const places = new Map([
     ...(await everything(service)),
     ["frames", frames.join("\n")],
@@ -160,4 +163,6 @@ test("a secret of the environment, a tool's output, a sudo answer and a secret a
     }
   }
   assert.match(places.get("events") ?? "", /\[redacted\]/);
+  assert.match(places.get("log") ?? "", /"level":"debug".*\[redacted\]/);
+  assert.match(places.get("log") ?? "", /"level":"error".*\[redacted\]/);
 });

@@ -77,13 +77,14 @@ test("a chat's end is told too; a webhook that nobody may have is refused before
 
 test("what a stopped service owes, the next one sends, under the same id", async (t) => {
   const receiver = await openReceiver(t, (response, _request, count) => {
-    if (count > 1) response.writeHead(204).end();
+    if (count > 1) response.writeHead(count > 2 ? 400 : 204).end();
   });
   const service = await start(receiver.host);
-  await service.chat({
+  const prompt = {
     messages: [{ role: "user", content: "hi" }],
     agent: { webhook: { url: receiver.url, secret } },
-  });
+  };
+  await service.chat(prompt);
   await receiver.count(1);
   await using next = await service.restart({
     config: { api_server: { webhook_allowed_hosts: [receiver.host] } },
@@ -91,5 +92,8 @@ test("what a stopped service owes, the next one sends, under the same id", async
   const [first, second] = await receiver.count(2);
   assert.equal(first?.headers["webhook-id"], second?.headers["webhook-id"]);
   assert.equal(first?.body, second?.body);
+  await next.chat(prompt);
+  const givenUp = (line: string) => line.includes("is given up");
+  while (!next.logLines.some(givenUp)) await new Promise((resolve) => setImmediate(resolve));
   assert.ok(next.logLines.every((line) => !line.includes(secret.slice(6))));
 });

@@ -9,7 +9,7 @@ const chatOnly = [{ key: KEY, name: "chat only", scopes: ["chat"] }];
 scenario(
   "listModels",
   200,
-  { title: "a list of one, the agent", config: { api_server: { model_name: "my-agent" } } },
+  { title: "lists one model, the agent", config: { api_server: { model_name: "my-agent" } } },
   async (service) => {
     const body = await (await service.request("/v1/models")).json();
     assert.deepEqual(

@@ -34,7 +34,7 @@ async function responses(service: TestService, id: string) {
 scenario(
   APPROVAL,
   200,
-  { title: "waiting_for_approval -> running: the call goes ahead once it may", ...asks, keys },
+  { title: "a run that waits for approval continues once its call is approved", ...asks, keys },
   async (service) => {
     const run = await waiting(service);
     assert.equal(run.approval?.command, "rm -rf build");

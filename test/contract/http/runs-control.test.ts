@@ -54,7 +54,10 @@ const slow = stubborn();
 scenario(
   "stopRun",
   200,
-  { title: "running -> stopping -> cancelled, and a re-stop returns the status", script: slow.script },
+  {
+    title: "a running run goes through stopping to cancelled, and a second stop returns the status",
+    script: slow.script,
+  },
   async (service) => {
     const { run_id: id } = await startRun(service);
     await runEvent(service, id, "message.delta");
@@ -81,7 +84,7 @@ scenario(
 scenario(
   "stopRun",
   200,
-  { title: "queued -> cancelled at once, and its turn never comes", script: createGate().script },
+  { title: "a queued run is cancelled at once and never starts", script: createGate().script },
   async (service) => {
     const first = await startRun(service, { session_id: "s" });
     const second = await startRun(service, { session_id: "s" });
@@ -98,7 +101,7 @@ scenario(
 scenario(
   "stopRun",
   200,
-  { title: "waiting_for_approval -> stopping -> cancelled", ...asksOnce },
+  { title: "a run that waits for approval is stopped and closes its question", ...asksOnce },
   async (service) => {
     const { run_id: id } = await startRun(service);
     assert.equal((await fetchRun(service, id, 30)).status, "waiting_for_approval");

@@ -215,7 +215,7 @@ scenario(
 scenario(
   RUN,
   202,
-  { title: "running -> failed: timeout_seconds ends a run that takes longer", script: createGate().script },
+  { title: "a run that takes longer than timeout_seconds fails", script: createGate().script },
   async (service) => {
     const { run_id: id } = await startRun(service, { timeout_seconds: 0.05 });
     const run = await fetchRun(service, id, 30);

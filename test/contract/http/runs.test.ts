@@ -3,6 +3,7 @@ import { callsOnce, testTool } from "../../harness/agent.ts";
 import { createGate, fetchRun, post, runEvent, startRun } from "../../harness/runs.ts";
 import { assertError, scenario } from "../../harness/scenario.ts";
 import { KEY, type TestService } from "../../harness/service.ts";
+import { WatchedClock } from "../../harness/watched-clock.ts";
 
 const hi = { messages: [{ role: "user", content: "hi" }] };
 const OTHER = "another-key-0123456789";
@@ -10,6 +11,9 @@ const twoKeys = [
   { key: KEY, name: "a", scopes: ["admin"] },
   { key: OTHER, name: "b", scopes: ["admin"] },
 ];
+const stopped = new WatchedClock();
+const late = createGate();
+
 async function chatRun(service: TestService): Promise<string> {
   const response = await service.chat(hi);
   await response.text();
@@ -73,12 +77,20 @@ scenario(
 scenario(
   "getRun",
   200,
-  { title: "wait answers when its time is over", script: createGate().script },
+  { title: "wait answers when its time is over", script: late.script, clock: stopped },
   async (service) => {
     const { run_id: id } = await startRun(service);
-    const startMs = performance.now();
-    assert.equal((await fetchRun(service, id, 0.2)).status, "running");
-    assert.ok(performance.now() - startMs >= 190);
+    let isAnswered = false;
+    const waiting = fetchRun(service, id, 17).finally(() => (isAnswered = true));
+    await stopped.wait(17_000);
+    stopped.tick(16_999);
+    // Whoever asks later and does not wait has an answer.
+    assert.equal((await fetchRun(service, id)).status, "running");
+    assert.equal(isAnswered, false);
+    stopped.tick(1);
+    assert.equal((await waiting).status, "running");
+    late.open();
+    assert.equal((await fetchRun(service, id, 60)).status, "completed");
   },
 );
 

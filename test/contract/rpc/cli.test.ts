@@ -29,17 +29,17 @@ rpcScenario(
   { title: "words stay words: nothing of them is read by a shell", env },
   async (host, { service }) => {
     const marker = join(service.home, "made-by-a-shell");
-    for (const word of [
+    // Whether it were quoted or not, and how, a shell would touch the file.
+    const word = [
       `$(touch ${marker})`,
-      `x'; touch ${marker}; '`,
       `\`touch ${marker}\``,
       `&& touch ${marker}`,
       "a\nb",
-    ]) {
-      const done = await host.result("cli.exec", { argv: ["config", "set", "agent.instructions", word] });
-      assert.equal(done.code, 0, done.output);
-      assert.equal((await host.result("config.get", { key: "agent.instructions" })).value, word);
-    }
+      `x'; touch ${marker}; '`,
+    ].join(" ");
+    const done = await host.result("cli.exec", { argv: ["config", "set", "agent.instructions", word] });
+    assert.equal(done.code, 0, done.output);
+    assert.equal((await host.result("config.get", { key: "agent.instructions" })).value, word);
     const { output } = await host.result("cli.exec", { argv: ["config", "get", "agent.workspace; ls /"] });
     assert.ok(!output.includes("etc"), output);
     await assert.rejects(import("node:fs/promises").then(({ stat }) => stat(marker)));
@@ -139,7 +139,7 @@ rpcScenario(
   { title: "a command that takes longer than it may is ended", env },
   async (host, { service }) => {
     // A model server that accepts and says nothing.
-    const server = createServer().listen(0, "127.0.0.1");
+    const server = createServer((socket) => void socket.resume()).listen(0, "127.0.0.1");
     await new Promise((resolve) => server.once("listening", resolve));
     try {
       const { port } = server.address() as AddressInfo;

@@ -3,8 +3,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { checkSessionName } from "../../../src/agent/session.ts";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
+import { ServiceError } from "../../../src/base/errors.ts";
 import type { DeliveryRow, RunRow, SessionRow } from "../../../src/store/tables.ts";
-import { startWebhookService, type WebhookService } from "../../harness/webhook.ts";
+import { serveChangedRoom, startWebhookService, type WebhookService } from "../../harness/webhook.ts";
 
 const named = (id: string) => ({ headers: { "x-github-delivery": id } });
 const statuses = (rows: readonly DeliveryRow[]) => rows.map(({ status }) => status);
@@ -43,7 +44,7 @@ class Held {
   }
 }
 
-test("30. what a 202 promises is on disk when it is said: the record, its name, its run and its session", async () => {
+test("a 202 means that the record, its delivery id, its run and its session are already stored", async () => {
   const held = new Held();
   await using service = await startWebhookService({ script: held.script });
   const { status } = await service.post("hook", { a: 1 }, named("d-1"));
@@ -67,7 +68,7 @@ test("30. what a 202 promises is on disk when it is said: the record, its name, 
   assert.equal(message?.ref, row.id);
 });
 
-test("71. interim send does not drop the target; concurrent deliveries have separate sessions", async () => {
+test("concurrent deliveries run in separate sessions, and each answer goes to the outbox", async () => {
   const held = new Held();
   await using service = await startWebhookService({
     script: held.script,
@@ -88,10 +89,10 @@ test("71. interim send does not drop the target; concurrent deliveries have sepa
   ]);
   for (let i = 0; i < 3; i++) held.letGo();
   const rows = await service.recorded((all) => all.every(isEnded));
-  assert.ok(rows.every(({ outbox_id: id }) => id !== null));
+  assert.ok(rows.length === 3 && rows.every(({ outbox_id: id }) => id !== null));
 });
 
-test("35. an id whose hour is over runs again, in a session of its own", async () => {
+test("an expired delivery id runs again in a new session", async () => {
   await using service = await startWebhookService();
   assert.equal((await service.post("hook", {}, named("again"))).body.status, "accepted");
   assert.equal((await service.post("hook", {}, named("again"))).body.status, "duplicate");
@@ -184,7 +185,7 @@ test("a run that fails closes its record as failed, with its reason", async () =
   assert.deepEqual([row?.status, row?.reason], ["failed", "The model is not there."]);
 });
 
-test("72. empty agent output still attempts delivery", async () => {
+test("an empty agent answer still becomes a message in the outbox", async () => {
   await using service = await startWebhookService({ script: () => ({ text: "" }) });
   await service.post("hook");
   const [row] = await service.recorded((rows) => rows.every(isEnded));
@@ -193,7 +194,7 @@ test("72. empty agent output still attempts delivery", async () => {
   assert.equal((JSON.parse(message?.payload ?? "{}") as { text: string }).text, "");
 });
 
-test("72. a skip marker is delivered like any answer, unless the route says `silent: suppress`", async () => {
+test("a `[SILENT]` answer is delivered unless the route sets `silent: suppress`", async () => {
   const routes = { hook: {}, quiet: { silent: "suppress" } } as never;
   await using service = await startWebhookService({ routes, script: () => ({ text: "[SILENT]" }) });
   await service.post("hook");
@@ -206,6 +207,19 @@ test("72. a skip marker is delivered like any answer, unless the route says `sil
       ["quiet", false],
     ],
   );
+});
+
+test("a delivery is acknowledged behind its record: when that fails to be written it is answered 503", async () => {
+  await using service = await startWebhookService();
+  const full = () => Promise.reject(new ServiceError("state_store_unavailable", "The disk is full."));
+  await using changed = await serveChangedRoom(service, ({ turns }) => ({
+    turns: { draining: false, submit: (prompt) => turns.submit({ ...prompt, alsoRecord: full }) },
+  }));
+  const { status, body } = await changed.post("hook", {}, named("free"));
+  assert.deepEqual([status, body.code], [503, "store_unavailable"]);
+  assert.deepEqual(await sessions(service), []);
+  assert.equal((await changed.post("hook", {}, named("free"))).status, 503);
+  assert.equal((await service.post("hook", {}, named("free"))).body.status, "accepted");
 });
 
 test("a delivery that cannot be recorded is answered 503 with Retry-After, and its id stays free", async () => {

@@ -54,7 +54,8 @@ test("of several events with one key the newest is handled once it is quiet, wit
   assert.equal(asked.length, 2);
   const newest = asked.find((text) => text.includes("c3")) ?? "";
   assert.match(newest, /2 earlier events were superseded/);
-  assert.doesNotMatch(asked.find((text) => text.includes("zz")) ?? "", /superseded/);
+  const other = asked.find((text) => text.includes("zz"));
+  assert.ok(other !== undefined && !other.includes("superseded"), other);
 });
 
 test("the first event waits no longer than max_wait_seconds, however many follow", async () => {

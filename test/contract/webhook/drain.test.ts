@@ -74,7 +74,7 @@ test("a message on its way when the grace is over stays owed: 503, sent after th
   assert.ok(rows[0]?.ended_at !== null);
 });
 
-test("82. busy port reports, no crash", async (t) => {
+test("a busy webhook port is logged with the setting to change, and the rest of the service runs", async (t) => {
   const other = createServer();
   other.listen(0, "127.0.0.1");
   await once(other, "listening");
@@ -89,7 +89,7 @@ test("82. busy port reports, no crash", async (t) => {
   assert.match(told, /WEBHOOK_PORT/);
 });
 
-test("66. routes that cannot be used refuse the start before any port is opened", async () => {
+test("a route with an unknown target keeps the service from starting", async () => {
   const webhook = {
     enabled: true,
     host: "127.0.0.1",

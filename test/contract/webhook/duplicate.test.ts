@@ -32,12 +32,12 @@ async function runCount(service: WebhookService): Promise<number> {
   return (await service.test.service.store.read.selectFrom("runs").select("id").execute()).length;
 }
 
-test("15. INSECURE_NO_AUTH with no header → 202 on loopback", async () => {
+test("a route with INSECURE_NO_AUTH accepts an unsigned request on loopback", async () => {
   await using service = await startWebhookService({ routes: { hook: { secret: "INSECURE_NO_AUTH" } } });
   assert.equal((await service.post("hook", {}, { secret: null })).status, 202);
 });
 
-test("16. signature checked on raw bytes: whitespace-different JSON fails; escaped-unicode JSON passes", async () => {
+test("the signature covers the raw bytes: changed whitespace fails, and escaped unicode passes", async () => {
   await using service = await startWebhookService();
   const signature = sign(bytesOf('{"a": 1}'));
   const post = (body: string, value: string) =>
@@ -49,7 +49,7 @@ test("16. signature checked on raw bytes: whitespace-different JSON fails; escap
   assert.equal((await post(escaped, sign(bytesOf(escaped)))).status, 202);
 });
 
-test("17. same V2 request twice within 300 s → second is duplicate", async () => {
+test("a V2 request repeated within 300 s is a duplicate, even with another unsigned delivery id", async () => {
   const clock = new FakeClock();
   await using service = await startWebhookService({ clock });
   const seconds = clock.now() / 1000;
@@ -76,7 +76,7 @@ test("17. same V2 request twice within 300 s → second is duplicate", async () 
   assert.equal(await runCount(service), 2);
 });
 
-test("17. the same Standard Webhooks request twice → second is duplicate", async () => {
+test("a repeated Standard Webhooks request is a duplicate, even with another unsigned delivery id", async () => {
   await using service = await startWebhookService({
     settings: { secret: `whsec_${btoa("0123456789abcdef01234567")}` },
   });
@@ -96,7 +96,7 @@ test("17. the same Standard Webhooks request twice → second is duplicate", asy
   assert.deepEqual(again.body, { status: "duplicate", delivery_id: "msg_1" });
 });
 
-test("17. the script does not run for a request that was taken before", async () => {
+test("the route's script does not run for a duplicate request", async () => {
   await using service = await startWebhookService({ routes: { hook: { script: "count.sh" } } });
   const folder = join(service.test.home, "agentd", "scripts");
   const counted = join(service.test.home, "counted");
@@ -110,7 +110,7 @@ test("17. the script does not run for a request that was taken before", async ()
 
 webhookScenario(
   ["receiveWebhook 200", "receiveWebhook 200 x-request-id"],
-  "35. duplicate id 200 `duplicate`; after 1 h runs again; o same id on another route runs",
+  "a delivery id answers 200 `duplicate` for one hour on its route and runs on another route",
   async (service) => {
     assert.equal((await service.post("hook", {}, named("one"))).status, 202);
     const again = await service.post("hook", { other: "body" }, named("one"));
@@ -127,7 +127,7 @@ webhookScenario(
   { clock: hourClock, routes: { hook: {}, other: {} } },
 );
 
-test("36. id order: code-host delivery, (svix-id, webhook-id), X-Request-ID, timestamp", async () => {
+test("the delivery id is the first non-empty of x-github-delivery, svix-id, webhook-id and x-request-id, or generated", async () => {
   await using service = await startWebhookService({ routes: { hook: { secret: "INSECURE_NO_AUTH" } } });
   const all = {
     "x-github-delivery": "host",
@@ -149,7 +149,7 @@ test("36. id order: code-host delivery, (svix-id, webhook-id), X-Request-ID, tim
   assert.match(await taken(), /^req_/);
 });
 
-test("36. long ids that differ at their end are two", async () => {
+test("long delivery ids that differ only at the end are distinct", async () => {
   await using service = await startWebhookService();
   const [one, two] = ["1", "2"].map((end) => named("x".repeat(5000) + end));
   const first = await service.post("hook", {}, one);
@@ -158,7 +158,7 @@ test("36. long ids that differ at their end are two", async () => {
   assert.equal((await service.post("hook", {}, one)).body.status, "duplicate");
 });
 
-test("37. no id: two identical posts in the same ms both run", async () => {
+test("identical requests without a delivery id both run, even in the same millisecond", async () => {
   await using service = await startWebhookService({ clock: new FakeClock() });
   const [one, two] = await Promise.all([service.post("hook"), service.post("hook")]);
   assert.deepEqual([one.status, two.status], [202, 202]);
@@ -166,7 +166,7 @@ test("37. no id: two identical posts in the same ms both run", async () => {
   assert.equal(await runCount(service), 2);
 });
 
-test("40. dedupe survives restart", async () => {
+test("duplicates are still recognised after a restart", async () => {
   const first = await startWebhookService();
   const request = timed("{}", Math.floor(Date.now() / 1000));
   assert.equal((await first.post("hook", {}, named("one"))).status, 202);
@@ -177,7 +177,7 @@ test("40. dedupe survives restart", async () => {
   assert.equal((await second.post("hook", {}, named("two"))).status, 202);
 });
 
-test("100 posts of one delivery at once: exactly one 202, one run", async () => {
+test("one of 100 concurrent posts of a delivery is accepted and starts the only run", async () => {
   await using service = await startWebhookService();
   const answers = await Promise.all(
     Array.from({ length: 100 }, () => service.post("hook", {}, named("one"))),

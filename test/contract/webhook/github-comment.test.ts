@@ -35,7 +35,7 @@ const start = (program: string, route: object): Promise<WebhookService> =>
 
 const from = { repo: "{repo}", pr_number: "{number}" };
 
-test('69. u gh argv exact; pr 0, -1, "1; rm", `--x` rejected; repo `a/b/c`, `-x/y` rejected (o)', async (t) => {
+test("gh runs with fixed arguments, and an invalid repository or pull request number never starts it", async (t) => {
   const { program, noted } = await openProgram(t);
   await using service = await start(program, { deliver_only: true, deliver_extra: from });
   assert.equal((await service.post("hook", { repo: "octo/hello", number: 7 })).status, 200);
@@ -59,7 +59,7 @@ test('69. u gh argv exact; pr 0, -1, "1; rm", `--x` rejected; repo `a/b/c`, `-x/
   assert.equal(await noted("runs"), "run\n", "it was started for the good one only");
 });
 
-test("70. u gh missing → error, agent result still logged", async () => {
+test("a missing gh leaves the comment in the outbox with an error, and the log still gets the agent's answer", async () => {
   await using service = await start("/nonexistent/gh", {
     deliver: "github_comment,log",
     deliver_extra: { repo: "octo/hello", pr_number: 7 },

@@ -7,7 +7,7 @@ import { startWebhookService, webhookScenario } from "../../harness/webhook.ts";
 
 webhookScenario(
   ["receiveWebhook 404", "receiveWebhook 404 x-request-id"],
-  "19. unknown route 404 with `error`",
+  "an unknown route answers 404 with an error",
   async (service) => {
     const answer = await service.post("nobody");
     assert.equal(answer.status, 404);
@@ -17,7 +17,7 @@ webhookScenario(
   },
 );
 
-test("19. paths with percent-escapes, and paths below a route, are no routes", async () => {
+test("a route path that is empty, escaped or too deep answers 404", async () => {
   await using service = await startWebhookService();
   const paths = [
     "a%2Fb",
@@ -39,11 +39,15 @@ test("19. paths with percent-escapes, and paths below a route, are no routes", a
   assert.equal((await service.post("hook")).status, 202);
 });
 
-webhookScenario(["getHealth 200", "getHealth 200 x-request-id"], "20. health body", async (service) => {
-  const { status, body } = await service.health();
-  assert.equal(status, 200);
-  assert.deepEqual(body, { status: "ok", platform: "webhook" });
-});
+webhookScenario(
+  ["getHealth 200", "getHealth 200 x-request-id"],
+  "GET /health answers the status and the platform",
+  async (service) => {
+    const { status, body } = await service.health();
+    assert.equal(status, 200);
+    assert.deepEqual(body, { status: "ok", platform: "webhook" });
+  },
+);
 
 webhookScenario(
   [
@@ -54,7 +58,7 @@ webhookScenario(
     "getHealth 405 allow",
     "getHealth 405 x-request-id",
   ],
-  "21. GET on route 405",
+  "a method that is not allowed answers 405 with the allowed ones",
   async (service) => {
     for (const method of ["GET", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH"]) {
       const answer = await service.post("hook", {}, { method });
@@ -97,7 +101,7 @@ webhookScenario(
 
 webhookScenario(
   ["receiveWebhook 202", "receiveWebhook 202 x-request-id"],
-  "30. accepted body has exactly status, route, event, delivery_id",
+  "an accepted request answers exactly status, route, event and delivery_id",
   async (service) => {
     const headers = { "x-github-event": "push", "x-github-delivery": "d-1" };
     const { status, body } = await service.post("hook", { a: 1 }, { headers });

@@ -14,7 +14,7 @@ webhookScenario(
     "receiveWebhook 401",
     "receiveWebhook 401 x-request-id",
   ],
-  "34. invalid signatures don't consume quota; N ok, N+1 429; other route unaffected; window resets",
+  "each route has its own rate limit, its window resets, and invalid signatures do not count",
   async (service) => {
     for (let bad = 0; bad < 5; bad++) {
       assert.equal((await service.post("hook", {}, { secret: "wrong" })).status, 401);
@@ -45,7 +45,7 @@ webhookScenario(
   { clock, settings: { rate_limit: 3 }, routes: { hook: {}, other: {} } },
 );
 
-test("34. ignored, refused and duplicate requests consume quota; what comes before the signature does not", async () => {
+test("ignored, duplicate and unparsable requests count towards the rate limit, and oversized ones do not", async () => {
   await using service = await startWebhookService({
     clock: new FakeClock(),
     settings: { rate_limit: 4, max_body_bytes: 1000 },

@@ -15,7 +15,7 @@ const stagesOf = ({ stages }: DeliveryRow): readonly string[] =>
 
 const event = (name: string) => ({ headers: { "x-github-event": name } });
 
-test("31. ignored by events 200 `{status,event}`; ping ignored logs DEBUG only", async () => {
+test("an event outside the route's list answers 200 `ignored`, and an ignored ping is not logged at info", async () => {
   await using service = await startWebhookService({ routes: { hook: { events: ["push"] } } });
   for (const name of ["issues", "ping"]) {
     const { status, body } = await service.post("hook", {}, event(name));
@@ -31,7 +31,7 @@ test("31. ignored by events 200 `{status,event}`; ping ignored logs DEBUG only",
   assert.match(String(lines[0]?.["request"]), /^req_/);
 });
 
-test("32. empty events accepts all; match exact and case-sensitive; `Merge Request Hook` compared as sent", async () => {
+test("an empty event list accepts every event, and event names match exactly as sent", async () => {
   await using service = await startWebhookService({
     routes: { all: { events: [] }, some: { events: ["Merge Request Hook"] } },
   });
@@ -43,7 +43,7 @@ test("32. empty events accepts all; match exact and case-sensitive; `Merge Reque
   }
 });
 
-test("33. event from header wins over payload; payload event_type used when no header; none → `unknown`", async () => {
+test("the event comes from the header, else from the payload, else it is `unknown`", async () => {
   await using service = await startWebhookService();
   const eventOf = async (body: unknown, headers: Record<string, string> = {}): Promise<string> =>
     (await service.post("hook", body, { headers })).body.event;
@@ -61,7 +61,7 @@ test("33. event from header wins over payload; payload event_type used when no h
 
 webhookScenario(
   ["receiveWebhook 403", "receiveWebhook 403 x-request-id"],
-  "39. disabled route 403",
+  "a disabled route answers 403 before it checks the signature",
   async (service) => {
     const { status, body } = await service.post("off");
     assert.deepEqual([status, body.error, body.code], [403, "Route disabled", "route_disabled"]);
@@ -71,7 +71,7 @@ webhookScenario(
   { routes: { off: { enabled: false } } },
 );
 
-test("38. u secretless route at runtime 403", async () => {
+test("a route that loses its secret at runtime answers 403 `no_secret`", async () => {
   await using service = await startWebhookService();
   await using changed = await serveChangedRoom(service, ({ routes }) => ({
     routes: withRoutes(routes, { secrets: [] }),

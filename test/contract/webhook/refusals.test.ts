@@ -18,7 +18,7 @@ async function refusalOf(options: WebhookServiceOptions): Promise<string> {
 
 const routes = (route: object) => ({ routes: { hook: route as never } });
 
-test("66. u deliver_only + log → refuses to start", async () => {
+test("a `deliver_only` route without a real target keeps the service from starting", async () => {
   for (const route of [{ deliver_only: true }, { deliver_only: true, deliver: "log" }]) {
     assert.match(
       await refusalOf(routes(route)),
@@ -27,7 +27,7 @@ test("66. u deliver_only + log → refuses to start", async () => {
   }
 });
 
-test("82. u NO_AUTH on 0.0.0.0 refuses; 127.0.0.1/localhost/::1 start; busy port reports, no crash", async (t) => {
+test("INSECURE_NO_AUTH starts on loopback addresses only, and a busy port does not stop the service", async (t) => {
   await t.test("refuses", async () => {
     for (const host of ["0.0.0.0", "127.0.0.2", "::"]) {
       const open = { secret: "INSECURE_NO_AUTH" };
@@ -62,7 +62,7 @@ test("82. u NO_AUTH on 0.0.0.0 refuses; 127.0.0.1/localhost/::1 start; busy port
   });
 });
 
-test("38. a route without any secret refuses to start, and says how to mend it", async () => {
+test("a route without a usable secret keeps the service from starting, and the error says how to fix it", async () => {
   const text = await refusalOf({ ...routes({}), settings: { secret: "" } });
   assert.match(text, /route hook: it has no secret; give it one, or set WEBHOOK_SECRET for all routes/);
   assert.match(await refusalOf(routes({ secret: "" })), /route hook: its secret is empty/);
@@ -74,7 +74,7 @@ test("38. a route without any secret refuses to start, and says how to mend it",
   assert.match(await refusalOf(behind), /must be written as it is, not behind a reference/);
 });
 
-test("50. a bad pattern of a static route is refused at load; 52. so is an unknown operator", async () => {
+test("an invalid pattern and an unknown operator of a static route are both reported at start", async () => {
   const filters = [
     { field: "a", regex: "(" },
     { field: "a", like: 1 },
@@ -84,14 +84,14 @@ test("50. a bad pattern of a static route is refused at load; 52. so is an unkno
   assert.match(text, /route hook: filters\[1\]/);
 });
 
-test("73. an unknown target of a static route is refused, with the targets there are", async () => {
+test("an unknown target of a static route is refused with a suggestion", async () => {
   assert.match(
     await refusalOf(routes({ deliver: "lug" })),
     /deliver: "lug" is no target; did you mean "log"\?/,
   );
 });
 
-test("82. every flaw of every route is told at once", async () => {
+test("the start reports every problem of every route at once", async () => {
   const flawed = { a: { secret: "" }, b: { deliver: "nowhere", deliver_only: true, coalesce: { key: "x" } } };
   const text = await refusalOf({ routes: flawed as never });
   assert.equal(text.match(/route a: /g)?.length, 1);

@@ -33,7 +33,7 @@ async function statusOf(service: WebhookService, route: string, secret: string =
   return (await service.post(route, {}, { secret })).status;
 }
 
-test("74. no file; loads; static wins; file removed → cleared; broken JSON keeps last good", async () => {
+test("subscriptions load from their file, static routes win, a removed file clears them, and a broken one keeps the last good set", async () => {
   await using service = await startEmpty({ routes: { fixed: {} as never } });
   assert.equal(await statusOf(service, "ci"), 404, "no file");
 
@@ -58,7 +58,7 @@ test("74. no file; loads; static wins; file removed → cleared; broken JSON kee
   assert.equal(await statusOf(service, "ci", "of-the-ci"), 404, "an empty file holds none");
 });
 
-test("74. a file that the system does not let be read keeps last good, and is told once", async (t) => {
+test("an unreadable subscriptions file keeps the last good set and is logged once", async (t) => {
   await using service = await startEmpty();
   await write(service, { ci: {} });
   assert.equal(await statusOf(service, "ci"), 202);
@@ -75,7 +75,7 @@ test("74. a file that the system does not let be read keeps last good, and is to
   assert.equal(await statusOf(service, "ci"), 404, "it could never be read");
 });
 
-test("75. empty secret skipped; missing inherits global; none at all skipped; NO_AUTH on public host skipped", async (t) => {
+test("a subscription without a usable secret is skipped, and one without its own inherits the global secret", async (t) => {
   await t.test("with a secret of all routes", async () => {
     await using service = await startEmpty();
     await write(service, {
@@ -94,6 +94,7 @@ test("75. empty secret skipped; missing inherits global; none at all skipped; NO
       "unset: NOBODY_SET_THIS, its secret, is not set",
       "mixed: INSECURE_NO_AUTH does not go with other secrets",
     ]);
+    assert.ok(service.test.logLines.length > 0);
     assert.ok(!service.test.logLines.join("").includes("old-one"), "no secret is in the log");
   });
   await t.test("with none", async () => {
@@ -120,7 +121,7 @@ test("75. empty secret skipped; missing inherits global; none at all skipped; NO
   });
 });
 
-test("75. what has not the form of a route, or names no target, is skipped, and the others are served", async () => {
+test("a subscription with invalid fields or an unknown target is skipped and logged, and the others are served", async () => {
   await using service = await startEmpty();
   await write(service, {
     events: { events: "push" },
@@ -149,7 +150,7 @@ test("75. what has not the form of a route, or names no target, is skipped, and 
   assert.deepEqual(strange?.["unknown"], ["likes"]);
 });
 
-test("76. reload on the next POST without restart, also two writes in one second (o)", async () => {
+test("an edited subscriptions file applies to the next request, also after two writes in one second", async () => {
   await using service = await startEmpty();
   for (let n = 0; n < 50; n++) {
     // As long as each other, and as quick as it goes: neither size nor whole seconds tell them apart.
@@ -162,7 +163,7 @@ test("76. reload on the next POST without restart, also two writes in one second
   }
 });
 
-test("76. requests that come together all see what was written before they came", async () => {
+test("concurrent requests all see the subscriptions that were written before they arrived", async () => {
   await using service = await startEmpty();
   for (let n = 0; n < 10; n++) {
     await write(service, { [`ci-${n}`]: {} });
@@ -171,7 +172,7 @@ test("76. requests that come together all see what was written before they came"
   }
 });
 
-test("75. the secret of a subscription is in no log and no record, from when it is made until it is gone", async () => {
+test("the secret of a subscription appears in no log line and is redacted in the rendered record", async () => {
   await using service = await startEmpty();
   const secret = "canary-of-the-subscription-77";
   await write(service, { ci: { secret, prompt: "told {word}" } });
@@ -180,5 +181,6 @@ test("75. the secret of a subscription is in no log and no record, from when it 
   const [delivery] = await service.recorded((rows) => rows.some((row) => row.status === "completed"));
   const shown = await new Deliveries(service.test.service.store).show(delivery?.id ?? "");
   assert.match(shown?.rendered ?? "", /told \[redacted\]/);
+  assert.ok(service.test.logLines.length > 0);
   assert.ok(!service.test.logLines.join("").includes(secret));
 });

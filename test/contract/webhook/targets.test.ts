@@ -49,7 +49,7 @@ const placeOf = ({ asked }: FakePlatform) => {
   return [chat, thread];
 };
 
-test("67. u chat_id from extra; home channel fallback; none → fails", async (t) => {
+test("a direct delivery goes to the named chat, else to `chat_id` of deliver_extra, else to the home channel, else it fails", async (t) => {
   const telegram = await startTelegram(t);
   const routes = {
     extra: { deliver: "telegram", deliver_extra: { chat_id: "{chat}" } },
@@ -73,7 +73,7 @@ test("67. u chat_id from extra; home channel fallback; none → fails", async (t
   assert.match(row?.reason ?? "", /chat/i);
 });
 
-test("67. an id that YAML read as a number with too many digits goes nowhere, and the reason names its key", async (t) => {
+test("a chat_id that YAML reads as an inexact number fails, and the reason names the key to quote", async (t) => {
   const telegram = await startTelegram(t);
   const routes = {
     direct: { deliver: "telegram", deliver_extra: { chat_id: Number("1234567890123456789") } },
@@ -85,7 +85,7 @@ test("67. an id that YAML read as a number with too many digits goes nowhere, an
   assert.equal(telegram.asked.length, 0, "the home channel hears nothing of it");
 });
 
-test("68. u thread_id / message_thread_id → metadata; absent → none", async (t) => {
+test("`thread_id` or `message_thread_id` selects the thread, and without either the message has none", async (t) => {
   const telegram = await startTelegram(t);
   const to = (extra: object) => ({ deliver: "telegram", deliver_extra: { chat_id: "-100123", ...extra } });
   await using service = await start(
@@ -108,7 +108,7 @@ test("68. u thread_id / message_thread_id → metadata; absent → none", async 
   assert.deepEqual(telegram.violations, []);
 });
 
-test("107. `all` goes to every home channel; without any the delivery fails, and says what to do", async (t) => {
+test("`all` sends to every home channel, and fails with a hint when no platform has one", async (t) => {
   const telegram = await startTelegram(t);
   const routes = { direct: { deliver: "all" }, agent: { deliver: "all,local", deliver_only: false } };
   await using service = await start({ telegram }, routes, { home_channel: "42" });
@@ -248,6 +248,7 @@ test("a platform that is not set up is a warning with what to do; its messages w
   const [told, ...more] = service.logged("a webhook route delivers to what is not set up");
   assert.deepEqual(more, []);
   assert.equal(told?.["route"], "hook");
+  assert.match(String(told?.["flaws"]), /Slack/);
   assert.doesNotMatch(String(told?.["flaws"]), /Telegram/);
   assert.equal((await service.post("hook")).status, 202);
   await telegram.count(1);

@@ -5,7 +5,7 @@ import { openWebhookAgent } from "../../harness/webhook-agent.ts";
 
 const trusted = (prompt: string) => ({ prompt, trusts_sender: true as const });
 
-test("58. `{a.b}` nested, `{missing}` verbatim, `{a.b}` through scalar verbatim, `{x-y}` verbatim", async () => {
+test("a template resolves nested keys and keeps unknown placeholders as they are", async () => {
   const prompt = "{a.b} {missing} {s.b} {x-y} {event_type} {list.1.name} {{% if %}}";
   await using agent = await openWebhookAgent({ routes: { hook: { prompt } } });
   const payload = { a: { b: "deep" }, s: "text", "x-y": 1, list: [{}, { name: "second" }] };
@@ -13,7 +13,7 @@ test("58. `{a.b}` nested, `{missing}` verbatim, `{a.b}` through scalar verbatim,
   assert.deepEqual(await agent.asked(1), ["deep {missing} {s.b} {x-y} push second {{% if %}}"]);
 });
 
-test("59. object/list → JSON cut 2000; `{__raw__}` cut 4000, mixes with others; no template default text", async () => {
+test("a template cuts objects and lists at 2,000 characters and `{__raw__}` at 4,000, and a route without one sends the payload", async () => {
   await using agent = await openWebhookAgent({
     routes: { hook: trusted("{n}: {list}|{__raw__}|{n}"), plain: { trusts_sender: true } },
   });
@@ -29,7 +29,7 @@ test("59. object/list → JSON cut 2000; `{__raw__}` cut 4000, mixes with others
   assert.equal(whole, `Webhook event 'push' on route 'plain':\n\n\`\`\`json\n${raw}\n\`\`\``);
 });
 
-test("60. values with braces are not re-expanded; deliver_extra strings rendered, numbers untouched", async () => {
+test("payload values are not expanded again, and only the strings of `deliver_extra` are rendered", async () => {
   const extra = { chat_id: "{room}", thread: "{nope}", retries: 3, empty: "", kind: "{event_type}" };
   await using agent = await openWebhookAgent({
     routes: { hook: { ...trusted("{title}"), deliver_extra: extra } },
@@ -51,7 +51,7 @@ test("60. values with braces are not re-expanded; deliver_extra strings rendered
 
 const skill = (name: string) => `---\nname: ${name}\ndescription: For tests.\n---\n\nThe way of ${name}.\n`;
 
-test("61. only the first found skill is loaded", async () => {
+test("only the first existing skill of a route's list is loaded", async () => {
   await using agent = await openWebhookAgent({
     files: { "skills/first/SKILL.md": skill("first"), "skills/second/SKILL.md": skill("second") },
     routes: { hook: { prompt: "Look at #{number}", skills: ["second", "first"] }, none: { prompt: "Plain" } },
@@ -69,7 +69,7 @@ test("61. only the first found skill is loaded", async () => {
   assert.ok(!agent.turns[0]?.tools.includes("skill"), "the run itself cannot load others");
 });
 
-test("62. unknown skills skipped", async () => {
+test("unknown skills of a route are skipped with a warning", async () => {
   await using agent = await openWebhookAgent({
     files: { "skills/known/SKILL.md": skill("known"), "skills/broken/SKILL.md": "no front matter" },
     routes: {

@@ -17,6 +17,7 @@ interface Shown {
   readonly request: RequestPermissionRequest;
   readonly signal: AbortSignal;
   choose(optionId: string): void;
+  cancel(): void;
 }
 
 /** One turn of a client that shows what it is asked, and the record that answers go into. */
@@ -39,7 +40,8 @@ function makeTurn() {
         const signal = options.cancellationSignal;
         signal.addEventListener("abort", () => reject(signal.reason), { once: true });
         const choose = (optionId: string) => resolve({ outcome: { outcome: "selected", optionId } });
-        shown.push({ request, signal, choose });
+        const cancel = () => resolve({ outcome: { outcome: "cancelled" } });
+        shown.push({ request, signal, choose, cancel });
       }),
   };
   const connection = new AcpConnection({
@@ -98,6 +100,27 @@ test("questions are put one after the other, in their order", async () => {
   ]);
 });
 
+test("a permission request that the editor cancels is no permission: it ends the turn", async () => {
+  const { questions, turn, shown, answers } = makeTurn();
+  questions.put(approval("a"));
+  await rest();
+  shown[0]?.cancel();
+  await rest();
+  assert.deepEqual([shown.length, turn.signal.aborted, answers], [1, true, []]);
+});
+
+test("an option that was not offered denies, whatever it is called", async () => {
+  const { questions, shown, answers } = makeTurn();
+  for (const [index, optionId] of ["allow_always", "allow_session", "yes", ""].entries()) {
+    questions.put(approval(optionId));
+    await rest();
+    shown[index]?.choose(optionId);
+    await rest();
+    assert.deepEqual(answers.at(-1), { id: optionId, owner: "default", by: "acp", choice: "deny" });
+  }
+  assert.equal(answers.length, 4);
+});
+
 test("a question that somebody else answers is withdrawn, before it was shown too, and the next one is put", async () => {
   const { questions, shown, answers } = makeTurn();
   for (const id of ["a", "b", "c"]) questions.put(approval(id));
@@ -131,7 +154,7 @@ test("what is open is withdrawn when the turn ends or is cancelled, and answers 
   }
 });
 
-test("22. the first silent timeout lowers later waits to 30 s, an answer lifts them again", async () => {
+test("the first unanswered approval shortens later waits to 30 s, and an answer restores them", async () => {
   const { questions, shown, clock, givenUp } = makeTurn();
   questions.put(approval("a"));
   await rest();

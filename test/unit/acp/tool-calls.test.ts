@@ -16,8 +16,12 @@ const event = (type: string, data: object): JournalEvent => ({
   atMs: 0,
 });
 
-/** What is told of a command that says a line now and then, `lines` times. */
-async function toldOf(command: string, lines: number): Promise<readonly SessionUpdate[]> {
+/** What is told of a command that says a line every `everyMs`, `lines` times. */
+async function toldOf(
+  command: string,
+  lines: number,
+  everyMs = LIVE_EVERY_MS,
+): Promise<readonly SessionUpdate[]> {
   const clock = new FakeClock();
   const told: SessionUpdate[] = [];
   const send = async (update: SessionUpdate) => void told.push(update);
@@ -25,7 +29,7 @@ async function toldOf(command: string, lines: number): Promise<readonly SessionU
   await calls.take(event("tool.started", { arguments: { command } }));
   for (let line = 0; line < lines; line++) {
     await calls.take(event("tool.progress", { delta: `line ${line}\n` }));
-    clock.tick(LIVE_EVERY_MS);
+    clock.tick(everyMs);
     await new Promise<void>((resolve) => setImmediate(resolve));
   }
   await calls.take(event("tool.completed", { status: "ok", result: "done" }));
@@ -50,4 +54,12 @@ test("a short command stands before its live output", async () => {
   const live = (await toldOf("make all", 3)).filter((update) => texts(update).includes("line 0"));
   assert.ok(live.length > 0);
   assert.ok(live.every((update) => texts(update).includes("$ make all")));
+});
+
+test("live output of a command comes at most four times a second", async () => {
+  const told = await toldOf("make all", 80, 25);
+  const live = told.filter((update) => texts(update).includes("line ") && !texts(update).includes("done"));
+  // Two seconds of output, and what comes at once at their beginning.
+  assert.equal(live.length, 2 * 4 + 1);
+  assert.match(texts(live.at(-1)), /line 79/);
 });

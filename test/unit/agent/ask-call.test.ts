@@ -54,3 +54,33 @@ test("leave that cannot be kept covers nothing, and agentd refuses in nobody's n
   await answer(agent, leave, { ...reply, by: OURSELVES });
   assert.equal((await agent.events(runId)).at(-1)?.data["output"], "denied: Denied: nobody can be asked");
 });
+
+test("a tool that fails with a password in its error shows it to nobody, nor to the log", async () => {
+  const password = "correct horse 78";
+  const use = async (_: unknown, { questions }: ToolContext) => {
+    throw new TypeError(`cannot use ${await questions.sudo("sudo ls")}`);
+  };
+  await using agent = await createTestAgent({ tools: [testTool(use)], script: callsOnce("ls") });
+  const { runId } = await agent.submit("go", { id: "s", answerable: true });
+  await answer(agent, await agent.event(runId, "sudo.request"), { password });
+  const events = await agent.events(runId);
+  assert.match(String(events.at(-1)?.data["output"]), /^error: .*failed inside the server/);
+  assert.match(agent.logLines.join("\n"), /a tool failed unexpectedly.*cannot use \[redacted\]/);
+  assert.ok(!(JSON.stringify(events) + agent.logLines.join("\n")).includes(password));
+});
+
+test("an approval lets one call through: whoever takes it after that, in any process, gets nothing", async () => {
+  await using agent = await createTestAgent({
+    tools: [testTool(async () => "ran")],
+    script: callsOnce("rm -rf x"),
+  });
+  await using other = await createTestAgent({ database: agent.databaseUrl });
+  const { runId } = await agent.submit("go", { id: "s", answerable: true });
+  const asked = await agent.event(runId, "approval.request");
+  const { signal } = new AbortController();
+  const take = () => other.parts.asks.take(String(asked.data["request_id"]), { signal });
+  assert.equal(await take(), false, "it is not answered yet");
+  await answer(agent, asked, { choice: "once" });
+  assert.equal((await agent.events(runId)).at(-1)?.data["output"], "ok: ran");
+  assert.equal(await take(), false);
+});

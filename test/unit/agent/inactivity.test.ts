@@ -38,7 +38,7 @@ const STOPPED = {
   },
 };
 
-test("inactivity stops a hung run, active long run lives", async () => {
+test("the inactivity limit stops a hung run, and a long run with output completes", async () => {
   const asked = Promise.withResolvers<void>();
   const hung = await open({
     script: ({ signal }) => {

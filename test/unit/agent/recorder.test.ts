@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { test } from "node:test";
+import { test, type TestContext } from "node:test";
 import { runEvent } from "../../../src/agent/event.ts";
 import { MERGE_MS, Recorder } from "../../../src/agent/recorder.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
@@ -37,14 +37,29 @@ async function createRecorder(agent: TestAgent) {
       type: event.type,
       text: event.data["delta"] ?? event.data["text"],
     }));
-  return { recorder, runId, clock, failures, finish, written };
+  const isKept = async (text: string) =>
+    (await agent.transcript(sessionId)).some((message) => message.role === "user" && message.text === text);
+  return { recorder, runId, clock, failures, finish, written, isKept };
 }
+
+/** What each write from now on says about syncing to disk. */
+function watchWrites(t: TestContext, { store }: TestAgent): readonly unknown[] {
+  const synced: unknown[] = [];
+  const { write } = store;
+  t.mock.method(store, "write", (...args: Parameters<typeof write>) => {
+    synced.push(args[1]?.durable ?? "by default");
+    return write(...args);
+  });
+  return synced;
+}
+
+const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
 
 test("the first delta goes at once, and those that follow within the tick go as one", async () => {
   await using agent = await createTestAgent();
   const { recorder, runId, clock, finish, written } = await createRecorder(agent);
   recorder.event(delta(runId, "a"));
-  while ((await written()).length === 0) await new Promise((resolve) => setImmediate(resolve));
+  while ((await written()).length < 1) await nextTurn();
   for (const letter of "bcdef") recorder.event(delta(runId, letter));
   assert.deepEqual(await written(), [{ type: "message.delta", text: "a" }]);
   clock.tick(MERGE_MS);
@@ -97,6 +112,34 @@ test("thousands of deltas lose no letter and keep their order", async () => {
   const texts = (await written()).map(({ text }) => text);
   assert.equal(texts.slice(0, -1).join(""), expected);
   assert.ok(texts.length < 100, `${texts.length} events for 3000 deltas`);
+});
+
+test("deltas alone may be lost in a crash: messages, what is flushed and the end are synced to disk", async (t) => {
+  await using agent = await createTestAgent();
+  const { recorder, runId, finish, written, isKept } = await createRecorder(agent);
+  const synced = watchWrites(t, agent);
+  recorder.event(delta(runId, "a"));
+  while ((await written()).length < 1) await nextTurn();
+  recorder.messages([{ role: "user", text: "kept" }]);
+  while (!(await isKept("kept"))) await nextTurn();
+  recorder.event(delta(runId, "b"));
+  await recorder.flush();
+  await finish();
+  assert.deepEqual(synced, [false, true, true, "by default"]);
+});
+
+test("what has to be safe does not go with a write that was begun before and is not synced", async (t) => {
+  await using agent = await createTestAgent();
+  const { recorder, runId, finish, written, isKept } = await createRecorder(agent);
+  const synced = watchWrites(t, agent);
+  recorder.event(runEvent(runId, "run.steer_accepted", { steer_id: "str_1", text: "be brief" }));
+  await recorder.flush();
+  assert.deepEqual([synced.at(-1), (await written()).length], [true, 1]);
+  recorder.event(delta(runId, "a"));
+  recorder.messages([{ role: "user", text: "kept" }]);
+  while (!(await isKept("kept"))) await nextTurn();
+  assert.deepEqual([synced.at(-1), (await written()).length], [true, 2]);
+  await finish();
 });
 
 test("after the finish nothing more is taken, and no timer is left", async () => {

@@ -51,10 +51,12 @@ test("a finished run leaves its transcript, its usage and the session free", asy
 test("prompts to one session run one after the other, in the order they came", async () => {
   let atWork = 0;
   const order: string[] = [];
+  const allCame = Promise.withResolvers<void>();
   await using agent = await createTestAgent({
     script: async ({ user }) => {
       assert.equal(++atWork, 1);
       order.push(user);
+      await allCame.promise;
       await agent.store.read.selectFrom("runs").select("id").execute();
       atWork--;
       return { text: user };
@@ -62,6 +64,8 @@ test("prompts to one session run one after the other, in the order they came", a
   });
   const runs = [];
   for (const text of ["1", "2", "3", "4", "5"]) runs.push(await agent.submit(text, { id: "s" }));
+  assert.equal((await agent.session("s")).queued, 4);
+  allCame.resolve();
   for (const { runId } of runs) await agent.events(runId);
   assert.deepEqual(order, ["1", "2", "3", "4", "5"]);
   const session = await agent.session("s");

@@ -148,13 +148,19 @@ test("gzip, deflate and br are undone; a damaged or unknown coding is named", as
 });
 
 test("a decompression bomb unfolds up to the limit only", async (t) => {
-  const bomb = gzipSync(Buffer.alloc(200_000_000));
-  const port = await serve(t, (_, response) => response.setHeader("content-encoding", "gzip").end(bomb));
-  const startedMs = performance.now();
+  const bomb = gzipSync(Buffer.alloc(1_000_000));
+  const cut = Promise.withResolvers<void>();
+  const port = await serve(t, (_, response) => {
+    response.setHeader("content-encoding", "gzip").on("close", cut.resolve);
+    // It never ends: whoever unfolds all of it has no answer.
+    const explode = () => response.destroyed || (response.write(bomb) ? setImmediate(explode) : undefined);
+    response.on("drain", explode);
+    explode();
+  });
   const answer = await get(`http://127.0.0.1:${port}/`, local({ maxBytes: 10_000 }));
   assert.equal(answer.body.length, 10_000);
   assert.equal(answer.truncated, true);
-  assert.ok(performance.now() - startedMs < 2_000);
+  await cut.promise;
 });
 
 test("a body of exactly the limit is whole, one byte more is cut", async (t) => {

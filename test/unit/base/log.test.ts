@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import process from "node:process";
 import { test } from "node:test";
 import { createLog, silentLog, type LogLevel } from "../../../src/base/log.ts";
 import { registerSecret } from "../../../src/base/redact.ts";
@@ -106,9 +107,31 @@ test("a line stays JSON whatever the redactor takes out of it", () => {
 });
 
 test("the silent log says nothing", () => {
-  silentLog.error("nobody hears");
-  silentLog.with({ a: 1 }).error("nor this");
+  const printed = recordOutput(() => {
+    silentLog.error("nobody hears");
+    silentLog.with({ a: 1 }).error("nor this");
+    createLog("error").error("this is heard");
+  });
+  assert.deepEqual(
+    printed.map((line) => JSON.parse(line).message),
+    ["this is heard"],
+  );
 });
+
+/** What `work` writes to standard output and standard error. */
+function recordOutput(work: () => void): readonly string[] {
+  const printed: string[] = [];
+  const streams = [process.stdout, process.stderr];
+  const writes = streams.map((stream) => stream.write);
+  for (const stream of streams)
+    stream.write = (chunk: string | Uint8Array) => printed.push(String(chunk)) > 0;
+  try {
+    work();
+  } finally {
+    for (const [index, stream] of streams.entries()) stream.write = writes[index]!;
+  }
+  return printed;
+}
 
 test("a line holds nothing that steers a terminal, and says what it was", () => {
   const { log, lines } = capture();

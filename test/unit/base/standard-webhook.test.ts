@@ -82,7 +82,7 @@ test("a header of many signatures costs no more than a few", async () => {
   assert.equal(await verifyWebhook({ ...content, signatures }, ["s3cr3t"], { nowMs }), "invalid");
 });
 
-test("|now - timestamp| <= 300 s passes, on both sides", async () => {
+test("a timestamp up to 300 s before or after now passes", async () => {
   const at = (ms: number, toleranceMs?: number) =>
     verifyWebhook({ ...content, signatures: plainSignature }, ["s3cr3t"], {
       nowMs: nowMs + ms,

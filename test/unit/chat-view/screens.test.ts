@@ -231,6 +231,7 @@ test("no frame is ever higher than the terminal or wider than it, however small"
     screen.press("text:a draft that is longer than the terminal is wide, if it is narrow");
     screen.change(state);
     screen.wait(1_000);
+    assert.ok(screen.frames.length > 0);
     for (const { lines } of screen.frames)
       assert.ok(lines.length <= Math.max(1, rows - 2), `${columns}x${rows}: ${lines.length}`);
     const widest = Math.max(...plain(screen.text()).split("\n").map(widthOf));

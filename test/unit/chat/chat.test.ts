@@ -41,6 +41,7 @@ const asker = defineTool<{ readonly kind: string }>({
     if (kind === "approval") return "it was allowed";
     if (kind === "sudo")
       return (await questions.sudo("apt install x")) === undefined ? "nothing" : "a password";
+    if (kind === "broken") throw new Error(`cannot use ${await questions.sudo("apt install y")}`);
     if (kind === "secret") return questions.secret({ envVar: "SOME_KEY", prompt: "The key of some service" });
     const asked = { id: "q", question: "Which one?", choices: ["red", "blue"], multi_select: false };
     return JSON.stringify(await questions.clarify([asked]));
@@ -168,6 +169,10 @@ test("passwords and secrets go to the gateway and stand in no state", async () =
   await one.answered(/^assistant: The tool said stored/);
   seen += JSON.stringify(one.state());
   assert.ok(!seen.includes(canary));
+  one.chat.submit("ask broken");
+  one.chat.answer((await one.asked("sudo")).id, { kind: "sudo", password: canary });
+  await one.answered(/^assistant: The tool said .*failed inside the server/);
+  assert.match(service.logLines.join("\n"), /cannot use \[redacted\]/);
   assert.ok(!service.logLines.join("\n").includes(canary));
 });
 

@@ -51,7 +51,7 @@ function job({ definition = {}, ...parts }: Parts = {}): Job {
 }
 
 describe("a job as it is listed", () => {
-  it("list shows paused/completed/∞, null deliver/repeat safe", () => {
+  it("shows the state, repeat count and next run of active, paused, completed, failed and broken jobs", () => {
     assert.equal(
       jobBlock(job()),
       [

@@ -11,7 +11,7 @@ const HOUR_MS = 3_600_000;
 const DUE = { due_at: START_MS, next_run_at: START_MS };
 const DAY_MS = 24 * HOUR_MS;
 
-test("102. u advance before run: crash → not re-fired; one-shot claim before run; refused claim runs nothing", async (t) => {
+test("a claimed instant is not claimed again, and a refused claim runs nothing", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const first = await start();
   const id = await makeJob(store);
@@ -38,7 +38,7 @@ test("102. u advance before run: crash → not re-fired; one-shot claim before r
   assert.equal((await occurrencesOf(store, id)).length, 1);
 });
 
-test("100. u late within grace runs; beyond → runs once and fast-forwards; catch_up false skips with log; manual always", async (t) => {
+test("an overdue job runs once and skips ahead, records missed instants without catch_up, and still runs by hand", async (t) => {
   const { clock, store, start, logLines } = await startTicking(t);
   const one = await start({ endsAtOnce: true });
   const eager = await makeJob(store);
@@ -89,7 +89,7 @@ test("a one-shot that nobody saw in time is missed, and people are told", async 
   ]);
 });
 
-test("104. u running job not started again: its instant is skipped, unless it may overlap", async (t) => {
+test("a job that is still running skips its next instant unless overlap is allowed", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const one = await start();
   const skips = await makeJob(store, { name: "skips", repeat: 3 });

@@ -85,7 +85,7 @@ test("/cron names failures, late and broken jobs, in one line each and without s
   assert.doesNotMatch(listed + shown, /sk-proj/);
 });
 
-test("reads never write: /cron list, show and runs change no row", async () => {
+test("/cron list, show and runs change no row", async () => {
   await using cron = await createTestCron();
   const { id } = await cron.create();
   cron.clock.tick(10 * HOUR_MS);

@@ -195,7 +195,7 @@ for (const zone of ZONES.slice(1)) {
   });
 }
 
-test("97. u uncomputable recurring → enabled, state error, not completed", () => {
+test("a recurring job whose next run cannot be computed stays in state error until its schedule works again", () => {
   const gone = jobOf(
     { zone: "Mars/Olympus", schedule: { kind: "cron", expression: "0 9 * * *" } },
     { nextRunAtMs: START_MS },
@@ -216,7 +216,7 @@ test("97. u uncomputable recurring → enabled, state error, not completed", () 
   assert.equal(judgeDue(never, { ...FACTS, nowMs: START_MS }).after.state, "error");
 });
 
-test("100. u late within grace runs; beyond → runs once and fast-forwards; catch_up false skips; manual always", () => {
+test("a late instant runs within grace, catches up once beyond it, is missed without catch_up, and is not used up by a manual run", () => {
   const hourly = jobOf({});
   const firstMs = START_MS + HOUR_MS;
   const at = (nowMs: number, job = hourly, facts: Partial<typeof FACTS | { catchUpMissed: boolean }> = {}) =>
@@ -252,7 +252,14 @@ test("100. u late within grace runs; beyond → runs once and fast-forwards; cat
   assert.equal(at(firstMs, { ...asked, state: "paused" }).after.state, "paused");
 });
 
-test("101. u per-job catch_up/grace override", () => {
+test("a paused job does not run by its schedule, and misses nothing", () => {
+  const paused = jobOf({}, { state: "paused" });
+  const verdict = judgeDue(paused, { ...FACTS, nowMs: START_MS + 12 * HOUR_MS });
+  assert.deepEqual([verdict.run, verdict.missed], [undefined, undefined]);
+  assert.deepEqual([verdict.after.state, verdict.after.nextRunAtMs], ["paused", paused.nextRunAtMs]);
+});
+
+test("a job's own catch_up and grace override the defaults", () => {
   const facts = { ...FACTS, nowMs: START_MS + HOUR_MS + 90_000 };
   const strict = jobOf({ catchUp: false, misfireGraceSeconds: 60 });
   assert.equal(judgeDue(strict, facts).missed?.count, 1);
@@ -272,7 +279,7 @@ test("a one-shot runs up to 120 s behind its time, and is missed after that", ()
   assert.equal(judgeDue(once, { ...FACTS, isAtWork: true, nowMs: atMs }).run?.isSkipped, false);
 });
 
-test("89. u one-shot within 120 s ok: it runs although the first look at it comes a moment later", () => {
+test("a one-shot job created 120 s after its time still runs a moment later", () => {
   const atMs = START_MS - 120_000;
   const taken = jobOf({ schedule: { kind: "once", atMs } }, { nextRunAtMs: atMs, createdAtMs: START_MS });
   const { run, after } = judgeDue(taken, { ...FACTS, nowMs: START_MS + 1_000 });

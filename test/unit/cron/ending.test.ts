@@ -22,7 +22,7 @@ const unreachable: ScriptStep = {
   },
 };
 
-test("95. u mark ok/error, repeat counting, completion at limit keeps record; completed not due", async () => {
+test("each run records its result and count, and a job at its repeat limit is completed, kept and no longer due", async () => {
   const steps: ScriptStep[] = [{ text: "tea" }, refused, { text: "more" }];
   await using cron = await createTestCron({ script: () => steps.shift() ?? {} });
   const { id } = await cron.create({ repeat: 3 });
@@ -61,7 +61,7 @@ test("a one-shot is completed by its end, not before", async () => {
   assert.equal((await cron.job(id)).state, "completed");
 });
 
-test("107. u failed run always delivers; whitespace answer = failed", async () => {
+test("a failed run is always delivered, and a blank answer counts as a failure", async () => {
   const steps: ScriptStep[] = [refused, { text: " \n\t" }, { text: "[CRON_FAILURE] no milk\n[SILENT]" }];
   await using cron = await createTestCron({ script: () => steps.shift() ?? {}, homes: { slack: "C1" } });
   const { id } = await cron.create({ failureDeliver: "slack" });
@@ -85,7 +85,7 @@ test("107. u failed run always delivers; whitespace answer = failed", async () =
   );
 });
 
-test("107. a job that tells nobody keeps its failure in a file", async () => {
+test("a job without a delivery target keeps its failure in an output file", async () => {
   await using cron = await createTestCron({ script: () => refused });
   const { id } = await cron.create({ deliver: "local" });
   await cron.advance(HOUR_MS);
@@ -299,7 +299,7 @@ test("of a job that is gone, too, only the record of its lost run remains", asyn
   assert.equal((await cron.occurrences(job.id))[0]?.status, "unknown");
 });
 
-test("98. u concurrent marks don't lose writes", async () => {
+test("20 runs that end concurrently all count in the failure streak", async () => {
   await using cron = await createTestCron();
   await using other = await createTestCron({ like: cron });
   const job = await cron.create({ overlap: "allow", deliver: "local" });
@@ -363,7 +363,7 @@ test("a claim that decided before an end asked for another try is made anew", as
   assert.equal((await cron.job(job.id)).dueAtMs, START_MS + 5 * MINUTE_MS);
 });
 
-test("33. a run of a schedule that was changed since is told, and not tried again on the new one", async () => {
+test("a failed run whose schedule changed meanwhile is reported and not retried on the new schedule", async () => {
   const begun = Promise.withResolvers<void>();
   const go = Promise.withResolvers<void>();
   await using cron = await createTestCron({

@@ -341,7 +341,7 @@ test("a script takes its time under the lease of its occurrence, which is runnin
   assert.equal(ended?.status, "ok");
 });
 
-test("107. a run that people stop is told as one that failed, with their reason", async () => {
+test("a run stopped by a person is reported as failed with that person's reason", async () => {
   const begun = Promise.withResolvers<void>();
   await using cron = await createTestCron({
     script: async ({ signal }) => {

@@ -67,7 +67,7 @@ async function assertRefused(
   });
 }
 
-test("92. u create defaults (repeat 1 for once, deliver origin/local, name from prompt)", async () => {
+test("a new job defaults to one run for a one-shot, delivery to its origin or local, and a name from its prompt", async () => {
   await using place = await createPlace();
   const { around } = place;
   assert.deepEqual(await defineJob(EVERY, around), {
@@ -100,7 +100,7 @@ test("92. u create defaults (repeat 1 for once, deliver origin/local, name from 
   assert.equal(family.name, `${"x".repeat(48)}👩`);
 });
 
-test("93. u empty payload refused; no_agent without script refused; id immutable", async () => {
+test("a job without prompt, skill or script is refused, a script-only job needs a script, and the id cannot change", async () => {
   await using place = await createPlace();
   const { around } = place;
   await assertRefused(defineJob({ schedule: "every 2h" }, around), {
@@ -119,7 +119,7 @@ test("93. u empty payload refused; no_agent without script refused; id immutable
   assert.equal("id" in (await changeJob(job, stranger, around)), false);
 });
 
-test("101. u per-job catch_up/grace override; refused on one-shots", async () => {
+test("catch_up and misfire_grace_seconds are kept for recurring jobs and refused for one-shots", async () => {
   await using place = await createPlace();
   const { around } = place;
   const job = await defineJob({ ...EVERY, catchUp: false, misfireGraceSeconds: 600 }, around);

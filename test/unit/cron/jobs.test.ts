@@ -19,7 +19,7 @@ async function tables({ store }: Pick<TestCron, "store">): Promise<unknown> {
   return (await Promise.all(all)).map((rows) => rows.map((row) => JSON.stringify(row)).sort());
 }
 
-test("94. u pause/resume/run/remove by id or name; ambiguous refused; terminal run refused", async () => {
+test("a job is paused, resumed, run and removed by id or name, and ambiguous names and runs of finished jobs are refused", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
   const { jobs } = cron;
   const { id } = await cron.create({ name: "Grüner Tee" });
@@ -73,7 +73,7 @@ test("94. u pause/resume/run/remove by id or name; ambiguous refused; terminal r
   await assertRefused(jobs.run(gone.id), { says: /is missed: its time passed unseen/ });
 });
 
-test("98. u concurrent marks don't lose writes; corrupt record doesn't stop siblings; bare-list store repaired", async () => {
+test("concurrent edits lose no write, a corrupt row does not stop the other jobs, and a bare list of jobs is readable", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
   await using other = await createTestCron({ like: cron });
   const { id } = await cron.create();
@@ -122,7 +122,7 @@ test("98. u concurrent marks don't lose writes; corrupt record doesn't stop sibl
   assert.equal(file.jobs[0]?.input.schedule, "every 2h");
 });
 
-test("99. u half-paused record never fires; reads (list/status) never change next_run_at", async () => {
+test("a half-paused job never runs, and reads change no row", async () => {
   await using cron = await createTestCron();
   const { jobs } = cron;
   const { id } = await cron.create();

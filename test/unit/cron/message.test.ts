@@ -30,7 +30,7 @@ const plan: DeliveryPlan = {
 const ok = (text: string) => ({ status: "ok", text }) as const;
 const failed = (text: string) => ({ status: "failed", text }) as const;
 
-test("108. u wrap header/footer with name and id; id when no name; wrap off = raw", () => {
+test("a message is wrapped with the job's name and id, uses the id without a name, and is raw without wrapping", () => {
   const footer = `To stop or manage this job: agentd cron pause ${ID}, or agentd cron remove ${ID}.`;
   const header = (name: string) => `Cronjob Response: ${name}\n(job_id: ${ID})\n-------------\n\n`;
   assert.equal(messageText(plan, ok("hot\n\ntea")), `${header("tea")}hot\n\ntea\n\n${footer}`);
@@ -90,7 +90,7 @@ test("a job whose one time passed says when that was, and what to do", () => {
 
 const SECRET = "correct-horse-battery";
 
-test("111. u secrets redacted in delivered text, errors, names", async (t) => {
+test("secrets are redacted in delivered text, errors, names and outputs", async (t) => {
   registerSecret(SECRET);
   t.after(() => forgetSecret(SECRET));
   const answers = [`it is ${SECRET}`, `[CRON_FAILURE] ${SECRET} is wrong`];
@@ -115,7 +115,7 @@ test("111. u secrets redacted in delivered text, errors, names", async (t) => {
   );
 });
 
-test("111. a text that cannot be cleared of secrets is held back", () => {
+test("a text that cannot be redacted is held back", () => {
   const text = safely(
     ID,
     () => SECRET,

@@ -35,7 +35,7 @@ const output = (parts: Readonly<Record<string, unknown>> = {}) => ({
   ...parts,
 });
 
-test("115. u output pruned to newest N; unsafe id refused; remove deletes output", async () => {
+test("outputs are pruned to the newest N, unsafe ids are refused, and removing a job deletes its outputs", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea" }), cron: { keepOutputs: 3 } });
   const { id } = await cron.create();
   const { id: other } = await cron.create({ name: "other", schedule: { kind: "interval", minutes: 6000 } });
@@ -124,7 +124,7 @@ test("for a job that is gone nothing is written, nor left when it goes meanwhile
   assert.deepEqual(await readdir(root), []);
 });
 
-test("115. a job that is removed while its output is owed leaves no folder", async () => {
+test("a job removed during its run still sends its message and leaves no output folder", async () => {
   const begun = Promise.withResolvers<void>();
   const go = Promise.withResolvers<void>();
   await using cron = await createTestCron({

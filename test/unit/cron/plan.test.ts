@@ -24,7 +24,7 @@ const targets = (deliver: string, parts: Partial<JobDefinition> = {}, homes = {}
 
 const HOMES = { telegram: "-100:17", slack: "C1" };
 
-test("109. u targets: origin+thread, bare platform → home, explicit chat:thread, list form, all, dedupe, origin none → local", () => {
+test("targets resolve from the origin, home channels, explicit addresses, lists and `all`, without repeats", () => {
   const origin = "telegram:-200:5";
   assert.deepEqual(targets("origin", { origin }, HOMES), [origin]);
   assert.deepEqual(targets("telegram", { origin }, HOMES), ["telegram:-100:17"]);
@@ -72,7 +72,7 @@ test("a plan is told from the records of other triggers, and comes back as it wa
   assert.equal(readPlan(null), undefined);
 });
 
-test("120. u env/deliver `all` without homes = delivery failure", async () => {
+test("a job that delivers to `all` without home channels runs ok and records a delivery failure", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea" }) });
   const { id } = await cron.create({ deliver: "all" });
   await cron.advance(3_600_000);
@@ -87,7 +87,7 @@ test("120. u env/deliver `all` without homes = delivery failure", async () => {
   assert.equal(Object.keys(await cron.outputs(id)).length, 1);
 });
 
-test("109. targets are worked out when the job fires, and each gets one message", async () => {
+test("targets resolve when the job fires, and each gets one message", async () => {
   await using cron = await createTestCron({
     script: () => ({ text: "tea" }),
     homes: { telegram: "-100:17", slack: "C1" },

@@ -49,7 +49,7 @@ const skill = (name: string, body: string, more = ""): string =>
 const writeSkill = (cron: TestCron, name: string, body: string, more?: string) =>
   cron.write(`skills/${name}/SKILL.md`, skill(name, body, more));
 
-test("guard before task text; recursion tool absent; missing skill noted; skills all in order", async () => {
+test("the prompt puts the rules first, the skills in order with missing ones noted, and the task last, without the cron tool", async () => {
   const { cron: opened, asked } = await openCron({ tools: ["cron", "terminal", "clarify"].map(toolOf) });
   await using cron = opened;
   await writeSkill(cron, "pour", "Pour slowly.");

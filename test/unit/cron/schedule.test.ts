@@ -30,7 +30,7 @@ function walk(
   return found;
 }
 
-test("90. u DST table of §12.1; never returns the past; intervals keep elapsed time across DST", () => {
+test("cron expressions follow daylight-saving changes, and intervals keep their elapsed time across them", () => {
   const inTheHours = { fromMs: FALL_BACK - 1, toMs: FALL_BACK + 2 * HOUR_MS - 1 };
   const runs = (expression: string) => walk(cron(expression), TORONTO, inTheHours).length;
   assert.deepEqual(
@@ -132,7 +132,7 @@ for (const zone of zones) {
   });
 }
 
-test("91. u first interval run = now+N; restart does not re-anchor", () => {
+test("an interval counts from its creation or last run, not from the time of the query", () => {
   const nowMs = Date.UTC(2026, 10, 21, 12, 0);
   const every = { kind: "interval", minutes: 30 } as const;
   assert.equal(nextRunMs(every, nowMs, "UTC"), nowMs + 30 * MINUTE_MS);
@@ -141,7 +141,7 @@ test("91. u first interval run = now+N; restart does not re-anchor", () => {
   assert.equal(nextRunMs(every, lastRunMs, "UTC"), nowMs + 10 * MINUTE_MS);
 });
 
-test("89. u one-shot: last_run set → none", () => {
+test("a one-shot has no next run once its time is reached", () => {
   const once = { kind: "once", atMs: Date.UTC(2026, 10, 21, 12, 0) } as const;
   assert.equal(nextRunMs(once, once.atMs - 1, "UTC"), once.atMs);
   assert.equal(nextRunMs(once, once.atMs, "UTC"), undefined);

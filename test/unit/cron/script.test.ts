@@ -71,7 +71,7 @@ const isGone = (pid: number) =>
     return /\) [ZX] /.test(stat) ? true : undefined;
   });
 
-test("wakeAgent false skips agent; no_agent empty silent, error alerts; script outside folder refused", async () => {
+test("a script can skip the agent, stay silent, deliver its output or fail, and a script outside its folder does not run", async () => {
   {
     const asleep = await openJob(`echo checked; echo '{"wakeAgent": false}'; echo`);
     await using cron = asleep.cron;

@@ -17,7 +17,7 @@ const only = async (cron: TestCron, id: string) => {
   return first;
 };
 
-test("96. u delivery error separate, status delivery_failed, streak untouched", async () => {
+test("a failed delivery sets status delivery_failed, keeps the run ok and does not count in the failure streak", async () => {
   await using cron = await createTestCron({
     script: () => ({ text: "tea" }),
     send: { test: () => permanent },
@@ -33,7 +33,7 @@ test("96. u delivery error separate, status delivery_failed, streak untouched", 
   assert.equal(Object.keys(await cron.outputs(id)).length, 1, "the output is kept");
 });
 
-test("96. a run that failed stays one when people cannot be told", async () => {
+test("a failed run stays failed when its delivery fails too", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "" }), send: { test: () => permanent } });
   const { id } = await cron.create();
   await cron.advance(HOUR_MS);
@@ -42,7 +42,7 @@ test("96. a run that failed stays one when people cannot be told", async () => {
   assert.equal(job.lastDeliveryError, "test: The chat is gone.");
 });
 
-test("110. u None/unclear ack is not success; in-flight timeout not re-sent; other targets continue", async () => {
+test("an unconfirmed delivery is neither resent nor a success, and other targets still get the message", async () => {
   const asked: string[] = [];
   await using cron = await createTestCron({
     script: () => ({ text: "tea" }),
@@ -66,7 +66,7 @@ test("110. u None/unclear ack is not success; in-flight timeout not re-sent; oth
   assert.equal((await cron.job(id)).lastStatus, "delivery_failed", "what nobody confirmed was not delivered");
 });
 
-test("110. of several targets the record names those that failed", async () => {
+test("a run with several targets records each failed target with its error", async () => {
   await using cron = await createTestCron({
     script: () => ({ text: "tea" }),
     send: {
@@ -82,7 +82,7 @@ test("110. of several targets the record names those that failed", async () => {
   assert.equal(error, "broken:1: There is no 1. broken:4: There is no 4. unclear:2: No answer.");
 });
 
-test("117. o delivery retried from saved file, agent not re-run", async () => {
+test("a retried delivery sends the same text without another agent run", async () => {
   let runs = 0;
   const attempts: string[] = [];
   await using cron = await createTestCron({
@@ -106,7 +106,7 @@ test("117. o delivery retried from saved file, agent not re-run", async () => {
   assert.equal(new Set(attempts).size, 1, "the same text each time");
 });
 
-test("117. a message that was given up, and sent again by hand, puts all right", async () => {
+test("a message that was given up and retried by hand clears the delivery failure", async () => {
   let isBroken = true;
   await using cron = await createTestCron({
     script: () => ({ text: "tea" }),
@@ -221,8 +221,13 @@ test("an output that could not be kept shows in the job, though nobody else was 
 });
 
 test("messages of others, and of occurrences that are gone, change nothing", async () => {
-  await using cron = await createTestCron();
+  await using cron = await createTestCron({ script: () => ({ text: "tea" }) });
+  const { id } = await cron.create();
+  await cron.advance(HOUR_MS);
+  const before = [await cron.occurrences(id), await cron.job(id)];
+  assert.equal((before[0] as readonly unknown[]).length, 1);
   for (const ref of [null, "run_1", "occ_gone", "dlv_1"]) {
     await cron.store.write((tx) => settleMessage(tx, { ref }));
   }
+  assert.deepEqual([await cron.occurrences(id), await cron.job(id)], before);
 });

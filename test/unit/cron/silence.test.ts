@@ -14,7 +14,7 @@ const MARKED = [
   "  [Silent]  ",
 ];
 
-test("106. u `[SILENT]`, with note, trailing line, lower case → suppressed, output saved; mid-sentence (conflict, D15)", async () => {
+test("a silence marker anywhere in the answer suppresses the delivery, and the output is still saved", async () => {
   const answers = [...MARKED, BURIED];
   await using cron = await createTestCron({ script: () => ({ text: answers.shift() ?? "?" }) });
   const { id } = await cron.create();
@@ -32,7 +32,7 @@ test("106. u `[SILENT]`, with note, trailing line, lower case → suppressed, ou
   assert.equal((await cron.job(id)).lastStatus, "ok");
 });
 
-test("106. by the narrow rule a mention in the middle of a sentence is delivered", async () => {
+test("an answer that mentions the marker inside a sentence is delivered when silentMatch is `line`", async () => {
   const answers = [BURIED, "NO_REPLY"];
   await using cron = await createTestCron({
     script: () => ({ text: answers.shift() ?? "?" }),
@@ -45,7 +45,7 @@ test("106. by the narrow rule a mention in the middle of a sentence is delivered
   assert.match(cron.sent[0]?.text ?? "", /were it not for the leak/);
 });
 
-test("the narrow rule: the whole answer, its first or its last line is a marker, or it begins with [SILENT]", () => {
+test("silentMatch `line` takes a marker as the whole answer, its first or last line, or [SILENT] at its start", () => {
   for (const text of [
     ...MARKED,
     "SILENT",
@@ -75,7 +75,7 @@ test("the narrow rule: the whole answer, its first or its last line is a marker,
   }
 });
 
-test("by default only the mark in brackets counts, wherever it stands", () => {
+test("silentMatch `contains` takes only the marker in brackets, anywhere in the answer", () => {
   for (const text of [...MARKED, BURIED]) assert.equal(isSilent(text, "contains"), true, text);
   for (const text of ["SILENT", "NO_REPLY", "[SILENT", "[ SILENT ]", ""]) {
     assert.equal(isSilent(text, "contains"), false, text);
@@ -99,7 +99,7 @@ test("an answer that is marked as a failure is one, silent or not", () => {
   }
 });
 
-test("107. a mark of failure is taken out whatever letters stand before it", async () => {
+test("a failure marker behind non-ASCII characters is recognised and removed", async () => {
   const { text, status } = endingOfAnswer("Stra\u00dfe \ufb03 [cron_failure] no milk");
   assert.deepEqual([status, text], ["failed", "Stra\u00dfe \ufb03  no milk"]);
 });

@@ -8,7 +8,7 @@ import { createTestCron, START_MS, type TestCron } from "../../harness/cron.ts";
 
 const HOUR_MS = 3_600_000;
 
-test("status stale after 200 s", async () => {
+test("a scheduler without a tick for over 200 s is stalled", async () => {
   await using cron = await createTestCron();
   await new Heartbeat(cron.store).beat(START_MS);
   assert.equal((await status(cron)).state, "ticking");
@@ -78,7 +78,7 @@ test("status names the jobs that are late, the oldest first, and what comes next
   assert.deepEqual(next, late.named[0]);
 });
 
-test("reads never write: status changes no row", async () => {
+test("status changes no row", async () => {
   await using cron = await createTestCron();
   await cron.create();
   await breakRow(cron, (await cron.create({ name: "broken" })).id);

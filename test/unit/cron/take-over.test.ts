@@ -11,7 +11,7 @@ import { jobOf, jobRow, makeJob, occurrencesOf, startTicking } from "./ticking.t
 
 const DUE = { due_at: START_MS, next_run_at: START_MS };
 
-test("105. u killed attempt → unknown, not re-run; next slot normal", async (t) => {
+test("a run of a killed process becomes unknown, is reported and not repeated, and the next slot runs on time", async (t) => {
   const { clock, store, start, logLines } = await startTicking(t);
   const killed = await start();
   const id = await makeJob(store, {}, DUE);
@@ -83,7 +83,7 @@ test("what is taken over late says by how much it is late", async (t) => {
   assert.match(messageText(plan, { status: "ok", text: "tea" }), /\(late by 10 min\)/);
 });
 
-test("103. u claim heartbeat keeps a long run; wrong owner cannot refresh", async (t) => {
+test("a heartbeat keeps the claim of a long run, only its owner renews it, and it is reclaimed after the lease", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const host = { store: { host: "here" } };
   const one = await start(host);

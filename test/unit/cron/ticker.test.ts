@@ -9,7 +9,7 @@ const DUE = { due_at: START_MS, next_run_at: START_MS };
 const LATE = { due_at: START_MS - HOUR_MS / 2, next_run_at: START_MS - HOUR_MS / 2 };
 const STRICT = { parts: { catchUp: false, misfireGraceSeconds: 60 }, nowMs: START_MS };
 
-test("103. u two schedulers: one run", async (t) => {
+test("two schedulers run every instant exactly once", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const processes = [await start({ endsAtOnce: true }), await start({ endsAtOnce: true })];
   const count = 300;
@@ -32,7 +32,7 @@ test("103. u two schedulers: one run", async (t) => {
   assert.equal(fired.length, all.length);
 });
 
-test("118. o tick lock: `cron tick` while the service ticks → no double run", async (t) => {
+test("`cron tick` beside a ticking service runs each due job once", async (t) => {
   const { store, start } = await startTicking(t);
   const service = await start({ endsAtOnce: true });
   const command = await start({ endsAtOnce: true });
@@ -48,7 +48,7 @@ test("118. o tick lock: `cron tick` while the service ticks → no double run", 
   assert.equal((await occurrencesOf(store)).length, 50);
 });
 
-test("104. u parallel jobs overlap; limit 1 serialises; long job doesn't block others", async (t) => {
+test("jobs run in parallel up to the limit, a limit of 1 runs them one by one, and a long job blocks no other", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const wide = await start({ settings: { maxParallelJobs: 3 } });
   for (let n = 0; n < 5; n++)

@@ -210,7 +210,7 @@ test("a run with few tools cannot give orders to a job with more", async () => {
   );
 });
 
-test("script outside folder refused", async () => {
+test("the cron tool refuses a script outside the scripts folder, also through a link", async () => {
   await using cron = await createRoom();
   await cron.write("scripts/fine.sh", "echo hi");
   await cron.write("outside.sh", "echo bad");
@@ -247,7 +247,7 @@ test("origin is the place at which the run that makes the job answers itself", a
   }
 });
 
-test("recursion tool absent: a run of a job has no tool to make jobs", async () => {
+test("a run of a job has no tool to make jobs", async () => {
   const seen: (readonly string[])[] = [];
   await using cron = await createRoom({
     script: ({ tools }) => {

@@ -16,7 +16,7 @@ const none = new Map<string, string>();
 const resolve = (text: string, extra: Readonly<Record<string, unknown>> = {}, origin?: string) =>
   resolveAddresses(text, { extra, homes, origin });
 
-test("109. u targets: origin+thread, bare platform → home, explicit chat:thread, list form, all, dedupe, origin none → local", () => {
+test("a target resolves from the origin, home channels, explicit addresses, lists and `all`, without repeats", () => {
   assert.deepEqual(resolve("origin", {}, "telegram:5:9"), ["telegram:5:9"]);
   assert.deepEqual(resolve("origin"), ["local"]);
   assert.deepEqual(resolve("telegram"), ["telegram:-100:17"]);
@@ -36,12 +36,12 @@ test("109. u targets: origin+thread, bare platform → home, explicit chat:threa
   ]);
 });
 
-test("120. `all` without homes stays, for a target that refuses", () => {
+test("`all` without home channels stays unresolved and is a valid address", () => {
   assert.deepEqual(resolveAddresses("all", { homes: none }), ["all"]);
   assert.deepEqual(addressFlaws("all"), []);
 });
 
-test("67. chat_id of the extra counts where no chat is named, and before the home channel", () => {
+test("`chat_id` of deliver_extra applies when the address names no chat, before the home channel", () => {
   assert.deepEqual(resolve("telegram", { chat_id: "42" }), ["telegram:42"]);
   assert.deepEqual(resolve("telegram", { chat_id: -100_200 }), ["telegram:-100200"]);
   assert.deepEqual(resolve("telegram:7", { chat_id: "42" }), ["telegram:7"]);
@@ -57,7 +57,7 @@ test("67. chat_id of the extra counts where no chat is named, and before the hom
   ]);
 });
 
-test("68. a thread of the extra goes behind that chat; a chat of one's own has no thread of the home channel", () => {
+test("a thread of deliver_extra follows its chat, and an explicit chat does not get the home channel's thread", () => {
   assert.deepEqual(resolve("telegram", { chat_id: "42", thread_id: "7" }), ["telegram:42:7"]);
   assert.deepEqual(resolve("telegram", { chat_id: "42", message_thread_id: 7 }), ["telegram:42:7"]);
   assert.deepEqual(resolve("telegram", { message_thread_id: 8, thread_id: 7 }), ["telegram:-100:8"]);

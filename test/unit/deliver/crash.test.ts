@@ -19,7 +19,7 @@ test("a sender that is killed while the receiver has the message: the next one s
   });
   const payload = { id: "evt_1", url: receiver.url, secret: "0123456789abcdef", body: "{}" };
   const id = await owe(store, { target: `webhook:${receiver.host}`, payload });
-  const child = startChild("./child-sender.ts", [url, receiver.host]);
+  const child = startChild("../deliver/child-sender.ts", [url, receiver.host]);
   assert.equal(await child.exit, null);
   const clock = systemClock;
   const target = createWebhookTarget({ clock, version: "1", allowedPrivateHosts: [receiver.host] });

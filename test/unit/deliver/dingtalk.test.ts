@@ -113,7 +113,7 @@ describe("dingtalk: the webhook of a group's robot", () => {
     assert.ok(!said(outcome).includes("some-other-key"));
   });
 
-  test("130101: the robot is not heard for 10 minutes, so nothing is sent for so long", async (t) => {
+  test("error 130101 stops all sending by the robot for 10 minutes", async (t) => {
     const fake = await startDingtalk(t);
     const clock = new FakeClock();
     const target = dingtalk.create(webhook(fake.url), platformParts({ clock }));

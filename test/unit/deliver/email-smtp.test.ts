@@ -163,17 +163,21 @@ test("lines that begin with a dot arrive whole, and end no mail early", async (t
 });
 
 test("whatever is not said to go unencrypted does not", async (t) => {
-  const { port, lines } = await startScripted(t, agree);
-  const settings = {
-    address: "agent@example.org",
-    password: "kw9",
-    smtp_host: "127.0.0.1",
-    smtp_port: port,
-    // As the environment may say it.
-    tls: "starttls" as "required",
-  };
-  const { outcome } = await sendThrough(email, settings, { address: "ada@example.com" });
-  assert.equal(outcome.status, "retry");
-  assert.ok(lines.includes("STARTTLS"));
-  assert.doesNotMatch(lines.join("\n"), /AUTH|MAIL FROM/);
+  const refuse: Say = () => "454 4.7.0 Not now\r\n";
+  const agreeAndBreak: Say = (_, socket) => void socket.end("220 Go ahead\r\n");
+  for (const act of [refuse, agreeAndBreak]) {
+    const { port, lines } = await startScripted(t, except("STARTTLS", act));
+    const settings = {
+      address: "agent@example.org",
+      password: "kw9",
+      smtp_host: "127.0.0.1",
+      smtp_port: port,
+      // As the environment may say it.
+      tls: "starttls" as "required",
+    };
+    const { outcome } = await sendThrough(email, settings, { address: "ada@example.com" });
+    assert.equal(outcome.status, "retry");
+    assert.ok(lines.includes("STARTTLS"));
+    assert.doesNotMatch(lines.join("\n"), /AUTH|MAIL FROM/);
+  }
 });

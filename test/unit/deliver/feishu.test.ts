@@ -90,6 +90,7 @@ test("a thread is a reply to its message, in the thread", async (t) => {
   const { fake, sent, send } = await place(t);
   await send({ address: `${CHAT}:${MESSAGE}` });
   await send({ address: CHAT, extra: { thread_id: MESSAGE } });
+  assert.equal(sent().length, 2);
   for (const { path, body } of sent()) {
     assert.equal(path, `/open-apis/im/v1/messages/${MESSAGE}/reply`);
     assert.equal(body?.["reply_in_thread"], true);
@@ -161,6 +162,7 @@ test("tags that address people do not, however they are written, unless allow_me
     '\\<at user_id="all"\\>',
   ];
   for (const text of tags) await send({ address: CHAT, text });
+  assert.equal(sent().length, tags.length);
   for (const { body } of sent()) assert.doesNotMatch(String(body?.["content"]), /<\/?at\b/i);
   await send({ address: CHAT, text: '`<at user_id="all"></at>`', extra: { allow_mentions: true } });
   assert.match(String(sent().at(-1)?.body?.["content"]), /<at user_id/);

@@ -35,7 +35,7 @@ async function openProgram(t: TestContext, behaviour = "printf 'HTTP/2.0 201 Cre
   return { folder, send, noted: (name: string) => readFile(join(folder, name), "utf8") };
 }
 
-test("69. gh argv exact", async (t) => {
+test("gh runs with fixed arguments and gets the comment on standard input", async (t) => {
   const { send, noted } = await openProgram(t);
   const text = "--body `id` $(id) \"quoted\" 'single'\n\nsecond paragraph; rm -rf / 👋";
   assert.deepEqual((await send({ text })).outcome, { status: "delivered" });
@@ -44,7 +44,7 @@ test("69. gh argv exact", async (t) => {
   assert.deepEqual(JSON.parse(await noted("input")), { body: `${text}\n\n<!-- agent-delivery:out_01 -->` });
 });
 
-test('69. pr 0, -1, "1; rm", --x rejected', async (t) => {
+test("a pull request number that is not a positive whole number never starts gh", async (t) => {
   const { send, noted } = await openProgram(t);
   const bad = [
     0,
@@ -80,7 +80,7 @@ test('69. pr 0, -1, "1; rm", --x rejected', async (t) => {
   }
 });
 
-test("69. repo a/b/c, -x/y rejected", async (t) => {
+test("a repository that is not owner/name never starts gh", async (t) => {
   const { send, noted } = await openProgram(t);
   const bad = [
     "a/b/c",
@@ -156,7 +156,7 @@ test("gh gets what it signs in and finds its way by, and nothing else of the env
   );
 });
 
-test("70. gh missing -> error, the message stays on record", async (t) => {
+test("a missing gh fails the message with an installation hint and keeps its payload", async (t) => {
   const { dispatch, store } = await openDispatch(t);
   const target = githubComment.create({ program: "/nonexistent/gh" }, platformParts({ env: { PATH: path } }));
   const payload = { text: "what the agent found", extra: here };

@@ -85,7 +85,9 @@ test("@all, @channel and @here address nobody, in whatever case, unless allow_me
 test("a mention that comes together when control characters are taken away addresses nobody either", async (t) => {
   const { fake, send } = await place(t);
   await send({ address: CHANNEL, text: "@\u0000all @cha\u0007nnel @he\ufeffre" });
-  assert.doesNotMatch(String(fake.asked[0]?.body?.["message"]), /@(all|channel|here)/);
+  const shown = String(fake.asked[0]?.body?.["message"]);
+  assert.equal(shown.replaceAll("\u2060", ""), "@all @channel @here");
+  assert.doesNotMatch(shown, /@(all|channel|here)/);
 });
 
 test("long texts go out in parts of at most 16383 code points, or of text_limit", async (t) => {

@@ -19,7 +19,7 @@ const placeOf = (platform: string, address: string, extra: unknown) => {
   return [chat, thread];
 };
 
-test("68. a thread that is absent, empty or blank is none; the first that is one counts", () => {
+test("an absent, empty or blank thread counts as none, and the first one set is used", () => {
   for (const extra of [{}, { thread_id: "" }, { message_thread_id: " ", thread_id: null }]) {
     assert.deepEqual(placeOf("telegram", "42", extra), ["42", undefined], JSON.stringify(extra));
   }

@@ -215,6 +215,7 @@ test("fences balance in every part of Markdown that a platform renders itself", 
 test("marks that are cut in Markdown are closed and opened again", () => {
   const text = `So **${"bold words ".repeat(30).trim()}** and \`${"code words ".repeat(30).trim()}\` end`;
   const parts = renderParts(text, { format: "commonmark", limit: 80, unit: "utf16" });
+  assert.ok(parts.length > 2);
   for (const part of parts) {
     assert.equal((part.text.match(/\*\*/g) ?? []).length % 2, 0, part.text);
     assert.equal((part.text.match(/`/g) ?? []).length % 2, 0, part.text);
@@ -236,13 +237,26 @@ test("cuts fall between paragraphs, else lines, else sentences, else words", () 
   assert.deepEqual(cut(`Look up ${url} there`), ["Look up", url, "there"]);
 });
 
+test("a text of exactly the limit is one part, one more makes it two, however the platform counts", () => {
+  for (const [unit, sign, size] of [
+    ["utf16", "x", 1],
+    ["codepoints", "😀", 1],
+    ["bytes", "é", 2],
+  ] as const) {
+    const count = (signs: number) =>
+      renderParts(sign.repeat(signs), { format: "plain", limit: 40 * size, unit }).length;
+    assert.deepEqual([count(39), count(40), count(41)], [1, 1, 2], unit);
+  }
+});
+
 test("a grapheme is never cut while it fits", () => {
   const family = "👩‍👩‍👧‍👦";
   for (const format of ["plain", "telegram", "commonmark"] as const) {
-    for (const part of renderParts(family.repeat(50), { format, limit: 50, unit: "utf16" }))
-      assert.equal(part.plain.length % family.length, 0);
-    for (const part of renderParts("🇩🇪".repeat(200), { format, limit: 49, unit: "codepoints" }))
-      assert.equal(part.plain.length % 4, 0);
+    const families = renderParts(family.repeat(50), { format, limit: 50, unit: "utf16" });
+    const flags = renderParts("🇩🇪".repeat(200), { format, limit: 49, unit: "codepoints" });
+    assert.ok(families.length > 1 && flags.length > 1);
+    for (const part of families) assert.equal(part.plain.length % family.length, 0);
+    for (const part of flags) assert.equal(part.plain.length % 4, 0);
   }
 });
 

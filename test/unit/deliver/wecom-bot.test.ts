@@ -164,8 +164,15 @@ describe("wecom: the connection of an intelligent bot", () => {
     const fake = await startWecomSocket(t);
     const { store } = await openTestStore(t);
     const target = targetOf(t, fake.url, { store });
+    assert.deepEqual(await sendTo(target), { status: "delivered" });
+    // The SDK takes no clock.
+    t.mock.timers.enable({ apis: ["setTimeout"] });
     fake.nextMessage("silent", "garbage");
-    const outcomes = await Promise.all([sendTo(target), sendTo(target)]);
+    const sent = Promise.all([sendTo(target), sendTo(target)]);
+    await fake.until(() => fake.messages === 3);
+    t.mock.timers.tick(5_000);
+    const outcomes = await sent;
+    t.mock.timers.reset();
     assert.deepEqual(
       outcomes.map(({ status }) => status),
       ["unknown", "unknown"],

@@ -51,6 +51,7 @@ describe("wecom: the webhook of a group's robot", () => {
       });
     }
     assert.deepEqual(fake.violations, []);
+    assert.ok(fake.asked.length >= 3);
     for (const { raw } of fake.asked) assert.doesNotMatch(raw, /<@/);
   });
 

@@ -147,6 +147,7 @@ test("closing twice is closing once", async () => {
   const listener = await start(heldApp().app);
   await Promise.all([listener.close(0), listener.close(0)]);
   await listener.close(0);
+  await assert.rejects(fetch(listener.url));
 });
 
 test("a head that is too large is refused by the listener", async () => {

@@ -110,6 +110,20 @@ test("a body of exactly the limit is read", async () => {
   assert.equal((await service.chat(`${body} `)).status, 413);
 });
 
+test("in chunks a body of exactly the limit is read, and one byte more is refused", async () => {
+  await using service = await startTestService({ config: small });
+  const whole = good.padEnd(2000, " ");
+  for (const [body, answer] of [
+    [whole, /^HTTP\/1\.1 200 [\s\S]*"hello"/],
+    [`${whole} `, /^HTTP\/1\.1 413 [\s\S]*body_too_large/],
+  ] as const) {
+    const wire = await dial(service);
+    wire.send(`${head("Transfer-Encoding: chunked", "Connection: close")}${chunk(body)}0\r\n\r\n`);
+    assert.match(await wire.until(answer), answer);
+    wire.socket.destroy();
+  }
+});
+
 test("what follows a body that is longer than it says is not taken for part of it", async () => {
   await using service = await startTestService();
   const wire = await dial(service);

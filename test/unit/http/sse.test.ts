@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { FakeClock } from "../../../src/base/clock.ts";
 import { encodeSse, sseStream, type SseOptions } from "../../../src/http/sse.ts";
 import { watchUnhandled } from "../../harness/unhandled.ts";
 
@@ -12,8 +13,10 @@ interface Told {
 
 function open(source: AsyncIterable<{ data: unknown }>, more: Partial<SseOptions> = {}) {
   const told: Told = { gone: 0, failures: [] };
+  const clock = new FakeClock();
   const stream = sseStream(source, {
     meta: undefined,
+    clock,
     keepaliveMs: 1_000_000,
     slowReaderMs: 1_000_000,
     onClientGone: () => void told.gone++,
@@ -30,7 +33,12 @@ function open(source: AsyncIterable<{ data: unknown }>, more: Partial<SseOptions
     for (let chunk = await next(); chunk !== undefined; chunk = await next()) chunks.push(chunk);
     return chunks;
   };
-  return { stream, reader, told, next, rest };
+  return { clock, reader, told, next, rest };
+}
+
+/** Nothing here waits on a timer: once the microtasks have run dry, the stream has pulled all that it will. */
+async function settled() {
+  for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setImmediate(resolve));
 }
 
 async function* items(...data: readonly unknown[]) {
@@ -95,27 +103,25 @@ test("a source without events still opens and ends", async () => {
 
 test("a quiet stream is kept alive with comments, until the client leaves", async () => {
   const { source } = held();
-  const { next, reader, told } = open(source, { keepaliveMs: 1 });
+  const { clock, next, reader, told } = open(source, { keepaliveMs: 10 });
   assert.equal(await next(), ": connected\n\n");
-  for (let i = 0; i < 3; i++) assert.equal(await next(), ": keepalive\n\n");
+  for (let i = 0; i < 3; i++) {
+    clock.tick(10);
+    assert.equal(await next(), ": keepalive\n\n");
+  }
   await reader.cancel();
   assert.equal(told.gone, 1);
+  assert.equal(clock.pending, 0);
 });
 
 test("a reader that does not read gets no pile of comments", async () => {
-  const { source } = held();
-  const { stream, reader, next } = open(source, { keepaliveMs: 1 });
-  void stream;
-  await new Promise((resolve) => {
-    let ticks = 0;
-    const timer = setInterval(() => {
-      if (++ticks < 100) return;
-      clearInterval(timer);
-      resolve(undefined);
-    }, 1);
-  });
+  const { source, give } = held();
+  const { clock, reader, next } = open(source, { keepaliveMs: 1 });
+  clock.tick(100);
+  give("said");
   // 16 frames may wait; the next one only comes once there is room.
   for (let i = 0; i < 16; i++) assert.match((await next())!, /connected|keepalive/);
+  assert.match((await next())!, /said/);
   await reader.cancel();
 });
 
@@ -182,8 +188,7 @@ test("a reader that does not read lets the source rest at the high-water mark", 
     for (;;) yield { data: given++ };
   }
   const { reader, next } = open(endless());
-  // Nothing here waits on a timer: once the microtasks have run dry, the stream has pulled all that it will.
-  for (let turn = 0; turn < 50; turn++) await new Promise((resolve) => setImmediate(resolve));
+  await settled();
   assert.ok(given <= 17, `${given} events were pulled for nobody`);
   assert.equal(await next(), ": connected\n\n");
   for (let i = 0; i < 1000; i++) assert.equal(await next(), `data: ${i}\n\n`);
@@ -193,23 +198,27 @@ test("a reader that does not read lets the source rest at the high-water mark", 
 
 test("a client that does not read is cut after its time, and one that reads slowly is not", async () => {
   const { source, state, give } = held();
-  const { reader, next, told } = open(source, { slowReaderMs: 300 });
+  const { clock, reader, next, told } = open(source, { slowReaderMs: 300 });
   for (let i = 0; i < 100; i++) give(i);
   // It reads one event now and then, for longer than the time.
   for (let i = 0; i < 8; i++) {
+    await settled();
+    clock.tick(299);
     assert.ok(await next());
-    await new Promise((resolve) => setTimeout(resolve, 60));
   }
+  await settled();
   assert.deepEqual([told.gone, state.returned], [0, 0]);
+  clock.tick(300);
   await assert.rejects(reader.closed, /does not read/);
   assert.deepEqual([told.gone, state.returned, told.failures], [1, 1, []]);
 });
 
 test("a stream with nothing to say is no slow reader's", async () => {
   const { source, give } = held();
-  const { next, told, reader } = open(source, { slowReaderMs: 10 });
+  const { clock, next, told, reader } = open(source, { slowReaderMs: 10 });
   await next();
-  await new Promise((resolve) => setTimeout(resolve, 50));
+  await settled();
+  clock.tick(50);
   give("late");
   assert.match((await next()) ?? "", /late/);
   assert.equal(told.gone, 0);

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import { test } from "node:test";
+import { defineTool } from "../../../src/agent/tool.ts";
 import { assertHealthy } from "../../harness/scenario.ts";
 import { KEY, startTestService, type TestService } from "../../harness/service.ts";
 import { readData, readFrames } from "../../harness/sse.ts";
@@ -186,20 +187,35 @@ test("HEAD is GET without a body, and no operation that streams or writes takes 
 });
 
 test("at level info the log holds neither the key nor what was said", async () => {
-  await using service = await startTestService({
-    script: ({ user }) => {
-      if (user.includes("fail")) return { error: { code: "provider_error", message: "no luck" } };
-      return { text: "the answer is xylophone", calls: [] };
+  const broken = defineTool({
+    name: "broken",
+    toolset: "planning",
+    description: "Fails.",
+    parameters: { type: "object", properties: { text: { type: "string" } } },
+    inspect: ({ text }: { readonly text: string }) => ({ kind: "tool", effect: "none", title: text }),
+    run: async () => {
+      throw new Error("out of order");
     },
   });
-  for (const content of ["quokka", "quokka fail"]) {
+  await using service = await startTestService({
+    tools: [broken],
+    script: ({ user, step }) => {
+      if (user.includes("fail")) return { error: { code: "provider_error", message: "no luck" } };
+      if (user.includes("crash")) throw new Error("the engine is out of order");
+      const calls = step === 0 ? [{ tool: "broken", input: { text: "quokka" } }] : [];
+      return { text: "the answer is xylophone", calls };
+    },
+  });
+  for (const content of ["quokka", "quokka fail", "quokka crash"]) {
     await (await service.chat({ messages: [{ role: "user", content }] })).text();
   }
   await (await service.chat({ messages: [{ role: "quokka", content: 7 }] })).text();
   await (await service.chat('{"messages": quokka')).text();
   await (await service.request(`/v1/runs/quokka?key=${KEY}`)).text();
   await (await service.request("/", { headers: { authorization: `Bearer ${KEY}x` } })).text();
-  for (const line of service.logLines) assert.doesNotMatch(line, /quokka|xylophone|test-key/);
+  const log = service.logLines.join("");
+  assert.match(log, /"message":"a tool failed unexpectedly".*out of order/);
+  assert.doesNotMatch(log, /quokka|xylophone|test-key/);
 });
 
 test("a session is kept by the headers that the answer gives back", async () => {

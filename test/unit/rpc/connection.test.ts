@@ -173,6 +173,7 @@ test("an error, or what does not fit, declines; its text is not logged", async (
   const second = peer.ask("clarify", "ask_1", question);
   peer.receive('{"jsonrpc":"2.0","id":"ask_1","result":{"password":"hunter22"}}');
   assert.deepEqual(await second, { status: "declined" });
+  assert.match(logLines.join(), /the host declined a question/);
   assert.doesNotMatch(logLines.join(), /hunter22/);
 });
 

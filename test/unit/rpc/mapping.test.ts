@@ -195,7 +195,7 @@ const MAPPING: readonly Row[] = [
 ];
 
 for (const { command, methods, options = {}, drive } of MAPPING) {
-  rpcScenario(methods, { ...options, title: `${command} -> ${methods.join(", ")}` }, drive);
+  rpcScenario(methods, { ...options, title: `${command} works through ${methods.join(", ")}` }, drive);
 }
 
 test("every row of the table is driven, and no row twice", () => {

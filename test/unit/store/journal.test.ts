@@ -34,6 +34,26 @@ async function take(events: AsyncIterable<readonly JournalEvent[]>, count: numbe
   return taken;
 }
 
+test("a process that lost the lease of a session appends nothing under it", async (t) => {
+  const { store } = await openTestStore(t);
+  const { sessionId, runId } = await seed(store);
+  const leaseTo = (owner: string) =>
+    store.write((tx) => tx.update("sessions", { id: sessionId }, { lease_owner: owner }));
+  const appendUnderLease = () =>
+    store.write((tx) => store.journal.append(tx, sessionId, deltas(runId, 2), { leasedBy: store.owner }));
+  await leaseTo(store.owner);
+  assert.equal((await appendUnderLease()).length, 2);
+  await leaseTo("elsewhere:1:abc");
+  await assert.rejects(appendUnderLease(), { code: "session_busy" });
+  assert.deepEqual(
+    (await readAll(store, { runId })).map(({ seq, runSeq }) => [seq, runSeq]),
+    [
+      [1, 1],
+      [2, 2],
+    ],
+  );
+});
+
 test("append numbers a session's events from 1 without gaps, and a run's own beside them", async (t) => {
   const { store } = await openTestStore(t, { now: () => 777 });
   const { sessionId, runId } = await seed(store);

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { sql } from "kysely";
 import postgres from "postgres";
 import type { JournalEvent } from "../../../src/store/journal.ts";
 import { openStore } from "../../../src/store/open.ts";
@@ -40,6 +41,19 @@ async function openNamed(t: Parameters<typeof openTestStore>[0]) {
   };
   return { store: await open(), other: await open(), url, problems };
 }
+
+test(
+  "a transaction that is committed is in the server's log: nobody switches synchronous_commit off",
+  only,
+  async (t) => {
+    const { store } = await openTestStore(t);
+    const { rows } = await store.write((tx) =>
+      sql<{ level: string }>`select current_setting('synchronous_commit') as level`.execute(tx.db),
+    );
+    assert.equal(rows.length, 1);
+    assert.notEqual(rows[0]?.level, "off");
+  },
+);
 
 test("reads and writes go on after the server cut all connections while they were idle", only, async (t) => {
   const { store, url } = await openNamed(t);

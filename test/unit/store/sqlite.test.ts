@@ -62,7 +62,8 @@ test(
     crashed.exec("pragma journal_mode = wal; begin immediate; create table sessions (id text)");
     crashed.close();
     const store = await openStore({ url: path });
-    await seed(store);
+    const { runId } = await seed(store);
+    assert.deepEqual(await store.read.selectFrom("runs").select("id").execute(), [{ id: runId }]);
     await store.close();
   },
 );

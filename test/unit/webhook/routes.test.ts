@@ -28,7 +28,7 @@ function fileOf(text: string) {
   return { file, routes };
 }
 
-test("76. two writes that the file's times do not tell apart are both seen", async () => {
+test("two writes within one file timestamp are both seen", async () => {
   const { file, routes } = fileOf('{"a": {}}');
   assert.ok(await routes.find("a"));
   file.text = '{"b": {}}';
@@ -36,7 +36,7 @@ test("76. two writes that the file's times do not tell apart are both seen", asy
   assert.equal(await routes.find("a"), undefined);
 });
 
-test("76. an old file is read once, a young one until it is old", async () => {
+test("a recent file is read at every request, and an older one only once", async () => {
   const { file, routes } = fileOf('{"a": {}}');
   await routes.find("a");
   await routes.find("a");
@@ -46,7 +46,7 @@ test("76. an old file is read once, a young one until it is old", async () => {
   assert.equal(file.reads, 3);
 });
 
-test("74. flaws of one state are told once, however often it is read", async () => {
+test("problems of one file state are logged once, however often it is read", async () => {
   const { file, routes } = fileOf('{"a": {"secret": ""}}');
   for (let n = 0; n < 3; n++) await routes.find("a");
   file.text = "broken";
@@ -54,13 +54,13 @@ test("74. flaws of one state are told once, however often it is read", async () 
   assert.equal(file.log.length, 2);
 });
 
-test("50. filters of a subscription that cannot be used are told of; it stays and matches nothing", async () => {
+test("a subscription with an invalid filter is logged and kept", async () => {
   const { file, routes } = fileOf('{"a": {"filters": [{"field": "x", "regex": "("}]}}');
   assert.ok(await routes.find("a"));
   assert.match(file.log.join(""), /filters\[0\]\.regex/);
 });
 
-test("77. names are trimmed and made to fit, or are none", () => {
+test("subscription names are normalised, and invalid ones are refused", () => {
   for (const [text, name] of [
     ["  My Hook ", "my-hook"],
     ["a_b-1", "a_b-1"],
@@ -75,7 +75,7 @@ test("77. names are trimmed and made to fit, or are none", () => {
   }
 });
 
-test("77. subscribing again keeps what only a hand can write, and the time of the first", () => {
+test("subscribing again keeps hand-written fields and the first creation time", () => {
   const before = {
     secret: "old",
     prompt: "before",

@@ -21,11 +21,11 @@ function verify(headers: Record<string, string>, rules: Partial<SignatureRules> 
 
 const status = (...args: Parameters<typeof verify>) => verify(...args).status;
 
-test("no signature header with a secret → 401", () => {
+test("a request without a signature header is invalid", () => {
   assert.deepEqual(verify({}), { status: "invalid", scheme: undefined, reason: "missing" });
 });
 
-test("X-Hub good; wrong, missing `sha256=` prefix and uppercase hex are refused", () => {
+test("X-Hub-Signature-256 passes only as `sha256=` with the right lowercase digest", () => {
   assert.equal(status({ "X-Hub-Signature-256": HUB }), "valid");
   assert.equal(status({ "X-Hub-Signature-256": HUB.replace("4", "5") }), "invalid");
   assert.equal(status({ "X-Hub-Signature-256": HUB.slice(7) }), "invalid");
@@ -35,7 +35,7 @@ test("X-Hub good; wrong, missing `sha256=` prefix and uppercase hex are refused"
   assert.equal(status({ "X-Hub-Signature-256": published }, rules, "Hello, World!"), "valid");
 });
 
-test("X-Gitlab-Token equal → ok, wrong → 401; non-ASCII secret matches byte for byte", () => {
+test("X-Gitlab-Token must equal the secret byte for byte", () => {
   assert.equal(status({ "X-Gitlab-Token": SECRET }), "valid");
   assert.equal(status({ "X-Gitlab-Token": "other" }), "invalid");
   const secret = "schlüssel";
@@ -44,7 +44,7 @@ test("X-Gitlab-Token equal → ok, wrong → 401; non-ASCII secret matches byte 
   assert.equal(status({ "X-HostB-Token": SECRET }), "valid");
 });
 
-test("V2 good with fresh ts; ts shifted by 1 s → 401; 301 s old or new → 401; 299 s → ok; non-integer → 401", () => {
+test("a V2 signature passes within 300 s of its timestamp and fails beyond, when shifted or not an integer", () => {
   const headers = { "X-Webhook-Signature-V2": V2, "X-Webhook-Timestamp": String(TIME) };
   assert.equal(verify(headers).status, "valid");
   assert.equal(status({ ...headers, "X-Webhook-Timestamp": String(TIME + 1) }), "invalid");
@@ -56,7 +56,7 @@ test("V2 good with fresh ts; ts shifted by 1 s → 401; 301 s old or new → 401
   assert.equal(status({ ...headers, "X-Webhook-Timestamp": `${TIME}.0` }), "invalid");
 });
 
-test("V2 without timestamp but valid V1 → 401 (no downgrade); without timestamp + valid bearer → 401", () => {
+test("a V2 signature without a timestamp is invalid even with a valid V1 signature or bearer token", () => {
   const v1 = HUB.slice(7);
   assert.equal(status({ "X-Webhook-Signature": v1 }), "valid");
   assert.equal(status({ "X-Webhook-Signature-V2": V2, "X-Webhook-Signature": v1 }), "invalid");
@@ -64,7 +64,7 @@ test("V2 without timestamp but valid V1 → 401 (no downgrade); without timestam
   assert.equal(status({ "X-Webhook-Signature-V2": V2, authorization }, { takesBearer: true }), "invalid");
 });
 
-test("Standard Webhooks: whsec and raw key ok; tampered body, wrong key, stale ts → 401", () => {
+test("a Standard Webhooks signature passes for a raw or whsec_ key and fails for a changed body, a wrong key or a stale time", () => {
   const headers = { "webhook-id": ID, "webhook-timestamp": String(TIME), "webhook-signature": STANDARD };
   assert.equal(status(headers), "valid");
   const secret = "whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=";
@@ -75,27 +75,27 @@ test("Standard Webhooks: whsec and raw key ok; tampered body, wrong key, stale t
   assert.equal(status(headers, { nowMs: (TIME + 301) * 1000 }), "invalid");
 });
 
-test("two signatures in the list, second matches → ok; `v2,`-only → 401", () => {
+test("one matching v1 signature in a list is enough, and a v2 signature is invalid", () => {
   const headers = { "webhook-id": ID, "webhook-timestamp": String(TIME) };
   assert.equal(status({ ...headers, "webhook-signature": `v1,AAAA ${STANDARD}` }), "valid");
   assert.equal(status({ ...headers, "webhook-signature": STANDARD.replace("v1", "v2") }), "invalid");
 });
 
-test("webhook-id/timestamp without webhook-signature + good token → ok", () => {
+test("webhook-id and webhook-timestamp without webhook-signature do not invalidate a good token", () => {
   const headers = { "webhook-id": ID, "webhook-timestamp": String(TIME), "X-Gitlab-Token": SECRET };
   assert.equal(status(headers), "valid");
 });
 
-test("svix-id alone → 401 even with other valid headers", () => {
+test("an svix-id without its signature is invalid even beside a valid signature", () => {
   assert.equal(status({ "svix-id": ID, "X-Hub-Signature-256": HUB }), "invalid");
 });
 
-test("linear-signature good/bad", () => {
+test("linear-signature passes only as the plain digest", () => {
   assert.equal(status({ "Linear-Signature": HUB.slice(7) }), "valid");
   assert.equal(status({ "Linear-Signature": HUB }), "invalid");
 });
 
-test("9 wrong-signature headers each with a valid bearer → 401; bearer alone good → ok where the route enables it", () => {
+test("a wrong signature header is invalid despite a valid bearer token, and bearer alone passes only where enabled", () => {
   const authorization = `Bearer ${SECRET}`;
   const wrong = [
     "svix-id",
@@ -115,7 +115,7 @@ test("9 wrong-signature headers each with a valid bearer → 401; bearer alone g
   assert.equal(status({ authorization }), "invalid");
 });
 
-test("non-ASCII or invalid bytes in any signature/bearer header → 401, never 500", () => {
+test("non-ASCII bytes in any signature or bearer header make the request invalid", () => {
   const headers = ["svix-signature", "webhook-signature", "linear-signature", "x-hub-signature-256"];
   for (const name of [...headers, "x-gitlab-token", "x-webhook-signature-v2", "x-webhook-signature"]) {
     assert.equal(status({ [name]: "\u00ff\u0080\u00e9" }), "invalid", name);
@@ -123,11 +123,11 @@ test("non-ASCII or invalid bytes in any signature/bearer header → 401, never 5
   assert.equal(status({ authorization: "Bearer \u00ff" }, { takesBearer: true }), "invalid");
 });
 
-test("two secrets configured, old one still passes", () => {
+test("a signature by the second of two secrets passes", () => {
   assert.equal(status({ "X-Hub-Signature-256": HUB }, { secrets: ["new", SECRET] }), "valid");
 });
 
-test("signature checked on raw bytes: whitespace-different JSON fails; escaped-unicode JSON passes", () => {
+test("the signature covers the raw bytes: changed whitespace fails, and escaped unicode passes", () => {
   assert.equal(status({ "X-Hub-Signature-256": HUB }, {}, BODY.replace(":", ": ")), "invalid");
   const body = '{"name":"\\u00e9"}';
   const mac = createHmac("sha256", SECRET).update(body).digest("hex");

@@ -101,15 +101,15 @@ test("what is a command and what is text", () => {
   for (const text of [...texts, "/\u212aey", "/help\u0000", "\\/help"]) {
     assert.equal(parseCommand(text), undefined, JSON.stringify(text));
   }
-  const startedMs = performance.now();
-  parseCommand(`${" ".repeat(100_000)}x`);
-  parseCommand(`/a${" ".repeat(100_000)}`);
-  assert.ok(performance.now() - startedMs < 1000);
+  // Time that grows with the square of the text would be hours.
+  assert.equal(parseCommand(`${" ".repeat(5_000_000)}x`), undefined);
+  assert.equal(parseCommand(`/a${" ".repeat(5_000_000)}`)?.name, "a");
 });
 
 test("names and aliases are given once, and fit what can be typed", async () => {
   const all = await catalogue().list();
   const names = all.flatMap(({ name, aliases = [] }) => [name, ...aliases]);
+  assert.ok(names.length > 20, names.join());
   assert.equal(new Set(names).size, names.length);
   for (const name of names) assert.equal(parseCommand(`/${name} x`)?.name, name);
 });

@@ -6,6 +6,7 @@ import { fileURLToPath } from "node:url";
 import type { McpServerOptions } from "../../../../src/agent/mcp/connection.ts";
 import { McpServers, type McpServersOptions } from "../../../../src/agent/mcp/servers.ts";
 import type { Tool } from "../../../../src/agent/tool.ts";
+import { systemClock, type Clock } from "../../../../src/base/clock.ts";
 import { silentLog, type Log } from "../../../../src/base/log.ts";
 
 export interface Cleaner {
@@ -49,9 +50,9 @@ export const http = (url: string, more: Limits & { headers?: Record<string, stri
 export async function connected(
   test: Cleaner,
   options: McpServersOptions,
-  log: Log = silentLog,
+  { log = silentLog, clock = systemClock }: { readonly log?: Log; readonly clock?: Clock } = {},
 ): Promise<McpServers> {
-  const servers = new McpServers(log);
+  const servers = new McpServers(log, clock);
   test.after(() => servers.close());
   await servers.use(options);
   return servers;

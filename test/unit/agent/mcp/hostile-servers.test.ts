@@ -38,11 +38,11 @@ test("a server that hangs at its start fails in time, and the others are there",
 
 test("close does not wait for the start of a server that hangs", async () => {
   const servers = new McpServers(silentLog);
-  const starting = servers.use({ raw: raw("hang", { startTimeoutMs: 60_000 }) });
-  const startedMs = Date.now();
+  // Nothing but the end of the server ends its start in the life of this test.
+  const starting = servers.use({ raw: raw("hang", { startTimeoutMs: 1_000_000 }) });
   await servers.close();
   await starting;
-  assert.ok(Date.now() - startedMs < 10_000);
+  assert.deepEqual(servers.tools(), []);
 });
 
 test("of ten thousand tools five hundred are offered, and the log says so", async (t) => {
@@ -50,7 +50,7 @@ test("of ten thousand tools five hundred are offered, and the log says so", asyn
   const servers = await connected(
     t,
     { raw: raw("many") },
-    createLog("warn", (line) => void lines.push(line)),
+    { log: createLog("warn", (line) => void lines.push(line)) },
   );
   assert.equal(servers.tools().length, 500);
   assert.match(lines.join(""), /500/);
@@ -80,11 +80,7 @@ test("a program that is not there fails its server alone, told once", async (t) 
   const options = {
     none: { ...script("x"), command: "/no/such/program", env: { TOKEN: "hush-hush-hush" } },
   };
-  const servers = await connected(
-    t,
-    options,
-    createLog("debug", (line) => void lines.push(line)),
-  );
+  const servers = await connected(t, options, { log: createLog("debug", (line) => void lines.push(line)) });
   assert.match(servers.notices()[0] ?? "", /program was not found/);
   assert.equal(lines.length, 1);
   assert.doesNotMatch(lines[0] ?? "", /hush/);
@@ -124,9 +120,10 @@ test("401 fails the server with its status, and the headers stay out of every te
   const servers = await connected(
     t,
     { web: http(url, { headers }) },
-    createLog("debug", (line) => void lines.push(line)),
+    { log: createLog("debug", (line) => void lines.push(line)) },
   );
   assert.match(servers.notices()[0] ?? "", /401/);
+  assert.ok(lines.length > 0);
   assert.doesNotMatch(servers.notices().join() + lines.join(), /hush/);
 });
 

@@ -1,12 +1,25 @@
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
 import { ToolError, type Questions } from "../../../../src/agent/tool.ts";
+import { McpServers } from "../../../../src/agent/mcp/servers.ts";
 import { decide } from "../../../../src/agent/policy.ts";
+import { FakeClock } from "../../../../src/base/clock.ts";
+import { silentLog } from "../../../../src/base/log.ts";
+import { oncePerFile } from "../../../harness/guard.ts";
 import { call, inspect } from "../tools/call.ts";
 import { connected, folder, isAlive, pidsIn, sdk, toolOf, until } from "./fixture.ts";
 
 const cwd = "/tmp";
+
+/** For tests that leave the server as it was. */
+const shared = oncePerFile(async () => {
+  const servers = new McpServers(silentLog);
+  await servers.use({ box: sdk() });
+  return Object.assign(servers, { [Symbol.asyncDispose]: () => servers.close() });
+});
+
 const answering = (clarify: Questions["clarify"]) => ({
   questions: { clarify, sudo: async () => undefined, secret: async () => "skipped" as const },
 });
@@ -30,8 +43,8 @@ test("only the tools of the allow-list are offered", async (t) => {
   );
 });
 
-test("two calls in parallel get each its own answer", async (t) => {
-  const servers = await connected(t, { box: sdk() });
+test("two calls in parallel get each its own answer", async () => {
+  const servers = await shared();
   const slow = toolOf(servers, "mcp_box_slow");
   const answers = await Promise.all([
     call(slow, { ms: 150, text: "late" }, { cwd }),
@@ -40,15 +53,15 @@ test("two calls in parallel get each its own answer", async (t) => {
   assert.deepEqual(answers, ["late", "early"]);
 });
 
-test("what the server calls an error is a ToolError with its text", async (t) => {
-  const servers = await connected(t, { box: sdk() });
+test("what the server calls an error is a ToolError with its text", async () => {
+  const servers = await shared();
   await assert.rejects(call(toolOf(servers, "mcp_box_fails"), {}, { cwd }), (error) => {
     return error instanceof ToolError && error.message === "the disk is full";
   });
 });
 
-test("long answers are cut and say so, pictures are described", async (t) => {
-  const servers = await connected(t, { box: sdk() });
+test("long answers are cut and say so, pictures are described", async () => {
+  const servers = await shared();
   const long = await call(toolOf(servers, "mcp_box_floods"), {}, { cwd });
   assert.ok(long.length < 100_100);
   assert.match(long, /200000 characters cut/);
@@ -56,8 +69,8 @@ test("long answers are cut and say so, pictures are described", async (t) => {
   assert.equal(mixed, "before\n[image image/png, 1234 bytes]");
 });
 
-test("notifications in the middle of a call leave the connection whole", async (t) => {
-  const servers = await connected(t, { box: sdk() });
+test("notifications in the middle of a call leave the connection whole", async () => {
+  const servers = await shared();
   assert.equal(await call(toolOf(servers, "mcp_box_notifies"), {}, { cwd }), "notified");
   assert.equal(servers.status()[0]?.status, "connected");
   assert.equal(await call(toolOf(servers, "mcp_box_echo"), { text: "still" }, { cwd }), "still");
@@ -68,31 +81,37 @@ test("an aborted call ends at once, and its late answer harms nobody", async (t)
   const servers = await connected(t, { box: sdk(file) });
   const stop = new AbortController();
   const slow = toolOf(servers, "mcp_box_slow");
-  const aborted = call(slow, { ms: 300, text: "x" }, { cwd, signal: stop.signal });
+  const aborted = call(slow, { ms: 20, text: "x" }, { cwd, signal: stop.signal });
   stop.abort(new Error("enough"));
   await assert.rejects(aborted, /enough/);
-  assert.equal(await call(slow, { ms: 600, text: "after" }, { cwd }), "after");
+  assert.equal(await call(slow, { ms: 60, text: "after" }, { cwd }), "after");
   assert.equal(pidsIn(file).length, 1);
 });
 
 test("a call that takes too long is a ToolError, and the server stays", async (t) => {
-  const servers = await connected(t, { box: sdk(undefined, { timeoutMs: 300 }) });
-  const slow = call(toolOf(servers, "mcp_box_slow"), { ms: 900, text: "x" }, { cwd });
-  await assert.rejects(slow, (error) => error instanceof ToolError && /within 0.3 s/.test(error.message));
-  assert.equal(await call(toolOf(servers, "mcp_box_echo"), { text: "y" }, { cwd }), "y");
+  const file = join(folder(t), "pids");
+  const servers = await connected(t, { box: sdk(file, { timeoutMs: 100 }) });
+  const slow = call(toolOf(servers, "mcp_box_slow"), { ms: 1_000_000, text: "x" }, { cwd });
+  await assert.rejects(slow, (error) => error instanceof ToolError && /within 0.1 s/.test(error.message));
+  assert.equal(servers.status()[0]?.status, "connected");
+  assert.deepEqual(pidsIn(file).map(isAlive), [true]);
 });
 
 test("a server that dies in a call is said to have ended, and is started again by a later call", async (t) => {
   const file = join(folder(t), "pids");
-  const servers = await connected(t, { box: sdk(file) });
+  const clock = new FakeClock();
+  const servers = await connected(t, { box: sdk(file) }, { clock });
   await assert.rejects(
     call(toolOf(servers, "mcp_box_dies"), {}, { cwd }),
     (error) => error instanceof ToolError && /box ended during the call/.test(error.message),
   );
   assert.equal(servers.status()[0]?.status, "failed");
   assert.match(servers.notices()[0] ?? "", /box cannot be used/);
-  await new Promise((resolve) => setTimeout(resolve, 1_050));
-  assert.equal(await call(toolOf(servers, "mcp_box_echo"), { text: "back" }, { cwd }), "back");
+  const echo = () => call(toolOf(servers, "mcp_box_echo"), { text: "back" }, { cwd });
+  clock.tick(999);
+  await assert.rejects(echo(), /box cannot be reached/);
+  clock.tick(1);
+  assert.equal(await echo(), "back");
   assert.equal(pidsIn(file).length, 2);
   assert.deepEqual(servers.notices(), []);
 });
@@ -106,8 +125,8 @@ test("a server sees its own variables and none of ours", async (t) => {
   assert.equal(seen.AGENTD_TEST_CANARY, undefined);
 });
 
-test("questions of a server reach the call at work and come back in the schema's types", async (t) => {
-  const servers = await connected(t, { box: sdk() });
+test("questions of a server reach the call at work and come back in the schema's types", async () => {
+  const servers = await shared();
   const asked: unknown[] = [];
   const answer = await call(
     toolOf(servers, "mcp_box_elicits"),
@@ -131,8 +150,8 @@ test("questions of a server reach the call at work and come back in the schema's
   });
 });
 
-test("a question nobody answers is declined, and so is an answer that does not fit", async (t) => {
-  const servers = await connected(t, { box: sdk() });
+test("a question nobody answers is declined, and so is an answer that does not fit", async () => {
+  const servers = await shared();
   const tool = toolOf(servers, "mcp_box_elicits");
   const nobody = answering(() => Promise.reject(new ToolError("nobody is there")));
   const wrong = answering(async () => ({ city: "Paris", fast: "yes", seats: "2" }));
@@ -141,17 +160,19 @@ test("a question nobody answers is declined, and so is an answer that does not f
   }
 });
 
-test("a question is asked of nobody when calls of two sessions are at work", async (t) => {
-  const servers = await connected(t, { box: sdk() });
+test("a question is asked of nobody when calls of two sessions are at work", async () => {
+  const servers = await shared();
+  const stop = new AbortController();
   const other = call(
     toolOf(servers, "mcp_box_slow"),
-    { ms: 400, text: "x" },
-    { cwd, context: { sessionId: "ses_other" } },
+    { ms: 1_000_000, text: "x" },
+    { cwd, signal: stop.signal, context: { sessionId: "ses_other" } },
   );
   const context = answering(() => Promise.reject(new Error("asked")));
   const answer = await call(toolOf(servers, "mcp_box_elicits"), {}, { cwd, context });
   assert.deepEqual(JSON.parse(answer), { action: "cancel" });
-  assert.equal(await other, "x");
+  stop.abort(new Error("enough"));
+  await assert.rejects(other, /enough/);
 });
 
 test("reload keeps the unchanged with its calls, replaces the changed, ends what is gone", async (t) => {
@@ -159,9 +180,11 @@ test("reload keeps the unchanged with its calls, replaces the changed, ends what
   const files = ["same", "changed", "gone"].map((name) => join(base, name));
   const [same = "", changed = "", gone = ""] = files;
   const servers = await connected(t, { same: sdk(same), changed: sdk(changed), gone: sdk(gone) });
-  const running = call(toolOf(servers, "mcp_same_slow"), { ms: 800, text: "kept" }, { cwd });
+  const go = join(base, "go");
+  const running = call(toolOf(servers, "mcp_same_waits"), { file: go, text: "kept" }, { cwd });
   toolOf(servers, "mcp_changed_echo");
   await servers.use({ same: sdk(same), changed: sdk(changed, { env: { NEW: "1" } }) });
+  writeFileSync(go, "");
   assert.equal(await running, "kept");
   assert.equal(pidsIn(same).length, 1);
   assert.equal(pidsIn(changed).length, 2);

@@ -1,6 +1,6 @@
 /** A server made with the protocol's own SDK, for the tests to start. Argument: where it writes its process id. */
 import { spawn } from "node:child_process";
-import { appendFileSync } from "node:fs";
+import { appendFileSync, existsSync } from "node:fs";
 import process from "node:process";
 import { McpServer } from "@modelcontextprotocol/sdk/server/mcp.js";
 import { StdioServerTransport } from "@modelcontextprotocol/sdk/server/stdio.js";
@@ -19,6 +19,10 @@ server.registerTool("echo", { description: "Says it again.", inputSchema: { text
 server.registerTool("environment", { inputSchema: {} }, () => text(JSON.stringify(process.env)));
 server.registerTool("slow", { inputSchema: { ms: z.number(), text: z.string() } }, async (input) => {
   await new Promise((resolve) => setTimeout(resolve, input.ms));
+  return text(input.text);
+});
+server.registerTool("waits", { inputSchema: { file: z.string(), text: z.string() } }, async (input) => {
+  while (!existsSync(input.file)) await new Promise((resolve) => setTimeout(resolve, 5));
   return text(input.text);
 });
 server.registerTool("fails", { inputSchema: {} }, () => ({

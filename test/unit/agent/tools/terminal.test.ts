@@ -5,6 +5,7 @@ import process from "node:process";
 import { test } from "node:test";
 import { createTerminal } from "../../../../src/agent/tools/terminal.ts";
 import { ToolError } from "../../../../src/agent/tool.ts";
+import { systemClock } from "../../../../src/base/clock.ts";
 import { call, inspect, workspace, watchMemory } from "./call.ts";
 
 const terminal = createTerminal({
@@ -186,4 +187,30 @@ test("arguments outside the schema are refused", async (t) => {
     await assert.rejects(call(terminal, input, { cwd }), TypeError, JSON.stringify(input));
   }
   await assert.rejects(call(terminal, { command: "ls \0" }, { cwd }), ToolError);
+});
+
+test("a command that has ended leaves no timer behind", async (t) => {
+  const pending = new Set<number>();
+  const { after, sleep } = systemClock;
+  let count = 0;
+  t.mock.method(systemClock, "after", (ms: number, run: () => void) => {
+    const id = count++;
+    pending.add(id);
+    const cancel = after(ms, () => {
+      pending.delete(id);
+      run();
+    });
+    return () => {
+      pending.delete(id);
+      cancel();
+    };
+  });
+  t.mock.method(systemClock, "sleep", (...args: Parameters<typeof sleep>) => {
+    const id = count++;
+    pending.add(id);
+    return sleep(...args).finally(() => pending.delete(id));
+  });
+  await call(terminal, { command: "echo hello" }, { cwd: workspace(t) });
+  assert.ok(count > 0);
+  assert.deepEqual([...pending], []);
 });
