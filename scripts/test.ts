@@ -18,7 +18,7 @@ crash (what kills it), postgres (what can differ there; needs AGENTD_DATABASE_UR
 PATH: a folder or file below test/; only its tests run.
 
   --watch        run again when a source or test changes
-  --workers N    processes to run files in (default: one per core)
+  --workers N    processes to run files in (default: one more than cores, since tests also wait)
   --minutes N    repeat the suite until N minutes have passed; a failure ends it
   --slowest N    print the N slowest files
   --list         print what would run, and what is left out and why
@@ -30,7 +30,7 @@ const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     watch: { type: "boolean", default: false },
-    workers: { type: "string", default: String(availableParallelism()) },
+    workers: { type: "string", default: String(availableParallelism() + 1) },
     minutes: { type: "string", default: "0" },
     slowest: { type: "string", default: "0" },
     list: { type: "boolean", default: false },

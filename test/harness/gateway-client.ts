@@ -10,7 +10,7 @@ import {
   type GatewayOptions,
   type GatewayTransport,
 } from "../../src/client/gateway.ts";
-import { programEnvironment, sourceCommand } from "./program.ts";
+import { agentdCommand, programEnvironment } from "./program.ts";
 import { FrameValidator, type Json } from "./rpc.ts";
 import { KEY } from "./service.ts";
 
@@ -114,7 +114,7 @@ export function processOn(home: string, { pidFile = "/dev/null" } = {}): Watched
   return watched(
     spawnTransport({
       command: "/bin/sh",
-      args: ["-c", 'echo $$ > "$0"; exec "$@"', pidFile, ...sourceCommand("rpc")],
+      args: ["-c", 'echo $$ > "$0"; exec "$@"', pidFile, ...agentdCommand("rpc")],
       env: programEnvironment({ AGENTD_HOME: home }),
     }),
   );

@@ -16,7 +16,9 @@ export type Command = readonly [file: string, ...words: string[]];
  * Throws when the program is not built.
  */
 export function agentdCommand(...words: readonly string[]): Command {
-  if (isDeno || process.env["AGENTD_TEST_PROGRAM"] === "source") return sourceCommand(...words);
+  if (isDeno || process.env["AGENTD_TEST_PROGRAM"] === "source") {
+    return scriptCommand(source, ...words);
+  }
   return [process.execPath, builtProgram(), ...words];
 }
 
@@ -26,11 +28,6 @@ export function builtProgram(): string {
   const file = named === undefined || named === "source" ? join(root, "dist/agentd.mjs") : named;
   if (!existsSync(file)) throw new Error(`${file} does not exist. Run npm run build first.`);
   return file;
-}
-
-/** Returns the command that starts `agentd` from source, for tests that run without a build. */
-export function sourceCommand(...words: readonly string[]): Command {
-  return scriptCommand(source, ...words);
 }
 
 /** Returns the command that runs a TypeScript file on the runtime of the tests. */

@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import { copyFile, mkdir, writeFile } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { test, type TestContext } from "node:test";
-import { makeFolder, type Finished } from "./fixtures.ts";
+import { makeFolder, type Finished } from "../../unit/scripts/fixtures.ts";
 
 const root = resolve(import.meta.dirname, "../../..");
 const node = join(root, "node_modules/.bin/node");

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { findDrift } from "../../../scripts/lib/drift.ts";
 import { hashTree } from "../../../scripts/lib/files.ts";
 import { generate } from "../../../scripts/lib/generate.ts";
-import { copySpecs, edit, fixtureSpecs, makeFolder, run } from "./fixtures.ts";
+import { copySpecs, edit, fixtureSpecs, makeFolder, run } from "../../unit/scripts/fixtures.ts";
 
 let folder = "";
 let out = "";

@@ -6,7 +6,7 @@ import { after, before, test, type TestContext } from "node:test";
 import { announcesBreaking, compareSpecs, type Comparison } from "../../../scripts/lib/breaking.ts";
 import { bundleSpecs } from "../../../scripts/lib/bundle.ts";
 import { readJson, writeJson } from "../../../scripts/lib/files.ts";
-import { fixtureSpecs, makeFolder, run } from "./fixtures.ts";
+import { fixtureSpecs, makeFolder, run } from "../../unit/scripts/fixtures.ts";
 
 let base = "";
 
