@@ -18,7 +18,7 @@ crash (what kills it), postgres (what can differ there; needs AGENTD_DATABASE_UR
 PATH: a folder or file below test/; only its tests run.
 
   --watch        run again when a source or test changes
-  --workers N    processes to run files in (default: one more than cores, since tests also wait)
+  --workers N    processes to run files in (default: one more than there are cores)
   --minutes N    repeat the suite until N minutes have passed; a failure ends it
   --slowest N    print the N slowest files
   --list         print what would run, and what is left out and why
@@ -30,7 +30,7 @@ const { values: options, positionals } = parseArgs({
   allowPositionals: true,
   options: {
     watch: { type: "boolean", default: false },
-    workers: { type: "string", default: String(availableParallelism() + 1) },
+    workers: { type: "string" },
     minutes: { type: "string", default: "0" },
     slowest: { type: "string", default: "0" },
     list: { type: "boolean", default: false },
@@ -40,6 +40,7 @@ const { values: options, positionals } = parseArgs({
 const named = suites.find((suite) => suite === positionals[0]);
 const suite: Suite = named ?? "main";
 const paths = positionals.slice(named ? 1 : 0);
+const workers = Number(options.workers ?? defaultWorkers());
 
 if (options.help) process.stdout.write(HELP);
 else if (options.watch) await repeatOnChange();
@@ -103,7 +104,7 @@ async function runOnNode(
   const report = createReport(files.length, Number(options.slowest));
   await runFiles({
     files,
-    workers: Number(options.workers),
+    workers,
     env,
     onFileStart: report.fileStart,
     onResult: report.result,
@@ -117,8 +118,14 @@ async function runOnNode(
 function runOnDeno(files: readonly string[], env: NodeJS.ProcessEnv): Promise<boolean> {
   return runCommand("deno", ["test", "-A", "--no-check", "--parallel", ...files], {
     ...env,
-    DENO_JOBS: options.workers,
+    DENO_JOBS: String(workers),
   });
+}
+
+/** Tests also wait: for PostgreSQL more than for anything else. */
+function defaultWorkers(): number {
+  const cores = availableParallelism();
+  return suite === "postgres" || process.env["AGENTD_DATABASE_URL"] ? 2 * cores + 1 : cores + 1;
 }
 
 /** What starts the program tests what people get, as the sources are now. */

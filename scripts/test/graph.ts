@@ -7,18 +7,21 @@ export interface ImportGraph {
   readonly imports: ReadonlyMap<string, readonly string[]>;
   /** Packages and modules of the runtime that the file imports itself. */
   readonly packages: ReadonlyMap<string, readonly string[]>;
+  readonly sources: ReadonlyMap<string, string>;
 }
 
 /** Follows the imports of `entries`, static and dynamic. Paths are relative to the working directory. */
 export async function readImports(entries: readonly string[]): Promise<ImportGraph> {
   const imports = new Map<string, readonly string[]>();
   const packages = new Map<string, readonly string[]>();
+  const sources = new Map<string, string>();
   const queue = [...entries];
   for (let file = queue.pop(); file !== undefined; file = queue.pop()) {
     if (imports.has(file)) continue;
     // Tests of scripts hold sources as text, whose imports lead nowhere.
     const source = await readFile(file, "utf8").catch(() => undefined);
     if (source === undefined) continue;
+    sources.set(file, source);
     const found = specifiersIn(source);
     const folder = dirname(file);
     const inside = found.filter((each) => each.startsWith(".")).map((each) => join(folder, each));
@@ -29,7 +32,7 @@ export async function readImports(entries: readonly string[]): Promise<ImportGra
     );
     queue.push(...inside.filter((each) => /\.tsx?$/.test(each)));
   }
-  return { imports, packages };
+  return { imports, packages, sources };
 }
 
 /**

@@ -27,16 +27,39 @@ export async function selectFiles(suite: Suite, paths: readonly string[]): Promi
   return { files: await filesBelow(folders[suite]), leftOut: [] };
 }
 
-/** Every test that opens a database in its own process, and a few for each way to start the program. */
+/**
+ * The unit tests of the store, and those that import a file with SQL of their module; for each such file the nearest unit
+ * tests and the nearest test through a surface; the contract tests, since surfaces have SQL of their own; and a few for
+ * each way to start the program.
+ */
 async function selectForPostgres(): Promise<Selection> {
-  const main = await filesBelow(folders.main);
-  const others = await filesBelow([...folders.process, ...folders.crash]);
-  const graph = await readImports([...main, ...others]);
-  const opening = main.filter((file) => distancesFrom(graph, file).has(DATABASE));
-  const starting = nearest(graph, others, starters(graph), TESTS_PER_STARTER);
+  const { main, others, graph } = await readAll();
+  const opens = (file: string) => distancesFrom(graph, file).has(DATABASE);
+  const opening = main.filter(opens);
+  const queries = sourcesWhere(graph, (file) => SQL.test(graph.sources.get(file) ?? ""));
   return selection([
-    { files: main, chosen: opening, reason: "open no database" },
-    { files: others, chosen: starting, reason: "start the program as others do that were chosen" },
+    {
+      files: main.filter((file) => !opening.includes(file)),
+      chosen: [],
+      reason: "open no database",
+    },
+    {
+      files: opening,
+      chosen: [
+        ...opening.filter((file) => file.startsWith("test/unit/store/")),
+        ...opening.filter((file) => distanceTo(graph, file, ofModule(file, queries)) <= 1),
+        ...opening.filter((file) => file.startsWith("test/contract/")),
+        ...nearest(graph, opening.filter(isUnit), queries, 2),
+        ...nearest(graph, opening.filter(isSurface), queries, 1),
+      ],
+      reason: "are farther from each file with SQL than those chosen",
+    },
+    {
+      files: others.filter((file) => !opens(file)),
+      chosen: [],
+      reason: "start the program without a database",
+    },
+    startingPart(graph, others.filter(opens)),
   ]);
 }
 
@@ -45,23 +68,9 @@ async function selectForPostgres(): Promise<Selection> {
  * the nearest test through a surface; and a few for each way to start the program.
  */
 async function selectForDeno(): Promise<Selection> {
-  const main = await filesBelow(folders.main);
-  const others = await filesBelow([...folders.process, ...folders.crash]);
-  const graph = await readImports([...main, ...others]);
-  const borders = [...graph.packages.keys()].filter(
-    (file) => file.startsWith("src/") && graph.packages.get(file)?.some((name) => RUNTIME.test(name)),
-  );
+  const { main, others, graph } = await readAll();
+  const borders = sourcesWhere(graph, (file) => graph.packages.get(file)?.some((name) => RUNTIME.test(name)));
   const touching = main.filter((file) => distanceTo(graph, file, borders) < Infinity);
-  const chosen = [
-    ...touching.filter((file) => distanceTo(graph, file, bordersOfModule(file, borders)) <= CLOSE),
-    ...nearest(graph, touching.filter(isUnit), borders, 1),
-    ...nearest(
-      graph,
-      touching.filter((file) => !isUnit(file)),
-      borders,
-      1,
-    ),
-  ];
   return selection([
     {
       files: main.filter((file) => !touching.includes(file)),
@@ -70,23 +79,42 @@ async function selectForDeno(): Promise<Selection> {
     },
     {
       files: touching,
-      chosen: [...new Set(chosen)],
+      chosen: [
+        ...touching.filter((file) => distanceTo(graph, file, ofModule(file, borders)) <= CLOSE),
+        ...nearest(graph, touching.filter(isUnit), borders, 1),
+        ...nearest(graph, touching.filter(isSurface), borders, 1),
+      ],
       reason: "are farther from each file that touches the runtime than those chosen",
     },
-    {
-      files: others,
-      chosen: nearest(graph, others, starters(graph), TESTS_PER_STARTER),
-      reason: "start the program as others do that were chosen",
-    },
+    startingPart(graph, others),
   ]);
 }
 
+async function readAll() {
+  const main = await filesBelow(folders.main);
+  const others = await filesBelow([...folders.process, ...folders.crash]);
+  return { main, others, graph: await readImports([...main, ...others]) };
+}
+
+function sourcesWhere(graph: ImportGraph, fits: (file: string) => boolean | undefined): string[] {
+  return [...graph.imports.keys()].filter((file) => file.startsWith("src/") && fits(file));
+}
+
+function startingPart(graph: ImportGraph, files: readonly string[]): Part {
+  return {
+    files,
+    chosen: nearest(graph, files, starters(graph), TESTS_PER_STARTER),
+    reason: "start the program as others do that were chosen",
+  };
+}
+
 const isUnit = (file: string) => file.startsWith("test/unit/");
+const isSurface = (file: string) => !isUnit(file);
 
 /** Those of the module that a unit test is about; none for other tests. */
-function bordersOfModule(file: string, borders: readonly string[]): string[] {
+function ofModule(file: string, sources: readonly string[]): string[] {
   const [, module = "?"] = /^test\/unit\/(\w+)\//.exec(file) ?? [];
-  return borders.filter((border) => border.startsWith(`src/${module}/`));
+  return sources.filter((source) => source.startsWith(`src/${module}/`));
 }
 
 /** Of the shortest way to one of the targets. */
@@ -97,6 +125,8 @@ function distanceTo(graph: ImportGraph, file: string, targets: readonly string[]
 
 /** Through here tests get a database. */
 const DATABASE = "test/harness/store.ts";
+/** How queries begin. */
+const SQL = /\b(selectFrom|insertInto|updateTable|deleteFrom)\(|\bsql`|\btx\.(insert|update|delete)\(/;
 /** Through here tests start the program, or a child of their own. */
 const PROGRAM = "test/harness/program.ts";
 /** Modules that each runtime has in its own make, and the servers and drivers that stand on them. */
@@ -104,7 +134,7 @@ const RUNTIME =
   /^node:(child_process|crypto|dns|fs|http|https|net|os|process|sqlite|stream|worker_threads|zlib)\b|^(h3|srvx|crossws|postgres|nodemailer|proper-lockfile|write-file-atomic)\b/;
 /** Imports between a test and a file that touches the runtime: the test names it, or what stands on it. */
 const CLOSE = 2;
-const TESTS_PER_STARTER = 2;
+const TESTS_PER_STARTER = 1;
 
 /** Test helpers that start the program. */
 function starters(graph: ImportGraph): string[] {
@@ -144,7 +174,7 @@ interface Part {
 
 function selection(parts: readonly Part[]): Selection {
   return {
-    files: parts.flatMap(({ chosen }) => chosen).toSorted(),
+    files: [...new Set(parts.flatMap(({ chosen }) => chosen))].toSorted(),
     leftOut: parts.map(({ files, chosen, reason }) => ({
       reason,
       files: files.filter((file) => !chosen.includes(file)),

@@ -30,14 +30,14 @@ type Handles = ReadonlyMap<string, number>;
 /** Globals by which a library is configured once for all. */
 const SETTINGS: ReadonlySet<string> = new Set(["AI_SDK_LOG_WARNINGS"]);
 
-/** Handles that the tests of the running file share; they are closed when it ends. */
-let shared: Handles = new Map();
+/** Tests of the running file share something, which may open and close handles whenever it likes: a pool does. */
+let isSharing = false;
 /** To be called at the end of each file. Undefined: no guard runs, and every file has a process of its own. */
 let closers: (() => Promise<void>)[] | undefined;
 
 /**
- * What all tests of a file share: opened by the first call, and closed when the file ends. Its handles do not count as
- * left behind until then.
+ * What all tests of a file share: opened by the first call, and closed when the file ends. From then on its handles, and
+ * those of the tests, are looked at only at the end of the file.
  */
 export function oncePerFile<T extends AsyncDisposable>(open: () => Promise<T>): () => Promise<T> {
   let opened: Promise<T> | undefined;
@@ -48,14 +48,10 @@ export function oncePerFile<T extends AsyncDisposable>(open: () => Promise<T>): 
   };
   if (closers) closers.push(close);
   else after(close);
-  return () => (opened ??= countingHandles(open));
-}
-
-async function countingHandles<T>(open: () => Promise<T>): Promise<T> {
-  const before = ownHandles();
-  const opened = await open();
-  shared = sum(shared, surplus(ownHandles(), before));
-  return opened;
+  return () => {
+    isSharing = true;
+    return (opened ??= open());
+  };
 }
 
 export function createGuard(): Guard {
@@ -80,7 +76,7 @@ export function createGuard(): Guard {
     endFileOf(t) {
       t.after(async () => {
         for (const close of closeShared) await close();
-        shared = new Map();
+        isSharing = false;
         const leaks = await leaksSince(fileStart, unhandled);
         fileStart = stateNow();
         forgetSecrets();
@@ -100,7 +96,7 @@ function throwLeaks(leaks: readonly string[]): void {
 }
 
 function stateNow(): State {
-  return { env: { ...process.env }, cwd: process.cwd(), globals: globals(), handles: ownHandles() };
+  return { env: { ...process.env }, cwd: process.cwd(), globals: globals(), handles: handles() };
 }
 
 /** What differs from `start`, put back where that is possible so that only one test fails for it. */
@@ -159,19 +155,15 @@ function restoreGlobals(before: State["globals"]): string[] {
 }
 
 async function openHandles(before: Handles): Promise<string[]> {
+  if (isSharing) return [];
   const endMs = performance.now() + GRACE_MS;
   for (;;) {
-    const left = surplus(ownHandles(), before);
+    const left = surplus(handles(), before);
     if (left.size === 0) return [];
     if (performance.now() > endMs) return [...left].map(([kind, count]) => `${count} open ${kind}`);
     closeIdleConnections();
     await nextTurn();
   }
-}
-
-/** Those that the file does not share. */
-function ownHandles(): Handles {
-  return surplus(handles(), shared);
 }
 
 function handles(): Handles {
@@ -187,12 +179,6 @@ function handles(): Handles {
 function surplus(now: Handles, before: Handles): Handles {
   const more = [...now].map(([kind, count]) => [kind, count - (before.get(kind) ?? 0)] as const);
   return new Map(more.filter(([, count]) => count > 0));
-}
-
-function sum(one: Handles, other: Handles): Handles {
-  const total = new Map(one);
-  for (const [kind, count] of other) total.set(kind, (total.get(kind) ?? 0) + count);
-  return total;
 }
 
 /** The runtime's `fetch` keeps connections open for the next request to the same server, which is gone. */

@@ -1,12 +1,13 @@
 /** The order rules of a turn, for whatever the model says and calls and whatever people do meanwhile. */
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { before, test } from "node:test";
 import process from "node:process";
 import fc from "fast-check";
 import type { Script, ScriptStep } from "../../../src/agent/engines/scripted.ts";
 import type { Tool } from "../../../src/agent/tool.ts";
 import { testTool } from "../../harness/agent.ts";
 import { connectSocket, type Json, type RpcHost } from "../../harness/rpc.ts";
+import { oncePerFile } from "../../harness/guard.ts";
 import { startTestService, type TestService } from "../../harness/service.ts";
 import { assertSameStream, assertTurnOrder } from "../../harness/turn-order.ts";
 
@@ -221,10 +222,8 @@ async function heardAll(host: RpcHost, id: string, last: number): Promise<void> 
 }
 
 let service: TestService;
-before(async () => {
-  service = await startTestService({ script, tools: [probe] });
-});
-after(() => service[Symbol.asyncDispose]());
+const openService = oncePerFile(() => startTestService({ script, tools: [probe] }));
+before(async () => void (service = await openService()));
 
 test("the order rules hold, for each of two hosts, whatever the model and the people do", async () => {
   await fc.assert(

@@ -1,18 +1,19 @@
 /** Who is let in to the WebSocket, frames that break its rules, and frames in pieces. */
 import assert from "node:assert/strict";
-import { after, before, test } from "node:test";
+import { before, test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { currentRuntime } from "../../../src/base/runtime.ts";
 import { bodyOf, connectRaw, frame, OPCODE, upgrade } from "../../harness/rpc-raw.ts";
 import { connectSocket } from "../../harness/rpc.ts";
+import { oncePerFile } from "../../harness/guard.ts";
 import { KEY, startTestService, type TestService } from "../../harness/service.ts";
 
 const GOOD = `/api/ws?token=${KEY}`;
 const ping = new TextEncoder().encode('{"jsonrpc":"2.0","id":"p","method":"ping"}');
 
 let service: TestService;
-before(async () => void (service = await startTestService()));
-after(() => service[Symbol.asyncDispose]());
+const openService = oncePerFile(() => startTestService());
+before(async () => void (service = await openService()));
 
 async function assertRefused(
   path: string,
