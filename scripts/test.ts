@@ -1,7 +1,7 @@
 // Runs tests: `node scripts/test.ts [SUITE] [PATH ...]`. The options stand in HELP below.
 import { spawn } from "node:child_process";
 import { watch } from "node:fs";
-import { glob, mkdtemp, rm, stat } from "node:fs/promises";
+import { glob, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { availableParallelism, tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import process from "node:process";
@@ -88,7 +88,7 @@ async function runSuite(signal?: AbortSignal): Promise<boolean> {
   }
   const folder = await mkdtemp(join(tmpdir(), "agentd-tests-"));
   try {
-    if (suite === "deno") return await runOnDeno(files, environment(folder));
+    if (suite === "deno") return await runOnDeno(files, environment(folder), folder);
     if (files.some((file) => /^test\/(process|crash)\//.test(file))) await buildIfOlder();
     return await runOnNode(files, environment(folder), signal);
   } finally {
@@ -115,8 +115,27 @@ async function runOnNode(
   return report.end();
 }
 
-function runOnDeno(files: readonly string[], env: NodeJS.ProcessEnv): Promise<boolean> {
-  return runCommand("deno", ["test", "-A", "--no-check", "--parallel", ...files], {
+/**
+ * Deno gives every file that it is named an isolate of its own, which loads all modules anew: so it gets a few files that
+ * import the tests. Those with hooks for the whole file stay alone.
+ */
+async function runOnDeno(files: readonly string[], env: NodeJS.ProcessEnv, folder: string): Promise<boolean> {
+  const sources = await Promise.all(files.map((file) => readFile(file, "utf8")));
+  const isAlone = (_: string, index: number) => /^(before|after)(Each)?\(/m.test(sources[index] ?? "");
+  const grouped = files.filter((file, index) => !isAlone(file, index));
+  const count = Math.min(grouped.length, 2 * workers);
+  const groups = Array.from({ length: count }, (_, at) =>
+    grouped.filter((_file, index) => index % count === at),
+  );
+  const entries = await Promise.all(
+    groups.map(async (group, at) => {
+      const path = join(folder, `group-${at}.test.ts`);
+      await writeFile(path, group.map((file) => `import ${JSON.stringify(resolve(file))};\n`).join(""));
+      return path;
+    }),
+  );
+  const words = ["test", "-A", "--no-check", "--parallel", "--config", "deno.json"];
+  return runCommand("deno", [...words, ...entries, ...files.filter(isAlone)], {
     ...env,
     DENO_JOBS: String(workers),
   });
