@@ -4,7 +4,14 @@ import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { after, before, test, type TestContext } from "node:test";
 import { hashTree } from "../../../scripts/lib/files.ts";
-import { copySpecs, edit, fixtureSpecs, makeFolder, run, type Finished } from "../../unit/scripts/fixtures.ts";
+import {
+  copySpecs,
+  edit,
+  fixtureSpecs,
+  makeFolder,
+  run,
+  type Finished,
+} from "../../unit/scripts/fixtures.ts";
 
 let folder = "";
 let written: Finished;
