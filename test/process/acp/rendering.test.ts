@@ -14,7 +14,7 @@ const done = saying("done");
 
 for (const terminalOutput of [false, true]) {
   const how = terminalOutput ? "as a terminal" : "as text";
-  test(`35,000 lines of output need at most four times their size on the wire, lose their start and keep memory flat (${how})`, async () => {
+  test(`35,000 lines of output need at most four times their size on the wire and lose their start (${how})`, async () => {
     const command = "seq -f 'line number %.0f of many' 1 35000";
     const outputBytes = execFileSync("bash", ["-c", command]).length;
     await using place = await createAcpPlace({ replies: [terminal(command), done] });
@@ -41,7 +41,7 @@ for (const terminalOutput of [false, true]) {
   });
 }
 
-test("live output of a command comes at most 4 times a second with at most 8 KiB", async () => {
+test("live output of a command comes while it runs, in pieces of at most 8 KiB", async () => {
   await using place = await createAcpPlace({
     replies: [
       terminal(
