@@ -13,7 +13,13 @@ interface Page {
 }
 
 const cwd = "/";
-const tool = createWebFetch({ timeoutMs: 10_000, maxBytes: 100_000, allowedPrivateHosts: ["127.0.0.1"] });
+const tool = createWebFetch({
+  timeoutMs: 10_000,
+  maxBytes: 100_000,
+  allowedPrivateHosts: ["127.0.0.1"],
+  // However busy the machine is.
+  layoutMs: 60_000,
+});
 
 async function serve(t: { after(clean: () => unknown): void }, page: Page): Promise<string> {
   const server = createServer((_, response) => {
