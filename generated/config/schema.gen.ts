@@ -153,6 +153,13 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           minLength: 1,
           description: "Folder in which tools work. Absent: `<home>/workspace`.",
         },
+        workspace_roots: {
+          type: "array",
+          maxItems: 64,
+          items: { type: "string", minLength: 1, maxLength: 4096 },
+          default: [],
+          description: "Further folders that a session may work in, with all below them, whoever asks for it. A key of the API needs the scope admin to work anywhere else; the user of this machine (`agentd chat`, `agentd acp`, `agentd cron`) has it.",
+        },
         max_steps: {
           type: "integer",
           minimum: 1,
@@ -213,7 +220,12 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       additionalProperties: false,
       required: ["name", "scopes"],
       properties: {
-        name: { type: "string", minLength: 1, maxLength: 64, description: "Owner of what the key makes." },
+        name: {
+          type: "string",
+          minLength: 1,
+          maxLength: 64,
+          description: "Owner of what the key makes. Keys of one name share their limits; of two values the smaller holds.",
+        },
         key: { type: "string", minLength: 1, description: "The key, at least 16 characters, or `env:NAME`." },
         key_sha256: { type: "string", pattern: "^[0-9a-f]{64}$", description: "SHA-256 of the key in hex." },
         scopes: {
@@ -226,13 +238,13 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "integer",
           minimum: 1,
           maximum: 1000000,
-          description: "Requests that the key may make in a minute. Absent: no limit.",
+          description: "Requests over HTTP and calls over the gateway that the key may make in a minute, together. Absent: no limit.",
         },
         max_concurrent_runs: {
           type: "integer",
           minimum: 1,
           maximum: 100000,
-          description: "Runs of the key at once, besides limits.max_concurrent_runs. Absent: no limit of its own.",
+          description: "Runs of the key at once, whatever starts them, besides limits.max_concurrent_runs; prompts that wait behind a run of the same session do not count. Absent: no limit of its own.",
         },
       },
     },

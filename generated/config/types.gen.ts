@@ -181,6 +181,10 @@ export type AgentConfig = {
      */
     workspace?: string;
     /**
+     * Further folders that a session may work in, with all below them, whoever asks for it. A key of the API needs the scope admin to work anywhere else; the user of this machine (`agentd chat`, `agentd acp`, `agentd cron`) has it.
+     */
+    workspace_roots: Array<string>;
+    /**
      * Model calls a run may make.
      */
     max_steps: number;
@@ -213,7 +217,7 @@ export type AgentConfig = {
  */
 export type ApiKeyConfig = {
     /**
-     * Owner of what the key makes.
+     * Owner of what the key makes. Keys of one name share their limits; of two values the smaller holds.
      */
     name: string;
     /**
@@ -229,11 +233,11 @@ export type ApiKeyConfig = {
      */
     scopes: Array<'chat' | 'runs' | 'approvals' | 'sessions' | 'jobs' | 'read' | 'admin'>;
     /**
-     * Requests that the key may make in a minute. Absent: no limit.
+     * Requests over HTTP and calls over the gateway that the key may make in a minute, together. Absent: no limit.
      */
     rate_limit_rpm?: number;
     /**
-     * Runs of the key at once, besides limits.max_concurrent_runs. Absent: no limit of its own.
+     * Runs of the key at once, whatever starts them, besides limits.max_concurrent_runs; prompts that wait behind a run of the same session do not count. Absent: no limit of its own.
      */
     max_concurrent_runs?: number;
 };
