@@ -3,7 +3,6 @@ import { ServiceError } from "../base/errors.ts";
 import { RateLimiter } from "../base/rate-limiter.ts";
 import type { Tx } from "../store/store.ts";
 import { lockName } from "../store/tx.ts";
-import type { Prompt } from "./prompt.ts";
 
 /** A key of the API, as far as it is limited. */
 export interface LimitedKey {
@@ -13,6 +12,13 @@ export interface LimitedKey {
   readonly rateLimitRpm?: number;
   /** Runs at once; absent: no limit of its own. */
   readonly maxConcurrentRuns?: number;
+}
+
+/** Of a prompt, what its admission is about. */
+interface Limited {
+  readonly address: { readonly owner: string };
+  readonly input: { readonly slot?: unknown };
+  readonly admit?: (tx: Tx) => Promise<void>;
 }
 
 /** How soon a run may have ended. */
@@ -64,7 +70,7 @@ export class KeyLimits {
    * many of the owner's runs are at work as there may be. Webhooks and scheduled jobs, which wait for room instead, come
    * by no key.
    */
-  limitRuns(prompt: Prompt): Prompt {
+  limitRuns<P extends Limited>(prompt: P): P {
     const { owner } = prompt.address;
     const limit = this.#maxRuns.get(owner);
     if (limit === undefined || prompt.input.slot) return prompt;

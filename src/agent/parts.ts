@@ -61,6 +61,8 @@ export interface AgentSettings {
   readonly instructions: string;
   /** Absolute path where tools work unless the session has its own. */
   readonly workspace: string;
+  /** Further folders, absolute, that a session may work in whoever asks for it. */
+  readonly workspaceRoots: readonly string[];
   /** The user's home and agentd's own home, for the policy. */
   readonly userHome: string;
   readonly agentHome: string;

@@ -102,7 +102,7 @@ export class SocketGate {
     try {
       const identity = admit(asked, rules);
       // A request like any: who connects again and again gets no more by it.
-      hub.room.agent.parts.keyLimits?.countRequest(identity.owner);
+      hub.room.keyLimits?.countRequest(identity.owner);
       const isLocal = this.#options.isLocal && !isForwarded(asked);
       const stream = (request as NodeUpgrade).runtime?.node?.upgrade?.socket;
       return { context: { identity, isLocal, stream } };

@@ -189,6 +189,7 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
 const defaults: AgentSettings = {
   instructions: "Be good.",
   workspace: "/workspace",
+  workspaceRoots: [],
   userHome: "/home/tester",
   agentHome: "/home/tester/.agentd",
   maxSteps: 10,
