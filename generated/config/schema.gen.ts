@@ -232,7 +232,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "array",
           minItems: 1,
           items: { type: "string", enum: ["chat", "runs", "approvals", "sessions", "jobs", "read", "admin"] },
-          description: "What the key may do; admin may do everything.",
+          description: "What the key may do; admin may do everything. chat: chats, responses and the gateway; runs: make, steer and stop runs; read: read what the key made; approvals: answer questions; sessions: delete sessions; jobs: `/cron` over the gateway. Every key may read the models and the capabilities.",
         },
         rate_limit_rpm: {
           type: "integer",

@@ -229,7 +229,7 @@ export type ApiKeyConfig = {
      */
     key_sha256?: string;
     /**
-     * What the key may do; admin may do everything.
+     * What the key may do; admin may do everything. chat: chats, responses and the gateway; runs: make, steer and stop runs; read: read what the key made; approvals: answer questions; sessions: delete sessions; jobs: `/cron` over the gateway. Every key may read the models and the capabilities.
      */
     scopes: Array<'chat' | 'runs' | 'approvals' | 'sessions' | 'jobs' | 'read' | 'admin'>;
     /**

@@ -154,7 +154,10 @@ class Desk {
     const path = await real(workdir.trim());
     if (roots.some((root) => isInside(path, root))) return;
     const where = roots.join(" or ");
-    throw refusal("workdir", `workdir is a folder inside ${where}. Others are added in agent.workspace_roots.`);
+    throw refusal(
+      "workdir",
+      `workdir is a folder inside ${where}. Others are added in agent.workspace_roots.`,
+    );
   }
 
   #around(): JobAround {

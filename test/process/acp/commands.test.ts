@@ -150,8 +150,9 @@ test("slash commands answer during a turn, and one that needs an idle session re
   assert.equal((await turn).stopReason, "end_turn");
 });
 
-test("`/steer` during a turn reaches the model at its next step, and `/queue` runs afterwards", async () => {
-  await using place = await createAcpPlace({ replies: twoSteps, config: asking });
+test("`/steer` during a turn reaches the model at its next step, and `/queue` runs afterwards, also where prompts interrupt", async () => {
+  const config = `${asking}sessions: { when_busy: interrupt }\n`;
+  await using place = await createAcpPlace({ replies: twoSteps, config });
   const { editor, asked, allow } = await deciding(place);
   const sessionId = await editor.session(place.folder);
   const turn = editor.prompt(sessionId, "go");
