@@ -151,7 +151,8 @@ test("slash commands answer during a turn, and one that needs an idle session re
 });
 
 test("`/steer` during a turn reaches the model at its next step, and `/queue` runs afterwards, also where prompts interrupt", async () => {
-  const config = `${asking}sessions: { when_busy: interrupt }\n`;
+  // The configuration of the place ends with its sessions.
+  const config = `  when_busy: interrupt\n${asking}`;
   await using place = await createAcpPlace({ replies: twoSteps, config });
   const { editor, asked, allow } = await deciding(place);
   const sessionId = await editor.session(place.folder);
