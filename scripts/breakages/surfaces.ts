@@ -51,6 +51,14 @@ export const surfaceBreakages: readonly Breakage[] = [
     tests: ["contract/rpc/folders.test.ts"],
   },
   {
+    name: "queue-command",
+    guarantee: "/queue interrupts no turn, though prompts do",
+    file: "agent/commands/conversation.ts",
+    from: `return { type: "send", message: call.args, whenBusy: "queue" };`,
+    to: `return { type: "send", message: call.args };`,
+    tests: ["contract/rpc/commands.test.ts"],
+  },
+  {
     name: "ticket-spent-by-attempt",
     guarantee: "A ticket of the WebSocket is good for one attempt, whatever it is refused for",
     file: "rpc/admission.ts",

@@ -4,7 +4,7 @@ import { mkdir, mkdtemp, realpath, rm, symlink, writeFile } from "node:fs/promis
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { callsOnce } from "../../harness/agent.ts";
+import { callsOnce, testTool } from "../../harness/agent.ts";
 import { connectSocket, type Json, type RpcHost } from "../../harness/rpc.ts";
 import { KEY, startTestService, type TestService } from "../../harness/service.ts";
 import { openSession, takeTurn } from "./scenario.ts";
@@ -138,15 +138,13 @@ test("a key without the scope admin looks into no folder of the machine but thos
   assert.equal((await guest.result("image.attach", { session_id, path: "../pic.png" })).attached, true);
 });
 
-test("what a key without the scope admin has the agent write outside of its folder waits for approval", async (context) => {
-  const { outside } = await places(context);
-  const script = callsOnce(`mkdir ${join(outside, "made")}`);
-  const { testTool } = await import("../../harness/agent.ts");
+test("what a key without the scope admin has the agent write outside of its folder waits for approval", async () => {
+  const script = callsOnce("mkdir /opt/made");
+  // Nothing is really made.
   const tool = testTool(async () => "ran");
   await using service = await startTestService({ keys, script, tools: [tool] });
   await using guest = await connectAs(service, CHAT);
-  const { error } = await guest.call("session.create", { cwd: outside });
-  assertNeedsAdmin(error, outside);
+  assertNeedsAdmin((await guest.call("session.create", { cwd: "/" })).error, "/");
   const session_id = await openSession(guest);
   await guest.result("prompt.submit", { session_id, text: "make it" });
   const asked = await guest.event("approval.request");
