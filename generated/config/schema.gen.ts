@@ -215,17 +215,12 @@ export const configSchema: Readonly<Record<string, unknown>> = {
     },
     ApiKeyConfig: {
       title: "ApiKeyConfig",
-      description: "A key with a name and scopes. Give `key` or `key_sha256`.",
+      description: "A key with a name and scopes. Give `key` or `key_sha256`. Keys of one name share their limits; of two values the smaller holds.",
       type: "object",
       additionalProperties: false,
       required: ["name", "scopes"],
       properties: {
-        name: {
-          type: "string",
-          minLength: 1,
-          maxLength: 64,
-          description: "Owner of what the key makes. Keys of one name share their limits; of two values the smaller holds.",
-        },
+        name: { type: "string", minLength: 1, maxLength: 64, description: "Owner of what the key makes." },
         key: { type: "string", minLength: 1, description: "The key, at least 16 characters, or `env:NAME`." },
         key_sha256: { type: "string", pattern: "^[0-9a-f]{64}$", description: "SHA-256 of the key in hex." },
         scopes: {

@@ -213,11 +213,11 @@ export type AgentConfig = {
 /**
  * ApiKeyConfig
  *
- * A key with a name and scopes. Give `key` or `key_sha256`.
+ * A key with a name and scopes. Give `key` or `key_sha256`. Keys of one name share their limits; of two values the smaller holds.
  */
 export type ApiKeyConfig = {
     /**
-     * Owner of what the key makes. Keys of one name share their limits; of two values the smaller holds.
+     * Owner of what the key makes.
      */
     name: string;
     /**
