@@ -11,6 +11,7 @@ import { serviceCommands } from "./agent/commands/service.ts";
 import { sessionCommands } from "./agent/commands/session.ts";
 import type { Engine } from "./agent/engine.ts";
 import { Grants } from "./agent/grants.ts";
+import type { KeyLimits } from "./agent/key-limits.ts";
 import type { McpStatus } from "./agent/mcp/connection.ts";
 import { McpServers } from "./agent/mcp/servers.ts";
 import type { ModelCatalog } from "./agent/model.ts";
@@ -51,6 +52,8 @@ export interface AgentRoomOptions {
   readonly readConfig?: () => Promise<Config>;
   readonly version: string;
   readonly log: Log;
+  /** Absent: nobody comes by a key. */
+  readonly keyLimits?: KeyLimits;
   /** Absent: runs are neither traced nor counted. */
   readonly telemetry?: Pick<AgentParts, "tracing" | "runEnded">;
 }
@@ -113,6 +116,7 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
       switches: { yolo: false },
       asks: new Asks(store, clock, variables),
       grants: new Grants(store),
+      ...(options.keyLimits ? { keyLimits: options.keyLimits } : {}),
       variables: new VariableShares(variables),
       checkInput: checkToolInput,
       settings: agentSettings(config, places),

@@ -4,7 +4,7 @@ import type { Config } from "../generated/config/types.gen.ts";
 import type { AgentParts } from "./agent/parts.ts";
 import { cronSettings } from "./cron/settings.ts";
 import type { JobDesk } from "./cron/desk.ts";
-import type { Places } from "./settings.ts";
+import { workspaceRoots, type Places } from "./settings.ts";
 
 export function createJobDesk(
   { config, places }: { readonly config: Config; readonly places: Places },
@@ -18,6 +18,7 @@ export function createJobDesk(
     settings: cronSettings(config),
     toolsets: () => [...new Set(tools().map(({ toolset }) => toolset))],
     workspace: places.workspace,
+    workspaceRoots: workspaceRoots(config, places),
     scriptsFolder: join(places.agentHome, "scripts"),
     outputFolder: join(places.agentHome, "cron", "output"),
   };

@@ -51,6 +51,7 @@ function httpRoom(options: ServiceOptions, rooms: ListenerRooms, tickets: HttpRo
     clock: parts.clock,
     log: parts.log,
     keys,
+    ...(parts.keyLimits ? { keyLimits: parts.keyLimits } : {}),
     tickets,
     openApi,
     version,

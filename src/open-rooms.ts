@@ -71,9 +71,10 @@ function timeOf({ clock }: CoreOptions): { readonly now?: () => number } {
 
 function rpcParts(options: CoreOptions, room: AgentRoom): Omit<RpcRoom, "peers"> {
   const { config, env, places, version, log, processEnv = env } = options;
-  const { store, clock } = room.agent.parts;
+  const { store, clock, keyLimits } = room.agent.parts;
   return {
     ...room,
+    ...(keyLimits ? { keyLimits } : {}),
     store,
     clock,
     log,

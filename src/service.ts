@@ -2,6 +2,7 @@
 import type { AgentRoom } from "./agent-room.ts";
 import type { Agent } from "./agent/agent.ts";
 import type { Asks } from "./agent/ask.ts";
+import { KeyLimits } from "./agent/key-limits.ts";
 import type { Turns } from "./agent/turn.ts";
 import { systemClock } from "./base/clock.ts";
 import type { Ticker } from "./cron/ticker.ts";
@@ -44,7 +45,8 @@ export type RpcService = Omit<Service, "url">;
  * ServiceError `invalid_config` (address taken, unknown toolset) or `state_store_unavailable`.
  */
 export async function startService(options: ServiceOptions): Promise<Service> {
-  const rooms = await openRooms(options);
+  const keyLimits = new KeyLimits(options.keys.holders ?? [], options.clock ?? systemClock);
+  const rooms = await openRooms({ ...options, keyLimits });
   try {
     const scheduler = options.config.cron.enabled ? await loadScheduler(options, rooms) : undefined;
     const receiver = await createReceiver(options, rooms);

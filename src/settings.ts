@@ -24,6 +24,7 @@ export function agentSettings(config: Config, places: Places): AgentSettings {
   return {
     instructions: config.agent.instructions,
     workspace: places.workspace,
+    workspaceRoots: workspaceRoots(config, places),
     userHome: places.userHome,
     agentHome: places.agentHome,
     maxSteps: config.agent.max_steps,
@@ -56,6 +57,14 @@ export function agentSettings(config: Config, places: Places): AgentSettings {
     },
     titles: config.sessions.titles,
   };
+}
+
+/** Absolute; relative ones are relative to the home. */
+export function workspaceRoots(
+  { agent }: Pick<Config, "agent">,
+  { agentHome, userHome }: Pick<Places, "agentHome" | "userHome">,
+): readonly string[] {
+  return agent.workspace_roots.map((folder) => resolveWithin(agentHome, folder, userHome));
 }
 
 /** As {@link agentSettings}, for the HTTP surface. */

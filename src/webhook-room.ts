@@ -8,6 +8,7 @@ import { DirectSends } from "./deliver/direct-sends.ts";
 import { platformFlaws } from "./deliver/platforms.ts";
 import type { Targets } from "./deliver/target.ts";
 import type { Log } from "./base/log.ts";
+import { RateLimiter } from "./base/rate-limiter.ts";
 import { offTracer } from "./base/trace.ts";
 import type { Environment } from "./config/home.ts";
 import type { Places } from "./settings.ts";
@@ -16,7 +17,6 @@ import { Deliveries } from "./webhook/deliveries.ts";
 import type { JudgePorts } from "./webhook/judge.ts";
 import { knownDelivery } from "./webhook/known.ts";
 import { listFilePath, readListFile } from "./webhook/list-file.ts";
-import { RouteRate } from "./webhook/rate.ts";
 import type { WebhookRoom } from "./webhook/room.ts";
 import { WebhookRoutes } from "./webhook/routes.ts";
 import { createRunScript } from "./webhook/script.ts";
@@ -72,7 +72,7 @@ export function createWebhookRoom(
     log,
     routes,
     turns: agent.turns,
-    rate: new RouteRate(settings.rateLimit),
+    rate: new RateLimiter(settings.rateLimit),
     deliveries: new Deliveries(store, log),
     coalescer: new Coalescer({ store, turns: agent.turns, clock, log }),
     ports: {

@@ -181,6 +181,10 @@ export type AgentConfig = {
      */
     workspace?: string;
     /**
+     * Further folders that a session may work in, with all below them, whoever asks for it. A key of the API needs the scope admin to work anywhere else; the user of this machine (`agentd chat`, `agentd acp`, `agentd cron`) has it.
+     */
+    workspace_roots: Array<string>;
+    /**
      * Model calls a run may make.
      */
     max_steps: number;
@@ -209,7 +213,7 @@ export type AgentConfig = {
 /**
  * ApiKeyConfig
  *
- * A key with a name and scopes. Give `key` or `key_sha256`.
+ * A key with a name and scopes. Give `key` or `key_sha256`. Keys of one name share their limits; of two values the smaller holds.
  */
 export type ApiKeyConfig = {
     /**
@@ -225,15 +229,15 @@ export type ApiKeyConfig = {
      */
     key_sha256?: string;
     /**
-     * What the key may do; admin may do everything.
+     * What the key may do; admin may do everything. chat: chats, responses and the gateway; runs: make, steer and stop runs; read: read what the key made; approvals: answer questions; sessions: delete sessions; jobs: `/cron` over the gateway. Every key may read the models and the capabilities.
      */
     scopes: Array<'chat' | 'runs' | 'approvals' | 'sessions' | 'jobs' | 'read' | 'admin'>;
     /**
-     * Requests that the key may make in a minute. Absent: no limit.
+     * Requests over HTTP and calls over the gateway that the key may make in a minute, together. Absent: no limit.
      */
     rate_limit_rpm?: number;
     /**
-     * Runs of the key at once, besides limits.max_concurrent_runs. Absent: no limit of its own.
+     * Runs of the key at once, whatever starts them, besides limits.max_concurrent_runs; prompts that wait behind a run of the same session do not count. Absent: no limit of its own.
      */
     max_concurrent_runs?: number;
 };

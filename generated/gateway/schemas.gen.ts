@@ -1157,7 +1157,12 @@ export const schemas: SchemaMap = {
   SendDirective: {
     type: "object",
     required: ["type", "message"],
-    properties: { type: { const: "send" }, message: { type: "string" }, notice: { type: "string" } },
+    properties: {
+      type: { const: "send" },
+      message: { type: "string" },
+      notice: { type: "string" },
+      when_busy: { type: "string", enum: ["queue"] },
+    },
   },
   SessionActivateParams: {
     type: "object",

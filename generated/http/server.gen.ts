@@ -227,6 +227,7 @@ export interface Operations {
     response:
       | { readonly status: 200; readonly body: T.GetHealthResponses[200] }
       | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetHealthErrors[403] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetHealthErrors[503] }
   };
   /** The same under the versioned prefix */
   getHealthV1: {
@@ -234,6 +235,7 @@ export interface Operations {
     response:
       | { readonly status: 200; readonly body: T.GetHealthV1Responses[200] }
       | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetHealthV1Errors[403] }
+      | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetHealthV1Errors[503] }
   };
   /** A ticket for the WebSocket of the gateway */
   createSocketTicket: {
@@ -869,7 +871,6 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     route: "/v1/capabilities",
     tags: ["Meta"],
     security: [{ bearerAuth: [] }],
-    scope: "read",
     responses: {
       "200": { json: { $ref: "#/components/schemas/Capabilities" }, headers: [] },
       "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
@@ -885,7 +886,6 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     route: "/v1/models",
     tags: ["Meta"],
     security: [{ bearerAuth: [] }],
-    scope: "read",
     responses: {
       "200": { json: { $ref: "#/components/schemas/ModelList" }, headers: [] },
       "401": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["www-authenticate"] },
@@ -901,7 +901,6 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     route: "/v1/models/{model}",
     tags: ["Meta"],
     security: [{ bearerAuth: [] }],
-    scope: "read",
     path: {
       coerce: { model: "string" },
       defaults: {},
@@ -926,6 +925,10 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     responses: {
       "200": { json: { $ref: "#/components/schemas/Health" }, headers: [] },
       "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+      },
     },
   },
   getHealthV1: {
@@ -936,6 +939,10 @@ export const operations: { readonly [K in OperationId]: OperationMeta } = {
     responses: {
       "200": { json: { $ref: "#/components/schemas/Health" }, headers: [] },
       "403": { json: { $ref: "#/components/schemas/ErrorEnvelope" }, headers: ["x-should-retry", "x-agent-run-id"] },
+      "503": {
+        json: { $ref: "#/components/schemas/ErrorEnvelope" },
+        headers: ["retry-after", "x-should-retry", "x-agent-run-id"],
+      },
     },
   },
   createSocketTicket: {

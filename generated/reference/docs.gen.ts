@@ -317,7 +317,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>approvals</code></td><td><a href="#operation-resolve-run-approval">resolveRunApproval</a></td></tr>
 <tr><td><code>chat</code></td><td><a href="#operation-create-chat-completion">createChatCompletion</a>, <a href="#operation-create-response">createResponse</a>, <a href="#operation-delete-response">deleteResponse</a>, <a href="#operation-cancel-response">cancelResponse</a></td></tr>
-<tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-get-capabilities">getCapabilities</a>, <a href="#operation-list-models">listModels</a>, <a href="#operation-get-model">getModel</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
+<tr><td><code>read</code></td><td><a href="#operation-get-response">getResponse</a>, <a href="#operation-list-response-input-items">listResponseInputItems</a>, <a href="#operation-list-runs">listRuns</a>, <a href="#operation-get-run">getRun</a>, <a href="#operation-stream-run-events">streamRunEvents</a>, <a href="#operation-get-detailed-health">getDetailedHealth</a>, <a href="#operation-get-metrics">getMetrics</a></td></tr>
 <tr><td><code>runs</code></td><td><a href="#operation-create-run">createRun</a>, <a href="#operation-steer-run">steerRun</a>, <a href="#operation-stop-run">stopRun</a></td></tr>
 </tbody>
 </table>
@@ -1066,7 +1066,7 @@ td:empty{display:none}
 <section id="operation-get-capabilities" class="entry">
 <h3><a href="#operation-get-capabilities"><b class="badge get">GET</b> <code>/v1/capabilities</code></a></h3>
 <p>What this server can do</p>
-<p>Operation <code>getCapabilities</code>. Needs a key with the scope <code>read</code>.</p>
+<p>Operation <code>getCapabilities</code>. Needs a key.</p>
 <section id="operation-get-capabilities-responses">
 <h4><a href="#operation-get-capabilities-responses">Responses</a></h4>
 <table class="c3 status">
@@ -1088,7 +1088,8 @@ td:empty{display:none}
 <section id="operation-list-models" class="entry">
 <h3><a href="#operation-list-models"><b class="badge get">GET</b> <code>/v1/models</code></a></h3>
 <p>The one model, which is the agent itself</p>
-<p>Operation <code>listModels</code>. Needs a key with the scope <code>read</code>.</p>
+<p>OpenAI clients read it when they start, so any key may.</p>
+<p>Operation <code>listModels</code>. Needs a key.</p>
 <section id="operation-list-models-responses">
 <h4><a href="#operation-list-models-responses">Responses</a></h4>
 <table class="c3 status">
@@ -1110,7 +1111,7 @@ td:empty{display:none}
 <section id="operation-get-model" class="entry">
 <h3><a href="#operation-get-model"><b class="badge get">GET</b> <code>/v1/models/{model}</code></a></h3>
 <p>One model</p>
-<p>Operation <code>getModel</code>. Needs a key with the scope <code>read</code>.</p>
+<p>Operation <code>getModel</code>. Needs a key.</p>
 <section id="operation-get-model-parameters">
 <h4><a href="#operation-get-model-parameters">Parameters</a></h4>
 <table class="c4">
@@ -1210,6 +1211,7 @@ td:empty{display:none}
 <section id="operation-get-health" class="entry">
 <h3><a href="#operation-get-health"><b class="badge get">GET</b> <code>/health</code></a></h3>
 <p>Is the server up</p>
+<p>503 <code>server_draining</code> while the server shuts down: it lets its runs end and takes no new ones, so a load balancer sends them elsewhere.</p>
 <p>Operation <code>getHealth</code>. No key needed.</p>
 <section id="operation-get-health-responses">
 <h4><a href="#operation-get-health-responses">Responses</a></h4>
@@ -1218,6 +1220,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-health">Health</a></td><td>It is.</td></tr>
 <tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1229,6 +1232,7 @@ td:empty{display:none}
 <section id="operation-get-health-v1" class="entry">
 <h3><a href="#operation-get-health-v1"><b class="badge get">GET</b> <code>/v1/health</code></a></h3>
 <p>The same under the versioned prefix</p>
+<p>503 <code>server_draining</code> while the server shuts down: it lets its runs end and takes no new ones, so a load balancer sends them elsewhere.</p>
 <p>Operation <code>getHealthV1</code>. No key needed.</p>
 <section id="operation-get-health-v1-responses">
 <h4><a href="#operation-get-health-v1-responses">Responses</a></h4>
@@ -1237,6 +1241,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-health">Health</a></td><td>It is.</td></tr>
 <tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>

@@ -35,6 +35,42 @@ export const surfaceBreakages: readonly Breakage[] = [
     tests: ["unit/rpc/connection.test.ts"],
   },
   {
+    name: "rpc-call-rate",
+    guarantee: "Calls of the gateway count against the requests that their key may make in a minute",
+    file: "rpc/calls.ts",
+    from: "context.room.keyLimits?.countRequest(identity.owner);",
+    to: "",
+    tests: ["contract/rpc/key-limits.test.ts"],
+  },
+  {
+    name: "rpc-folder-of-a-key",
+    guarantee: "A key without the scope admin works in no folder outside of the configured roots",
+    file: "rpc/folder.ts",
+    from: `if (hasScope(ctx.peer.identity, "admin")) return folder;`,
+    to: "if (ctx.peer.isLocal) return folder;",
+    tests: ["contract/rpc/folders.test.ts"],
+  },
+  {
+    name: "queue-command",
+    guarantee: "/queue interrupts no turn, though prompts do",
+    file: "agent/commands/conversation.ts",
+    from: `return { type: "send", message: call.args, whenBusy: "queue" };`,
+    to: `return { type: "send", message: call.args };`,
+    tests: ["contract/rpc/commands.test.ts"],
+  },
+  {
+    name: "ticket-spent-by-attempt",
+    guarantee: "A ticket of the WebSocket is good for one attempt, whatever it is refused for",
+    file: "rpc/admission.ts",
+    from: `  const holder = ticket === null ? undefined : rules.tickets.take(ticket);
+  checkHost(request.header("host"), rules.hosts);
+  checkOrigin(request, rules.origins);`,
+    to: `  checkHost(request.header("host"), rules.hosts);
+  checkOrigin(request, rules.origins);
+  const holder = ticket === null ? undefined : rules.tickets.take(ticket);`,
+    tests: ["unit/rpc/admission.test.ts"],
+  },
+  {
     name: "acp-cancelled-permission",
     guarantee: "A permission request that the editor cancels is no permission",
     file: "acp/permission.ts",

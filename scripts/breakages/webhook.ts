@@ -62,7 +62,7 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-rate",
     guarantee: "A route takes no more requests a minute than it may",
-    file: "webhook/rate.ts",
+    file: "base/rate-limiter.ts",
     from: "if (window.passed < this.max) {",
     to: "if (window.passed <= this.max) {",
     tests: ["contract/webhook/rate.test.ts"],

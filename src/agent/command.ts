@@ -10,8 +10,13 @@ export type Directive =
   | { readonly type: "alias"; readonly target: string }
   /** Submits a message that loads a skill. */
   | { readonly type: "skill"; readonly name: string; readonly message: string }
-  /** Submits a message. */
-  | { readonly type: "send"; readonly message: string; readonly notice?: string }
+  /** Submits a message. `whenBusy` is what becomes of it while a turn is at work; absent: as of any prompt. */
+  | {
+      readonly type: "send";
+      readonly message: string;
+      readonly notice?: string;
+      readonly whenBusy?: "queue";
+    }
   /** Puts a message where the next one is typed. */
   | { readonly type: "prefill"; readonly message: string; readonly notice?: string };
 

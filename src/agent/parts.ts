@@ -8,6 +8,7 @@ import type { AgentTracing } from "./gen-ai-span.ts";
 import type { ModelCatalog } from "./model.ts";
 import type { PolicyMode } from "./policy.ts";
 import type { Grants } from "./grants.ts";
+import type { KeyLimits } from "./key-limits.ts";
 import type { SessionHosts } from "./session-hosts.ts";
 import type { RunTrigger } from "./run-trigger.ts";
 import type { QuestionTimeouts } from "./tool-scope.ts";
@@ -38,6 +39,8 @@ export interface AgentParts {
   /** Undefined when the input fits the tool's schema, else what does not. */
   readonly checkInput: (tool: Tool, input: unknown) => string | undefined;
   readonly settings: AgentSettings;
+  /** Of the keys of the API. Absent: nobody comes by a key. */
+  readonly keyLimits?: KeyLimits;
   /** Absent: runs are not traced. */
   readonly tracing?: AgentTracing;
   /** Told of each run that ended in this process, after its end is committed. For figures; it MUST NOT throw. */
@@ -58,6 +61,8 @@ export interface AgentSettings {
   readonly instructions: string;
   /** Absolute path where tools work unless the session has its own. */
   readonly workspace: string;
+  /** Further folders, absolute, that a session may work in whoever asks for it. */
+  readonly workspaceRoots: readonly string[];
   /** The user's home and agentd's own home, for the policy. */
   readonly userHome: string;
   readonly agentHome: string;

@@ -71,8 +71,9 @@ export class Turns {
    */
   async submit(prompt: Prompt): Promise<Submitted> {
     if (this.#draining) this.#refuse();
+    const limited = this.#parts.keyLimits?.limitRuns(prompt) ?? prompt;
     const entry = this.#gate.admit(prompt.input.slot);
-    return this.#track(this.#take(prompt, entry));
+    return this.#track(this.#take(limited, entry));
   }
 
   /**

@@ -79,7 +79,7 @@ export const errorTable = {
   response_not_cancellable: conflict(4009),
   idempotency_key_conflict: conflict(4009),
   run_events_expired: row(410, "not_found_error", 4007),
-  rate_limit_exceeded: row(429, "rate_limit_error", 4090, true),
+  rate_limit_exceeded: row(429, "rate_limit_error", -32001, true),
   too_many_concurrent_runs: row(429, "rate_limit_error", 4090, true),
   too_many_subscribers: row(429, "rate_limit_error", 4090, true),
   budget_exceeded: row(429, "rate_limit_error", 5033),

@@ -246,7 +246,6 @@ export class Chat implements ChatActions {
     if (name === "sessions" || (name === "resume" && args === "")) return this.openPicker("sessions");
     if (name === "model" && args === "") return this.openPicker("models");
     if (name === "stop" && this.#state.turn) return this.#interruptTurn();
-    if (name === "queue" && args !== "") return this.#enqueue(() => this.#prompt(args, "queue"));
     if (name === "steer" && args !== "") return this.#enqueue(() => this.#prompt(args, "steer"));
     if (name === "new") {
       const { session } = this.#state;
@@ -275,7 +274,7 @@ export class Chat implements ChatActions {
         serial: state.serial + 1,
       }));
     }
-    if (done.prompt !== undefined) await this.#prompt(done.prompt);
+    if (done.prompt !== undefined) await this.#prompt(done.prompt, done.mode);
   }
 
   async #loadPicker(kind: "sessions" | "models"): Promise<void> {

@@ -20,6 +20,8 @@ export interface CommandOutcome {
   readonly isWarning?: boolean;
   /** To submit as a prompt. */
   readonly prompt?: string;
+  /** How to submit it while a turn is at work; absent: as any prompt. */
+  readonly mode?: "queue";
   /** To put into the composer. */
   readonly prefill?: string;
   /** To go on in. */
@@ -64,6 +66,7 @@ interface Told {
   readonly target?: string;
   readonly message?: string;
   readonly notice?: string;
+  readonly when_busy?: string;
   readonly session_id?: string;
 }
 
@@ -87,6 +90,7 @@ function outcomeOf(told: Told): CommandOutcome {
       ? {}
       : { output: text, isWarning: output === undefined && !!warning }),
     ...((type === "skill" || type === "send") && message ? { prompt: message } : {}),
+    ...(told.when_busy === "queue" ? { mode: "queue" } : {}),
     ...(type === "prefill" && message !== undefined ? { prefill: message } : {}),
     ...(typeof sessionId === "string" ? { sessionId } : {}),
   };

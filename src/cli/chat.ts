@@ -119,8 +119,7 @@ async function atTerminal(
 async function throughPipes(program: ChatProgram, words: string | undefined): Promise<void> {
   const prompt = await readPrompt(words);
   const stop = new AbortController();
-  process.once("SIGINT", () => stop.abort());
-  process.once("SIGTERM", () => stop.abort());
+  for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(name, () => stop.abort());
   const [{ runPlain }, { cleanText }] = await Promise.all([
     import("../chat/run-plain.ts"),
     import("../chat/clean-text.ts"),

@@ -45,7 +45,7 @@ const MESSAGES_MS = 60_000;
 /** When it is to stop. */
 const LAST_MESSAGES_MS = 5_000;
 const LOOK_MS = 100;
-const SIGNALS = ["SIGINT", "SIGTERM"] as const;
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 /** Undefined: it was stopped, and something did not end in time. */
 async function runDue(service: TickService): Promise<readonly Occurrence[] | undefined> {
@@ -72,7 +72,9 @@ function stopOnSignal(service: Pick<TickService, "drain">): {
 } {
   const stop = new AbortController();
   const { promise: cut, resolve } = Promise.withResolvers<undefined>();
-  const take = async () => {
+  const take = async (name: string) => {
+    // A terminal that closes says so twice.
+    if (stop.signal.aborted && name === "SIGHUP") return;
     if (stop.signal.aborted) process.exit(EXIT_FAILURE);
     stop.abort();
     warn("Stopping: what runs may end. Again to stop at once.");
@@ -80,7 +82,7 @@ function stopOnSignal(service: Pick<TickService, "drain">): {
     await systemClock.sleep(LAST_WRITES_MS);
     resolve(undefined);
   };
-  for (const name of SIGNALS) process.on(name, () => void take());
+  for (const name of SIGNALS) process.on(name, () => void take(name));
   return { signal: stop.signal, cut };
 }
 

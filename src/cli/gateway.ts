@@ -86,22 +86,28 @@ function webhookLines({ webhookUrl, webhookRoutes }: Booted["service"]): readonl
   return [`  hooks  ${url}/webhooks/<route>, routes: ${names}`];
 }
 
+/** SIGHUP comes when the terminal closes: whoever started the service there gets the same good order. */
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+
 /** The first signal stops in good order, the second at once. */
 async function untilStopped({ service, log }: Booted): Promise<void> {
   process.on("unhandledRejection", (error) =>
     log.error("a promise was rejected and nobody looked", { error }),
   );
-  const signals = ["SIGINT", "SIGTERM"] as const;
   let isStopping = false;
   const signal = await new Promise<string>((resolve) => {
     // These listeners stay: a library that cleans up after itself (signal-exit) would end the process when it finds no
     // other.
-    const take = (name: string) => (isStopping ? process.exit(1) : resolve(name));
-    for (const name of signals) process.on(name, take);
+    const take = (name: string) => {
+      if (!isStopping) resolve(name);
+      // A terminal that closes says so twice, by its kernel and by its shell.
+      else if (name !== "SIGHUP") process.exit(1);
+    };
+    for (const name of SIGNALS) process.on(name, take);
   });
   isStopping = true;
   log.info("stopping", { signal });
   await service.stop();
   log.info("stopped");
-  for (const name of signals) process.removeAllListeners(name);
+  for (const name of SIGNALS) process.removeAllListeners(name);
 }

@@ -37,15 +37,18 @@ export async function runCli(root: CommandDef, words: readonly string[]): Promis
   }
 }
 
+/** Nobody reads any more: a pipe that was closed, a terminal that is gone. */
+const isUnread = ({ code }: NodeJS.ErrnoException): boolean => code === "EPIPE" || code === "EIO";
+
 /** Whoever reads has seen enough, as `head` has: no reason to complain. */
 function leaveQuietly(error: NodeJS.ErrnoException): void {
-  if (error.code !== "EPIPE") throw error;
+  if (!isUnread(error)) throw error;
   process.exit();
 }
 
 /** What is said beside the output is lost, and the output goes on. */
 function sayNoMore(error: NodeJS.ErrnoException): void {
-  if (error.code !== "EPIPE") throw error;
+  if (!isUnread(error)) throw error;
 }
 
 async function start(found: Found): Promise<void> {

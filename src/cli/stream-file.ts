@@ -8,7 +8,7 @@ import { pipeline } from "node:stream/promises";
 import { ServiceError } from "../base/errors.ts";
 
 /** A person who gives up must not leave half a conversation in a hidden file. */
-const SIGNALS = ["SIGINT", "SIGTERM"] as const;
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
 /** Ends without complaint when the reader has had enough, such as `head`. */
 export async function writeStdout(text: AsyncIterable<string>): Promise<void> {

@@ -24,6 +24,8 @@ export interface KeyIdentity {
 export interface KeyRing {
   /** The key that was presented, compared in constant time. */
   find(presented: string): KeyIdentity | undefined;
+  /** Of all keys. */
+  readonly holders: readonly KeyIdentity[];
   /** False: keys are switched off, on a loopback address only. */
   readonly required: boolean;
 }
@@ -47,7 +49,11 @@ export function createKeyRing(config: Config, { env }: { readonly env: Environme
     entries.unshift(entry(main, { name: MAIN_KEY_NAME, scopes: ["admin"] }, "api_server.key"));
   if (entries.length === 0) throw invalid("api_server.key", "No API key is configured. Set api_server.key.");
   refuseTwins(entries);
-  return { required: true, find: (presented) => findEntry(entries, presented)?.identity };
+  return {
+    required: true,
+    find: (presented) => findEntry(entries, presented)?.identity,
+    holders: entries.map(({ identity }) => identity),
+  };
 }
 
 /**
@@ -81,7 +87,8 @@ interface Entry {
 }
 
 function openRing(host: string, origins: readonly string[]): KeyRing {
-  if (isLoopback(host) && !origins.includes("*")) return { required: false, find: () => undefined };
+  if (isLoopback(host) && !origins.includes("*"))
+    return { required: false, find: () => undefined, holders: [] };
   if (isLoopback(host)) {
     const what = `${NO_AUTH} would let any web page run commands here. Name the origins instead of "*".`;
     throw invalid("api_server.cors_origins", what);

@@ -5,7 +5,10 @@ import type { CronRoom } from "./room.ts";
 export type JobDesk = Pick<
   CronRoom,
   "store" | "clock" | "settings" | "models" | "toolsets" | "workspace" | "scriptsFolder" | "outputFolder"
->;
+> & {
+  /** Further folders, absolute, that the agent may let a job work in. */
+  readonly workspaceRoots?: readonly string[];
+};
 
 export const JOB_ACTIONS = ["create", "list", "show", "update", "pause", "resume", "remove", "run"] as const;
 

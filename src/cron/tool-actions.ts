@@ -149,10 +149,15 @@ class Desk {
   /** What nobody watches stays where the agent works anyway. */
   async #requireWorkdir(workdir: string | undefined): Promise<void> {
     if (workdir === undefined || workdir.trim() === "") return;
-    const roots = await Promise.all([this.#desk.workspace, this.#context.cwd].map(real));
+    const { workspace, workspaceRoots = [] } = this.#desk;
+    const roots = await Promise.all([workspace, ...workspaceRoots, this.#context.cwd].map(real));
     const path = await real(workdir.trim());
     if (roots.some((root) => isInside(path, root))) return;
-    throw refusal("workdir", `workdir is a folder inside ${roots.join(" or ")}.`);
+    const where = roots.join(" or ");
+    throw refusal(
+      "workdir",
+      `workdir is a folder inside ${where}. Others are added in agent.workspace_roots.`,
+    );
   }
 
   #around(): JobAround {

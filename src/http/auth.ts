@@ -1,3 +1,4 @@
+import type { LimitedKey } from "../agent/key-limits.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { OperationMeta } from "../../generated/http/contract.gen.ts";
 
@@ -5,16 +6,14 @@ import type { OperationMeta } from "../../generated/http/contract.gen.ts";
 export interface KeyHolder {
   readonly name: string;
   readonly scopes: readonly string[];
-  /** Requests a minute; undefined: no limit. */
-  readonly rateLimitRpm?: number;
-  /** Runs at once; undefined: no limit of its own. */
-  readonly maxConcurrentRuns?: number;
 }
 
 /** The keys of the configuration. */
 export interface KeyRing {
   /** The key that was presented, compared in constant time. */
   find(presented: string): KeyHolder | undefined;
+  /** All of them, with their limits. Absent: none is limited. */
+  readonly holders?: readonly LimitedKey[];
   /** False: keys are switched off, on a loopback address only. */
   readonly required: boolean;
 }
@@ -54,14 +53,7 @@ function identify(keys: KeyRing, authorization: string | null): Identity {
   }
   const key = keys.find(presented);
   if (!key) throw new ServiceError("invalid_api_key", "This API key is not valid.");
-  const { name, scopes, rateLimitRpm, maxConcurrentRuns } = key;
-  return {
-    name,
-    scopes,
-    authenticated: true,
-    ...(rateLimitRpm === undefined ? {} : { rateLimitRpm }),
-    ...(maxConcurrentRuns === undefined ? {} : { maxConcurrentRuns }),
-  };
+  return { name: key.name, scopes: key.scopes, authenticated: true };
 }
 
 /**

@@ -9,7 +9,6 @@ import { checkAnswer, checkEvent } from "./conformance.ts";
 import type { HttpHandlers } from "./contract.ts";
 import { Cors } from "./cors.ts";
 import { readInput } from "./input.ts";
-import { RateLimit } from "./rate-limit.ts";
 import { RequestWatch } from "./request-watch.ts";
 import type { HttpContext, HttpRoom } from "./room.ts";
 import { sseStream } from "./sse.ts";
@@ -29,7 +28,7 @@ type Handler = (request: unknown) => Result | Promise<Result>;
 /** Mounts every operation of the spec, with 405 for the methods a path does not have and 404 for all other paths. */
 export function bindHttp(app: H3, handlers: HttpHandlers<HttpContext>, room: HttpRoom): void {
   const cors = new Cors({ origins: room.settings.corsOrigins, requiresKey: room.keys.required });
-  const edge: Edge = { room, cors, rates: new RateLimit(room.clock) };
+  const edge: Edge = { room, cors };
   const methods = new Map<string, string[]>();
   for (const id of Object.keys(operations) as OperationId[]) {
     const operation = operations[id];
@@ -47,7 +46,6 @@ export function bindHttp(app: H3, handlers: HttpHandlers<HttpContext>, room: Htt
 interface Edge {
   readonly room: HttpRoom;
   readonly cors: Cors;
-  readonly rates: RateLimit;
 }
 
 interface Bound extends Edge {
@@ -65,7 +63,7 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
   try {
     checkSource(event, bound);
     const identity = authorize(room.keys, operation, event.req.headers.get("authorization"));
-    bound.rates.count(identity);
+    room.keyLimits?.countRequest(identity.name);
     const input = await readInput(event, operation, room);
     if (operation.body) watchClient(event, gone);
     const ctx: HttpContext = { identity, requestId, traceparent: watch.traceparent };

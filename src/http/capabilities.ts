@@ -24,7 +24,7 @@ export function getCapabilities(
     auth: { type: "bearer", required: keys.required, scopes: [...identity.scopes] },
     runtime: { mode: "server_agent", tool_execution: "server", client_tools: true },
     features: { ...operationFeatures(), ...settingFeatures(room) },
-    limits: limitsFor(identity.maxConcurrentRuns, room),
+    limits: limitsFor(room.keyLimits?.maxRunsOf(identity.name), room),
     endpoints: endpoints(),
   };
   return { status: 200, body };

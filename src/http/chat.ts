@@ -7,7 +7,6 @@ import {
   toolCall,
   type ChatHead,
 } from "../client/chat-chunks.ts";
-import { limitRuns } from "./admission.ts";
 import { errorEnvelope } from "./answer.ts";
 import { completion } from "./chat-format.ts";
 import { toChatRequest, type ChatHttpRequest, type ChatRequest } from "./chat-request.ts";
@@ -25,7 +24,7 @@ export async function createChatCompletion(
   const chat = await toChatRequest(request, room);
   const { signal } = request;
   const claim = idempotencyOf("createChatCompletion", request);
-  const started = await startRun(limitRuns(chat.prompt, request.ctx.identity), room, { claim, signal });
+  const started = await startRun(chat.prompt, room, { claim, signal });
   const { runId, sessionId, createdAtMs } = started.submitted;
   const head: ChatHead = {
     id: `chatcmpl_${runId.slice("run_".length)}`,

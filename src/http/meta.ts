@@ -20,8 +20,13 @@ export function getModel(name: string, { settings }: HttpRoom): HttpResponse<"ge
   );
 }
 
-/** GET /health */
-export function getHealth({ version }: HttpRoom): HttpResponse<"getHealth"> {
+/** GET /health. ServiceError `server_draining`, by whose status load balancers know that this server takes no more. */
+export function getHealth({ version, turns }: HttpRoom): HttpResponse<"getHealth"> {
+  if (turns.draining) {
+    throw new ServiceError("server_draining", "The server is shutting down. Send requests elsewhere.", {
+      retryAfterSeconds: 1,
+    });
+  }
   return { status: 200, body: { status: "ok", platform: "agent", version } };
 }
 

@@ -2,7 +2,6 @@ import { responseIdOf } from "../agent/run.ts";
 import type { Prompt } from "../agent/prompt.ts";
 import type { SessionAddress } from "../agent/session.ts";
 import type { ResponseRow } from "../store/tables.ts";
-import { limitRuns } from "./admission.ts";
 import { branchFrom, claimNext, contextUpTo, dropBranch, isTip, Overtaken } from "./response-chain.ts";
 import type { ResponsePlan } from "./response-request.ts";
 import { keepResponse } from "./response-store.ts";
@@ -64,7 +63,7 @@ interface Place {
 }
 
 function submit(
-  { prompt, kept, identity }: ResponsePlan,
+  { prompt, kept }: ResponsePlan,
   { address, claims }: Place,
   room: HttpRoom,
   options: StartOptions,
@@ -77,5 +76,5 @@ function submit(
       if (kept.request.echo.store) await keepResponse(tx, run, kept, room.settings.maxStoredResponses);
     },
   };
-  return startRun(limitRuns(placed, identity), room, options);
+  return startRun(placed, room, options);
 }

@@ -1,4 +1,5 @@
 import type { Asks } from "../agent/ask.ts";
+import type { KeyLimits } from "../agent/key-limits.ts";
 import type { McpStatus } from "../agent/mcp/connection.ts";
 import type { ModelCatalog } from "../agent/model.ts";
 import type { Turns } from "../agent/turn.ts";
@@ -19,6 +20,8 @@ export interface HttpRoom {
   readonly clock: Clock;
   readonly log: Log;
   readonly keys: KeyRing;
+  /** Absent: no key is limited. */
+  readonly keyLimits?: KeyLimits;
   /** For the gateway's WebSocket. */
   readonly tickets: Tickets<{ readonly owner: string; readonly scopes: readonly string[] }>;
   readonly settings: HttpSettings;

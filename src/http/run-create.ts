@@ -4,7 +4,6 @@ import { findRun } from "../agent/run.ts";
 import type { SessionAddress } from "../agent/session.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { ResponseRow } from "../store/tables.ts";
-import { limitRuns } from "./admission.ts";
 import type { HttpResponse } from "./contract.ts";
 import {
   findRepeated,
@@ -36,10 +35,9 @@ async function create(
   const replayed = known === undefined ? undefined : await replay(known, request, room, claim);
   if (replayed) return replayed;
   const { prompt, address, previous } = await planRun(request, room);
-  const { identity } = request.ctx;
   const submit = (place: SessionAddress) => {
-    const limited = limitRuns({ ...prompt, address: place }, identity);
-    return room.turns.submit(claim ? withClaim(limited, room, claim) : limited);
+    const placed = { ...prompt, address: place };
+    return room.turns.submit(claim ? withClaim(placed, room, claim) : placed);
   };
   try {
     const submitted = previous ? await goOnFrom(previous, submit, room) : await submit(address);

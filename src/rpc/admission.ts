@@ -42,13 +42,14 @@ const FORWARDING = ["forwarded", "x-forwarded-for", "x-real-ip", "via"];
  * name here, or any page at all), `missing_api_key` or `invalid_api_key`.
  */
 export function admit(request: SocketRequest, rules: AdmissionRules): RpcIdentity {
+  const query = new URLSearchParams(request.target.split("?")[1] ?? "");
+  const ticket = query.get("ticket");
+  // Spent by the attempt, whatever else is wrong with it: a page that got hold of one gets no second try.
+  const holder = ticket === null ? undefined : rules.tickets.take(ticket);
   checkHost(request.header("host"), rules.hosts);
   checkOrigin(request, rules.origins);
   if (!rules.keys.required) return ANYBODY;
-  const query = new URLSearchParams(request.target.split("?")[1] ?? "");
-  const ticket = query.get("ticket");
   if (ticket !== null) {
-    const holder = rules.tickets.take(ticket);
     if (!holder) throw invalidKey("This ticket was used, is older than 30 s, or never was. Ask for another.");
     return holder;
   }

@@ -102,6 +102,7 @@ export class Calls {
       if (this.#inFlight >= context.room.settings.limits.max_inflight_requests) {
         throw overloaded(this.#inFlight);
       }
+      context.room.keyLimits?.countRequest(identity.owner);
       const checked = checkCall(request.method, request.params, { identity, log, sizeBytes });
       const result = runHandler(handlers, checked, { ctx: context, signal, hold: call.hold });
       if (!(result instanceof Promise)) return answered(result);

@@ -82,7 +82,11 @@ export function protocolError(
 /** By the table: its number, `data.reason`, `data.retryable`, and what the error itself tells. */
 export function errorFrame(id: RpcId, error: ServiceError): ErrorFrame {
   const row: ErrorRow = error.row;
-  const about = error.param === undefined ? {} : { param: error.param };
+  const { param, retryAfterSeconds: seconds } = error;
+  const about = {
+    ...(param === undefined ? {} : { param }),
+    ...(seconds === undefined ? {} : { retry_after_seconds: seconds }),
+  };
   const data = { ...error.details, ...about, reason: row.reason ?? error.code, retryable: row.retryable };
   return { jsonrpc: "2.0", id, error: { code: row.rpc, message: messageOf(error), data } };
 }

@@ -8,6 +8,7 @@ import {
 } from "../agent/attachments/attachment.ts";
 import { judgeRead } from "../agent/policy/path-judge.ts";
 import { ServiceError } from "../base/errors.ts";
+import { mayUseMachine, rootsOf } from "./folder.ts";
 import { QUEUED_LIMIT, queueImage } from "./queued-images.ts";
 import type { RpcContext } from "./room.ts";
 import { hasScope } from "./scope.ts";
@@ -31,10 +32,10 @@ function refusal({ room, peer }: RpcContext, path: string): string | undefined {
   return found && (found.verdict === "deny" || !mayGiveLeave) ? found.reason : undefined;
 }
 
-/** Folders that a host may look into: those of the session; of people at this machine also their own. */
-export function shownRoots({ room, peer }: RpcContext, cwd: string): readonly string[] {
-  const own = peer.isLocal ? [room.agent.parts.settings.userHome, tmpdir()] : [];
-  return [cwd, room.agent.parts.settings.workspace, ...own];
+/** Folders that a host may look into: those that sessions work in; of people at this machine also their own. */
+export function shownRoots(ctx: RpcContext, cwd: string): readonly string[] {
+  const own = mayUseMachine(ctx) ? [ctx.room.agent.parts.settings.userHome, tmpdir()] : [];
+  return [cwd, ...rootsOf(ctx), ...own];
 }
 
 /** The image of `source`, a path or a data URL. ServiceError `not_found_or_unsupported`, `too_large`. */

@@ -2,7 +2,10 @@
 import type { GatewayEvent, HostMethod, HostRequests } from "../../generated/gateway/host.gen.ts";
 import type { Cursor } from "../../generated/gateway/types/types.gen.ts";
 
-/** Who is at the other end. Sessions belong to the owner. */
+/**
+ * Who is at the other end. Sessions belong to the owner, whose name is also what the limits of the key are found by: a
+ * ticket, or anything else that is made of the identity, is under the limits of its key.
+ */
 export interface RpcIdentity {
   readonly owner: string;
   readonly scopes: readonly string[];

@@ -1,6 +1,7 @@
 import type { Config } from "../../generated/config/types.gen.ts";
 import type { Agent } from "../agent/agent.ts";
 import type { Commands } from "../agent/command.ts";
+import type { KeyLimits } from "../agent/key-limits.ts";
 import type { McpServers } from "../agent/mcp/servers.ts";
 import type { Skills } from "../agent/skills/skills.ts";
 import type { SpawnTrees } from "../agent/spawn-tree.ts";
@@ -26,6 +27,8 @@ export interface RpcRoom {
   /** Of agentd. */
   readonly version: string;
   readonly settings: RpcSettings;
+  /** Absent: no key is limited. */
+  readonly keyLimits?: KeyLimits;
   readonly config: ConfigAccess;
   readonly reload: Reload;
   /** All connections there are, for what concerns everybody. */

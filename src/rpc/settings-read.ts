@@ -1,7 +1,6 @@
 /** Settings as `config.get` tells them. No secret is in them. Touches the machine. */
 import { stat } from "node:fs/promises";
 import type { ConfigValue, SessionInfo } from "../../generated/gateway/types/types.gen.ts";
-import { isInside } from "../agent/inside.ts";
 import { getAtPath, parseDotPath } from "../base/dotpath.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { Config } from "../../generated/config/types.gen.ts";
@@ -10,6 +9,7 @@ import { configPath } from "../config/home.ts";
 import { schemaAt } from "../config/schema-path.ts";
 import { maskSecrets } from "../config/secret-values.ts";
 import { displaySetting } from "./display-settings.ts";
+import { shownFolder } from "./folder.ts";
 import type { KnownSession } from "./known-session.ts";
 import type { RpcContext, RpcRoom } from "./room.ts";
 import { describeInfo } from "./session-view.ts";
@@ -93,11 +93,12 @@ const NAMED: Readonly<Record<string, Read | undefined>> = {
 };
 
 /** Of the session, else of a session that would be made now. */
-async function infoOf({ room, peer }: RpcContext, { session, cwd }: SettingQuery): Promise<SessionInfo> {
+async function infoOf(ctx: RpcContext, { session, cwd }: SettingQuery): Promise<SessionInfo> {
+  const { room } = ctx;
   if (session) return describeInfo(room, { row: session.row, seed: session.live?.seed });
-  const { workspace } = room.agent.parts.settings;
-  const mayLook = cwd !== undefined && (peer.isLocal || isInside(cwd, workspace));
-  return describeInfo(room, { row: undefined, seed: { source: "tui", ...(mayLook ? { cwd } : {}) } });
+  const folder = await shownFolder(ctx, cwd);
+  const seed = { source: "tui", ...(folder === undefined ? {} : { cwd: folder }) };
+  return describeInfo(room, { row: undefined, seed });
 }
 
 /** The file as it is now; as the process began while the file is broken. */

@@ -101,6 +101,8 @@ export class SocketGate {
     const asked = { target, header: (name: string) => headers.get(name) };
     try {
       const identity = admit(asked, rules);
+      // A request like any: who connects again and again gets no more by it.
+      hub.room.keyLimits?.countRequest(identity.owner);
       const isLocal = this.#options.isLocal && !isForwarded(asked);
       const stream = (request as NodeUpgrade).runtime?.node?.upgrade?.socket;
       return { context: { identity, isLocal, stream } };
@@ -108,7 +110,7 @@ export class SocketGate {
       const error: ServiceError = toServiceError(thrown);
       // The target stays out of the log: its query may hold a key.
       hub.room.log.info("a socket was refused", { reason: error.code });
-      return refusal(error.row.http, error.message, error.code);
+      return refusal(error.row.http, error.message, error.code, error.retryAfterSeconds);
     }
   }
 
@@ -202,13 +204,21 @@ function sizeOf(text: string, maxBytes: number): number {
   return text.length * 3 > maxBytes ? Buffer.byteLength(text) : text.length;
 }
 
-function refusal(status: number, message: string, code: string): Response {
+const STATUS_TEXTS: Readonly<Record<number, string>> = {
+  401: "Unauthorized",
+  403: "Forbidden",
+  404: "Not Found",
+  429: "Too Many Requests",
+};
+
+function refusal(status: number, message: string, code: string, retrySeconds?: number): Response {
   const body = JSON.stringify({ error: { message, code } });
   const headers = {
     connection: "close",
     "content-type": "application/json",
     "content-length": String(Buffer.byteLength(body)),
+    ...(retrySeconds === undefined ? {} : { "retry-after": String(retrySeconds) }),
   };
-  const statusText = { 401: "Unauthorized", 403: "Forbidden", 404: "Not Found" }[status] ?? "Refused";
+  const statusText = STATUS_TEXTS[status] ?? "Refused";
   return new Response(body, { status, statusText, headers });
 }

@@ -1,9 +1,9 @@
 import { toServiceError } from "../base/errors.ts";
+import type { RateRefusal } from "../base/rate-limiter.ts";
 import { admit } from "./admit.ts";
 import { duplicate, refuse, type WebhookAnswer } from "./answer.ts";
 import { deliverDirect } from "./direct.ts";
 import { judge, unjudged, type BelievedRequest, type Judged } from "./judge.ts";
-import type { RateRefusal } from "./rate.ts";
 import type { ReceiverLog } from "./receiver-log.ts";
 import type { WebhookRoom } from "./room.ts";
 import { verifySignature } from "./signature.ts";

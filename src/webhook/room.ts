@@ -1,6 +1,7 @@
 import type { Turns } from "../agent/turn.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
+import type { RateLimiter } from "../base/rate-limiter.ts";
 import type { AttemptEnd } from "../deliver/attempt.ts";
 import type { Homes } from "../deliver/address.ts";
 import type { Store, Tx } from "../store/store.ts";
@@ -9,7 +10,6 @@ import type { Coalescer } from "./coalesce.ts";
 import type { Deliveries } from "./deliveries.ts";
 import type { JudgePorts } from "./judge.ts";
 import type { WebhookMetrics } from "./metrics.ts";
-import type { RouteRate } from "./rate.ts";
 import type { WebhookRoutes } from "./routes.ts";
 
 /** What the receiver is built from. */
@@ -19,7 +19,7 @@ export interface WebhookRoom {
   readonly clock: Clock;
   readonly log: Log;
   readonly routes: WebhookRoutes;
-  readonly rate: RouteRate;
+  readonly rate: RateLimiter;
   readonly deliveries: Deliveries;
   readonly coalescer: Coalescer;
   readonly ports: JudgePorts;

@@ -42,6 +42,8 @@ export interface TestAgentOptions {
   readonly providers?: readonly ModelProvider[];
   /** Another process's view of the same database. */
   readonly database?: string;
+  /** Of keys of the API. */
+  readonly keyLimits?: AgentParts["keyLimits"];
   /** Made of the store: what asks for runs and keeps a record of its own of them. */
   readonly trigger?: (store: Store) => RunTrigger;
 }
@@ -178,6 +180,7 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
       return issue && formatIssue(issue, "the arguments");
     },
     settings: { ...defaults, ...options.settings },
+    ...(options.keyLimits ? { keyLimits: options.keyLimits } : {}),
     ...(options.trigger ? { trigger: options.trigger(store) } : {}),
   };
   return new TestAgent(parts, database, logLines);
@@ -186,6 +189,7 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
 const defaults: AgentSettings = {
   instructions: "Be good.",
   workspace: "/workspace",
+  workspaceRoots: [],
   userHome: "/home/tester",
   agentHome: "/home/tester/.agentd",
   maxSteps: 10,

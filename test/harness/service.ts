@@ -152,5 +152,6 @@ const isObject = (value: unknown): value is Record<string, unknown> =>
 
 function keyRing({ keys, requireKey = true }: TestServiceOptions) {
   const ring = keys ?? [{ key: KEY, name: "default", scopes: ["admin"] }];
-  return { required: requireKey, find: (presented: string) => ring.find(({ key }) => key === presented) };
+  const find = (presented: string) => ring.find(({ key }) => key === presented);
+  return { required: requireKey, find, holders: ring };
 }

@@ -410,7 +410,7 @@ export type CommandCatalog = {
 
 export type CommandDispatchParams = {
     /**
-     * The whole text, such as `/model provider:model`. yolo, reload-mcp and reload-env need the scope admin, grants needs approvals.
+     * The whole text, such as `/model provider:model`. yolo, mode, reload-mcp and reload-env need the scope admin, cron needs jobs, grants needs approvals.
      */
     command?: string;
     /**
@@ -1455,6 +1455,10 @@ export type SendDirective = {
     type: 'send';
     message: string;
     notice?: string;
+    /**
+     * Submit the message with this `when_busy`. A host that submits it without one gets the same.
+     */
+    when_busy?: 'queue';
 };
 
 export type SessionActivateParams = {
@@ -1511,6 +1515,9 @@ export type SessionCompressParams = {
 export type SessionCreateParams = {
     cols?: number;
     title?: string;
+    /**
+     * Absolute. A folder that does not exist is ignored. Outside of agent.workspace and agent.workspace_roots it needs the scope admin.
+     */
     cwd?: string;
     source?: string;
     messages?: Array<SeedMessage>;

@@ -259,6 +259,8 @@ export class AgentClient extends HeyApiClient {
     
     /**
      * The one model, which is the agent itself
+     *
+     * OpenAI clients read it when they start, so any key may.
      */
     public listModels<ThrowOnError extends boolean = false>(options?: Options<ListModelsData, ThrowOnError>): RequestResult<ListModelsResponses, ListModelsErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<ListModelsResponses, ListModelsErrors, ThrowOnError>({
@@ -281,6 +283,8 @@ export class AgentClient extends HeyApiClient {
     
     /**
      * Is the server up
+     *
+     * 503 `server_draining` while the server shuts down: it lets its runs end and takes no new ones, so a load balancer sends them elsewhere.
      */
     public getHealth<ThrowOnError extends boolean = false>(options?: Options<GetHealthData, ThrowOnError>): RequestResult<GetHealthResponses, GetHealthErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<GetHealthResponses, GetHealthErrors, ThrowOnError>({ url: '/health', ...options });
@@ -288,6 +292,8 @@ export class AgentClient extends HeyApiClient {
     
     /**
      * The same under the versioned prefix
+     *
+     * 503 `server_draining` while the server shuts down: it lets its runs end and takes no new ones, so a load balancer sends them elsewhere.
      */
     public getHealthV1<ThrowOnError extends boolean = false>(options?: Options<GetHealthV1Data, ThrowOnError>): RequestResult<GetHealthV1Responses, GetHealthV1Errors, ThrowOnError> {
         return (options?.client ?? this.client).get<GetHealthV1Responses, GetHealthV1Errors, ThrowOnError>({ url: '/v1/health', ...options });

@@ -3734,6 +3734,10 @@ export type GetHealthErrors = {
      * The request cannot be served as it is. A run that found that out is named.
      */
     403: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    503: ErrorEnvelope;
 };
 
 export type GetHealthError = GetHealthErrors[keyof GetHealthErrors];
@@ -3759,6 +3763,10 @@ export type GetHealthV1Errors = {
      * The request cannot be served as it is. A run that found that out is named.
      */
     403: ErrorEnvelope;
+    /**
+     * Not now. `Retry-After` says when.
+     */
+    503: ErrorEnvelope;
 };
 
 export type GetHealthV1Error = GetHealthV1Errors[keyof GetHealthV1Errors];

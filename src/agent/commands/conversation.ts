@@ -36,7 +36,8 @@ export const conversationCommands: readonly Command[] = [
       if (runId !== undefined && (await call.agent.turns.steer(runId, call.args))) {
         return shown("The agent gets it at its next step.");
       }
-      return { type: "send", message: call.args, notice: "Nothing is at work; sent as a prompt." };
+      const notice = "Nothing is at work; sent as a prompt.";
+      return { type: "send", message: call.args, notice, whenBusy: "queue" };
     },
   },
   {
@@ -47,7 +48,7 @@ export const conversationCommands: readonly Command[] = [
     hint: "<text>",
     run: async (call) => {
       if (call.args === "") throw usage({ name: "queue", hint: "<text>" });
-      return { type: "send", message: call.args };
+      return { type: "send", message: call.args, whenBusy: "queue" };
     },
   },
   {

@@ -1,9 +1,10 @@
 /** Methods about slash commands. */
-import type { CommandCatalog, Directive as Shown } from "../../../generated/gateway/types/types.gen.ts";
+import type { CommandCatalog } from "../../../generated/gateway/types/types.gen.ts";
 import { parseCommand, type Command, type Directive } from "../../agent/command.ts";
 import { ServiceError, type ErrorCode } from "../../base/errors.ts";
 import { completePath } from "../complete-path.ts";
 import type { RpcGroup } from "../contract.ts";
+import { showDirective } from "../directive.ts";
 import { shownRoots } from "../image-attach.ts";
 import { ensureSaved, knownSession, namedSession, type KnownSession } from "../known-session.ts";
 import type { RpcContext } from "../room.ts";
@@ -43,7 +44,7 @@ export const commandMethods: RpcGroup<Names, RpcContext> = {
     const text = command ?? `/${(name ?? "").trim().replace(/^\//, "")} ${arg ?? ""}`;
     if (text.replace(/^\s*\/?/, "").trim() === "") throw emptyCommand();
     const session = await namedSession(ctx, params.session_id);
-    return shownOf(await run(ctx, { text, session, signal }));
+    return showDirective(await run(ctx, { text, session, signal }), { ...ctx, sessionId: session?.id });
   },
 
   "slash.exec": async ({ params, ctx, signal }) => {
@@ -57,7 +58,7 @@ export const commandMethods: RpcGroup<Names, RpcContext> = {
     }
     const done = await run(ctx, { text, session, signal });
     if (done.type === "exec" && done.sessionId === undefined) return { output: done.output };
-    return shownOf(done);
+    return showDirective(done, { ...ctx, sessionId: session.id });
   },
 
   "complete.slash": async ({ params, ctx }) => {
@@ -137,6 +138,7 @@ const SCOPES: ReadonlyMap<string, string> = new Map([
   ["mode", "admin"],
   ["reload-mcp", "admin"],
   ["reload-env", "admin"],
+  ["cron", "jobs"],
   ["grants", "approvals"],
 ]);
 
@@ -154,13 +156,6 @@ const SPOKEN: Partial<Record<ErrorCode, ErrorCode>> = {
   nothing_to_undo: "command_usage",
   nothing_to_branch: "command_usage",
 };
-
-/** `session_id` tells a host that it is to go on in another session. */
-function shownOf(done: Directive): Shown {
-  if (done.type !== "exec") return done;
-  const { type, output, sessionId } = done;
-  return { type, output, ...(sessionId === undefined ? {} : { session_id: sessionId }) };
-}
 
 function catalogue(commands: readonly Command[]): CommandCatalog {
   const pairOf = ({ name, description }: Command): [string, string] => [`/${name}`, description];

@@ -5,6 +5,7 @@ import { saveSession } from "../../agent/save-session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store } from "../../store/store.ts";
 import type { RpcCall, RpcGroup } from "../contract.ts";
+import { takeSentMode } from "../directive.ts";
 import { attachPlaces } from "../image-attach.ts";
 import { promptOf } from "../prompt-content.ts";
 import { putBackImages, takeImages, type QueuedImage } from "../queued-images.ts";
@@ -61,7 +62,8 @@ async function submit({ params, ctx }: Call, place: SessionPlace, riding: Riding
   const { settings, switches } = room.agent.parts;
   const message = await promptOf(attachPlaces(ctx, place), { ...params, waiting: riding.waiting });
   if (message.text.trim() === "" && !message.attachments?.length) throw textRequired();
-  const asked = params.queued === true ? "queue" : params.when_busy;
+  const told = takeSentMode(ctx.peer, { sessionId: place.id, text: params.text });
+  const asked = params.queued === true ? "queue" : (params.when_busy ?? told);
   const whenBusy: BusyMode = asked ?? switches.whenBusy ?? settings.whenBusy;
   const isEdit = params.truncate_before_user_ordinal !== undefined;
   const alsoRecord = alsoRecorded(room.store, params, riding.once);

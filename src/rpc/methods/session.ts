@@ -10,7 +10,7 @@ import { ServiceError } from "../../base/errors.ts";
 import { createSessionId } from "../../base/ids.ts";
 import type { SessionRow } from "../../store/tables.ts";
 import type { RpcCall, RpcGroup } from "../contract.ts";
-import { existingFolder, liesIn } from "../folder.ts";
+import { chosenFolder } from "../folder.ts";
 import type { RpcContext, RpcRoom } from "../room.ts";
 import { savedSession } from "../session-place.ts";
 import { describeInfo, describeLive } from "../session-view.ts";
@@ -152,7 +152,8 @@ function notStored(id: string): ServiceError {
   return new ServiceError("stored_session_not_found", what, { param: "session_id" });
 }
 
-async function seedOf({ room, peer }: RpcContext, params: CreateParams): Promise<SessionSeed> {
+async function seedOf(ctx: RpcContext, params: CreateParams): Promise<SessionSeed> {
+  const { room, peer } = ctx;
   const { title, source, parent_session_id: parentId, reasoning_effort: effort } = params;
   const settings: SessionSettings | undefined =
     effort === undefined ? undefined : { reasoningEffort: effort };
@@ -160,7 +161,7 @@ async function seedOf({ room, peer }: RpcContext, params: CreateParams): Promise
     throw bad("reasoning_effort", `must be one of: ${EFFORTS.join(", ")}`);
   }
   if (parentId !== undefined) await room.agent.sessions.get(parentId, peer.identity.owner);
-  const cwd = await folderFor({ room, peer }, params.cwd);
+  const cwd = await chosenFolder(ctx, params.cwd);
   const model = modelNamed(room, params);
   return {
     source,
@@ -170,13 +171,6 @@ async function seedOf({ room, peer }: RpcContext, params: CreateParams): Promise
     ...(parentId === undefined ? {} : { parentId }),
     ...(settings ? { settings } : {}),
   };
-}
-
-/** Hosts on other machines name their own folders: of ours they may have what lies in the workspace. */
-async function folderFor({ room, peer }: RpcContext, path: string | undefined): Promise<string | undefined> {
-  const folder = await existingFolder(path);
-  if (folder === undefined || peer.isLocal) return folder;
-  return (await liesIn(folder, room.agent.parts.settings.workspace)) ? folder : undefined;
 }
 
 /** A provider without a model stands for the first of its models. */

@@ -2,6 +2,7 @@
 import { basename } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
 import type { RpcGroup } from "../contract.ts";
+import { mayUseMachine } from "../folder.ts";
 import { readClipboardImage } from "../host-clipboard.ts";
 import { attachImage, attachPlaces, checkImageSize, readImage } from "../image-attach.ts";
 import { dropImage, queuedImages } from "../queued-images.ts";
@@ -25,7 +26,7 @@ export const terminalMethods: RpcGroup<Names, RpcContext> = {
 
   "clipboard.paste": async ({ params, ctx, signal }) => {
     const place = await liveSession(ctx, params.session_id);
-    if (!ctx.peer.isLocal) {
+    if (!mayUseMachine(ctx)) {
       return { attached: false, message: "The server's clipboard is not yours. Use image.attach_bytes." };
     }
     const bytes = await readClipboardImage(ctx.room.config.env, signal);
@@ -107,10 +108,10 @@ export const terminalMethods: RpcGroup<Names, RpcContext> = {
 async function findDrop(
   text: string,
   { cwd, userHome, roots }: ReturnType<typeof attachPlaces>,
-  { peer }: RpcContext,
+  ctx: RpcContext,
 ): Promise<TypedPath | undefined> {
   try {
-    return await findTypedPath(text, { cwd, userHome, ...(peer.isLocal ? {} : { roots }) });
+    return await findTypedPath(text, { cwd, userHome, ...(mayUseMachine(ctx) ? {} : { roots }) });
   } catch (error) {
     if (error instanceof ServiceError && error.code === "path_outside_root") return undefined;
     throw error;

@@ -4,8 +4,6 @@ import openApi from "../../../generated/specs/http.openapi.json" with { type: "j
 import { assertError, assertHealthy, scenario } from "../../harness/scenario.ts";
 import { KEY, startTestService } from "../../harness/service.ts";
 
-const chatOnly = [{ key: KEY, name: "chat only", scopes: ["chat"] }];
-
 scenario(
   "listModels",
   200,
@@ -27,9 +25,19 @@ scenario("listModels", 401, { title: "asks for a key" }, async (service) => {
   );
 });
 
-scenario("listModels", 403, { title: "asks for the scope read", keys: chatOnly }, async (service) => {
-  await assertError(await service.request("/v1/models"), 403, "insufficient_scope");
-});
+for (const scope of ["chat", "runs", "approvals", "sessions", "jobs", "read"]) {
+  const keys = [{ key: KEY, name: "some", scopes: [scope] }];
+  scenario(
+    "listModels",
+    200,
+    { title: `clients that ask for the models first are answered with a key for ${scope} alone`, keys },
+    async (service) => {
+      const paths = ["/v1/models", "/v1/models/agentd", "/v1/capabilities"];
+      for (const path of paths) assert.equal((await service.request(path)).status, 200, path);
+      if (scope !== "read") await assertError(await service.request("/v1/runs"), 403, "insufficient_scope");
+    },
+  );
+}
 
 scenario("getModel", 200, { title: "the agent by name" }, async (service) => {
   assert.equal((await (await service.request("/v1/models/agentd")).json()).id, "agentd");
@@ -38,10 +46,6 @@ scenario("getModel", 200, { title: "the agent by name" }, async (service) => {
 scenario("getModel", 401, { title: "asks for a key" }, async (service) => {
   const headers = { authorization: "Bearer x" };
   await assertError(await service.request("/v1/models/agentd", { headers }), 401, "invalid_api_key");
-});
-
-scenario("getModel", 403, { title: "asks for the scope read", keys: chatOnly }, async (service) => {
-  await assertError(await service.request("/v1/models/agentd"), 403, "insufficient_scope");
 });
 
 scenario("getModel", 404, { title: "any other name" }, async (service) => {
@@ -59,6 +63,21 @@ scenario("getHealthV1", 200, { title: "is the same under the versioned prefix" }
   const body = await (await fetch(`${service.url}/v1/health`)).json();
   assert.deepEqual(body, { status: "ok", platform: "agent", version: "0.0.0-test" });
 });
+
+for (const [id, path] of [
+  ["getHealth", "/health"],
+  ["getHealthV1", "/v1/health"],
+] as const) {
+  scenario(id, 503, { title: "a server that shuts down tells load balancers" }, async (service) => {
+    await assertHealthy(service);
+    await service.service.turns.drain(0);
+    const response = await fetch(`${service.url}${path}`);
+    assert.equal(response.headers.get("retry-after"), "1");
+    await assertError(response, 503, "server_draining");
+    const report = await (await service.request("/health/detailed")).json();
+    assert.equal(report.draining, true);
+  });
+}
 
 scenario("getOpenApi", 200, { title: "serves the bundled document to all" }, async (service) => {
   assert.deepEqual(await (await fetch(`${service.url}/openapi.json`)).json(), openApi);

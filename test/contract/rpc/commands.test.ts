@@ -94,10 +94,53 @@ rpcScenario(
       message: "hello",
       notice: "2 messages were taken back.",
     });
-    assert.deepEqual(await dispatch("/queue more"), { type: "send", message: "more" });
+    const queued = { type: "send", message: "more", when_busy: "queue" };
+    assert.deepEqual(await dispatch("/queue more"), queued);
+    assert.deepEqual(await dispatch("/q more"), queued);
     assert.equal((await host.result("commands.catalog", { session_id })).skill_count, 1);
   },
 );
+
+const interrupting = { sessions: { when_busy: "interrupt" } };
+
+for (const [what, form] of [
+  ["command.dispatch", (text: string) => ({ command: `/queue ${text}` })],
+  ["slash.exec", (text: string) => ({ command: `q ${text}` })],
+] as const) {
+  for (const [host, keeps] of [
+    ["that submits as it is told", true],
+    ["that does not know when_busy", false],
+  ] as const) {
+    const gate = gatedScript();
+    rpcScenario(
+      "prompt.submit",
+      {
+        title: `what ${what} queues interrupts no turn, from a host ${host}`,
+        config: interrupting,
+        script: gate.script,
+      },
+      async (connection) => {
+        const session_id = await openSession(connection);
+        const submit = (text: string, more: Json = {}) =>
+          connection.result("prompt.submit", { session_id, text, ...more });
+        const first = await submit("first");
+        const told = await connection.result(what, { session_id, ...form("later") });
+        assert.deepEqual(told, { type: "send", message: "later", when_busy: "queue" });
+        const { status } = await submit(told.message, keeps ? { when_busy: told.when_busy } : {});
+        assert.equal(status, "queued");
+        const { state } = await connection.result("session.status", { session_id });
+        assert.deepEqual([state.turn_id, state.status], [first.turn_id, "working"]);
+        // The next prompt is one like any: it interrupts.
+        await submit("later");
+        const { payload } = await connection.event(
+          "message.complete",
+          (event) => event.turn_id === first.turn_id,
+        );
+        assert.equal(payload.status, "interrupted");
+      },
+    );
+  }
+}
 
 rpcScenario(
   ["command.dispatch", "event sessions.changed"],
@@ -140,6 +183,10 @@ rpcScenario(
       "/reload-mcp",
       "/reload-env",
       "/grants",
+      "/cron",
+      "/cron list",
+      "/cron add every 1h -- Look around",
+      "/cron run anything",
     ]) {
       const { data } = await chat.error("command.dispatch", { command, session_id }, -32003);
       assert.equal(data.reason, "insufficient_scope");
@@ -147,6 +194,19 @@ rpcScenario(
     }
     assert.equal((await chat.result("config.get", { key: "yolo", session_id })).value, false);
     await chat.result("command.dispatch", { command: "/title Mine", session_id });
+  },
+);
+
+rpcScenario(
+  "command.dispatch",
+  "scheduled jobs are for keys with the scope jobs, which needs no other",
+  async (_, { connect, owner }) => {
+    const host = await connect({ owner: `${owner}-jobs`, scopes: ["chat", "jobs"] });
+    const session_id = await openSession(host);
+    const command = `/cron add every 3h -- Look around for ${owner}`;
+    assert.match((await host.result("command.dispatch", { command, session_id })).output, /Created job/);
+    assert.match((await host.result("slash.exec", { command: "cron", session_id })).output, /Look around/);
+    await host.error("command.dispatch", { command: "/yolo on", session_id }, -32003);
   },
 );
 

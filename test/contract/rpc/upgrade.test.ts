@@ -85,6 +85,13 @@ test("foreign hosts and foreign origins are refused with 403, whatever the key",
   }
 });
 
+test("a ticket is spent by the attempt of a foreign page", async () => {
+  const stolen = await ticket();
+  const target = `/api/ws?ticket=${stolen}`;
+  await assertRefused(target, { origin: "https://evil.example" }, [403, "origin_not_allowed"]);
+  await assertRefused(target, {}, [401, "invalid_api_key"]);
+});
+
 test("there is a socket at two paths and at no other", async () => {
   for (const path of ["/", "/api/wsx", "/v1/runs", `/api/ws/../x?token=${KEY}`]) {
     await assertRefused(path, {}, [404, "not_found"]);

@@ -150,8 +150,10 @@ test("slash commands answer during a turn, and one that needs an idle session re
   assert.equal((await turn).stopReason, "end_turn");
 });
 
-test("`/steer` during a turn reaches the model at its next step, and `/queue` runs afterwards", async () => {
-  await using place = await createAcpPlace({ replies: twoSteps, config: asking });
+test("`/steer` during a turn reaches the model at its next step, and `/queue` runs afterwards, also where prompts interrupt", async () => {
+  // The configuration of the place ends with its sessions.
+  const config = `  when_busy: interrupt\n${asking}`;
+  await using place = await createAcpPlace({ replies: twoSteps, config });
   const { editor, asked, allow } = await deciding(place);
   const sessionId = await editor.session(place.folder);
   const turn = editor.prompt(sessionId, "go");

@@ -85,6 +85,25 @@ test("a prompt during a turn waits in the queue and is answered after it", async
   );
 });
 
+for (const command of ["/queue", "/q"]) {
+  test(`${command} interrupts no turn, though prompts do`, async () => {
+    const { script, release } = scripted();
+    await using service = await startTestService({
+      script,
+      config: { sessions: { when_busy: "interrupt" } },
+    });
+    await using one = await startChat(socketOf(service));
+    one.chat.submit("stall");
+    await one.until(({ turn }) => turn);
+    one.chat.submit(`${command} second`);
+    const [queued] = await one.until(({ queue }) => queue.length > 0 && queue);
+    assert.equal(queued?.preview, "second");
+    release();
+    await one.answered("assistant: You said second");
+    assert.ok(shown(one.state()).includes("assistant: Waited."), shown(one.state()).join("\n"));
+  });
+}
+
 test("a steer during a turn stands in the transcript", async () => {
   const { script, release } = scripted();
   await using service = await startTestService({ script });

@@ -70,11 +70,13 @@ test("an alias is followed, and one that never ends is not", async () => {
 test("directives say what to submit, to put into the composer, and where to go on", async () => {
   const { call } = gateway({
     "slash.exec retry": { type: "send", message: "again", notice: "Once more." },
+    "slash.exec queue later": { type: "send", message: "later", when_busy: "queue" },
     "slash.exec undo": { type: "prefill", message: "before", notice: "Taken back." },
     "slash.exec branch": { type: "exec", output: "Branched.", session_id: "other" },
     "slash.exec quiet": { type: "plugin" },
   });
   assert.deepEqual(await run(call, "/retry"), { output: "Once more.", isWarning: false, prompt: "again" });
+  assert.deepEqual(await run(call, "/queue later"), { prompt: "later", mode: "queue" });
   assert.deepEqual(await run(call, "/undo"), { output: "Taken back.", isWarning: false, prefill: "before" });
   assert.deepEqual(await run(call, "/branch"), { output: "Branched.", isWarning: false, sessionId: "other" });
   assert.deepEqual(await run(call, "/quiet"), {});

@@ -23,7 +23,10 @@ interface Answer {
 }
 
 /** A room whose agent has the tool, and may do everything. What the user says is the tool's input. */
-async function createRoom(options: TestCronOptions = {}): Promise<TestCron> {
+async function createRoom({
+  workspaceRoots = [],
+  ...options
+}: TestCronOptions & { readonly workspaceRoots?: readonly string[] } = {}): Promise<TestCron> {
   const made: { cron?: TestCron } = {};
   const other = (toolset: string) =>
     defineTool({
@@ -35,7 +38,10 @@ async function createRoom(options: TestCronOptions = {}): Promise<TestCron> {
       run: async () => "",
     });
   const cron = await createTestCron({
-    liveTools: () => (made.cron ? [createCronjob(made.cron.room), other("web"), other("terminal")] : []),
+    liveTools: () =>
+      made.cron
+        ? [createCronjob({ ...made.cron.room, workspaceRoots }), other("web"), other("terminal")]
+        : [],
     settings: { policyMode: "yolo" },
     script: ({ user, step }) => {
       const wish = /\{.*\}/s.exec(user)?.[0];
@@ -232,6 +238,13 @@ test("a job of the agent works inside the workspace, or where the agent itself w
   assert.equal((await ask(cron, { ...daily, workdir: join(cron.home, "inside") })).success, true);
   assert.match((await ask(cron, { ...daily, workdir: join(cron.home, "none") })).error ?? "", /no folder/);
   assert.equal((await ask(cron, { ...daily, workdir: etc }, { cwd: etc })).success, true);
+});
+
+test("a job of the agent works in a further root of the configuration too", async () => {
+  const etc = await realpath("/etc");
+  await using cron = await createRoom({ workspaceRoots: [etc] });
+  assert.equal((await ask(cron, { ...daily, workdir: etc })).success, true);
+  assert.match((await ask(cron, { ...daily, workdir: "/" })).error ?? "", /agent\.workspace_roots/);
 });
 
 test("origin is the place at which the run that makes the job answers itself", async () => {

@@ -2,6 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Capabilities } from "../../../generated/http/client/types.gen.ts";
 import { operations } from "../../../generated/http/server.gen.ts";
+import { KeyLimits } from "../../../src/agent/key-limits.ts";
+import { systemClock } from "../../../src/base/clock.ts";
 import type { Identity } from "../../../src/http/auth.ts";
 import { getCapabilities } from "../../../src/http/capabilities.ts";
 import type { HttpRoom } from "../../../src/http/room.ts";
@@ -10,12 +12,19 @@ import { testConfig } from "../../harness/service.ts";
 
 const admin: Identity = { name: "default", scopes: ["admin"], authenticated: true };
 
-async function ask(config: object = {}, identity: Identity = admin, required = true): Promise<Capabilities> {
+async function ask(
+  config: object = {},
+  identity: Identity = admin,
+  { required = true, ownRuns }: { required?: boolean; ownRuns?: number } = {},
+): Promise<Capabilities> {
   const more = { toolsets: [], validateResponses: true, env: {} };
   const room: Partial<HttpRoom> = {
     version: "1.2.3",
     keys: { required, find: () => undefined },
     settings: httpSettings(testConfig({ ...config }), more),
+    ...(ownRuns === undefined
+      ? {}
+      : { keyLimits: new KeyLimits([{ name: identity.name, maxConcurrentRuns: ownRuns }], systemClock) }),
   };
   const { body } = await getCapabilities({ ctx: { identity } } as never, room as HttpRoom);
   return body as Capabilities;
@@ -96,8 +105,8 @@ test("events are not kept longer than their run", async () => {
 
 test("runs at once are those of the key when it has fewer than the server", async () => {
   const runs = async (all: number, own?: number) => {
-    const identity = own === undefined ? admin : { ...admin, maxConcurrentRuns: own };
-    return (await ask({ limits: { max_concurrent_runs: all } }, identity)).limits.max_concurrent_runs;
+    const more = own === undefined ? {} : { ownRuns: own };
+    return (await ask({ limits: { max_concurrent_runs: all } }, admin, more)).limits.max_concurrent_runs;
   };
   assert.deepEqual(
     [await runs(0), await runs(5), await runs(0, 2), await runs(5, 2), await runs(1, 2)],
@@ -109,7 +118,7 @@ test("the key is told its scopes; without keys there are no sessions to name", a
   const some = await ask({}, { ...admin, scopes: ["read", "chat"] });
   assert.deepEqual(some.auth, { type: "bearer", required: true, scopes: ["read", "chat"] });
   assert.equal(some.features.session_id_header, true);
-  const open = await ask({}, { ...admin, authenticated: false }, false);
+  const open = await ask({}, { ...admin, authenticated: false }, { required: false });
   assert.equal(open.auth.required, false);
   assert.deepEqual([open.features.session_id_header, open.features.session_key_header], [false, false]);
 });

@@ -59,6 +59,17 @@ test("a ticket is good once and for 30 s", () => {
   assert.equal(attempt("/api/ws?ticket=", {}, from), "invalid_api_key");
 });
 
+test("an attempt spends its ticket, whatever it is refused for", () => {
+  const wrong: Record<string, string>[] = [{ origin: "https://evil.example" }, { host: "evil.example" }];
+  for (const headers of wrong) {
+    const from = rules();
+    const { ticket } = from.tickets.make({ owner: "bob", scopes: ["chat"] });
+    const target = `/api/ws?ticket=${ticket}`;
+    assert.match(attempt(target, headers, from), /^(?:origin|host)_not_allowed$/);
+    assert.equal(attempt(target, {}, from), "invalid_api_key");
+  }
+});
+
 test("only so many tickets are open, the oldest goes", () => {
   const tickets = new Tickets<number>(clock);
   const made = Array.from({ length: 1025 }, (_, n) => tickets.make(n).ticket);

@@ -565,7 +565,7 @@ class AgentClient(SyncBase):
     ) -> types.Capabilities:
         """What this server can do.
 
-        `GET /v1/capabilities`. Needs a key with the scope `read`.
+        `GET /v1/capabilities`
         """
         request = Request(
             "GET",
@@ -583,7 +583,9 @@ class AgentClient(SyncBase):
     ) -> types.ModelList:
         """The one model, which is the agent itself.
 
-        `GET /v1/models`. Needs a key with the scope `read`.
+        OpenAI clients read it when they start, so any key may.
+
+        `GET /v1/models`
         """
         request = Request(
             "GET",
@@ -602,7 +604,7 @@ class AgentClient(SyncBase):
     ) -> types.Model:
         """One model.
 
-        `GET /v1/models/{model}`. Needs a key with the scope `read`.
+        `GET /v1/models/{model}`
         """
         request = Request(
             "GET",
@@ -619,6 +621,9 @@ class AgentClient(SyncBase):
         timeout: float | None = None,
     ) -> types.Health:
         """Is the server up.
+
+        503 `server_draining` while the server shuts down: it lets its runs end and takes no new ones, so a
+        load balancer sends them elsewhere.
 
         `GET /health`
         """
@@ -637,6 +642,9 @@ class AgentClient(SyncBase):
         timeout: float | None = None,
     ) -> types.Health:
         """The same under the versioned prefix.
+
+        503 `server_draining` while the server shuts down: it lets its runs end and takes no new ones, so a
+        load balancer sends them elsewhere.
 
         `GET /v1/health`
         """

@@ -219,6 +219,7 @@ test("/stop and /steer reach the turn at work, and say so when there is none", a
     type: "send",
     message: "use tabs",
     notice: "Nothing is at work; sent as a prompt.",
+    whenBusy: "queue",
   });
 });
 

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { RouteRate } from "../../../src/webhook/rate.ts";
+import { RateLimiter } from "../../../src/base/rate-limiter.ts";
 
 test("a minute begins with its first request, and a clock set back begins a new one", () => {
-  const rate = new RouteRate(1);
+  const rate = new RateLimiter(1);
   assert.equal(rate.take("a", 30_000), undefined);
   assert.deepEqual(rate.take("a", 89_999), { seconds: 1, count: 1 });
   assert.deepEqual(rate.take("a", 89_999), { seconds: 1, count: 2 });
@@ -12,8 +12,8 @@ test("a minute begins with its first request, and a clock set back begins a new 
   assert.equal(rate.take("a", 10), undefined, "set back by hours: nobody waits for them");
 });
 
-test("windows of routes that are gone are forgotten", () => {
-  const rate = new RouteRate(1);
-  for (let at = 0; at < 5_000; at++) assert.equal(rate.take(`route-${at}`, at * 1_000), undefined);
-  assert.deepEqual(rate.take("route-4999", 4_999_000), { seconds: 60, count: 1 });
+test("windows that are over are forgotten", () => {
+  const rate = new RateLimiter(1);
+  for (let at = 0; at < 5_000; at++) assert.equal(rate.take(`name-${at}`, at * 1_000), undefined);
+  assert.deepEqual(rate.take("name-4999", 4_999_000), { seconds: 60, count: 1 });
 });

@@ -1,7 +1,7 @@
-/** Requests a minute for each route, in this process. Pure but for the clock it is given. */
+/** Requests a minute by name, in this process. Pure but for the time that it is given. */
 
 const WINDOW_MS = 60_000;
-/** Beyond so many routes, those whose minute is over are forgotten. */
+/** Beyond so many names, those whose minute is over are forgotten. */
 const MAX_WINDOWS = 1_000;
 
 interface Window {
@@ -19,11 +19,11 @@ export interface RateRefusal {
 }
 
 /**
- * A fixed window of a minute that begins with the first request after the last one ran out. What is refused does not
- * make it longer.
+ * A fixed window of a minute that begins with the first request after the last one ran out, so that the wait that a
+ * refusal names is exact. What is refused does not make it longer.
  */
-export class RouteRate {
-  /** Requests that pass in a minute. */
+export class RateLimiter {
+  /** Requests of one name that pass in a minute. */
   readonly max: number;
   readonly #windows = new Map<string, Window>();
 
@@ -31,9 +31,9 @@ export class RouteRate {
     this.max = max;
   }
 
-  /** Counts a request of a route that there is. Undefined: it may pass. */
-  take(route: string, nowMs: number): RateRefusal | undefined {
-    const window = this.#windowOf(route, nowMs);
+  /** Counts a request. Undefined: it may pass. */
+  take(name: string, nowMs: number): RateRefusal | undefined {
+    const window = this.#windowOf(name, nowMs);
     if (window.passed < this.max) {
       window.passed++;
       return undefined;
@@ -45,17 +45,17 @@ export class RouteRate {
     };
   }
 
-  #windowOf(route: string, nowMs: number): Window {
-    const known = this.#windows.get(route);
+  #windowOf(name: string, nowMs: number): Window {
+    const known = this.#windows.get(name);
     if (known && isOpen(known, nowMs)) return known;
     if (this.#windows.size >= MAX_WINDOWS) this.#forget(nowMs);
     const window = { startMs: nowMs, passed: 0, refused: 0 };
-    this.#windows.set(route, window);
+    this.#windows.set(name, window);
     return window;
   }
 
   #forget(nowMs: number): void {
-    for (const [route, window] of this.#windows) if (!isOpen(window, nowMs)) this.#windows.delete(route);
+    for (const [name, window] of this.#windows) if (!isOpen(window, nowMs)) this.#windows.delete(name);
   }
 }
 
