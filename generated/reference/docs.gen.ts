@@ -3160,6 +3160,7 @@ td:empty{display:none}
 <tr><td><code>session_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>model</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>kind</code></td><td><a href="#schema-run-kind">RunKind</a></td><td>Required.</td></tr>
+<tr><td><code>position</code></td><td>integer</td><td>Place in the session&#39;s queue, 1 for the next. Absent: the run starts at once. At least 1.</td></tr>
 </tbody>
 </table>
 </section>

@@ -106,6 +106,7 @@ export function newRun(
     required_action: null,
     pending_steer: null,
     input_preview: preview(from.input),
+    precedence: 0,
   };
 }
 

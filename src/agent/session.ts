@@ -2,6 +2,7 @@ import type { Todo } from "../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
 import { createSessionId } from "../base/ids.ts";
 import type { Store, Tx } from "../store/store.ts";
+import { lockName } from "../store/tx.ts";
 import type { SessionRow } from "../store/tables.ts";
 import type { SessionMode } from "./mode.ts";
 
@@ -72,8 +73,32 @@ export async function findSession(store: Store, address: SessionAddress): Promis
     if (row && row.owner !== owner) throw sessionNotFound(id);
     return row;
   }
+  return key === undefined ? undefined : newestOfKey(store.read, owner, key);
+}
+
+/**
+ * As {@link findSession}, inside the transaction that makes the session when there is none: nobody else makes it then, in
+ * whatever process. An id is kept by the key of the table; of a session key there may be several sessions, made on
+ * purpose.
+ */
+export async function claimSession(
+  tx: Tx,
+  { owner, id, key }: SessionAddress,
+): Promise<SessionRow | undefined> {
+  if (id !== undefined) {
+    const row = await tx.find("sessions", { id });
+    if (row && row.owner !== owner) throw sessionNotFound(id);
+    return row;
+  }
   if (key === undefined) return undefined;
-  return store.read
+  const known = await newestOfKey(tx.db, owner, key);
+  if (known) return known;
+  await lockName(tx, JSON.stringify(["session_key", owner, key]));
+  return newestOfKey(tx.db, owner, key);
+}
+
+function newestOfKey(db: Store["read"], owner: string, key: string): Promise<SessionRow | undefined> {
+  return db
     .selectFrom("sessions")
     .selectAll()
     .where("owner", "=", owner)

@@ -1429,6 +1429,10 @@ export type RunQueuedEvent = {
     session_id: string;
     model: string;
     kind: RunKind;
+    /**
+     * Place in the session's queue, 1 for the next. Absent: the run starts at once.
+     */
+    position?: number;
 };
 
 /**
