@@ -132,6 +132,7 @@ test("a prompt to one's own busy session is not counted against the limit of con
   await assert.rejects(agent.submit("4", { id: "s", whenBusy: "reject" }), isCode("session_busy"));
   const next = await agent.submit("5", { id: "s", whenBusy: "interrupt" });
   assert.equal(next.status, "queued");
+  assert.equal((await agent.run(first.runId)).stop_requested, 1);
   await assert.rejects(agent.submit("6", { id: "other" }), isCode("too_many_concurrent_runs"));
   await assert.rejects(agent.submit("7", keyed("other")), isCode("too_many_concurrent_runs"));
   await assert.rejects(agent.submit("8"), isCode("too_many_concurrent_runs"));
@@ -189,6 +190,7 @@ test("a prompt that interrupts runs before those that waited already", async () 
   const b = await agent.submit("B", { id: "s" });
   const c = await agent.submit("C", { id: "s", whenBusy: "interrupt" });
   assert.equal(c.queuePosition, 1);
+  assert.equal((await agent.run(a.runId)).stop_requested, 1);
   assert.equal((await agent.events(a.runId)).at(-1)?.type, "run.cancelled");
   open();
   for (const { runId } of [c, b]) await agent.events(runId);
@@ -239,6 +241,7 @@ test("a prompt of another process that interrupts stops the turn at work now, an
   const a = await agent.submit("A", { id: "s" });
   const b = await agent.submit("B", { id: "s" });
   const c = await other.submit("C", { id: "s", whenBusy: "interrupt" });
+  assert.equal((await agent.run(a.runId)).stop_requested, 1);
   const stopping = (await agent.events(a.runId)).filter(({ type }) => type === "run.stopping");
   assert.equal(stopping.length, 1);
   assert.equal((await agent.run(a.runId)).status, "cancelled");
