@@ -34,8 +34,7 @@ export async function createChatCompletion(
     agent: { run_id: runId, session_id: sessionId },
   };
   const headers = runHeaders(started);
-  // Who joined a run that somebody else began does not end it.
-  const isMine = chat.cancelOnDisconnect && !started.replayed;
+  const isMine = chat.cancelOnDisconnect && !started.isJoined;
   const forget = isMine ? stopWhenGone(signal, runId, room) : () => {};
   if (chat.stream) return { status: 200, headers, stream: frames(head, started.events, chat) };
   return collect(head, started.events, headers).finally(forget);

@@ -41,8 +41,7 @@ export async function createResponse(
     return { status: 200, headers, body: fold.response };
   }
   const isAlone = body.background === true || body.agent?.on_disconnect === "continue";
-  // Who joined a run that somebody else began does not end it.
-  const forget = isAlone || started.replayed ? () => {} : stopWhenGone(signal, runId, room);
+  const forget = isAlone || started.isJoined ? () => {} : stopWhenGone(signal, runId, room);
   if (body.stream === true) return { status: 200, headers, stream: responseEvents(fold, started.events) };
   return whole(fold, started, headers).finally(forget);
 }

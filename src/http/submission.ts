@@ -17,6 +17,8 @@ export interface StartedRun {
   readonly events: EventGroups;
   /** True when the Idempotency-Key of the request had made the run before. */
   readonly replayed: boolean;
+  /** True when another request began the run: it does not end because the client of this one leaves. */
+  readonly isJoined: boolean;
 }
 
 export interface StartOptions {
@@ -61,13 +63,25 @@ export async function joinRepeated(room: HttpRoom, options: StartOptions): Promi
   return known === undefined ? undefined : join(known, room, options);
 }
 
-/** Claims the key for the run, in the transaction that records it. RepeatedRequest when another run has it. */
+/**
+ * Claims the key for the run, in the transaction that records it or gives it the text. RepeatedRequest when another run has
+ * the key.
+ */
 export function withClaim(prompt: Prompt, { store }: HttpRoom, claim: IdempotencyClaim): Prompt {
-  return {
+  const { alsoRecord, alsoSteer } = prompt;
+  const claimed: Prompt = {
     ...prompt,
     alsoRecord: async (tx, run) => {
       await claimKey(tx, store, { claim, runId: run.id });
-      await prompt.alsoRecord?.(tx, run);
+      await alsoRecord?.(tx, run);
+    },
+  };
+  if (alsoRecord && !alsoSteer) return claimed;
+  return {
+    ...claimed,
+    alsoSteer: async (tx, runId) => {
+      await claimKey(tx, store, { claim, runId });
+      await alsoSteer?.(tx, runId);
     },
   };
 }
@@ -81,7 +95,7 @@ async function submit(prompt: Prompt, room: HttpRoom, { signal }: StartOptions):
   try {
     const submitted = await room.turns.submit({ ...prompt, beforeStart });
     const followed = events ?? journal.follow({ runId: submitted.runId }, { signal });
-    return { submitted, events: followed, replayed: false };
+    return { submitted, events: followed, replayed: false, isJoined: submitted.status === "steered" };
   } catch (error) {
     if (events) await end(events);
     throw error;
@@ -116,6 +130,7 @@ async function join(
     },
     events: store.journal.follow({ runId }, { signal }),
     replayed: true,
+    isJoined: true,
   };
 }
 
