@@ -240,4 +240,22 @@ export const agentBreakages: readonly Breakage[] = [
     to: "undefined",
     tests: ["unit/agent/session-queue.test.ts"],
   },
+  {
+    name: "first-session-of-a-key-is-locked",
+    guarantee: "Of two processes that get the first prompt of a session key at once one makes the session",
+    file: "agent/session.ts",
+    from: 'await lockName(tx, JSON.stringify(["session_key", owner, key]));',
+    to: 'await tx.find("facts", { key: lockName.name });',
+    tests: ["unit/agent/session-queue.test.ts"],
+    database: "postgres",
+  },
+  {
+    name: "queued-as-the-turn-ends",
+    guarantee: "A prompt that another process queues while the last turn ends is not left lying",
+    file: "agent/lane.ts",
+    from: "if (queued === undefined) throw sessionNotFound(sessionId);\n    return takeLease(tx, sessionId, lease);",
+    to: "if (queued === undefined) throw sessionNotFound(sessionId);\n    return false;",
+    tests: ["unit/agent/session-queue.test.ts"],
+    database: "postgres",
+  },
 ];
