@@ -220,7 +220,7 @@ export const agentBreakages: readonly Breakage[] = [
     name: "joining-takes-no-room",
     guarantee: "A prompt to a session at work does not count against the limit of concurrent runs",
     file: "agent/turn.ts",
-    from: "if (id === undefined && key === undefined) entry.take();",
+    from: "if ((id ?? name ?? key) === undefined) entry.take();",
     to: "entry.take();",
     tests: ["unit/agent/session-queue.test.ts"],
   },
@@ -257,5 +257,13 @@ export const agentBreakages: readonly Breakage[] = [
     to: "if (queued === undefined) throw sessionNotFound(sessionId);\n    return false;",
     tests: ["unit/agent/session-queue.test.ts"],
     database: "postgres",
+  },
+  {
+    name: "session-names-by-owner",
+    guarantee: "What one key calls its sessions is nothing to another key",
+    file: "agent/session.ts",
+    from: "return owner === MAIN_OWNER ? name :",
+    to: 'return owner !== owner.trim() || name !== "" ? name :',
+    tests: ["unit/agent/session.test.ts"],
   },
 ];

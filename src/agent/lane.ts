@@ -8,7 +8,7 @@ import type { AgentParts } from "./parts.ts";
 import { concludeRun } from "./run-end.ts";
 import { runDeliveryStarted } from "./run-delivery.ts";
 import { parseInput, type RunInput, type RunKind } from "./run.ts";
-import { releaseLease, sessionNotFound, takeLease } from "./session.ts";
+import { nameOfId, releaseLease, sessionNotFound, takeLease } from "./session.ts";
 import type { RunSlot } from "./start-gate.ts";
 
 /** How long a process may be silent before others take its sessions over. Renewed at a third of it. */
@@ -192,7 +192,7 @@ function nextQueued(db: Tx["db"], sessionId: string): Promise<RunRow | undefined
 }
 
 const about = (run: RunRow) => ({
-  session_id: run.session_id,
+  session_id: nameOfId(run.session_id),
   model: run.model,
   kind: run.kind as RunKind,
 });

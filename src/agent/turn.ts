@@ -217,9 +217,9 @@ export class Turns {
   async #take(prompt: Prompt): Promise<Submitted> {
     const isCounted = prompt.kind !== "subagent";
     const entry = new EntryOnDemand(() => (isCounted ? this.#gate.admit(prompt.input.slot) : uncounted));
-    const { id, key } = prompt.address;
+    const { id, name, key } = prompt.address;
     // One in a session of its own is certain to start: it is refused before anything is asked of the database.
-    if (id === undefined && key === undefined) entry.take();
+    if ((id ?? name ?? key) === undefined) entry.take();
     try {
       return await this.#place(prompt, entry);
     } catch (error) {

@@ -1,5 +1,6 @@
 import type { ChatStreamFrame, ChatToolCall } from "../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../generated/http/contract.gen.ts";
+import { nameOfId } from "../agent/session.ts";
 import {
   ChatChunks,
   finishReason,
@@ -31,7 +32,7 @@ export async function createChatCompletion(
     id: `chatcmpl_${runId.slice("run_".length)}`,
     created: Math.floor(createdAtMs / 1000),
     model: chat.modelName,
-    agent: { run_id: runId, session_id: sessionId },
+    agent: { run_id: runId, session_id: nameOfId(sessionId) },
   };
   const headers = runHeaders(started);
   const isMine = chat.cancelOnDisconnect && !started.isJoined;

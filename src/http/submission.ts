@@ -2,6 +2,7 @@ import type { RunEvent } from "../../generated/http/client/types.gen.ts";
 import { isFinalEvent, toRunEvent } from "../agent/event.ts";
 import type { Prompt, Submitted } from "../agent/prompt.ts";
 import { isFinalStatus } from "../agent/run.ts";
+import { nameOfId } from "../agent/session.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { JournalEvent } from "../store/journal.ts";
 import { claimKey, findRepeated, forgetKey, RepeatedRequest, type IdempotencyClaim } from "./idempotency.ts";
@@ -171,7 +172,7 @@ export function stopWhenGone(signal: AbortSignal, runId: string, room: HttpRoom)
 export function runHeaders({ submitted, replayed }: Pick<StartedRun, "submitted" | "replayed">) {
   return {
     "x-agent-run-id": submitted.runId,
-    "x-agent-session-id": submitted.sessionId,
+    "x-agent-session-id": nameOfId(submitted.sessionId),
     "x-agent-model": submitted.model,
     ...(submitted.sessionKey === null ? {} : { "x-agent-session-key": submitted.sessionKey }),
     ...(replayed ? { "idempotency-replayed": "true" } : {}),
