@@ -191,52 +191,6 @@ scenario(CHAT, 404, { title: "another owner's session does not exist", keys: two
   await assertError(await service.chat(hi, { headers: other }), 404, "session_not_found");
 });
 
-for (const [own, others] of [
-  ["a", "b"],
-  ["default", "b"],
-  ["a", "default"],
-] as const) {
-  const keys = [
-    { key: KEY, name: own, scopes: ["chat", "runs", "read"] },
-    { key: "another-key-0123456789", name: others, scopes: ["chat", "runs", "read"] },
-  ];
-  scenario(
-    CHAT,
-    200,
-    {
-      title: `what the key ${own} calls its sessions is nothing to the key ${others}`,
-      keys,
-      script: ({ messages }) => ({ text: `${messages.length} messages` }),
-    },
-    async (service) => {
-      const authorization = "Bearer another-key-0123456789";
-      const mine = { "x-agent-session-id": "mine" };
-      for (const [count, headers] of [
-        ["1 messages", mine],
-        ["1 messages", { ...mine, authorization }],
-        ["3 messages", mine],
-        ["3 messages", { ...mine, authorization }],
-      ] as const) {
-        const response = await service.chat(hi, { headers });
-        const body = await response.json();
-        assert.equal(body.choices[0].message.content, count);
-        assert.equal(response.headers.get("x-agent-session-id"), "mine");
-        assert.equal(body.agent.session_id, "mine");
-        const runId = response.headers.get("x-agent-run-id")!;
-        const auth = "authorization" in headers ? { headers: { authorization } } : {};
-        const run = await (await service.request(`/v1/runs/${runId}`, auth)).json();
-        assert.equal(run.session_id, "mine");
-        const events = await service.request(`/v1/runs/${runId}/events`, auth);
-        assert.equal(events.headers.get("x-agent-session-id"), "mine");
-        assert.doesNotMatch(await events.text(), /mine\.\./);
-        const { data } = await (await service.request("/v1/runs?session_id=mine", auth)).json();
-        assert.equal(data.length, count === "1 messages" ? 1 : 2);
-        assert.equal(data[0].session_id, "mine");
-      }
-    },
-  );
-}
-
 scenario(
   CHAT,
   408,

@@ -149,57 +149,6 @@ scenario(
   },
 );
 
-const shared = createGate();
-scenario(
-  RUN,
-  202,
-  {
-    title: "requests at once with one session key go into one session, whatever the limit of concurrent runs",
-    script: shared.script,
-    config: { limits: { max_concurrent_runs: 1 } },
-  },
-  async (service) => {
-    const key = { "x-agent-session-key": "room" };
-    const responses = await Promise.all(
-      Array.from({ length: 12 }, (_, i) => post(service, "/v1/runs", { input: String(i) }, key)),
-    );
-    const runs = await Promise.all(responses.map((response) => response.json()));
-    assert.deepEqual(new Set(responses.map(({ status }) => status)), new Set([202]), JSON.stringify(runs));
-    assert.equal(new Set(runs.map((run) => run.session_id)).size, 1);
-    const queued = runs.filter(({ status }) => status === "queued");
-    assert.equal(queued.length, 11);
-    await refused(service, { input: "in another" }, 429, "too_many_concurrent_runs");
-    shared.open();
-    for (const { run_id: id } of runs) assert.equal((await fetchRun(service, id, 30)).status, "completed");
-  },
-);
-
-const steered = createGate();
-scenario(
-  RUN,
-  202,
-  {
-    title: "a request that steers goes into the run at work, and its repetition is answered with that run",
-    script: steered.script,
-    config: { sessions: { when_busy: "steer" } },
-  },
-  async (service) => {
-    const first = await startRun(service, { input: "one", session_id: "s" });
-    const headers = { "idempotency-key": "steer-1" };
-    const second = await startRun(service, { input: "two", session_id: "s" }, headers);
-    assert.deepEqual([second.run_id, second.replayed], [first.run_id, false]);
-    const again = await startRun(service, { input: "two", session_id: "s" }, headers);
-    assert.deepEqual([again.run_id, again.replayed], [first.run_id, true]);
-    steered.open();
-    const events = await allEvents(service, first.run_id);
-    const taken = events.filter(({ event }) => event === "run.steer_accepted");
-    assert.deepEqual(
-      taken.map((event) => (event as { text?: string }).text),
-      ["two"],
-    );
-  },
-);
-
 scenario(
   RUN,
   202,

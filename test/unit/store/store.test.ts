@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { sql } from "kysely";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { isDuplicateKey } from "../../../src/store/failure.ts";
 import { openStore } from "../../../src/store/open.ts";
@@ -138,44 +137,6 @@ test("a taken key fails the work that took it last, and only that one", async (t
   assert.ok(outcomes[1]!.status === "rejected" && isDuplicateKey(outcomes[1]!.reason));
   assert.deepEqual(await titles(store), ["a", "b"]);
 });
-
-test("a work that looks before it inserts joins what another process inserted meanwhile, beside other works", async (t) => {
-  const { store, openAnother } = await openTestStore(t);
-  const other = await openAnother();
-  const row = titled("same");
-  const joinOrInsert = async (tx: Tx) => {
-    const known = await tx.find("sessions", { id: row.id });
-    if (known) return "joined";
-    await tx.insert("sessions", [row]);
-    return "inserted";
-  };
-  const inserted = Promise.withResolvers<void>();
-  const slow = store.write(async (tx) => {
-    const how = await joinOrInsert(tx);
-    inserted.resolve();
-    // On PostgreSQL the other looks and inserts while this transaction is open, and waits for its end.
-    if (store.dialect === "postgres") await untilBlocked(store);
-    return how;
-  });
-  await inserted.promise;
-  const [joined, behind] = await Promise.all([
-    other.write(joinOrInsert),
-    other.write((tx) => tx.insert("sessions", [titled("z")]).then(() => "behind")),
-  ]);
-  assert.deepEqual([await slow, joined, behind], ["inserted", "joined", "behind"]);
-  assert.deepEqual(await titles(store), ["same", "z"]);
-});
-
-/** Resolves when a statement of another connection waits for this one's transaction. */
-async function untilBlocked(store: Store): Promise<void> {
-  for (;;) {
-    const { rows } = await sql<{ count: string }>`
-      select count(*) as count from pg_locks join pg_stat_activity on pg_locks.pid = pg_stat_activity.pid
-      where not granted and locktype = 'transactionid' and datname = current_database()
-    `.execute(store.read);
-    if (Number(rows[0]?.count) > 0) return;
-  }
-}
 
 test("a work fails when a statement of it failed, also when it caught that", async (t) => {
   const { store } = await openTestStore(t);
