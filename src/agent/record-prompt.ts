@@ -53,7 +53,8 @@ export async function recordPrompt(
   let isAnnounced = false;
   return store.write(async (tx) => {
     const existing = await claimSession(tx, prompt.address);
-    if (steersFirst && existing && existing.lease_owner !== null) return undefined;
+    // Whoever was told of the run waits for it: from then on there is one.
+    if (steersFirst && !isAnnounced && existing && existing.lease_owner !== null) return undefined;
     if (!isAnnounced) prompt.beforeStart?.(runId);
     isAnnounced = true;
     const session = existing ?? made;
