@@ -1252,7 +1252,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           minimum: 0,
           maximum: 100000,
           default: 10,
-          description: "Runs at once; 0: no limit.",
+          description: "Runs at once in one process; 0: no limit. Prompts to a session at work do not count. One more run is refused over HTTP (429), and waits for its turn where the client stays connected (gateway, ACP), and as a webhook or a scheduled job.",
         },
         sse_keepalive_seconds: { type: "number", minimum: 1, maximum: 3600, default: 15, description: "Silence before a comment." },
         max_stored_responses: {
@@ -1790,7 +1790,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           enum: ["queue", "reject", "steer", "interrupt"],
           default: "queue",
-          description: "What a prompt to a session at work does.",
+          description: "What a prompt to a session at work does. queue: it waits for its turn. reject: it is refused. steer: its text goes into the turn at work; what cannot go there, or comes too late, is queued. interrupt: the turn at work is stopped, and the prompt runs next, before those that wait.",
         },
         max_queue: {
           type: "integer",

@@ -1033,7 +1033,7 @@ export type LimitsConfig = {
      */
     max_text_bytes: number;
     /**
-     * Runs at once; 0: no limit.
+     * Runs at once in one process; 0: no limit. Prompts to a session at work do not count. One more run is refused over HTTP (429), and waits for its turn where the client stays connected (gateway, ACP), and as a webhook or a scheduled job.
      */
     max_concurrent_runs: number;
     /**
@@ -1547,7 +1547,7 @@ export type RetentionConfig = {
  */
 export type SessionsConfig = {
     /**
-     * What a prompt to a session at work does.
+     * What a prompt to a session at work does. queue: it waits for its turn. reject: it is refused. steer: its text goes into the turn at work; what cannot go there, or comes too late, is queued. interrupt: the turn at work is stopped, and the prompt runs next, before those that wait.
      */
     when_busy: 'queue' | 'reject' | 'steer' | 'interrupt';
     /**

@@ -1264,6 +1264,7 @@ export const schemas: SchemaMap = {
       session_id: { type: "string" },
       model: { type: "string" },
       kind: { $ref: "#/components/schemas/RunKind" },
+      position: { type: "integer", minimum: 1 },
     },
   },
   RunStartedEvent: {

@@ -336,7 +336,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or begins it. At most 256 characters, no control characters, no <code>/</code>, <code>\\</code> or <code>..</code>.</td></tr>
+<tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or begins it. At most 256 characters, no control characters, no <code>/</code>, <code>\\</code> or <code>..</code>. A name of your choice belongs to your API key: another key&#39;s session of the same name is another session.</td></tr>
 <tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s own name for the conversation, at most 256 characters. Continues the newest session with this key.</td></tr>
 <tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model for this request: <code>model</code> or <code>provider:model</code>. Wins over the body.</td></tr>
 <tr><td><code>X-Agent-Progress</code></td><td>header</td><td>string</td><td>1 adds tool progress to the stream, as <code>stream_options.include_progress</code> does.</td></tr>
@@ -430,7 +430,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or begins it. At most 256 characters, no control characters, no <code>/</code>, <code>\\</code> or <code>..</code>.</td></tr>
+<tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or begins it. At most 256 characters, no control characters, no <code>/</code>, <code>\\</code> or <code>..</code>. A name of your choice belongs to your API key: another key&#39;s session of the same name is another session.</td></tr>
 <tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s own name for the conversation, at most 256 characters. Continues the newest session with this key.</td></tr>
 <tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model for this request: <code>model</code> or <code>provider:model</code>. Wins over the body.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. The same key with the same request again gets what the first one got, or joins it while it is at work; with another request 409.</td></tr>
@@ -746,7 +746,7 @@ td:empty{display:none}
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or begins it. At most 256 characters, no control characters, no <code>/</code>, <code>\\</code> or <code>..</code>.</td></tr>
+<tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or begins it. At most 256 characters, no control characters, no <code>/</code>, <code>\\</code> or <code>..</code>. A name of your choice belongs to your API key: another key&#39;s session of the same name is another session.</td></tr>
 <tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s own name for the conversation, at most 256 characters. Continues the newest session with this key.</td></tr>
 <tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model for this request: <code>model</code> or <code>provider:model</code>. Wins over the body.</td></tr>
 <tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. The same key with the same request again gets what the first one got, or joins it while it is at work; with another request 409.</td></tr>
@@ -3165,6 +3165,7 @@ td:empty{display:none}
 <tr><td><code>session_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>model</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>kind</code></td><td><a href="#schema-run-kind">RunKind</a></td><td>Required.</td></tr>
+<tr><td><code>position</code></td><td>integer</td><td>Place in the session&#39;s queue, 1 for the next. Absent: the run starts at once. At least 1.</td></tr>
 </tbody>
 </table>
 </section>

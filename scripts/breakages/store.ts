@@ -223,4 +223,13 @@ export const storeBreakages: readonly Breakage[] = [
     to: `if (stranger === "never") {`,
     tests: ["unit/store/migrate.test.ts"],
   },
+  {
+    name: "taken-key-runs-again",
+    guarantee: "Of two processes that insert the same row at once neither fails",
+    file: "store/group.ts",
+    from: "(isRetryable(error) || isDuplicateKey(error))",
+    to: "isRetryable(error)",
+    tests: ["unit/store/races.test.ts"],
+    database: "postgres",
+  },
 ];

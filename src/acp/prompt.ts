@@ -135,10 +135,11 @@ async function runOnce(
     address: { owner, id: session.id },
     seed: session.seed,
     kind: "run",
-    input: { prompt: [message], settings: {}, answerable: true },
+    // The editor waits for its answer: at the limit of all runs the prompt waits for its turn.
+    input: { prompt: [message], settings: {}, answerable: true, slot: { group: "acp" } },
     whenBusy: "queue",
     // Until it is recorded a prompt that was cancelled leaves nothing behind.
-    admit: async () => signal.throwIfAborted(),
+    alsoRecord: async () => signal.throwIfAborted(),
   });
   session.isSaved = true;
   turn.begun(runId, (reason) => void stop(room, runId, reason));

@@ -8,7 +8,7 @@ import type { AgentParts } from "./parts.ts";
 import { concludeRun } from "./run-end.ts";
 import { runDeliveryStarted } from "./run-delivery.ts";
 import { parseInput, type RunInput, type RunKind } from "./run.ts";
-import { releaseLease, sessionNotFound, takeLease } from "./session.ts";
+import { nameOfId, releaseLease, sessionNotFound, takeLease } from "./session.ts";
 import type { RunSlot } from "./start-gate.ts";
 
 /** How long a process may be silent before others take its sessions over. Renewed at a third of it. */
@@ -42,14 +42,6 @@ export class Lane {
     this.#parts = parts;
   }
 
-  /** The session of this id when somebody made it first. ServiceError `session_not_found` when it is not its owner's. */
-  async existing(tx: Tx, session: SessionRow): Promise<SessionRow | undefined> {
-    if (session.transient === 1) return undefined;
-    const row = await tx.find("sessions", { id: session.id });
-    if (row && row.owner !== session.owner) throw sessionNotFound(session.id);
-    return row;
-  }
-
   /** Makes a session with its lease taken and its first run at work: a stateless chat, in as few statements as it takes. */
   async open(tx: Tx, { session, run, input }: Started): Promise<void> {
     const leased = { lease_owner: this.#store.owner, lease_until: tx.nowMs + LEASE_MS };
@@ -66,13 +58,13 @@ export class Lane {
   async openQueued(tx: Tx, { session, run }: Started): Promise<void> {
     const leased = { lease_owner: this.#store.owner, lease_until: tx.nowMs + LEASE_MS };
     await this.#store.journal.begin(tx, { session: { ...session, ...leased, queued: 1 }, run }, [
-      queuedEvent(run),
+      queuedEvent(run, 1),
     ]);
   }
 
   /** What the next queued run of a session waits for, where it waits for anything but the session. */
   async slotOfNext(sessionId: string): Promise<RunSlot | undefined> {
-    const run = await oldestQueued(this.#store.read, sessionId);
+    const run = await nextQueued(this.#store.read, sessionId);
     return run && parseInput(run).slot;
   }
 
@@ -81,9 +73,23 @@ export class Lane {
     if (session.transient === 1) await tx.update("sessions", { id: session.id }, { transient: 0 });
   }
 
-  /** Takes the lease. False when a turn is at work in the session. */
-  lease(tx: Tx, sessionId: string): Promise<boolean> {
-    return takeLease(tx, sessionId, { owner: this.#store.owner, ms: LEASE_MS });
+  /**
+   * Takes the lease. False when a turn is at work in the session; what `tx` queues behind it is found at its end.
+   * ServiceError `session_not_found` when the session was deleted meanwhile.
+   */
+  async lease(tx: Tx, sessionId: string): Promise<boolean> {
+    const lease = { owner: this.#store.owner, ms: LEASE_MS };
+    if (await takeLease(tx, sessionId, lease)) return true;
+    // Elsewhere that turn may be ending in a transaction that is still open. With the row locked it either has ended, and
+    // the session is free by now, or its end waits for us.
+    const queued = await tx.increment("sessions", { id: sessionId }, "queued", 0);
+    if (queued === undefined) throw sessionNotFound(sessionId);
+    return takeLease(tx, sessionId, lease);
+  }
+
+  /** True when nothing waits in the session. */
+  async isEmpty(sessionId: string): Promise<boolean> {
+    return (await this.#store.find("sessions", { id: sessionId, queued: 0 })) !== undefined;
   }
 
   /** Records a run that starts at once, in a session whose lease is ours. */
@@ -95,23 +101,32 @@ export class Lane {
     await this.#started(tx, run);
   }
 
-  /** Records a run behind the one at work. Resolves to its place, 1 for the next. ServiceError `queue_full`. */
-  async enqueue(tx: Tx, run: RunRow, limit: number): Promise<number> {
-    const waiting = await tx.increment("sessions", { id: run.session_id }, "queued", 1);
-    if ((waiting ?? 1) > limit) {
+  /**
+   * Records a run behind those that wait, or before them. Resolves to its place, 1 for the next. ServiceError
+   * `queue_full`.
+   */
+  async enqueue(
+    tx: Tx,
+    run: RunRow,
+    { limit, isNext = false }: { readonly limit: number; readonly isNext?: boolean },
+  ): Promise<number> {
+    const waiting = (await tx.increment("sessions", { id: run.session_id }, "queued", 1)) ?? 1;
+    if (waiting > limit) {
       throw new ServiceError(
         "queue_full",
         `${limit} prompts wait in this session, which is the limit (sessions.max_queue).`,
         { retryAfterSeconds: 1 },
       );
     }
-    await tx.insert("runs", [run]);
-    await this.#store.journal.append(tx, run.session_id, [queuedEvent(run)]);
-    return waiting ?? 1;
+    const first = isNext ? await nextQueued(tx.db, run.session_id) : undefined;
+    await tx.insert("runs", [{ ...run, precedence: first ? first.precedence + 1 : 0 }]);
+    const position = isNext ? 1 : waiting;
+    await this.#store.journal.append(tx, run.session_id, [queuedEvent(run, position)]);
+    return position;
   }
 
-  /** Takes a run out of the queue. False when it is not queued. */
-  async cancelQueued(tx: Tx, runId: string, reason: string): Promise<boolean> {
+  /** Takes a run out of the queue. Resolves to it; undefined when it is not queued. */
+  async cancelQueued(tx: Tx, runId: string, reason: string): Promise<RunRow | undefined> {
     const row = await tx.db
       .selectFrom("runs")
       .selectAll()
@@ -120,10 +135,10 @@ export class Lane {
       .executeTakeFirst();
     const event = runEvent(runId, "run.cancelled", { reason });
     const outcome: Outcome = { status: "cancelled", set: { stop_requested: 1 }, event };
-    if (!row || !(await concludeRun(tx, { run: row, parts: this.#parts }, outcome))) return false;
+    if (!row || !(await concludeRun(tx, { run: row, parts: this.#parts }, outcome))) return undefined;
     await tx.increment("sessions", { id: row.session_id }, "queued", -1);
     await this.#store.journal.append(tx, row.session_id, [event]);
-    return true;
+    return row;
   }
 
   /** Gives a run that waits for leave to whoever looks after sessions next; ours no more. */
@@ -141,7 +156,7 @@ export class Lane {
     if (await releaseLease(tx, sessionId, this.#store.owner)) return undefined;
     const session = await tx.find("sessions", { id: sessionId });
     if (session?.lease_owner !== this.#store.owner) return undefined;
-    const run = hold ? undefined : await oldestQueued(tx.db, sessionId);
+    const run = hold ? undefined : await nextQueued(tx.db, sessionId);
     if (!run) {
       await tx.update("sessions", { id: sessionId }, hold ? HELD : { ...FREE, queued: 0 });
       return undefined;
@@ -163,12 +178,13 @@ export class Lane {
   }
 }
 
-function oldestQueued(db: Tx["db"], sessionId: string): Promise<RunRow | undefined> {
+function nextQueued(db: Tx["db"], sessionId: string): Promise<RunRow | undefined> {
   return db
     .selectFrom("runs")
     .selectAll()
     .where("session_id", "=", sessionId)
     .where("status", "=", "queued")
+    .orderBy("precedence", "desc")
     .orderBy("created_at")
     .orderBy("id")
     .limit(1)
@@ -176,9 +192,11 @@ function oldestQueued(db: Tx["db"], sessionId: string): Promise<RunRow | undefin
 }
 
 const about = (run: RunRow) => ({
-  session_id: run.session_id,
+  session_id: nameOfId(run.session_id),
   model: run.model,
   kind: run.kind as RunKind,
 });
-const queuedEvent = (run: RunRow) => runEvent(run.id, "run.queued", about(run));
+/** With the place in the queue, 1 for the next; without it the run starts at once. */
+const queuedEvent = (run: RunRow, position?: number) =>
+  runEvent(run.id, "run.queued", { ...about(run), ...(position === undefined ? {} : { position }) });
 const startedEvent = (run: RunRow) => runEvent(run.id, "run.started", about(run));

@@ -30,7 +30,16 @@ export interface Prompt {
    * work it may be called twice. The run is `running` when it starts at once in a session that is new.
    */
   readonly alsoRecord?: (tx: Tx, run: RunRow) => Promise<void>;
-  /** Refuses the run by throwing, in the same transaction, behind {@link alsoRecord}. Not asked about steering. */
+  /**
+   * Writes what belongs to the text where it is steered into the run `runId` instead, in the transaction that gives it to
+   * that run. Without it a prompt with {@link alsoRecord} is not steered.
+   */
+  readonly alsoSteer?: (tx: Tx, runId: string) => Promise<void>;
+  /**
+   * Refuses the run by throwing, in the same transaction, behind {@link alsoRecord}. Asked of a run that starts, or that
+   * waits only for room and then starts by itself. Not of one that is queued behind its session's: when it starts, that
+   * one has ended, so no more are at work than before; and not of steering.
+   */
   readonly admit?: (tx: Tx) => Promise<void>;
   /** Called with the id of a new run before anything of it is committed: follow it from its first event. */
   readonly beforeStart?: (runId: string) => void;
@@ -48,4 +57,12 @@ export interface Submitted {
   readonly createdAtMs: number;
   /** Of a queued run: 1 is the next. */
   readonly queuePosition?: number;
+}
+
+/** What of a prompt a turn at work can take; undefined when it is more than text, or recorded with a run of its own. */
+export function steerableText({ input: { prompt }, alsoRecord, alsoSteer }: Prompt): string | undefined {
+  if (alsoRecord && !alsoSteer) return undefined;
+  if (prompt.some((message) => message.role === "user" && message.attachments?.length)) return undefined;
+  const texts = prompt.map((message) => (message.role === "user" ? message.text : ""));
+  return texts.filter((part) => part !== "").join("\n\n") || undefined;
 }

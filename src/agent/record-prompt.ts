@@ -1,12 +1,15 @@
 import { ServiceError } from "../base/errors.ts";
 import { createId } from "../base/ids.ts";
-import type { SessionRow } from "../store/tables.ts";
+import type { Tx } from "../store/store.ts";
+import type { RunRow, SessionRow } from "../store/tables.ts";
 import type { Lane, Started } from "./lane.ts";
 import { formatModel } from "./model.ts";
-import type { AgentParts } from "./parts.ts";
+import type { AgentParts, BusyMode } from "./parts.ts";
 import type { Prompt } from "./prompt.ts";
+import { requestStopIn } from "./run-control.ts";
 import { newRun, type RunInput } from "./run.ts";
-import { newSession } from "./session.ts";
+import { claimSession, newSession } from "./session.ts";
+import type { EntryOnDemand } from "./start-gate.ts";
 
 export interface RecordWork {
   readonly parts: AgentParts;
@@ -15,10 +18,10 @@ export interface RecordWork {
 
 export interface RecordRequest {
   readonly prompt: Prompt;
-  /** The session that the prompt is for, when there is one. */
-  readonly found: SessionRow | undefined;
-  /** True: there is no room for the run yet. */
-  readonly waits: boolean;
+  /** Asked for when the run starts, or is to wait for room. */
+  readonly entry: EntryOnDemand;
+  /** True: nothing is written when a turn is at work in the session, which may take the text. */
+  readonly steersFirst: boolean;
 }
 
 /** A prompt that will not be lost. */
@@ -28,54 +31,102 @@ export interface Recorded extends Started {
   readonly isLeased: boolean;
   /** In the session's queue, 1 for the next; 0: the run begins now. */
   readonly position: number;
+  /** The run that was asked to stop in favour of this one. */
+  readonly interrupted?: string | undefined;
 }
+
+/** Why a run stops that a newer prompt interrupts. */
+export const INTERRUPTED = "A newer prompt took over.";
 
 /**
  * Writes a prompt with its run, and its session if there is none yet, in one transaction, with all that the prompt brings
- * to be recorded with it. ServiceError `session_busy` where prompts to a busy session are refused, `queue_full`.
+ * to be recorded with it. Undefined: see {@link RecordRequest.steersFirst}. ServiceError `session_busy` where prompts to a
+ * busy session are refused, `queue_full`, and `too_many_concurrent_runs` for a run that would start.
  */
 export async function recordPrompt(
-  { parts, lane }: RecordWork,
-  { prompt, found, waits }: RecordRequest,
-): Promise<Recorded> {
-  const { store, clock } = parts;
+  work: RecordWork,
+  { prompt, entry, steersFirst }: RecordRequest,
+): Promise<Recorded | undefined> {
+  const { store, clock } = work.parts;
   const runId = prompt.runId ?? createId("run", clock.now());
   const made = newSession(prompt.address, prompt.seed, clock.now());
-  prompt.beforeStart?.(runId);
+  let isAnnounced = false;
   return store.write(async (tx) => {
-    const existing = found ?? (await lane.existing(tx, made));
+    const existing = await claimSession(tx, prompt.address);
+    // Whoever was told of the run waits for it: from then on there is one.
+    if (steersFirst && !isAnnounced && existing && existing.lease_owner !== null) return undefined;
+    if (!isAnnounced) prompt.beforeStart?.(runId);
+    isAnnounced = true;
     const session = existing ?? made;
     const input = inputOf(prompt, !existing);
     const { kind, metadata = {}, webhook, delivery } = prompt;
-    const model = modelFor(prompt, session, parts);
+    const model = modelFor(prompt, session, work.parts);
     const about = { kind, model, input, metadata, webhook, delivery };
     const run = newRun(runId, session, { ...about, nowMs: tx.nowMs });
-    const startsNow = !existing && !waits;
-    await prompt.alsoRecord?.(tx, startsNow ? { ...run, status: "running" } : run);
-    await prompt.admit?.(tx);
-    const starts = { run, session, input, isNew: !existing, isLeased: true, position: 0 };
-    if (!existing) {
-      if (!waits) await lane.open(tx, starts);
-      else await lane.openQueued(tx, starts);
-      return waits ? { ...starts, position: 1 } : starts;
-    }
-    await lane.keep(tx, session);
-    const isLeased = await lane.lease(tx, session.id);
-    if (isLeased && !waits) {
-      await lane.begin(tx, run, input);
-      return starts;
-    }
-    const position = await lane.enqueue(tx, run, queueLimit(prompt, parts));
-    return { ...starts, isLeased, position };
+    const asked = { prompt, entry, starts: { run, session, input } };
+    return existing ? join(tx, work, asked) : open(tx, work, asked);
   });
 }
 
-function queueLimit(prompt: Prompt, { settings }: AgentParts): number {
-  if ((prompt.whenBusy ?? settings.whenBusy) !== "reject") return settings.maxQueuePerSession;
-  throw new ServiceError("session_busy", "The session is at work (session busy). Wait for its run to end.", {
+interface Asked {
+  readonly prompt: Prompt;
+  readonly entry: EntryOnDemand;
+  readonly starts: Started;
+}
+
+/** In a session that is new. */
+async function open(tx: Tx, { lane }: RecordWork, { prompt, entry, starts }: Asked): Promise<Recorded> {
+  const { waits } = entry.take();
+  const { run } = starts;
+  await prompt.alsoRecord?.(tx, waits ? run : running(run));
+  await prompt.admit?.(tx);
+  await (waits ? lane.openQueued(tx, starts) : lane.open(tx, starts));
+  return { ...starts, isNew: true, isLeased: true, position: waits ? 1 : 0 };
+}
+
+/** In a session that there is: at once, or in its queue. */
+async function join(tx: Tx, work: RecordWork, { prompt, entry, starts }: Asked): Promise<Recorded> {
+  const { lane, parts } = work;
+  const { run, session, input } = starts;
+  const recorded = { ...starts, isNew: false };
+  const limit = parts.settings.maxQueuePerSession;
+  await prompt.alsoRecord?.(tx, run);
+  await lane.keep(tx, session);
+  if (!(await lane.lease(tx, session.id))) return { ...recorded, ...(await queue(tx, work, prompt, run)) };
+  const { waits } = entry.take();
+  await prompt.admit?.(tx);
+  if (waits) return { ...recorded, isLeased: true, position: await lane.enqueue(tx, run, { limit }) };
+  await lane.begin(tx, run, input);
+  return { ...recorded, isLeased: true, position: 0 };
+}
+
+/** Behind the run at work, or next in its place. */
+async function queue(
+  tx: Tx,
+  { parts, lane }: RecordWork,
+  prompt: Prompt,
+  run: RunRow,
+): Promise<Pick<Recorded, "isLeased" | "position" | "interrupted">> {
+  const { settings, store } = parts;
+  const mode = busyModeOf(prompt, parts);
+  if (mode === "reject") throw busy();
+  const isNext = mode === "interrupt";
+  const position = await lane.enqueue(tx, run, { limit: settings.maxQueuePerSession, isNext });
+  const interrupted = isNext ? await requestStopIn(tx, store, run.session_id, INTERRUPTED) : undefined;
+  return { isLeased: false, position, interrupted };
+}
+
+export function busyModeOf({ whenBusy }: Prompt, { settings }: AgentParts): BusyMode {
+  return whenBusy ?? settings.whenBusy;
+}
+
+function busy(): ServiceError {
+  return new ServiceError("session_busy", "The session is at work (session busy). Wait for its run to end.", {
     retryAfterSeconds: 1,
   });
 }
+
+const running = (run: RunRow): RunRow => ({ ...run, status: "running" });
 
 function modelFor(prompt: Prompt, session: SessionRow, { models }: AgentParts): string {
   const own = session.model === null ? undefined : models.resolve(session.model);

@@ -4,6 +4,7 @@ import type { Clock } from "../base/clock.ts";
 import type { Store, Tx } from "../store/store.ts";
 import { runEvent } from "./event.ts";
 import { moveRun } from "./run.ts";
+import { runningTurn } from "./running-turn.ts";
 import { pendingSteers, steerEvents } from "./salvage.ts";
 
 /** Runs that end sooner are not followed: it would cost each of them, and nobody can mean to stop them. */
@@ -39,20 +40,45 @@ export async function requestStopOf(tx: Tx, store: Store, runId: string, reason:
   return run !== undefined && requestStop(tx, store, { id: runId, sessionId: run.session_id }, reason);
 }
 
-/** Gives text to a run that is at work in another process. False when it is not running (any more): it was not taken. */
-export async function steerElsewhere(
+/** As {@link requestStop}, for the run at work in a session. Resolves to its id; undefined when none is. */
+export async function requestStopIn(
+  tx: Tx,
+  store: Store,
+  sessionId: string,
+  reason: string,
+): Promise<string | undefined> {
+  const running = await runningTurn({ read: tx.db }, sessionId);
+  if (!running) return undefined;
+  await requestStop(tx, store, { id: running.runId, sessionId }, reason);
+  return running.runId;
+}
+
+/**
+ * Gives text to a run by the store, in whatever process it is at work. False when it is not running (any more): it was not
+ * taken. `alsoSteer` is called in the transaction that gives it.
+ */
+export async function steerByStore(
   { store, clock }: { readonly store: Store; readonly clock: Clock },
-  runId: string,
-  text: string,
+  { runId, text, alsoSteer }: StoreSteer,
 ): Promise<boolean> {
   for (;;) {
-    const { taken, retryMs } = await store.write((tx) => requestSteer(tx, store, runId, text));
+    const { taken, retryMs } = await store.write(async (tx) => {
+      const asked = await requestSteer(tx, store, runId, text);
+      if (asked.taken) await alsoSteer?.(tx, runId);
+      return asked;
+    });
     if (retryMs === undefined) return taken;
     await clock.sleep(retryMs);
   }
 }
 
-/** As {@link steerElsewhere}, inside `tx`. A run that has only just begun takes nothing yet: `retryMs` says when. */
+interface StoreSteer {
+  readonly runId: string;
+  readonly text: string;
+  readonly alsoSteer?: ((tx: Tx, runId: string) => Promise<void>) | undefined;
+}
+
+/** As {@link steerByStore}, inside `tx`. A run that has only just begun takes nothing yet: `retryMs` says when. */
 export async function requestSteer(
   tx: Tx,
   store: Store,

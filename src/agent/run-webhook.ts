@@ -15,6 +15,7 @@ import type { AskRow, RunRow } from "../store/tables.ts";
 import type { Outcome } from "./outcome.ts";
 import { toApprovalRequest, type AskKind } from "./question.ts";
 import { parseInput, type FinalStatus } from "./run.ts";
+import { nameOfId } from "./session.ts";
 
 /** Who is told of a run, when: the text in its row. */
 export interface RunWebhook {
@@ -125,7 +126,12 @@ async function oweRunWebhook(tx: Tx, store: Store, run: RunRow, fact: RunFact): 
   const id = createId("evt", tx.nowMs);
   const { traceparent } = parseInput(run);
   const response = run.response_id === null ? {} : { id: run.response_id };
-  const data: WebhookEventData = { ...response, run_id: run.id, session_id: run.session_id, ...fact.data };
+  const data: WebhookEventData = {
+    ...response,
+    run_id: run.id,
+    session_id: nameOfId(run.session_id),
+    ...fact.data,
+  };
   const event: WebhookEvent = {
     id,
     object: "event",

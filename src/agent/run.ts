@@ -7,6 +7,7 @@ import type { ModelSettings, ToolChoice, ToolSpec, Usage } from "./engine.ts";
 import type { Message } from "./message.ts";
 import { textOf } from "./message.ts";
 import { toApprovalRequest } from "./question.ts";
+import { nameOfId } from "./session.ts";
 import type { RunSlot } from "./start-gate.ts";
 
 export type RunStatus = Run["status"];
@@ -106,6 +107,7 @@ export function newRun(
     required_action: null,
     pending_steer: null,
     input_preview: preview(from.input),
+    precedence: 0,
   };
 }
 
@@ -183,7 +185,7 @@ export function describeRun(row: RunView, sessionKey: string | null, asks: reado
     id: row.id,
     kind: row.kind as RunKind,
     status: row.status as RunStatus,
-    session_id: row.session_id,
+    session_id: nameOfId(row.session_id),
     session_key: sessionKey,
     model: row.model,
     created_at: row.created_at / 1000,

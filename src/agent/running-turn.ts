@@ -10,8 +10,11 @@ export interface RunningTurn {
 }
 
 /** Whatever process it is at work in. Undefined: none is. */
-export async function runningTurn(store: Store, sessionId: string): Promise<RunningTurn | undefined> {
-  const row = await store.read
+export async function runningTurn(
+  { read }: Pick<Store, "read">,
+  sessionId: string,
+): Promise<RunningTurn | undefined> {
+  const row = await read
     .selectFrom("runs")
     .select(["id", "kind", "model"])
     .where("session_id", "=", sessionId)

@@ -1,16 +1,39 @@
 import type { Todo } from "../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
-import { createSessionId } from "../base/ids.ts";
+import { sha256 } from "../base/digest.ts";
+import { createSessionId, isSessionId } from "../base/ids.ts";
 import type { Store, Tx } from "../store/store.ts";
+import { lockName } from "../store/tx.ts";
 import type { SessionRow } from "../store/tables.ts";
 import type { SessionMode } from "./mode.ts";
 
-/** Whose session, and how the caller names it. Without id and key a new one is made for this prompt alone. */
+/** Whose session, and how the caller names it. Without id, name and key a new one is made for this prompt alone. */
 export interface SessionAddress {
   readonly owner: string;
   readonly id?: string;
+  /** An id as a client says it: one that it was told, or chose itself. Checked by {@link checkSessionName}. */
+  readonly name?: string;
   readonly key?: string;
 }
+
+/** Owner of all that is done without a key of its own: the main key, editors, hooks, scheduled jobs. */
+const MAIN_OWNER = "default";
+
+/**
+ * Id of the session that a client of `owner` named itself. Ids are one space and names are each owner's own, so those of
+ * owners besides the main one carry their owner. No name has two dots in it.
+ */
+export function idOfName(owner: string, name: string): string {
+  return owner === MAIN_OWNER ? name : `${name}..${sha256(owner).slice(0, OWNER_DIGITS)}`;
+}
+
+/** What the owner calls a session of this id: the inverse of {@link idOfName}, and ids that were made here as they are. */
+export function nameOfId(id: string): string {
+  return id.replace(OWNER_SUFFIX, "");
+}
+
+const OWNER_DIGITS = 12;
+const OWNER_SUFFIX = /\.\.[0-9a-f]{12}$/;
 
 /** What a session is made with; see the columns of the same names. */
 export interface SessionSeed {
@@ -66,14 +89,42 @@ export const MAX_SESSION_NAME_LENGTH = 256;
  * `session_not_found`, so that nobody learns which ids are taken by whom.
  */
 export async function findSession(store: Store, address: SessionAddress): Promise<SessionRow | undefined> {
-  const { owner, id, key } = address;
-  if (id !== undefined) {
-    const row = await store.find("sessions", { id });
-    if (row && row.owner !== owner) throw sessionNotFound(id);
-    return row;
-  }
+  const { owner, key } = address;
+  if (isNamed(address)) return ofName((id) => store.find("sessions", { id }), address);
+  return key === undefined ? undefined : newestOfKey(store.read, owner, key);
+}
+
+/**
+ * As {@link findSession}, inside the transaction that makes the session when there is none: nobody else makes it then, in
+ * whatever process. An id is kept by the key of the table; of a session key there may be several sessions, made on
+ * purpose.
+ */
+export async function claimSession(tx: Tx, address: SessionAddress): Promise<SessionRow | undefined> {
+  const { owner, key } = address;
+  if (isNamed(address)) return ofName((id) => tx.find("sessions", { id }), address);
   if (key === undefined) return undefined;
-  return store.read
+  const known = await newestOfKey(tx.db, owner, key);
+  if (known) return known;
+  await lockName(tx, JSON.stringify(["session_key", owner, key]));
+  return newestOfKey(tx.db, owner, key);
+}
+
+const isNamed = ({ id, name }: SessionAddress): boolean => (id ?? name) !== undefined;
+
+async function ofName(
+  find: (id: string) => Promise<SessionRow | undefined>,
+  { owner, id, name = "" }: SessionAddress,
+): Promise<SessionRow | undefined> {
+  const row = await find(id ?? name);
+  if (row?.owner === owner) return row;
+  const own = idOfName(owner, name);
+  // What another owner named the same is nothing to this one; an id that was made here is one alone.
+  if (row && (id !== undefined || own === name || isSessionId(name))) throw sessionNotFound(id ?? name);
+  return id !== undefined || own === name ? undefined : find(own);
+}
+
+function newestOfKey(db: Store["read"], owner: string, key: string): Promise<SessionRow | undefined> {
+  return db
     .selectFrom("sessions")
     .selectAll()
     .where("owner", "=", owner)
@@ -86,16 +137,18 @@ export async function findSession(store: Store, address: SessionAddress): Promis
 
 /** The row of a session that does not exist yet. */
 export function newSession(address: SessionAddress, seed: SessionSeed, nowMs: number): SessionRow {
+  const { owner, name, key } = address;
+  const id = address.id ?? (name === undefined ? undefined : idOfName(owner, name));
   return {
-    id: address.id ?? createSessionId(nowMs),
-    owner: address.owner,
-    session_key: address.key ?? null,
+    id: id ?? createSessionId(nowMs),
+    owner,
+    session_key: key ?? null,
     source: seed.source,
     title: seed.title ?? null,
     model: seed.model ?? null,
     cwd: seed.cwd ?? null,
     meta: seed.settings === undefined ? "{}" : JSON.stringify(seed.settings),
-    transient: (seed.transient ?? (address.id === undefined && address.key === undefined)) ? 1 : 0,
+    transient: (seed.transient ?? (id === undefined && key === undefined)) ? 1 : 0,
     last_seq: 0,
     last_message: 0,
     queued: 0,
@@ -145,7 +198,7 @@ export function checkSessionName(kind: "id" | "key", value: string, param: strin
 }
 
 export function sessionNotFound(id: string): ServiceError {
-  return new ServiceError("session_not_found", `There is no session ${JSON.stringify(id)}.`);
+  return new ServiceError("session_not_found", `There is no session ${JSON.stringify(nameOfId(id))}.`);
 }
 
 // oxlint-disable-next-line no-control-regex -- control characters are what it looks for

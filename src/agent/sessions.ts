@@ -7,7 +7,7 @@ import { sessionEvent, type SessionEventData } from "./event.ts";
 import { listSessions, type ListOptions, type SessionPage } from "./session-list.ts";
 import { textOf } from "./message.ts";
 import type { SessionMode } from "./mode.ts";
-import { changeSettings, sessionNotFound } from "./session.ts";
+import { changeSettings, idOfName, sessionNotFound } from "./session.ts";
 import { promptsOf, takeBack } from "./take-back.ts";
 import { cleanTitle, freeTitle } from "./title.ts";
 
@@ -30,17 +30,18 @@ export class Sessions {
     return row;
   }
 
-  /** By id, else by exact title: the newest of that name. ServiceError `session_not_found`. */
+  /** By id or name, else by exact title: the newest of that title. ServiceError `session_not_found`. */
   async find(idOrTitle: string, owner: string): Promise<SessionRow> {
+    const ids = [idOrTitle, idOfName(owner, idOrTitle)];
     const rows = await this.#store.read
       .selectFrom("sessions")
       .selectAll()
       .where("owner", "=", owner)
-      .where((is) => is.or([is("id", "=", idOrTitle), is("title", "=", idOrTitle)]))
+      .where((is) => is.or([is("id", "in", ids), is("title", "=", idOrTitle)]))
       .orderBy("updated_at", "desc")
       .limit(10)
       .execute();
-    const row = rows.find(({ id }) => id === idOrTitle) ?? rows[0];
+    const row = rows.find(({ id }) => ids.includes(id)) ?? rows[0];
     if (!row) throw sessionNotFound(idOrTitle);
     return row;
   }

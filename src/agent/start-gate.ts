@@ -28,6 +28,29 @@ export interface Ready {
 /** Of sub-agents: the run that waits for them is counted. */
 export const uncounted: Entry = { waits: false, leave: () => {} };
 
+/**
+ * An entry that is asked for when it turns out that a run starts: a prompt that joins a session at work takes no room. At
+ * most one, however often it is asked for, since the transaction that finds out may run again.
+ */
+export class EntryOnDemand {
+  readonly #admit: () => Entry;
+  #entry: Entry | undefined;
+
+  constructor(admit: () => Entry) {
+    this.#admit = admit;
+  }
+
+  /** As {@link StartGate.admit}. */
+  take(): Entry {
+    return (this.#entry ??= this.#admit());
+  }
+
+  /** Gives back what was taken, if anything was. */
+  leave(): void {
+    this.#entry?.leave();
+  }
+}
+
 const MAX_WAITING = 1_000;
 
 /**
@@ -87,6 +110,15 @@ export class StartGate {
 
   wait(sessionId: string, slot: RunSlot): void {
     this.#waiting.set(sessionId, slot);
+  }
+
+  isWaiting(sessionId: string): boolean {
+    return this.#waiting.has(sessionId);
+  }
+
+  /** The session waits no more. False when it did not, or was let in: then somebody else goes on with it. */
+  forget(sessionId: string): boolean {
+    return this.#waiting.delete(sessionId);
   }
 
   /** Lets the one in that has waited longest of those that there is room for. */

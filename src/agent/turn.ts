@@ -7,14 +7,15 @@ import { EarlyStops } from "./early-stops.ts";
 import { Execution } from "./execution.ts";
 import { Lane, type Started } from "./lane.ts";
 import type { AgentParts } from "./parts.ts";
-import type { Prompt, Submitted } from "./prompt.ts";
-import { recordPrompt } from "./record-prompt.ts";
-import { requestStopOf, steerElsewhere } from "./run-control.ts";
+import { steerableText, type Prompt, type Submitted } from "./prompt.ts";
+import { busyModeOf, INTERRUPTED, recordPrompt, type Recorded } from "./record-prompt.ts";
+import { requestStopOf, steerByStore } from "./run-control.ts";
 import { suspended, type Suspended } from "./resume.ts";
 import { concludeRun } from "./run-end.ts";
 import { parseInput } from "./run.ts";
+import { runningTurn } from "./running-turn.ts";
 import { findSession, settingsOf } from "./session.ts";
-import { StartGate, uncounted, type Entry, type RunSlot } from "./start-gate.ts";
+import { EntryOnDemand, StartGate, uncounted, type Entry, type RunSlot } from "./start-gate.ts";
 import { RunStop } from "./stop.ts";
 
 /**
@@ -64,16 +65,15 @@ export class Turns {
 
   /**
    * Records a prompt as a run and starts it, or leaves it queued when the session is busy, or when it has a slot and there
-   * is no room for it yet.
+   * is no room for it yet; or gives its text to the run at work. What it does to a busy session it does in whatever process
+   * that is at work.
    *
-   * ServiceError `server_draining`, `too_many_concurrent_runs`, `session_not_found` (another owner's),
-   * `session_busy` (mode reject), `queue_full`.
+   * ServiceError `server_draining`, `too_many_concurrent_runs` (of one that would start), `session_not_found` (another
+   * owner's), `session_busy` (mode reject), `queue_full`.
    */
   async submit(prompt: Prompt): Promise<Submitted> {
     if (this.#draining) this.#refuse();
-    const limited = this.#parts.keyLimits?.limitRuns(prompt) ?? prompt;
-    const entry = this.#gate.admit(prompt.input.slot);
-    return this.#track(this.#take(limited, entry));
+    return this.#track(this.#take(this.#parts.keyLimits?.limitRuns(prompt) ?? prompt));
   }
 
   /**
@@ -93,21 +93,22 @@ export class Turns {
       input,
       ...(model ? { model } : {}),
     };
-    return this.#track(this.#take(prompt, uncounted));
+    return this.#track(this.#take(prompt));
   }
 
   /** The run at work in a session, if it is at work in this process. */
   runningIn(sessionId: string): string | undefined {
-    return this.#executionIn(sessionId)?.runId;
+    return [...this.#running.values()].find((running) => running.sessionId === sessionId)?.runId;
   }
 
   /**
    * Gives text to a running turn, whatever process it runs in. False when it is not running (any more). Once this
    * resolves with true the text is safe: the model gets it at its next step, or the final event hands it back.
+   * `alsoSteer` is called in the transaction that gives it.
    */
-  async steer(runId: string, text: string): Promise<boolean> {
+  async steer(runId: string, text: string, { alsoSteer }: Pick<Prompt, "alsoSteer"> = {}): Promise<boolean> {
     const here = this.#running.get(runId);
-    return here ? here.steer(text) : steerElsewhere(this.#parts, runId, text);
+    return here && !alsoSteer ? here.steer(text) : steerByStore(this.#parts, { runId, text, alsoSteer });
   }
 
   /**
@@ -120,10 +121,12 @@ export class Turns {
     const execution = this.#running.get(runId);
     if (!execution) {
       this.#earlyStops.note(runId, stop);
-      return store.write(
-        async (tx) =>
-          (await this.#lane.cancelQueued(tx, runId, reason)) || requestStopOf(tx, store, runId, reason),
-      );
+      const { cancelled, isStopping } = await store.write(async (tx) => {
+        const cancelled = await this.#lane.cancelQueued(tx, runId, reason);
+        return { cancelled, isStopping: !cancelled && (await requestStopOf(tx, store, runId, reason)) };
+      });
+      if (cancelled) await this.#waitNoMore(cancelled.session_id);
+      return cancelled !== undefined || isStopping;
     }
     await execution.stop(stop);
     return true;
@@ -211,62 +214,51 @@ export class Turns {
     if (next) this.#execute(next, { entry });
   }
 
-  async #take(prompt: Prompt, entry: Entry): Promise<Submitted> {
+  async #take(prompt: Prompt): Promise<Submitted> {
+    const isCounted = prompt.kind !== "subagent";
+    const entry = new EntryOnDemand(() => (isCounted ? this.#gate.admit(prompt.input.slot) : uncounted));
+    const { id, name, key } = prompt.address;
+    // One in a session of its own is certain to start: it is refused before anything is asked of the database.
+    if ((id ?? name ?? key) === undefined) entry.take();
     try {
-      return await this.#admitted(prompt, entry);
+      return await this.#place(prompt, entry);
     } catch (error) {
       entry.leave();
       throw error;
     }
   }
 
-  async #admitted(prompt: Prompt, entry: Entry): Promise<Submitted> {
-    const found = await findSession(this.#parts.store, prompt.address);
+  async #place(prompt: Prompt, entry: EntryOnDemand): Promise<Submitted> {
     await this.#budgets.refresh(prompt.address.owner);
-    const whenBusy = prompt.whenBusy ?? this.#parts.settings.whenBusy;
-    if (found && whenBusy === "steer") {
-      const steered = await this.#steerInto(found, prompt);
-      if (steered) {
-        entry.leave();
-        return steered;
-      }
-    }
-    const submitted = await this.#record(prompt, found, entry);
-    if (submitted.status === "queued" && whenBusy === "interrupt") {
-      await this.#executionIn(submitted.sessionId)?.stop(
-        new RunStop("cancelled", "A newer prompt took over."),
-      );
-    }
-    return submitted;
-  }
-
-  /** Undefined when no turn of this process can take the text: then it is a prompt like any. */
-  async #steerInto(session: SessionRow, prompt: Prompt): Promise<Submitted | undefined> {
-    const { prompt: messages } = prompt.input;
-    // What is recorded with a run, and what rides with a prompt, cannot be steered in.
-    if (prompt.alsoRecord) return undefined;
-    if (messages.some((message) => message.role === "user" && message.attachments?.length)) return undefined;
-    const execution = this.#executionIn(session.id);
-    const texts = messages.map((message) => (message.role === "user" ? message.text : ""));
-    const text = texts.filter((part) => part !== "").join("\n\n");
-    if (text === "" || !(await execution?.steer(text)) || !execution) return undefined;
-    const { runId, model } = execution;
-    const createdAtMs = this.#parts.clock.now();
-    const { id: sessionId, session_key: sessionKey } = session;
-    return { runId, sessionId, sessionKey, model, status: "steered", createdAtMs };
-  }
-
-  #executionIn(sessionId: string): Execution | undefined {
-    return [...this.#running.values()].find((running) => running.sessionId === sessionId);
-  }
-
-  async #record(prompt: Prompt, found: SessionRow | undefined, entry: Entry): Promise<Submitted> {
+    const text = busyModeOf(prompt, this.#parts) === "steer" ? steerableText(prompt) : undefined;
     const work = { parts: this.#parts, lane: this.#lane };
-    const recorded = await recordPrompt(work, { prompt, found, waits: entry.waits });
-    const { run, session, isNew, isLeased, position } = recorded;
-    if (position === 0) this.#execute(recorded, { fresh: isNew, entry });
-    else if (isLeased && prompt.input.slot) this.#wait(session.id, prompt.input.slot);
+    // Once more when the session came to be at work between the two.
+    for (let steersFirst = text !== undefined; ; steersFirst = false) {
+      const steered = text === undefined ? undefined : await this.#steerInto(prompt, text);
+      if (steered) return steered;
+      const recorded = await recordPrompt(work, { prompt, entry, steersFirst });
+      if (recorded) return this.#begin(recorded, prompt, entry);
+    }
+  }
+
+  /** Undefined when no turn takes the text, in whatever process: then it is a prompt like any. */
+  async #steerInto(prompt: Prompt, text: string): Promise<Submitted | undefined> {
+    const { store, clock } = this.#parts;
+    const session = await findSession(store, prompt.address);
+    if (!session) return undefined;
+    const { id: sessionId, session_key: sessionKey } = session;
+    const running = await runningTurn(store, sessionId);
+    if (!running?.isTurn || !(await this.steer(running.runId, text, prompt))) return undefined;
+    const { runId, model } = running;
+    return { runId, sessionId, sessionKey, model, status: "steered", createdAtMs: clock.now() };
+  }
+
+  #begin(recorded: Recorded, { input }: Prompt, entry: EntryOnDemand): Submitted {
+    const { run, session, isNew, isLeased, position, interrupted } = recorded;
+    if (position === 0) this.#execute(recorded, { fresh: isNew, entry: entry.take() });
+    else if (isLeased && input.slot) this.#wait(session.id, input.slot);
     else entry.leave();
+    if (interrupted !== undefined) this.#interrupt(interrupted);
     return {
       runId: run.id,
       sessionId: session.id,
@@ -275,6 +267,20 @@ export class Turns {
       createdAtMs: run.created_at,
       ...(position === 0 ? { status: "running" } : { status: "queued", queuePosition: position }),
     };
+  }
+
+  /** Stops a run of which the store says so already; another process hears it from there. */
+  #interrupt(runId: string): void {
+    const stop = new RunStop("cancelled", INTERRUPTED);
+    const execution = this.#running.get(runId);
+    if (execution) void this.#track(this.#stopEarly(execution, stop));
+    else this.#earlyStops.note(runId, stop);
+  }
+
+  /** A session in which nothing waits any more has nothing to wait for. */
+  async #waitNoMore(sessionId: string): Promise<void> {
+    if (!this.#gate.isWaiting(sessionId) || !(await this.#lane.isEmpty(sessionId))) return;
+    if (this.#gate.forget(sessionId)) await this.continueSession(sessionId);
   }
 
   /** For a run with its session's lease. Room made meanwhile, or a drain begun, did not find it: they are looked at. */

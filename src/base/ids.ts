@@ -52,6 +52,11 @@ export function createSessionId(nowMs: number = Date.now()): string {
   return dayAndTime.of(nowMs) + randomHex(9);
 }
 
+/** Whether a text could be one of {@link createSessionId}. */
+export function isSessionId(text: string): boolean {
+  return /^\d{8}_\d{6}_[0-9a-f]{12}$/.test(text);
+}
+
 /** The part of an id that only time decides, made once a millisecond: many ids are made in one. */
 class Stamp {
   readonly #make: (nowMs: number) => string;

@@ -45,11 +45,13 @@ export class Jobs {
     this.#maxJobs = maxJobs;
   }
 
-  /** ServiceError `invalid_request` for too many, or a time that has passed. */
+  /** ServiceError `invalid_request` for too many, an id that there is already, or a time that has passed. */
   async create(definition: JobDefinition, start: JobStart = {}): Promise<Job> {
     const row = await this.#store.write(async (tx) => {
       await this.#requireRoom(tx);
       const made = newJobRow(definition, start, tx.nowMs);
+      const { id } = made;
+      if (await tx.find("cron_jobs", { id })) throw idTaken(id);
       await tx.insert("cron_jobs", [made]);
       return made;
     });
@@ -227,6 +229,11 @@ function jobOf(row: CronJobRow): Job {
   throw new ServiceError("invalid_request", `${what}. Remove it by its id, and make it anew.`, {
     param: "job",
   });
+}
+
+function idTaken(id: string): ServiceError {
+  const what = `A job with the id ${id} is there already. Remove it first, or edit it.`;
+  return new ServiceError("invalid_request", what, { param: "id" });
 }
 
 function unknown(ref: string, guess?: string): ServiceError {

@@ -1,5 +1,6 @@
 import type { ChatStreamFrame, ChatToolCall } from "../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../generated/http/contract.gen.ts";
+import { nameOfId } from "../agent/session.ts";
 import {
   ChatChunks,
   finishReason,
@@ -30,11 +31,10 @@ export async function createChatCompletion(
     id: `chatcmpl_${runId.slice("run_".length)}`,
     created: Math.floor(createdAtMs / 1000),
     model: chat.modelName,
-    agent: { run_id: runId, session_id: sessionId },
+    agent: { run_id: runId, session_id: nameOfId(sessionId) },
   };
   const headers = runHeaders(started);
-  // Who joined a run that somebody else began does not end it.
-  const isMine = chat.cancelOnDisconnect && !started.replayed;
+  const isMine = chat.cancelOnDisconnect && !started.isJoined;
   const forget = isMine ? stopWhenGone(signal, runId, room) : () => {};
   if (chat.stream) return { status: 200, headers, stream: frames(head, started.events, chat) };
   return collect(head, started.events, headers).finally(forget);

@@ -1,6 +1,7 @@
 import type { RunEvent, RunToolCall } from "../../generated/http/client/types.gen.ts";
 import { toRunEvent } from "../agent/event.ts";
 import { isFinalStatus } from "../agent/run.ts";
+import { nameOfId } from "../agent/session.ts";
 import type { Store } from "../store/store.ts";
 import type { RunRow } from "../store/tables.ts";
 
@@ -22,7 +23,7 @@ type Head = Extract<RunEvent, { event: "run.queued" | "run.started" }>;
 function head(run: RunRow): RunEvent[] {
   const about = {
     run_id: run.id,
-    session_id: run.session_id,
+    session_id: nameOfId(run.session_id),
     model: run.model,
     kind: run.kind as Head["kind"],
   };

@@ -2,6 +2,7 @@ import type { Response as ResponseObject } from "../../generated/http/client/typ
 import { toRunEvent } from "../agent/event.ts";
 import { isFinalStatus, responseIdOf } from "../agent/run.ts";
 import { followRun } from "../agent/follow-run.ts";
+import { nameOfId } from "../agent/session.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { ResponseRow } from "../store/tables.ts";
 import type { HttpRequest, HttpResponse } from "./contract.ts";
@@ -41,8 +42,7 @@ export async function createResponse(
     return { status: 200, headers, body: fold.response };
   }
   const isAlone = body.background === true || body.agent?.on_disconnect === "continue";
-  // Who joined a run that somebody else began does not end it.
-  const forget = isAlone || started.replayed ? () => {} : stopWhenGone(signal, runId, room);
+  const forget = isAlone || started.isJoined ? () => {} : stopWhenGone(signal, runId, room);
   if (body.stream === true) return { status: 200, headers, stream: responseEvents(fold, started.events) };
   return whole(fold, started, headers).finally(forget);
 }
@@ -111,7 +111,7 @@ export async function getResponse(
   const { store } = room;
   const row = await findResponse(store, path.response_id, ctx.identity.name);
   await touchResponse(store, row.id);
-  const headers = { "x-agent-run-id": row.run_id, "x-agent-session-id": row.session_id };
+  const headers = { "x-agent-run-id": row.run_id, "x-agent-session-id": nameOfId(row.session_id) };
   if (query.stream !== true) {
     return { status: 200, headers, body: (await readResponse(store, row)).response };
   }

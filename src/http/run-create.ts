@@ -1,7 +1,7 @@
 import type { RunAccepted } from "../../generated/http/client/types.gen.ts";
 import type { Submitted } from "../agent/prompt.ts";
 import { findRun } from "../agent/run.ts";
-import type { SessionAddress } from "../agent/session.ts";
+import { nameOfId, type SessionAddress } from "../agent/session.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { ResponseRow } from "../store/tables.ts";
 import type { HttpResponse } from "./contract.ts";
@@ -121,7 +121,7 @@ function accepted(run: {
       run_id: id,
       id,
       status: run.status as RunAccepted["status"],
-      session_id: sessionId,
+      session_id: nameOfId(sessionId),
       created_at: createdAtMs / 1000,
       replayed: run.replayed,
       urls,

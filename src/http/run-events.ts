@@ -2,6 +2,7 @@ import type { RunEvent } from "../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../generated/http/contract.gen.ts";
 import { isFinalEvent, toRunEvent } from "../agent/event.ts";
 import { findRun, isFinalStatus, type RunView } from "../agent/run.ts";
+import { nameOfId } from "../agent/session.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { JournalEvent } from "../store/journal.ts";
 import type { HttpRequest, HttpResponse } from "./contract.ts";
@@ -29,7 +30,7 @@ export async function streamRunEvents(
   signal.addEventListener("abort", leave, { once: true });
   return {
     status: 200,
-    headers: { "x-agent-run-id": run.id, "x-agent-session-id": run.session_id },
+    headers: { "x-agent-run-id": run.id, "x-agent-session-id": nameOfId(run.session_id) },
     stream: follow(run, room, { after, first, signal, leave }),
   };
 }

@@ -1,5 +1,6 @@
 import type { RunStatus } from "../../generated/http/client/types.gen.ts";
 import { runViewColumns, type RunView } from "../agent/run.ts";
+import { findSession } from "../agent/session.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { Store } from "../store/store.ts";
 import type { HttpRequest, HttpResponse } from "./contract.ts";
@@ -72,11 +73,14 @@ async function ended(store: Store, status: RunStatus, { owner, after, count }: O
 }
 
 /** The session tells whose its runs are: so their rows are read only where a status is asked for. */
-async function inSession(store: Store, sessionId: string, page: Page): Promise<string[]> {
+async function inSession(store: Store, name: string, page: Page): Promise<string[]> {
   const { owner, after, status, count } = page;
-  const sessions = store.read.selectFrom("sessions").select("id").where("id", "=", sessionId);
-  if (!(await sessions.where("owner", "=", owner).executeTakeFirst())) return [];
-  const runs = store.read.selectFrom("runs").select("id").where("session_id", "=", sessionId);
+  const session = await findSession(store, { owner, name }).catch((error: unknown) => {
+    if (error instanceof ServiceError && error.code === "session_not_found") return undefined;
+    throw error;
+  });
+  if (!session) return [];
+  const runs = store.read.selectFrom("runs").select("id").where("session_id", "=", session.id);
   const older = after === undefined ? runs : runs.where("id", "<", after);
   const fitting = status === undefined ? older : older.where("status", "=", status);
   const rows = await fitting.orderBy("id", "desc").limit(count).execute();

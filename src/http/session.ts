@@ -40,5 +40,9 @@ export function sessionAddress(
     checkSessionName("id", id, headerId === undefined ? `${path}session_id` : "X-Agent-Session-Id");
   if (key !== undefined)
     checkSessionName("key", key, headerKey === undefined ? `${path}session_key` : "X-Agent-Session-Key");
-  return { owner: identity.name, ...(id === undefined ? {} : { id }), ...(key === undefined ? {} : { key }) };
+  return {
+    owner: identity.name,
+    ...(id === undefined ? {} : { name: id }),
+    ...(key === undefined ? {} : { key }),
+  };
 }

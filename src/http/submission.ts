@@ -2,6 +2,7 @@ import type { RunEvent } from "../../generated/http/client/types.gen.ts";
 import { isFinalEvent, toRunEvent } from "../agent/event.ts";
 import type { Prompt, Submitted } from "../agent/prompt.ts";
 import { isFinalStatus } from "../agent/run.ts";
+import { nameOfId } from "../agent/session.ts";
 import { ServiceError } from "../base/errors.ts";
 import type { JournalEvent } from "../store/journal.ts";
 import { claimKey, findRepeated, forgetKey, RepeatedRequest, type IdempotencyClaim } from "./idempotency.ts";
@@ -17,6 +18,8 @@ export interface StartedRun {
   readonly events: EventGroups;
   /** True when the Idempotency-Key of the request had made the run before. */
   readonly replayed: boolean;
+  /** True when another request began the run: it does not end because the client of this one leaves. */
+  readonly isJoined: boolean;
 }
 
 export interface StartOptions {
@@ -61,13 +64,25 @@ export async function joinRepeated(room: HttpRoom, options: StartOptions): Promi
   return known === undefined ? undefined : join(known, room, options);
 }
 
-/** Claims the key for the run, in the transaction that records it. RepeatedRequest when another run has it. */
+/**
+ * Claims the key for the run, in the transaction that records it or gives it the text. RepeatedRequest when another run has
+ * the key.
+ */
 export function withClaim(prompt: Prompt, { store }: HttpRoom, claim: IdempotencyClaim): Prompt {
-  return {
+  const { alsoRecord, alsoSteer } = prompt;
+  const claimed: Prompt = {
     ...prompt,
     alsoRecord: async (tx, run) => {
       await claimKey(tx, store, { claim, runId: run.id });
-      await prompt.alsoRecord?.(tx, run);
+      await alsoRecord?.(tx, run);
+    },
+  };
+  if (alsoRecord && !alsoSteer) return claimed;
+  return {
+    ...claimed,
+    alsoSteer: async (tx, runId) => {
+      await claimKey(tx, store, { claim, runId });
+      await alsoSteer?.(tx, runId);
     },
   };
 }
@@ -81,7 +96,7 @@ async function submit(prompt: Prompt, room: HttpRoom, { signal }: StartOptions):
   try {
     const submitted = await room.turns.submit({ ...prompt, beforeStart });
     const followed = events ?? journal.follow({ runId: submitted.runId }, { signal });
-    return { submitted, events: followed, replayed: false };
+    return { submitted, events: followed, replayed: false, isJoined: submitted.status === "steered" };
   } catch (error) {
     if (events) await end(events);
     throw error;
@@ -116,6 +131,7 @@ async function join(
     },
     events: store.journal.follow({ runId }, { signal }),
     replayed: true,
+    isJoined: true,
   };
 }
 
@@ -156,7 +172,7 @@ export function stopWhenGone(signal: AbortSignal, runId: string, room: HttpRoom)
 export function runHeaders({ submitted, replayed }: Pick<StartedRun, "submitted" | "replayed">) {
   return {
     "x-agent-run-id": submitted.runId,
-    "x-agent-session-id": submitted.sessionId,
+    "x-agent-session-id": nameOfId(submitted.sessionId),
     "x-agent-model": submitted.model,
     ...(submitted.sessionKey === null ? {} : { "x-agent-session-key": submitted.sessionKey }),
     ...(replayed ? { "idempotency-replayed": "true" } : {}),

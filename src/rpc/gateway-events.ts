@@ -58,7 +58,7 @@ export const STATE_TYPES = [
 export class GatewayFold {
   readonly #sessionId: string;
   #turn: OpenTurn | undefined;
-  #queued: { readonly turn_id: string; text_preview: string }[] = [];
+  #queued: readonly { readonly turn_id: string; readonly text_preview: string }[] = [];
   #subagents = new Map<string, SubagentReport>();
 
   constructor(sessionId: string) {
@@ -131,9 +131,11 @@ export class GatewayFold {
   }
 
   #enqueued(entry: JournalEvent, facts: EntryFacts): readonly GatewayEvent[] {
-    // A run that nothing stands before starts at once: it never waits where anybody sees it.
-    if (this.#turn !== undefined || this.#queued.length > 0) {
-      this.#queued.push({ turn_id: turnIdOf(entry.runId ?? ""), text_preview: facts.preview ?? "" });
+    const { position } = entry.data;
+    // A run without a place starts at once: it never waits where anybody sees it.
+    if (typeof position === "number") {
+      const waiting = { turn_id: turnIdOf(entry.runId ?? ""), text_preview: facts.preview ?? "" };
+      this.#queued = this.#queued.toSpliced(position - 1, 0, waiting);
     }
     return [this.#queue(entry)];
   }

@@ -54,6 +54,7 @@ const columns: Columns = {
     required_action: true,
     pending_steer: true,
     input_preview: true,
+    precedence: true,
   },
   responses: {
     id: true,

@@ -20,7 +20,10 @@ export function toStoreError(error: unknown): unknown {
   return error;
 }
 
-/** True when a write was refused because its key is taken. */
+/**
+ * True when a write was refused because its key is taken. `Store.write` has run such a work again by then: one that looks
+ * for the row before it inserts never rejects with it.
+ */
 export function isDuplicateKey(error: unknown): boolean {
   const { code, errcode } = (error ?? {}) as { code?: unknown; errcode?: unknown };
   return code === "23505" || errcode === 1555 || errcode === 2067;

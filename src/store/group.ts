@@ -1,5 +1,5 @@
 import type { Driver, OpenTransaction } from "./driver.ts";
-import { isRetryable, isUnavailable, unavailable } from "./failure.ts";
+import { isDuplicateKey, isRetryable, isUnavailable, unavailable } from "./failure.ts";
 import type { Tx } from "./tx.ts";
 
 export type Work<T> = (tx: Tx) => Promise<T> | T;
@@ -58,7 +58,8 @@ export class GroupCommitter {
   /**
    * Settles every entry. A work that throws spoils the transaction for the works before it: those are run again
    * as a group of their own, and the thrower again as the first of the rest. Failing as the first, with nothing
-   * before it, is its final word. So a failure costs two more transactions, not one a work.
+   * before it, is its final word, unless another process was in its way: then it runs again, a few times. So a failure
+   * costs two more transactions, not one a work.
    */
   async #settle(group: readonly Entry[]): Promise<void> {
     const segments: (readonly Entry[])[] = [group];
@@ -143,7 +144,8 @@ function cut(segment: readonly Entry[], { index, error }: Failure): readonly (re
   if (index > 0) return [segment.slice(0, index), rest];
   const [first] = rest;
   if (!first) return [];
-  if (isRetryable(error) && first.retries++ < MAX_RETRIES) return [rest];
+  // Who looks before it inserts meets a taken key only where another process inserted meanwhile: now it sees that row.
+  if ((isRetryable(error) || isDuplicateKey(error)) && first.retries++ < MAX_RETRIES) return [rest];
   first.reject(error);
   return rest.length > 1 ? [rest.slice(1)] : [];
 }

@@ -102,6 +102,8 @@ export interface RunRow {
   pending_steer: string | null;
   /** Start of the prompt; its input may be long. */
   input_preview: string | null;
+  /** Of a queued run: the highest runs next; those of the same one in the order in which they came. */
+  precedence: number;
 }
 
 /** The newest event of a webhook's route and key, until it is quiet; see Coalescer in src/webhook/coalesce.ts. */

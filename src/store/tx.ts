@@ -11,8 +11,9 @@ export interface Tx {
   /** Milliseconds since the epoch; the same for the whole transaction. On PostgreSQL the database's own clock. */
   readonly nowMs: number;
   /**
-   * Inserts rows by a prepared statement: the hot path. A key that exists fails the work: `write` rejects with an error
-   * that `isDuplicateKey` knows. This promise may resolve before the database has answered.
+   * Inserts rows by a prepared statement: the hot path. A key that exists fails the work, which runs again a few times,
+   * since another process may have inserted it meanwhile; then `write` rejects with an error that `isDuplicateKey` knows.
+   * This promise may resolve before the database has answered.
    */
   insert<K extends keyof Tables>(table: K, rows: readonly Tables[K][]): Promise<void>;
   /**
@@ -85,4 +86,16 @@ export function rawTx(tx: Tx): RawTx {
   if (!("all" in tx))
     throw new TypeError("This is not a transaction of the store: pass on the one `write` gave.");
   return tx as RawTx;
+}
+
+const LOCK = "select pg_advisory_xact_lock(hashtextextended(current_schema()::text || ' ' || ?::text, 0))";
+
+/**
+ * Makes transactions of other processes that lock the same name wait until this one is over. For what is looked for and
+ * made when it is not there, where no key of a table would refuse a second one.
+ */
+export async function lockName(tx: Tx, name: string): Promise<void> {
+  const raw = rawTx(tx);
+  // SQLite has one writer at a time.
+  if (raw.dialect === "postgres") await raw.all(LOCK, [name]);
 }

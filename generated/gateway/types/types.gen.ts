@@ -1219,7 +1219,7 @@ export type PromptSubmitParams = {
         [key: string]: unknown;
     }>;
     /**
-     * Absent: sessions.when_busy.
+     * What the prompt does to a session at work, in whatever process: see sessions.when_busy, which holds when it is absent. While limits.max_concurrent_runs are at work a prompt to an idle session waits, too; with reject it is refused.
      */
     when_busy?: 'queue' | 'steer' | 'interrupt' | 'reject';
     /**

@@ -1429,6 +1429,10 @@ export type RunQueuedEvent = {
     session_id: string;
     model: string;
     kind: RunKind;
+    /**
+     * Place in the session's queue, 1 for the next. Absent: the run starts at once.
+     */
+    position?: number;
 };
 
 /**
@@ -2784,7 +2788,7 @@ export type ResponseId = string;
 export type IdempotencyKey = string;
 
 /**
- * Continues this session, or begins it. At most 256 characters, no control characters, no `/`, `\` or `..`.
+ * Continues this session, or begins it. At most 256 characters, no control characters, no `/`, `\` or `..`. A name of your choice belongs to your API key: another key's session of the same name is another session.
  */
 export type SessionId = string;
 
@@ -2807,7 +2811,7 @@ export type CreateChatCompletionData = {
     body: ChatCompletionRequest;
     headers?: {
         /**
-         * Continues this session, or begins it. At most 256 characters, no control characters, no `/`, `\` or `..`.
+         * Continues this session, or begins it. At most 256 characters, no control characters, no `/`, `\` or `..`. A name of your choice belongs to your API key: another key's session of the same name is another session.
          */
         'X-Agent-Session-Id'?: string;
         /**
@@ -2902,7 +2906,7 @@ export type CreateResponseData = {
     body: CreateResponseRequest;
     headers?: {
         /**
-         * Continues this session, or begins it. At most 256 characters, no control characters, no `/`, `\` or `..`.
+         * Continues this session, or begins it. At most 256 characters, no control characters, no `/`, `\` or `..`. A name of your choice belongs to your API key: another key's session of the same name is another session.
          */
         'X-Agent-Session-Id'?: string;
         /**
@@ -3243,7 +3247,7 @@ export type CreateRunData = {
     body: CreateRunRequest;
     headers?: {
         /**
-         * Continues this session, or begins it. At most 256 characters, no control characters, no `/`, `\` or `..`.
+         * Continues this session, or begins it. At most 256 characters, no control characters, no `/`, `\` or `..`. A name of your choice belongs to your API key: another key's session of the same name is another session.
          */
         'X-Agent-Session-Id'?: string;
         /**

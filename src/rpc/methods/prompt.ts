@@ -10,9 +10,7 @@ import { attachPlaces } from "../image-attach.ts";
 import { promptOf } from "../prompt-content.ts";
 import { putBackImages, takeImages, type QueuedImage } from "../queued-images.ts";
 import type { RpcContext, RpcRoom } from "../room.ts";
-import { runningTurn } from "../../agent/running-turn.ts";
 import { liveSession, type SessionPlace } from "../session-place.ts";
-import { steerTurn } from "../steer-turn.ts";
 import { taskIdOf, turnIdOf } from "../turn-id.ts";
 import { findTurn, onceFor, RepeatedTurn, type MadeTurn, type TurnOnce } from "../turn-once.ts";
 import { truncateBefore } from "../truncate.ts";
@@ -65,64 +63,46 @@ async function submit({ params, ctx }: Call, place: SessionPlace, riding: Riding
   const told = takeSentMode(ctx.peer, { sessionId: place.id, text: params.text });
   const asked = params.queued === true ? "queue" : (params.when_busy ?? told);
   const whenBusy: BusyMode = asked ?? switches.whenBusy ?? settings.whenBusy;
-  const isEdit = params.truncate_before_user_ordinal !== undefined;
-  const alsoRecord = alsoRecorded(room.store, params, riding.once);
-  // What is written with a prompt, and what rides with it, cannot be steered in.
-  if (whenBusy === "steer" && !isEdit && !message.attachments?.length) {
-    const steered = await steer(room, place.id, message.text, riding.once);
-    if (steered) return steered;
-  }
+  // The host keeps its connection open and is told when the turn begins: at the limit of all runs its prompt waits.
+  const slot = whenBusy === "reject" ? {} : { slot: { group: "rpc" } };
   const submitted = await room.agent.turns.submit({
     address: { owner: place.owner, id: place.id },
     seed: place.live.seed,
     kind: "run",
-    input: { prompt: [message], settings: {}, answerable: true, isDetached: true },
-    whenBusy: whenBusy === "steer" ? "queue" : whenBusy,
-    ...(alsoRecord ? { alsoRecord } : {}),
+    input: { prompt: [message], settings: {}, answerable: true, isDetached: true, ...slot },
+    whenBusy,
+    ...recordedWith(room.store, params, riding.once),
   });
-  if (submitted.status === "queued" && whenBusy === "interrupt") await interruptElsewhere(room, submitted);
   if (!place.row) tellChanged(room, place.owner);
   return answerOf(submitted);
 }
 
 /** What is written with the prompt or not at all: its name, and that it takes the place of others. */
-function alsoRecorded(
+function recordedWith(
   store: Store,
   params: Call["params"],
   once: TurnOnce | undefined,
-): Prompt["alsoRecord"] {
+): Pick<Prompt, "alsoRecord" | "alsoSteer"> {
   const { truncate_before_user_ordinal: ordinal, confirm_truncate: isConfirmed = false } = params;
-  if (!once && ordinal === undefined) return undefined;
-  return async (tx, { id: runId, session_id: sessionId }) => {
-    await once?.record(tx, store, { runId, isSteer: false });
-    if (ordinal !== undefined) await truncateBefore(tx, store, { sessionId, ordinal, isConfirmed });
-  };
-}
-
-/** Undefined when there is no turn that takes the text: then it is a prompt like any. */
-async function steer(
-  room: RpcRoom,
-  sessionId: string,
-  text: string,
-  once: TurnOnce | undefined,
-): Promise<Answer | undefined> {
-  const running = await runningTurn(room.store, sessionId);
-  if (!running?.isTurn || !(await steerTurn(room, running.runId, text, once))) return undefined;
-  return { status: "steered", turn_id: turnIdOf(running.runId) };
-}
-
-/** A turn of this process has been asked to stop by the prompt itself. */
-async function interruptElsewhere(room: RpcRoom, { runId, sessionId }: Submitted): Promise<void> {
-  if (room.agent.turns.runningIn(sessionId) !== undefined) return;
-  const running = await runningTurn(room.store, sessionId);
-  if (running && running.runId !== runId) {
-    await room.agent.turns.stop(running.runId, "A newer prompt took over.");
+  if (ordinal !== undefined) {
+    return {
+      alsoRecord: async (tx, { id: runId, session_id: sessionId }) => {
+        await once?.record(tx, store, { runId, isSteer: false });
+        await truncateBefore(tx, store, { sessionId, ordinal, isConfirmed });
+      },
+    };
   }
+  if (!once) return {};
+  return {
+    alsoRecord: (tx, { id: runId }) => once.record(tx, store, { runId, isSteer: false }),
+    alsoSteer: (tx, runId) => once.record(tx, store, { runId, isSteer: true }),
+  };
 }
 
 function answerOf({ status, runId, queuePosition }: Submitted): Answer {
   const turn_id = turnIdOf(runId);
   if (status === "running") return { status: "streaming", turn_id };
+  if (status === "steered") return { status, turn_id };
   return {
     status: "queued",
     turn_id,

@@ -9,7 +9,6 @@ import { runningTurn } from "../../agent/running-turn.ts";
 import { liveSession } from "../session-place.ts";
 import { describeLive, describeState, openAsks, sessionInfo } from "../session-view.ts";
 import { sessionUsage } from "../session-usage.ts";
-import { steerTurn } from "../steer-turn.ts";
 import { runIdOf, turnIdOf } from "../turn-id.ts";
 import { statusText } from "../status-text.ts";
 import { countMessages, readMessages } from "../transcript.ts";
@@ -80,7 +79,7 @@ export const sessionLiveMethods: RpcGroup<Names, RpcContext> = {
       const what = "The session is being compressed, which cannot be steered. Submit the text as a prompt.";
       throw new ServiceError("steer_unsupported", what);
     }
-    if (await steerTurn(ctx.room, running.runId, text)) return { status: "queued", text };
+    if (await ctx.room.agent.turns.steer(running.runId, text)) return { status: "queued", text };
     const isOver = (await runningTurn(ctx.room.store, id))?.runId !== running.runId;
     return { status: "rejected", text, reason: isOver ? "idle" : "unsupported" };
   },

@@ -134,12 +134,15 @@ scenario(
   { title: "what belongs to another key is not there", keys: twoKeys() },
   async (service) => {
     const headers = { "content-type": "application/json" };
-    const body = JSON.stringify({ input: "hi", session_id: "mine" });
-    const post = (more: Record<string, string> = {}) =>
-      service.request("/v1/runs", { method: "POST", headers: { ...headers, ...more }, body });
-    const { run_id: run } = await (await post()).json();
+    const post = (body: unknown, more: Record<string, string> = {}) =>
+      service.request("/v1/runs", {
+        method: "POST",
+        headers: { ...headers, ...more },
+        body: JSON.stringify(body),
+      });
+    const { run_id: run, session_id: id } = await (await post({ input: "hi" })).json();
     const other = { authorization: "Bearer other-key-0123456789" };
-    await assertError(await post(other), 404, "session_not_found");
+    await assertError(await post({ input: "hi", session_id: id }, other), 404, "session_not_found");
     await assertError(await service.request(`/v1/runs/${run}`, { headers: other }), 404, "run_not_found");
     assert.equal((await service.request(`/v1/runs/${run}?wait=10`)).status, 200);
   },

@@ -207,14 +207,14 @@ scenario(
   404,
   { title: "another key's previous response, or session", keys: twoKeys },
   async (service) => {
-    const { id } = await responseOf(service, hi, { headers: { "x-agent-session-id": "mine" } });
+    const { id, agent } = await responseOf(service, hi);
     const headers = { authorization: "Bearer another-key-0123456789" };
     const answer = await respond(service, { ...hi, previous_response_id: id }, { headers });
     assert.equal(
       (await assertError(answer, 404, "previous_response_not_found")).param,
       "previous_response_id",
     );
-    const named = { headers: { ...headers, "x-agent-session-id": "mine" } };
+    const named = { headers: { ...headers, "x-agent-session-id": agent!.session_id } };
     await assertError(await respond(service, hi, named), 404, "session_not_found");
     await assertError(
       await respond(service, { ...hi, previous_response_id: "resp_none" }),

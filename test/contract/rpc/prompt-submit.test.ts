@@ -317,10 +317,37 @@ rpcScenario(
       await openSession(host, { messages: [{ role: "user", content: "x" }] }),
     ];
     await host.result("prompt.submit", { session_id: one, text: "hi" });
-    const error = await host.error("prompt.submit", { session_id: two, text: "hi" }, 4090);
+    const refused = { session_id: two, text: "hi", when_busy: "reject" };
+    const error = await host.error("prompt.submit", refused, 4090);
     assert.equal(error.data.retryable, true);
     await host.error("prompt.background", { session_id: two, text: "hi" }, 4090);
     await host.error("session.compress", { session_id: two }, 4090);
+  },
+);
+
+rpcScenario(
+  ["prompt.submit", "event session.queue"],
+  {
+    title: "a prompt waits while as many turns are at work as there may be, and begins when one has ended",
+    config: { limits: { max_concurrent_runs: 1 } },
+  },
+  async (host, { play }) => {
+    const atTheLimit = gatedScript();
+    play(atTheLimit.script);
+    const [one, two] = [await openSession(host), await openSession(host)];
+    const first = await host.result("prompt.submit", { session_id: one, text: "hi" });
+    for (const when_busy of ["queue", "interrupt"]) {
+      const own = await host.result("prompt.submit", { session_id: one, text: "more", when_busy });
+      assert.equal(own.status, "queued");
+    }
+    const waiting = await host.result("prompt.submit", { session_id: two, text: "hello" });
+    assert.deepEqual([waiting.status, waiting.queue_position], ["queued", 1]);
+    const { payload } = await host.event("session.queue", (event) => event.session_id === two);
+    assert.deepEqual(payload.queued, [{ turn_id: waiting.turn_id, text_preview: "hello" }]);
+    assert.notEqual(first.turn_id, waiting.turn_id);
+    atTheLimit.open();
+    const started = await host.event("message.start", (event) => event.session_id === two);
+    assert.deepEqual([started.turn_id, started.payload.origin], [waiting.turn_id, "queue"]);
   },
 );
 

@@ -64,6 +64,36 @@ test("prompts of different sessions run concurrently", async () => {
   assert.equal((await prompt).stopReason, "cancelled");
 });
 
+test("prompts beyond the limit of concurrent runs wait for their turn, and all are answered in order", async () => {
+  const atWork = Promise.withResolvers<void>();
+  await using place = await createAcpPlace({
+    replies: ({ body }) => {
+      if (lastOf(body) !== "first") return saying(`You said ${lastOf(body)}.`);
+      atWork.resolve();
+      return endless;
+    },
+    config: "limits: { max_concurrent_runs: 1 }\n",
+  });
+  const editor = await place.start().client();
+  const busy = await editor.session(place.folder);
+  const first = editor.prompt(busy, "first");
+  await atWork.promise;
+  const words = ["second", "third", "fourth"];
+  const sessions: string[] = [];
+  for (const _ of [...words, "never"]) sessions.push(await editor.session(place.folder));
+  const waiting = words.map((word, index) => editor.prompt(sessions[index]!, word));
+  const never = editor.prompt(sessions[3]!, "never");
+  await editor.agent.notify("session/cancel", { sessionId: sessions[3]! });
+  assert.equal((await never).stopReason, "cancelled", "a prompt that waits can be cancelled");
+  await editor.agent.notify("session/cancel", { sessionId: busy });
+  assert.equal((await first).stopReason, "cancelled");
+  for (const prompt of waiting) assert.equal((await prompt).stopReason, "end_turn");
+  assert.deepEqual(
+    place.models?.requests.map(({ body }) => lastOf(body)),
+    ["first", ...words],
+  );
+});
+
 /** What the user said last. */
 function lastOf({ messages }: ChatBody): string {
   const { content } = messages.findLast(({ role }) => role === "user") ?? {};

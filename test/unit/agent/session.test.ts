@@ -1,6 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { checkSessionName, findSession, MAX_SESSION_NAME_LENGTH } from "../../../src/agent/session.ts";
+import {
+  checkSessionName,
+  findSession,
+  MAX_SESSION_NAME_LENGTH,
+  nameOfId,
+} from "../../../src/agent/session.ts";
 import { createTestAgent } from "../../harness/agent.ts";
 
 const check = (kind: "id" | "key", value: string) => () => checkSessionName(kind, value, "X-Name");
@@ -38,6 +43,28 @@ test("another owner's session looks as if it were not there, and cannot be spoke
   const foreign = { owner: "other", id: "mine" };
   await assert.rejects(findSession(agent.store, foreign), { code: "session_not_found" });
   await assert.rejects(agent.submit("hi", { address: foreign }), { code: "session_not_found" });
+});
+
+test("a name that a client chose is its owner's own, and so are the ids that clients were told", async () => {
+  await using agent = await createTestAgent();
+  const say = async (owner: string, name: string) => {
+    const { runId, sessionId } = await agent.submit("hi", { address: { owner, name } });
+    await agent.events(runId);
+    return sessionId;
+  };
+  const ids = [await say("default", "x"), await say("alice", "x"), await say("bob", "x")];
+  assert.equal(new Set(ids).size, 3);
+  assert.deepEqual(ids.map(nameOfId), ["x", "x", "x"]);
+  for (const [index, owner] of ["default", "alice", "bob"].entries()) {
+    assert.equal(await say(owner, "x"), ids[index]);
+    assert.equal((await findSession(agent.store, { owner, name: "x" }))?.id, ids[index]);
+    assert.equal((await agent.core.sessions.find("x", owner)).id, ids[index]);
+  }
+  const { runId, sessionId } = await agent.submit("hi", { address: { owner: "alice" } });
+  await agent.events(runId);
+  assert.equal(await say("alice", sessionId), sessionId);
+  await assert.rejects(say("bob", sessionId), { code: "session_not_found" });
+  await assert.rejects(agent.core.sessions.find("x", "carol"), { code: "session_not_found" });
 });
 
 test("the same key of two owners means two sessions", async () => {

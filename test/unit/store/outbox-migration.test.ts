@@ -8,6 +8,7 @@ import { openTestStore } from "../../harness/store.ts";
 /** The outbox as version 0004 had it, and nothing of what came later. */
 const BEFORE = [
   ...["cron_jobs", "occurrences", "cron_tickers"].map((name) => `drop table ${name}`),
+  "alter table runs drop column precedence",
   "drop index outbox_ready",
   "drop index outbox_lane",
   "drop index outbox_leased",

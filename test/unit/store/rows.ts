@@ -57,6 +57,7 @@ export function runRow(sessionId: string, set: Partial<RunRow> = {}): RunRow {
     required_action: null,
     pending_steer: null,
     input_preview: null,
+    precedence: 0,
     ...set,
   };
 }

@@ -63,7 +63,8 @@ class AgentClient(SyncBase):
 
         Args:
             agent_session_id: Continues this session, or begins it. At most 256 characters, no control
-                characters, no `/`, `\\` or `..`.
+                characters, no `/`, `\\` or `..`. A name of your choice belongs to your API key: another
+                key's session of the same name is another session.
             agent_session_key: The client's own name for the conversation, at most 256 characters.
                 Continues the newest session with this key.
             agent_model: Model for this request: `model` or `provider:model`. Wins over the body.
@@ -114,7 +115,8 @@ class AgentClient(SyncBase):
 
         Args:
             agent_session_id: Continues this session, or begins it. At most 256 characters, no control
-                characters, no `/`, `\\` or `..`.
+                characters, no `/`, `\\` or `..`. A name of your choice belongs to your API key: another
+                key's session of the same name is another session.
             agent_session_key: The client's own name for the conversation, at most 256 characters.
                 Continues the newest session with this key.
             agent_model: Model for this request: `model` or `provider:model`. Wins over the body.
@@ -161,7 +163,8 @@ class AgentClient(SyncBase):
 
         Args:
             agent_session_id: Continues this session, or begins it. At most 256 characters, no control
-                characters, no `/`, `\\` or `..`.
+                characters, no `/`, `\\` or `..`. A name of your choice belongs to your API key: another
+                key's session of the same name is another session.
             agent_session_key: The client's own name for the conversation, at most 256 characters.
                 Continues the newest session with this key.
             agent_model: Model for this request: `model` or `provider:model`. Wins over the body.
@@ -207,7 +210,8 @@ class AgentClient(SyncBase):
 
         Args:
             agent_session_id: Continues this session, or begins it. At most 256 characters, no control
-                characters, no `/`, `\\` or `..`.
+                characters, no `/`, `\\` or `..`. A name of your choice belongs to your API key: another
+                key's session of the same name is another session.
             agent_session_key: The client's own name for the conversation, at most 256 characters.
                 Continues the newest session with this key.
             agent_model: Model for this request: `model` or `provider:model`. Wins over the body.
@@ -404,7 +408,8 @@ class AgentClient(SyncBase):
 
         Args:
             agent_session_id: Continues this session, or begins it. At most 256 characters, no control
-                characters, no `/`, `\\` or `..`.
+                characters, no `/`, `\\` or `..`. A name of your choice belongs to your API key: another
+                key's session of the same name is another session.
             agent_session_key: The client's own name for the conversation, at most 256 characters.
                 Continues the newest session with this key.
             agent_model: Model for this request: `model` or `provider:model`. Wins over the body.

@@ -1112,9 +1112,7 @@ class RunAccepted(_RunAcceptedRequired, total=False):
     """The run is recorded; it survives a crash from now on."""
 
 
-class RunQueuedEvent(TypedDict):
-    """The run is recorded and waits for its turn."""
-
+class _RunQueuedEventRequired(TypedDict):
     event: Literal["run.queued"]
     run_id: str
     seq: int
@@ -1122,6 +1120,12 @@ class RunQueuedEvent(TypedDict):
     session_id: str
     model: str
     kind: RunKind
+
+class RunQueuedEvent(_RunQueuedEventRequired, total=False):
+    """The run is recorded and waits for its turn."""
+
+    #: Place in the session's queue, 1 for the next. Absent: the run starts at once.
+    position: int
 
 
 class RunStartedEvent(TypedDict):
