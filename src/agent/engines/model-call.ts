@@ -89,8 +89,7 @@ export class ModelCaller {
     }
     this.#hasAnswered = true;
     const result = reader.result();
-    const error = result.finish === undefined ? new CutError("ended its answer in the middle.") : undefined;
-    return { result, hasEmitted: reader.emitted, error };
+    return { result, hasEmitted: reader.emitted, error: flawOfEnd(result) };
   }
 
   async #attempt(
@@ -152,6 +151,12 @@ export async function loadSdk(): Promise<ModelSdk> {
   // Else the SDK writes its advice to stderr, between the lines of the log.
   (globalThis as { AI_SDK_LOG_WARNINGS?: boolean }).AI_SDK_LOG_WARNINGS = false;
   return import("ai");
+}
+
+/** An answer without a reason for its end was cut; some providers name an error as the reason. */
+function flawOfEnd({ finish }: StepResult): CutError | undefined {
+  if (finish === undefined) return new CutError("ended its answer in the middle.");
+  return finish === "error" ? new CutError("ended its answer with an error.") : undefined;
 }
 
 function toSdkChoice(choice: ToolChoice) {

@@ -2,6 +2,7 @@ import type { experimental_streamLanguageModelCall } from "ai";
 import { createId } from "../../base/ids.ts";
 import { zeroUsage, type EngineEvent, type ToolCall, type Usage } from "../engine.ts";
 import type { AssistantPart, ProviderData } from "../message.ts";
+import { headOf } from "../../base/cut.ts";
 
 type CallStream = Awaited<ReturnType<typeof experimental_streamLanguageModelCall>>["stream"];
 export type CallPart = CallStream extends AsyncIterable<infer P> ? P : never;
@@ -158,7 +159,7 @@ function invalidText(error: unknown, tool: string): string {
   let at = error;
   while (at instanceof Error && at.cause instanceof Error) at = at.cause;
   if (at instanceof SyntaxError) return `The arguments of ${tool} are not valid JSON.`;
-  return at instanceof Error ? at.message.slice(0, 1000) : `The arguments of ${tool} are not valid.`;
+  return at instanceof Error ? headOf(at.message, 1000) : `The arguments of ${tool} are not valid.`;
 }
 
 type SdkUsage = Extract<CallPart, { type: "model-call-end" }>["usage"];
