@@ -132,6 +132,7 @@ function eventStream(
     clock: room.clock,
     keepaliveMs: room.settings.keepaliveMs,
     slowReaderMs: room.settings.slowReaderMs,
+    readers: room.store.readers,
     onClientGone: () => gone.abort(),
     onEnd: (error) => watch.streamed(error),
     onFailure: (error) => {
