@@ -103,7 +103,7 @@ export class Pages {
     for (const [key, page] of this.#kept) this.#remove(key, page);
   }
 
-  #join(key: string, { scope, cursor }: Follower): Promise<Page> {
+  #join(key: string, { scope, cursor }: PageReader): Promise<Page> {
     const waiting = this.#waiting.get(key);
     if (waiting) return waiting.page;
     const { promise, resolve } = Promise.withResolvers<void>();
