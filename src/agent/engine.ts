@@ -24,6 +24,7 @@ import type { Message, ToolStatus } from "./message.ts";
  * - MUST call `ports.compact`, if there is one, before a model call whose context would be above `compactAtTokens`, and
  *   once a turn after a provider refused a context as too long; it goes on with the messages it gets, and without any
  *   the end says `context_too_long`. Steering text that is not saved yet stays behind them.
+ * - MUST bound what one answer may hold, and end a longer one as the length limit does.
  * - MUST go on with the next of `fallbacks` when a model is out of order and nothing was emitted for the call, and say so.
  */
 export interface Engine {

@@ -27,6 +27,8 @@ export interface ModelEngineOptions {
   readonly checkInput?: (tool: ToolSpec, input: unknown) => string | undefined;
   readonly clock: Clock;
   readonly log: Log;
+  /** limits.max_answer_bytes. */
+  readonly maxAnswerBytes?: number;
 }
 
 /**
