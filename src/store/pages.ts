@@ -65,6 +65,7 @@ export class Pages {
   /** Reads that have not begun, so that who joins one misses nothing. */
   readonly #waiting = new Map<string, { readonly begin: () => void; readonly page: Promise<Page> }>();
   #working = 0;
+  #turns = 0;
 
   constructor({ read, budget }: PagesOptions) {
     this.#read = read;
@@ -89,8 +90,10 @@ export class Pages {
     const key = `${follower.cursor} ${scope}`;
     follower.page = key;
     const kept = this.#kept.get(key);
-    if (kept?.hasMore) return kept;
-    const page = await this.#join(key, follower);
+    if (kept?.hasMore) return this.#turn(kept);
+    const waiting = this.#waiting.get(key);
+    if (waiting) return this.#turn(await waiting.page);
+    const page = await this.#wait(key, () => this.#read(follower.scope, follower.cursor, PAGE));
     if (!follower.isEnded) this.#keep(key, { ...page, scope, bytes: bytesOf(page.events) });
     return page;
   }
@@ -103,11 +106,15 @@ export class Pages {
     for (const [key, page] of this.#kept) this.#remove(key, page);
   }
 
-  #join(key: string, { scope, cursor }: PageReader): Promise<Page> {
-    const waiting = this.#waiting.get(key);
-    if (waiting) return waiting.page;
+  /** A page that is there is handed on in a turn too: one for all at once would hold up other work as a read does. */
+  #turn(page: Page): Promise<Page> {
+    this.#turns += 1;
+    return this.#wait(`turn ${this.#turns}`, async () => page);
+  }
+
+  #wait(key: string, read: () => Promise<Page>): Promise<Page> {
     const { promise, resolve } = Promise.withResolvers<void>();
-    const page = promise.then(() => this.#read(scope, cursor, PAGE));
+    const page = promise.then(read);
     this.#waiting.set(key, { begin: resolve, page });
     if (this.#working < READS_AT_ONCE) void this.#work();
     return page;
