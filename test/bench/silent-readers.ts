@@ -33,14 +33,14 @@ const SCENES: readonly Scene[] = [
 ];
 
 /**
- * Resident memory with clients that connect and never read, and how long others wait meanwhile. Control: the same runs
- * with nobody who follows them.
+ * Resident memory with clients that connect and never read, and how long others wait meanwhile. Control: one such run
+ * with nobody who follows it.
  */
 export async function run(): Promise<readonly BenchRow[]> {
   const rows: BenchRow[] = [];
   for (const scene of ONLY === undefined ? SCENES : SCENES.slice(Number(ONLY), Number(ONLY) + 1)) {
     console.error(`  ${scene.name} ...`);
-    const alone = await measure({ ...scene, readers: 0 }, "nobody");
+    const alone = await measure({ ...scene, runs: 1, readers: 0 }, "nobody");
     const silent = await measure(scene, "silent");
     rows.push(
       {

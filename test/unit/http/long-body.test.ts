@@ -74,10 +74,7 @@ test("answers that nobody reads hold no more than the limit, and others get thei
   const silent: Socket[] = [];
   for (let count = 0; count < 12; count += 1) {
     silent.push(silentClient(service, "POST /v1/chat/completions", JSON.stringify(request)));
-    const answer = await service.request("/v1/chat/completions", {
-      method: "POST",
-      body: JSON.stringify(request),
-    });
+    const answer = await service.chat(request);
     assert.equal(answer.status, 200);
     const body = (await answer.json()) as { choices: { message: { content: string } }[] };
     assert.ok(body.choices[0]?.message.content === text, "it is whole");
