@@ -93,8 +93,9 @@ async function coreOptions(
 ): Promise<CoreOptions> {
   const { config, env, home, log, places, processEnv, flaws, readConfig } = opened;
   const providers = await findProviders(config, env, log);
-  const engine =
-    own.engine ?? createEngine({ providers, checkInput: checkToolInput, clock: systemClock, log });
+  const { max_answer_bytes: maxAnswerBytes } = config.limits;
+  const engineOptions = { providers, checkInput: checkToolInput, clock: systemClock, log, maxAnswerBytes };
+  const engine = own.engine ?? createEngine(engineOptions);
   return {
     config,
     places,

@@ -30,8 +30,8 @@ export interface Rooms {
 export async function openRooms(options: CoreOptions): Promise<Rooms> {
   const { config, log, clock = systemClock } = options;
   const onProblem = (message: string, error: unknown) => log.warn(message, { error });
-  const store =
-    options.store ?? (await openStore({ url: options.places.databaseUrl, ...timeOf(options), onProblem }));
+  const opening = { url: options.places.databaseUrl, maxReaderBytes: config.limits.max_reader_bytes };
+  const store = options.store ?? (await openStore({ ...opening, ...timeOf(options), onProblem }));
   const closers: (() => Promise<void>)[] = [() => store.close()];
   try {
     const telemetry = await openTelemetry(options, { store, clock });

@@ -67,9 +67,14 @@ export async function openHome(options: OpenHomeOptions): Promise<OpenedHome> {
 }
 
 /** The store of the home. ServiceError `state_store_unavailable`. */
-export function openHomeStore({ places, log }: Pick<OpenedHome, "places" | "log">): Promise<Store> {
+export function openHomeStore({
+  config,
+  places,
+  log,
+}: Pick<OpenedHome, "config" | "places" | "log">): Promise<Store> {
   return openStore({
     url: places.databaseUrl,
+    maxReaderBytes: config.limits.max_reader_bytes,
     onProblem: (message, error) => log.warn(message, { error }),
   });
 }

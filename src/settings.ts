@@ -90,6 +90,8 @@ export function httpSettings(
     keepaliveMs: limits.sse_keepalive_seconds * 1000,
     slowReaderMs: limits.slow_reader_seconds * 1000,
     maxSubscribersPerRun: limits.max_subscribers_per_run,
+    maxReaderBytes: limits.max_reader_bytes,
+    maxAnswerBytes: limits.max_answer_bytes,
     maxStoredResponses: limits.max_stored_responses,
     maxRunEvents: limits.max_run_events,
     maxConcurrentRuns: limits.max_concurrent_runs,

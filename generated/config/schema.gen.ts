@@ -1277,6 +1277,20 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           description: "Tries for a completion webhook.",
         },
         max_subscribers_per_run: { type: "integer", minimum: 1, maximum: 100000, default: 16, description: "Followers of a run." },
+        max_reader_bytes: {
+          type: "integer",
+          minimum: 1048576,
+          maximum: 17179869184,
+          default: 67108864,
+          description: "What may wait in memory for all clients that read events or long answers, together. Beyond it the client that has not read for longest is cut; it resumes with its cursor.",
+        },
+        max_answer_bytes: {
+          type: "integer",
+          minimum: 1024,
+          maximum: 67108864,
+          default: 1048576,
+          description: "Text, reasoning and tool arguments of one model call. A longer answer is cut there and ends by the length limit. Storing a larger one holds up other clients for longer.",
+        },
         slow_reader_seconds: {
           type: "number",
           minimum: 1,

@@ -1057,6 +1057,14 @@ export type LimitsConfig = {
      */
     max_subscribers_per_run: number;
     /**
+     * What may wait in memory for all clients that read events or long answers, together. Beyond it the client that has not read for longest is cut; it resumes with its cursor.
+     */
+    max_reader_bytes: number;
+    /**
+     * Text, reasoning and tool arguments of one model call. A longer answer is cut there and ends by the length limit. Storing a larger one holds up other clients for longer.
+     */
+    max_answer_bytes: number;
+    /**
      * How long a stream may stand still because its client does not read; then it is cut.
      */
     slow_reader_seconds: number;

@@ -1592,6 +1592,8 @@ td:empty{display:none}
 <tr><td><code>limits.max_queue_per_session</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>limits.max_stored_responses</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>limits.max_subscribers_per_run</code></td><td>number</td><td>Required.</td></tr>
+<tr><td><code>limits.max_reader_bytes</code></td><td>number</td><td>Required. Of all clients together.</td></tr>
+<tr><td><code>limits.max_answer_bytes</code></td><td>number</td><td>Required. Of one model call.</td></tr>
 <tr><td><code>limits.run_status_ttl_seconds</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>limits.run_event_ttl_seconds</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>limits.run_event_buffer</code></td><td>number</td><td>Required.</td></tr>

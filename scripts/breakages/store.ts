@@ -162,8 +162,8 @@ export const storeBreakages: readonly Breakage[] = [
     name: "follow-without-gap",
     guarantee: "A follower of the journal gets every event, also when one was committed by another process",
     file: "store/follow.ts",
-    from: "if (number > this.#tail + 1 || this.#held.length >= MAX_HELD) return this.#letGo();",
-    to: "if (this.#held.length >= MAX_HELD) return this.#letGo();",
+    from: "if (number > this.#tail + 1 || !this.#hold(event)) return this.#letGo();",
+    to: "if (!this.#hold(event)) return this.#letGo();",
     tests: ["unit/store/follow.test.ts", "unit/store/journal.test.ts"],
   },
   {

@@ -1,5 +1,6 @@
 import type { NumberedMessage } from "./history.ts";
 import { textOf, type Message } from "./message.ts";
+import { headOf, tailOf } from "../base/cut.ts";
 
 /** What is summed up and what stays as it is. */
 export interface CompressionPlan {
@@ -44,7 +45,7 @@ export function quoteForSummary(older: readonly NumberedMessage[], maxCharacters
   if (whole.length <= maxCharacters) return whole;
   const half = Math.max(0, Math.floor((maxCharacters - MAX_GAP_CHARACTERS) / 2));
   const gap = `\n\n[... ${whole.length - 2 * half} characters left out ...]\n\n`;
-  return `${whole.slice(0, half)}${gap}${whole.slice(whole.length - half)}`;
+  return `${headOf(whole, half)}${gap}${tailOf(whole, half)}`;
 }
 
 function quote(message: Message): string {
@@ -65,5 +66,5 @@ function quote(message: Message): string {
 function clip(text: string): string {
   if (text.length <= MAX_QUOTED_CHARACTERS) return text;
   const half = MAX_QUOTED_CHARACTERS / 2;
-  return `${text.slice(0, half)} [...] ${text.slice(-half)}`;
+  return `${headOf(text, half)} [...] ${tailOf(text, half)}`;
 }

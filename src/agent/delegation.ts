@@ -6,6 +6,7 @@ import { isFinalEvent, runEvent } from "./event.ts";
 import type { AgentParts } from "./parts.ts";
 import type { RunFamily, RunInput } from "./run.ts";
 import { ToolError, type SubagentResult, type SubagentTask } from "./tool.ts";
+import { headOf } from "../base/cut.ts";
 
 /** What delegation needs of the turn queue. */
 export interface Spawner {
@@ -123,7 +124,7 @@ export class Delegation {
       subagent_id: id,
       tool_call_id: callId,
       parent_id: this.#from.run.id,
-      goal: redact(task.goal.slice(0, MAX_GOAL_CHARACTERS)),
+      goal: headOf(redact(task.goal), MAX_GOAL_CHARACTERS),
       depth,
       task_index: index,
       task_count: count,
@@ -178,7 +179,7 @@ export class Delegation {
         }
         const said = SAID[type];
         if (said && data["text"] !== "") {
-          const text = String(data["text"]).slice(0, MAX_PROGRESS_CHARACTERS);
+          const text = headOf(String(data["text"]), MAX_PROGRESS_CHARACTERS);
           record(runEvent(run.id, said, { subagent_id: childId, text }));
         }
         if (isFinalEvent(type)) {
@@ -202,7 +203,7 @@ export class Delegation {
       runEvent(run.id, "subagent.complete", {
         subagent_id: childId,
         status,
-        summary: text.slice(0, MAX_PROGRESS_CHARACTERS),
+        summary: headOf(text, MAX_PROGRESS_CHARACTERS),
         duration_seconds: end.durationSeconds,
         ...(end.data["usage"] ? { usage: end.data["usage"] as never } : {}),
       }),

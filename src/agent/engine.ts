@@ -13,6 +13,8 @@ import type { Message, ToolStatus } from "./message.ts";
  *   wait for all of them before the next step; an unknown tool or bad arguments are handed over all the same.
  * - MUST call `ports.saveStep` after each step with the messages that the step added, complete: an assistant message
  *   with tool calls comes together with the answers to all of them, so a transcript never dangles.
+ * - MUST NOT let a call run whose answer ended by the length limit or a content filter, since its arguments may be cut:
+ *   it is handed over with `invalid`. After the length limit the model goes on if steps are left, else the turn ends.
  * - MUST end with stop `tool_calls` after a step in which a call was answered with status `pending`: somebody else makes it.
  * - MUST take steering text with `ports.takeSteers` before each model call and add it as user messages.
  * - MUST stop soon after `signal` aborts: the running model call is cut, the text so far is saved with
@@ -22,6 +24,7 @@ import type { Message, ToolStatus } from "./message.ts";
  * - MUST call `ports.compact`, if there is one, before a model call whose context would be above `compactAtTokens`, and
  *   once a turn after a provider refused a context as too long; it goes on with the messages it gets, and without any
  *   the end says `context_too_long`. Steering text that is not saved yet stays behind them.
+ * - MUST bound what one answer may hold, and end a longer one as the length limit does.
  * - MUST go on with the next of `fallbacks` when a model is out of order and nothing was emitted for the call, and say so.
  */
 export interface Engine {

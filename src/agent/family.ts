@@ -3,6 +3,7 @@ import type { Store } from "../store/store.ts";
 import type { RunRow } from "../store/tables.ts";
 import { textOf } from "./message.ts";
 import { parseInput, type RunStatus } from "./run.ts";
+import { headOf } from "../base/cut.ts";
 
 /** A sub-agent as its run tells of it. */
 export interface Subagent {
@@ -70,7 +71,7 @@ function describe(row: RunRow): Subagent {
     parentId: row.parent_id ?? "",
     sessionId: row.session_id,
     depth: family?.depth ?? 1,
-    goal: last ? redact(textOf(last)).slice(0, MAX_GOAL_CHARACTERS) : "",
+    goal: last ? headOf(redact(textOf(last)), MAX_GOAL_CHARACTERS) : "",
     model: row.model,
     status: row.status as RunStatus,
     createdAtMs: row.created_at,

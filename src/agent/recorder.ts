@@ -14,6 +14,9 @@ const MERGED: Readonly<Record<string, string>> = {
   "tool.progress": "delta",
 };
 
+/** A longer piece is an event of its own: whoever reads slowly holds one at least. */
+const MAX_MERGED_CHARACTERS = 16_384;
+
 const isDelta = (event: NewEvent): boolean => event.type in MERGED;
 
 interface Batch {
@@ -182,6 +185,7 @@ export class Recorder {
       if (key !== field && last.data[key] !== value) return false;
     }
     const text = `${String(last.data[field])}${String(event.data[field])}`;
+    if (text.length > MAX_MERGED_CHARACTERS) return false;
     this.#events[this.#events.length - 1] = { ...last, data: { ...last.data, [field]: text } };
     return true;
   }

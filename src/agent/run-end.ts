@@ -7,6 +7,7 @@ import type { AgentParts } from "./parts.ts";
 import { endRun, parseInput, type RunInput } from "./run.ts";
 import { oweRunDelivery } from "./run-delivery.ts";
 import { oweEndWebhook } from "./run-webhook.ts";
+import { headOf } from "../base/cut.ts";
 
 /** Longest text of a background prompt that its event carries; all of it stands in the run. */
 const MAX_TEXT_CHARACTERS = 65_536;
@@ -84,7 +85,7 @@ async function notify(
   const event = sessionEvent("background.complete", {
     task_id: run.id,
     status: outcome.status === "completed" ? "complete" : "error",
-    text: text.slice(0, MAX_TEXT_CHARACTERS),
+    text: headOf(text, MAX_TEXT_CHARACTERS),
   });
   await store.journal.append(tx, sessionId, [event]);
 }

@@ -10,6 +10,7 @@ import { toolContext } from "./tool-context.ts";
 import { previewOf } from "./tool-preview.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
 import { ToolError, type Tool, type ToolIntent, type ToolOutput } from "./tool.ts";
+import { headOf, tailOf } from "../base/cut.ts";
 
 const PREVIEW_CHARACTERS = 400;
 /** What people see of a result; the model reads all of it. */
@@ -33,8 +34,8 @@ export async function callTool(call: ToolCall, scope: ToolCallScope): Promise<To
       status,
       duration: (scope.clock.now() - startedMs) / 1000,
       error: status !== "ok",
-      preview: text.slice(0, PREVIEW_CHARACTERS),
-      result: text.slice(-MAX_RESULT_CHARACTERS),
+      preview: headOf(text, PREVIEW_CHARACTERS),
+      result: tailOf(text, MAX_RESULT_CHARACTERS),
       ...omittedOf(text),
       ...(output.exit ? { exit: output.exit } : {}),
       ...(output.changes ? { changes: shownChanges(output.changes) } : {}),
@@ -46,7 +47,8 @@ export async function callTool(call: ToolCall, scope: ToolCallScope): Promise<To
 
 function omittedOf(text: string): { readonly omitted_bytes?: number } {
   if (text.length <= MAX_RESULT_CHARACTERS) return {};
-  return { omitted_bytes: Buffer.byteLength(text.slice(0, -MAX_RESULT_CHARACTERS)) };
+  const shown = tailOf(text, MAX_RESULT_CHARACTERS);
+  return { omitted_bytes: Buffer.byteLength(text) - Buffer.byteLength(shown) };
 }
 
 /** A call of a tool of the client's: the turn ends with it, and a later one brings the answer. */
@@ -62,7 +64,9 @@ const MAX_ANSWER_CHARACTERS = 400_000;
 function bounded(text: string): string {
   if (text.length <= MAX_ANSWER_CHARACTERS) return text;
   const half = MAX_ANSWER_CHARACTERS / 2;
-  return `${text.slice(0, half)}\n[... ${text.length - 2 * half} characters cut here ...]\n${text.slice(-half)}`;
+  const [head, tail] = [headOf(text, half), tailOf(text, half)];
+  const cut = text.length - head.length - tail.length;
+  return `${head}\n[... ${cut} characters cut here ...]\n${tail}`;
 }
 
 type Attempt = SettledAnswer & Omit<ToolOutput, "text">;

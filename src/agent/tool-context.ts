@@ -7,6 +7,7 @@ import { runEvent } from "./event.ts";
 import type { AskKind, AskQuestions } from "./question.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
 import { ToolError, type Questions, type ToolContext } from "./tool.ts";
+import { headOf } from "../base/cut.ts";
 
 /** Live output of one call that people get to see; the rest is only in the result. */
 const MAX_PROGRESS_CHARACTERS = 262_144;
@@ -58,8 +59,8 @@ function progressOf(
     show: (text) => {
       scope.sign();
       if (left <= 0 || text === "") return;
-      const piece = text.slice(0, left);
-      left -= piece.length;
+      const piece = headOf(text, left);
+      left -= text.length;
       record(stream.push(piece));
     },
     flush: () => {

@@ -110,6 +110,18 @@ export function secretTail(text: string): number {
   return 0;
 }
 
+/** How many characters at the start of `text` may be the end of a known secret. */
+export function secretHead(text: string): number {
+  compile();
+  let length = 0;
+  for (const form of [...formsByStart.values()].flat()) {
+    for (let size = Math.min(form.length - 1, text.length); size > length; size -= 1) {
+      if (text.startsWith(form.slice(-size))) length = size;
+    }
+  }
+  return length;
+}
+
 /** `at`, or where the secret begins in whose middle it is: text cut there may be redacted in two parts. */
 export function spanStart(text: string, at: number): number {
   if (at <= 0 || at >= text.length) return at;

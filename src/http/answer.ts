@@ -1,15 +1,26 @@
 import { FastResponse } from "srvx";
 import type { ErrorEnvelope } from "../../generated/http/client/types.gen.ts";
 import { toServiceError, type ServiceError } from "../base/errors.ts";
+import { LONG_BODY_BYTES, longBody, type LongBodyOptions } from "./long-body.ts";
 
 export type Headers = Readonly<Record<string, string | undefined>>;
 
-/** A JSON answer. `FastResponse` skips the web Response on Node, which would double the cost of a small answer. */
-export function jsonAnswer(status: number, body: unknown, headers: Headers): Response {
-  return new FastResponse(JSON.stringify(body), {
-    status,
-    headers: { "content-type": "application/json", ...present(headers) },
-  });
+/**
+ * A JSON answer; with `readers` a long one counts while its client does not read it. `FastResponse` skips the web
+ * Response on Node, which would double the cost of a small answer.
+ */
+export function jsonAnswer(
+  status: number,
+  body: unknown,
+  headers: Headers,
+  readers?: LongBodyOptions,
+): Response {
+  const text = JSON.stringify(body);
+  const about = { "content-type": "application/json", ...present(headers) };
+  if (!readers || text.length < LONG_BODY_BYTES) return new FastResponse(text, { status, headers: about });
+  const bytes = new TextEncoder().encode(text);
+  const length = { "content-length": String(bytes.length) };
+  return new FastResponse(longBody(bytes, readers), { status, headers: { ...about, ...length } });
 }
 
 /** An answer that is neither JSON nor a stream. */

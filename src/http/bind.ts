@@ -9,6 +9,7 @@ import { checkAnswer, checkEvent } from "./conformance.ts";
 import type { HttpHandlers } from "./contract.ts";
 import { Cors } from "./cors.ts";
 import { readInput } from "./input.ts";
+import type { LongBodyOptions } from "./long-body.ts";
 import { RequestWatch } from "./request-watch.ts";
 import type { HttpContext, HttpRoom } from "./room.ts";
 import { sseStream } from "./sse.ts";
@@ -77,7 +78,7 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
         ...headers,
         "content-type": result.contentType,
       });
-    if (!result.stream) return jsonAnswer(result.status, result.body, headers);
+    if (!result.stream) return jsonAnswer(result.status, result.body, headers, readersOf(room));
     return streamAnswer(
       result.status,
       eventStream(result.stream, bound, { requestId, gone, watch }),
@@ -116,6 +117,10 @@ function unknown(cause: ServiceError, base: Headers): ServiceError {
   );
 }
 
+function readersOf({ clock, settings: { slowReaderMs }, store: { readers } }: HttpRoom): LongBodyOptions {
+  return { clock, slowReaderMs, readers };
+}
+
 function eventStream(
   source: AsyncIterable<SseMessage<unknown>>,
   { operation, id, room }: Bound,
@@ -127,9 +132,8 @@ function eventStream(
 ): ReadableStream<Uint8Array> {
   return sseStream(source, {
     meta: operation.sse,
-    clock: room.clock,
+    ...readersOf(room),
     keepaliveMs: room.settings.keepaliveMs,
-    slowReaderMs: room.settings.slowReaderMs,
     onClientGone: () => gone.abort(),
     onEnd: (error) => watch.streamed(error),
     onFailure: (error) => {

@@ -86,6 +86,8 @@ function limitsFor(ownRuns: number | undefined, { settings }: HttpRoom): Capabil
     max_queue_per_session: settings.maxQueuePerSession,
     max_stored_responses: settings.maxStoredResponses,
     max_subscribers_per_run: settings.maxSubscribersPerRun,
+    max_reader_bytes: settings.maxReaderBytes,
+    max_answer_bytes: settings.maxAnswerBytes,
     run_status_ttl_seconds: settings.runTtlMs / 1000,
     run_event_ttl_seconds: settings.eventTtlMs / 1000,
     run_event_buffer: settings.maxRunEvents,

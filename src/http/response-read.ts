@@ -11,7 +11,8 @@ import { storedRequest } from "./response-store.ts";
 import { shuttingDown } from "./run-failure.ts";
 import { runEvents, type EventGroups } from "./submission.ts";
 
-const PAGE = 512;
+/** Of a run's events, read at once. */
+const PAGE = { limit: 512, maxBytes: 262_144 };
 
 /**
  * A stored response as it is now: in all its items, or when its first events are no longer kept, in what its run still
@@ -37,12 +38,14 @@ export async function readWhole(store: Store, row: ResponseRow): Promise<Respons
 /** Takes all committed events of a run. False when they are not all there from the first. */
 export async function foldEvents(store: Store, fold: ResponseFold, runId: string): Promise<boolean> {
   for (;;) {
-    const page = await store.journal.read({ runId }, { after: fold.lastSeq, limit: PAGE });
+    const page = await store.journal.read({ runId }, { after: fold.lastSeq, ...PAGE });
     for (const entry of page) {
       if (entry.runSeq !== fold.lastSeq + 1) return false;
       fold.take(toRunEvent(entry));
     }
-    if (page.length < PAGE) return fold.count > 0;
+    if (page.length === 0 || fold.isOver) return fold.count > 0;
+    // A long run must not hold up all others.
+    await new Promise((resolve) => setImmediate(resolve));
   }
 }
 

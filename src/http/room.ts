@@ -98,6 +98,9 @@ export interface HttpSettings {
   readonly keepaliveMs: number;
   readonly slowReaderMs: number;
   readonly maxSubscribersPerRun: number;
+  /** What may wait for all clients together, and what one model call may say. */
+  readonly maxReaderBytes: number;
+  readonly maxAnswerBytes: number;
   readonly maxStoredResponses: number;
   readonly maxRunEvents: number;
   /** Of the whole server; 0: no limit. */

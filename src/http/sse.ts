@@ -1,5 +1,6 @@
 import type { SseMessage, SseMeta } from "../../generated/http/contract.gen.ts";
 import type { Clock } from "../base/clock.ts";
+import type { ReaderBudget, ReaderQueue } from "../store/reader-budget.ts";
 
 export interface SseOptions {
   /** How the spec says that the stream ends. */
@@ -14,6 +15,8 @@ export interface SseOptions {
   readonly inspect?: (data: unknown) => void;
   /** Called once when the stream is over, with what failed it. */
   readonly onEnd?: (error?: unknown) => void;
+  /** What this stream and all others may have waiting. */
+  readonly readers: ReaderBudget;
   /** Told when the source fails: the stream can then only be cut. */
   readonly onFailure: (error: unknown) => void;
 }
@@ -48,77 +51,115 @@ export function sseStream(
   source: AsyncIterable<SseMessage<unknown>>,
   options: SseOptions,
 ): ReadableStream<Uint8Array> {
-  const iterator = source[Symbol.asyncIterator]();
-  const { clock } = options;
-  let cancelKeepalive = () => {};
-  let cancelStalled = () => {};
-  let over = false;
-  const end = (error?: unknown) => {
-    if (!over) options.onEnd?.(error);
-    over = true;
-    cancelKeepalive();
-    cancelStalled();
-  };
-  const keepAlive = (controller: ReadableStreamDefaultController<Uint8Array>) => {
-    cancelKeepalive = clock.after(options.keepaliveMs, () => {
-      if ((controller.desiredSize ?? 0) > 0) controller.enqueue(encoder.encode(": keepalive\n\n"));
-      keepAlive(controller);
-    });
-  };
-  /** Ends before the source did: a generator that rests at a yield would keep what it holds for ever. */
-  const cut = (error?: unknown) => {
-    end(error);
-    void Promise.resolve(iterator.return?.()).catch(options.onFailure);
-  };
-  const giveUp = (controller: ReadableStreamDefaultController<Uint8Array>) => {
-    const error = new Error("The client does not read.");
-    cut(error);
-    options.onClientGone();
-    controller.error(error);
-  };
-  return new ReadableStream<Uint8Array>(
-    {
-      start(controller) {
-        // The headers leave with the first bytes, so that the client knows at once that it is connected.
-        controller.enqueue(encoder.encode(": connected\n\n"));
-        keepAlive(controller);
-      },
-      async pull(controller) {
-        cancelStalled();
-        try {
-          const { done, value } = await iterator.next();
-          if (over) return;
-          if (!done) {
-            options.inspect?.(value.data);
-            controller.enqueue(
-              value instanceof SharedMessage ? value.bytes : encoder.encode(encodeSse(value)),
-            );
-            // Nobody pulls a stream that is full: only its client can go on.
-            if ((controller.desiredSize ?? 0) > 0) return;
-            cancelStalled = clock.after(options.slowReaderMs, () => giveUp(controller));
-            return;
-          }
-          end();
-          controller.enqueue(encoder.encode(closing(options.meta)));
-          controller.close();
-        } catch (error) {
-          if (over) return;
-          cut(error);
-          options.onFailure(error);
-          controller.error(error);
-        }
-      },
-      cancel() {
-        cut();
-        options.onClientGone();
-      },
-    },
-    { highWaterMark: HIGH_WATER_FRAMES },
-  );
+  return new EventStream(source, options).readable;
 }
 
-/** Frames that may wait in the stream itself, ahead of the socket's own buffer. */
-const HIGH_WATER_FRAMES = 16;
+/** Bytes that may wait in the stream itself, ahead of the socket's own buffer; one event may pass them. */
+const HIGH_WATER_BYTES = 16_384;
+
+class EventStream {
+  readonly readable: ReadableStream<Uint8Array>;
+  readonly #iterator: AsyncIterator<SseMessage<unknown>>;
+  readonly #options: SseOptions;
+  readonly #queue: ReaderQueue;
+  #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
+  #cancelKeepalive = () => {};
+  #cancelStalled = () => {};
+  #isOver = false;
+
+  constructor(source: AsyncIterable<SseMessage<unknown>>, options: SseOptions) {
+    this.#iterator = source[Symbol.asyncIterator]();
+    this.#options = options;
+    this.#queue = options.readers.open(() => this.#giveUp());
+    this.readable = new ReadableStream<Uint8Array>(
+      {
+        start: (controller) => {
+          this.#controller = controller;
+          // The headers leave with the first bytes, so that the client knows at once that it is connected.
+          controller.enqueue(encoder.encode(": connected\n\n"));
+          this.#keepAlive(controller);
+        },
+        pull: (controller) => this.#pull(controller),
+        cancel: () => {
+          this.#cut();
+          options.onClientGone();
+        },
+      },
+      new ByteLengthQueuingStrategy({ highWaterMark: HIGH_WATER_BYTES }),
+    );
+  }
+
+  async #pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
+    this.#cancelStalled();
+    this.#count(controller);
+    if (this.#isOver) return;
+    try {
+      const { done, value } = await this.#iterator.next();
+      if (this.#isOver) return;
+      if (done) return this.#close(controller);
+      this.#options.inspect?.(value.data);
+      controller.enqueue(value instanceof SharedMessage ? value.bytes : encoder.encode(encodeSse(value)));
+      this.#count(controller);
+    } catch (error) {
+      if (this.#isOver) return;
+      this.#cut(error);
+      this.#options.onFailure(error);
+      controller.error(error);
+    }
+  }
+
+  /** Nobody pulls a stream that is full: only its client can go on. */
+  #count(controller: ReadableStreamDefaultController<Uint8Array>): void {
+    const room = controller.desiredSize ?? 0;
+    this.#queue.set(HIGH_WATER_BYTES - room);
+    if (room <= 0 && !this.#isOver) this.#watch(controller, room);
+  }
+
+  #watch(controller: ReadableStreamDefaultController<Uint8Array>, room: number): void {
+    this.#cancelStalled = this.#options.clock.after(this.#options.slowReaderMs, () => {
+      const now = controller.desiredSize ?? 0;
+      // It read of what waits, only not enough for more.
+      if (now > room) this.#watch(controller, now);
+      else this.#giveUp();
+    });
+  }
+
+  #close(controller: ReadableStreamDefaultController<Uint8Array>): void {
+    this.#end();
+    controller.enqueue(encoder.encode(closing(this.#options.meta)));
+    controller.close();
+  }
+
+  #keepAlive(controller: ReadableStreamDefaultController<Uint8Array>): void {
+    this.#cancelKeepalive = this.#options.clock.after(this.#options.keepaliveMs, () => {
+      // What waits already keeps it alive when it is read.
+      if (controller.desiredSize === HIGH_WATER_BYTES) controller.enqueue(encoder.encode(": keepalive\n\n"));
+      this.#keepAlive(controller);
+    });
+  }
+
+  #giveUp(): void {
+    if (this.#isOver) return;
+    const error = new Error("The client does not read.");
+    this.#cut(error);
+    this.#options.onClientGone();
+    this.#controller?.error(error);
+  }
+
+  /** Ends before the source did: a generator that rests at a yield would keep what it holds for ever. */
+  #cut(error?: unknown): void {
+    this.#end(error);
+    void Promise.resolve(this.#iterator.return?.()).catch(this.#options.onFailure);
+  }
+
+  #end(error?: unknown): void {
+    if (!this.#isOver) this.#options.onEnd?.(error);
+    this.#isOver = true;
+    this.#cancelKeepalive();
+    this.#cancelStalled();
+    this.#queue.close();
+  }
+}
 
 /** One event as text. Line breaks cannot occur in JSON text, so one data line is enough. */
 export function encodeSse({ data, event, id }: SseMessage<unknown>): string {

@@ -61,7 +61,9 @@ export class Connection implements RpcPeer {
     this.isLocal = isLocal;
     this.#log = room.log.with({ connection: this.id });
     const onOverflow = () => this.#overflow();
-    this.#outbox = new Outbox({ wire, clock: room.clock, maxFrames, maxBytes, onOverflow });
+    // A pipe is not cut: those who fill it wait.
+    const shared = transport === "stdio" ? {} : { readers: room.store.readers };
+    this.#outbox = new Outbox({ wire, clock: room.clock, maxFrames, maxBytes, onOverflow, ...shared });
     this.#hints = new Hints(room.clock, (hint) => this.#outbox.event(hint));
     const ask = (frame: object, sessionId: string) => this.#outbox.control(JSON.stringify(frame), sessionId);
     this.#questions = new Questions(ask, this.#log);

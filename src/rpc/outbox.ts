@@ -1,6 +1,7 @@
 /** What waits to be sent on one connection: bounded, in order; deltas of one stream merge while they wait. */
 import type { GatewayEvent } from "../../generated/gateway/host.gen.ts";
 import type { Clock } from "../base/clock.ts";
+import type { ReaderBudget, ReaderQueue } from "../store/reader-budget.ts";
 import { isDelta, merge, streamOf, withDropped, type Delta } from "./delta.ts";
 
 /** The way out of a transport. */
@@ -15,6 +16,8 @@ export interface OutboxOptions {
   readonly clock: Clock;
   readonly maxFrames: number;
   readonly maxBytes: number;
+  /** What this connection and all other readers may have waiting; absent: it counts for itself. */
+  readonly readers?: ReaderBudget;
   /** Called once when more waits than may; nothing is sent from then on. */
   readonly onOverflow: () => void;
 }
@@ -55,9 +58,11 @@ export class Outbox {
   #cancelTimer: (() => void) | undefined;
   #drained: PromiseWithResolvers<void> | undefined;
   #isClosed = false;
+  readonly #account: ReaderQueue | undefined;
 
   constructor(options: OutboxOptions) {
     this.#options = options;
+    this.#account = options.readers?.open(() => options.onOverflow());
   }
 
   /** What waits for the transport; what is held comes on top. */
@@ -137,6 +142,7 @@ export class Outbox {
     this.#held.clear();
     this.#heldFrames = 0;
     this.#size = 0;
+    this.#account?.close();
     this.#drained?.resolve();
   }
 
@@ -157,7 +163,7 @@ export class Outbox {
       const grown = delta.payload.text.length;
       last.delta = merged;
       last.size += grown;
-      this.#size += grown;
+      this.#resize(grown);
       return;
     }
     this.#add({ delta, size: delta.payload.text.length + ENVELOPE }, held);
@@ -166,7 +172,8 @@ export class Outbox {
   #add(waiting: Waiting, held?: Held): void {
     (held?.waiting ?? this.#waiting).push(waiting);
     if (held) this.#heldFrames += 1;
-    this.#size += waiting.size;
+    this.#resize(waiting.size);
+    if (this.#isClosed) return;
     const { maxFrames, maxBytes, onOverflow } = this.#options;
     if (this.#ready + this.#heldFrames > maxFrames || this.#size > maxBytes) onOverflow();
     else if (!held) this.pump();
@@ -176,7 +183,7 @@ export class Outbox {
     const next = this.#waiting[this.#first];
     if (!next) return undefined;
     this.#first += 1;
-    this.#size -= next.size;
+    this.#resize(-next.size);
     if (this.#first > 1024 || this.#ready === 0) {
       this.#waiting = this.#waiting.slice(this.#first);
       this.#first = 0;
@@ -187,6 +194,11 @@ export class Outbox {
   #send({ text, delta }: Waiting): void {
     if (delta) this.#lastDeltaMs = this.#now();
     this.#options.wire.send(delta ? frameOf(delta) : (text ?? ""));
+  }
+
+  #resize(grown: number): void {
+    this.#size += grown;
+    this.#account?.set(this.#size);
   }
 
   #later(ms: number): void {

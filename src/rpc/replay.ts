@@ -51,7 +51,8 @@ export async function readEvents(
 ): Promise<readonly GatewayEvent[]> {
   const { store, sessionId, after } = options;
   const { narrator, opening } = await Narrator.open(options);
-  const entries = await store.journal.read({ sessionId }, { after, limit: limits.events });
+  const { events: limit, bytes: maxBytes } = limits;
+  const entries = await store.journal.read({ sessionId }, { after, limit, maxBytes });
   const events = [...opening];
   let bytes = 0;
   let lastSeq = after;

@@ -6,6 +6,7 @@ import type {
   ToolStartPayload,
 } from "../../generated/gateway/types/types.gen.ts";
 import type { JournalEvent } from "../store/journal.ts";
+import { headOf } from "../base/cut.ts";
 
 type ToolTold =
   | { readonly type: "tool.start"; readonly payload: ToolStartPayload }
@@ -39,7 +40,7 @@ export function toolPayload({ type, data }: JournalEvent): ToolTold | undefined 
 
 /** On one line, at most 80 characters, and never half of one. */
 export function oneLine(text: string): string {
-  const line = Array.from(text.slice(0, 1_000).replace(/\s+/g, " ").trim());
+  const line = Array.from(headOf(text, 1_000).replace(/\s+/g, " ").trim());
   return line.length <= CONTEXT_CHARACTERS
     ? line.join("")
     : `${line.slice(0, CONTEXT_CHARACTERS - 1).join("")}…`;
@@ -56,7 +57,7 @@ function completed(data: JournalEvent["data"]): Omit<ToolCompletePayload, "tool_
     result: parsed(result),
     ...(typeof preview === "string" ? { summary: preview } : {}),
     ...(data["error"] === true
-      ? { error: typeof preview === "string" ? preview : result.slice(0, 1_000) }
+      ? { error: typeof preview === "string" ? preview : headOf(result, 1_000) }
       : {}),
     ...(diff === "" ? {} : { inline_diff: diff }),
     ...(Array.isArray(todos) ? { todos: todos as Todo[] } : {}),

@@ -6,6 +6,7 @@ import { ServiceError } from "../base/errors.ts";
 import { redact } from "../base/redact.ts";
 import type { Store } from "../store/store.ts";
 import { oneLine } from "./tool-payload.ts";
+import { headOf } from "../base/cut.ts";
 
 const MAX_MESSAGES = 1_000;
 
@@ -108,5 +109,5 @@ function shownOf(message: Message, calls: ReadonlyMap<string, unknown>): Transcr
 function contextOf(input: unknown): string {
   if (typeof input !== "object" || input === null) return "";
   const first = Object.values(input).find((value) => typeof value === "string");
-  return oneLine(redact(typeof first === "string" ? first.slice(0, 1_000) : ""));
+  return oneLine(redact(typeof first === "string" ? headOf(first, 1_000) : ""));
 }

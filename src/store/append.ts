@@ -64,10 +64,25 @@ export async function beginSession(
   return numbered;
 }
 
+/** What an event weighs besides the text of its data. */
+const ENVELOPE_BYTES = 256;
+const sizes = new WeakMap<JournalEvent, number>();
+
+/** Returns about how many bytes an event takes. */
+export function sizeOf(event: JournalEvent): number {
+  return sizes.get(event) ?? weigh(event, JSON.stringify(event.data));
+}
+
+function weigh(event: JournalEvent, data: string): number {
+  const bytes = data.length + ENVELOPE_BYTES;
+  sizes.set(event, bytes);
+  return bytes;
+}
+
 /** What a row says. The other direction is {@link toRow}. */
 export function toEvent(row: Row): JournalEvent {
   const event = row as unknown as EventRow;
-  return {
+  const made: JournalEvent = {
     sessionId: event.session_id,
     seq: event.seq,
     runId: event.run_id,
@@ -76,16 +91,20 @@ export function toEvent(row: Row): JournalEvent {
     data: JSON.parse(event.data) as Record<string, unknown>,
     atMs: event.created_at,
   };
+  weigh(made, event.data);
+  return made;
 }
 
 function toRow(event: JournalEvent): EventRow {
+  const data = JSON.stringify(event.data);
+  weigh(event, data);
   return {
     session_id: event.sessionId,
     seq: event.seq,
     run_id: event.runId,
     run_seq: event.runSeq,
     type: event.type,
-    data: JSON.stringify(event.data),
+    data,
     created_at: event.atMs,
   };
 }

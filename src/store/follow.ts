@@ -1,17 +1,12 @@
+import { sizeOf } from "./append.ts";
 import type { JournalEvent, Scope } from "./journal.ts";
+import { bytesOf, groupOf, Pages, scopeKey, type Page, type PageReader, type PagesOptions } from "./pages.ts";
+import type { ReaderBudget } from "./reader-budget.ts";
 
-/** What a commit touches and what followers are indexed by. */
-export function scopeKey(scope: Scope): string {
-  return "runId" in scope ? `r:${scope.runId}` : `s:${scope.sessionId}`;
-}
+/** Most bytes a follower holds that does not pull; what comes then it reads again. */
+const MAX_HELD_BYTES = 65_536;
 
-/** Most events a follower holds that does not pull; what comes then it reads again. */
-const MAX_HELD = 256;
-const PAGE = 512;
-
-export interface FollowersOptions {
-  /** Committed events above `after`, in order; fewer than `limit` only when there are no more. */
-  read(scope: Scope, after: number, limit: number): Promise<readonly JournalEvent[]>;
+export interface FollowersOptions extends PagesOptions {
   /** Called with the first follower, stopped with the last; `wake` says that rows may have come from elsewhere. */
   watch(wake: (scopes: readonly string[] | undefined) => void): () => void;
 }
@@ -25,18 +20,20 @@ export interface FollowOptions {
 /** Everyone who follows the journal in this process, by scope: a commit touches its own followers only. */
 export class Followers {
   readonly #options: FollowersOptions;
+  readonly #pages: Pages;
   readonly #byScope = new Map<string, Set<Follower>>();
   #stopWatching: (() => void) | undefined;
   #isClosed = false;
 
   constructor(options: FollowersOptions) {
     this.#options = options;
+    this.#pages = new Pages(options);
   }
 
   /** See {@link Journal.follow}. Not a generator: those begin with the first pull, and a follower with the call. */
   follow(scope: Scope, options: FollowOptions = {}): AsyncIterableIterator<readonly JournalEvent[]> {
     const { after = 0, fresh = false, signal } = options;
-    const follower = new Follower(scope, after, !fresh);
+    const follower = new Follower(scope, { after, isBehind: !fresh, budget: this.#options.budget });
     const leave = () => {
       follower.end();
       this.#remove(follower);
@@ -68,6 +65,7 @@ export class Followers {
     this.#isClosed = true;
     for (const followers of this.#byScope.values()) followers.forEach((follower) => follower.end());
     this.#byScope.clear();
+    this.#pages.close();
     this.#stopWatching?.();
     this.#stopWatching = undefined;
   }
@@ -99,25 +97,27 @@ export class Followers {
   async #next(follower: Follower): Promise<readonly JournalEvent[] | undefined> {
     for (;;) {
       if (follower.isEnded) return undefined;
-      const held = follower.take();
-      if (held) return held;
+      const group = this.#pages.rest(follower);
+      if (group) return group;
       if (!follower.isBehind) {
         await follower.change();
         continue;
       }
       follower.isBehind = false;
-      const events = await this.#read(follower);
-      if (events.length === PAGE) follower.isBehind = true;
-      if (events.length > 0) return follower.advance(events);
+      const page = await this.#read(follower);
+      if (!page || follower.isEnded) return undefined;
+      if (page.hasMore) follower.isBehind = true;
+      const first = follower.begin(page);
+      if (first) return first;
     }
   }
 
-  async #read(follower: Follower): Promise<readonly JournalEvent[]> {
+  /** Undefined when the store closed under the read: that ends a follower, it does not fail it. */
+  async #read(follower: Follower): Promise<Page | undefined> {
     try {
-      return await this.#options.read(follower.scope, follower.cursor, PAGE);
+      return await this.#pages.read(follower);
     } catch (error) {
-      // The store may have closed under the read: that ends a follower, it does not fail it.
-      if (follower.isEnded) return [];
+      if (follower.isEnded) return undefined;
       throw error;
     }
   }
@@ -140,7 +140,10 @@ export class Followers {
     const key = scopeKey(follower.scope);
     const followers = this.#byScope.get(key);
     followers?.delete(follower);
-    if (followers?.size === 0) this.#byScope.delete(key);
+    if (followers?.size === 0) {
+      this.#byScope.delete(key);
+      this.#pages.forget(key);
+    }
     if (this.#byScope.size > 0) return;
     this.#stopWatching?.();
     this.#stopWatching = undefined;
@@ -151,30 +154,44 @@ export class Followers {
  * One reader's place. Events it is handed count only when they join on to the last it has; any hole (another
  * process's events, a hand-off that was full) makes it read rows, which are complete.
  */
-class Follower {
+class Follower implements PageReader {
   readonly scope: Scope;
   /** Number of the last event that was given to the reader. */
   cursor: number;
-  /** Rows may hold more than `held`. */
+  /** Rows may hold more than its page and `held`. */
   isBehind: boolean;
   isEnded = false;
+  /** Names the page that it reads, where pages are kept. */
+  page: string | undefined;
+  readonly #budget: ReaderBudget;
   #held: JournalEvent[] = [];
+  #heldBytes = 0;
+  /** Number of the last event of its page, and behind it of those it holds. */
   #tail: number;
+  #pageEnd: number;
   #changed: (() => void) | undefined;
 
-  constructor(scope: Scope, after: number, isBehind: boolean) {
+  constructor(
+    scope: Scope,
+    from: { readonly after: number; readonly isBehind: boolean; readonly budget: ReaderBudget },
+  ) {
     this.scope = scope;
-    this.isBehind = isBehind;
-    this.cursor = after;
-    this.#tail = after;
+    this.isBehind = from.isBehind;
+    this.cursor = from.after;
+    this.#budget = from.budget;
+    this.#tail = from.after;
+    this.#pageEnd = from.after;
+  }
+
+  get isInPage(): boolean {
+    return this.cursor < this.#pageEnd;
   }
 
   offer(events: readonly JournalEvent[]): void {
     for (const event of events) {
       const number = this.#numberOf(event);
       if (number <= this.#tail) continue;
-      if (number > this.#tail + 1 || this.#held.length >= MAX_HELD) return this.#letGo();
-      this.#held.push(event);
+      if (number > this.#tail + 1 || !this.#hold(event)) return this.#letGo();
       this.#tail = number;
     }
     this.#wake();
@@ -188,30 +205,35 @@ class Follower {
 
   end(): void {
     this.isEnded = true;
+    this.page = undefined;
+    this.#drop(this.#held.length);
     this.#wake();
   }
 
-  /** What was handed over, as given to the reader; undefined when there is nothing. */
   take(): readonly JournalEvent[] | undefined {
-    const events = this.#held;
-    if (events.length === 0) return undefined;
-    this.#held = [];
-    this.cursor = this.#tail;
-    return events;
+    const group = groupOf(this.#held, 0);
+    return group && this.#give(group);
   }
 
-  /** Events that were read, as given to the reader. What was handed over meanwhile stays when it joins on to them. */
-  advance(events: readonly JournalEvent[]): readonly JournalEvent[] {
-    const last = events.at(-1);
-    if (last) this.cursor = this.#numberOf(last);
-    this.#held = this.#held.filter((event) => this.#numberOf(event) > this.cursor);
+  /** A page that was read, behind the cursor. What was handed over meanwhile stays when it joins on to it. */
+  begin(page: Page): readonly JournalEvent[] | undefined {
+    const last = page.events.at(-1);
+    this.#pageEnd = last ? this.#numberOf(last) : this.cursor;
+    const known = this.#held.findIndex((event) => this.#numberOf(event) > this.#pageEnd);
+    this.#drop(known < 0 ? this.#held.length : known);
     const [first] = this.#held;
-    const joins = first !== undefined && this.#numberOf(first) === this.cursor + 1;
-    if (!joins) {
-      this.#held = [];
-      this.#tail = this.cursor;
+    if (!first || this.#numberOf(first) !== this.#pageEnd + 1) {
+      this.#drop(this.#held.length);
+      this.#tail = this.#pageEnd;
     }
-    return events;
+    return this.next(page);
+  }
+
+  next(page: Page): readonly JournalEvent[] | undefined {
+    if (!this.isInPage) return undefined;
+    const from = page.events.findIndex((event) => this.#numberOf(event) > this.cursor);
+    const group = from < 0 ? undefined : groupOf(page.events, from);
+    return group && this.#give(group);
   }
 
   /** Resolves when there is something to do; at once when there already is. */
@@ -219,9 +241,39 @@ class Follower {
     return new Promise((resolve) => (this.#changed = resolve));
   }
 
+  #give(group: readonly JournalEvent[]): readonly JournalEvent[] {
+    const last = group.at(-1);
+    if (last) this.cursor = this.#numberOf(last);
+    // Another may have read its page anew, with more in it.
+    if (this.cursor > this.#pageEnd) this.#pageEnd = this.cursor;
+    if (this.cursor > this.#tail) this.#tail = this.cursor;
+    const known = this.#held.findIndex((event) => this.#numberOf(event) > this.cursor);
+    this.#drop(known < 0 ? this.#held.length : known);
+    return group;
+  }
+
+  /** A reader that waits takes one event of any size; what comes besides has to fit. */
+  #hold(event: JournalEvent): boolean {
+    const bytes = sizeOf(event);
+    const isNext = this.#changed !== undefined && this.#held.length === 0;
+    if (!isNext && this.#heldBytes + bytes > MAX_HELD_BYTES) return false;
+    if (!this.#budget.tryTake(bytes)) return false;
+    this.#held.push(event);
+    this.#heldBytes += bytes;
+    return true;
+  }
+
+  /** Holds the first `count` no more. */
+  #drop(count: number): void {
+    if (count === 0) return;
+    const bytes = bytesOf(this.#held.splice(0, count));
+    this.#heldBytes -= bytes;
+    this.#budget.giveBack(bytes);
+  }
+
   #letGo(): void {
-    this.#held = [];
-    this.#tail = this.cursor;
+    this.#drop(this.#held.length);
+    this.#tail = Math.max(this.cursor, this.#pageEnd);
     this.look();
   }
 

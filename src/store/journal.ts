@@ -51,16 +51,20 @@ export interface Journal {
     events: readonly NewEvent[],
   ): Promise<readonly JournalEvent[]>;
 
-  /** Committed events with a number above `after`, in order; at most `limit` (default 512). */
+  /**
+   * Committed events with a number above `after`, in order; at most `limit` (default 512), and none after the one with
+   * which their data reach `maxBytes` (default 4 MiB). Only an empty answer says that there are no more.
+   */
   read(
     scope: Scope,
-    options?: { readonly after?: number; readonly limit?: number },
+    options?: { readonly after?: number; readonly limit?: number; readonly maxBytes?: number },
   ): Promise<readonly JournalEvent[]>;
 
   /**
    * Committed events above `after`, in order, then every later one as it is committed, by this process or another;
    * no gap and no repeat between the two. Yields non-empty groups. Ends when `signal` aborts or the store closes.
-   * A follower that does not pull holds at most a bounded number of events: what it missed it reads again.
+   * A group has about 16 KiB or one event. A follower that does not pull holds at most 64 KiB besides, and all of them
+   * together what {@link Store.readers} allows: what they missed they read again.
    *
    * The follower listens from the call on, not from the first pull. `fresh` says that nothing above `after` was
    * committed yet, which saves the first read.

@@ -1,20 +1,24 @@
 import { appendEvents, beginSession, toEvent } from "./append.ts";
 import type { Driver } from "./driver.ts";
-import { Followers, scopeKey } from "./follow.ts";
+import { Followers } from "./follow.ts";
 import { GroupCommitter } from "./group.ts";
 import type { Journal, JournalEvent, Scope } from "./journal.ts";
 import { createLedger } from "./ledger.ts";
 import { migratePostgres, migrateSqlite, readEpoch } from "./migrate.ts";
 import { createOutbox } from "./outbox.ts";
 import { createOwner, isOwnerDead, retireOwner } from "./owner.ts";
+import { scopeKey, type Page, type PageLimits } from "./pages.ts";
 import { createQueue } from "./queue.ts";
+import { ReaderBudget } from "./reader-budget.ts";
 import { openSqlite } from "./sqlite.ts";
 import { findStatement } from "./statement.ts";
 import type { Store, StoreOptions } from "./store.ts";
-import type { Tables } from "./tables.ts";
+import type { EventRow, Tables } from "./tables.ts";
 import type { Tx } from "./tx.ts";
 
 const READ_LIMIT = 512;
+/** Of a read that names no limit: as much as fits one answer of the gateway. */
+const READ_BYTES = 4_194_304;
 
 type OnProblem = (message: string, error: unknown) => void;
 
@@ -26,7 +30,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
   const onProblem = options.onProblem ?? (() => {});
   const driver = await openDriver(options, onProblem);
   try {
-    return assemble(driver, await readEpoch(driver.read), { host: options.host, onProblem });
+    return assemble(driver, await readEpoch(driver.read), { ...options, onProblem });
   } catch (error) {
     await driver.close();
     throw error;
@@ -51,13 +55,15 @@ function isPostgres(url: string): boolean {
 function assemble(
   driver: Driver,
   epoch: string,
-  { host, onProblem }: { readonly host: string | undefined; readonly onProblem: OnProblem },
+  { host, maxReaderBytes, onProblem }: StoreOptions & { readonly onProblem: OnProblem },
 ): Store {
   const owner = createOwner(host);
   const group = new GroupCommitter(driver, onProblem);
+  const readers = new ReaderBudget(maxReaderBytes);
   const followers = new Followers({
-    read: (scope, after, limit) => readEvents(driver, scope, { after, limit }),
+    read: (scope, after, limits) => readPage(driver, scope, { after, ...limits }),
     watch: (wake) => driver.watch(wake),
+    budget: readers,
   });
   const holder = { owner, ownerIsDead: (other: string) => isOwnerDead(other, owner) };
   let closing: Promise<void> | undefined;
@@ -73,6 +79,7 @@ function assemble(
     owner,
     read: driver.read,
     find: (table, where) => findRow(driver, table, where),
+    readers,
     journal: createJournal(driver, followers),
     ledger: createLedger(owner),
     outbox: createOutbox(holder),
@@ -105,7 +112,8 @@ function createJournal(driver: Driver, followers: Followers): Journal {
     append: async (tx, sessionId, events, options) =>
       publish(tx, sessionId, await appendEvents(tx, sessionId, events, options)),
     begin: async (tx, rows, events) => publish(tx, rows.session.id, await beginSession(tx, rows, events)),
-    read: (scope, { after = 0, limit = READ_LIMIT } = {}) => readEvents(driver, scope, { after, limit }),
+    read: async (scope, { after = 0, limit = READ_LIMIT, maxBytes = READ_BYTES } = {}) =>
+      (await readPage(driver, scope, { after, events: limit, bytes: maxBytes })).events,
     follow: (scope, options) => followers.follow(scope, options),
   };
 }
@@ -116,14 +124,27 @@ function scopesOf(sessionId: string, events: readonly JournalEvent[]): readonly 
   return [...scopes];
 }
 
-async function readEvents(
+/** The bytes are those of the rows' data: the query itself ends with the row that reaches them. */
+async function readPage(
   driver: Driver,
   scope: Scope,
-  { after, limit }: { readonly after: number; readonly limit: number },
-): Promise<readonly JournalEvent[]> {
-  const [where, order, id] =
-    "runId" in scope ? ["run_id", "run_seq", scope.runId] : ["session_id", "seq", scope.sessionId];
-  const sql = `select * from events where ${where} = ? and ${order} > ? order by ${order} limit ?`;
-  const rows = await driver.query(sql, [id, after, limit]);
-  return rows.map(toEvent);
+  { after, events: limit, bytes: maxBytes }: PageLimits & { readonly after: number },
+): Promise<Page> {
+  const [sql, id] = "runId" in scope ? [PAGE_OF_RUN, scope.runId] : [PAGE_OF_SESSION, scope.sessionId];
+  const rows = await driver.query(sql, [id, after, id, after, limit, maxBytes]);
+  const events = rows.map(toEvent);
+  const bytes = (rows as unknown as EventRow[]).reduce((sum, { data }) => sum + Buffer.byteLength(data), 0);
+  return { events, hasMore: events.length >= limit || bytes >= maxBytes };
 }
+
+/** Neither database loads `data` to tell how long it is. */
+function pageSql(where: string, order: string): string {
+  const from = `from events where ${where} = ? and ${order} > ?`;
+  const sizes = `select ${order}, octet_length(data) as bytes ${from} order by ${order} limit ?`;
+  const sums = `select ${order}, sum(bytes) over (order by ${order}) - bytes as before from (${sizes}) as sizes`;
+  const last = `select max(${order}) from (${sums}) as sums where before < ?`;
+  return `select * ${from} and ${order} <= (${last}) order by ${order}`;
+}
+
+const PAGE_OF_RUN = pageSql("run_id", "run_seq");
+const PAGE_OF_SESSION = pageSql("session_id", "seq");

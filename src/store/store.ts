@@ -3,6 +3,7 @@ import type { Journal } from "./journal.ts";
 import type { Ledger } from "./ledger.ts";
 import type { Outbox } from "./outbox.ts";
 import type { Queue } from "./queue.ts";
+import type { ReaderBudget } from "./reader-budget.ts";
 import type { Tables } from "./tables.ts";
 import type { Dialect, Tx } from "./tx.ts";
 
@@ -22,6 +23,8 @@ export interface Store {
   readonly ledger: Ledger;
   readonly outbox: Outbox;
   readonly queue: Queue;
+  /** What all readers of events in this process may have waiting. */
+  readonly readers: ReaderBudget;
   /** Queries over committed rows. MUST NOT see the rows of a transaction that is still open. */
   readonly read: Kysely<Tables>;
 
@@ -63,6 +66,8 @@ export interface StoreOptions {
    * (pods on the host's network) MUST each have their own, or one may take the other for dead.
    */
   readonly host?: string;
+  /** Bytes of {@link Store.readers}: limits.max_reader_bytes. */
+  readonly maxReaderBytes?: number;
   /** Where facts about background failures go (a lost notification connection, a sweep that failed). */
   readonly onProblem?: (message: string, error: unknown) => void;
 }

@@ -10,6 +10,7 @@ export type ServerKind = "service" | "bare" | "receiver" | "bare-receiver";
 /** A server in a process of its own, so that what it costs is told apart from what its clients cost. */
 export interface Server extends AsyncDisposable {
   readonly url: string;
+  readonly pid: number;
   /** CPU time of the process so far, in microseconds. */
   cpuMicros(): Promise<number>;
   /** How often its model was asked so far. */
@@ -64,6 +65,7 @@ export async function startServer(kind: ServerKind, answer = "", home?: string):
   if (!("url" in ready)) throw new Error("the server did not tell its address");
   return {
     url: ready.url,
+    pid: child.pid ?? 0,
     cpuMicros: async () => {
       const answered = reply();
       send({ ask: "cpu" });

@@ -14,6 +14,7 @@ const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly B
   turn: () => import("./turn.ts"),
   sessions: () => import("./sessions.ts"),
   runs: () => import("./runs.ts"),
+  "silent-readers": () => import("./silent-readers.ts"),
   flood: () => import("./flood.ts"),
   "rpc-stdio": () => import("./rpc-stdio.ts"),
   "rpc-socket": () => import("./rpc-socket.ts"),

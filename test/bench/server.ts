@@ -175,6 +175,7 @@ async function script({ user, step }: ScriptState): Promise<ScriptStep> {
   modelCalls.count += 1;
   const [what = "", first, second] = user.split(" ");
   if (what === "held") return held(step, Number(first));
+  if (what === "long") return long(step, Number(first));
   const say = Object.hasOwn(sayings, what) ? sayings[what] : undefined;
   if (say) return say(Number(first), Number(second));
   return { text: "Hello! I am well, thanks." };
@@ -185,6 +186,13 @@ async function held(step: number, steps: number): Promise<ScriptStep> {
   if (step === 0) await released.promise;
   const text = `This is step ${step}, and nothing was found here.`;
   return step < steps ? { text, calls: [{ tool: "look", input: { at: step } }] } : { text: "Done." };
+}
+
+/** `long STEPS`: a megabyte a step, in pieces of 10 kB. */
+function long(step: number, steps: number): ScriptStep {
+  const text = `${step} `.padEnd(1_000_000, "A long answer. ");
+  const calls = step + 1 < steps ? { calls: [{ tool: "look", input: { at: step } }] } : {};
+  return { text, chunkSize: 10_000, ...calls };
 }
 
 async function* deltas(count: number, paceMs: number): AsyncGenerator<string> {

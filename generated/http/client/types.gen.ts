@@ -2520,6 +2520,14 @@ export type Capabilities = {
         max_queue_per_session: number;
         max_stored_responses: number;
         max_subscribers_per_run: number;
+        /**
+         * Of all clients together.
+         */
+        max_reader_bytes: number;
+        /**
+         * Of one model call.
+         */
+        max_answer_bytes: number;
         run_status_ttl_seconds: number;
         run_event_ttl_seconds: number;
         run_event_buffer: number;

@@ -61,3 +61,16 @@ export class Conversation {
     return messages !== undefined;
   }
 }
+
+/** Why the calls of an answer that ended so are not made; undefined when they are. */
+export function unmadeText(finish: string | undefined): string | undefined {
+  if (finish === "length") {
+    return (
+      "This call was not made: the answer was cut by the output limit, so its arguments may be incomplete. " +
+      "Make the call again, with less text before it or in smaller parts."
+    );
+  }
+  return finish === "refusal"
+    ? "This call was not made: a content filter of the provider ended the answer."
+    : undefined;
+}

@@ -1,4 +1,5 @@
 import type { Script, ScriptState, ScriptStep } from "./scripted.ts";
+import { headOf } from "../../base/cut.ts";
 
 const LABEL = "[demo model]";
 const MAX_QUOTED_CHARACTERS = 500;
@@ -51,7 +52,7 @@ function say(text: string): ScriptStep {
 
 function report({ toolResults }: ScriptState): string {
   const texts = toolResults.map(({ tool, status, text }) => {
-    const cut = text.length > MAX_RESULT_CHARACTERS ? `${text.slice(0, MAX_RESULT_CHARACTERS)}\n(cut)` : text;
+    const cut = text.length > MAX_RESULT_CHARACTERS ? `${headOf(text, MAX_RESULT_CHARACTERS)}\n(cut)` : text;
     return `${tool} answered (${status}):\n${cut}`;
   });
   return `${LABEL} ${texts.join("\n\n")}`;
@@ -59,7 +60,7 @@ function report({ toolResults }: ScriptState): string {
 
 function introduction(user: string): string {
   const task = taskIn(user);
-  const quoted = task.length > MAX_QUOTED_CHARACTERS ? `${task.slice(0, MAX_QUOTED_CHARACTERS)}...` : task;
+  const quoted = task.length > MAX_QUOTED_CHARACTERS ? `${headOf(task, MAX_QUOTED_CHARACTERS)}...` : task;
   return [
     `${LABEL} No model provider is configured, so the built-in demo model answers. You said: ${JSON.stringify(quoted)}.`,
     'It can call tools: try "run: echo hello", "write notes.txt: hi", "read notes.txt" or "search hi".',

@@ -13,6 +13,8 @@ import { StallGuard } from "./stall.ts";
 import { StepReader, type StepResult } from "./step.ts";
 
 const DEFAULT_TIMEOUT_MS = 120_000;
+/** More than any model says at once, and little enough to be stored without holding up others. */
+const DEFAULT_ANSWER_BYTES = 1_048_576;
 
 type ModelSdk = typeof Sdk;
 
@@ -27,6 +29,8 @@ export interface CallEnd {
 export interface CallerOptions {
   readonly checkInput?: (tool: ToolSpec, input: unknown) => string | undefined;
   readonly clock: Clock;
+  /** Of text, reasoning and arguments in one answer. */
+  readonly maxAnswerBytes?: number;
 }
 
 interface Asked {
@@ -70,11 +74,12 @@ export class ModelCaller {
         throw new PortError("an event was not taken", { cause });
       }
     };
-    let reader = new StepReader(emit, this.#callIds);
+    const { maxAnswerBytes: maxBytes = DEFAULT_ANSWER_BYTES } = this.#options;
+    let reader = new StepReader(emit, { taken: this.#callIds, maxBytes });
     try {
       await withRetries(
         async () => {
-          reader = new StepReader(emit, this.#callIds);
+          reader = new StepReader(emit, { taken: this.#callIds, maxBytes });
           await this.#attempt(answering, { messages, traceparent, reader });
         },
         {
@@ -89,8 +94,8 @@ export class ModelCaller {
     }
     this.#hasAnswered = true;
     const result = reader.result();
-    const error = result.finish === undefined ? new CutError("ended its answer in the middle.") : undefined;
-    return { result, hasEmitted: reader.emitted, error };
+    if (reader.isFull) emit({ type: "notice", text: fullText(maxBytes) });
+    return { result, hasEmitted: reader.emitted, error: flawOfEnd(result) };
   }
 
   async #attempt(
@@ -122,7 +127,10 @@ export class ModelCaller {
         ...(seed === undefined ? {} : { seed }),
         ...reasoning(settings.reasoningEffort),
       });
-      await guard.read(begun, (part) => reader.take(part));
+      await guard.read(begun, (part) => {
+        reader.take(part);
+        return reader.isFull;
+      });
     } catch (error) {
       // Whatever the SDK makes of an abort, the reason is the one that was given.
       throw guard.signal.aborted ? guard.signal.reason : error;
@@ -152,6 +160,16 @@ export async function loadSdk(): Promise<ModelSdk> {
   // Else the SDK writes its advice to stderr, between the lines of the log.
   (globalThis as { AI_SDK_LOG_WARNINGS?: boolean }).AI_SDK_LOG_WARNINGS = false;
   return import("ai");
+}
+
+function fullText(maxBytes: number): string {
+  return `The answer was cut at ${maxBytes} bytes, which is the limit (limits.max_answer_bytes).`;
+}
+
+/** An answer without a reason for its end was cut; some providers name an error as the reason. */
+function flawOfEnd({ finish }: StepResult): CutError | undefined {
+  if (finish === undefined) return new CutError("ended its answer in the middle.");
+  return finish === "error" ? new CutError("ended its answer with an error.") : undefined;
 }
 
 function toSdkChoice(choice: ToolChoice) {

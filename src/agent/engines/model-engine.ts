@@ -7,7 +7,6 @@ import {
   type EngineTurn,
   type ModelRef,
   type StopReason,
-  type ToolCall,
   type ToolSpec,
   type TurnEnd,
   type TurnPorts,
@@ -15,7 +14,7 @@ import {
 } from "../engine.ts";
 import type { AssistantMessage, Message, ToolMessage } from "../message.ts";
 import { formatModel } from "../model.ts";
-import { Conversation } from "./conversation.ts";
+import { Conversation, unmadeText } from "./conversation.ts";
 import { loadSdk, ModelCaller } from "./model-call.ts";
 import { ModelLine, type AnsweringModel } from "./model-line.ts";
 import { isContextTooLong } from "./overflow.ts";
@@ -28,6 +27,8 @@ export interface ModelEngineOptions {
   readonly checkInput?: (tool: ToolSpec, input: unknown) => string | undefined;
   readonly clock: Clock;
   readonly log: Log;
+  /** limits.max_answer_bytes. */
+  readonly maxAnswerBytes?: number;
 }
 
 /**
@@ -87,12 +88,13 @@ class ModelTurn {
       if (refusal) return this.#end("error", refusal);
       const steered = this.#steer();
       const { result, isCut, error } = await this.#step(caller, { answering, steered, takeOver });
-      const answers = await this.#answer(result.calls, isCut);
+      const answers = await this.#answer(result, isCut);
       this.#keep([...steered, ...assistantMessage(result, isCut), ...answers], result.usage, steered.length);
       if (result.text !== "") this.#text = result.text;
       if (this.#turn.signal.aborted) return this.#end("aborted");
       if (error) return this.#end("error", error);
-      if (result.finish === "length") return this.#end("length");
+      const isLast = answers.length === 0 || step + 1 === this.#turn.maxSteps;
+      if (result.finish === "length" && isLast) return this.#end("length");
       if (result.finish === "content-filter") return this.#end("refusal");
       if (answers.some(({ status }) => status === "pending")) return this.#end("tool_calls");
       if (answers.length > 0) continue;
@@ -158,13 +160,15 @@ class ModelTurn {
     return messages;
   }
 
-  async #answer(calls: readonly ToolCall[], isCut: boolean): Promise<readonly ToolMessage[]> {
+  async #answer({ calls, finish }: StepResult, isCut: boolean): Promise<readonly ToolMessage[]> {
     const { ports, signal } = this.#turn;
+    const invalid = unmadeText(finish === "content-filter" ? "refusal" : finish);
     return Promise.all(
       calls.map(async (call) => {
         const isOver = isCut || signal.aborted;
         const text = "The turn was cut before the call began.";
-        const answer = isOver ? { status: "aborted" as const, text } : await ports.callTool(call);
+        const asked = invalid === undefined ? call : { ...call, invalid };
+        const answer = isOver ? { status: "aborted" as const, text } : await ports.callTool(asked);
         return { role: "tool" as const, callId: call.callId, tool: call.tool, ...answer };
       }),
     );

@@ -11,7 +11,7 @@ import {
   type Usage,
 } from "../engine.ts";
 import type { AssistantPart, Message, ToolMessage } from "../message.ts";
-import { Conversation } from "./conversation.ts";
+import { Conversation, unmadeText } from "./conversation.ts";
 
 /** What a script sees when it is asked for the next step of a turn. */
 export interface ScriptState {
@@ -98,7 +98,10 @@ class ScriptedTurn {
     const { plan, end } = await this.#plan(step, steered);
     if (end) return end;
     const said = await this.#speak(plan);
-    const calls = said.cut ? [] : (plan.calls ?? []).map((call) => ({ ...call, callId: createId("call") }));
+    const unmade = unmadeText(plan.stop);
+    const calls = (said.cut ? [] : (plan.calls ?? [])).map((call) => {
+      return { ...call, callId: createId("call"), ...(unmade === undefined ? {} : { invalid: unmade }) };
+    });
     const parts: AssistantPart[] = [
       ...said.parts,
       ...calls.map(({ callId, tool, input }) => ({ type: "tool_call" as const, callId, tool, input })),
@@ -112,7 +115,8 @@ class ScriptedTurn {
     if (said.text !== "") this.#text = said.text;
     if (said.cut || signal.aborted) return this.#save(messages, usage, "aborted");
     if (plan.error) return this.#fail(messages, plan.error, usage);
-    if (plan.stop) return this.#save(messages, usage, plan.stop);
+    const goesOn = plan.stop === "length" && calls.length > 0 && step + 1 < this.#turn.maxSteps;
+    if (plan.stop && !goesOn) return this.#save(messages, usage, plan.stop);
     this.#keep(messages, usage, steered.length);
     if (answers.some(({ status }) => status === "pending")) return this.#end("tool_calls");
     return calls.length > 0 ? undefined : this.#settle();

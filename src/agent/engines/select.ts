@@ -15,6 +15,7 @@ export function createEngine(options: {
   readonly checkInput: (tool: ToolSpec, input: unknown) => string | undefined;
   readonly clock: Clock;
   readonly log: Log;
+  readonly maxAnswerBytes?: number;
 }): Engine {
   const demo = createScriptedEngine(demoScript, options);
   let model: Promise<Engine> | undefined;

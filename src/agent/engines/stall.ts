@@ -33,10 +33,10 @@ export class StallGuard {
     this.#cancel = this.#clock.after(this.#timeoutMs, expire);
   }
 
-  /** Hands over the parts of the answer that `start` promises. Rejects with the guard's reason once it aborts. */
+  /** Hands over the parts of the answer that `start` promises, until `take` has enough. Rejects with the guard's reason once it aborts. */
   async read<T>(
     start: PromiseLike<{ readonly stream: ReadableStream<T> }>,
-    take: (part: T) => void,
+    take: (part: T) => boolean,
   ): Promise<void> {
     const reader = await this.#begin(start);
     // A stream that is cancelled ends its pending read at once, whatever its source does.
@@ -48,7 +48,7 @@ export class StallGuard {
         const { done, value } = await reader.read();
         if (done) break;
         this.alive();
-        take(value);
+        if (take(value)) break;
       }
       this.signal.throwIfAborted();
     } finally {

@@ -2,6 +2,7 @@ import type { experimental_streamLanguageModelCall } from "ai";
 import { createId } from "../../base/ids.ts";
 import { zeroUsage, type EngineEvent, type ToolCall, type Usage } from "../engine.ts";
 import type { AssistantPart, ProviderData } from "../message.ts";
+import { headOf } from "../../base/cut.ts";
 
 type CallStream = Awaited<ReturnType<typeof experimental_streamLanguageModelCall>>["stream"];
 export type CallPart = CallStream extends AsyncIterable<infer P> ? P : never;
@@ -16,6 +17,9 @@ export interface StepResult {
   readonly finish: string | undefined;
 }
 
+/** Roughly, in most languages. */
+const BYTES_PER_TOKEN = 4;
+
 /** Takes one model call's stream apart into events for people and parts for the transcript. */
 export class StepReader {
   readonly #emit: (event: EngineEvent) => void;
@@ -28,11 +32,25 @@ export class StepReader {
   #reasoning: { text: string; data: ProviderData | undefined } | undefined;
   #emitted = false;
   readonly #taken: Set<string>;
+  #leftBytes: number;
+  #seenBytes = 0;
 
   /** `taken` holds the ids of the turn's calls so far, and gets those of this one. */
-  constructor(emit: (event: EngineEvent) => void, taken: Set<string> = new Set()) {
+  constructor(
+    emit: (event: EngineEvent) => void,
+    {
+      taken = new Set(),
+      maxBytes = Number.POSITIVE_INFINITY,
+    }: { taken?: Set<string>; maxBytes?: number } = {},
+  ) {
     this.#emit = emit;
     this.#taken = taken;
+    this.#leftBytes = maxBytes;
+  }
+
+  /** True once the answer has passed its limit: the rest is not taken, and it ends by length. */
+  get isFull(): boolean {
+    return this.#leftBytes < 0;
   }
 
   /** True once anything of this call was shown: it must not be made again. */
@@ -48,16 +66,19 @@ export class StepReader {
         return;
       case "text-delta":
         this.#messageData = merged(this.#messageData, part.providerMetadata);
-        return this.#text(part.text);
+        return this.#text(this.#within(part.text));
       case "text-end":
         return this.#closeMessage(part.providerMetadata);
       case "reasoning-start":
         this.#closeReasoning();
         return this.#reason("", part.providerMetadata);
       case "reasoning-delta":
-        return this.#reason(part.text, part.providerMetadata);
+        return this.#reason(this.#within(part.text), part.providerMetadata);
       case "reasoning-end":
         return this.#closeReasoning(part.providerMetadata);
+      case "tool-input-delta":
+        this.#within(part.delta);
+        return;
       case "tool-call":
         return this.#call(part);
       case "model-call-end":
@@ -77,7 +98,25 @@ export class StepReader {
     this.#closeReasoning();
     this.#closeMessage();
     const text = this.#parts.map((part) => (part.type === "text" ? part.text : "")).join("");
-    return { parts: this.#parts, calls: this.#calls, text, usage: this.#usage, finish: this.#finish };
+    const [parts, calls] = [this.#parts, this.#calls];
+    if (!this.isFull) return { parts, calls, text, usage: this.#usage, finish: this.#finish };
+    // Nobody counted: the provider does at the end of its answer.
+    const outputTokens = this.#usage.outputTokens || Math.ceil(this.#seenBytes / BYTES_PER_TOKEN);
+    return { parts, calls, text, usage: { ...this.#usage, outputTokens }, finish: "length" };
+  }
+
+  /** As much of a piece as there is room for. */
+  #within(piece: string): string {
+    const bytes = Buffer.byteLength(piece);
+    const left = this.#leftBytes;
+    this.#leftBytes -= bytes;
+    if (bytes <= left) {
+      this.#seenBytes += bytes;
+      return piece;
+    }
+    const { read, written } = new TextEncoder().encodeInto(piece, new Uint8Array(Math.max(0, left)));
+    this.#seenBytes += written;
+    return piece.slice(0, read);
   }
 
   #text(delta: string): void {
@@ -158,7 +197,7 @@ function invalidText(error: unknown, tool: string): string {
   let at = error;
   while (at instanceof Error && at.cause instanceof Error) at = at.cause;
   if (at instanceof SyntaxError) return `The arguments of ${tool} are not valid JSON.`;
-  return at instanceof Error ? at.message.slice(0, 1000) : `The arguments of ${tool} are not valid.`;
+  return at instanceof Error ? headOf(at.message, 1000) : `The arguments of ${tool} are not valid.`;
 }
 
 type SdkUsage = Extract<CallPart, { type: "model-call-end" }>["usage"];

@@ -3,6 +3,8 @@ import { spawn, type ChildProcess } from "node:child_process";
 import process from "node:process";
 import type { MCPTransport } from "@ai-sdk/mcp";
 import { holdGroup } from "../../base/child-groups.ts";
+import { headOf } from "../../base/cut.ts";
+import { redact } from "../../base/redact.ts";
 import { isRecord } from "../../base/schema.ts";
 
 type Message = Parameters<MCPTransport["send"]>[0];
@@ -21,6 +23,8 @@ export interface StdioOptions {
 /** Longest message; a longer one ends the connection. */
 const MAX_LINE_BYTES = 16_777_216;
 const MAX_LOG_CHARACTERS = 2_000;
+/** More than is told of a line, so that a secret at its cut is whole. */
+const MAX_HELD_CHARACTERS = 16_384;
 const KILL_GRACE_MS = 2_000;
 
 /**
@@ -59,11 +63,9 @@ export class StdioTransport implements MCPTransport {
       child.once("error", () => resolve());
     });
     child.stdout.on("data", (bytes: Buffer) => this.#take(bytes));
-    child.stderr.on("data", (bytes: Buffer) => {
-      for (const line of bytes.toString().split("\n")) {
-        if (line.trim() !== "") onLog(line.slice(0, MAX_LOG_CHARACTERS));
-      }
-    });
+    const log = new LogLines(onLog);
+    child.stderr.on("data", (bytes: Buffer) => log.push(bytes));
+    child.stderr.on("close", () => log.end());
     // What outlives the server must not hold its streams open: close would never come.
     child.once("exit", () => signalGroup(child.pid, "SIGKILL"));
     // A server that ended does not read: its end is told by close.
@@ -130,6 +132,40 @@ export class StdioTransport implements MCPTransport {
       // Not JSON, or nothing the client understands: told, and passed over.
       this.onerror?.(new Error("the server sent what is no message"));
     }
+  }
+}
+
+/** Takes text apart into lines, however it is cut into pieces; of a line that is too long the beginning is told. */
+export class LogLines {
+  readonly #onLine: (line: string) => void;
+  readonly #decoder = new TextDecoder();
+  #line = "";
+
+  constructor(onLine: (line: string) => void) {
+    this.#onLine = onLine;
+  }
+
+  push(bytes: Uint8Array): void {
+    this.#take(this.#decoder.decode(bytes, { stream: true }));
+  }
+
+  /** Tells the last line, which no line feed ended. */
+  end(): void {
+    this.#take(`${this.#decoder.decode()}\n`);
+  }
+
+  #take(text: string): void {
+    for (const [at, piece] of text.split("\n").entries()) {
+      if (at > 0) this.#tell();
+      if (this.#line.length < MAX_HELD_CHARACTERS) this.#line += headOf(piece, MAX_HELD_CHARACTERS);
+    }
+  }
+
+  /** Redacted before it is cut: half a secret is not known as one. */
+  #tell(): void {
+    const line = this.#line;
+    this.#line = "";
+    if (line.trim() !== "") this.#onLine(headOf(redact(line), MAX_LOG_CHARACTERS));
   }
 }
 

@@ -1,6 +1,7 @@
 import type { FileChange } from "../../../generated/http/client/types.gen.ts";
 import { applyPatch, createTwoFilesPatch, parsePatch, type StructuredPatch } from "diff";
 import { ToolError } from "../tool.ts";
+import { headOf } from "../../base/cut.ts";
 
 /** One file's part of a diff. `before` is undefined for a new file, `after` for a deleted one. */
 export interface FileDiff {
@@ -47,7 +48,8 @@ export function showDiff(path: string, before: string, after: string): string {
   });
   if (diff === undefined) return `${path}: changed in too many places to show.`;
   if (diff.length <= MAX_SHOWN_CHARACTERS) return diff;
-  return `${diff.slice(0, MAX_SHOWN_CHARACTERS)}\n[... ${diff.length - MAX_SHOWN_CHARACTERS} characters of the diff cut ...]`;
+  const shown = headOf(diff, MAX_SHOWN_CHARACTERS);
+  return `${shown}\n[... ${diff.length - shown.length} characters of the diff cut ...]`;
 }
 
 /** Longest text of a file that people are shown whole, before and after. */

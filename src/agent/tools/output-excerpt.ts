@@ -1,3 +1,6 @@
+import { openBytes, strayBytes } from "../../base/cut.ts";
+import { secretHead, secretTail } from "../../base/redact.ts";
+
 /**
  * The beginning and the end of a stream of bytes, in memory that does not grow: a quarter of the limit is kept from
  * the start, the rest from the end, where commands say what went wrong.
@@ -36,7 +39,10 @@ export class OutputExcerpt {
     this.#tail.set(last.subarray(untilWrap), 0);
   }
 
-  /** The text kept, as UTF-8; where something was cut, a line between the two parts says how many bytes. */
+  /**
+   * Returns the text kept, as UTF-8; where something was cut, a line between the two parts says how many bytes. No
+   * character is cut in two, and no half of a known secret stands at the cut, where it would not be known as one.
+   */
   text(): string {
     const inTail = Math.max(0, this.#seenBytes - this.#head.length);
     const cut = Math.max(0, inTail - this.#tail.length);
@@ -44,19 +50,16 @@ export class OutputExcerpt {
     const tail = cut === 0 ? this.#tail.subarray(0, inTail) : rotated(this.#tail, end);
     const head = this.#head.subarray(0, Math.min(this.#seenBytes, this.#head.length));
     if (cut === 0) return new TextDecoder().decode(Buffer.concat([head, tail]));
-    const from = firstCharacter(tail);
-    // A streaming decoder keeps the broken character at the end of the head to itself.
-    const start = new TextDecoder().decode(head, { stream: true });
-    return `${start}\n[... ${cut + from} bytes cut here ...]\n${new TextDecoder().decode(tail.subarray(from))}`;
+    const [open, stray] = [openBytes(head), strayBytes(tail)];
+    const before = new TextDecoder().decode(head.subarray(0, head.length - open));
+    const after = new TextDecoder().decode(tail.subarray(stray));
+    const from = secretHead(after);
+    const to = before.length - secretTail(before);
+    const hidden = Buffer.byteLength(before.slice(to)) + Buffer.byteLength(after.slice(0, from));
+    const omitted = cut + open + stray + hidden;
+    return `${before.slice(0, to)}\n[... ${omitted} bytes cut here ...]\n${after.slice(from)}`;
   }
 }
 
 const rotated = (ring: Buffer, at: number): Buffer =>
   Buffer.concat([ring.subarray(at), ring.subarray(0, at)]);
-
-/** Index of the first byte that is not the middle of a UTF-8 character. */
-function firstCharacter(bytes: Uint8Array): number {
-  let index = 0;
-  while (index < 4 && ((bytes[index] ?? 0) & 0xc0) === 0x80) index += 1;
-  return index === 4 ? 0 : index;
-}

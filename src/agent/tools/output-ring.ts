@@ -1,9 +1,13 @@
+import { openBytes, strayBytes } from "../../base/cut.ts";
+
 /** The end of a stream of bytes for a reader who comes now and then: what is new since the last look, as far as kept. */
 export class OutputRing {
   readonly #max: number;
   #chunks: Uint8Array[] = [];
   #kept = 0;
   #dropped = 0;
+  /** Bytes of a character that was not whole at the last look. */
+  #open = 0;
 
   /** `maxBytes` unread bytes are kept; older ones are dropped, and counted. */
   constructor(maxBytes: number) {
@@ -11,7 +15,7 @@ export class OutputRing {
   }
 
   get isEmpty(): boolean {
-    return this.#kept === 0 && this.#dropped === 0;
+    return this.#kept === this.#open && this.#dropped === 0;
   }
 
   push(bytes: Uint8Array): void {
@@ -23,14 +27,20 @@ export class OutputRing {
     while (this.#kept > this.#max) this.#drop(this.#kept - this.#max);
   }
 
-  /** The text since the last call, with a note where something was dropped before it. */
-  take(): string {
+  /**
+   * Returns the text since the last call, with a note where something was dropped before it. A character that is not
+   * whole waits for its rest; `isEnded` says that none comes.
+   */
+  take(isEnded = false): string {
     const bytes = Buffer.concat(this.#chunks);
-    const note = this.#dropped > 0 ? `[... ${this.#dropped} bytes dropped here ...]\n` : "";
-    this.#chunks = [];
-    this.#kept = 0;
+    const stray = this.#dropped > 0 ? strayBytes(bytes) : 0;
+    const note = this.#dropped > 0 ? `[... ${this.#dropped + stray} bytes dropped here ...]\n` : "";
+    this.#open = isEnded ? 0 : openBytes(bytes);
+    const end = bytes.length - this.#open;
+    this.#chunks = this.#open > 0 ? [bytes.subarray(end)] : [];
+    this.#kept = this.#open;
     this.#dropped = 0;
-    return note + new TextDecoder().decode(bytes);
+    return note + decoder.decode(bytes.subarray(stray, end));
   }
 
   #drop(excess: number): void {
@@ -43,3 +53,6 @@ export class OutputRing {
     this.#dropped += gone;
   }
 }
+
+// A byte order mark is text like any other: it may stand at the start of any look.
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });

@@ -1,5 +1,6 @@
 import { defineTool, ToolError, type Tool, type ToolContext, type ToolIntent } from "../tool.ts";
 import type { Processes, ProcessView } from "./processes.ts";
+import { headOf } from "../../base/cut.ts";
 
 interface ProcessInput {
   readonly action: "list" | "poll" | "wait" | "write" | "kill";
@@ -125,5 +126,5 @@ function stateOf({ end, startedAtMs }: ProcessView): string {
 
 function line(text: string): string {
   const flat = text.replace(/\s+/g, " ").trim();
-  return flat.length > SHOWN_CHARACTERS ? `${flat.slice(0, SHOWN_CHARACTERS)}...` : flat;
+  return flat.length > SHOWN_CHARACTERS ? `${headOf(flat, SHOWN_CHARACTERS)}...` : flat;
 }

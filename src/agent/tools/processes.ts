@@ -98,7 +98,7 @@ export class Processes {
   /** What it printed since the last look, and whether it ended. ToolError when the session has no such process. */
   poll(id: string, sessionId: string): { readonly output: string; readonly view: ProcessView } {
     const entry = this.#find(id, sessionId);
-    const text = entry.held + entry.output.take();
+    const text = entry.held + entry.output.take(entry.end !== undefined);
     const tail = entry.end === undefined ? secretTail(text) : 0;
     entry.held = text.slice(text.length - tail);
     return { output: redact(text.slice(0, text.length - tail)), view: entry };

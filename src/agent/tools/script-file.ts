@@ -10,6 +10,7 @@ import { redact } from "../../base/redact.ts";
 import { isInside } from "../inside.ts";
 import { OutputExcerpt } from "./output-excerpt.ts";
 import { superviseGroup } from "./process-group.ts";
+import { tailOf } from "../../base/cut.ts";
 
 export interface ScriptFileOptions {
   /** All that it sees of the environment. */
@@ -129,7 +130,7 @@ async function runCommand(
 /** Redacted before it is cut: half a secret is not known as one. */
 function shownEnd(text: string): string {
   const shown = redact(text.trim()).replaceAll("\u0000", "\uFFFD");
-  return shown.slice(-MAX_COMPLAINT_CHARACTERS).toWellFormed();
+  return tailOf(shown, MAX_COMPLAINT_CHARACTERS);
 }
 
 /** What a child printed, up to a bound; what follows is dropped. */

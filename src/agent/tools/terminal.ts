@@ -1,5 +1,6 @@
 import { commandEnvironment } from "./command-environment.ts";
 import { defineTool, ToolError, type Tool, type ToolContext, type ToolOutput } from "../tool.ts";
+import { headOf } from "../../base/cut.ts";
 import { OutputExcerpt } from "./output-excerpt.ts";
 import { directoryOf } from "./paths.ts";
 import { runCommand, type CommandEnd } from "./process-group.ts";
@@ -144,7 +145,7 @@ function tee(excerpt: OutputExcerpt, context: ToolContext): (bytes: Uint8Array) 
     excerpt.push(bytes);
     if (left <= 0) return;
     const text = decoder.decode(bytes, { stream: true });
-    context.progress(text.slice(0, left));
+    context.progress(headOf(text, left));
     left -= text.length;
   };
 }

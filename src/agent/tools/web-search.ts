@@ -1,6 +1,7 @@
 import { guardedFetch, type GuardedFetchOptions, type GuardedResponse } from "../../base/guarded-fetch.ts";
 import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
 import { toWebError } from "./web-error.ts";
+import { headOf } from "../../base/cut.ts";
 
 export interface WebSearchOptions {
   readonly provider: "searxng" | "brave" | "tavily";
@@ -169,7 +170,7 @@ function clean(value: unknown, maxCharacters: number): string {
     .replace(/<\/?(strong|b|em|mark)>/gi, "")
     .replace(/\s+/g, " ")
     .trim();
-  return text.length > maxCharacters ? `${text.slice(0, maxCharacters)}...` : text;
+  return text.length > maxCharacters ? `${headOf(text, maxCharacters)}...` : text;
 }
 
 function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {

@@ -9,6 +9,7 @@ import { notStarted } from "../../agent/tools/run-shell.ts";
 import { OutputExcerpt } from "../../agent/tools/output-excerpt.ts";
 import { ownProgram } from "../../base/own-program.ts";
 import type { RpcContext } from "../room.ts";
+import { headOf, tailOf } from "../../base/cut.ts";
 
 const MAX_CHARACTERS = 48_000;
 /** Of the output; enough for secrets that a cut at the shown length would halve to be found whole. */
@@ -65,7 +66,7 @@ function excerpt(text: string): string {
   if (text.length <= MAX_CHARACTERS) return text;
   const line = `\n[... ${text.length - MAX_CHARACTERS} characters cut here ...]\n`;
   const head = MAX_CHARACTERS / 4;
-  return text.slice(0, head) + line + text.slice(text.length - (MAX_CHARACTERS - head - line.length));
+  return headOf(text, head) + line + tailOf(text, MAX_CHARACTERS - head - line.length);
 }
 
 /** Commands that talk with a person, or serve: nobody could end them here. */

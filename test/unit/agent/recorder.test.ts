@@ -70,6 +70,15 @@ test("the first delta goes at once, and those that follow within the tick go as 
   );
 });
 
+test("deltas are merged up to 16 KiB: nobody has to hold more to read one", async () => {
+  await using agent = await createTestAgent();
+  const { recorder, runId, finish, written } = await createRecorder(agent);
+  for (let i = 0; i < 10; i++) recorder.event(delta(runId, "x".repeat(5_000)));
+  await finish();
+  const lengths = (await written()).slice(0, -1).map(({ text }) => String(text).length);
+  assert.deepEqual(lengths, [15_000, 15_000, 15_000, 5_000]);
+});
+
 test("only neighbours of the same kind and the same message become one", async () => {
   await using agent = await createTestAgent();
   const { recorder, runId, finish, written } = await createRecorder(agent);

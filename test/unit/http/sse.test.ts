@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { encodeSse, sseStream, type SseOptions } from "../../../src/http/sse.ts";
+import { ReaderBudget } from "../../../src/store/reader-budget.ts";
 import { watchUnhandled } from "../../harness/unhandled.ts";
 
 const decoder = new TextDecoder();
@@ -19,6 +20,7 @@ function open(source: AsyncIterable<{ data: unknown }>, more: Partial<SseOptions
     clock,
     keepaliveMs: 1_000_000,
     slowReaderMs: 1_000_000,
+    readers: new ReaderBudget(),
     onClientGone: () => void told.gone++,
     onFailure: (error) => void told.failures.push(error),
     ...more,
@@ -117,10 +119,10 @@ test("a quiet stream is kept alive with comments, until the client leaves", asyn
 test("a reader that does not read gets no pile of comments", async () => {
   const { source, give } = held();
   const { clock, reader, next } = open(source, { keepaliveMs: 1 });
+  assert.match((await next())!, /connected/);
   clock.tick(100);
   give("said");
-  // 16 frames may wait; the next one only comes once there is room.
-  for (let i = 0; i < 16; i++) assert.match((await next())!, /connected|keepalive/);
+  assert.match((await next())!, /keepalive/);
   assert.match((await next())!, /said/);
   await reader.cancel();
 });
@@ -182,24 +184,31 @@ test("data that is no JSON cuts the stream", async () => {
   assert.equal(told.failures.length, 1);
 });
 
-test("a reader that does not read lets the source rest at the high-water mark", async () => {
-  let given = 0;
-  async function* endless() {
-    for (;;) yield { data: given++ };
+test("a reader that does not read lets the source rest when 16 KiB wait", async () => {
+  for (const size of [10, 1_000, 100_000]) {
+    let given = 0;
+    async function* endless() {
+      for (;;) yield { data: `${given++} ${"x".repeat(size)}` };
+    }
+    const readers = new ReaderBudget();
+    const { reader, next } = open(endless(), { readers });
+    await settled();
+    assert.ok(
+      readers.usedBytes >= 16_384 && readers.usedBytes <= 16_384 + size + 100,
+      `${readers.usedBytes}`,
+    );
+    assert.ok((given - 1) * size <= 16_384, `${given} events were pulled for nobody`);
+    assert.equal(await next(), ": connected\n\n");
+    for (let i = 0; i < 1000; i++) assert.ok((await next())?.startsWith(`data: "${i} `));
+    await reader.cancel();
+    assert.equal(readers.usedBytes, 0, "what waited is given back");
   }
-  const { reader, next } = open(endless());
-  await settled();
-  assert.ok(given <= 17, `${given} events were pulled for nobody`);
-  assert.equal(await next(), ": connected\n\n");
-  for (let i = 0; i < 1000; i++) assert.equal(await next(), `data: ${i}\n\n`);
-  assert.ok(given <= 1000 + 17, `${given}`);
-  await reader.cancel();
 });
 
 test("a client that does not read is cut after its time, and one that reads slowly is not", async () => {
   const { source, state, give } = held();
   const { clock, reader, next, told } = open(source, { slowReaderMs: 300 });
-  for (let i = 0; i < 100; i++) give(i);
+  for (let i = 0; i < 100; i++) give("x".repeat(20_000));
   // It reads one event now and then, for longer than the time.
   for (let i = 0; i < 8; i++) {
     await settled();
@@ -223,4 +232,30 @@ test("a stream with nothing to say is no slow reader's", async () => {
   assert.match((await next()) ?? "", /late/);
   assert.equal(told.gone, 0);
   await reader.cancel();
+});
+
+test("what waits for all streams together is bounded: the one that read last of all is cut, others go on", async () => {
+  const readers = new ReaderBudget(100_000);
+  const event = "x".repeat(30_000);
+  const endless = async function* () {
+    for (;;) yield { data: event };
+  };
+  const silent = open(endless(), { readers });
+  await settled();
+  const reading = open(endless(), { readers });
+  for (let i = 0; i < 3; i++) await reading.next();
+  const another = open(endless(), { readers });
+  await settled();
+  assert.equal(silent.told.gone, 0, "three times 30 kB have room");
+  const last = open(endless(), { readers });
+  await settled();
+  assert.equal(silent.told.gone, 1);
+  await assert.rejects(silent.reader.closed, /does not read/);
+  assert.ok(readers.usedBytes <= 100_000);
+  for (let i = 0; i < 10; i++) assert.ok(await reading.next());
+  for (const { told, reader } of [reading, another, last]) {
+    assert.equal(told.gone, 0);
+    await reader.cancel();
+  }
+  assert.equal(readers.usedBytes, 0);
 });

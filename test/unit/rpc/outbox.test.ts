@@ -3,9 +3,10 @@ import { test } from "node:test";
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { Outbox } from "../../../src/rpc/outbox.ts";
+import { ReaderBudget } from "../../../src/store/reader-budget.ts";
 import type { Json } from "../../harness/rpc.ts";
 
-function outbox(limits: { maxFrames?: number; maxBytes?: number } = {}) {
+function outbox(limits: { maxFrames?: number; maxBytes?: number; readers?: ReaderBudget } = {}) {
   const clock = new FakeClock();
   const sent: Json[] = [];
   const state = { full: false, overflows: 0 };
@@ -127,6 +128,29 @@ test("more than the limit ends it, by frames and by bytes", () => {
     assert.equal(state.overflows, 1);
     assert.deepEqual(sent, []);
   }
+});
+
+test("what waits on all connections together is bounded: the one that has not read for longest ends", () => {
+  const readers = new ReaderBudget(1_000);
+  const text = JSON.stringify({ n: "x".repeat(292) });
+  const boxes = [outbox({ readers }), outbox({ readers }), outbox({ readers })] as const;
+  for (const { box, state } of boxes) {
+    state.full = true;
+    box.control(text);
+  }
+  const [reading] = boxes;
+  reading.state.full = false;
+  reading.box.pump();
+  reading.state.full = true;
+  reading.box.control(text);
+  const late = outbox({ readers });
+  late.state.full = true;
+  late.box.control(text);
+  const overflows = [...boxes, late].map(({ state }) => state.overflows);
+  assert.deepEqual(overflows, [0, 1, 0, 0], "the first has read meanwhile");
+  assert.equal(readers.usedBytes, 900);
+  for (const { box } of [...boxes, late]) box.close();
+  assert.equal(readers.usedBytes, 0);
 });
 
 test("who waits for room is told when half is free again, or when it is over", async () => {

@@ -1961,6 +1961,10 @@ class CapabilitiesLimits(TypedDict):
     max_queue_per_session: float
     max_stored_responses: float
     max_subscribers_per_run: float
+    #: Of all clients together.
+    max_reader_bytes: float
+    #: Of one model call.
+    max_answer_bytes: float
     run_status_ttl_seconds: float
     run_event_ttl_seconds: float
     run_event_buffer: float

@@ -19,7 +19,11 @@ export interface LocalEngine extends AsyncDisposable {
 /** The provider is named `local` and speaks chat completions, unless `provider` says otherwise. */
 export async function startLocalEngine(
   replies: Replies,
-  more: { readonly provider?: Partial<ProviderConfig>; readonly clock?: Clock } = {},
+  more: {
+    readonly provider?: Partial<ProviderConfig>;
+    readonly clock?: Clock;
+    readonly maxAnswerBytes?: number;
+  } = {},
 ): Promise<LocalEngine> {
   const server = await startModelServer(replies);
   const logLines: string[] = [];
@@ -33,6 +37,7 @@ export async function startLocalEngine(
   const engine = createModelEngine({
     providers: [provider],
     checkInput: checkToolInput,
+    ...(more.maxAnswerBytes === undefined ? {} : { maxAnswerBytes: more.maxAnswerBytes }),
     clock: more.clock ?? systemClock,
     log: createLog("debug", (line) => void logLines.push(line)),
   });

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Engine } from "../../../../src/agent/engine.ts";
 import type { AssistantPart, Message } from "../../../../src/agent/message.ts";
+import { unmadeCalls } from "./call-scenarios.ts";
 import { budgets, compaction } from "./context-scenarios.ts";
 import { probe, traceOf, type Outcome, type ProbeOptions } from "./turn-probe.ts";
 
@@ -49,6 +50,7 @@ export function engineScenarios(name: string, create: EngineFactory): void {
   limits(says, run);
   stopping(says, run);
   budgets(says, run);
+  unmadeCalls(says, run);
   compaction(says, run);
   properties(says, run);
 }

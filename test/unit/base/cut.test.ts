@@ -1,0 +1,176 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import fc from "fast-check";
+import { LogLines } from "../../../src/agent/mcp/stdio-transport.ts";
+import { OutputExcerpt } from "../../../src/agent/tools/output-excerpt.ts";
+import { OutputRing } from "../../../src/agent/tools/output-ring.ts";
+import { LineWindow } from "../../../src/agent/tools/line-window.ts";
+import { headOf, tailOf } from "../../../src/base/cut.ts";
+import { Lines } from "../../../src/base/lines.ts";
+import { forgetSecret, registerSecret } from "../../../src/base/redact.ts";
+import { readFrames as readEvents } from "../../../src/client/event-stream.ts";
+import { readFrames as readLines } from "../../../src/client/gateway-stdio.ts";
+
+/** Characters of one to four bytes, and of two units. */
+const text = fc.string({ unit: fc.constantFrom("a", "é", "€", "😀", " "), maxLength: 40 });
+/** A text's bytes in pieces, cut anywhere. */
+const pieces = fc
+  .tuple(text, fc.array(fc.nat(200), { maxLength: 6 }))
+  .map(([whole, cuts]) => ({ whole, parts: split(new TextEncoder().encode(whole), cuts) }));
+
+function split(bytes: Uint8Array, cuts: readonly number[]): readonly Uint8Array[] {
+  const places = [...new Set(cuts.map((cut) => cut % (bytes.length + 1)))].sort((a, b) => a - b);
+  return [0, ...places].map((from, index) => bytes.subarray(from, places[index] ?? bytes.length));
+}
+
+type Reader = (parts: readonly Uint8Array[]) => string | Promise<string>;
+
+/** Whatever takes the output of a child or a socket as it comes. */
+const readers: readonly (readonly [name: string, read: Reader])[] = [
+  ["the output of a background process, looked at after each piece", (parts) => polled(parts)],
+  [
+    "the output of a command",
+    (parts) => {
+      const excerpt = new OutputExcerpt(1_000);
+      for (const part of parts) excerpt.push(part);
+      return excerpt.text();
+    },
+  ],
+  [
+    "a line of standard input",
+    (parts) => {
+      const lines = new Lines(1_000);
+      const read = [...parts, Buffer.from("\n")].flatMap((part) => [...lines.push(part)]);
+      return read.map((line) => ("text" in line ? line.text : "")).join("");
+    },
+  ],
+  [
+    "a line of a gateway's pipe",
+    (parts) => piped([...parts, Buffer.from(".\n")]).then((line) => line.slice(0, -1)),
+  ],
+  [
+    "a line of a file",
+    (parts) => {
+      const window = new LineWindow({ first: 1, maxLines: 9, maxLineCharacters: 999, maxCharacters: 999 });
+      for (const part of [Buffer.from("."), ...parts]) window.push(Buffer.from(part));
+      window.end();
+      return window.lines.map((line) => line.slice("1\t.".length)).join("");
+    },
+  ],
+  [
+    "the log of an MCP server",
+    (parts) => {
+      const told: string[] = [];
+      const log = new LogLines((line) => told.push(line));
+      for (const part of [Buffer.from("."), ...parts]) log.push(part);
+      log.end();
+      return told.join("\n").slice(1);
+    },
+  ],
+  [
+    "an event of a stream",
+    async (parts) => {
+      const body = streamOf([Buffer.from("data: ."), ...parts, Buffer.from("\n\n")]);
+      const frames: string[] = [];
+      for await (const { data } of readEvents(new Response(body))) frames.push(data);
+      return frames.join("\n").slice(1);
+    },
+  ],
+];
+
+function polled(parts: readonly Uint8Array[]): string {
+  const ring = new OutputRing(1_000);
+  let seen = "";
+  for (const part of parts) {
+    ring.push(part);
+    seen += ring.take();
+  }
+  return seen + ring.take(true);
+}
+
+function streamOf(parts: readonly Uint8Array[]): ReadableStream<Uint8Array<ArrayBuffer>> {
+  return new ReadableStream({
+    start(controller) {
+      for (const part of parts) controller.enqueue(new Uint8Array(part));
+      controller.close();
+    },
+  });
+}
+
+async function piped(parts: readonly Uint8Array[]): Promise<string> {
+  const frames: string[] = [];
+  const source = async function* () {
+    yield* parts;
+  };
+  await readLines(source(), { frame: (frame) => void frames.push(frame) });
+  return frames.join("\n");
+}
+
+for (const [name, read] of readers) {
+  test(`${name} is read whole wherever its bytes are cut`, async () => {
+    await fc.assert(
+      fc.asyncProperty(pieces, async ({ whole, parts }) => {
+        assert.equal(await read(parts), whole);
+      }),
+    );
+  });
+}
+
+test("what a background process prints shows no broken character, however much of it is dropped", () => {
+  fc.assert(
+    fc.property(pieces, fc.integer({ min: 4, max: 60 }), ({ whole, parts }, max) => {
+      const ring = new OutputRing(max);
+      for (const part of parts) ring.push(part);
+      const shown = ring.take(true);
+      const kept = shown.replace(/^\[\.\.\. \d+ bytes dropped here \.\.\.\]\n/, "");
+      assert.ok(whole.endsWith(kept), shown);
+      const dropped = Number(/^\[\.\.\. (\d+) /.exec(shown)?.[1] ?? 0);
+      assert.equal(dropped + Buffer.byteLength(kept), Buffer.byteLength(whole));
+    }),
+  );
+});
+
+test("the beginning and the end that are kept of an output are cut between characters", () => {
+  fc.assert(
+    fc.property(pieces, fc.integer({ min: 4, max: 60 }), ({ whole, parts }, max) => {
+      const excerpt = new OutputExcerpt(max);
+      for (const part of parts) excerpt.push(part);
+      const found = /^(.*)\n\[\.\.\. (\d+) bytes cut here \.\.\.\]\n(.*)$/su.exec(excerpt.text());
+      const shown = found ? `${found[1]}${found[3]}` : excerpt.text();
+      assert.ok(!shown.includes("\ufffd"), shown);
+      if (!found) return;
+      const [, head = "", cut = "", tail = ""] = found;
+      assert.ok(whole.startsWith(head));
+      assert.ok(whole.endsWith(tail));
+      assert.ok(Number(cut) + Buffer.byteLength(head + tail) <= Buffer.byteLength(whole));
+    }),
+  );
+});
+
+test("no half of a known secret stands where an output was cut", () => {
+  const secret = "correct-horse-battery";
+  registerSecret(secret);
+  try {
+    for (let before = 0; before <= 200; before += 1) {
+      const excerpt = new OutputExcerpt(100);
+      excerpt.push(Buffer.from(`${"x".repeat(before)}${secret}${"y".repeat(200 - before)}`));
+      const shown = excerpt.text().replaceAll(secret, "");
+      for (let from = 0; from <= secret.length - 6; from += 1) {
+        assert.ok(!shown.includes(secret.slice(from, from + 6)), `${before}: ${shown}`);
+      }
+    }
+  } finally {
+    forgetSecret(secret);
+  }
+});
+
+test("a text is cut between characters, at its beginning and at its end", () => {
+  fc.assert(
+    fc.property(text, fc.integer({ min: -2, max: 60 }), (whole, max) => {
+      const [head, tail] = [headOf(whole, max), tailOf(whole, max)];
+      for (const part of [head, tail]) assert.ok(part.isWellFormed() && part.length <= Math.max(0, max));
+      assert.ok(whole.startsWith(head) && whole.endsWith(tail));
+      if (whole.length > max && max > 0) assert.ok(head.length >= max - 1 && tail.length >= max - 1);
+    }),
+  );
+});
