@@ -66,7 +66,8 @@ export class Heartbeat {
     await this.#store.write(
       async (tx) => {
         if ((await tx.update("cron_tickers", { owner }, columns)) === 1) return;
-        const row = { owner, started_at: columns.ticked_at, succeeded_at: null, ...columns };
+        const never = { succeeded_at: null, corrected_at: null, corrected_jobs: null };
+        const row = { owner, started_at: columns.ticked_at, ...never, ...columns };
         await tx.insert("cron_tickers", [row]);
       },
       { durable: false },

@@ -6,6 +6,7 @@ import { httpApi } from "./migrations/0003-http-api.ts";
 import { webhooks } from "./migrations/0004-webhooks.ts";
 import { outboxLanes } from "./migrations/0005-outbox-lanes.ts";
 import { cron } from "./migrations/0006-cron.ts";
+import { deliveries } from "./migrations/0007-deliveries.ts";
 import { SchemaBuilder } from "./migrations/builder.ts";
 import type { Dialect } from "./tx.ts";
 
@@ -24,5 +25,6 @@ export function migrations(dialect: Dialect): Readonly<Record<string, Migration>
     "0004_webhooks": step(webhooks),
     "0005_outbox_lanes": step(outboxLanes),
     "0006_cron": step(cron),
+    "0007_deliveries": step(deliveries),
   };
 }

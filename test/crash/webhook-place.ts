@@ -70,6 +70,11 @@ export class CrashPlace implements AsyncDisposable {
     return rows;
   }
 
+  async startsOf(runId: string): Promise<number> {
+    const started = this.store.read.selectFrom("events").select("seq").where("run_id", "=", runId);
+    return (await started.where("type", "=", "run.started").execute()).length;
+  }
+
   /** Names of deliveries whose tool wrote, each as often as it did. */
   async effects(): Promise<readonly string[]> {
     const text = await readFile(join(this.home, "workspace", "effects.txt"), "utf8").catch(() => "");
