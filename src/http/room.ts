@@ -74,8 +74,10 @@ export interface CronVitals {
 
 /** The receiver of webhooks, as it is now. */
 export interface ReceiverVitals {
-  /** Where it listens; undefined when it could not. */
+  /** Where it listens; undefined while it cannot. */
   readonly url: string | undefined;
+  /** Why it does not listen, and what to do. */
+  readonly problem?: string | undefined;
   /** How many there are, those of the file of subscriptions included. */
   readonly routes: number;
 }
