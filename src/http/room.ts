@@ -67,6 +67,8 @@ export interface CronVitals {
     readonly named: readonly { readonly id: string; readonly name: string }[];
   };
   readonly next: { readonly dueAtMs: number } | undefined;
+  /** Jobs that a clock ahead had put off, found within the last day. */
+  readonly corrected: { readonly atMs: number; readonly count: number } | undefined;
   /** Runs at work. */
   readonly open: number;
   readonly failures: { readonly count: number };
