@@ -19,6 +19,7 @@ import type { AgentParts } from "./agent/parts.ts";
 import { SessionHosts } from "./agent/session-hosts.ts";
 import { bundledSkillsFolder } from "./agent/skills/bundled.ts";
 import { Skills } from "./agent/skills/skills.ts";
+import { joinTriggers } from "./agent/run-trigger.ts";
 import { SpawnTrees } from "./agent/spawn-tree.ts";
 import { VariableShares } from "./agent/session-variables.ts";
 import { Processes } from "./agent/tools/processes.ts";
@@ -30,6 +31,7 @@ import { cronCommand } from "./cron/command.ts";
 import { RunEnds } from "./cron/run-ends.ts";
 import { createCronjob } from "./cron/tool.ts";
 import { createCronTrigger } from "./cron/trigger.ts";
+import { createWebhookTrigger } from "./webhook/trigger.ts";
 import type { Log } from "./base/log.ts";
 import { checkToolInput } from "./check-input.ts";
 import { createJobDesk } from "./cron-desk.ts";
@@ -120,7 +122,7 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
       variables: new VariableShares(variables),
       checkInput: checkToolInput,
       settings: agentSettings(config, places),
-      trigger: createCronTrigger({ store, ends: cronEnds }),
+      trigger: joinTriggers([createCronTrigger({ store, ends: cronEnds }), createWebhookTrigger({ store, log })]),
       ...options.telemetry,
     },
     { maxLiveSessions: config.sessions.max_live },

@@ -3,7 +3,7 @@ import { freeBytes, processId } from "./base/machine.ts";
 import { isLoopback } from "./config/secrets.ts";
 import type { Listener } from "./gateway/listen.ts";
 import type { WebhookReceiver } from "./gateway/webhook-receiver.ts";
-import type { HttpRoom } from "./http/room.ts";
+import type { HttpRoom, ReceiverVitals } from "./http/room.ts";
 import type { Rooms } from "./open-rooms.ts";
 import type { RpcHub } from "./rpc/hub.ts";
 import type { SocketGate } from "./rpc/socket.ts";
@@ -62,7 +62,7 @@ function httpRoom(options: ServiceOptions, rooms: ListenerRooms, tickets: HttpRo
       liveSessions: () => live.size,
       mcp: () => mcp.status(),
       freeBytes: () => freeBytes(places.agentHome),
-      ...(receiver ? { receiver: () => ({ url: receiver.url, routes: receiver.routes.length }) } : {}),
+      ...(receiver ? { receiver: () => receiverVitals(receiver) } : {}),
       cron: async () => {
         const { readCronStatus } = await import("./cron/status.ts");
         const status = await readCronStatus(parts.store, { nowMs: parts.clock.now() });
@@ -77,6 +77,10 @@ function httpRoom(options: ServiceOptions, rooms: ListenerRooms, tickets: HttpRo
     ...(observe ? { observe } : {}),
     ...rooms.telemetry.http,
   };
+}
+
+function receiverVitals({ url, problem, routes }: WebhookReceiver): ReceiverVitals {
+  return { url, problem, routes: routes.length };
 }
 
 /** Addresses that mean every address of the machine, by whatever name. */

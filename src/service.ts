@@ -18,7 +18,7 @@ import type { Store } from "./store/store.ts";
 /** A running agent: its rooms, and how to stop it. */
 export interface Service {
   readonly url: string;
-  /** Where webhooks are received; absent when they are not, be it that the address is taken. */
+  /** Where webhooks are received at the start; absent when they are not, be it that the address is still taken. */
   readonly webhookUrl?: string;
   /** Routes of webhooks at the start; without `webhookUrl` the receiver could not listen. Absent: not enabled. */
   readonly webhookRoutes?: readonly string[];

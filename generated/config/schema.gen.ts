@@ -2511,6 +2511,11 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           default: "deliver",
           description: "What becomes of an answer that says [SILENT].",
         },
+        on_failure: {
+          type: "string",
+          enum: ["notice", "silent"],
+          description: "What goes to `deliver` when the run does not complete. notice: one sentence without the reason; silent: nothing. Absent: the notice, and nothing to `github_comment`. Files, the log and home channels get the reason with the notice.",
+        },
         trusts_sender: {
           type: "boolean",
           default: false,

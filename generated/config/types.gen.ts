@@ -2157,6 +2157,10 @@ export type WebhookRouteConfig = {
      */
     silent: 'deliver' | 'suppress';
     /**
+     * What goes to `deliver` when the run does not complete. notice: one sentence without the reason; silent: nothing. Absent: the notice, and nothing to `github_comment`. Files, the log and home channels get the reason with the notice.
+     */
+    on_failure?: 'notice' | 'silent';
+    /**
      * True: what the sender writes is not marked as data for the agent. For callers of your own.
      */
     trusts_sender: boolean;

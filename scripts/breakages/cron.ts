@@ -61,6 +61,22 @@ export const cronBreakages: readonly Breakage[] = [
     tests: ["unit/cron/schedule.test.ts"],
   },
   {
+    name: "cron-clock-ahead",
+    guarantee: "A job that a clock ahead put off is due at its next time once the clock is right",
+    file: "cron/clock-ahead.ts",
+    from: "const next = job && nearerUpcoming(job, tx.nowMs);",
+    to: "const next = job && nearerUpcoming(job, row.updated_at);",
+    tests: ["unit/cron/clock-ahead.test.ts"],
+  },
+  {
+    name: "cron-failure-notice",
+    guarantee: "Why a job failed is not told in a chat that anybody may read",
+    file: "cron/message.ts",
+    from: "if (hidesReason && !isSaid)",
+    to: "if (hidesReason && isSaid)",
+    tests: ["unit/cron/message.test.ts"],
+  },
+  {
     name: "cron-zone",
     guarantee: "A cron expression is read in the zone of its job",
     file: "cron/instants.ts",

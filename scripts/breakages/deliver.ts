@@ -19,6 +19,31 @@ export const deliverBreakages: readonly Breakage[] = [
     tests: ["unit/deliver/verdict.test.ts"],
   },
   {
+    name: "in-flight-at-a-kill",
+    guarantee:
+      "A message in flight when its process is killed is not sent again where the platform cannot recognise a repeat",
+    file: "deliver/dispatch.ts",
+    from: `if (!isSafe && waiting.started_at !== null) return "unknown";`,
+    to: `if (!isSafe && waiting.started_at !== null) return "again";`,
+    tests: ["unit/deliver/in-flight.test.ts"],
+  },
+  {
+    name: "not-begun-at-a-kill",
+    guarantee: "A message whose request had not begun when its process was killed is sent",
+    file: "deliver/dispatch.ts",
+    from: `if (!isSafe && target !== undefined) return "unsent";`,
+    to: `if (!isSafe && target !== undefined) return "unknown";`,
+    tests: ["unit/deliver/in-flight.test.ts"],
+  },
+  {
+    name: "begin-before-request",
+    guarantee: "The start of a request is on record before it is made",
+    file: "deliver/attempt.ts",
+    from: `if (start && !(await start())) return { status: "lost" };`,
+    to: `void start?.();`,
+    tests: ["unit/deliver/in-flight.test.ts"],
+  },
+  {
     name: "last-attempt",
     guarantee: "A message is given up after its last attempt",
     file: "deliver/verdict.ts",

@@ -74,7 +74,7 @@ const CHAPTERS: readonly Chapter[] = [
       ],
       [
         "`unknown`",
-        "It was sent, and no answer told whether it arrived, on a platform that cannot tell a repeat. Look in the chat: `retry` when it is not there, `drop` when it is. On platforms that know repeats it is sent again by itself.",
+        "It was sent, and no answer told whether it arrived, on a platform that cannot tell a repeat; so is one whose process ended during the request. Look in the chat: `retry` when it is not there, `drop` when it is. On platforms that know repeats it is sent again by itself, and so is one whose request had not begun.",
       ],
       ["`dropped`", "`agentd deliveries drop ID` gave it up."],
     ],

@@ -8,7 +8,7 @@ const PARK_MS = 500;
 
 /**
  * Lets go of the runs at work when the process is to end: waits `graceMs` for them, parks those that wait for leave and
- * need no client, and cuts the rest, which end as interrupted. `settled` resolves when none is at work.
+ * need no client, leaves those that start again to the next start, and cuts the rest, which end as interrupted. `settled` resolves when none is at work.
  */
 export async function drainRuns(
   running: Iterable<Execution>,
@@ -22,7 +22,8 @@ export async function drainRuns(
   while (await isStillPatient(parts, over.signal));
   await parkWaiting(running, parts);
   for (const execution of running) {
-    await execution.stop(new RunStop("shutdown", "The server was shut down while the run was at work."));
+    if (execution.canStartAgain) execution.park();
+    else await execution.stop(new RunStop("shutdown", "The server was shut down while the run was at work."));
   }
   await settled;
 }

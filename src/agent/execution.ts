@@ -61,6 +61,9 @@ export class Execution {
   readonly #requested: RunToolCall[] = [];
   #usage: Usage = zeroUsage;
   #over = false;
+  /** A tool is about to begin, or has. */
+  #isActing = false;
+  #hasActed = false;
 
   constructor(options: ExecutionOptions) {
     const { parts, run } = options;
@@ -100,6 +103,11 @@ export class Execution {
   /** Whether another process can take the run up where it stands, if it waits for leave. */
   get isDetached(): boolean {
     return this.#options.input.isDetached === true;
+  }
+
+  /** Whether the next process starts the run again, if this one lets go of it now. */
+  get canStartAgain(): boolean {
+    return this.#options.input.startsAgain === true && !this.#isActing && !this.#abort.signal.aborted;
   }
 
   get isParked(): boolean {
@@ -332,9 +340,21 @@ export class Execution {
       record,
       sign: () => this.#inactivity.sign(),
       recorded: () => this.#recorder.flush(),
+      begins: () => this.#begins(),
       span: this.#span,
       stopRun: (reason) => this.#abort.abort(new RunStop("cancelled", reason)),
     };
+  }
+
+  /** A run that would start again does not once this resolves: its first call is on disk before the tool begins. */
+  async #begins(): Promise<void> {
+    if (this.#hasActed || this.#options.input.startsAgain !== true) return;
+    this.#isActing = true;
+    const { store } = this.#options.parts;
+    await this.#recorder.flush();
+    // What is in the journal already may not be on disk: a durable write takes it along.
+    await store.write((tx) => tx.update("runs", { id: this.runId }, { updated_at: tx.nowMs }));
+    this.#hasActed = true;
   }
 
   /** A run that only compresses. */

@@ -6,7 +6,6 @@ import { addMessages, insertMessages } from "./history.ts";
 import type { Outcome } from "./outcome.ts";
 import type { AgentParts } from "./parts.ts";
 import { concludeRun } from "./run-end.ts";
-import { runDeliveryStarted } from "./run-delivery.ts";
 import { parseInput, type RunInput, type RunKind } from "./run.ts";
 import { nameOfId, releaseLease, sessionNotFound, takeLease } from "./session.ts";
 import type { RunSlot } from "./start-gate.ts";
@@ -174,7 +173,6 @@ export class Lane {
   async #started(tx: Tx, run: RunRow): Promise<void> {
     const { trigger } = this.#parts;
     if (run.delivery !== null && trigger?.owns(run.delivery)) await trigger.started(tx, run);
-    else await runDeliveryStarted(tx, run);
   }
 }
 

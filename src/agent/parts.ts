@@ -45,7 +45,7 @@ export interface AgentParts {
   readonly tracing?: AgentTracing;
   /** Told of each run that ended in this process, after its end is committed. For figures; it MUST NOT throw. */
   readonly runEnded?: (kind: string, status: string) => void;
-  /** Of runs that a job of the clock asked for. */
+  /** Of runs that a webhook or a scheduled job asked for. */
   readonly trigger?: RunTrigger;
 }
 

@@ -6,6 +6,7 @@ import type { AgentParts } from "./parts.ts";
 import { addMessages } from "./history.ts";
 import { LEASE_MS } from "./lane.ts";
 import { suspended } from "./resume.ts";
+import { startAgain } from "./run-restart.ts";
 import { unheardSteers } from "./run-control.ts";
 import { concludeRun } from "./run-end.ts";
 import { cutCalls, endsWithAnswer, salvageStep, unsavedEvents } from "./salvage.ts";
@@ -117,7 +118,7 @@ export class Recovery {
       .execute();
     const [waiting] = open;
     if (waiting && open.length === 1 && (await suspended(tx, waiting))) return { waiting };
-    for (const run of open) await this.#close(tx, run);
+    for (const run of open) if (!(await startAgain(tx, run, this.#parts))) await this.#close(tx, run);
     return {};
   }
 

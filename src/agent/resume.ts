@@ -13,7 +13,7 @@ import { callTool } from "./tool-call.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
 
 /** A run that ends its process every time must not do so for ever. */
-const MAX_STARTS = 4;
+export const MAX_STARTS = 4;
 
 /** Where a run stood when its process went: its step in the middle, and what waits for whose leave. */
 export interface Suspended {
@@ -91,7 +91,7 @@ function asksOf(tx: Tx, runId: string): Promise<AskRow[]> {
     .execute();
 }
 
-async function startsOf(tx: Tx, runId: string): Promise<number> {
+export async function startsOf(tx: Tx, runId: string): Promise<number> {
   const { count } = await tx.db
     .selectFrom("events")
     .select((of) => of.fn.countAll().as("count"))

@@ -5,7 +5,6 @@ import { sessionEvent } from "./event.ts";
 import type { Outcome } from "./outcome.ts";
 import type { AgentParts } from "./parts.ts";
 import { endRun, parseInput, type RunInput } from "./run.ts";
-import { oweRunDelivery } from "./run-delivery.ts";
 import { oweEndWebhook } from "./run-webhook.ts";
 import { headOf } from "../base/cut.ts";
 
@@ -34,7 +33,6 @@ export async function concludeRun(
   if (ended) tx.afterCommit(() => ended(run.kind, outcome.status));
   await oweEndWebhook(tx, store, run, outcome);
   if (run.delivery !== null && trigger?.owns(run.delivery)) await trigger.ended(tx, run, outcome);
-  else await oweRunDelivery(tx, store, run, outcome);
   const isPlain = run.kind !== "subagent" && run.kind !== "background";
   if (isPlain && isStateless) return true;
   // Only these kinds work for another session; what the others were asked may be long, and is not looked at again.

@@ -36,6 +36,8 @@ export interface RunInput {
   readonly inactivityMs?: number;
   /** True when nobody's leaving ends the run; one that waits for leave then goes on after a restart, too. */
   readonly isDetached?: true;
+  /** True: the run starts again when its process is gone before the run called a tool; else it ends as interrupted. */
+  readonly startsAgain?: true;
   /** W3C trace context of the request, so that the run is part of its trace. */
   readonly traceparent?: string;
   /** Set for a sub-agent. */
@@ -114,7 +116,8 @@ export function newRun(
 /** Where each status may go. Final ones go nowhere: a final status never changes again. */
 const NEXT: Readonly<Record<RunStatus, readonly RunStatus[]>> = {
   queued: ["running", "cancelled", "interrupted", "failed"],
-  running: ["waiting_for_approval", "stopping", "completed", "failed", "cancelled", "interrupted"],
+  // Back to queued: its process is gone before it did anything, see run-restart.ts.
+  running: ["queued", "waiting_for_approval", "stopping", "completed", "failed", "cancelled", "interrupted"],
   waiting_for_approval: ["running", "stopping", "failed", "cancelled", "interrupted"],
   stopping: ["cancelled", "completed", "failed", "interrupted"],
   completed: [],

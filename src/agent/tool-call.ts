@@ -88,6 +88,7 @@ async function attempt(call: ToolCall, scope: ToolCallScope): Promise<Attempt> {
     place.leave();
     const refusal = await permission(call, about.intent, { judgement: about.judgement, scope });
     if (refusal) return refusal;
+    await scope.begins();
     scope.signal.throwIfAborted();
     return { status: "ok", ...(await run(tool, call, scope)) };
   } catch (error) {

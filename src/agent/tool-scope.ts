@@ -66,6 +66,8 @@ export interface ToolCallScope {
   readonly sign: () => void;
   /** Resolves when what was recorded so far is in the journal: what is written beside it may come next. */
   readonly recorded: () => Promise<void>;
+  /** Called before a tool begins. Resolves when the journal holds its call, where another process goes by that. */
+  readonly begins: () => Promise<void>;
   /** The run, then the call that is at work. */
   readonly span: Span;
   readonly stopRun: (reason: string) => void;

@@ -16,6 +16,8 @@ export interface GuardedFetchOptions {
   /** Redirects to follow, default and at most 5. With 0 the redirecting response itself is the answer. */
   readonly maxRedirects?: number;
   readonly allowedPrivateHosts: readonly string[];
+  /** See {@link GuardOptions}. */
+  readonly setting?: string;
   /** For tests; see {@link GuardOptions}. */
   readonly lookup?: GuardOptions["lookup"];
   readonly signal?: AbortSignal;

@@ -5,22 +5,20 @@ import ipaddr from "ipaddr.js";
 export interface GuardOptions {
   /** Hosts (`name` or `name:port`) that may be reached although their addresses are not public. */
   readonly allowedPrivateHosts: readonly string[];
+  /** The setting that these hosts stand in, for the message of a refusal. Absent: no setting allows any. */
+  readonly setting?: string;
   /** All addresses of a name; absent: as the system resolves it. */
   readonly lookup?: (name: string) => Promise<readonly string[]>;
   readonly signal: AbortSignal;
 }
 
-/** A host that the guard refuses; its message says which, why, and which setting allows it. */
+/** A host that the guard refuses; its message says which, why, and which setting allows it, if one does. */
 export class BlockedAddressError extends Error {
   override readonly name = "BlockedAddressError";
   readonly host: string;
 
-  constructor(host: string, why: string, options: { readonly isSettable?: boolean } = {}) {
-    const remedy =
-      options.isSettable === false
-        ? "No setting allows it for this name."
-        : "If it is meant to be reached, add it to web.allowed_private_hosts.";
-    super(`${host} is refused: ${why}. ${remedy}`);
+  constructor(host: string, why: string, { hint }: { readonly hint?: string | undefined } = {}) {
+    super([`${host} is refused: ${why}.`, ...(hint === undefined ? [] : [hint])].join(" "));
     this.host = host;
   }
 }
@@ -51,16 +49,21 @@ const metadataNames = new Set([
 export async function checkedAddresses(url: URL, options: GuardOptions): Promise<readonly string[]> {
   const host = hostOf(url);
   const objection = objectionToHost(url, options.allowedPrivateHosts);
-  if (objection !== undefined) throw new BlockedAddressError(host, `it is ${objection}`);
+  const hint = hintOf(options);
+  if (objection !== undefined) throw new BlockedAddressError(host, `it is ${objection}`, { hint });
   const isAllowed = isListed(url, options.allowedPrivateHosts);
   const addresses = ipaddr.isValid(host) ? [host] : await resolve(host, options);
   for (const address of addresses) {
     if (isAllowed) assertNoHiddenMetadata(host, address);
     const why = isAllowed ? undefined : objectionTo(address);
     if (why === undefined) continue;
-    throw new BlockedAddressError(host, `its address ${address} is ${why}`);
+    throw new BlockedAddressError(host, `its address ${address} is ${why}`, { hint });
   }
   return addresses;
+}
+
+function hintOf({ setting }: GuardOptions): string | undefined {
+  return setting === undefined ? undefined : `If it is meant to be reached, add it to ${setting}.`;
 }
 
 /**
@@ -113,7 +116,9 @@ const words: Readonly<Record<string, string>> = {
 /** An allowed name does not open the metadata service to whoever holds the name; its address has to be listed. */
 function assertNoHiddenMetadata(host: string, address: string): void {
   if (host === address || metadataNames.has(host) || !metadataAddresses.has(plain(address))) return;
-  throw new BlockedAddressError(host, `its address ${address} is a metadata service`, { isSettable: false });
+  throw new BlockedAddressError(host, `its address ${address} is a metadata service`, {
+    hint: "No setting allows it for this name.",
+  });
 }
 
 function plain(address: string): string {

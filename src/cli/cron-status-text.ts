@@ -29,6 +29,7 @@ export function statusText(status: CronStatus, around: StatusAround): string {
         ["Broken", broken > 0 ? `${broken}, which cannot be read and do not run` : undefined],
         ["At work", String(open)],
         ["Next due", next === undefined ? "nothing" : at(next)],
+        ["Clock", clockText(status, around)],
         ["Late", late.count === 0 ? "nothing" : `${late.count} due for more than a minute`],
         ["Not well", failures.count === 0 ? "nothing" : `${failures.count}`],
       ],
@@ -53,6 +54,7 @@ export function statusEntry(status: CronStatus, { isEnabled }: StatusAround): ob
     broken: status.broken,
     at_work: status.open,
     next: next === undefined ? null : dueEntry(next),
+    corrected: status.corrected ? { at: iso(status.corrected.atMs), count: status.corrected.count } : null,
     late: { count: late.count, oldest_due_at: iso(late.oldestDueAtMs), jobs: late.named.map(dueEntry) },
     failures: {
       count: failures.count,
@@ -87,6 +89,12 @@ function schedulerText({ state, tickers }: CronStatus, { isEnabled }: StatusArou
 
 function placeText({ host, pid, owner }: TickerStatus): string {
   return pid === undefined ? owner : `process ${pid} on ${host ?? "this machine"}`;
+}
+
+function clockText({ corrected }: CronStatus, { zone }: StatusAround): string | undefined {
+  if (corrected === undefined) return undefined;
+  const { atMs, count } = corrected;
+  return `had been ahead: ${count} due too late, corrected ${zonedTime(atMs, zone)}`;
 }
 
 function lastTickText({ lastTickAtMs }: CronStatus, { nowMs, zone }: StatusAround): string {

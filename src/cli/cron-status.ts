@@ -34,6 +34,7 @@ const EMPTY: CronStatus = {
   broken: 0,
   late: { count: 0, oldestDueAtMs: undefined, named: [] },
   next: undefined,
+  corrected: undefined,
   open: 0,
   failures: { count: 0, named: [] },
 };

@@ -59,7 +59,12 @@ export async function cronVerdict(store: Store, needs: JobNeeds): Promise<Verdic
     if (flaw !== undefined) flaws.push(`${redact(definition.name)} (${id}): ${redact(flaw)}`);
   }
   return (
-    brokenRows(broken) ?? stillness(status, needs) ?? complaint(flaws) ?? late(status) ?? standing(status)
+    brokenRows(broken) ??
+    stillness(status, needs) ??
+    complaint(flaws) ??
+    late(status) ??
+    clockAhead(status) ??
+    standing(status)
   );
 }
 
@@ -103,6 +108,14 @@ function late({ late: { count, named } }: CronStatus): Verdict | undefined {
     detail,
     fix: "`agentd cron status` says more; perhaps cron.max_parallel_jobs is too small.",
   };
+}
+
+function clockAhead({ corrected }: CronStatus): Verdict | undefined {
+  if (corrected === undefined) return undefined;
+  const { atMs, count } = corrected;
+  const jobs = count === 1 ? "a job was" : `${count} jobs were`;
+  const detail = `the clock had been ahead: ${jobs} due too late, and corrected at ${new Date(atMs).toISOString()}`;
+  return { status: "warn", detail, fix: "See that the machine's clock is kept by a time service." };
 }
 
 function standing({ jobs, failures, state }: CronStatus): Verdict {

@@ -69,7 +69,8 @@ async function address({ host, port }: WebhookSettings): Promise<Verdict | undef
   if (occupant.kind === "health" && "platform" in occupant.body && occupant.body.platform === "webhook") {
     return undefined;
   }
-  const fix = "Set platforms.webhook.port, or WEBHOOK_PORT.";
+  const fix =
+    "Stop that program: a running gateway tries again until the address is free. Or set platforms.webhook.port, or WEBHOOK_PORT, and restart the gateway.";
   return { status: "fail", detail: `${host}:${port} is taken by something else`, fix };
 }
 

@@ -79,7 +79,7 @@ function banner({ service, version, model, keyFile, keyCreated }: Booted): strin
 
 function webhookLines({ webhookUrl, webhookRoutes }: Booted["service"]): readonly string[] {
   if (webhookRoutes === undefined) return [];
-  if (webhookUrl === undefined) return ["  hooks  not received: the log says why"];
+  if (webhookUrl === undefined) return ["  hooks  not received yet: the log says why, and it is tried again"];
   const names = webhookRoutes.map(oneLine).join(", ") || "none yet, see `agentd webhook subscribe`";
   // As `agentd webhook` prints it: the address of all addresses is none that can be called everywhere.
   const url = webhookUrl.replace(/\/\/(0\.0\.0\.0|\[::\])(?=:)/, "//localhost");

@@ -1,5 +1,5 @@
 /** Who makes or changes a job by the agent's tool: the run, and what it may pass on. */
-import { readDelivery } from "../agent/run-delivery.ts";
+import { isRunDelivery, readDelivery } from "../agent/run-delivery.ts";
 import type { RunInput } from "../agent/run.ts";
 import { addressFlaws } from "../deliver/address.ts";
 import { parseTarget } from "../deliver/target.ts";
@@ -24,7 +24,8 @@ export async function readCaller(store: Store, runId: string): Promise<Caller> {
   const root = family ? await store.find("runs", { id: family.root.runId }) : run;
   const delivery = root?.delivery ?? null;
   const plan = readPlan(delivery);
-  const targets = plan ? plan.targets : delivery === null ? [] : readDelivery(delivery).targets;
+  const isWebhooks = delivery !== null && isRunDelivery(delivery);
+  const targets = plan?.targets ?? (isWebhooks ? readDelivery(delivery).targets : []);
   return { toolsets, origin: targets.find(isPlaceToAnswer), isJob: plan !== undefined };
 }
 

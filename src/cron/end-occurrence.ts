@@ -49,8 +49,11 @@ export async function endOccurrence(tx: Tx, store: Store, end: OccurrenceEnd): P
   const failureStreak = streakOf(row, ending, againAtMs);
   if (told.length > 0) {
     const around = { failureStreak, ...(await missedBefore(tx, plan)) };
-    const payload = { text: messageText(plan, ending, around), extra: {} };
-    for (const target of told) await store.outbox.owe(tx, { target, payload, ref: plan.ref });
+    for (const target of told) {
+      const hidesReason = !plan.informedTargets.includes(target);
+      const text = messageText(plan, ending, { ...around, hidesReason });
+      await store.outbox.owe(tx, { target, payload: { text, extra: {} }, ref: plan.ref });
+    }
   }
   if (row) await noteEnd(tx, row, { plan, ending, reason, failureStreak, againAtMs });
   return true;

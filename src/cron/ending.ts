@@ -7,6 +7,8 @@ export interface Ending {
   readonly status: Extract<OccurrenceStatus, "ok" | "failed" | "unknown">;
   /** The answer; of what failed, why. */
   readonly text: string;
+  /** True of a failure: the agent says why, in words that are meant for those it answers. Else why is for the owner alone. */
+  readonly isSaid?: boolean;
   /** Where it is another than the status says. */
   readonly lastStatus?: LastStatus;
   /** True: nobody is told, be it well or ill. */
@@ -24,10 +26,11 @@ const AROUND = /^[\s:*_`-]+|(?<![\s*_`])[\s*_`]+$/g;
 /** What an agent's answer makes of the occurrence: one without a word failed, as one that says so. Pure. */
 export function endingOfAnswer(answer: string): Ending {
   const text = toReadable(answer).trim();
-  if (isBlank(text)) return { status: "failed", text: "The agent gave no answer." };
+  if (isBlank(text)) return { status: "failed", isSaid: true, text: "The agent gave no answer." };
   const [first = "", ...others] = text.split("\n");
   if (!MARKED.test(first)) return { status: "ok", text };
   const said = first.replace(MARKED, "").replace(AROUND, "");
   const why = [said, ...others].join("\n").trim();
-  return { status: "failed", text: why === "" ? "The agent said that it failed, and not why." : why };
+  const told = why === "" ? "The agent said that it failed, and not why." : why;
+  return { status: "failed", isSaid: true, text: told };
 }

@@ -35,6 +35,11 @@ export class Heartbeat {
     await this.#put({ ticked_at: nowMs, last_error: text.slice(0, 500) });
   }
 
+  /** So many jobs had been put off by a clock ahead. */
+  async corrected(nowMs: number, jobs: number): Promise<void> {
+    await this.#put({ ticked_at: nowMs, last_error: null, corrected_at: nowMs, corrected_jobs: jobs });
+  }
+
   /** This process looks for nothing any more. */
   async end(): Promise<void> {
     const { owner } = this.#store;
@@ -61,12 +66,15 @@ export class Heartbeat {
     readonly ticked_at: number;
     readonly succeeded_at?: number;
     readonly last_error: string | null;
+    readonly corrected_at?: number;
+    readonly corrected_jobs?: number;
   }): Promise<void> {
     const { owner } = this.#store;
     await this.#store.write(
       async (tx) => {
         if ((await tx.update("cron_tickers", { owner }, columns)) === 1) return;
-        const row = { owner, started_at: columns.ticked_at, succeeded_at: null, ...columns };
+        const never = { succeeded_at: null, corrected_at: null, corrected_jobs: null };
+        const row = { owner, started_at: columns.ticked_at, ...never, ...columns };
         await tx.insert("cron_tickers", [row]);
       },
       { durable: false },

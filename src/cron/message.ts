@@ -11,6 +11,8 @@ export interface Around {
   readonly missedCount?: number;
   /** Failures in a row, this one included. */
   readonly failureStreak?: number;
+  /** True: whoever reads it may be anybody, and does not learn why the service failed. */
+  readonly hidesReason?: boolean;
 }
 
 /** From so many failures in a row on people are told what to do. */
@@ -90,9 +92,12 @@ function labelOf(
   return `${late}; it makes up for ${missedCount} missed ${missedCount === 1 ? "time" : "times"}`;
 }
 
-function failureText(plan: DeliveryPlan, { status, text }: Ending, { failureStreak = 0 }: Around): string {
+function failureText(plan: DeliveryPlan, ending: Ending, around: Around): string {
+  const { status, text, isSaid = false } = ending;
+  const { failureStreak = 0, hidesReason = false } = around;
   const { jobId } = plan;
   const how = status === "unknown" ? "was cut off" : "failed";
+  if (hidesReason && !isSaid) return `The job ${titleOf(plan)} ${how}. ${undoneText(plan, status)}`;
   const nudge = `It has failed ${failureStreak} times in a row: mend it (\`agentd cron edit ${jobId}\`), or pause it (\`agentd cron pause ${jobId}\`).`;
   return [
     `The job ${titleOf(plan)} ${how}: ${text}`,

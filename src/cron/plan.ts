@@ -1,4 +1,4 @@
-import { resolveAddresses, type Homes } from "../deliver/address.ts";
+import { isOwnersAddress, resolveAddresses, type Homes } from "../deliver/address.ts";
 import { parseTarget } from "../deliver/target.ts";
 import type { OccurrenceRow } from "../store/tables.ts";
 import type { Job, JobDefinition } from "./job.ts";
@@ -29,6 +29,8 @@ export interface DeliveryPlan {
   readonly targets: readonly string[];
   /** Of failures. */
   readonly failureTargets: readonly string[];
+  /** Those of them that get the reason: home channels, and what was named for failures alone. Others may be read by anybody. */
+  readonly informedTargets: readonly string[];
   readonly wraps: boolean;
   readonly silentMatch: CronSettings["silentMatch"];
   readonly outputFile: string;
@@ -51,6 +53,7 @@ export function planOccurrence(
 ): DeliveryPlan {
   const { id: ref, scheduled_at: scheduledAtMs, claimed_at: atMs, output_file: outputFile } = occurrence;
   const { name, zone, schedule, deliver, failureDeliver, prompt } = job.definition;
+  const failureTargets = addressesOf(failureDeliver ?? deliver, job.definition, homes);
   return {
     ref,
     jobId: job.id,
@@ -63,7 +66,11 @@ export function planOccurrence(
     cause: occurrence.cause as Cause,
     timing: occurrence.timing as Timing,
     targets: addressesOf(deliver, job.definition, homes),
-    failureTargets: addressesOf(failureDeliver ?? deliver, job.definition, homes),
+    failureTargets,
+    informedTargets:
+      failureDeliver === undefined
+        ? failureTargets.filter((address) => isOwnersAddress(address, homes))
+        : failureTargets,
     wraps: settings.wrapResponse,
     silentMatch: settings.silentMatch,
     outputFile: outputFile ?? `${ref}.md`,

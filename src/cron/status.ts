@@ -11,6 +11,8 @@ export interface TickerStatus extends Partial<OwnerPlace> {
   readonly tickedAtMs: number;
   readonly succeededAtMs: number | undefined;
   readonly lastError: string | undefined;
+  /** Jobs that it found put off by a clock ahead, and when it last did. */
+  readonly corrected: { readonly atMs: number; readonly count: number } | undefined;
   /** gone: its process is known to be; others only say nothing any more. */
   readonly state: "ticking" | "stalled" | "gone";
 }
@@ -42,6 +44,8 @@ export interface CronStatus {
   };
   /** What comes due next, or is due the longest. */
   readonly next: DueJob | undefined;
+  /** Jobs that a clock ahead had put off, found within the last day; undefined: none. */
+  readonly corrected: { readonly atMs: number; readonly count: number } | undefined;
   /** Occurrences at work. */
   readonly open: number;
   /** Jobs whose last run, or its delivery, did not end well, those of late first. */
@@ -55,6 +59,8 @@ export interface CronStatus {
 export const STALE_MS = 200_000;
 /** A job that came due so long ago is late. */
 export const LATE_JOB_MS = 60_000;
+/** How long it is reported that a clock had been ahead. */
+const CORRECTED_MS = 86_400_000;
 const MAX_NAMED = 5;
 const MAX_TICKERS = 100;
 /** Jobs in error that are looked into. */
@@ -84,6 +90,7 @@ export async function readCronStatus(
     broken: broken + sum(counts.filter(({ state }) => !isKnown(state))),
     late,
     next,
+    corrected: correctedOf(tickers, nowMs),
     open,
     failures: { count: sum(failed), named: failures },
   };
@@ -92,6 +99,13 @@ export async function readCronStatus(
 /** Whether a process looks for due jobs, as {@link readCronStatus} tells it. */
 export async function isTicking(store: Store, nowMs: number): Promise<boolean> {
   return stateOf(await readTickers(store, nowMs)) === "ticking";
+}
+
+/** The newest: several schedulers may have found some. */
+function correctedOf(tickers: readonly TickerStatus[], nowMs: number): CronStatus["corrected"] {
+  const found = tickers.flatMap(({ corrected }) => corrected ?? []);
+  const recent = found.filter(({ atMs }) => Math.abs(nowMs - atMs) < CORRECTED_MS);
+  return recent.toSorted((one, other) => other.atMs - one.atMs)[0];
 }
 
 function stateOf(tickers: readonly TickerStatus[]): CronStatus["state"] {
@@ -114,6 +128,8 @@ async function readTickers(store: Store, nowMs: number): Promise<readonly Ticker
     tickedAtMs: row.ticked_at,
     succeededAtMs: row.succeeded_at ?? undefined,
     lastError: row.last_error ?? undefined,
+    corrected:
+      row.corrected_at === null ? undefined : { atMs: row.corrected_at, count: row.corrected_jobs ?? 0 },
     state: store.ownerIsDead(row.owner) ? "gone" : tickingOf(row, nowMs),
   }));
 }

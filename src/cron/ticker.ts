@@ -5,6 +5,7 @@ import type { OccurrenceRow } from "../store/tables.ts";
 import { AtWork } from "./at-work.ts";
 import type { Claimed, ClaimRound } from "./claim.ts";
 import { claimRound } from "./claim-round.ts";
+import { AHEAD_MS, correctAhead } from "./clock-ahead.ts";
 import { Heartbeat } from "./heartbeat.ts";
 import { CLAIM_MS } from "./new-occurrence.ts";
 import type { Telling } from "./plan.ts";
@@ -53,6 +54,8 @@ export class Ticker {
   /** How far the store's clock is ahead of ours. */
   #aheadMs = 0;
   #nextDueMs: number | undefined;
+  /** The store's time when it was last looked at. */
+  #seenMs: number | undefined;
   #tellFreed = () => {};
 
   constructor(options: TickerOptions) {
@@ -224,6 +227,16 @@ export class Ticker {
     });
   }
 
+  /** At the start, and when the clock was put back: what was put off by a clock ahead is due when it should be. */
+  async #correctAhead(storeMs: number): Promise<void> {
+    const { store, log, clock } = this.#options;
+    if (this.#seenMs === undefined || storeMs < this.#seenMs - AHEAD_MS) {
+      const count = await correctAhead(store, log);
+      if (count > 0) await this.#heartbeat.corrected(clock.now(), count);
+    }
+    this.#seenMs = storeMs;
+  }
+
   /** Renews what is in hand here, and takes up what gone processes had in hand. */
   async #lookAfterClaims(): Promise<readonly Claimed[]> {
     const { store, clock, log } = this.#options;
@@ -259,6 +272,7 @@ export class Ticker {
       },
       { durable: false },
     );
+    await this.#correctAhead(clock.now() + this.#aheadMs);
     this.#renewedAtMs = nowMs;
     await endOrphans(store, { log, telling: this.#options });
     for (const id of await endedOf(store, ids)) {

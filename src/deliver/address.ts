@@ -22,6 +22,7 @@ export const ALL = "all";
 /** Whoever asked; where nobody did, a file. */
 const ORIGIN = "origin";
 const LOCAL = "local";
+const LOG = "log";
 
 const MAX_ADDRESSES = 16;
 const NAMES = Object.keys(platforms);
@@ -58,6 +59,15 @@ export function platformsOf(text: string): readonly string[] {
 export function homesOf(targets: Targets): Homes {
   const homes = [...targets.values()].map(({ name, home }) => [name, home] as const);
   return new Map(homes.filter((each): each is readonly [string, string] => Boolean(each[1])));
+}
+
+/** Whether an address leads to whoever runs this service: to this machine, or to a home channel in any of its threads. */
+export function isOwnersAddress(text: string, homes: Homes): boolean {
+  const { platform, address } = parseTarget(text);
+  if (platform === LOCAL || platform === LOG) return true;
+  const home = homes.get(platform);
+  if (home === undefined || address === "") return false;
+  return splitPlace(platform, address).chat === splitPlace(platform, home).chat;
 }
 
 /** Parts that are empty do not count. */

@@ -15,31 +15,49 @@ export interface AttemptOptions {
   readonly timeoutMs: number;
   /** Keeps how many parts have arrived. False: the lease is lost, and the attempt with it. Default: nothing is kept. */
   readonly note?: (partsSent: number) => Promise<boolean>;
+  /** Keeps that the request begins, before it does. False: the lease is lost, and nothing is sent. Default: nothing is kept. */
+  readonly start?: () => Promise<boolean>;
 }
 
 /** One message on its way. It ends by itself, in time, or when it is cut, whatever the target does. */
 export class Attempt {
   readonly #abort = new AbortController();
   readonly #end = Promise.withResolvers<AttemptEnd>();
+  #isSent = false;
+
+  /** False: nothing of the message can have left this machine. */
+  get isSent(): boolean {
+    return this.#isSent;
+  }
 
   /** Never rejects. */
-  async run(
-    target: Target,
-    delivery: Delivery,
-    { clock, tracer, timeoutMs, note }: AttemptOptions,
-  ): Promise<AttemptEnd> {
-    const error = `There was no outcome within ${timeoutMs / 1000} s: the message may have arrived.`;
-    const tooLong = { status: "unknown", error } as const;
-    const cancel = clock.after(timeoutMs, () => this.#finish(tooLong));
+  async run(target: Target, delivery: Delivery, options: AttemptOptions): Promise<AttemptEnd> {
+    const { clock, tracer, timeoutMs } = options;
+    const cancel = clock.after(timeoutMs, () => this.#finish(tooLong(timeoutMs, this.#isSent)));
     const span = startSpan(tracer, target, delivery);
-    void send(target, delivery, { signal: this.#abort.signal, span, progress: this.#progress(note) }).then(
-      this.#end.resolve,
-    );
+    void this.#send(target, delivery, { options, span }).then(this.#end.resolve);
     const end = await this.#end.promise;
     cancel();
     if (end.status !== "delivered") span.fail(end.status);
     span.end();
     return end;
+  }
+
+  async #send(
+    target: Target,
+    delivery: Delivery,
+    { options: { note, start }, span }: { readonly options: AttemptOptions; readonly span: Span },
+  ): Promise<AttemptEnd> {
+    const { signal } = this.#abort;
+    try {
+      if (start && !(await start())) return { status: "lost" };
+      signal.throwIfAborted();
+      this.#isSent = true;
+      return clean(await target.send(delivery, { signal, span, progress: this.#progress(note) }));
+    } catch (error) {
+      const detail = error instanceof Error ? error.message : String(error);
+      return clean({ status: "retry", error: `The attempt failed: ${detail}` });
+    }
   }
 
   #progress(note: AttemptOptions["note"]): SendOptions["progress"] {
@@ -77,13 +95,14 @@ function startSpan(tracer: Tracer, { name }: Target, { id, attempt, payload }: D
   });
 }
 
-async function send(target: Target, delivery: Delivery, options: SendOptions): Promise<SendOutcome> {
-  try {
-    return clean(await target.send(delivery, options));
-  } catch (error) {
-    const detail = error instanceof Error ? error.message : String(error);
-    return clean({ status: "retry", error: `The attempt failed: ${detail}` });
-  }
+function tooLong(timeoutMs: number, isSent: boolean): SendOutcome {
+  const seconds = timeoutMs / 1000;
+  if (isSent)
+    return {
+      status: "unknown",
+      error: `There was no outcome within ${seconds} s: the message may have arrived.`,
+    };
+  return { status: "retry", error: `The database did not take the attempt within ${seconds} s.` };
 }
 
 function clean(outcome: SendOutcome): SendOutcome {

@@ -17,12 +17,6 @@ export interface DirectSendsOptions {
   readonly retryDelaysMs: readonly number[];
 }
 
-/** What our own end cut, where nobody can tell a repeat. */
-const CUT = {
-  status: "unknown",
-  error: "The service ended during the attempt: the message may have arrived.",
-} as const;
-
 /** Attempts at messages whose senders wait to hear how they went; their callers hold the leases. */
 export class DirectSends {
   readonly #options: DirectSendsOptions;
@@ -41,10 +35,9 @@ export class DirectSends {
     const attempt = new Attempt();
     const end = sendRow(row, attempt, { ...this.#options, timeoutMs });
     this.#attempts.set(attempt, end);
-    const { status } = await end;
+    await end;
     this.#attempts.delete(attempt);
-    const target = this.#options.targets.get(parseTarget(row.target).platform);
-    return status === "stopped" && !target?.knowsRepeats ? CUT : end;
+    return end;
   }
 
   /** Writes how an attempt went, as the dispatcher would: what stays owed is the dispatcher's from then on. */

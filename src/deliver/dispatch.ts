@@ -1,14 +1,14 @@
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { offTracer, type Tracer } from "../base/trace.ts";
-import type { BusyTargets, Waiting } from "../store/outbox.ts";
+import type { BusyTargets, LostAttempt, Waiting } from "../store/outbox.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
 import { Attempt, type AttemptEnd } from "./attempt.ts";
 import { DEFAULT_RETRY_DELAYS_MS, type RetryRules } from "./backoff.ts";
 import { recordEnd, type Recorded, type Settled } from "./record.ts";
 import { Slots } from "./slots.ts";
-import { sendRow } from "./send-row.ts";
+import { canRepeatRow, sendRow } from "./send-row.ts";
 import { parseTarget, type Target, type Targets } from "./target.ts";
 import { attemptsOf, rulesFor } from "./verdict.ts";
 
@@ -51,7 +51,8 @@ const MAX_FAILURE_MS = 30_000;
 /** What the last writes get when the service stops. */
 const LAST_WRITES_MS = 4_000;
 const CLOSE_TARGETS_MS = 1_000;
-const LOST = "The process that sent it was lost during the last attempt: the message may have arrived.";
+const LOST = "The process that sent it was lost during the attempt: the message may have arrived.";
+const UNSENT = "The process that was to send it was lost before it did.";
 
 /**
  * Sends what the outbox owes: claims what is due, hands each message to its target, and records how that went. Any
@@ -205,30 +206,36 @@ export class Dispatcher {
     const next = waiting.find(({ available_at: at }) => at > nowMs);
     const waitMs = next ? next.available_at - nowMs : pollMs;
     if (due.length === 0) return { rows: [], abandoned: [], waitMs };
-    const abandoned = await this.#abandon(
-      tx,
-      due.filter((row) => this.#isLost(row)),
-    );
-    const ids = this.#slots.choose(due.filter((row) => !this.#isLost(row))).map(({ id }) => id);
+    const left = due.filter(({ status }) => status === "leased");
+    const abandoned = left.length > 0 ? await this.#settleLost(tx, left) : [];
+    const ids = this.#slots.choose(due.filter(({ id }) => !abandoned.includes(id))).map(({ id }) => id);
     const rows = await store.outbox.claim(tx, { ids, limit: ids.length, leaseMs });
     return { rows, abandoned, waitMs: Math.min(waitMs, CONTENDED_MS) };
   }
 
-  /** True for one that is due since its lease ran out, and that no attempt is left for. */
-  #isLost(row: Waiting): boolean {
-    return row.status === "leased" && row.attempts >= attemptsOf(row, this.#ruled(row).rules);
-  }
-
-  async #abandon(tx: Tx, lost: readonly Waiting[]): Promise<readonly string[]> {
+  /** Settles what is due since its lease ran out. Gives the ids of those that are not sent again. */
+  async #settleLost(tx: Tx, left: readonly Waiting[]): Promise<readonly string[]> {
     const { store, settled } = this.#options;
     const abandoned: string[] = [];
-    for (const { id } of lost) {
-      const row = await store.outbox.abandon(tx, id, LOST);
-      if (!row) continue;
-      await settled?.(tx, row, { status: "unknown", error: LOST });
-      abandoned.push(id);
+    for (const waiting of left) {
+      const status = await this.#lostAs(tx, waiting);
+      const error = status === "unsent" ? UNSENT : LOST;
+      const row = await store.outbox.lost(tx, waiting.id, { status, error });
+      if (status !== "unknown" || !row) continue;
+      await settled?.(tx, row, { status, error });
+      abandoned.push(waiting.id);
     }
     return abandoned;
+  }
+
+  async #lostAs(tx: Tx, waiting: Waiting): Promise<LostAttempt["status"]> {
+    const { target, rules } = this.#ruled(waiting);
+    const row = await tx.find("outbox", { id: waiting.id });
+    const isSafe = target !== undefined && row !== undefined && canRepeatRow(target, row);
+    // Where a platform is not known, a request that was not noted may be one that is safe to repeat.
+    if (!isSafe && waiting.started_at !== null) return "unknown";
+    if (!isSafe && target !== undefined) return "unsent";
+    return waiting.attempts >= attemptsOf(waiting, rules) ? "unknown" : "again";
   }
 
   /** Who sends it, and by what rules it is tried again. */

@@ -21,7 +21,10 @@ export interface Place {
  * The message in a delivery to `platform`; what stands in the address goes before `chat_id` and `message_thread_id` or
  * `thread_id` in `extra`. Undefined when the payload is no `{ text, extra }`.
  */
-export function readMessage(platform: string, { address, payload }: Delivery): Message | undefined {
+export function readMessage(
+  platform: string,
+  { address, payload }: Pick<Delivery, "address" | "payload">,
+): Message | undefined {
   if (typeof payload !== "object" || payload === null) return undefined;
   const { text, extra = {} } = payload as { readonly text?: unknown; readonly extra?: unknown };
   if (typeof text !== "string" || typeof extra !== "object" || extra === null) return undefined;

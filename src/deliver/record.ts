@@ -1,6 +1,6 @@
 import type { Store, Tx } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
-import { addTry, readTries } from "../store/tries.ts";
+import { addTry } from "../store/tries.ts";
 import type { AttemptEnd } from "./attempt.ts";
 import type { RetryRules } from "./backoff.ts";
 import type { SendOutcome, Target } from "./target.ts";
@@ -69,14 +69,10 @@ export async function noteAttempt(
   await outbox.note(tx, row.id, { tries: triesOf(row, end, tx.nowMs), isInDoubt });
 }
 
-/** Of an attempt whose process is gone the row tells when it began. */
 function triesOf(row: OutboxRow, end: AttemptEnd, nowMs: number): string {
-  const { doubt_at: doubtMs, tried_at: triedMs } = row;
-  const isLost = doubtMs !== null && !readTries(row.tries).some(({ atMs }) => atMs >= doubtMs);
-  const before = isLost ? addTry(row.tries, { atMs: doubtMs, outcome: "lost" }) : row.tries;
-  const outcome = end.status;
+  const begunMs = row.tried_at ?? nowMs;
   const error = "error" in end ? { error: end.error } : {};
-  return addTry(before, { atMs: triedMs ?? nowMs, tookMs: nowMs - (triedMs ?? nowMs), outcome, ...error });
+  return addTry(row.tries, { atMs: begunMs, tookMs: nowMs - begunMs, outcome: end.status, ...error });
 }
 
 function verdictOn(end: AttemptEnd, judged: (outcome: SendOutcome) => Verdict): Recorded {

@@ -2,13 +2,19 @@ import type { Store } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
 import type { Attempt, AttemptEnd, AttemptOptions } from "./attempt.ts";
 import { idFlaw } from "./exact-ids.ts";
-import { parseTarget, type Delivery, type Targets } from "./target.ts";
+import { canRepeat, parseTarget, type Delivery, type Target, type Targets } from "./target.ts";
 
-export interface SendRowOptions extends Omit<AttemptOptions, "note"> {
+export interface SendRowOptions extends Omit<AttemptOptions, "note" | "start"> {
   readonly targets: Targets;
-  /** Keeps how many parts have arrived. */
+  /** Keeps that the request begins, and how many parts have arrived. */
   readonly store: Store;
 }
+
+/** What our own end cut, where nobody can tell a repeat. */
+const CUT = {
+  status: "unknown",
+  error: "The service ended during the attempt: the message may have arrived.",
+} as const;
 
 /** Makes one attempt at a message of the outbox, whose lease the caller holds. Never rejects. */
 export async function sendRow(
@@ -16,7 +22,7 @@ export async function sendRow(
   attempt: Attempt,
   { targets, store, ...options }: SendRowOptions,
 ): Promise<AttemptEnd> {
-  const { platform, address } = parseTarget(row.target);
+  const { platform } = parseTarget(row.target);
   const target = targets.get(platform);
   // Another process, newer or with other settings, may know it.
   if (!target) {
@@ -29,7 +35,7 @@ export async function sendRow(
   if (flaw !== undefined) return { status: "permanent", error: flaw };
   const delivery: Delivery = {
     id: row.id,
-    address: address || (target.home ?? ""),
+    address: addressOf(target, row),
     payload: payload.value,
     ref: row.ref ?? undefined,
     attempt: row.attempts,
@@ -38,7 +44,21 @@ export async function sendRow(
     ...(row.doubt_at === null ? {} : { doubtSinceMs: row.doubt_at }),
   };
   const note = (partsSent: number) => store.write((tx) => store.outbox.progress(tx, row.id, partsSent));
-  return attempt.run(target, delivery, { ...options, note });
+  if (canRepeat(target, delivery)) return attempt.run(target, delivery, { ...options, note });
+  const start = () => store.write((tx) => store.outbox.start(tx, row.id));
+  const end = await attempt.run(target, delivery, { ...options, note, start });
+  return end.status === "stopped" && attempt.isSent ? CUT : end;
+}
+
+/** Whether a message of the outbox that may have arrived can be sent again without harm, by the target that has it. */
+export function canRepeatRow(target: Target, row: OutboxRow): boolean {
+  const payload = parsePayload(row.payload)?.value;
+  return canRepeat(target, { address: addressOf(target, row), payload });
+}
+
+/** A bare platform stands for its home channel. */
+function addressOf({ home }: Target, row: OutboxRow): string {
+  return parseTarget(row.target).address || (home ?? "");
 }
 
 function parsePayload(text: string): { readonly value: unknown } | undefined {

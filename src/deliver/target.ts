@@ -85,6 +85,8 @@ export interface Target {
   readonly isOrdered?: boolean;
   /** True: the platform tells a repeat by the message's id, so that what may have arrived can be sent again. */
   readonly knowsRepeats?: boolean;
+  /** In place of `knowsRepeats`, where it depends on the message. */
+  knowsRepeatOf?(message: Pick<Delivery, "address" | "payload">): boolean;
   /** Waits before each further attempt, milliseconds, instead of those of the configuration. */
   readonly retryDelaysMs?: readonly number[];
   /** Address (chat, or chat and thread) of messages that name the platform alone. */
@@ -97,6 +99,14 @@ export interface Target {
   send(delivery: Delivery, options: SendOptions): Promise<SendOutcome>;
   /** Lets go of what it holds, such as a connection. Called once, after the last attempt. */
   close?(): Promise<void>;
+}
+
+/** Whether a message that may have arrived can be sent again without harm. */
+export function canRepeat(
+  target: Target | undefined,
+  message: Pick<Delivery, "address" | "payload">,
+): boolean {
+  return target?.knowsRepeatOf?.(message) ?? target?.knowsRepeats === true;
 }
 
 export interface TargetAddress {

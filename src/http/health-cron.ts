@@ -8,7 +8,7 @@ const START_MS = 10_000;
 
 /** `uptimeMs`: how long the server has run. */
 export function checkCron(vitals: CronVitals, { uptimeMs }: { readonly uptimeMs: number }): HealthCheck {
-  const { isEnabled, state, lastTickAtMs, jobs, broken, late, next, open, failures } = vitals;
+  const { isEnabled, state, lastTickAtMs, jobs, broken, late, next, open, failures, corrected } = vitals;
   const figures = {
     enabled: isEnabled,
     scheduler: state,
@@ -32,8 +32,21 @@ export function checkCron(vitals: CronVitals, { uptimeMs }: { readonly uptimeMs:
   const isStarting = uptimeMs < START_MS;
   const lasting = isStarting ? [] : [stateFlaw(state), lateFlaw(late)];
   const flaws = [...lasting, brokenFlaw(broken)].filter((flaw) => flaw !== undefined);
-  if (flaws.length === 0) return { status: "ok", ...figures };
-  return { status: "degraded", ...figures, detail: flaws.join(" ") };
+  // Over by now, so that it makes nothing unready.
+  const notes = [correctedNote(corrected)].filter((note) => note !== undefined);
+  const detail = [...flaws, ...notes].join(" ");
+  return {
+    status: flaws.length === 0 ? "ok" : "degraded",
+    ...figures,
+    ...(detail === "" ? {} : { detail }),
+  };
+}
+
+function correctedNote(corrected: CronVitals["corrected"]): string | undefined {
+  if (corrected === undefined) return undefined;
+  const { atMs, count } = corrected;
+  const jobs = count === 1 ? "a job was" : `${count} jobs were`;
+  return `The clock had been ahead: ${jobs} due too late, and set to the next time of the schedule at ${iso(atMs)}.`;
 }
 
 function stateFlaw(state: CronVitals["state"]): string | undefined {

@@ -193,13 +193,14 @@ function checkServer({ keys, turns }: HttpRoom): HealthCheck {
 
 function checkReceiver(
   { turns }: HttpRoom,
-  { url, routes }: ReceiverVitals,
+  { url, routes, problem }: ReceiverVitals,
   received: Stored["received"],
 ): HealthCheck {
   const counted = received && DELIVERY_STATUSES.map((status) => [status, received.get(status) ?? 0] as const);
   const figures = { url: url ?? null, routes, waiting: turns.waiting, ...Object.fromEntries(counted ?? []) };
   if (url === undefined) {
-    const detail = "Webhooks are not received. The server log says why; `agentd doctor` looks for it.";
+    const why = problem ?? "The server log says why; `agentd doctor` looks for it.";
+    const detail = `Webhooks are not received. ${why}`;
     return { status: "degraded", ...figures, detail };
   }
   if (routes > 0) return { status: "ok", ...figures };

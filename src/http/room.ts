@@ -70,6 +70,8 @@ export interface CronVitals {
     readonly named: readonly { readonly id: string; readonly name: string }[];
   };
   readonly next: { readonly dueAtMs: number } | undefined;
+  /** Jobs that a clock ahead had put off, found within the last day. */
+  readonly corrected: { readonly atMs: number; readonly count: number } | undefined;
   /** Runs at work. */
   readonly open: number;
   readonly failures: { readonly count: number };
@@ -77,8 +79,10 @@ export interface CronVitals {
 
 /** The receiver of webhooks, as it is now. */
 export interface ReceiverVitals {
-  /** Where it listens; undefined when it could not. */
+  /** Where it listens; undefined while it cannot. */
   readonly url: string | undefined;
+  /** Why it does not listen, and what to do. */
+  readonly problem?: string | undefined;
   /** How many there are, those of the file of subscriptions included. */
   readonly routes: number;
 }

@@ -125,6 +125,7 @@ const columns: Columns = {
     retried_at: true,
     tried_at: true,
     doubt_at: true,
+    started_at: true,
     tries: true,
   },
   jobs: {
@@ -206,7 +207,9 @@ const columns: Columns = {
     delivery_status: true,
     delivery_error: true,
   },
-  cron_tickers: { owner: true, started_at: true, ticked_at: true, succeeded_at: true, last_error: true },
+  cron_tickers: { owner: true, started_at: true, ticked_at: true, succeeded_at: true, last_error: true,
+    corrected_at: true,
+    corrected_jobs: true },
 };
 
 const lists = new Map(

@@ -24,7 +24,7 @@ export interface NewMessage {
 
 export type Waiting = Pick<
   OutboxRow,
-  "id" | "target" | "lane" | "available_at" | "status" | "attempts" | "max_attempts"
+  "id" | "target" | "lane" | "available_at" | "status" | "attempts" | "max_attempts" | "started_at"
 >;
 
 export interface BusyTargets {
@@ -56,6 +56,8 @@ export interface Outbox {
     tx: Tx,
     request: { readonly limit: number; readonly leaseMs: number; readonly ids?: readonly string[] },
   ): Promise<readonly OutboxRow[]>;
+  /** The request of the attempt begins once this is committed. False when the lease is lost: the sender MUST NOT send. */
+  start(tx: Tx, id: string): Promise<boolean>;
   /** Moves the lease's end to `leaseMs` from now. False when the lease is lost: the sender MUST stop. */
   renew(tx: Tx, id: string, leaseMs: number): Promise<boolean>;
   /**
@@ -77,8 +79,11 @@ export interface Outbox {
   dead(tx: Tx, id: string, error: string): Promise<boolean>;
   /** It may have arrived, and is not sent again: it stays on record as unknown. False when the lease was lost. */
   unknown(tx: Tx, id: string, error: string): Promise<boolean>;
-  /** As {@link Outbox.unknown}, of one whose sender is gone: its lease ran out. Gives it as it is then. */
-  abandon(tx: Tx, id: string, error: string): Promise<OutboxRow | undefined>;
+  /**
+   * Settles the attempt of a sender that is gone: its lease ran out. The attempt is kept as lost. Gives the row as it is
+   * then; undefined when somebody else was faster.
+   */
+  lost(tx: Tx, id: string, how: LostAttempt): Promise<OutboxRow | undefined>;
   /** Gives the message back as if this attempt had not been. False when the lease was lost. */
   release(tx: Tx, id: string): Promise<boolean>;
   /** Calls `run` after every commit by which this process owes something; the returned function ends that. */
@@ -87,6 +92,16 @@ export interface Outbox {
   reclaim(tx: Tx): Promise<number>;
   /** Looks after lanes whose first message nobody looks for; from time to time. Resolves to their number. */
   advance(tx: Tx): Promise<number>;
+}
+
+/** What becomes of a message whose sender is gone; `error` is for people. */
+export interface LostAttempt {
+  /**
+   * unsent: nothing left this machine, and it is due as if the attempt had not been. again: it may have arrived, and is due.
+   * unknown: it may have arrived, and is not sent again.
+   */
+  readonly status: "unsent" | "again" | "unknown";
+  readonly error: string;
 }
 
 /** Of a queue, looked at in one round. */
@@ -101,7 +116,7 @@ const QUEUES =
   "where queues.name is not null) select name from queues where name is not null";
 
 const SOONEST =
-  "select id, target, lane, available_at, status, attempts, max_attempts from outbox " +
+  "select id, target, lane, available_at, status, attempts, max_attempts, started_at from outbox " +
   `where ${READY} and queue = ? and ${FIRST_IN_LANE} order by available_at, id limit ?`;
 
 export function createOutbox(holder: Leaseholder): Outbox {
@@ -141,6 +156,10 @@ export function createOutbox(holder: Leaseholder): Outbox {
       const rows = await leases.claim(tx, { limit, leaseMs, where, ...(among ? { among } : {}) });
       return rows as unknown as readonly OutboxRow[];
     },
+    async start(tx, id) {
+      const mine = { id, lease_owner: holder.owner, status: "leased" };
+      return (await tx.update("outbox", mine, { started_at: tx.nowMs })) === 1;
+    },
     renew: (tx, id, leaseMs) => leases.renew(tx, id, leaseMs),
     async progress(tx, id, partsSent) {
       const mine = { id, lease_owner: holder.owner, status: "leased" };
@@ -155,14 +174,13 @@ export function createOutbox(holder: Leaseholder): Outbox {
     retryAt: (tx, id, { isCounted = true, ...pause }) => leases.putBack(tx, id, { ...pause, isCounted }),
     dead: (tx, id, error) => end(tx, id, { status: "dead", error }),
     unknown: (tx, id, error) => end(tx, id, { status: "unknown", error }),
-    async abandon(tx, id, error) {
+    async lost(tx, id, how) {
       const row = await tx.find("outbox", { id });
       if (row?.status !== "leased" || row.available_at > tx.nowMs) return undefined;
       const seen = { id, status: "leased", lease_owner: row.lease_owner, available_at: row.available_at };
-      const tries = addTry(row.tries, { atMs: row.tried_at ?? row.available_at, outcome: "lost" });
-      const set = { status: "unknown", lease_owner: null, last_error: error, done_at: tx.nowMs, tries };
+      const set = lostColumns(row, how, tx.nowMs);
       if ((await tx.update("outbox", seen, set)) === 0) return undefined;
-      await advance(tx, row.lane);
+      if (how.status === "unknown") await advance(tx, row.lane);
       return { ...row, ...set };
     },
     release: (tx, id) => leases.release(tx, id),
@@ -192,12 +210,27 @@ function toRow(message: NewMessage, nowMs: number): Omit<OutboxRow, "id" | "lane
     retried_at: null,
     tried_at: null,
     doubt_at: null,
+    started_at: null,
     tries: null,
   };
 }
 
+function lostColumns(row: OutboxRow, { status, error }: LostAttempt, nowMs: number): Partial<OutboxRow> {
+  const begunMs = row.tried_at ?? row.available_at;
+  const all = { lease_owner: null, tries: addTry(row.tries, { atMs: begunMs, outcome: "lost", error }) };
+  switch (status) {
+    case "unsent":
+      return { ...all, status: "due", attempts: row.attempts - 1 };
+    case "again":
+      return { ...all, status: "due", doubt_at: row.doubt_at ?? begunMs };
+    case "unknown":
+      return { ...all, status: "unknown", last_error: error, done_at: nowMs };
+  }
+}
+
 /** A lease that ran out belonged to an attempt that nobody knows the end of. */
 const TAKING =
+  "started_at = null, " +
   "doubt_at = case when status = 'leased' then coalesce(doubt_at, tried_at) else doubt_at end, tried_at = ?";
 const OURS = "where id = ? and lease_owner = ? and status = 'leased'";
 const NOTE = `update outbox set tries = ? ${OURS}`;

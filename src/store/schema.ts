@@ -7,6 +7,7 @@ import { webhooks } from "./migrations/0004-webhooks.ts";
 import { outboxLanes } from "./migrations/0005-outbox-lanes.ts";
 import { cron } from "./migrations/0006-cron.ts";
 import { sessions } from "./migrations/0007-sessions.ts";
+import { deliveries } from "./migrations/0008-deliveries.ts";
 import { SchemaBuilder } from "./migrations/builder.ts";
 import type { Dialect } from "./tx.ts";
 
@@ -26,5 +27,6 @@ export function migrations(dialect: Dialect): Readonly<Record<string, Migration>
     "0005_outbox_lanes": step(outboxLanes),
     "0006_cron": step(cron),
     "0007_sessions": step(sessions),
+    "0008_deliveries": step(deliveries),
   };
 }

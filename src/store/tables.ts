@@ -268,6 +268,8 @@ export interface OutboxRow {
   tried_at: number | null;
   /** When the first attempt began of which nobody knows whether the platform took it. */
   doubt_at: number | null;
+  /** When the request of the latest attempt began; null: it has not, or the platform recognises repeats. */
+  started_at: number | null;
   /** JSON list of the latest attempts that ended; see src/store/tries.ts. */
   tries: string | null;
 }
@@ -389,4 +391,7 @@ export interface CronTickerRow {
   ticked_at: number;
   succeeded_at: number | null;
   last_error: string | null;
+  /** When it last found jobs that a clock ahead of the time had put off, and how many. */
+  corrected_at: number | null;
+  corrected_jobs: number | null;
 }

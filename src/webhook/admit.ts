@@ -3,7 +3,8 @@ import type { Prompt } from "../agent/prompt.ts";
 import { MAX_SESSION_NAME_LENGTH } from "../agent/session.ts";
 import { sha256 } from "../base/digest.ts";
 import { createId, createSessionId } from "../base/ids.ts";
-import { resolveAddresses } from "../deliver/address.ts";
+import { isOwnersAddress, resolveAddresses, type Homes } from "../deliver/address.ts";
+import { parseTarget } from "../deliver/target.ts";
 import type { Tx } from "../store/store.ts";
 import type { RunRow } from "../store/tables.ts";
 import { accepted, coalesced, type WebhookAnswer } from "./answer.ts";
@@ -13,6 +14,7 @@ import type { Judged } from "./judge.ts";
 import { cutText } from "./json-excerpt.ts";
 import { KnownDelivery, takeName } from "./known.ts";
 import type { WebhookRoom } from "./room.ts";
+import type { WebhookRoute } from "./route.ts";
 import { lacksField, renderTemplate, renderTexts } from "./template.ts";
 import { toolsetsOf } from "./toolsets.ts";
 
@@ -37,8 +39,7 @@ export async function admit(room: WebhookRoom, admission: Admission): Promise<We
   const route = admission.request.route.name;
   const id = createId("dlv", room.clock.now());
   const record = async (tx: Tx, run?: Pick<RunRow, "id" | "status">): Promise<void> => {
-    const name = { route, deliveryId: judged.deliveryId, once };
-    await takeName(tx, room.store, name);
+    await takeName(tx, room.store, { route, deliveryId: judged.deliveryId, once, delivery: id });
     const status = run?.status === "running" ? "running" : "accepted";
     await insertDelivery(tx, { ...admission, id, status, ...(run ? { runId: run.id } : {}) });
   };
@@ -74,10 +75,13 @@ function togetherOf({
 function promptOf(room: WebhookRoom, { request, judged }: Admission, id: string): Prompt {
   const { route } = request;
   const extra = renderTexts(route.deliverExtra, judged.subject) as Readonly<Record<string, unknown>>;
+  const { homes } = room;
+  const targets = resolveAddresses(route.deliver, { extra, homes });
   const delivery: RunDelivery = {
-    targets: resolveAddresses(route.deliver, { extra, homes: room.homes }),
-    extra,
     ref: id,
+    targets,
+    failure: failureTargets(route, targets, homes),
+    extra,
     suppressesSilence: route.suppressesSilence,
   };
   const max = route.maxConcurrent;
@@ -100,6 +104,7 @@ function promptOf(room: WebhookRoom, { request, judged }: Admission, id: string)
       settings: {},
       answerable: false,
       isDetached: true,
+      startsAgain: true,
       toolsets: toolsetsOf(route, room.toolsets(), (unknown) =>
         room.log.warn("a webhook route names toolsets that are not offered", {
           route: route.name,
@@ -110,6 +115,23 @@ function promptOf(room: WebhookRoom, { request, judged }: Admission, id: string)
     },
     delivery: JSON.stringify(delivery),
   };
+}
+
+/** Code hosts show a comment to everybody, and would show one for each event of an outage. */
+const PUBLIC_COMMENTS = "github_comment";
+
+/** Who hears of a run that did not complete: why it did not is for whoever runs this service. */
+function failureTargets(
+  { onFailure }: WebhookRoute,
+  targets: readonly string[],
+  homes: Homes,
+): RunDelivery["failure"] {
+  if (onFailure === "silent") return [];
+  const isTold = (target: string) =>
+    onFailure === "notice" || parseTarget(target).platform !== PUBLIC_COMMENTS;
+  return targets
+    .filter(isTold)
+    .map((target) => ({ target, says: isOwnersAddress(target, homes) ? "reason" : "notice" }));
 }
 
 /** `webhook:<route>:<delivery id>`, with a digest for an id that answers could not repeat in a header. */

@@ -111,7 +111,7 @@ async function succeed(
   const { store } = room;
   await store.write(async (tx) => {
     for (const { row, end } of sent) await room.record(tx, row, end);
-    await keepName(tx, store, name);
+    await keepName(tx, store, { ...name, delivery: id });
     await tx.update("deliveries", { id }, { status: "delivered", ended_at: tx.nowMs });
   });
   warnOf(room, name, { id, sent });
@@ -128,7 +128,7 @@ async function doubt(
   const { store } = room;
   await store.write(async (tx) => {
     for (const { row, end } of sent) await room.record(tx, row, end);
-    await keepName(tx, store, name);
+    await keepName(tx, store, { ...name, delivery: id });
     await closeDelivery(tx, id);
   });
   warnOf(room, name, { id, sent });

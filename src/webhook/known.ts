@@ -1,6 +1,7 @@
 /** Which deliveries were taken: by their ids, and by the signatures that bind a time. */
 import { sha256 } from "../base/digest.ts";
 import type { Store, Tx } from "../store/store.ts";
+import type { DeliveryRow } from "../store/tables.ts";
 
 /** The delivery was taken before; thrown inside a transaction, which it undoes. */
 export class KnownDelivery extends Error {
@@ -27,17 +28,29 @@ export async function reserveName(tx: Tx, { ledger }: Store, name: DeliveryName)
   }
 }
 
-/** As {@link reserveName} and {@link keepName} in one, for a delivery that `tx` takes whole. */
-export async function takeName(tx: Tx, { ledger }: Store, name: DeliveryName): Promise<void> {
+/**
+ * As {@link reserveName} and {@link keepName} in one, for a delivery that `tx` takes whole. `delivery`: the id of its record,
+ * `dlv_...`.
+ */
+export async function takeName(
+  tx: Tx,
+  { ledger }: Store,
+  { delivery, ...name }: DeliveryName & { readonly delivery: string },
+): Promise<void> {
   for (const each of namesOf(name)) {
-    const claim = await ledger.record(tx, { ...each, fingerprint: name.deliveryId, result: null });
+    const claim = await ledger.record(tx, { ...each, fingerprint: name.deliveryId, result: delivery });
     if (!claim.claimed) throw new KnownDelivery();
   }
 }
 
 /** The names stay taken for their time, inside `tx`. */
-export async function keepName(tx: Tx, { ledger }: Store, name: DeliveryName): Promise<void> {
-  for (const { keepMs, ...each } of namesOf(name)) await ledger.finish(tx, each, { result: null, keepMs });
+export async function keepName(
+  tx: Tx,
+  { ledger }: Store,
+  { delivery, ...name }: DeliveryName & { readonly delivery: string },
+): Promise<void> {
+  for (const { keepMs, ...each } of namesOf(name))
+    await ledger.finish(tx, each, { result: delivery, keepMs });
 }
 
 /** Nothing came of it: the sender may try again under the same names. */
@@ -46,17 +59,18 @@ export async function freeName(tx: Tx, { ledger }: Store, name: DeliveryName): P
 }
 
 /**
- * As {@link freeName}, of a delivery whose process is gone: whoever took its names, and whatever its signature was.
+ * As {@link freeName}, by whoever ends the delivery, in whatever process, and whatever its signature was. Names that ran out
+ * meanwhile may be those of a later delivery with the same id: they stay taken.
  */
-export async function freeNamesLeft(
+export async function freeAllNames(
   tx: Tx,
-  { route, deliveryId }: Pick<DeliveryName, "route" | "deliveryId">,
+  { id, route, delivery_id: deliveryId }: Pick<DeliveryRow, "id" | "route" | "delivery_id">,
 ): Promise<void> {
   await tx.db
     .deleteFrom("ledger")
     .where("scope", "in", [idScope(route), signatureScope(route)])
     .where("fingerprint", "=", deliveryId)
-    .where("status", "=", "claimed")
+    .where((row) => row.or([row("status", "=", "claimed"), row("result", "=", JSON.stringify(id))]))
     .execute();
 }
 

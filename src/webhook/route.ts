@@ -29,6 +29,8 @@ export interface WebhookRoute {
   readonly deliverExtra: Readonly<Record<string, unknown>>;
   readonly deliverOnly: boolean;
   readonly suppressesSilence: boolean;
+  /** What targets hear of a run that did not complete. Absent: a notice, but in comments of code hosts. */
+  readonly onFailure: "notice" | "silent" | undefined;
   /** True: what the sender writes counts like the route's own words. */
   readonly trustsSender: boolean;
   readonly maxConcurrent: number | undefined;
@@ -155,6 +157,7 @@ function toRoute(
     deliverExtra: written.deliver_extra ?? {},
     deliverOnly: written.deliver_only === true,
     suppressesSilence: written.silent === "suppress",
+    onFailure: written.on_failure,
     trustsSender: written.trusts_sender === true,
     maxConcurrent: written.max_concurrent,
     coalesce: written.coalesce,

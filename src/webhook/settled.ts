@@ -1,7 +1,7 @@
 import type { Tx } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
 import { keepFailed } from "./failed-messages.ts";
-import { freeNamesLeft } from "./known.ts";
+import { freeAllNames } from "./known.ts";
 
 /**
  * Closes the record of a direct delivery whose messages were sent, or given up, by the outbox, or dropped by people:
@@ -14,9 +14,8 @@ export async function closeSettledDelivery(tx: Tx, { ref }: Pick<OutboxRow, "ref
   if (closed?.status !== "failed") return;
   const row = await tx.find("deliveries", { id: ref });
   if (!row) return;
-  const name = { route: row.route, deliveryId: row.delivery_id };
-  await freeNamesLeft(tx, name);
-  await keepFailed(tx, name, closed.messages);
+  await freeAllNames(tx, row);
+  await keepFailed(tx, { route: row.route, deliveryId: row.delivery_id }, closed.messages);
 }
 
 type Message = Pick<OutboxRow, "id" | "target" | "status" | "last_error">;

@@ -9,13 +9,14 @@ import { openStore } from "../../src/store/open.ts";
 const [url = "", platform = "", life = ""] = process.argv.slice(2);
 
 /** As a target of long texts does it: part after part, each noted before the next goes. */
-const chat: Target = {
-  name: "chat",
+const chat = (name: string, more: Partial<Target>): Target => ({
+  name,
+  ...more,
   async send({ id, address, payload, partsSent }, { progress, signal }) {
     const { parts } = payload as { readonly parts: readonly string[] };
     for (const [part, text] of parts.entries()) {
       if (part < partsSent) continue;
-      const response = await fetch(`${platform}/chats/${address}/messages`, {
+      const response = await fetch(`${platform}/${name}/${address}/messages`, {
         method: "POST",
         headers: {
           "content-type": "application/json",
@@ -32,11 +33,11 @@ const chat: Target = {
     }
     return { status: "delivered" };
   },
-};
+});
 
 const store = await openStore({ url });
 const retryDelaysMs = Array.from({ length: 1_000 }, () => 5);
-const targets = createTargets([chat]);
+const targets = createTargets([chat("chat", { knowsRepeats: true }), chat("forgetful", {})]);
 await new Dispatcher({
   store,
   clock: systemClock,

@@ -1,10 +1,14 @@
-/** The outbox and SIGKILL: nothing is lost, nothing comes twice but what was on its way, and each chat keeps its order. */
+/**
+ * The outbox and SIGKILL: nothing is lost, and each chat keeps its order. Where the platform recognises repeats what was on
+ * its way comes twice; where it does not nothing does, and what was on its way is unknown.
+ */
 import assert from "node:assert/strict";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import process from "node:process";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
+import { retryLetter } from "../../src/store/letters.ts";
 import type { Store } from "../../src/store/store.ts";
 import { openTestStore } from "../harness/store.ts";
 import { startChild, type Child } from "../unit/store/child.ts";
@@ -35,7 +39,7 @@ test(`SIGKILL ${KILLS} times at random points of sending: each message comes, in
     children.push(child);
     await child.lines[Symbol.asyncIterator]().next();
   };
-  const owed = new Owed(store);
+  const owed = new Owed(store, "chat");
   for (let i = 1; i < SENDERS; i++) await start();
   for (let kills = 0; kills < KILLS; kills++) {
     await start();
@@ -60,15 +64,66 @@ test(`SIGKILL ${KILLS} times at random points of sending: each message comes, in
   );
 });
 
+test(`SIGKILL ${KILLS} times on a platform that cannot recognise repeats: nothing comes twice, and what was on its way is unknown`, async (t) => {
+  const { store, url } = await openTestStore(t);
+  await using platform = await Platform.open();
+  const children: Child[] = [];
+  t.after(async () => {
+    for (const child of children) child.process.kill("SIGKILL");
+    await Promise.all(children.map(({ exit }) => exit));
+  });
+  let lives = 0;
+  const start = async () => {
+    const child = startChild("../../crash/deliver-child.ts", [url, platform.url, `life-${(lives += 1)}`]);
+    children.push(child);
+    await child.lines[Symbol.asyncIterator]().next();
+  };
+  const owed = new Owed(store, "forgetful");
+  for (let i = 1; i < SENDERS; i++) await start();
+  for (let kills = 0; kills < KILLS; kills++) {
+    await start();
+    await owed.more();
+    await new Promise((resolve) => setTimeout(resolve, Math.random() * MAX_LIFE_MS));
+    const [victim] = children.splice(Math.floor(Math.random() * children.length), 1);
+    victim?.process.kill("SIGKILL");
+    await victim?.exit;
+  }
+  await start();
+  await until(
+    async () => (await owed.open()) === 0,
+    () => `${owed.parts.size} parts are owed, ${platform.firsts.length} came`,
+  );
+  assert.deepEqual(platform.refused, []);
+  assert.equal(platform.arrivals.length, platform.firsts.length, "a part came twice");
+  const unknown = await owed.unknown();
+  // One for each chat in which the killed process was sending.
+  assert.ok(unknown.length <= KILLS * CHATS, `${unknown.length} messages are unknown`);
+  const isKnown = (key: string) => !unknown.includes(key.split(":")[0] ?? "");
+  for (const chat of owed.chats) {
+    const came = platform.firstsOf(chat).filter(isKnown);
+    assert.deepEqual(came, owed.partsOf(chat).filter(isKnown), `what came to ${chat}`);
+  }
+  await owed.retryUnknown();
+  await until(
+    async () => (await owed.unsent()) === 0,
+    () => `${unknown.length} messages were to be sent again`,
+  );
+  const all = owed.chats.flatMap((chat) => owed.partsOf(chat));
+  assert.deepEqual(platform.firsts.map(({ key }) => key).toSorted(), all.toSorted());
+  t.diagnostic(`${platform.firsts.length} parts, ${unknown.length} messages were unknown`);
+});
+
 /** What the test owes. */
 class Owed {
   /** Keys of parts, by chat, in the order in which they were owed. */
   readonly parts = new Map<string, readonly string[]>();
   readonly #store: Store;
+  readonly #platform: string;
   #count = 0;
 
-  constructor(store: Store) {
+  constructor(store: Store, platform: string) {
     this.#store = store;
+    this.#platform = platform;
   }
 
   get chats(): readonly string[] {
@@ -82,7 +137,7 @@ class Owed {
         { length: 1 + Math.floor(Math.random() * MAX_PARTS) },
         (_, part) => `part ${part}`,
       );
-      const message = { target: `chat:${chat}`, payload: { parts } };
+      const message = { target: `${this.#platform}:${chat}`, payload: { parts } };
       const id = await this.#store.write((tx) => this.#store.outbox.owe(tx, message));
       this.parts.set(chat, [...this.partsOf(chat), ...parts.map((_, part) => `${id}:${part}`)]);
     }
@@ -90,6 +145,21 @@ class Owed {
 
   partsOf(chat: string): readonly string[] {
     return this.parts.get(chat) ?? [];
+  }
+
+  /** How many are neither delivered nor unknown. */
+  async open(): Promise<number> {
+    return (await this.unsent()) - (await this.unknown()).length;
+  }
+
+  /** Ids. */
+  async unknown(): Promise<readonly string[]> {
+    const rows = this.#store.read.selectFrom("outbox").select("id").where("status", "=", "unknown");
+    return (await rows.execute()).map(({ id }) => id);
+  }
+
+  async retryUnknown(): Promise<void> {
+    for (const id of await this.unknown()) assert.equal(await retryLetter(this.#store, id), "retried");
   }
 
   async unsent(): Promise<number> {
@@ -158,7 +228,7 @@ class Platform implements AsyncDisposable {
     response.on("error", () => {});
     const body = await text(request).catch(() => undefined);
     if (body === undefined) return;
-    const chat = /^\/chats\/([a-z0-9]+)\/messages$/.exec(request.url ?? "")?.[1];
+    const chat = /^\/(?:chat|forgetful)\/([a-z0-9]+)\/messages$/.exec(request.url ?? "")?.[1];
     const { "idempotency-key": key, "user-agent": life, "content-type": type } = request.headers;
     const isGood =
       request.method === "POST" &&

@@ -1,20 +1,20 @@
 /** A gateway that receives webhooks, as a process to be killed; its model and its target live here and count. */
 import assert from "node:assert/strict";
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { DeliveryRow } from "../../src/store/tables.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { createGatewayPlace, type GatewayProcess } from "../harness/gateway.ts";
-import { startModelServer, type ModelReply } from "../harness/openai-server.ts";
+import { calling, startModelServer, type ModelReply } from "../harness/openai-server.ts";
 import { openReceiver, type Receiver } from "../harness/receiver.ts";
 import { sign } from "../harness/webhook.ts";
 
 const PATIENCE_MS = 30_000;
 
 export interface CrashPlaceOptions {
-  /** What the model answers to the delivery of this name, the first time or again. */
-  readonly model?: (name: string) => ModelReply;
+  /** What the model answers to the delivery of this name; `toolResults`: how many calls of the run ended. */
+  readonly model?: (name: string, toolResults: number) => ModelReply;
   readonly answer?: Parameters<typeof openReceiver>[1];
   /** Of the routes `hook` (the agent answers) and `direct` (it does not). */
   readonly route?: Readonly<Record<string, unknown>>;
@@ -70,6 +70,17 @@ export class CrashPlace implements AsyncDisposable {
     return rows;
   }
 
+  async startsOf(runId: string): Promise<number> {
+    const started = this.store.read.selectFrom("events").select("seq").where("run_id", "=", runId);
+    return (await started.where("type", "=", "run.started").execute()).length;
+  }
+
+  /** Names of deliveries whose tool wrote, each as often as it did. */
+  async effects(): Promise<readonly string[]> {
+    const text = await readFile(join(this.home, "workspace", "effects.txt"), "utf8").catch(() => "");
+    return text.split("\n").filter((line) => line !== "");
+  }
+
   /** Ids of the messages that the target got, each as often as it came. */
   get told(): readonly string[] {
     return this.target.received.map(({ headers }) => String(headers["webhook-id"]));
@@ -121,7 +132,8 @@ export async function createCrashPlace(options: CrashPlaceOptions = {}): Promise
   const model = await startModelServer(({ body }) => {
     const name = /case-[0-9a-z-]+/.exec(JSON.stringify(body.messages))?.[0] ?? "nobody";
     asked.set(name, (asked.get(name) ?? 0) + 1);
-    return options.model?.(name) ?? { pieces: [{ text: `done ${name}` }, { finish: "stop" }] };
+    const toolResults = body.messages.filter(({ role }) => role === "tool").length;
+    return options.model?.(name, toolResults) ?? defaultReply(name, toolResults);
   });
   after(async () => model[Symbol.asyncDispose]());
   const target = await openReceiver({ after }, options.answer);
@@ -133,6 +145,21 @@ export async function createCrashPlace(options: CrashPlaceOptions = {}): Promise
   const store = await openStore({ url: place.database });
   after(() => store.close());
   return new CrashPlace({ target, home: place.home, asked, store }, () => place.start(), cleanups);
+}
+
+/** The runs of `act` write their name to a file first. */
+function defaultReply(name: string, toolResults: number): ModelReply {
+  const said = { pieces: [{ text: `done ${name}` }, { finish: "stop" as const }] };
+  return name.startsWith("case-act") && toolResults === 0 ? writing(name) : said;
+}
+
+/** A call that writes the name of the delivery to a file of its workspace. */
+export function writing(name: string, more = ""): ModelReply {
+  return calling({
+    id: "call_1",
+    name: "terminal",
+    json: JSON.stringify({ command: `echo ${name} >> effects.txt${more}` }),
+  });
 }
 
 function configOf({ route }: CrashPlaceOptions, baseUrl: string, target: Receiver) {
@@ -156,7 +183,11 @@ function configOf({ route }: CrashPlaceOptions, baseUrl: string, target: Receive
         port: 0,
         secret: "s3cr3t-of-the-tests",
         rate_limit: 1_000_000,
-        routes: { hook: both, direct: { ...both, deliver_only: true, coalesce: undefined } },
+        routes: {
+          hook: both,
+          act: { ...both, toolsets: ["terminal"] },
+          direct: { ...both, deliver_only: true, coalesce: undefined },
+        },
       },
     },
   };

@@ -7,9 +7,11 @@ import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import type { DeliveryRow } from "../../src/store/tables.ts";
+import { saying } from "../harness/openai-server.ts";
 import {
   createCrashPlace,
   until,
+  writing,
   type CrashPlace,
   type Heard,
   type RunningGateway,
@@ -24,6 +26,10 @@ const MAX_LIFE_MS = 1_000;
 
 const ended = (rows: readonly DeliveryRow[], count: number): boolean =>
   rows.length === count && rows.every((row) => row.ended_at !== null);
+
+/** Of so many deliveries, some of which may have been taken again. */
+const allEnded = (rows: readonly DeliveryRow[], count: number): boolean =>
+  new Set(rows.map((row) => row.delivery_id)).size === count && rows.every((row) => row.ended_at !== null);
 
 const accepted: Heard = { status: 202, says: "accepted" };
 const duplicate: Heard = { status: 200, says: "duplicate" };
@@ -77,13 +83,18 @@ test("SIGKILL as soon as the record is there: whether it was answered or not, on
   assert.ok(heard === undefined || heard.status === 202);
   const second = await place.start();
   assert.deepEqual(await second.post("hook", "case-record"), duplicate);
-  assertOnce(place, await place.untilRows((rows) => ended(rows, 1)));
+  await assertOnce(place, await place.untilRows((rows) => ended(rows, 1)));
   await second.kill("SIGTERM");
 });
 
-test("a run whose process is killed during the model's answer is interrupted, reported once and not repeated", async () => {
+test("a run whose process is killed during the model's first answer runs again after the restart, as the same run", async () => {
+  let isFirst = true;
   await using place = await createCrashPlace({
-    model: () => ({ pieces: [{ text: "half" }, { hang: true }] }),
+    model: () => {
+      const reply = isFirst ? { pieces: [{ text: "half" }, { hang: true as const }] } : saying("whole");
+      isFirst = false;
+      return reply;
+    },
   });
   const first = await place.start();
   assert.deepEqual(await first.post("hook", "case-model"), accepted);
@@ -95,18 +106,84 @@ test("a run whose process is killed during the model's answer is interrupted, re
     (await place.rows()).map(({ status }) => status),
     ["running"],
   );
+  const [before] = await place.rows();
   await first.kill();
   const second = await place.start();
   const [row] = await place.untilRows((rows) => ended(rows, 1));
-  assert.equal(row?.status, "interrupted");
-  assert.match(row?.reason ?? "", /process that ran this ended/);
+  assert.deepEqual([row?.status, row?.run_id], ["completed", before?.run_id]);
   await place.target.count(1);
   assert.deepEqual(await second.post("hook", "case-model"), duplicate);
   assert.equal(await second.kill("SIGTERM"), 0, second.stderr());
   assert.deepEqual(place.told, [row?.outbox_id]);
-  assert.match(place.target.received[0]?.body ?? "", /interrupted/);
-  assert.equal(place.asked.get("case-model"), 1);
+  assert.equal(place.target.received[0]?.body, JSON.stringify({ text: "whole" }));
+  assert.equal(place.asked.get("case-model"), 2);
+  const said = await place.store.read.selectFrom("messages").select("content").orderBy("seq").execute();
+  assert.equal(said.length, 2, "the prompt stands in the transcript once, and one answer");
 });
+
+test("a run whose process is killed at every start is given up after the fourth, and its id is free", async () => {
+  let isHanging = true;
+  await using place = await createCrashPlace({
+    model: () => (isHanging ? { pieces: [{ hang: true }] } : saying("whole")),
+  });
+  let gateway = await place.start();
+  assert.deepEqual(await gateway.post("hook", "case-loop"), accepted);
+  for (let starts = 1; starts <= 4; starts++) {
+    await until(
+      () => place.asked.get("case-loop") === starts,
+      () => gateway.stderr(),
+    );
+    assert.deepEqual(await gateway.post("hook", "case-loop"), duplicate);
+    await gateway.kill();
+    gateway = await place.start();
+  }
+  const [row] = await place.untilRows((rows) => ended(rows, 1));
+  assert.equal(row?.status, "interrupted");
+  assert.match(row?.reason ?? "", /process that ran this ended/);
+  await place.target.count(1);
+  assert.doesNotMatch(place.target.received[0]?.body ?? "", /process/);
+  isHanging = false;
+  assert.deepEqual(await gateway.post("hook", "case-loop"), accepted);
+  await place.untilRows((rows) => ended(rows, 2));
+  assert.equal(place.asked.get("case-loop"), 5);
+  await gateway.kill("SIGTERM");
+});
+
+for (const { when, more, held } of [
+  { when: "while its tool works", more: "; sleep 20", held: false },
+  { when: "after its tool ended", more: "", held: true },
+]) {
+  test(`a run whose process is killed ${when} is interrupted and not repeated, and its sender may send it again`, async () => {
+    let isFirst = true;
+    await using place = await createCrashPlace({
+      model: (name, toolResults) => {
+        if (toolResults === 0 && isFirst) return writing(name, more);
+        return isFirst && held ? { pieces: [{ hang: true }] } : saying("done");
+      },
+    });
+    const first = await place.start();
+    assert.deepEqual(await first.post("act", "case-tool"), accepted);
+    await until(
+      async () => (await place.effects()).length === 1 && place.asked.get("case-tool") === (held ? 2 : 1),
+      () => first.stderr(),
+    );
+    await first.kill();
+    isFirst = false;
+    const second = await place.start();
+    const [row] = await place.untilRows((rows) => ended(rows, 1));
+    assert.equal(row?.status, "interrupted");
+    await place.target.count(1);
+    assert.equal(
+      place.target.received[0]?.body,
+      JSON.stringify({ text: "The agent was interrupted and did not finish this." }),
+    );
+    assert.deepEqual(await place.effects(), ["case-tool"]);
+    assert.deepEqual(await second.post("act", "case-tool"), accepted);
+    await place.untilRows((rows) => ended(rows, 2) && rows[1]?.status === "completed");
+    assert.deepEqual(await second.post("act", "case-tool"), duplicate);
+    await second.kill("SIGTERM");
+  });
+}
 
 test("runs that wait for capacity when the process is killed run one at a time after the restart", async () => {
   const atOnce = { now: 0, most: 0 };
@@ -142,13 +219,13 @@ test("runs that wait for capacity when the process is killed run one at a time a
   const rows = await place.untilRows((all) => ended(all, 3));
   assert.deepEqual(
     rows.map(({ status }) => status),
-    ["interrupted", "completed", "completed"],
+    ["completed", "completed", "completed"],
   );
-  assertOnce(place, rows);
+  assert.equal(atOnce.most, 1);
   const runs = await place.store.read.selectFrom("runs").selectAll().orderBy("id").execute();
-  const [, b, c] = runs;
+  const spans = runs.toSorted((one, other) => one.started_at! - other.started_at!);
   assert.ok(
-    b && c && (b.ended_at! <= c.started_at! || c.ended_at! <= b.started_at!),
+    spans.every((span, index) => index === 0 || spans[index - 1]!.ended_at! <= span.started_at!),
     "two were at work at once",
   );
   await second.kill("SIGTERM");
@@ -212,7 +289,7 @@ test("SIGKILL while events wait to be taken together: the newest is handled afte
     rows.map((row) => [row.delivery_id, row.status]),
     [["case-2", "completed"]],
   );
-  assertOnce(place, rows);
+  await assertOnce(place, rows);
   assert.equal(place.asked.get("case-1"), undefined);
   await second.kill("SIGTERM");
 });
@@ -229,15 +306,15 @@ test(`every delivery reaches one final state under load and ${KILLS} random kill
   }
   const last = await place.start();
   await load.finish(last);
-  const rows = await place.untilRows((all) => ended(all, load.answers.size));
-  assertOnce(place, rows);
+  const rows = await place.untilRows((all) => allEnded(all, load.answers.size));
+  await assertOnce(place, rows);
   await until(
     () => rows.every(({ outbox_id: id }) => id !== null && place.told.includes(id)),
     () => last.stderr(),
   );
   assert.equal(await last.kill("SIGTERM"), 0, last.stderr());
   const runs = await place.store.read.selectFrom("runs").select("id").execute();
-  assert.equal(runs.length, rows.filter(({ route }) => route === "hook").length);
+  assert.equal(runs.length, rows.filter(({ route }) => route !== "direct").length);
   for (const [name, heard] of load.answers) {
     const known = heard.filter((each) => each !== undefined);
     assert.match(known[0]?.says ?? "", /^(accepted|delivered|duplicate)$/, name);
@@ -268,7 +345,7 @@ class Load {
   }
 
   #next(): string {
-    const route = this.#count % 4 === 3 ? "direct" : "hook";
+    const route = ["hook", "act", "hook", "direct"][this.#count % 4];
     return `case-${route}-${this.#count++}`;
   }
 
@@ -280,16 +357,36 @@ class Load {
   }
 }
 
-/** Each delivery was taken once, ran at most once, and what did not complete says why. */
-function assertOnce({ asked }: CrashPlace, rows: readonly DeliveryRow[]): void {
-  assert.equal(new Set(rows.map((row) => row.delivery_id)).size, rows.length, "one was taken twice");
-  for (const row of rows) {
-    const { delivery_id: name, status, reason, outbox_id: message } = row;
-    assert.ok(message !== null, `${name} was told to nobody`);
-    if (row.route === "direct") assert.equal(status, "delivered", `${name}: ${reason}`);
-    else assert.match(status, /^(completed|interrupted)$/, `${name}: ${reason}`);
-    if (status === "interrupted") assert.ok(reason, `${name} does not say why`);
-    if (status === "completed") assert.equal(asked.get(name), 1, name);
-    assert.ok((asked.get(name) ?? 0) <= 1, `${name} ran ${asked.get(name)} times`);
+/** A run starts so often at most. */
+const MAX_STARTS = 4;
+
+/**
+ * Each delivery came to one end; another record of it follows only one that was interrupted, and its tool wrote at most once
+ * for each. What used no tool completed, however often its process was killed; what did not complete says why.
+ */
+async function assertOnce(place: CrashPlace, rows: readonly DeliveryRow[]): Promise<void> {
+  const { asked } = place;
+  const effects = await place.effects();
+  for (const [name, records] of Map.groupBy(rows, (row) => row.delivery_id)) {
+    const before = records.slice(0, -1);
+    assert.ok(
+      before.every(({ status }) => status === "interrupted"),
+      `${name} was taken twice`,
+    );
+    const writes = effects.filter((each) => each === name).length;
+    assert.ok(writes <= records.length, `the tool of ${name} ran ${writes} times in ${records.length} runs`);
+    const times = asked.get(name) ?? 0;
+    assert.ok(times <= 2 * MAX_STARTS * records.length, `the model was asked ${times} times for ${name}`);
+    for (const row of records) {
+      const { status, reason, route } = row;
+      assert.ok(row.outbox_id !== null, `${name} was told to nobody`);
+      if (route === "direct") assert.equal(status, "delivered", `${name}: ${reason}`);
+      else assert.match(status, /^(completed|interrupted)$/, `${name}: ${reason}`);
+      if (status === "completed" && route === "act") assert.ok(writes > 0, name);
+      if (status !== "interrupted") continue;
+      assert.ok(reason, `${name} does not say why`);
+      const starts = await place.startsOf(row.run_id ?? "");
+      assert.ok(route === "act" || starts >= MAX_STARTS, `${name} was started ${starts} times`);
+    }
   }
 }

@@ -2666,7 +2666,7 @@ export type DetailedHealth = {
              */
             webhook?: HealthCheck;
             /**
-             * The receiver of webhooks: `url` where it listens (null: it could not), how many `routes` it has, how many runs are `waiting` for room, and under the name of each status how many deliveries of the last hour have it, of the newest 10,000. Absent when it is not enabled.
+             * The receiver of webhooks: `url` where it listens (null: it cannot, and tries again; `detail` says why), how many `routes` it has, how many runs are `waiting` for room, and under the name of each status how many deliveries of the last hour have it, of the newest 10,000. Absent when it is not enabled.
              */
             webhooks?: HealthCheck;
             /**

@@ -2,6 +2,9 @@ import { FetchFailedError } from "../../base/guarded-fetch.ts";
 import { BlockedAddressError, UnresolvedNameError } from "../../base/net-guard.ts";
 import { ToolError } from "../tool.ts";
 
+/** The setting with the hosts that the tools may reach although they are not public. */
+export const PRIVATE_HOSTS = "web.allowed_private_hosts";
+
 const remedies: Readonly<Record<FetchFailedError["reason"], string>> = {
   url: "Give a whole http or https address.",
   connection: "Check the address, or try again later.",

@@ -1,7 +1,7 @@
 import { guardedFetch, type GuardedResponse } from "../../base/guarded-fetch.ts";
 import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
 import { readPage } from "./page-reader.ts";
-import { toWebError } from "./web-error.ts";
+import { PRIVATE_HOSTS, toWebError } from "./web-error.ts";
 
 export interface WebFetchOptions {
   readonly timeoutMs: number;
@@ -83,7 +83,12 @@ async function run(input: WebFetchInput, options: WebFetchOptions, { signal }: T
     accept: "text/html,application/xhtml+xml,text/*;q=0.9,*/*;q=0.5",
     "user-agent": "agentd",
   };
-  const response = await guardedFetch(input.url, { ...options, headers, signal }).catch((error: unknown) => {
+  const response = await guardedFetch(input.url, {
+    ...options,
+    setting: PRIVATE_HOSTS,
+    headers,
+    signal,
+  }).catch((error: unknown) => {
     throw toWebError(error);
   });
   await assertOk(response);

@@ -1,6 +1,6 @@
 import { guardedFetch, type GuardedFetchOptions, type GuardedResponse } from "../../base/guarded-fetch.ts";
 import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
-import { toWebError } from "./web-error.ts";
+import { PRIVATE_HOSTS, toWebError } from "./web-error.ts";
 import { headOf } from "../../base/cut.ts";
 
 export interface WebSearchOptions {
@@ -69,6 +69,7 @@ async function run(
     maxBytes: MAX_ANSWER_BYTES,
     // A redirect would carry the key elsewhere.
     maxRedirects: 0,
+    setting: PRIVATE_HOSTS,
     allowedPrivateHosts: [...options.allowedPrivateHosts, ...(options.baseUrl ? [hostAndPort(url)] : [])],
     signal,
   }).catch((error: unknown) => {

@@ -35,6 +35,8 @@ export const homeassistant: Platform<Settings> = {
     return {
       name: words.name,
       ...(home === undefined ? {} : { home }),
+      // A notification on the page is replaced by its repeat.
+      knowsRepeatOf: (message) => readMessage(words.name, message)?.chat === "",
       async send(delivery, options) {
         const message = readMessage(words.name, delivery);
         if (!message) return { status: "permanent", error: "The message has no text." };

@@ -45,6 +45,7 @@ export const qqbot: Platform<Settings> = {
     return {
       name: qqbotWords.name,
       ...(settings.home_channel === undefined ? {} : { home: settings.home_channel }),
+      knowsRepeatOf: (message) => readMessage(qqbotWords.name, message)?.extra["msg_id"] !== undefined,
       async send(delivery, options) {
         const message = readMessage(qqbotWords.name, delivery);
         if (!message) return { status: "permanent", error: "The message has no text." };

@@ -79,6 +79,7 @@ export function createWebhookTarget(options: WebhookTargetOptions): Target {
           maxBytes: MAX_ANSWER_BYTES,
           maxRedirects: 0,
           allowedPrivateHosts: options.allowedPrivateHosts,
+          setting: "api_server.webhook_allowed_hosts",
           ...(options.lookup ? { lookup: options.lookup } : {}),
           signal,
         });
@@ -128,10 +129,7 @@ function outcomeOf(status: number, askedMs: number | undefined): SendOutcome {
 }
 
 function failureOf(error: unknown): SendOutcome {
-  if (error instanceof BlockedAddressError) {
-    const remedy = "If it is meant to be told, add it to api_server.webhook_allowed_hosts.";
-    return { status: "permanent", error: `${error.host} is not a public address. ${remedy}` };
-  }
+  if (error instanceof BlockedAddressError) return { status: "permanent", error: error.message };
   if (error instanceof UnresolvedNameError) return { status: "retry", error: error.message };
   if (error instanceof FetchFailedError) {
     return { status: error.reason === "url" ? "permanent" : "retry", error: error.message };

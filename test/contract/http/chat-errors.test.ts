@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
+import { test } from "node:test";
 import { assertError, assertHealthy, scenario } from "../../harness/scenario.ts";
-import { KEY, type TestRequest } from "../../harness/service.ts";
+import { KEY, startTestService, type TestRequest } from "../../harness/service.ts";
 
 const CHAT = "createChatCompletion";
 const hi = { model: "agentd", messages: [{ role: "user", content: "hi" }] };
@@ -376,3 +377,13 @@ scenario(
     assert.equal((await service.chat(hi, { headers: { "x-agent-session-id": "caf\u00e9" } })).status, 200);
   },
 );
+
+test("an image at a private address is refused with what helps: a data URL, and no setting", async () => {
+  await using service = await startTestService();
+  const image = imagePart("http://127.0.0.1:1/x.png");
+  const response = await service.chat({ messages: [{ role: "user", content: [image] }] });
+  const { error } = (await response.json()) as { readonly error: { readonly message: string } };
+  const { message } = error;
+  assert.match(message, /127\.0\.0\.1 is refused: .*Send it as a data URL/);
+  assert.doesNotMatch(message, /allowed_private_hosts|allowed_hosts/);
+});

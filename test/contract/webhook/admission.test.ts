@@ -134,8 +134,7 @@ test("runs of a route with max_concurrent wait, recorded; other routes do not; a
 
   await using second = await first.restart({ routes, script: ({ user }) => ({ text: `after: ${user}` }) });
   const rows = await second.recorded((all) => all.every(isEnded));
-  assert.deepEqual(statuses(rows), ["completed", "interrupted", "completed", "interrupted"]);
-  assert.match(rows[1]?.reason ?? "", /shut down/);
+  assert.deepEqual(statuses(rows), ["completed", "completed", "completed", "completed"]);
   assert.equal((await runs(second)).length, 4);
   assert.equal((await second.post("hook", {}, named("b"))).body.status, "duplicate");
 });
@@ -175,6 +174,27 @@ test("a run that is stopped while it waits is recorded as interrupted, and the n
   assert.deepEqual(statuses(rows), ["completed", "interrupted", "completed"]);
   assert.equal(rows[1]?.reason, "not needed");
   assert.equal(turns.waiting, 0);
+});
+
+test("a run that used no tool before the service was shut down starts again, and one that did is interrupted", async () => {
+  const held = new Held();
+  const script: Script = (turn) =>
+    turn.user.includes("list") && turn.step === 0
+      ? { calls: [{ tool: "terminal", input: { command: "ls" } }] }
+      : held.script(turn);
+  const routes = { hook: { prompt: "{name}", toolsets: ["terminal"] } };
+  await using first = await startWebhookService({ script, routes });
+  await first.post("hook", { name: "think" }, named("thinks"));
+  await first.post("hook", { name: "list" }, named("lists"));
+  await held.atWork(2);
+  await first.test.service.stop({ graceMs: 0 });
+
+  await using second = await first.restart({ routes, script: ({ user }) => ({ text: `after: ${user}` }) });
+  const rows = await second.recorded((all) => all.every(isEnded));
+  assert.deepEqual(statuses(rows), ["completed", "interrupted"]);
+  assert.match(rows[1]?.reason ?? "", /shut down/);
+  assert.equal((await second.post("hook", {}, named("thinks"))).body.status, "duplicate");
+  assert.equal((await second.post("hook", {}, named("lists"))).body.status, "accepted");
 });
 
 test("a run that fails closes its record as failed, with its reason", async () => {

@@ -4,6 +4,7 @@ import { once } from "node:events";
 import type { ServerResponse } from "node:http";
 import { createServer, type AddressInfo } from "node:net";
 import { test } from "node:test";
+import { FakeClock } from "../../../src/base/clock.ts";
 import { openReceiver } from "../../harness/receiver.ts";
 import { startTestService } from "../../harness/service.ts";
 import { startWebhookService } from "../../harness/webhook.ts";
@@ -87,6 +88,49 @@ test("a busy webhook port is logged with the setting to change, and the rest of 
   const told = service.logLines.find((line) => line.includes("webhooks are not received")) ?? "";
   assert.match(told, new RegExp(`127\\.0\\.0\\.1:${port}: another program listens there`));
   assert.match(told, /WEBHOOK_PORT/);
+});
+
+test("a busy webhook port is tried again until it is free; until then the health report says what is wrong", async (t) => {
+  const other = createServer();
+  other.listen(0, "127.0.0.1");
+  await once(other, "listening");
+  const free = () => new Promise((resolve) => other.close(resolve));
+  t.after(free);
+  const { port } = other.address() as AddressInfo;
+  const webhook = { enabled: true, host: "127.0.0.1", port, secret: "s", routes: { hook: {} } };
+  await using service = await startTestService({ config: { platforms: { webhook } } });
+  const check = async () => {
+    const response = await service.request("/health/detailed");
+    const { readiness } = (await response.json()) as {
+      readiness: { checks: { webhooks: { status: string; url: string | null; detail?: string } } };
+    };
+    return readiness.checks.webhooks;
+  };
+  const { status, url, detail = "" } = await check();
+  assert.deepEqual([status, url], ["degraded", null]);
+  assert.match(detail, new RegExp(`127\\.0\\.0\\.1:${port}: another program listens there.*tried again`));
+  await free();
+  const isReceived = () => service.logLines.some((line) => line.includes('"webhooks are received"'));
+  while (!isReceived()) await new Promise((resolve) => setTimeout(resolve, 10));
+  assert.equal((await fetch(`http://127.0.0.1:${port}/health`)).status, 200);
+  const after = await check();
+  assert.deepEqual([after.status, after.url], ["ok", `http://127.0.0.1:${port}`]);
+});
+
+test("a service that stops while its webhook port is busy does not take the port later", async (t) => {
+  const other = createServer();
+  other.listen(0, "127.0.0.1");
+  await once(other, "listening");
+  const free = () => new Promise((resolve) => other.close(resolve));
+  t.after(free);
+  const { port } = other.address() as AddressInfo;
+  const clock = new FakeClock(Date.now());
+  const webhook = { enabled: true, host: "127.0.0.1", port, secret: "s", routes: { hook: {} } };
+  await using service = await startTestService({ config: { platforms: { webhook } }, clock });
+  await service.service.stop({ graceMs: 0 });
+  await free();
+  clock.tick(3_600_000);
+  await assert.rejects(fetch(`http://127.0.0.1:${port}/health`));
 });
 
 test("a route with an unknown target keeps the service from starting", async () => {

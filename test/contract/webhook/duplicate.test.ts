@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { Webhook } from "standardwebhooks";
 import { FakeClock } from "../../../src/base/clock.ts";
+import type { DeliveryRow } from "../../../src/store/tables.ts";
 import {
   bytesOf,
   SECRET,
@@ -188,4 +189,95 @@ test("one of 100 concurrent posts of a delivery is accepted and starts the only 
   assert.equal(await runCount(service), 1);
   const rows = await service.recorded((all) => all.length === 100);
   assert.equal(rows.filter(({ status }) => status === "duplicate").length, 99);
+});
+
+test("a delivery is a duplicate while its run is at work and once it completed, and free again once its run failed", async () => {
+  const begun = Promise.withResolvers<void>();
+  const held = Promise.withResolvers<void>();
+  let count = 0;
+  await using service = await startWebhookService({
+    script: async () => {
+      if (++count > 1) return { text: "done" };
+      begun.resolve();
+      await held.promise;
+      return { error: { code: "provider_error", message: "The model is not there." } };
+    },
+  });
+  const ended = (rows: readonly DeliveryRow[], status: string) => rows.some((row) => row.status === status);
+  const request = () => timed('{"a":1}', Math.floor(Date.now() / 1000));
+  const [signed, later] = [request(), named("again")];
+  const post = () =>
+    service.post("hook", '{"a":1}', { ...signed, headers: { ...signed.headers, ...later.headers } });
+  assert.equal((await post()).body.status, "accepted");
+  await begun.promise;
+  assert.equal((await post()).body.status, "duplicate");
+  held.resolve();
+  await service.recorded((rows) => ended(rows, "failed"));
+  assert.equal((await post()).body.status, "accepted");
+  await service.recorded((rows) => ended(rows, "completed"));
+  assert.equal((await post()).body.status, "duplicate");
+  assert.equal(count, 2);
+});
+
+test("a delivery whose run somebody stopped can be sent again", async () => {
+  const begun = Promise.withResolvers<void>();
+  let count = 0;
+  await using service = await startWebhookService({
+    script: async ({ signal }) => {
+      if (++count > 1) return { text: "done" };
+      begun.resolve();
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      return { text: "cut" };
+    },
+  });
+  await service.post("hook", {}, named("stopped"));
+  await begun.promise;
+  const [row] = await service.deliveries();
+  await service.test.service.turns.stop(row?.run_id ?? "", "not needed");
+  await service.recorded(([first]) => first?.status === "interrupted");
+  assert.equal((await service.post("hook", {}, named("stopped"))).body.status, "accepted");
+});
+
+test("a failure frees its own id only: the delivery that took the id when it had run out keeps it", async () => {
+  const releases: (() => void)[] = [];
+  await using service = await startWebhookService({
+    script: async () => {
+      await new Promise<void>((resolve) => releases.push(resolve));
+      return { error: { code: "provider_error", message: "The model is not there." } };
+    },
+  });
+  const { store } = service.test.service;
+  await service.post("hook", {}, named("long"));
+  await store.write((tx) => tx.update("ledger", { scope: "webhook:hook", key: "long" }, { expires_at: 1 }));
+  assert.equal((await service.post("hook", {}, named("long"))).body.status, "accepted");
+  await service.recorded(() => releases.length === 2);
+  releases[0]?.();
+  await service.recorded((rows) => rows.some(({ status }) => status === "failed"));
+  assert.equal((await service.post("hook", {}, named("long"))).body.status, "duplicate");
+  releases[1]?.();
+  await service.recorded((rows) => rows.filter(({ status }) => status === "failed").length === 2);
+  assert.equal((await service.post("hook", {}, named("long"))).body.status, "accepted");
+  releases[2]?.();
+});
+
+test("of many redeliveries that arrive while a run fails, one at most is accepted", async () => {
+  let count = 0;
+  await using service = await startWebhookService({
+    script: () =>
+      ++count > 1
+        ? { text: "done" }
+        : { error: { code: "provider_error", message: "The model is not there." } },
+  });
+  assert.equal((await service.post("hook", {}, named("raced"))).status, 202);
+  let accepted = 0;
+  for (let round = 0; accepted === 0; round++) {
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, () => service.post("hook", {}, named("raced"))),
+    );
+    accepted += answers.filter(({ body }) => body.status === "accepted").length;
+    assert.ok(round < 100, "none was accepted");
+  }
+  assert.equal(accepted, 1);
+  await service.recorded((rows) => rows.some(({ status }) => status === "completed"));
+  assert.equal(count, 2);
 });

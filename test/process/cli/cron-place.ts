@@ -35,7 +35,15 @@ export async function openCronPlace(t: TestContext): Promise<CronPlace> {
     cron: (...words) => agentd(["cron", ...words], env),
     beat: async (agoMs = 0) => {
       const at = Date.now() - agoMs;
-      const row = { owner: store.owner, started_at: at, ticked_at: at, succeeded_at: at, last_error: null };
+      const row = {
+        owner: store.owner,
+        started_at: at,
+        ticked_at: at,
+        succeeded_at: at,
+        last_error: null,
+        corrected_at: null,
+        corrected_jobs: null,
+      };
       await store.write((tx) => tx.insert("cron_tickers", [row]));
     },
   };

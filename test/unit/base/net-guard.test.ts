@@ -141,13 +141,13 @@ test("an allowed name does not lead to a metadata service", async () => {
   await refusal("http://wiki.example/", mapped);
 });
 
-test("a refusal says which host, why, and which setting allows it", async () => {
-  const error = await refusal("http://intra.example/", { lookup: to("10.0.0.7") });
-  assert.equal(
-    error.message,
-    "intra.example is refused: its address 10.0.0.7 is private. If it is meant to be reached, add it to web.allowed_private_hosts.",
-  );
+test("a refusal says which host, why, and the setting of the caller that allows it; none where none does", async () => {
+  const lookup = to("10.0.0.7");
+  const error = await refusal("http://intra.example/", { lookup, setting: "some.allowed_hosts" });
+  const why = "intra.example is refused: its address 10.0.0.7 is private.";
+  assert.equal(error.message, `${why} If it is meant to be reached, add it to some.allowed_hosts.`);
   assert.equal(error.host, "intra.example");
+  assert.equal((await refusal("http://intra.example/", { lookup })).message, why);
 });
 
 test("one private address among public ones refuses the name", async () => {

@@ -270,7 +270,7 @@ async function claimed(cron: TestCron, job: Job, parts: Partial<OccurrenceRow> =
 
 test("an occurrence whose process is gone ends as unknown, once, and people are told", async () => {
   await using cron = await createTestCron();
-  const job = await cron.create();
+  const job = await cron.create({ failureDeliver: "test" });
   const occurrence = await claimed(cron, job);
   const end = (row = occurrence) =>
     cron.store.write((tx) => endLost(tx, cron.store, { occurrence: row, job, telling }));

@@ -286,7 +286,7 @@ test("a job whose run spends its tokens fails, and says by what limit", async ()
   await using cron = await createTestCron({
     script: ({ step }) => (step === 0 ? { text: "x".repeat(400), calls: [{ tool: "none", input: {} }] } : {}),
   });
-  await cron.create({ tokenBudget: 50 });
+  await cron.create({ tokenBudget: 50, failureDeliver: "test" });
   await cron.advance(HOUR_MS);
   const [occurrence] = await cron.occurrences();
   assert.equal(occurrence?.status, "failed");
@@ -303,7 +303,7 @@ test("a job whose run hangs fails when nothing happened for as long as it may no
       return new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
     },
   });
-  const { id } = await cron.create();
+  const { id } = await cron.create({ failureDeliver: "test" });
   cron.clock.tick(HOUR_MS);
   await cron.ticker.tick();
   await asked.promise;
@@ -350,7 +350,7 @@ test("a run stopped by a person is reported as failed with that person's reason"
       return { text: "" };
     },
   });
-  const { id } = await cron.create();
+  const { id } = await cron.create({ failureDeliver: "test" });
   const advanced = cron.advance(HOUR_MS);
   await begun.promise;
   const [row] = await cron.occurrences(id);
@@ -386,4 +386,31 @@ test("what a script said is not lost when the database is away for a moment as i
   await fired(cron, claimed, { store });
   assert.equal((await rowOf(cron, claimed)).status, "ok");
   assert.match(cron.sent.map(({ text }) => text).join(), /tea is ready/);
+});
+
+test("why a job failed is told to home channels and to what is named for failures, and to no other chat", async () => {
+  const reason = "The provider acme could not be reached at 10.0.0.9.";
+  await using cron = await createTestCron({
+    homes: { slack: "C1" },
+    script: () => ({ error: { code: "provider_error", message: reason } }),
+  });
+  await cron.create({ name: "one", deliver: "test:99,slack,slack:C2" });
+  await cron.create({ name: "two", deliver: "slack", failureDeliver: "test:7" });
+  await cron.advance(HOUR_MS);
+  const told = cron.sent.map(({ target, text }) => [target, text.includes(reason)] as const);
+  assert.deepEqual(told.toSorted(), [
+    ["slack:C1", true],
+    ["slack:C2", false],
+    ["test:7", true],
+    ["test:99", false],
+  ]);
+  const outputs = await Promise.all(
+    (await cron.occurrences()).map(
+      async ({ job_id: id, reason: why }) => [why, await cron.outputs(id)] as const,
+    ),
+  );
+  for (const [why, files] of outputs) {
+    assert.equal(why, reason);
+    assert.ok(Object.values(files).some((text) => text.includes(reason)));
+  }
 });

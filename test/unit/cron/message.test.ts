@@ -22,6 +22,7 @@ const plan: DeliveryPlan = {
   timing: "on_time",
   targets: ["test"],
   failureTargets: ["test"],
+  informedTargets: [],
   wraps: true,
   silentMatch: "contains",
   outputFile: "x.md",
@@ -77,6 +78,22 @@ test("a failure says what failed, what was not done, and where to look; from the
   const cut = messageText(raw, { status: "unknown", text: "The process is gone." });
   assert.match(cut, /^The job tea was cut off: .*\n\nHow much of it was done is not known/);
   assert.match(messageText({ ...raw, isOnce: true }, failed("x")), /not tried again by itself/);
+});
+
+test("a failure says nothing of why where anybody may read it, but for what the agent itself says", () => {
+  const raw = { ...plan, wraps: false };
+  const hidden = { failureStreak: 3, hidesReason: true };
+  const reason = "The provider acme could not be reached at 10.0.0.9.";
+  assert.equal(
+    messageText(raw, failed(reason), hidden),
+    "The job tea failed. It has no answer to deliver, and it is not tried again before its next time.",
+  );
+  const cut = messageText(raw, { status: "unknown", text: "The process is gone." }, hidden);
+  assert.match(cut, /^The job tea was cut off\. How much of it was done is not known/);
+  assert.match(
+    messageText(raw, { ...failed("There is no milk."), isSaid: true }, hidden),
+    /^The job tea failed: There is no milk\./,
+  );
 });
 
 test("a job whose one time passed says when that was, and what to do", () => {

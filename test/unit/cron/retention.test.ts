@@ -138,7 +138,14 @@ test("jobs that will not run again go after their time, others and those at work
 test("processes that look for jobs are forgotten a day after their last sign of life, the last one never", async (t) => {
   const { store } = await openTestStore(t, { now: () => NOW_MS });
   const beat = (owner: string, days: number) => {
-    const ticked = { started_at: 0, ticked_at: NOW_MS - days * DAY_MS, succeeded_at: null, last_error: null };
+    const ticked = {
+      started_at: 0,
+      ticked_at: NOW_MS - days * DAY_MS,
+      succeeded_at: null,
+      last_error: null,
+      corrected_at: null,
+      corrected_jobs: null,
+    };
     return store.write((tx) => tx.insert("cron_tickers", [{ owner, ...ticked }]));
   };
   await beat("a", 9);

@@ -95,7 +95,10 @@ test("a script can skip the agent, stay silent, deliver its output or fail, and 
     assert.match(cron.sent[0]?.text ?? "", /disk is full/);
   }
   {
-    const broken = await openJob("echo partly; echo 'no disk' >&2; exit 7", { isScriptOnly: true });
+    const broken = await openJob("echo partly; echo 'no disk' >&2; exit 7", {
+      isScriptOnly: true,
+      failureDeliver: "test",
+    });
     await using cron = broken.cron;
     assert.equal(broken.occurrence.status, "failed");
     assert.match(cron.sent[0]?.text ?? "", /The script failed: it ended with code 7: no disk/);
@@ -177,7 +180,7 @@ test("a script that hangs, and all that it started, is ended when its time is ov
 test("a script that hangs is a failure that people are told of, and the job goes on", async () => {
   await using cron = await createTestCron({ cron: { scriptTimeoutMs: SHORT_MS } });
   await cron.write("scripts/hang.sh", "sleep 600");
-  const { id } = await cron.create({ script: "hang.sh", isScriptOnly: true });
+  const { id } = await cron.create({ script: "hang.sh", isScriptOnly: true, failureDeliver: "test" });
   await cron.advance(HOUR_MS);
   assert.match(cron.sent[0]?.text ?? "", /it took longer than 3 seconds/);
   await cron.write("scripts/hang.sh", "echo better");

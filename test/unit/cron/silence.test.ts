@@ -91,11 +91,19 @@ test("an answer that is marked as a failure is one, silent or not", () => {
     "\u0000\ufeff[CRON_FAILURE] x": "x",
   };
   for (const [answer, text] of Object.entries(table)) {
-    assert.deepEqual(endingOfAnswer(answer), { status: "failed", text }, JSON.stringify(answer));
+    assert.deepEqual(
+      endingOfAnswer(answer),
+      { status: "failed", isSaid: true, text },
+      JSON.stringify(answer),
+    );
   }
   assert.equal(endingOfAnswer("well\n[CRON_FAILURE]").status, "ok", "only the first line counts");
   for (const answer of ["", " \n\t", "\u200b\u00ad", "\u0000"]) {
-    assert.deepEqual(endingOfAnswer(answer), { status: "failed", text: "The agent gave no answer." });
+    assert.deepEqual(endingOfAnswer(answer), {
+      status: "failed",
+      isSaid: true,
+      text: "The agent gave no answer.",
+    });
   }
 });
 

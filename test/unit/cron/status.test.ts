@@ -125,7 +125,15 @@ function status(cron: TestCron): Promise<CronStatus> {
 
 async function putTicker(cron: TestCron, parts: Partial<CronTickerRow>): Promise<void> {
   const nowMs = cron.clock.now();
-  const row = { owner: "", started_at: nowMs, ticked_at: nowMs, succeeded_at: nowMs, last_error: null };
+  const row = {
+    owner: "",
+    started_at: nowMs,
+    ticked_at: nowMs,
+    succeeded_at: nowMs,
+    last_error: null,
+    corrected_at: null,
+    corrected_jobs: null,
+  };
   await cron.store.write((tx) => tx.insert("cron_tickers", [{ ...row, ...parts }]));
 }
 

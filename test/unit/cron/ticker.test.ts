@@ -211,6 +211,8 @@ test("the heartbeat says when the scheduler last looked, and what keeps it from 
     ticked_at: START_MS,
     succeeded_at: START_MS,
     last_error: null,
+    corrected_at: null,
+    corrected_jobs: null,
   });
   for (const seconds of [10, 10]) clock.tick(seconds * 1_000);
   await one.ticker.start();

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { Store } from "../../../src/store/store.ts";
 import { findLetter, retryLetter } from "../../../src/store/letters.ts";
 import { addTry, readTries, type Try } from "../../../src/store/tries.ts";
-import { openDispatch, owe, reached, row, TestTarget } from "./dispatching.ts";
+import { breakable, openDispatch, owe, reached, row, TestTarget } from "./dispatching.ts";
 
 async function triesOf(store: Store, id: string): Promise<readonly Try[]> {
   return (await findLetter(store, id))?.tries ?? [];
@@ -106,6 +106,31 @@ test("what the end of the service cut is a doubt, and on record", async (t) => {
     (await triesOf(store, id)).map(({ outcome }) => outcome),
     ["stopped"],
   );
+});
+
+test("each attempt whose process was killed is on record, as many as are counted", async (t) => {
+  const { store, clock, openAnother, dispatch } = await openDispatch(t);
+  const id = await owe(store, { maxAttempts: 9 });
+  const other = await openAnother();
+  for (let kills = 0; kills < 4; kills++) {
+    const target = knowing(() => new Promise(() => {}));
+    const cut = breakable(other);
+    const dispatcher = dispatch([target], { store: cut, sendTimeoutMs: 600_000, leaseMs: 1_000 });
+    await dispatcher.start();
+    await target.count(1);
+    cut.isBroken = true;
+    await dispatcher.close({ graceMs: 0 });
+    clock.tick(2_000);
+  }
+  const target = knowing(() => ({ status: "delivered" }));
+  await dispatch([target]).start();
+  assert.equal((await reached(store, id, "delivered")).attempts, 5);
+  const tries = await triesOf(store, id);
+  assert.deepEqual(
+    tries.map(({ outcome }) => outcome),
+    ["lost", "lost", "lost", "lost", "delivered"],
+  );
+  assert.match(tries[0]?.error ?? "", /may have arrived/);
 });
 
 test("the latest twenty attempts are kept", () => {

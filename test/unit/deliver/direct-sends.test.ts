@@ -8,7 +8,8 @@ import { createTargets } from "../../../src/deliver/target.ts";
 import { openTestStore } from "../../harness/store.ts";
 
 test("a target that is not ready is asked nothing: it is tried later, and the attempt does not count", async (t) => {
-  const { store } = await openTestStore(t);
+  const clock = new FakeClock();
+  const { store } = await openTestStore(t, { now: () => clock.now() });
   let isReady = false;
   let sent = 0;
   const target = {
@@ -21,7 +22,7 @@ test("a target that is not ready is asked nothing: it is tried later, and the at
   };
   const sends = new DirectSends({
     targets: createTargets([target]),
-    clock: new FakeClock(),
+    clock,
     tracer: offTracer,
     store,
     retryDelaysMs: [60_000],
@@ -40,5 +41,10 @@ test("a target that is not ready is asked nothing: it is tried later, and the at
   const owed = await store.find("outbox", { id: row.id });
   assert.deepEqual([owed?.status, owed?.attempts], ["due", 0]);
   isReady = true;
-  assert.deepEqual(await sends.send(row, 8_000), { status: "delivered" });
+  clock.tick(600_000);
+  const [again] = await store.write((tx) =>
+    store.outbox.claim(tx, { ids: [row.id], limit: 1, leaseMs: 30_000 }),
+  );
+  assert.ok(again);
+  assert.deepEqual(await sends.send(again, 8_000), { status: "delivered" });
 });

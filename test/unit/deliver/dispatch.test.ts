@@ -223,11 +223,13 @@ test("a lease is renewed while its message is on the way", async (t) => {
 test("an attempt whose lease another has taken is cut, and changes nothing", async (t) => {
   const { store, clock, openAnother, dispatch, logged } = await openDispatch(t);
   const cut = Promise.withResolvers<void>();
-  const slow = new TestTarget((_, { signal }) => {
+  const knowing = { knowsRepeats: true };
+  const stuck = new TestTarget((_, { signal }) => {
     signal.addEventListener("abort", () => cut.resolve(), { once: true });
     return new Promise(() => {});
   });
-  const target = new TestTarget();
+  const slow = Object.assign(stuck, knowing);
+  const target = Object.assign(new TestTarget(), knowing);
   const sleeper = breakable(store);
   await dispatch([slow], { store: sleeper, sendTimeoutMs: 600_000 }).start();
   const id = await owe(store);
@@ -267,10 +269,11 @@ test("a shutdown lets what is on the way end, and cuts what does not; that stays
   const { store, clock, dispatch } = await openDispatch(t);
   const gate = Promise.withResolvers<SendOutcome>();
   const signals: AbortSignal[] = [];
-  const target = new TestTarget(({ address }, { signal }) => {
+  const plain = new TestTarget(({ address }, { signal }) => {
     signals.push(signal);
     return address === "slow" ? gate.promise : new Promise(() => {});
   });
+  const target = Object.assign(plain, { knowsRepeats: true });
   const dispatcher = dispatch([target]);
   await dispatcher.start();
   const [slow, stuck] = [
@@ -333,7 +336,7 @@ test("messages of a sender that is known to be dead are taken over at the start"
   await store.write((tx) => store.outbox.claim(tx, { limit: 1, leaseMs: 600_000 }));
   const ghost = store.owner.replace(/:\d+:/, ":999999999:");
   await store.write(async (tx) => void (await tx.update("outbox", { id }, { lease_owner: ghost })));
-  const target = new TestTarget();
+  const target = Object.assign(new TestTarget(), { knowsRepeats: true });
   await dispatch([target]).start();
   assert.equal((await reached(store, id, "delivered")).attempts, 2);
 });

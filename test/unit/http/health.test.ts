@@ -260,6 +260,7 @@ const jobsInOrder: CronVitals = {
   jobs: { scheduled: 2, paused: 1, completed: 0, missed: 0, error: 0 },
   broken: 0,
   late: { count: 0, oldestDueAtMs: undefined, named: [] },
+  corrected: undefined,
   next: { dueAtMs: Date.UTC(2026, 0, 2) },
   open: 1,
   failures: { count: 0 },

@@ -86,9 +86,12 @@ test("a sender that is lost holds its lane until its lease ends; then the same o
   clock.nowMs += LEASE_MS;
   assert.deepEqual(await claim(store), [first]);
   clock.nowMs += LEASE_MS;
-  const lost = await store.write((tx) => store.outbox.abandon(tx, first, "lost"));
+  const lost = await store.write((tx) => store.outbox.lost(tx, first, { status: "unknown", error: "lost" }));
   assert.deepEqual([lost?.status, lost?.last_error], ["unknown", "lost"]);
-  assert.equal(await store.write((tx) => store.outbox.abandon(tx, first, "lost")), undefined);
+  assert.equal(
+    await store.write((tx) => store.outbox.lost(tx, first, { status: "unknown", error: "lost" })),
+    undefined,
+  );
   assert.deepEqual(await claim(store), [second]);
 });
 

@@ -2083,9 +2083,9 @@ class DetailedHealthReadinessChecks(_DetailedHealthReadinessChecksRequired, tota
     disk: HealthCheck
     #: Messages to others that wait, and those given up. Absent when the database does not answer.
     webhook: HealthCheck
-    #: The receiver of webhooks: `url` where it listens (null: it could not), how many `routes` it has, how
-    #: many runs are `waiting` for room, and under the name of each status how many deliveries of the last
-    #: hour have it, of the newest 10,000. Absent when it is not enabled.
+    #: The receiver of webhooks: `url` where it listens (null: it cannot, and tries again; `detail` says why),
+    #: how many `routes` it has, how many runs are `waiting` for room, and under the name of each status how
+    #: many deliveries of the last hour have it, of the newest 10,000. Absent when it is not enabled.
     webhooks: HealthCheck
     #: Scheduled jobs, of the whole database: whether this server runs them (`enabled`), how the `scheduler`
     #: stands (ticking, stalled: nobody has looked for jobs for 200 s, none), `last_tick_at` and `next_due_at`
