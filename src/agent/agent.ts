@@ -26,7 +26,8 @@ export interface SessionStatus {
   readonly model: string;
   readonly reasoningEffort: string | undefined;
   readonly yolo: boolean;
-  readonly mode: SessionMode;
+  /** Undefined: nobody chose one, and the configuration alone decides. */
+  readonly mode: SessionMode | undefined;
   readonly cwd: string;
   readonly queueLength: number;
   readonly openQuestions: number;
@@ -86,7 +87,7 @@ export class Agent {
       model: formatModel(own ?? parts.models.default),
       reasoningEffort: chosen.reasoningEffort ?? parts.settings.reasoningEffort,
       yolo: chosen.yolo === true || parts.switches.yolo,
-      mode: chosen.mode ?? "ask",
+      mode: chosen.mode,
       cwd: session.cwd ?? parts.settings.workspace,
       queueLength: session.queued,
       openQuestions: open.length,

@@ -30,7 +30,7 @@ export interface SessionSettings {
   readonly reasoningEffort?: string;
   /** True: no approvals in this session. */
   readonly yolo?: boolean;
-  /** Absent: ask. */
+  /** Absent: nobody chose one, and the configuration alone decides. */
   readonly mode?: SessionMode;
   readonly todos?: readonly Todo[];
 }

@@ -86,8 +86,8 @@ export class Sessions {
   }
 
   /**
-   * Chooses what holds for the session from its next turn on, a mode from the next tool call on; null takes a choice
-   * back. Values are checked by the caller.
+   * Chooses what applies to the session from its next turn on; the mode and `yolo` apply from the next tool call on, also
+   * in a turn that runs. Null takes a choice back. Values are checked by the caller.
    */
   async choose(
     id: string,
@@ -107,7 +107,7 @@ export class Sessions {
         await changeSettings(tx, id, { reasoningEffort: reasoningEffort ?? undefined });
       }
       if (yolo !== undefined) await changeSettings(tx, id, { yolo: yolo || undefined });
-      if (mode !== undefined) await changeSettings(tx, id, { mode: mode === "ask" ? undefined : mode });
+      if (mode !== undefined) await changeSettings(tx, id, { mode });
       await this.#tell(tx, id, {
         ...(model === undefined ? {} : { model }),
         ...(reasoningEffort === undefined ? {} : { reasoning_effort: reasoningEffort }),

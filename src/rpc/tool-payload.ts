@@ -1,4 +1,4 @@
-import type { FileChange, Todo } from "../../generated/http/client/types.gen.ts";
+import type { FileChange, Todo, ToolEndCode } from "../../generated/http/client/types.gen.ts";
 import type {
   GatewayToolProgressPayload,
   ToolCompletePayload,
@@ -47,7 +47,7 @@ export function oneLine(text: string): string {
 
 function completed(data: JournalEvent["data"]): Omit<ToolCompletePayload, "tool_id" | "name"> {
   const result = String(data["result"] ?? "");
-  const { preview, todos } = data;
+  const { preview, todos, code } = data;
   const diff = ((data["changes"] as FileChange[] | undefined) ?? [])
     .flatMap((change) => ("diff" in change && typeof change.diff === "string" ? [change.diff] : []))
     .join("\n");
@@ -58,6 +58,7 @@ function completed(data: JournalEvent["data"]): Omit<ToolCompletePayload, "tool_
     ...(data["error"] === true
       ? { error: typeof preview === "string" ? preview : result.slice(0, 1_000) }
       : {}),
+    ...(code === undefined ? {} : { code: code as ToolEndCode }),
     ...(diff === "" ? {} : { inline_diff: diff }),
     ...(Array.isArray(todos) ? { todos: todos as Todo[] } : {}),
   };

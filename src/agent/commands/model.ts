@@ -52,8 +52,9 @@ export const modelCommands: readonly Command[] = [
       const id = sessionOf(call, "mode");
       if (args === "") {
         const { mode } = await agent.status(id, owner);
+        const current = mode ?? `none chosen; approvals.mode is ${agent.parts.settings.policyMode}`;
         const lines = MODES.map((each) => `  ${each.padEnd(13)}${MODE_TEXTS[each].description}`);
-        return shown([`Mode: ${mode}`, "There are:", ...lines].join("\n"));
+        return shown([`Mode: ${current}`, "Modes:", ...lines].join("\n"));
       }
       if (!isMode(args)) throw usage({ name: "mode", hint: `[${MODES.join("|")}]` });
       await agent.sessions.choose(id, owner, { mode: args });

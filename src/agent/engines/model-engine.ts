@@ -164,7 +164,8 @@ class ModelTurn {
       calls.map(async (call) => {
         const isOver = isCut || signal.aborted;
         const text = "The turn was cut before the call began.";
-        const answer = isOver ? { status: "aborted" as const, text } : await ports.callTool(call);
+        const cut = { status: "aborted", code: "cancelled", text } as const;
+        const answer = isOver ? cut : await ports.callTool(call);
         return { role: "tool" as const, callId: call.callId, tool: call.tool, ...answer };
       }),
     );
