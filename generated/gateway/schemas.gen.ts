@@ -85,6 +85,7 @@ export const schemas: SchemaMap = {
       allow_permanent: { type: "boolean" },
       allow_session: { type: "boolean" },
       tool_name: { type: "string" },
+      inline_diff: { type: "string" },
       pattern_key: { type: "string" },
       expires_at: { type: ["number", "null"] },
     },

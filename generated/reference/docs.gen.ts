@@ -1449,7 +1449,7 @@ td:empty{display:none}
 <tr><td><code>command</code></td><td>string</td><td>Redacted.</td></tr>
 <tr><td><code>choices</code></td><td>array of <a href="#schema-ask-choice">AskChoice</a></td><td>Required.</td></tr>
 <tr><td><code>covers</code></td><td>string</td><td>What an approval beyond this call covers, such as <code>git push</code>; absent: it covers this call only.</td></tr>
-<tr><td><code>changes</code></td><td>array of <a href="#schema-file-change">FileChange</a></td><td>What a call of a sub-agent would change; of other calls <code>tool.started</code> has it.</td></tr>
+<tr><td><code>changes</code></td><td>array of <a href="#schema-file-change">FileChange</a></td><td>What it would change, as diffs without the whole texts, of at most 65536 characters together.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required. Unix seconds.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required. Unix seconds.</td></tr>
 </tbody>
@@ -1474,7 +1474,7 @@ td:empty{display:none}
 <tr><td><code>command</code></td><td>string</td><td></td></tr>
 <tr><td><code>choices</code></td><td>array of <a href="#schema-ask-choice">AskChoice</a></td><td>Required.</td></tr>
 <tr><td><code>covers</code></td><td>string</td><td>What an approval beyond this call covers, such as <code>git push</code>; absent: it covers this call only.</td></tr>
-<tr><td><code>changes</code></td><td>array of <a href="#schema-file-change">FileChange</a></td><td>What a call of a sub-agent would change; of other calls <code>tool.started</code> has it.</td></tr>
+<tr><td><code>changes</code></td><td>array of <a href="#schema-file-change">FileChange</a></td><td>What it would change, as diffs without the whole texts, of at most 65536 characters together.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required.</td></tr>
 </tbody>

@@ -6,6 +6,7 @@ import type { AskOutcome } from "./ask.ts";
 import type { SettledAnswer, ToolCall } from "./engine.ts";
 import { decide, type PolicyContext, type PolicyDecision } from "./policy.ts";
 import { OURSELVES, signatureOf, type ApprovalQuestion } from "./question.ts";
+import { diffsOf } from "./shown-changes.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
 import type { ToolIntent } from "./tool.ts";
 
@@ -61,7 +62,7 @@ export async function permission(
   if (evaluation.outcome === "allow") return undefined;
   if (evaluation.outcome === "refuse") return evaluation.answer;
   const { decision } = evaluation;
-  const outcome = await ask(questionFor(call, intent, { decision, changes, scope }), scope, call.callId);
+  const outcome = await ask(questionFor(call, intent, { decision, changes }), scope, call.callId);
   if (outcome.status === "cancelled") {
     return { status: "aborted", code: "cancelled", text: "The run was stopped before an answer came." };
   }
@@ -84,15 +85,9 @@ function questionFor(
   {
     decision,
     changes,
-    scope,
-  }: {
-    readonly decision: PolicyDecision;
-    readonly changes: readonly FileChange[] | undefined;
-    readonly scope: ToolCallScope;
-  },
+  }: { readonly decision: PolicyDecision; readonly changes: readonly FileChange[] | undefined },
 ): ApprovalQuestion {
   const { remember, signature, reason } = decision;
-  const isOwn = scope.subject.runId === scope.runId;
   return {
     tool: call.tool,
     kind: intent.kind,
@@ -101,8 +96,7 @@ function questionFor(
     ...(intent.command === undefined ? {} : { command: redact(intent.command) }),
     choices: choices[remember],
     ...(remember === "never" ? {} : { covers: coverOf(call, intent, decision) }),
-    // Nobody who is asked has seen the call of a sub-agent.
-    ...(changes && !isOwn ? { changes } : {}),
+    ...(changes ? { changes: diffsOf(changes) } : {}),
     ...(remember === "never" || redact(signature) !== signature ? {} : { signature }),
   };
 }

@@ -18,7 +18,7 @@ export interface ApprovalQuestion {
   readonly choices: readonly AskChoice[];
   /** What an approval beyond this call covers; absent: it covers this call only. */
   readonly covers?: string;
-  /** What a call of a sub-agent would change in files. */
+  /** What the call would change in files, as diffs. */
   readonly changes?: readonly FileChange[];
   /** Which remembered approval covers the call; nobody outside sees it. Absent: none does, or it holds a secret. */
   readonly signature?: string;

@@ -72,7 +72,7 @@ export async function recordPrompt(
 
 function queueLimit(prompt: Prompt, { settings }: AgentParts): number {
   if ((prompt.whenBusy ?? settings.whenBusy) !== "reject") return settings.maxQueuePerSession;
-  throw new ServiceError("session_busy", "The session is at work (session busy). Wait for its run to end.", {
+  throw new ServiceError("session_busy", "The session is at work. Wait for its run to end.", {
     retryAfterSeconds: 1,
   });
 }

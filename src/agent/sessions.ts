@@ -183,5 +183,5 @@ export class Sessions {
 }
 
 function busy(): ServiceError {
-  return new ServiceError("session_busy", "The session is at work (session busy). Stop its turn first.");
+  return new ServiceError("session_busy", "The session is at work. Stop its turn first.");
 }

@@ -45,12 +45,15 @@ export function oneLine(text: string): string {
     : `${line.slice(0, CONTEXT_CHARACTERS - 1).join("")}…`;
 }
 
+/** The diffs of all files as one text. */
+export function diffOf(changes: readonly FileChange[]): string {
+  return changes.flatMap(({ diff }) => (diff === "" ? [] : [diff])).join("\n");
+}
+
 function completed(data: JournalEvent["data"]): Omit<ToolCompletePayload, "tool_id" | "name"> {
   const result = String(data["result"] ?? "");
   const { preview, todos, code } = data;
-  const diff = ((data["changes"] as FileChange[] | undefined) ?? [])
-    .flatMap((change) => ("diff" in change && typeof change.diff === "string" ? [change.diff] : []))
-    .join("\n");
+  const diff = diffOf((data["changes"] as readonly FileChange[] | undefined) ?? []);
   return {
     duration_s: Number(data["duration"]),
     result: parsed(result),

@@ -93,6 +93,10 @@ export type ApprovalAskedPayload = {
     allow_permanent: boolean;
     allow_session: boolean;
     tool_name?: string;
+    /**
+     * Of an edit: what it would change.
+     */
+    inline_diff?: string;
     pattern_key?: string;
     /**
      * Unix seconds.
@@ -140,7 +144,7 @@ export type ApprovalRequest = {
      */
     covers?: string;
     /**
-     * What a call of a sub-agent would change; of other calls `tool.started` has it.
+     * What it would change, as diffs without the whole texts, of at most 65536 characters together.
      */
     changes?: Array<FileChange>;
     /**

@@ -1267,7 +1267,7 @@ export type ApprovalRequest = {
      */
     covers?: string;
     /**
-     * What a call of a sub-agent would change; of other calls `tool.started` has it.
+     * What it would change, as diffs without the whole texts, of at most 65536 characters together.
      */
     changes?: Array<FileChange>;
     /**
@@ -1753,7 +1753,7 @@ export type ApprovalRequestEvent = {
      */
     covers?: string;
     /**
-     * What a call of a sub-agent would change; of other calls `tool.started` has it.
+     * What it would change, as diffs without the whole texts, of at most 65536 characters together.
      */
     changes?: Array<FileChange>;
     created_at: number;

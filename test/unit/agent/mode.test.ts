@@ -261,7 +261,7 @@ test("approval of an edit for the session covers its working folder, and other o
   assert.equal(await outputOf(agent, next.runId), "ok ok denied");
 });
 
-test("the question about an edit of a sub-agent shows what it would change", async () => {
+test("the question about an edit, also of a sub-agent, shows what it would change", async () => {
   const change = { path: "/workspace/a", diff: "--- a\n+++ a\n", old_text: "old", new_text: "new" };
   const tool = { ...editing("inside", "/workspace/a"), preview: async () => [change] };
   const script: Script = (state) => {
@@ -275,7 +275,7 @@ test("the question about an edit of a sub-agent shows what it would change", asy
   await inMode(agent, "s", "ask");
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
   const { data } = await agent.event(runId, "approval.request");
-  assert.deepEqual(data["changes"], [change]);
+  assert.deepEqual(data["changes"], [{ path: change.path, diff: change.diff }]);
   await agent.parts.asks.answer(String(data["request_id"]), { owner: OWNER, by: "test", choice: "once" });
   await agent.events(runId);
 });

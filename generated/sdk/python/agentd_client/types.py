@@ -1003,7 +1003,7 @@ class ApprovalRequest(_ApprovalRequestRequired, total=False):
     command: str
     #: What an approval beyond this call covers, such as `git push`; absent: it covers this call only.
     covers: str
-    #: What a call of a sub-agent would change; of other calls `tool.started` has it.
+    #: What it would change, as diffs without the whole texts, of at most 65536 characters together.
     changes: list[FileChange]
 
 
@@ -1366,7 +1366,7 @@ class ApprovalRequestEvent(_ApprovalRequestEventRequired, total=False):
     command: str
     #: What an approval beyond this call covers, such as `git push`; absent: it covers this call only.
     covers: str
-    #: What a call of a sub-agent would change; of other calls `tool.started` has it.
+    #: What it would change, as diffs without the whole texts, of at most 65536 characters together.
     changes: list[FileChange]
 
 
