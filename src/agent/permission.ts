@@ -4,6 +4,7 @@ import { toServiceError } from "../base/errors.ts";
 import { redact } from "../base/redact.ts";
 import type { AskOutcome } from "./ask.ts";
 import type { SettledAnswer, ToolCall } from "./engine.ts";
+import type { SessionMode } from "./mode.ts";
 import { decide, type PolicyContext, type PolicyDecision } from "./policy.ts";
 import { OURSELVES, signatureOf, type ApprovalQuestion } from "./question.ts";
 import { diffsOf } from "./shown-changes.ts";
@@ -40,7 +41,7 @@ export async function evaluate(
   if (decision.remember !== "never" && (await scope.grants.allows(scope.subject, decision.signature)))
     return ALLOW;
   if (scope.answerable) return { outcome: "ask", decision };
-  const text = notAnswerable(call, intent, { decision, context });
+  const text = notAnswerable(decision, wayOut(call, intent, context));
   return { outcome: "refuse", answer: denied("not_answerable", text) };
 }
 
@@ -170,31 +171,21 @@ function storable(decision: PolicyDecision): PolicyDecision {
   return { ...decision, remember: "session" };
 }
 
-/** Says why nobody can approve the call, and what would allow it. */
-function notAnswerable(
-  call: ToolCall,
-  intent: ToolIntent,
-  { decision, context }: { readonly decision: PolicyDecision; readonly context: PolicyContext },
-): string {
-  const { reason } = decision;
+/** Says why the call is denied and what would allow it; people read it as well as the model. */
+function notAnswerable({ reason }: PolicyDecision, way: string): string {
   return (
-    `Denied: this requires approval (${reason}), and nobody can answer in this run. ` +
-    `${wayOut(call, intent, { decision, context })} Do not look for a way around it: do what you can without it, and ` +
-    "tell the user what was denied and what would allow it."
+    `Denied: this requires approval (${reason}), and nobody can answer in this run. ${way} Do not look for a way around ` +
+    "it: do what you can without it, and tell the user what was denied and what would allow it."
   );
 }
 
-function wayOut(
-  { tool }: ToolCall,
-  intent: ToolIntent,
-  { decision, context }: { readonly decision: PolicyDecision; readonly context: PolicyContext },
-): string {
+function wayOut({ tool }: ToolCall, intent: ToolIntent, context: PolicyContext): string {
   const { command, writes = [] } = intent;
-  if (command !== undefined && decision.remember !== "never") return ALLOW_COMMANDS;
-  const isEdit = command === undefined && writes.length > 0;
-  const accepting = { ...context, sessionMode: "accept_edits" } as const;
-  if (isEdit && decide(intent, accepting, tool).verdict === "allow") return ACCEPT_EDITS;
-  return WHERE_PEOPLE_ANSWER;
+  const isAllowedIn = (sessionMode: SessionMode) =>
+    decide(intent, { ...context, sessionMode }, tool).verdict === "allow";
+  // What asks in every mode is lifted by no setting.
+  if (command !== undefined) return isAllowedIn("dont_ask") ? ALLOW_COMMANDS : WHERE_PEOPLE_ANSWER;
+  return writes.length > 0 && isAllowedIn("accept_edits") ? ACCEPT_EDITS : WHERE_PEOPLE_ANSWER;
 }
 
 const WHERE_PEOPLE_ANSWER =

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import { ToolError } from "../../../src/agent/tool.ts";
+import { saveSession } from "../../../src/agent/save-session.ts";
+import { ToolError, type ToolIntent } from "../../../src/agent/tool.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 
 const DANGEROUS = "rm -rf build";
@@ -73,3 +74,30 @@ for (const [title, answer, expected] of [
     assert.deepEqual(await endOf(agent, runId), expected);
   });
 }
+
+test("a denial where nobody can answer names what would allow the call", async () => {
+  const file = { kind: "file", title: "Write" } as const;
+  for (const [intent, way] of [
+    [{ kind: "command", title: "Run", command: "sudo ls" }, /`approvals\.allow`/],
+    [{ kind: "command", title: "Run", command: "cat .env" }, /where somebody answers/],
+    [{ ...file, writes: ["/workspace/a"] }, /`\/mode accept_edits`/],
+    [{ ...file, writes: ["/srv/a"] }, /where somebody answers/],
+    [{ kind: "tool", title: "files: move" }, /where somebody answers/],
+  ] as const satisfies readonly (readonly [ToolIntent, RegExp])[]) {
+    const tool = { ...ok, inspect: () => intent };
+    await using agent = await createTestAgent({ tools: [tool], script: callsOnce("x") });
+    await saveSession(agent.store, {
+      id: "s",
+      owner: "tester",
+      seed: { source: "test", settings: { mode: "ask" } },
+    });
+    const { runId } = await agent.submit("go", { id: "s" });
+    const text = String((await agent.events(runId)).at(-1)?.data["output"]);
+    assert.match(
+      text,
+      /^denied: Denied: this requires approval \(.+\), and nobody can answer in this run\. /,
+    );
+    assert.match(text, way);
+    assert.equal(/approvals\.allow/.test(text), way.source.includes("allow`"), text);
+  }
+});
