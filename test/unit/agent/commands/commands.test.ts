@@ -385,19 +385,3 @@ test("an alias never hides a command of its own source", async () => {
   );
   assert.equal((await commands.resolve("two")).name, "two");
 });
-
-test("/yolo off says when approvals stay off for another reason", async () => {
-  await using agent = await createTestAgent();
-  const commands = catalogue();
-  await talk(agent, "hi");
-  await told(commands, agent, "/yolo on global", "s");
-  assert.match(await told(commands, agent, "/yolo off", "s"), /^Approvals stay off: .*\/yolo off global/);
-  assert.match(await told(commands, agent, "/yolo off global", "s"), /^Approvals are on for all sessions/);
-  assert.match(await told(commands, agent, "/yolo off", "s"), /^Approvals are on for this session/);
-  await using loose = await createTestAgent({ settings: { policyMode: "yolo" } });
-  await talk(loose, "hi");
-  for (const text of ["/yolo off", "/yolo off global"]) {
-    assert.match(await told(commands, loose, text, "s"), /^Approvals stay off: approvals\.mode is yolo/);
-  }
-  assert.equal((await loose.core.status("s", "tester")).yolo, true);
-});
