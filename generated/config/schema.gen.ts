@@ -338,7 +338,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           enum: ["ask", "always_ask", "yolo"],
           default: "ask",
-          description: "ask: destructive and sensitive calls need leave. always_ask: everything but reading does. yolo: nothing does, save what is never allowed.",
+          description: "ask: destructive and sensitive calls require approval. always_ask: everything but reading does. yolo: nothing requires approval; what is never allowed is still refused. The mode of a session can ask for more or for less.",
         },
         timeout_seconds: {
           type: "number",

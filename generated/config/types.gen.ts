@@ -309,7 +309,7 @@ export type ApiServerConfig = {
  */
 export type ApprovalsConfig = {
     /**
-     * ask: destructive and sensitive calls need leave. always_ask: everything but reading does. yolo: nothing does, save what is never allowed.
+     * ask: destructive and sensitive calls require approval. always_ask: everything but reading does. yolo: nothing requires approval; what is never allowed is still refused. The mode of a session can ask for more or for less.
      */
     mode: 'ask' | 'always_ask' | 'yolo';
     /**

@@ -116,7 +116,7 @@ export interface GatewayEvents {
   "tool.progress": T.GatewayToolProgressEvent;
   /** A tool call ended. */
   "tool.complete": T.ToolCompleteEvent;
-  /** A tool call waits for leave. */
+  /** A tool call waits for approval. */
   "approval.request": T.ApprovalAskedEvent;
   /** The agent asks something. */
   "clarify.request": T.ClarifyAskedEvent;

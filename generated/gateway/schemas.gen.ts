@@ -85,6 +85,7 @@ export const schemas: SchemaMap = {
       allow_permanent: { type: "boolean" },
       allow_session: { type: "boolean" },
       tool_name: { type: "string" },
+      inline_diff: { type: "string" },
       pattern_key: { type: "string" },
       expires_at: { type: ["number", "null"] },
     },
@@ -112,6 +113,7 @@ export const schemas: SchemaMap = {
       command: { type: "string" },
       choices: { type: "array", items: { $ref: "#/components/schemas/AskChoice" } },
       covers: { type: "string" },
+      changes: { type: "array", items: { $ref: "#/components/schemas/FileChange" } },
       created_at: { type: "number" },
       expires_at: { type: ["number", "null"] },
     },
@@ -517,6 +519,18 @@ export const schemas: SchemaMap = {
     type: "object",
     required: ["type"],
     properties: { type: { const: "exec" }, output: { type: "string" }, session_id: { type: "string" } },
+  },
+  FileChange: {
+    type: "object",
+    required: ["path", "diff"],
+    properties: {
+      path: { type: "string" },
+      old_text: { type: ["string", "null"] },
+      new_text: { type: ["string", "null"] },
+      diff: { type: "string" },
+      omitted: { type: "string", enum: ["binary", "large"] },
+      size: { type: "integer", minimum: 0 },
+    },
   },
   GatewayCapabilities: {
     type: "object",
@@ -1866,10 +1880,27 @@ export const schemas: SchemaMap = {
       result: {},
       summary: { type: "string" },
       error: { type: "string" },
+      code: { $ref: "#/components/schemas/ToolEndCode" },
       inline_diff: { type: "string" },
       todos: { type: "array", items: { $ref: "#/components/schemas/Todo" } },
       result_text: { type: "string" },
     },
+  },
+  ToolEndCode: {
+    type: "string",
+    enum: [
+      "denied_by_user",
+      "denied_by_policy",
+      "not_answerable",
+      "approval_expired",
+      "timed_out",
+      "cancelled",
+      "interrupted",
+      "invalid",
+      "command_failed",
+      "failed",
+      "internal_error",
+    ],
   },
   ToolGeneratingEvent: {
     type: "object",
@@ -1983,6 +2014,7 @@ export interface SchemaTypes {
   EventParams: T.EventParams;
   EventsSince: T.EventsSince;
   ExecDirective: T.ExecDirective;
+  FileChange: T.FileChange;
   GatewayCapabilities: T.GatewayCapabilities;
   GatewayErrorEvent: T.GatewayErrorEvent;
   GatewayErrorPayload: T.GatewayErrorPayload;
@@ -2126,6 +2158,7 @@ export interface SchemaTypes {
   Todo: T.Todo;
   ToolCompleteEvent: T.ToolCompleteEvent;
   ToolCompletePayload: T.ToolCompletePayload;
+  ToolEndCode: T.ToolEndCode;
   ToolGeneratingEvent: T.ToolGeneratingEvent;
   ToolGeneratingPayload: T.ToolGeneratingPayload;
   ToolStartEvent: T.ToolStartEvent;

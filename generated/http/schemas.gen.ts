@@ -1110,6 +1110,18 @@ export const schemas: SchemaMap = {
     properties: { code: { type: "string" }, message: { type: "string" } },
   },
   AskChoice: { type: "string", enum: ["once", "session", "always", "deny"] },
+  FileChange: {
+    type: "object",
+    required: ["path", "diff"],
+    properties: {
+      path: { type: "string" },
+      old_text: { type: ["string", "null"] },
+      new_text: { type: ["string", "null"] },
+      diff: { type: "string" },
+      omitted: { type: "string", enum: ["binary", "large"] },
+      size: { type: "integer", minimum: 0 },
+    },
+  },
   ApprovalRequest: {
     type: "object",
     required: ["request_id", "tool", "kind", "title", "choices", "created_at", "expires_at"],
@@ -1123,6 +1135,7 @@ export const schemas: SchemaMap = {
       command: { type: "string" },
       choices: { type: "array", items: { $ref: "#/components/schemas/AskChoice" } },
       covers: { type: "string" },
+      changes: { type: "array", items: { $ref: "#/components/schemas/FileChange" } },
       created_at: { type: "number" },
       expires_at: { type: ["number", "null"] },
     },
@@ -1355,18 +1368,6 @@ export const schemas: SchemaMap = {
     type: "string",
     enum: ["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"],
   },
-  FileChange: {
-    type: "object",
-    required: ["path", "diff"],
-    properties: {
-      path: { type: "string" },
-      old_text: { type: ["string", "null"] },
-      new_text: { type: ["string", "null"] },
-      diff: { type: "string" },
-      omitted: { type: "string", enum: ["binary", "large"] },
-      size: { type: "integer", minimum: 0 },
-    },
-  },
   ToolStartedEvent: {
     type: "object",
     required: ["event", "run_id", "seq", "timestamp", "tool_call_id", "tool"],
@@ -1398,6 +1399,22 @@ export const schemas: SchemaMap = {
       delta: { type: "string" },
     },
   },
+  ToolEndCode: {
+    type: "string",
+    enum: [
+      "denied_by_user",
+      "denied_by_policy",
+      "not_answerable",
+      "approval_expired",
+      "timed_out",
+      "cancelled",
+      "interrupted",
+      "invalid",
+      "command_failed",
+      "failed",
+      "internal_error",
+    ],
+  },
   CommandExit: {
     type: "object",
     required: ["omitted_bytes"],
@@ -1423,6 +1440,8 @@ export const schemas: SchemaMap = {
       tool_call_id: { type: "string" },
       tool: { type: "string" },
       status: { type: "string", enum: ["ok", "error", "denied", "aborted"] },
+      code: { $ref: "#/components/schemas/ToolEndCode" },
+      reason: { type: "string" },
       duration: { type: "number" },
       error: { type: "boolean" },
       preview: { type: "string" },
@@ -1475,6 +1494,7 @@ export const schemas: SchemaMap = {
       command: { type: "string" },
       choices: { type: "array", items: { $ref: "#/components/schemas/AskChoice" } },
       covers: { type: "string" },
+      changes: { type: "array", items: { $ref: "#/components/schemas/FileChange" } },
       created_at: { type: "number" },
       expires_at: { type: ["number", "null"] },
     },
@@ -2422,6 +2442,7 @@ export interface SchemaTypes {
   RunUsage: T.RunUsage;
   RunError: T.RunError;
   AskChoice: T.AskChoice;
+  FileChange: T.FileChange;
   ApprovalRequest: T.ApprovalRequest;
   RunToolCall: T.RunToolCall;
   RequiredAction: T.RequiredAction;
@@ -2438,9 +2459,9 @@ export interface SchemaTypes {
   ReasoningDeltaEvent: T.ReasoningDeltaEvent;
   ReasoningCompletedEvent: T.ReasoningCompletedEvent;
   ToolKind: T.ToolKind;
-  FileChange: T.FileChange;
   ToolStartedEvent: T.ToolStartedEvent;
   ToolProgressEvent: T.ToolProgressEvent;
+  ToolEndCode: T.ToolEndCode;
   CommandExit: T.CommandExit;
   Todo: T.Todo;
   ToolCompletedEvent: T.ToolCompletedEvent;

@@ -283,6 +283,7 @@ td:empty{display:none}
 <li><a href="#schema-summary-text"><span>SummaryText</span></a></li>
 <li><a href="#schema-todo"><span>Todo</span></a></li>
 <li><a href="#schema-tool-completed-event"><span>ToolCompletedEvent</span></a></li>
+<li><a href="#schema-tool-end-code"><span>ToolEndCode</span></a></li>
 <li><a href="#schema-tool-kind"><span>ToolKind</span></a></li>
 <li><a href="#schema-tool-progress"><span>ToolProgress</span></a></li>
 <li><a href="#schema-tool-progress-event"><span>ToolProgressEvent</span></a></li>
@@ -878,7 +879,7 @@ td:empty{display:none}
 <tr><td><code>tool.progress</code></td><td><a href="#schema-tool-progress-event">ToolProgressEvent</a></td><td>Live output of a tool.</td></tr>
 <tr><td><code>tool.completed</code></td><td><a href="#schema-tool-completed-event">ToolCompletedEvent</a></td><td>A tool call ended.</td></tr>
 <tr><td><code>tool.requested</code></td><td><a href="#schema-tool-requested-event">ToolRequestedEvent</a></td><td>A tool of the client is to be called. The run ends, and goes on in the next with what the client got.</td></tr>
-<tr><td><code>approval.request</code></td><td><a href="#schema-approval-request-event">ApprovalRequestEvent</a></td><td>A tool call waits for leave.</td></tr>
+<tr><td><code>approval.request</code></td><td><a href="#schema-approval-request-event">ApprovalRequestEvent</a></td><td>A tool call waits for approval.</td></tr>
 <tr><td><code>approval.responded</code></td><td><a href="#schema-approval-responded-event">ApprovalRespondedEvent</a></td><td>A question was answered.</td></tr>
 <tr><td><code>approval.expired</code></td><td><a href="#schema-approval-expired-event">ApprovalExpiredEvent</a></td><td>Nobody answered in time, or the run ended first; the call was denied.</td></tr>
 <tr><td><code>clarify.request</code></td><td><a href="#schema-clarify-request-event">ClarifyRequestEvent</a></td><td>The agent asks people something, all questions in one request.</td></tr>
@@ -1440,7 +1441,7 @@ td:empty{display:none}
 </section>
 <section id="schema-approval-request" class="entry">
 <h3><a href="#schema-approval-request">ApprovalRequest</a></h3>
-<p>A tool call that waits for someone&#39;s leave.</p>
+<p>A tool call that waits for approval.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1452,7 +1453,8 @@ td:empty{display:none}
 <tr><td><code>description</code></td><td>string</td><td>Why it is asked.</td></tr>
 <tr><td><code>command</code></td><td>string</td><td>Redacted.</td></tr>
 <tr><td><code>choices</code></td><td>array of <a href="#schema-ask-choice">AskChoice</a></td><td>Required.</td></tr>
-<tr><td><code>covers</code></td><td>string</td><td>What leave beyond this call covers, such as <code>git push</code>; absent: none is kept.</td></tr>
+<tr><td><code>covers</code></td><td>string</td><td>What an approval beyond this call covers, such as <code>git push</code>; absent: it covers this call only.</td></tr>
+<tr><td><code>changes</code></td><td>array of <a href="#schema-file-change">FileChange</a></td><td>What it would change, as diffs without the whole texts, of at most 65536 characters together.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required. Unix seconds.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required. Unix seconds.</td></tr>
 </tbody>
@@ -1460,7 +1462,7 @@ td:empty{display:none}
 </section>
 <section id="schema-approval-request-event" class="entry">
 <h3><a href="#schema-approval-request-event">ApprovalRequestEvent</a></h3>
-<p>A tool call waits for leave.</p>
+<p>A tool call waits for approval.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1476,7 +1478,8 @@ td:empty{display:none}
 <tr><td><code>description</code></td><td>string</td><td></td></tr>
 <tr><td><code>command</code></td><td>string</td><td></td></tr>
 <tr><td><code>choices</code></td><td>array of <a href="#schema-ask-choice">AskChoice</a></td><td>Required.</td></tr>
-<tr><td><code>covers</code></td><td>string</td><td>What leave beyond this call covers, such as <code>git push</code>; absent: none is kept.</td></tr>
+<tr><td><code>covers</code></td><td>string</td><td>What an approval beyond this call covers, such as <code>git push</code>; absent: it covers this call only.</td></tr>
+<tr><td><code>changes</code></td><td>array of <a href="#schema-file-change">FileChange</a></td><td>What it would change, as diffs without the whole texts, of at most 65536 characters together.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required.</td></tr>
 </tbody>
@@ -3072,7 +3075,7 @@ td:empty{display:none}
 <tr><td><code>tool.progress</code></td><td><a href="#schema-tool-progress-event">ToolProgressEvent</a></td><td>Live output of a tool.</td></tr>
 <tr><td><code>tool.completed</code></td><td><a href="#schema-tool-completed-event">ToolCompletedEvent</a></td><td>A tool call ended.</td></tr>
 <tr><td><code>tool.requested</code></td><td><a href="#schema-tool-requested-event">ToolRequestedEvent</a></td><td>A tool of the client is to be called. The run ends, and goes on in the next with what the client got.</td></tr>
-<tr><td><code>approval.request</code></td><td><a href="#schema-approval-request-event">ApprovalRequestEvent</a></td><td>A tool call waits for leave.</td></tr>
+<tr><td><code>approval.request</code></td><td><a href="#schema-approval-request-event">ApprovalRequestEvent</a></td><td>A tool call waits for approval.</td></tr>
 <tr><td><code>approval.responded</code></td><td><a href="#schema-approval-responded-event">ApprovalRespondedEvent</a></td><td>A question was answered.</td></tr>
 <tr><td><code>approval.expired</code></td><td><a href="#schema-approval-expired-event">ApprovalExpiredEvent</a></td><td>Nobody answered in time, or the run ended first; the call was denied.</td></tr>
 <tr><td><code>clarify.request</code></td><td><a href="#schema-clarify-request-event">ClarifyRequestEvent</a></td><td>The agent asks people something, all questions in one request.</td></tr>
@@ -3625,9 +3628,11 @@ td:empty{display:none}
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>tool_call_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>tool</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>status</code></td><td><code>&quot;ok&quot;</code> or <code>&quot;error&quot;</code> or <code>&quot;denied&quot;</code> or <code>&quot;aborted&quot;</code></td><td>Required.</td></tr>
+<tr><td><code>status</code></td><td><code>&quot;ok&quot;</code> or <code>&quot;error&quot;</code> or <code>&quot;denied&quot;</code> or <code>&quot;aborted&quot;</code></td><td>Required. What became of the call. A command that ran to its end is ok, whatever its exit code.</td></tr>
+<tr><td><code>code</code></td><td><a href="#schema-tool-end-code">ToolEndCode</a></td><td>Absent: the call did what it was called for. With status ok: <code>command_failed</code> or <code>timed_out</code>.</td></tr>
+<tr><td><code>reason</code></td><td>string</td><td>What was said with a denial.</td></tr>
 <tr><td><code>duration</code></td><td>number</td><td>Required. Seconds.</td></tr>
-<tr><td><code>error</code></td><td>boolean</td><td>Required.</td></tr>
+<tr><td><code>error</code></td><td>boolean</td><td>Required. True unless status is ok.</td></tr>
 <tr><td><code>preview</code></td><td>string</td><td>Start of the result.</td></tr>
 <tr><td><code>result</code></td><td>string</td><td>What the model reads, at most 65536 characters; its end is kept.</td></tr>
 <tr><td><code>omitted_bytes</code></td><td>integer</td><td>Of the result before what <code>result</code> keeps. At least 1.</td></tr>
@@ -3636,6 +3641,11 @@ td:empty{display:none}
 <tr><td><code>todos</code></td><td>array of <a href="#schema-todo">Todo</a></td><td></td></tr>
 </tbody>
 </table>
+</section>
+<section id="schema-tool-end-code" class="entry">
+<h3><a href="#schema-tool-end-code">ToolEndCode</a></h3>
+<p>Why a tool call did not do what it was called for. denied_by_user: somebody denied it. denied_by_policy: it is never allowed, or not in the mode of the session. not_answerable: it requires an approval or an answer that nobody can give there. approval_expired: nobody answered in time. timed_out: it ran into its time limit. cancelled: the run was stopped. interrupted: the process that ran it ended. invalid: the tool does not exist, or its arguments do not fit. command_failed: its command ended with another exit code than 0, or by a signal; <code>exit</code> has it. failed: the tool reported an error. internal_error: the server failed; its log has the details.</p>
+<p>Type: <code>&quot;denied_by_user&quot;</code> or <code>&quot;denied_by_policy&quot;</code> or <code>&quot;not_answerable&quot;</code> or <code>&quot;approval_expired&quot;</code> or <code>&quot;timed_out&quot;</code> or <code>&quot;cancelled&quot;</code> or <code>&quot;interrupted&quot;</code> or <code>&quot;invalid&quot;</code> or <code>&quot;command_failed&quot;</code> or <code>&quot;failed&quot;</code> or <code>&quot;internal_error&quot;</code></p>
 </section>
 <section id="schema-tool-kind" class="entry">
 <h3><a href="#schema-tool-kind">ToolKind</a></h3>
@@ -3706,7 +3716,7 @@ td:empty{display:none}
 <tr><td><code>arguments</code></td><td>any</td><td>Redacted.</td></tr>
 <tr><td><code>paths</code></td><td>array of string</td><td>Files it is about.</td></tr>
 <tr><td><code>changes</code></td><td>array of <a href="#schema-file-change">FileChange</a></td><td>What it would change; what it did change comes when it ends.</td></tr>
-<tr><td><code>waits</code></td><td>boolean</td><td>True when leave is asked for before it runs.</td></tr>
+<tr><td><code>waits</code></td><td>boolean</td><td>True when it waits for approval before it runs.</td></tr>
 </tbody>
 </table>
 </section>

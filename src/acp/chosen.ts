@@ -1,18 +1,20 @@
-/** What holds for a session, whoever chose it. */
+/** What applies to a session, whoever chose it. */
 import { RequestError } from "@agentclientprotocol/sdk/unstable";
-import type { SessionMode } from "../agent/mode.ts";
+import { unchosenMode, type SessionMode } from "../agent/mode.ts";
 import { formatModel } from "../agent/model.ts";
 import { settingsOf } from "../agent/session.ts";
 import type { AcpRoom } from "./room.ts";
 import type { AcpSession } from "./session.ts";
 
-/** What holds for a session, as it is chosen by now. */
+/** What applies to a session now. */
 export interface Chosen {
+  /** Where nobody chose one, the mode that describes what is configured. */
   readonly mode: SessionMode;
   /** `provider:model`; as it is stored when there is no such model any more. */
   readonly model: string;
   /** One of the agent's efforts, or `default`. */
   readonly effort: string;
+  /** Approvals are off: for the session, for all sessions, or by the configuration. */
   readonly yolo: boolean;
 }
 
@@ -21,15 +23,16 @@ export const DEFAULT_EFFORT = "default";
 /** A session without a row has what it was opened with. */
 export async function chosenOf({ store, agent }: AcpRoom, { id, seed }: AcpSession): Promise<Chosen> {
   const row = await store.find("sessions", { id });
+  const { models, switches, settings } = agent.parts;
   const {
-    mode = "ask",
+    mode = unchosenMode(settings.policyMode),
     reasoningEffort = DEFAULT_EFFORT,
     yolo = false,
   } = row ? settingsOf(row) : (seed.settings ?? {});
-  const { models, switches } = agent.parts;
   const name = (row ? row.model : seed.model) ?? formatModel(models.default);
   const ref = models.resolve(name);
-  return { mode, model: ref ? formatModel(ref) : name, effort: reasoningEffort, yolo: yolo || switches.yolo };
+  const isOff = yolo || switches.yolo || settings.policyMode === "yolo";
+  return { mode, model: ref ? formatModel(ref) : name, effort: reasoningEffort, yolo: isOff };
 }
 
 /** RequestError -32603 when the session's model is gone: another must not get the conversation unasked. */

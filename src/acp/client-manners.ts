@@ -2,7 +2,7 @@ import type { AcpConnection } from "./connection.ts";
 
 /** How a client turned out to deal with questions, which it cannot say before. */
 export interface ClientManners {
-  /** It answered a request for leave with an error: it has nothing to ask its user with. */
+  /** It answered a request for permission with an error: it cannot ask its user. */
   hasNoPermissions: boolean;
   /** It failed to show a form although it offers them. */
   hasNoForms: boolean;

@@ -1,13 +1,12 @@
 /** What a client can choose in a session: its mode, its model, how much it thinks. */
 import type { SessionConfigOption, SessionModeState } from "@agentclientprotocol/sdk/unstable";
 import { EFFORTS } from "../agent/agent.ts";
-import { MODE_TEXTS, MODES } from "../agent/mode.ts";
 import { saveSession } from "../agent/save-session.ts";
 import { chosenOf, DEFAULT_EFFORT, type Chosen } from "./chosen.ts";
 import type { AcpConnection } from "./connection.ts";
 import { invalidParams } from "./error.ts";
 import { legacyModels, modelGroups, readModel, type LegacyModels } from "./models.ts";
-import { modeState, readMode } from "./modes.ts";
+import { modeState, NO_APPROVALS, readMode } from "./modes.ts";
 import type { AcpRoom } from "./room.ts";
 import type { AcpSession } from "./session.ts";
 
@@ -24,7 +23,7 @@ export async function sessionOptions(connection: AcpConnection, session: AcpSess
   const chosen = await chosenOf(room, session);
   const { models } = room.agent.parts;
   return {
-    modes: modeState(chosen.mode),
+    modes: modeState(chosen, connection.offers),
     configOptions: configOptions(connection, room, chosen),
     ...(room.settings.legacyModels ? { models: legacyModels(models, chosen.model) } : {}),
   };
@@ -34,9 +33,11 @@ export async function sessionOptions(connection: AcpConnection, session: AcpSess
 export function configOptions(
   { offers }: AcpConnection,
   { agent }: AcpRoom,
-  { mode, model, effort, yolo }: Chosen,
+  chosen: Chosen,
 ): SessionConfigOption[] {
+  const { model, effort, yolo } = chosen;
   const { models, settings } = agent.parts;
+  const { currentModeId, availableModes } = modeState(chosen, offers);
   const usual = settings.reasoningEffort;
   const select = <Option>(
     id: string,
@@ -52,7 +53,10 @@ export function configOptions(
     select(
       "mode",
       { name: "Mode", category: "mode", description: "What the agent does without asking" },
-      { currentValue: mode, options: MODES.map((value) => ({ value, ...MODE_TEXTS[value] })) },
+      {
+        currentValue: currentModeId,
+        options: availableModes.map(({ id: value, ...mode }) => ({ value, ...mode })),
+      },
     ),
     select(
       "model",
@@ -74,8 +78,8 @@ export function configOptions(
       ? [
           {
             id: "yolo",
-            name: "No approvals",
-            description: "The agent does everything without asking; what is never allowed is still refused",
+            name: NO_APPROVALS.name,
+            description: NO_APPROVALS.description,
             type: "boolean" as const,
             currentValue: yolo,
           },
@@ -92,7 +96,7 @@ export async function chooseOption(
 ): Promise<void> {
   switch (configId) {
     case "mode":
-      return choose(connection, session, { mode: readMode(value, "value") });
+      return chooseMode(connection, session, value, "value");
     case "model":
       return chooseModel(connection, session, value, "value");
     case "thought_level":
@@ -104,6 +108,27 @@ export async function chooseOption(
   }
   const known = ["mode", "model", "thought_level", ...(connection.offers.booleanOptions ? ["yolo"] : [])];
   throw invalidParams("configId", `configId must be one of: ${known.join(", ")}.`);
+}
+
+/**
+ * RequestError -32602 that names the modes. A client that cannot show whether approvals are off switches them on again
+ * by choosing a mode. `param` is how the request calls the mode.
+ */
+export async function chooseMode(
+  connection: AcpConnection,
+  session: AcpSession,
+  wanted: unknown,
+  param: string,
+): Promise<void> {
+  const { offers } = connection;
+  const chosen = await chosenOf(await connection.room(), session);
+  const { currentModeId } = modeState(chosen, offers);
+  if (wanted === NO_APPROVALS.id && currentModeId === NO_APPROVALS.id) return;
+  const mode = readMode(wanted, param);
+  return choose(connection, session, {
+    mode,
+    ...(chosen.yolo && !offers.booleanOptions ? { yolo: false } : {}),
+  });
 }
 
 /** RequestError -32602 that names near models. `param` is how the request calls the model. */

@@ -3,7 +3,7 @@ import type { AcpConnection } from "./connection.ts";
 import { askedCall } from "./permission-request.ts";
 import { tellUpdate } from "./question-telling.ts";
 
-/** What sub-agents ask belongs to no call that the client knows, but has to be about one: so one is made for it. */
+/** A sub-agent's question belongs to no call that the client knows, but must name one: so a call is made for it. */
 export class MadeCalls {
   readonly #connection: AcpConnection;
   readonly #sessionId: string;

@@ -1,19 +1,20 @@
-/** Leave for a call as editors ask their users for it. Pure. */
+/** Requests for permission as editors show them to their users. Pure. */
 import type {
   PermissionOption,
   RequestPermissionRequest,
   ToolCallContent,
   ToolKind,
 } from "@agentclientprotocol/sdk/unstable";
-import type { AskChoice, ClarifyQuestion } from "../../generated/http/client/types.gen.ts";
+import type { AskChoice, ClarifyQuestion, FileChange } from "../../generated/http/client/types.gen.ts";
 import type { JournalEvent } from "../store/journal.ts";
 import { clipped } from "./content-text.ts";
+import { diffContent } from "./diff-content.ts";
 import type { PutQuestion } from "./question.ts";
 import { fenced, textContent } from "./tool-text.ts";
 
 type Data = JournalEvent["data"];
 
-/** Least leave first, as clients show them. */
+/** Options in the order that clients show: the one that allows least comes first. */
 const OPTIONS = [
   { choice: "once", optionId: "allow_once", kind: "allow_once" },
   { choice: "session", optionId: "allow_session", kind: "allow_always" },
@@ -35,13 +36,16 @@ export function permissionRequest(question: PutQuestion): RequestPermissionReque
   return { sessionId, options: permissionOptions(data), toolCall: askedCall(question) };
 }
 
-/** The call that waits. What was told of it stands; the reason why it is asked about comes last. */
+/** The call that waits, as the client knows it, with the reason why it asks at the end. */
 export function askedCall({ data, toolCallId, told }: Pick<PutQuestion, "data" | "toolCallId" | "told">) {
   const command = typeof data["command"] === "string" ? data["command"] : undefined;
   const reason = typeof data["description"] === "string" ? data["description"] : "";
+  const changes = (data["changes"] as readonly FileChange[] | undefined) ?? [];
+  const shown = told ? (told.content ?? []) : changes.map(diffContent);
+  const locations = told ? (told.locations ?? []) : changes.map(({ path }) => ({ path }));
   const content: ToolCallContent[] = [
-    // Of a call without a command all that was told is what it would change; some of that is told in words.
-    ...(told?.content?.filter(({ type }) => type === "diff" || command === undefined) ?? []),
+    // Without a command, the content is what the call would change; some of that is text.
+    ...shown.filter(({ type }) => type === "diff" || command === undefined),
     ...(command === undefined ? [] : [textContent(fenced(`$ ${command}`))]),
     ...(reason === "" ? [] : [textContent(reason)]),
   ];
@@ -52,12 +56,12 @@ export function askedCall({ data, toolCallId, told }: Pick<PutQuestion, "data" |
     kind: told?.kind ?? KINDS[String(data["kind"])] ?? "other",
     status: "pending" as const,
     content,
-    ...(told?.locations?.length ? { locations: told.locations } : {}),
+    ...(locations.length > 0 ? { locations } : {}),
     ...(input === undefined ? {} : { rawInput: input }),
   };
 }
 
-/** What may be answered, by names that say what it covers. */
+/** The options, with names that say what each covers. */
 export function permissionOptions(data: Data): PermissionOption[] {
   const choices = data["choices"] as readonly AskChoice[];
   return OPTIONS.filter(({ choice }) => choices.includes(choice)).map(({ choice, ...option }) => ({
@@ -66,7 +70,7 @@ export function permissionOptions(data: Data): PermissionOption[] {
   }));
 }
 
-/** The choice that an option stands for. What was not offered denies. */
+/** The choice that an option stands for. An option that was not offered denies. */
 export function choiceOf(data: Data, optionId: string): AskChoice {
   const choices = data["choices"] as readonly AskChoice[];
   const chosen = OPTIONS.find((option) => option.optionId === optionId && choices.includes(option.choice));

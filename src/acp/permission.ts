@@ -9,7 +9,7 @@ import { tellHint } from "./question-telling.ts";
 /** How long later questions wait once one was not answered at all. */
 const SILENT_WAIT_MS = 30_000;
 
-/** Asks the client's user for leave. Whatever is no clear yes is a no. */
+/** Asks the client's user for permission. Any answer that does not allow the call denies it. */
 export async function askPermission(connection: AcpConnection, question: PutQuestion): Promise<Answered> {
   const manners = clientManners(connection);
   if (manners.hasNoPermissions) return DENIED;
@@ -36,7 +36,7 @@ export async function askPermission(connection: AcpConnection, question: PutQues
   }
 }
 
-/** From now on the client is asked for no leave, which its user is told. */
+/** From now on the client gets no requests for permission, and its user a notice that says so. */
 export function noteNoPermissions(connection: AcpConnection, question: PutQuestion): void {
   clientManners(connection).hasNoPermissions = true;
   tellHint(connection, question, NO_PERMISSIONS);

@@ -143,5 +143,12 @@ function endOf(callId: string, { facts, answers }: Held): ToolEnd {
   const data = facts.completed.get(callId);
   // An answer that the client gave later is not what the journal knows.
   if (data) return toolEndFrom(data);
-  return { status: answer?.status ?? "aborted", result: redact(answer?.text ?? "") };
+  if (!answer) return { status: "aborted", code: "cancelled", result: "" };
+  const { status, code, reason, text } = answer;
+  return {
+    status,
+    result: redact(text),
+    ...(code === undefined ? {} : { code }),
+    ...(reason === undefined ? {} : { reason: redact(reason) }),
+  };
 }

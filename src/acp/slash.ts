@@ -9,6 +9,7 @@ import { announceChanges, editorsWay } from "./commands.ts";
 import type { AcpConnection } from "./connection.ts";
 import type { AcpSession } from "./session.ts";
 import { bounded, fenced } from "./tool-text.ts";
+import { announceApprovals } from "./watch.ts";
 
 export interface DispatchCall {
   readonly connection: AcpConnection;
@@ -37,6 +38,7 @@ export async function dispatchCommand(call: DispatchCall): Promise<Dispatched | 
   if (signal.aborted) return { type: "answer", response: { stopReason: "cancelled" } };
   // A command, or what the model did since, may have changed which commands there are.
   void announceChanges(connection);
+  if (isCommand) void announceApprovals(connection).catch(() => {});
   if (!outcome) return undefined;
   const { says, prompt, notice } = outcome;
   if (says !== undefined && says !== "")

@@ -1,15 +1,19 @@
-/** How a tool call is told when it has ended. Pure. */
+/** Tool calls that have ended, as a client shows them. Pure. */
 import type { ToolCallContent, ToolCallStatus } from "@agentclientprotocol/sdk/unstable";
-import type { CommandExit, FileChange } from "../../generated/http/client/types.gen.ts";
+import type { CommandExit, FileChange, ToolEndCode } from "../../generated/http/client/types.gen.ts";
 import type { ToolStatus } from "../agent/message.ts";
 import type { JournalEvent } from "../store/journal.ts";
 import { diffContent } from "./diff-content.ts";
 import { commandOf, kindOf, startContent, type ToolStart } from "./tool-start.ts";
 import { bounded, outputContent, textContent } from "./tool-text.ts";
 
-/** What a call came to; from `changes` on only what the journal knows. */
+/** How a call ended; from `changes` on only what the journal knows. */
 export interface ToolEnd {
   readonly status: ToolStatus;
+  /** Why it did not do what it was called for. */
+  readonly code?: ToolEndCode;
+  /** What the user said with a denial. */
+  readonly reason?: string;
   /** What the model reads, or its end. */
   readonly result: string;
   readonly changes?: readonly FileChange[];
@@ -26,11 +30,13 @@ export interface ToolEndView {
   readonly rawOutput?: Readonly<Record<string, unknown>>;
 }
 
-/** The end that a `tool.completed` tells of. */
+/** The end that a `tool.completed` reports. */
 export function toolEndFrom(data: JournalEvent["data"]): ToolEnd {
-  const { status, result, changes, exit, omitted_bytes: omittedBytes, duration } = data;
+  const { status, code, reason, result, changes, exit, omitted_bytes: omittedBytes, duration } = data;
   return {
     status: status as ToolStatus,
+    ...(code === undefined ? {} : { code: code as ToolEndCode }),
+    ...(reason === undefined ? {} : { reason: String(reason) }),
     result: typeof result === "string" ? result : "",
     ...(changes === undefined ? {} : { changes: changes as readonly FileChange[] }),
     ...(exit === undefined ? {} : { exit: exit as CommandExit }),
@@ -41,13 +47,13 @@ export function toolEndFrom(data: JournalEvent["data"]): ToolEnd {
 
 export function toolEndOf(start: ToolStart, end: ToolEnd): ToolEndView {
   return {
-    status: end.status === "ok" ? "completed" : "failed",
+    status: end.status === "ok" && end.code === undefined ? "completed" : "failed",
     content: [...shown(start, end), ...said(start, end)],
     rawOutput: rawOutputOf(end),
   };
 }
 
-/** What the client is told of a call that the turn's end cut. */
+/** Shown for a call that the end of the turn cut. */
 export const CANCELLED = "cancelled";
 
 /** What was changed; of a call that changed nothing, what it would have changed. */
@@ -57,25 +63,28 @@ function shown(start: ToolStart, { status, changes }: ToolEnd): readonly ToolCal
 }
 
 function said(start: ToolStart, end: ToolEnd): readonly ToolCallContent[] {
-  const { status, result, omittedBytes = 0, exit } = end;
-  if (status === "aborted") return [textContent(CANCELLED)];
-  if (status === "denied") return [textContent(bounded(refusal(result)))];
+  const { status, code, reason, result, omittedBytes = 0, exit } = end;
+  const phrase = code && PHRASES[code];
+  if (phrase !== undefined) return [textContent(bounded(reason ? `${phrase}: ${reason}` : phrase))];
   if (result === "") return [];
-  // Results of these are written for people: answers of sub-agents, plans, what was chosen.
-  if (status === "ok" && kindOf(start) === "think") return [textContent(bounded(result, omittedBytes))];
+  // These results are written for people: refusals, answers of sub-agents, plans, what was chosen.
+  const isForPeople =
+    status === "denied" || status === "aborted" || (status === "ok" && kindOf(start) === "think");
+  if (isForPeople) return [textContent(bounded(result, omittedBytes))];
   return [outputContent(result, omittedBytes + (exit?.omitted_bytes ?? 0))];
 }
 
-/** In the words that clients know; a refusal by policy says why. */
-function refusal(result: string): string {
-  if (result.startsWith("Denied by the user"))
-    return result.replace(/^Denied by the user\.?/, "denied by user");
-  return /^Denied: .*(?:in time|timed out)/.test(result) ? "approval timed out" : result;
-}
+/** Phrases that clients know; the other ends show what the model reads. */
+const PHRASES: Partial<Record<ToolEndCode, string>> = {
+  denied_by_user: "denied by user",
+  approval_expired: "approval timed out",
+  cancelled: CANCELLED,
+};
 
-function rawOutputOf({ status, exit, omittedBytes = 0, seconds }: ToolEnd): ToolEndView["rawOutput"] {
+function rawOutputOf({ status, code, exit, omittedBytes = 0, seconds }: ToolEnd): ToolEndView["rawOutput"] {
   return {
     status,
+    ...(code === undefined ? {} : { code }),
     ...(exit?.code === undefined ? {} : { exitCode: exit.code }),
     ...(exit?.signal === undefined ? {} : { signal: exit.signal }),
     truncated: omittedBytes + (exit?.omitted_bytes ?? 0) > 0,

@@ -1,9 +1,10 @@
 /** What a client is told of a session that happens outside of its turns: whoever chose or named something. */
 import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
 import type { JournalEvent } from "../store/journal.ts";
-import { chosenOf } from "./chosen.ts";
+import { chosenOf, type Chosen } from "./chosen.ts";
 import { configOptions } from "./config-options.ts";
 import type { AcpConnection } from "./connection.ts";
+import { modeState } from "./modes.ts";
 import type { AcpSession } from "./session.ts";
 
 /** After a failure the watch waits so long before it looks again; each time longer. */
@@ -79,6 +80,34 @@ async function choiceUpdates(
     sessionUpdate: "config_option_update",
     configOptions: configOptions(connection, room, chosen),
   };
-  const mode: SessionUpdate = { sessionUpdate: "current_mode_update", currentModeId: chosen.mode };
-  return has("mode") ? [options, mode] : [options];
+  // Without a switch for approvals, clients show them as the mode.
+  const isMode = has("mode") || (has("yolo") && !connection.offers.booleanOptions);
+  return isMode ? [options, modeUpdate(connection, chosen)] : [options];
+}
+
+function modeUpdate({ offers }: AcpConnection, chosen: Chosen): SessionUpdate {
+  return { sessionUpdate: "current_mode_update", currentModeId: modeState(chosen, offers).currentModeId };
+}
+
+/** Whether approvals were off for all sessions when the client was last notified of it. */
+const lastOff = new WeakMap<AcpConnection, boolean>();
+
+/** Notifies the client when approvals were switched for all sessions, which no session records. */
+export async function announceApprovals(connection: AcpConnection): Promise<void> {
+  const room = await connection.room();
+  const isOff = room.agent.parts.switches.yolo;
+  if ((lastOff.get(connection) ?? false) === isOff) return;
+  lastOff.set(connection, isOff);
+  for (const session of connection.sessions) {
+    const chosen = await chosenOf(room, session);
+    const options = configOptions(connection, room, chosen);
+    const updates: readonly SessionUpdate[] = [
+      { sessionUpdate: "config_option_update", configOptions: options },
+      modeUpdate(connection, chosen),
+    ];
+    for (const update of updates) {
+      if (session.signal.aborted) break;
+      await connection.client.notify("session/update", { sessionId: session.id, update }).catch(() => {});
+    }
+  }
 }

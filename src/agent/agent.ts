@@ -25,8 +25,10 @@ export interface SessionStatus {
   /** Effective `provider:model`. */
   readonly model: string;
   readonly reasoningEffort: string | undefined;
+  /** Approvals are off: for the session, for all sessions, or by the configuration. */
   readonly yolo: boolean;
-  readonly mode: SessionMode;
+  /** Undefined: nobody chose one, and the configuration alone decides. */
+  readonly mode: SessionMode | undefined;
   readonly cwd: string;
   readonly queueLength: number;
   readonly openQuestions: number;
@@ -85,8 +87,8 @@ export class Agent {
       isBusy: session.lease_owner !== null,
       model: formatModel(own ?? parts.models.default),
       reasoningEffort: chosen.reasoningEffort ?? parts.settings.reasoningEffort,
-      yolo: chosen.yolo === true || parts.switches.yolo,
-      mode: chosen.mode ?? "ask",
+      yolo: chosen.yolo === true || parts.switches.yolo || parts.settings.policyMode === "yolo",
+      mode: chosen.mode,
       cwd: session.cwd ?? parts.settings.workspace,
       queueLength: session.queued,
       openQuestions: open.length,

@@ -5,7 +5,7 @@ import { toApprovalRequest, type AskKind, type AskQuestions, type AskReplies } f
 /** Most characters of a typed answer, password or secret. */
 export const MAX_REPLY_CHARACTERS = 65_536;
 
-/** Most characters of why somebody gave or refused leave. */
+/** Most characters of what somebody says with an approval or a denial. */
 const MAX_REASON_CHARACTERS = 1024;
 
 const FIELD = { approval: "choice", clarify: "answers", sudo: "password", secret: "value" } as const;

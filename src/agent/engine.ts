@@ -1,4 +1,4 @@
-import type { ProviderFailure } from "../../generated/http/client/types.gen.ts";
+import type { ProviderFailure, ToolEndCode } from "../../generated/http/client/types.gen.ts";
 import type { Span } from "../base/trace.ts";
 import type { Message, ToolStatus } from "./message.ts";
 
@@ -105,6 +105,10 @@ export interface ToolAnswer {
   readonly status: ToolStatus;
   /** What the model reads. */
   readonly text: string;
+  /** Why the call did not do what it was called for; absent: it did, or the client makes it. */
+  readonly code?: ToolEndCode;
+  /** What somebody said with a denial. */
+  readonly reason?: string;
 }
 
 /** An answer that the server gave itself. */

@@ -1,9 +1,9 @@
 import type { Store } from "../store/store.ts";
 import type { GrantRow } from "../store/tables.ts";
 
-/** Sessions whose leave is remembered; the longest unused go first, and ask again. */
+/** Sessions with remembered approvals; the one unused longest goes first, and asks again. */
 const MAX_SESSIONS = 1000;
-/** What one session may have allowed; the oldest goes first. */
+/** Remembered approvals of one session; the oldest goes first. */
 const MAX_SIGNATURES = 1000;
 
 /** Whose session it is. Two owners may give their sessions the same name. */
@@ -13,8 +13,8 @@ export interface GrantPlace {
 }
 
 /**
- * What somebody allowed beyond one call: signatures of the policy. Those for the rest of a session are kept in this
- * process only, those for good in the store, by owner, until they are revoked.
+ * Approvals that cover more than one call, as signatures of the policy. Those for a session are kept in this process
+ * only; those for always are kept in the store, by owner, until they are revoked.
  */
 export class Grants {
   readonly #store: Store;
@@ -24,7 +24,7 @@ export class Grants {
     this.#store = store;
   }
 
-  /** Whether calls with this signature may go ahead unasked. */
+  /** Returns whether calls with this signature need no further approval. */
   async allows({ owner, sessionId }: GrantPlace, signature: string): Promise<boolean> {
     if (this.#ofSession(keyOf({ owner, sessionId }))?.has(signature)) return true;
     const row = await this.#store.read
@@ -52,7 +52,7 @@ export class Grants {
     });
   }
 
-  /** What `owner` allowed for good, newest first. */
+  /** Returns what `owner` always allows, newest first. */
   async list(owner: string): Promise<readonly GrantRow[]> {
     return this.#store.read
       .selectFrom("grants")
@@ -63,7 +63,7 @@ export class Grants {
       .execute();
   }
 
-  /** Takes leave back that was given for good. False when there was none. */
+  /** Revokes an approval for always. False when there was none. */
   async revoke(owner: string, signature: string): Promise<boolean> {
     return this.#store.write(async (tx) => {
       const gone = await tx.db
@@ -75,7 +75,7 @@ export class Grants {
     });
   }
 
-  /** Moves the session to the end, as used last. */
+  /** Moves the session to the end, as the one used last. */
   #ofSession(key: string): Set<string> | undefined {
     const signatures = this.#bySession.get(key);
     if (signatures && this.#bySession.delete(key)) this.#bySession.set(key, signatures);

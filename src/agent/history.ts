@@ -105,7 +105,7 @@ export async function resetContext(tx: Tx, sessionId: string): Promise<void> {
   const session = await tx.find("sessions", { id: sessionId });
   const set = { context_seq: session?.last_message ?? 0, summary_seq: null };
   if ((await tx.update("sessions", { id: sessionId, lease_owner: null }, set)) === 1) return;
-  throw new ServiceError("session_busy", "The session is at work (session busy). Stop its turn first.");
+  throw new ServiceError("session_busy", "The session is at work. Stop its turn first.");
 }
 
 export function isSummary(message: Message): boolean {

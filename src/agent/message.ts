@@ -1,3 +1,5 @@
+import type { ToolEndCode } from "../../generated/http/client/types.gen.ts";
+
 /** The transcript's own message form: what is stored, compressed and handed to any engine. JSON throughout. */
 export type Message = SystemMessage | UserMessage | AssistantMessage | ToolMessage;
 
@@ -60,6 +62,10 @@ export interface ToolMessage {
   readonly tool: string;
   readonly status: ToolStatus;
   readonly text: string;
+  /** Why the call did not do what it was called for. */
+  readonly code?: ToolEndCode;
+  /** What somebody said with a denial. */
+  readonly reason?: string;
 }
 
 /** pending: the client makes the call; its answer follows as another message of the same call. */

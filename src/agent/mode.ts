@@ -1,18 +1,17 @@
-/** How freely the agent works in a session, as people choose it; policy.ts says what it means to a call. Pure. */
+/** How much the agent may do in a session without asking, as people choose it; policy.ts applies it to calls. Pure. */
 
 export const MODES = ["ask", "accept_edits", "dont_ask", "plan"] as const;
 
-/** `ask` goes by the configuration; nobody chose otherwise. */
 export type SessionMode = (typeof MODES)[number];
 
-/** As people read it. */
+/** Names and descriptions that people read. */
 export const MODE_TEXTS: Readonly<
   Record<SessionMode, { readonly name: string; readonly description: string }>
 > = {
-  ask: { name: "Ask", description: "Asks before what is risky, as it is configured" },
+  ask: { name: "Ask", description: "Asks before every edit and before risky commands" },
   accept_edits: {
     name: "Accept edits",
-    description: "Changes files of the workspace without asking; asks for the rest",
+    description: "Edits files in the working folder without asking; asks before risky commands",
   },
   dont_ask: {
     name: "Don't ask",
@@ -20,6 +19,14 @@ export const MODE_TEXTS: Readonly<
   },
   plan: { name: "Plan", description: "Reads and searches only, and presents a plan" },
 };
+
+/**
+ * Returns the mode that describes best what happens in a session where nobody chose one: by default edits in the working
+ * folder need no approval; where the configuration asks for everything, they do.
+ */
+export function unchosenMode(configured: "ask" | "always_ask" | "yolo"): SessionMode {
+  return configured === "always_ask" ? "ask" : "accept_edits";
+}
 
 export function isMode(text: string): text is SessionMode {
   return MODES.some((mode) => mode === text);

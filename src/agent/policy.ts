@@ -11,6 +11,7 @@ import {
   type Places,
 } from "./policy/path-judge.ts";
 import { rememberOf, type Remember } from "./policy/risk.ts";
+import { isWithin } from "./policy/sensitive-path.ts";
 import type { ToolIntent } from "./tool.ts";
 
 /** How much the agent may do unasked: `ask` for what is risky, `always_ask` for all but reads, `yolo` for nothing. */
@@ -20,7 +21,7 @@ export type PolicyMode = "ask" | "always_ask" | "yolo";
 export interface PolicyContext extends Places {
   /** As it is configured, or `yolo` where approvals are switched off. */
   readonly mode: PolicyMode;
-  /** As it was chosen for the session; absent: `ask`, which adds nothing to the configuration. */
+  /** As it was chosen for the session; absent: nobody chose one, and the configuration alone decides. */
   readonly sessionMode?: SessionMode;
 }
 
@@ -52,8 +53,8 @@ const MAX_REASONS = 3;
  * guard against accidents and careless models, beside which a sandbox keeps its worth. Pure; never throws.
  */
 export function decide(intent: ToolIntent, context: PolicyContext, tool = intent.title): PolicyDecision {
-  const { findings, looksOnly, shape, ...about } = judge(intent, context, tool);
-  const { mode, sessionMode = "ask" } = context;
+  const { findings, looksOnly, shape, ...about } = withEdits(judge(intent, context, tool), intent, context);
+  const { mode, sessionMode } = context;
   const never = { signature: `${intent.kind}:never`, remember: "never" } as const;
   const denied = findings.filter((finding) => finding.verdict === "deny");
   if (denied.length > 0) return { verdict: "deny", reason: reasonsOf(denied), ...never };
@@ -75,6 +76,22 @@ export function decide(intent: ToolIntent, context: PolicyContext, tool = intent
   }
   return { verdict: "allow", reason: looksOnly ? "it only reads" : "it is an ordinary change", ...rest };
 }
+
+/** In mode `ask` every edit requires approval; one for the session covers a folder where work is done, or one file. */
+function withEdits(judgement: Judgement, intent: ToolIntent, context: PolicyContext): Judgement {
+  const { command, writes = [] } = intent;
+  if (context.sessionMode !== "ask" || command !== undefined) return judgement;
+  const folders = [context.workspace, ...(context.roots ?? [])];
+  const places = writes.flatMap((path) => {
+    if (judgeWrite(path, context)) return [];
+    const folder = folders.find((each) => path !== each && isWithin(path, each));
+    return folder === undefined ? `edits of ${path}` : `edits in ${folder}`;
+  });
+  const asked = [...new Set(places)].map((place) => ask(ASKS_FOR_EDITS, place, "edit"));
+  return { ...judgement, findings: [...judgement.findings, ...asked] };
+}
+
+const ASKS_FOR_EDITS = "the session is in mode ask, which asks before every edit";
 
 const ONLY_PLANS =
   "this session is in plan mode, where you may only read, search and fetch, and run commands that only look. Do not " +

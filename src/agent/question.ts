@@ -1,4 +1,9 @@
-import type { ApprovalRequest, AskChoice, ClarifyQuestion } from "../../generated/http/client/types.gen.ts";
+import type {
+  ApprovalRequest,
+  AskChoice,
+  ClarifyQuestion,
+  FileChange,
+} from "../../generated/http/client/types.gen.ts";
 import type { NewEvent } from "../store/journal.ts";
 import type { AskRow } from "../store/tables.ts";
 import { runEvent } from "./event.ts";
@@ -11,11 +16,15 @@ export interface ApprovalQuestion {
   readonly description?: string;
   readonly command?: string;
   readonly choices: readonly AskChoice[];
-  /** What leave beyond this call covers; absent: it cannot be kept. */
+  /** What an approval beyond this call covers; absent: it covers this call only. */
   readonly covers?: string;
+  /** What the call would change in files, as diffs. */
+  readonly changes?: readonly FileChange[];
+  /** Which remembered approval covers the call; nobody outside sees it. Absent: none does, or it holds a secret. */
+  readonly signature?: string;
 }
 
-/** Who answers for people that cannot be asked. */
+/** Who answers questions that people cannot be asked, or need not be. */
 export const OURSELVES = "agentd";
 
 /** What is asked, by the kind of question. */
@@ -39,11 +48,17 @@ export interface AskReplies {
 
 /** A stored approval as every surface shows it. */
 export function toApprovalRequest(row: AskRow): ApprovalRequest {
-  const question = JSON.parse(row.question) as ApprovalQuestion;
-  return { ...question, choices: [...question.choices], ...frame(row) };
+  const { signature: _, choices, changes, ...question } = JSON.parse(row.question) as ApprovalQuestion;
+  return { ...question, choices: [...choices], ...(changes ? { changes: [...changes] } : {}), ...frame(row) };
 }
 
-/** The event that tells of an open question; a surface that comes late shows the same. */
+/** The signature of the policy that a stored approval is about; undefined for other questions. */
+export function signatureOf(row: AskRow): string | undefined {
+  if (row.kind !== "approval") return undefined;
+  return (JSON.parse(row.question) as ApprovalQuestion).signature;
+}
+
+/** The event of an open question; a surface that connects later shows the same. */
 export function requestEvent(row: AskRow): NewEvent {
   const question: unknown = JSON.parse(row.question);
   switch (row.kind as AskKind) {

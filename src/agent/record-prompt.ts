@@ -121,7 +121,7 @@ export function busyModeOf({ whenBusy }: Prompt, { settings }: AgentParts): Busy
 }
 
 function busy(): ServiceError {
-  return new ServiceError("session_busy", "The session is at work (session busy). Wait for its run to end.", {
+  return new ServiceError("session_busy", "The session is at work. Wait for its run to end.", {
     retryAfterSeconds: 1,
   });
 }

@@ -1,3 +1,4 @@
+import type { ToolEndCode } from "../../generated/http/client/types.gen.ts";
 import type { JournalEvent, NewEvent } from "../store/journal.ts";
 import type { Tx } from "../store/store.ts";
 import { runEvent } from "./event.ts";
@@ -48,6 +49,7 @@ export function cutCalls(runId: string, events: readonly RunFact[]): readonly Ne
       tool_call_id: callId,
       tool,
       status: "aborted",
+      code: "interrupted",
       // How long it worked nobody knows.
       duration: 0,
       error: true,
@@ -182,7 +184,8 @@ class Step {
     const callId = String(data["tool_call_id"]);
     const tool = String(data["tool"]);
     this.#parts.push({ type: "tool_call", callId, tool, input: data["arguments"] ?? {} });
-    this.#answers.set(callId, { role: "tool", callId, tool, status: "aborted", text: UNKNOWN_OUTCOME });
+    const cut = { status: "aborted", code: "interrupted", text: UNKNOWN_OUTCOME } as const;
+    this.#answers.set(callId, { role: "tool", callId, tool, ...cut });
   }
 
   #answer(data: RunFact["data"]): void {
@@ -190,7 +193,16 @@ class Step {
     const known = this.#answers.get(callId);
     if (!known) return;
     this.#ended.add(callId);
-    const status = data["status"] as ToolStatus;
-    this.#answers.set(callId, { ...known, status, text: String(data["result"] ?? "") });
+    const { role, tool } = known;
+    const { code, reason, result = "" } = data;
+    this.#answers.set(callId, {
+      role,
+      callId,
+      tool,
+      status: data["status"] as ToolStatus,
+      text: String(result),
+      ...(code === undefined ? {} : { code: code as ToolEndCode }),
+      ...(reason === undefined ? {} : { reason: String(reason) }),
+    });
   }
 }

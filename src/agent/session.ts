@@ -53,7 +53,7 @@ export interface SessionSettings {
   readonly reasoningEffort?: string;
   /** True: no approvals in this session. */
   readonly yolo?: boolean;
-  /** Absent: ask. */
+  /** Absent: nobody chose one, and the configuration alone decides. */
   readonly mode?: SessionMode;
   readonly todos?: readonly Todo[];
 }
@@ -75,10 +75,7 @@ export async function changeSettings(
   if (!row) throw sessionNotFound(sessionId);
   const meta = JSON.stringify({ ...settingsOf(row), ...change });
   if ((await tx.update("sessions", { id: sessionId, meta: row.meta }, { meta })) === 1) return;
-  throw new ServiceError(
-    "session_busy",
-    "The session was changed at the same time (session busy). Try again.",
-  );
+  throw new ServiceError("session_busy", "The session was changed at the same time. Try again.");
 }
 
 export const MAX_SESSION_NAME_LENGTH = 256;

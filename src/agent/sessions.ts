@@ -87,8 +87,8 @@ export class Sessions {
   }
 
   /**
-   * Chooses what holds for the session from its next turn on, a mode from the next tool call on; null takes a choice
-   * back. Values are checked by the caller.
+   * Chooses what applies to the session from its next turn on; the mode and `yolo` apply from the next tool call on, also
+   * in a turn that runs. Null takes a choice back. Values are checked by the caller.
    */
   async choose(
     id: string,
@@ -108,7 +108,7 @@ export class Sessions {
         await changeSettings(tx, id, { reasoningEffort: reasoningEffort ?? undefined });
       }
       if (yolo !== undefined) await changeSettings(tx, id, { yolo: yolo || undefined });
-      if (mode !== undefined) await changeSettings(tx, id, { mode: mode === "ask" ? undefined : mode });
+      if (mode !== undefined) await changeSettings(tx, id, { mode });
       await this.#tell(tx, id, {
         ...(model === undefined ? {} : { model }),
         ...(reasoningEffort === undefined ? {} : { reasoning_effort: reasoningEffort }),
@@ -184,5 +184,5 @@ export class Sessions {
 }
 
 function busy(): ServiceError {
-  return new ServiceError("session_busy", "The session is at work (session busy). Stop its turn first.");
+  return new ServiceError("session_busy", "The session is at work. Stop its turn first.");
 }

@@ -15,3 +15,21 @@ export function shownChanges(changes: readonly FileChange[]): FileChange[] {
   });
   return redactValue(bounded) as FileChange[];
 }
+
+/** Diffs of all files of a question together: it is stored, and sent to everybody who may answer. */
+const MAX_DIFF_CHARACTERS = 65_536;
+
+/** Returns the changes without the texts of the files; null texts of new and deleted files stay. */
+export function diffsOf(changes: readonly FileChange[]): FileChange[] {
+  let left = MAX_DIFF_CHARACTERS;
+  return changes.map(({ path, old_text: before, new_text: after, diff, omitted, size }) => {
+    left -= diff.length;
+    return {
+      path,
+      ...(before === null ? { old_text: null } : {}),
+      ...(after === null ? { new_text: null } : {}),
+      ...(left < 0 ? { diff: "", omitted: "large" as const } : { diff, ...(omitted ? { omitted } : {}) }),
+      ...(size === undefined ? {} : { size }),
+    };
+  });
+}

@@ -30,7 +30,7 @@ export async function takeBack(
 ): Promise<number> {
   const { sessionId: id, seq } = from;
   if ((await tx.update("sessions", { id, lease_owner: null }, { updated_at: tx.nowMs })) === 0) {
-    throw new ServiceError("session_busy", "The session is at work (session busy). Stop its turn first.");
+    throw new ServiceError("session_busy", "The session is at work. Stop its turn first.");
   }
   const session = await tx.find("sessions", { id });
   // A summary that was written later stays: it speaks of what came before.

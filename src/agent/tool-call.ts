@@ -4,7 +4,7 @@ import type { CallPlace } from "./call-order.ts";
 import type { SettledAnswer, ToolAnswer, ToolCall } from "./engine.ts";
 import { runEvent } from "./event.ts";
 import { endToolSpan, startToolSpan } from "./gen-ai-span.ts";
-import { judge, permission, type Judgement } from "./permission.ts";
+import { evaluate, permission, type Evaluation } from "./permission.ts";
 import { shownChanges } from "./shown-changes.ts";
 import { toolContext } from "./tool-context.ts";
 import { previewOf } from "./tool-preview.ts";
@@ -17,21 +17,26 @@ const PREVIEW_CHARACTERS = 400;
 const MAX_RESULT_CHARACTERS = 65_536;
 
 /**
- * One tool call from the model's wish to its answer: known? well-formed? allowed? Then run it. Every way this can end
- * is an answer the model reads; it never rejects.
+ * Takes one tool call from the model to its answer: checks that the tool exists, that the arguments fit and that the
+ * call is allowed, then runs it. Every way this can end is an answer that the model reads; it never rejects.
  */
 export async function callTool(call: ToolCall, scope: ToolCallScope): Promise<ToolAnswer> {
   if (scope.clientTools.has(call.tool)) return handOver(call, scope);
   const startedMs = scope.clock.now();
   const span = startToolSpan(scope.span, call);
-  const { status, ...output } = await attempt(call, span === scope.span ? scope : { ...scope, span });
+  const { status, code, reason, ...output } = await attempt(
+    call,
+    span === scope.span ? scope : { ...scope, span },
+  );
   endToolSpan(span, status);
   const text = bounded(redact(output.text));
+  const why = { ...(code === undefined ? {} : { code }), ...(reason === undefined ? {} : { reason }) };
   scope.record(
     runEvent(scope.runId, "tool.completed", {
       tool_call_id: call.callId,
       tool: call.tool,
       status,
+      ...why,
       duration: (scope.clock.now() - startedMs) / 1000,
       error: status !== "ok",
       preview: headOf(text, PREVIEW_CHARACTERS),
@@ -42,7 +47,7 @@ export async function callTool(call: ToolCall, scope: ToolCallScope): Promise<To
       ...(output.todos ? { todos: redactValue(output.todos) as Todo[] } : {}),
     }),
   );
-  return { status, text };
+  return { status, text, ...why };
 }
 
 function omittedOf(text: string): { readonly omitted_bytes?: number } {
@@ -53,7 +58,7 @@ function omittedOf(text: string): { readonly omitted_bytes?: number } {
 
 /** A call of a tool of the client's: the turn ends with it, and a later one brings the answer. */
 function handOver({ callId, tool, input, invalid }: ToolCall, scope: ToolCallScope): ToolAnswer {
-  if (invalid !== undefined) return { status: "error", text: invalid };
+  if (invalid !== undefined) return { status: "error", code: "invalid", text: invalid };
   scope.request({ id: callId, name: tool, arguments: JSON.stringify(redactValue(input) ?? {}) });
   return { status: "pending", text: "The client has not answered this call." };
 }
@@ -69,7 +74,7 @@ function bounded(text: string): string {
   return `${head}\n[... ${cut} characters cut here ...]\n${tail}`;
 }
 
-type Attempt = SettledAnswer & Omit<ToolOutput, "text">;
+type Attempt = SettledAnswer & Omit<ToolOutput, "text" | "code">;
 
 async function attempt(call: ToolCall, scope: ToolCallScope): Promise<Attempt> {
   const tool = scope.tools.get(call.tool);
@@ -81,12 +86,12 @@ async function attempt(call: ToolCall, scope: ToolCallScope): Promise<Attempt> {
     if (!tool || problem !== undefined) {
       await place.reached;
       started(call, scope, { tool });
-      return { status: "error", text: problem ?? unknownTool(call.tool, scope) };
+      return { status: "error", code: "invalid", text: problem ?? unknownTool(call.tool, scope) };
     }
     const about = await inspect(tool, call, { scope, place });
     started(call, scope, { tool, ...about });
     place.leave();
-    const refusal = await permission(call, about.intent, { judgement: about.judgement, scope });
+    const refusal = await permission(call, about.intent, { ...about, scope });
     if (refusal) return refusal;
     await scope.begins();
     scope.signal.throwIfAborted();
@@ -100,12 +105,12 @@ async function attempt(call: ToolCall, scope: ToolCallScope): Promise<Attempt> {
 
 interface About {
   readonly intent: ToolIntent;
-  readonly judgement: Judgement;
+  readonly evaluation: Evaluation;
   /** What it would change. */
-  readonly changes?: FileChange[] | undefined;
+  readonly changes: FileChange[] | undefined;
 }
 
-/** What the call is about to do, and whether it may, in its turn; people see that it began also when that cannot be told. */
+/** What the call is about to do, and whether it may, in its turn; people see that it began also when this fails. */
 async function inspect(
   tool: Tool,
   call: ToolCall,
@@ -114,11 +119,11 @@ async function inspect(
   let intent: ToolIntent | undefined;
   try {
     intent = tool.inspect(call.input as never, { cwd: scope.cwd });
-    const judgement = await judge(call, intent, scope);
-    const isSeen = !scope.prior && mayBeShown(intent, judgement);
+    const evaluation = await evaluate(call, intent, scope);
+    const isSeen = !scope.prior && mayBeShown(intent, evaluation);
     const changes = isSeen ? await previewOf(tool, call, scope) : undefined;
     await place.reached;
-    return { intent, judgement, changes };
+    return { intent, evaluation, changes };
   } catch (error) {
     await place.reached;
     started(call, scope, { tool, intent });
@@ -126,10 +131,10 @@ async function inspect(
   }
 }
 
-/** Files with secrets are asked for each time, and what stands in them is shown to nobody before that. */
-function mayBeShown({ kind }: ToolIntent, judgement: Judgement): boolean {
-  if (judgement.verdict !== "ask") return judgement.verdict === "allow";
-  return kind !== "file" || judgement.decision.remember !== "never";
+/** Files with secrets require approval each time, and nobody sees their content before that. */
+function mayBeShown({ kind }: ToolIntent, evaluation: Evaluation): boolean {
+  if (evaluation.outcome !== "ask") return evaluation.outcome === "allow";
+  return kind !== "file" || evaluation.decision.remember !== "never";
 }
 
 async function run(tool: Tool, call: ToolCall, scope: ToolCallScope): Promise<ToolOutput> {
@@ -140,7 +145,7 @@ async function run(tool: Tool, call: ToolCall, scope: ToolCallScope): Promise<To
     // Before what was lent to the call, a password too, is forgotten.
     return typeof output === "string" ? { text: redact(output) } : { ...output, text: redact(output.text) };
   } catch (error) {
-    if (error instanceof ToolError) throw new ToolError(redact(error.message));
+    if (error instanceof ToolError) throw new ToolError(redact(error.message), error);
     throw scope.signal.aborted ? error : unexpected(error, call, scope);
   } finally {
     abandoned.cancel();
@@ -173,13 +178,13 @@ function started(
   {
     tool,
     intent,
-    judgement,
+    evaluation,
     changes,
   }: { readonly tool: Tool | undefined } & {
     readonly [K in keyof About]?: About[K] | undefined;
   },
 ): void {
-  if (scope.prior) return; // it was told of when it began to wait
+  if (scope.prior) return; // its start was recorded when it began to wait
   const paths = [...(intent?.writes ?? []), ...(intent?.reads ?? [])];
   scope.record(
     runEvent(scope.runId, "tool.started", {
@@ -190,21 +195,24 @@ function started(
       arguments: redactValue(call.input),
       ...(paths.length > 0 ? { paths: [...new Set(paths)].map(redact) } : {}),
       ...(changes ? { changes } : {}),
-      ...(judgement?.verdict === "ask" ? { waits: true } : {}),
+      ...(evaluation?.outcome === "ask" ? { waits: true } : {}),
     }),
   );
 }
 
 function failure(error: unknown, call: ToolCall, scope: ToolCallScope): SettledAnswer {
-  if (scope.signal.aborted) return { status: "aborted", text: "The call was stopped before it finished." };
-  const { message } = error instanceof ToolError ? error : unexpected(error, call, scope);
-  return { status: "error", text: message };
+  if (scope.signal.aborted) return { status: "aborted", code: "cancelled", text: STOPPED };
+  const { message, code } = error instanceof ToolError ? error : unexpected(error, call, scope);
+  return { status: "error", code, text: message };
 }
+
+const STOPPED = "The call was stopped before it finished.";
 
 /** Logs a bug, and returns what the model reads of it. A running call's is logged while its passwords are hidden. */
 function unexpected(error: unknown, call: ToolCall, scope: ToolCallScope): ToolError {
   scope.log.error("a tool failed unexpectedly", { run: scope.runId, tool: call.tool, error });
-  return new ToolError(`The tool ${call.tool} failed inside the server; its log has the details.`);
+  const text = `The tool ${call.tool} failed inside the server; its log has the details.`;
+  return new ToolError(text, { code: "internal_error" });
 }
 
 function unknownTool(name: string, scope: ToolCallScope): string {

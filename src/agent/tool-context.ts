@@ -110,7 +110,8 @@ async function ask<K extends AskKind>(
 ): Promise<AskOutcome<K>> {
   if (!scope.answerable || scope.onlyApprovals) {
     throw new ToolError(
-      "Nobody can answer a question on this connection. Go on with what you know, or say what you would need.",
+      "Nobody can answer a question in this run. Go on with what you know, or say what you would need.",
+      { code: "not_answerable" },
     );
   }
   const { clarifyMs, passwordMs } = scope.timeouts;
@@ -124,5 +125,6 @@ async function ask<K extends AskKind>(
 
 function unanswered(outcome: { readonly status: string }, scope: ToolCallScope): unknown {
   if (outcome.status === "cancelled" && scope.signal.aborted) return scope.signal.reason;
-  return new ToolError("Nobody answered in time. Go on with your best judgement, and say what you assumed.");
+  const text = "Nobody answered in time. Go on with your best judgement, and say what you assumed.";
+  return new ToolError(text, { code: "approval_expired" });
 }

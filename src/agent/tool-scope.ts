@@ -18,23 +18,23 @@ import type {
   ToolContext,
 } from "./tool.ts";
 
-/** What a run lends to its tool calls. */
+/** What the tool calls of a run work with. */
 export interface ToolCallScope {
   /** The run that calls. */
   readonly runId: string;
   readonly sessionId: string;
   /** `provider:model` of the run. */
   readonly model: string;
-  /** Who is asked, and whose leave counts: the run itself, or the one at the top of its family. */
+  /** Whose people are asked, and whose remembered approvals count: the run itself, or the top of its family. */
   readonly subject: AskSubject;
   readonly tools: ReadonlyMap<string, Tool>;
   readonly cwd: string;
-  /** As it is when it is asked for. */
+  /** Reads the policy as it is now: people switch modes and approvals while a turn runs. */
   readonly policy: () => Promise<PolicyContext>;
   readonly answerable: boolean;
   /** Nobody can answer other questions than approvals. */
   readonly onlyApprovals: boolean;
-  /** The question that the call waits with already, when its run was taken up again. */
+  /** The question that the call waits for already, when its run was resumed. */
   readonly prior?: AskRow;
   /** Tools that the client runs. */
   readonly clientTools: ReadonlySet<string>;

@@ -3,6 +3,7 @@ import type {
   CommandExit,
   FileChange,
   Todo,
+  ToolEndCode,
   ToolKind,
 } from "../../generated/http/client/types.gen.ts";
 import type { ToolSpec } from "./engine.ts";
@@ -37,6 +38,8 @@ export interface ToolOutput {
   readonly todos?: readonly Todo[];
   /** Of a command that ran to its end. */
   readonly exit?: CommandExit;
+  /** Why a command that ran did not do what it was called for. */
+  readonly code?: "command_failed" | "timed_out";
 }
 
 export interface ToolContext {
@@ -152,6 +155,12 @@ export interface ToolIntent {
 /** A failure the model should read and can act on. */
 export class ToolError extends Error {
   override readonly name = "ToolError";
+  readonly code: ToolEndCode;
+
+  constructor(message: string, { code = "failed" }: { readonly code?: ToolEndCode } = {}) {
+    super(message);
+    this.code = code;
+  }
 }
 
 /** Declares a tool with its input type; the schema in `parameters` is what holds the model to that type. */

@@ -57,26 +57,49 @@ export async function setupTurn(
     settings: { ...effortOf(chosen, settings.reasoningEffort), ...input.settings },
     maxSteps: input.maxSteps ?? settings.maxSteps,
     policy: {
-      mode: chosen.yolo === true || parts.switches.yolo ? "yolo" : settings.policyMode,
+      ...approvalsOf(parts, chosen),
       workspace: cwd,
       home: settings.userHome,
       agentHome: settings.agentHome,
-      ...(chosen.mode === undefined ? {} : { sessionMode: chosen.mode }),
-      ...(lent.roots.length === 0 ? {} : { roots: lent.roots }),
+      roots: lent.roots,
     },
     compactAtTokens:
       threshold === undefined ? undefined : Math.floor(models.contextTokensOf(model) * threshold),
   };
 }
 
-/** As `policy`, with the mode of the session by now: people choose another one while a turn is at work. */
+/**
+ * Returns `policy` with what holds now: people change the mode, switch approvals off and on, and open further folders
+ * while a turn runs. All of it is that of the session, for sub-agents the one at the top of their family; a background
+ * prompt goes by the session that started it.
+ */
 export async function policyNow(
-  { store }: AgentParts,
+  parts: AgentParts,
   policy: PolicyContext,
   sessionId: string,
 ): Promise<PolicyContext> {
+  const { sessionMode: _, ...places } = policy;
+  const chosen = await choicesFor(parts.store, sessionId);
+  return { ...places, ...approvalsOf(parts, chosen), roots: parts.hosts.of(sessionId).roots };
+}
+
+async function choicesFor(store: AgentParts["store"], sessionId: string): Promise<SessionSettings> {
   const row = await store.find("sessions", { id: sessionId });
-  return row ? { ...policy, sessionMode: settingsOf(row).mode ?? "ask" } : policy;
+  if (!row) return {};
+  const { source, parent_id: parentId } = row;
+  const parent =
+    source === "background" && parentId ? await store.find("sessions", { id: parentId }) : undefined;
+  return settingsOf(parent ?? row);
+}
+
+function approvalsOf(
+  { settings, switches }: AgentParts,
+  { yolo, mode }: SessionSettings,
+): Pick<PolicyContext, "mode" | "sessionMode"> {
+  return {
+    mode: yolo === true || switches.yolo ? "yolo" : settings.policyMode,
+    ...(mode === undefined ? {} : { sessionMode: mode }),
+  };
 }
 
 /** The parts of a stored `provider:model`. */

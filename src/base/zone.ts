@@ -1,5 +1,5 @@
 /** IANA time zones. Pure. */
-import { suggest } from "./nearest.ts";
+import { nearest } from "./nearest.ts";
 
 /** What is wrong with the name of a zone, a sentence; undefined when nothing is. */
 export function zoneFlaw(zone: string): string | undefined {
@@ -11,8 +11,8 @@ export function zoneFlaw(zone: string): string | undefined {
 /** `; did you mean "Europe/Berlin"?` and the like for what is no zone; undefined for one that is. */
 export function zoneHint(zone: string): string | undefined {
   if (isZone(zone)) return undefined;
-  const guess = suggest(zone, Intl.supportedValuesOf("timeZone"));
-  return guess.startsWith("; did you mean") ? guess : "; names look like Europe/Berlin";
+  const guess = nearest(zone, Intl.supportedValuesOf("timeZone"));
+  return guess === undefined ? "; names look like Europe/Berlin" : `; did you mean ${JSON.stringify(guess)}?`;
 }
 
 /** The zone of this machine. */

@@ -6,6 +6,7 @@ import type { ApprovalChoice, ChatState, ClarifyBatch, ClarifyQuestion, Question
 
 const MAX_QUESTIONS = 64;
 const MAX_TEXT = 8_000;
+const MAX_DIFF = 20_000;
 const MAX_CHOICES = 50;
 /** A choice is the answer, to the letter. */
 const MAX_CHOICE = 1_000;
@@ -104,7 +105,7 @@ function questionOf(asked: Asked): Question {
   const facts = { id, ...(expires === null ? {} : { expiresAtMs: expires * 1_000 }) };
   switch (asked[0]) {
     case "approval": {
-      const { command, description, choices, tool_name: tool } = asked[1];
+      const { command, description, choices, tool_name: tool, inline_diff: diff } = asked[1];
       return {
         ...facts,
         kind: "approval",
@@ -112,6 +113,7 @@ function questionOf(asked: Asked): Question {
         description: cleanHead(description, MAX_TEXT),
         choices: [...choices.filter((choice) => CHOICES.has(choice) && choice !== "deny"), "deny"],
         ...(tool === undefined ? {} : { toolName: cleanLine(tool, 80) }),
+        ...(diff === undefined ? {} : { diff: cleanHead(diff, MAX_DIFF) }),
       };
     }
     case "clarify": {

@@ -50,12 +50,12 @@ export function completeTool(
   payload: GatewayPayload<"tool.complete">,
   nowMs: number,
 ): ChatState {
-  const { tool_id: id, name, error, inline_diff: diff, todos, summary } = payload;
+  const { tool_id: id, name, error, code, inline_diff: diff, todos, summary } = payload;
   const [here, index, tool] = toolIn(state, { id, name, nowMs });
   const output = outputOf(payload);
   return replaceAt(here, index, {
     ...tool,
-    status: error === undefined ? "done" : "failed",
+    status: error === undefined && code === undefined ? "done" : "failed",
     durationSeconds: payload.duration_s,
     ...(summary === undefined ? {} : { summary: cleanLine(summary) }),
     ...(output === "" ? {} : { output }),

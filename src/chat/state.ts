@@ -153,6 +153,8 @@ export interface ApprovalQuestion extends QuestionFacts {
   readonly command: string;
   readonly description: string;
   readonly toolName?: string;
+  /** Unified diff of what an edit would change. */
+  readonly diff?: string;
   /** In the order to show; `deny` is always among them. */
   readonly choices: readonly ApprovalChoice[];
 }

@@ -88,5 +88,5 @@ export class AccessTokens {
 
 function unsent(outcome: SendFailure): SendFailure {
   if (outcome.status !== "unknown") return outcome;
-  return { status: "retry", error: outcome.error.replace(" The message may have arrived.", "") };
+  return { status: "retry", error: outcome.said ?? outcome.error };
 }

@@ -171,5 +171,6 @@ function failureOf(error: unknown, { title }: CallerOptions): SendFailure {
   if (!(error instanceof FetchFailedError)) throw error;
   if (error.reason === "url") return { status: "permanent", error: `${title}: ${error.message}` };
   if (!error.isSent) return { status: "retry", error: `${title}: ${error.message}` };
-  return { status: "unknown", error: `${title}: ${error.message} The message may have arrived.` };
+  const said = `${title}: ${error.message}`;
+  return { status: "unknown", error: `${said} The message may have arrived.`, said };
 }

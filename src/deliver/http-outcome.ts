@@ -17,6 +17,8 @@ const MAX_REASON_CHARACTERS = 200;
 /** Something in between has given up waiting for the platform: RFC 9110, and Cloudflare's own. */
 const GATEWAY_TIMEOUTS: ReadonlySet<number> = new Set([504, 524]);
 
+const MAY_HAVE_ARRIVED = "The message may have arrived.";
+
 /** Of an answer that is no success. For a 2xx whose body is not the platform's own too. */
 export function outcomeOfAnswer(answer: PlatformAnswer<unknown>, words: OutcomeWords): SendFailure {
   const { status, retryAfterMs } = answer;
@@ -31,7 +33,7 @@ export function outcomeOfAnswer(answer: PlatformAnswer<unknown>, words: OutcomeW
   }
   if (status === 429) return throttled(said, retryAfterMs);
   if (GATEWAY_TIMEOUTS.has(status)) {
-    return { status: "unknown", error: `${said} The message may have arrived.` };
+    return { status: "unknown", error: `${said} ${MAY_HAVE_ARRIVED}`, said };
   }
   if (status === 408 || status === 425 || status >= 500) {
     return { status: "retry", error: said, ...(retryAfterMs === undefined ? {} : { afterMs: retryAfterMs }) };
@@ -61,10 +63,8 @@ function unclear(
       error: `${title} answered ${status} with a web page. Is something else in between, or platforms.${name}.${addressKey} wrong?`,
     };
   }
-  return {
-    status: "unknown",
-    error: `${title} answered ${status}, but not in its own form. The message may have arrived.`,
-  };
+  const said = `${title} answered ${status}, but not in its own form.`;
+  return { status: "unknown", error: `${said} ${MAY_HAVE_ARRIVED}`, said };
 }
 
 function remedyOf(status: number, settings: string, addressKey: string): string {

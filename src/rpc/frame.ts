@@ -91,9 +91,9 @@ export function errorFrame(id: RpcId, error: ServiceError): ErrorFrame {
   return { jsonrpc: "2.0", id, error: { code: row.rpc, message: messageOf(error), data } };
 }
 
-/** Hosts look for these words to know that they may wait and send again. */
+/** Hosts look for the words "session busy" to know that they may wait and send again. */
 function messageOf({ code, message }: ServiceError): string {
-  return code === "session_busy" && !message.includes("session busy") ? `session busy: ${message}` : message;
+  return code === "session_busy" ? `session busy: ${message}` : message;
 }
 
 function readId(id: unknown): RpcId | undefined {

@@ -7,10 +7,11 @@ import type {
   SecretAskedPayload,
   SudoAskedPayload,
 } from "../../generated/gateway/types/types.gen.ts";
-import type { AskChoice, ClarifyQuestion } from "../../generated/http/client/types.gen.ts";
+import type { AskChoice, ClarifyQuestion, FileChange } from "../../generated/http/client/types.gen.ts";
 import { requestEvent } from "../agent/question.ts";
 import type { JournalEvent } from "../store/journal.ts";
 import type { AskRow } from "../store/tables.ts";
+import { diffOf } from "./tool-payload.ts";
 
 type Data = JournalEvent["data"];
 
@@ -67,7 +68,8 @@ interface Frame {
 
 function approval(data: Data, frame: Frame): ApprovalAskedPayload {
   const choices = data["choices"] as AskChoice[];
-  const { title, description, command, tool } = data;
+  const { title, description, command, tool, changes } = data;
+  const diff = diffOf((changes as readonly FileChange[] | undefined) ?? []);
   return {
     ...frame,
     command: typeof command === "string" ? command : String(title),
@@ -76,6 +78,7 @@ function approval(data: Data, frame: Frame): ApprovalAskedPayload {
     allow_permanent: choices.includes("always"),
     allow_session: choices.includes("session"),
     ...(typeof tool === "string" ? { tool_name: tool } : {}),
+    ...(diff === "" ? {} : { inline_diff: diff }),
   };
 }
 

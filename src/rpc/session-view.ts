@@ -43,7 +43,7 @@ export async function describeInfo(room: RpcRoom, known: Known): Promise<Session
     model,
     provider,
     ...(effort === undefined ? {} : { reasoning_effort: effort }),
-    yolo: chosen.yolo === true || parts.switches.yolo,
+    yolo: chosen.yolo === true || parts.switches.yolo || parts.settings.policyMode === "yolo",
     running: isBusy(known.row),
     tools: toolNames(room),
     skills: skills.length === 0 ? {} : { skills: [...skills] },

@@ -1,4 +1,4 @@
-import type { FileChange, Todo } from "../../generated/http/client/types.gen.ts";
+import type { FileChange, Todo, ToolEndCode } from "../../generated/http/client/types.gen.ts";
 import type {
   GatewayToolProgressPayload,
   ToolCompletePayload,
@@ -46,12 +46,15 @@ export function oneLine(text: string): string {
     : `${line.slice(0, CONTEXT_CHARACTERS - 1).join("")}…`;
 }
 
+/** The diffs of all files as one text. */
+export function diffOf(changes: readonly FileChange[]): string {
+  return changes.flatMap(({ diff }) => (diff === "" ? [] : [diff])).join("\n");
+}
+
 function completed(data: JournalEvent["data"]): Omit<ToolCompletePayload, "tool_id" | "name"> {
   const result = String(data["result"] ?? "");
-  const { preview, todos } = data;
-  const diff = ((data["changes"] as FileChange[] | undefined) ?? [])
-    .flatMap((change) => ("diff" in change && typeof change.diff === "string" ? [change.diff] : []))
-    .join("\n");
+  const { preview, todos, code } = data;
+  const diff = diffOf((data["changes"] as readonly FileChange[] | undefined) ?? []);
   return {
     duration_s: Number(data["duration"]),
     result: parsed(result),
@@ -59,6 +62,7 @@ function completed(data: JournalEvent["data"]): Omit<ToolCompletePayload, "tool_
     ...(data["error"] === true
       ? { error: typeof preview === "string" ? preview : headOf(result, 1_000) }
       : {}),
+    ...(code === undefined ? {} : { code: code as ToolEndCode }),
     ...(diff === "" ? {} : { inline_diff: diff }),
     ...(Array.isArray(todos) ? { todos: todos as Todo[] } : {}),
   };

@@ -33,7 +33,7 @@ export async function appendEvents(
   // Both are waited for at once: when one fails so does the other, and neither rejection may be left alone.
   const [last, runSeqs] = await Promise.all([taking, takeRuns(raw, sessionId, events)]);
   if (last === undefined && leasedBy !== undefined) {
-    throw new ServiceError("session_busy", "Another process has taken this session over (session busy).");
+    throw new ServiceError("session_busy", "Another process has taken this session over.");
   }
   if (last === undefined) {
     throw new ServiceError("session_not_found", `There is no session ${JSON.stringify(sessionId)}.`);

@@ -65,7 +65,7 @@ export type ApprovalAnswer = {
 /**
  * ApprovalAskedEvent
  *
- * A tool call waits for leave.
+ * A tool call waits for approval.
  */
 export type ApprovalAskedEvent = {
     type: 'approval.request';
@@ -93,6 +93,10 @@ export type ApprovalAskedPayload = {
     allow_permanent: boolean;
     allow_session: boolean;
     tool_name?: string;
+    /**
+     * Of an edit: what it would change.
+     */
+    inline_diff?: string;
     pattern_key?: string;
     /**
      * Unix seconds.
@@ -112,7 +116,7 @@ export type ApprovalPendingParams = {
 /**
  * ApprovalRequest
  *
- * A tool call that waits for someone's leave.
+ * A tool call that waits for approval.
  */
 export type ApprovalRequest = {
     request_id: string;
@@ -136,9 +140,13 @@ export type ApprovalRequest = {
     command?: string;
     choices: Array<AskChoice>;
     /**
-     * What leave beyond this call covers, such as `git push`; absent: none is kept.
+     * What an approval beyond this call covers, such as `git push`; absent: it covers this call only.
      */
     covers?: string;
+    /**
+     * What it would change, as diffs without the whole texts, of at most 65536 characters together.
+     */
+    changes?: Array<FileChange>;
     /**
      * Unix seconds.
      */
@@ -661,6 +669,38 @@ export type ExecDirective = {
      * The command opened another session: go on in this one.
      */
     session_id?: string;
+};
+
+/**
+ * FileChange
+ *
+ * What happened to one file. Texts above 131072 characters are left out; `diff` is there all the same, cut when it is long.
+ */
+export type FileChange = {
+    /**
+     * Absolute.
+     */
+    path: string;
+    /**
+     * Null for a new file.
+     */
+    old_text?: string | null;
+    /**
+     * Null for a deleted file.
+     */
+    new_text?: string | null;
+    /**
+     * Unified.
+     */
+    diff: string;
+    /**
+     * Why there are neither texts nor a diff.
+     */
+    omitted?: 'binary' | 'large';
+    /**
+     * Bytes of the larger text, where something was left out.
+     */
+    size?: number;
 };
 
 /**
@@ -2336,10 +2376,18 @@ export type ToolCompletePayload = {
     result: unknown;
     summary?: string;
     error?: string;
+    code?: ToolEndCode;
     inline_diff?: string;
     todos?: Array<Todo>;
     result_text?: string;
 };
+
+/**
+ * ToolEndCode
+ *
+ * Why a tool call did not do what it was called for. denied_by_user: somebody denied it. denied_by_policy: it is never allowed, or not in the mode of the session. not_answerable: it requires an approval or an answer that nobody can give there. approval_expired: nobody answered in time. timed_out: it ran into its time limit. cancelled: the run was stopped. interrupted: the process that ran it ended. invalid: the tool does not exist, or its arguments do not fit. command_failed: its command ended with another exit code than 0, or by a signal; `exit` has it. failed: the tool reported an error. internal_error: the server failed; its log has the details.
+ */
+export type ToolEndCode = 'denied_by_user' | 'denied_by_policy' | 'not_answerable' | 'approval_expired' | 'timed_out' | 'cancelled' | 'interrupted' | 'invalid' | 'command_failed' | 'failed' | 'internal_error';
 
 /**
  * ToolGeneratingEvent

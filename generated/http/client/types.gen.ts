@@ -1205,9 +1205,41 @@ export type RunError = {
 export type AskChoice = 'once' | 'session' | 'always' | 'deny';
 
 /**
+ * FileChange
+ *
+ * What happened to one file. Texts above 131072 characters are left out; `diff` is there all the same, cut when it is long.
+ */
+export type FileChange = {
+    /**
+     * Absolute.
+     */
+    path: string;
+    /**
+     * Null for a new file.
+     */
+    old_text?: string | null;
+    /**
+     * Null for a deleted file.
+     */
+    new_text?: string | null;
+    /**
+     * Unified.
+     */
+    diff: string;
+    /**
+     * Why there are neither texts nor a diff.
+     */
+    omitted?: 'binary' | 'large';
+    /**
+     * Bytes of the larger text, where something was left out.
+     */
+    size?: number;
+};
+
+/**
  * ApprovalRequest
  *
- * A tool call that waits for someone's leave.
+ * A tool call that waits for approval.
  */
 export type ApprovalRequest = {
     request_id: string;
@@ -1231,9 +1263,13 @@ export type ApprovalRequest = {
     command?: string;
     choices: Array<AskChoice>;
     /**
-     * What leave beyond this call covers, such as `git push`; absent: none is kept.
+     * What an approval beyond this call covers, such as `git push`; absent: it covers this call only.
      */
     covers?: string;
+    /**
+     * What it would change, as diffs without the whole texts, of at most 65536 characters together.
+     */
+    changes?: Array<FileChange>;
     /**
      * Unix seconds.
      */
@@ -1544,38 +1580,6 @@ export type ReasoningCompletedEvent = {
 export type ToolKind = 'read' | 'edit' | 'delete' | 'move' | 'search' | 'execute' | 'think' | 'fetch' | 'other';
 
 /**
- * FileChange
- *
- * What happened to one file. Texts above 131072 characters are left out; `diff` is there all the same, cut when it is long.
- */
-export type FileChange = {
-    /**
-     * Absolute.
-     */
-    path: string;
-    /**
-     * Null for a new file.
-     */
-    old_text?: string | null;
-    /**
-     * Null for a deleted file.
-     */
-    new_text?: string | null;
-    /**
-     * Unified.
-     */
-    diff: string;
-    /**
-     * Why there are neither texts nor a diff.
-     */
-    omitted?: 'binary' | 'large';
-    /**
-     * Bytes of the larger text, where something was left out.
-     */
-    size?: number;
-};
-
-/**
  * ToolStartedEvent
  *
  * A tool call begins.
@@ -1605,7 +1609,7 @@ export type ToolStartedEvent = {
      */
     changes?: Array<FileChange>;
     /**
-     * True when leave is asked for before it runs.
+     * True when it waits for approval before it runs.
      */
     waits?: boolean;
 };
@@ -1624,6 +1628,13 @@ export type ToolProgressEvent = {
     tool: string;
     delta: string;
 };
+
+/**
+ * ToolEndCode
+ *
+ * Why a tool call did not do what it was called for. denied_by_user: somebody denied it. denied_by_policy: it is never allowed, or not in the mode of the session. not_answerable: it requires an approval or an answer that nobody can give there. approval_expired: nobody answered in time. timed_out: it ran into its time limit. cancelled: the run was stopped. interrupted: the process that ran it ended. invalid: the tool does not exist, or its arguments do not fit. command_failed: its command ended with another exit code than 0, or by a signal; `exit` has it. failed: the tool reported an error. internal_error: the server failed; its log has the details.
+ */
+export type ToolEndCode = 'denied_by_user' | 'denied_by_policy' | 'not_answerable' | 'approval_expired' | 'timed_out' | 'cancelled' | 'interrupted' | 'invalid' | 'command_failed' | 'failed' | 'internal_error';
 
 /**
  * CommandExit
@@ -1665,11 +1676,25 @@ export type ToolCompletedEvent = {
     timestamp: number;
     tool_call_id: string;
     tool: string;
+    /**
+     * What became of the call. A command that ran to its end is ok, whatever its exit code.
+     */
     status: 'ok' | 'error' | 'denied' | 'aborted';
+    /**
+     * Absent: the call did what it was called for. With status ok: `command_failed` or `timed_out`.
+     */
+    code?: ToolEndCode;
+    /**
+     * What was said with a denial.
+     */
+    reason?: string;
     /**
      * Seconds.
      */
     duration: number;
+    /**
+     * True unless status is ok.
+     */
     error: boolean;
     /**
      * Start of the result.
@@ -1709,7 +1734,7 @@ export type ToolRequestedEvent = {
 /**
  * ApprovalRequestEvent
  *
- * A tool call waits for leave.
+ * A tool call waits for approval.
  */
 export type ApprovalRequestEvent = {
     event: 'approval.request';
@@ -1728,9 +1753,13 @@ export type ApprovalRequestEvent = {
     command?: string;
     choices: Array<AskChoice>;
     /**
-     * What leave beyond this call covers, such as `git push`; absent: none is kept.
+     * What an approval beyond this call covers, such as `git push`; absent: it covers this call only.
      */
     covers?: string;
+    /**
+     * What it would change, as diffs without the whole texts, of at most 65536 characters together.
+     */
+    changes?: Array<FileChange>;
     created_at: number;
     expires_at: number | null;
 };

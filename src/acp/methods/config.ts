@@ -1,16 +1,15 @@
-/** Methods that choose what holds for a session. */
-import { choose, chooseModel, chooseOption, sessionOptions } from "../config-options.ts";
+/** Methods that choose what applies to a session. */
+import { chooseMode, chooseModel, chooseOption, sessionOptions } from "../config-options.ts";
 import type { AcpConnection } from "../connection.ts";
 import type { AcpExtensionHandler, AcpGroup } from "../contract.ts";
 import { invalidParams } from "../error.ts";
-import { readMode } from "../modes.ts";
 import type { AcpSession } from "../session.ts";
 import { requireUndeleted } from "../session-open.ts";
 
 export const configMethods: AcpGroup<"session/set_mode" | "session/set_config_option"> = {
   "session/set_mode": async ({ params, requestId }, connection) => {
     const session = await opened(connection, params.sessionId, requestId);
-    await choose(connection, session, { mode: readMode(params.modeId, "modeId") });
+    await chooseMode(connection, session, params.modeId, "modeId");
     return {};
   },
   "session/set_config_option": async ({ params, requestId }, connection) => {

@@ -9,7 +9,9 @@ export const sessionMethods: AcpGroup<"session/new" | "session/close"> = {
   "session/new": async ({ params, requestId, signal }, connection) => {
     const { clock } = await requireProvider(connection);
     const id = createSessionId(clock.now());
-    const made = { id, seed: { source: "acp", cwd: params.cwd }, row: undefined };
+    // Editors show the mode, so it is chosen from the start: in `ask` every edit asks.
+    const seed = { source: "acp", cwd: params.cwd, settings: { mode: "ask" } } as const;
+    const made = { id, seed, row: undefined };
     const session = await openSession(connection, made, params, { signal });
     const answer = await orClosed(connection, session, () => openedAnswer(connection, session, signal));
     afterOpen(connection, session, { requestId });

@@ -52,8 +52,9 @@ export const modelCommands: readonly Command[] = [
       const id = sessionOf(call, "mode");
       if (args === "") {
         const { mode } = await agent.status(id, owner);
+        const current = mode ?? `none chosen; approvals.mode is ${agent.parts.settings.policyMode}`;
         const lines = MODES.map((each) => `  ${each.padEnd(13)}${MODE_TEXTS[each].description}`);
-        return shown([`Mode: ${mode}`, "There are:", ...lines].join("\n"));
+        return shown([`Mode: ${current}`, "Modes:", ...lines].join("\n"));
       }
       if (!isMode(args)) throw usage({ name: "mode", hint: `[${MODES.join("|")}]` });
       await agent.sessions.choose(id, owner, { mode: args });
@@ -78,16 +79,24 @@ export const modelCommands: readonly Command[] = [
       if (isGlobal) {
         const { switches } = agent.parts;
         switches.yolo = wish === undefined ? !switches.yolo : wish === "on";
+        if (!switches.yolo && agent.parts.settings.policyMode === "yolo") return shown(CONFIGURED_OFF);
         return shown(told(switches.yolo, "all sessions, until agentd is started again"));
       }
       const id = sessionOf(call, "yolo");
       const { yolo } = await agent.status(id, owner);
       const next = wish === undefined ? !yolo : wish === "on";
       await agent.sessions.choose(id, owner, { yolo: next });
+      if (!next && agent.parts.settings.policyMode === "yolo") return shown(CONFIGURED_OFF);
+      if (!next && agent.parts.switches.yolo) return shown(GLOBALLY_OFF);
       return shown(told(next, "this session"));
     },
   },
 ];
+
+const CONFIGURED_OFF =
+  "Approvals stay off: approvals.mode is yolo in the configuration. Set it to ask, and start agentd again.";
+const GLOBALLY_OFF =
+  "Approvals stay off: they are off for all sessions. Switch them on with /yolo off global.";
 
 function told(isOff: boolean, where: string): string {
   return isOff

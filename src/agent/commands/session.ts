@@ -84,7 +84,7 @@ export const sessionCommands: readonly Command[] = [
           `Model     ${status.model}${status.reasoningEffort === undefined ? "" : ` (effort ${status.reasoningEffort})`}`,
           `Directory ${status.cwd}`,
           `State     ${status.isBusy ? "at work" : "idle"}, ${status.queueLength} queued, ${status.openQuestions} open questions`,
-          `Mode      ${status.mode}`,
+          `Mode      ${status.mode ?? "none chosen, as configured"}`,
           `Approvals ${status.yolo ? "off (yolo)" : call.agent.parts.settings.policyMode}`,
           `Messages  ${session.last_message}`,
           `Tokens    ${status.usage?.total_tokens ?? 0}`,

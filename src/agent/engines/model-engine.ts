@@ -168,7 +168,8 @@ class ModelTurn {
         const isOver = isCut || signal.aborted;
         const text = "The turn was cut before the call began.";
         const asked = invalid === undefined ? call : { ...call, invalid };
-        const answer = isOver ? { status: "aborted" as const, text } : await ports.callTool(asked);
+        const cut = { status: "aborted", code: "cancelled", text } as const;
+        const answer = isOver ? cut : await ports.callTool(asked);
         return { role: "tool" as const, callId: call.callId, tool: call.tool, ...answer };
       }),
     );

@@ -199,9 +199,9 @@ class ScriptedTurn {
     invalid?: string;
   }): Promise<ToolMessage> {
     const answer: ToolAnswer = this.#turn.signal.aborted
-      ? { status: "aborted", text: "The run was stopped before the call began." }
+      ? { status: "aborted", code: "cancelled", text: "The run was stopped before the call began." }
       : await this.#turn.ports.callTool(call);
-    return { role: "tool", callId: call.callId, tool: call.tool, status: answer.status, text: answer.text };
+    return { role: "tool", callId: call.callId, tool: call.tool, ...answer };
   }
 
   #state(step: number): ScriptState {

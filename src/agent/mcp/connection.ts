@@ -128,7 +128,8 @@ export class McpConnection {
       context.signal.throwIfAborted();
       if (error instanceof ToolError) throw error;
       if (!this.#client) throw new ToolError(`The MCP server ${this.name} ended during the call.`);
-      throw new ToolError(`The MCP server ${this.name} failed: ${this.#hide(reasonOf(error, timeoutMs))}.`);
+      const text = `The MCP server ${this.name} failed: ${this.#hide(reasonOf(error, timeoutMs))}.`;
+      throw new ToolError(text, isTimeout(error) ? { code: "timed_out" } : {});
     } finally {
       this.#calls.delete(context);
     }
@@ -293,10 +294,15 @@ function toDefinition(tool: {
 
 function reasonOf(error: unknown, timeoutMs: number): string {
   if (!(error instanceof Error)) return "unknown";
-  const { code } = error as { code?: unknown };
-  // A number is the server's own error, which may well speak of a timeout.
-  if (typeof code !== "number" && /timed? ?out|timeout/i.test(`${error.name} ${error.message}`))
-    return `no answer within ${timeoutMs / 1000} s`;
-  if (code === "ENOENT") return "its program was not found";
+  if (isTimeout(error)) return `no answer within ${timeoutMs / 1000} s`;
+  if ((error as { code?: unknown }).code === "ENOENT") return "its program was not found";
   return error.message.replace(/\s+/g, " ").slice(0, 300);
+}
+
+/** The client library has no code for its own timeouts. */
+function isTimeout(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  // A number is the server's own error, which may well speak of a timeout.
+  if (typeof (error as { code?: unknown }).code === "number") return false;
+  return /timed? ?out|timeout/i.test(`${error.name} ${error.message}`);
 }

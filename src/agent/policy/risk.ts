@@ -21,6 +21,8 @@ const remembers = {
   code: "session",
   /** Ends processes. */
   process: "session",
+  /** Edits a file in a session that asks before every edit. */
+  edit: "session",
   /** Other users' rights. */
   escalating: "always",
   /** Sends, publishes, or acts on another machine. */

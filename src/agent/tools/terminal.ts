@@ -108,7 +108,7 @@ async function run(
   }).finally(() => sudo?.end());
   if (end.stoppedBy === "abort") throw context.signal.reason;
   const text = report(end, excerpt.text(), { timeoutMs, durationMs: performance.now() - startedMs });
-  return { text, exit: exitOf(end, excerpt.omittedBytes) };
+  return { text, exit: exitOf(end, excerpt.omittedBytes), ...codeOf(end) };
 }
 
 /** Long enough for what fails at once to have failed. */
@@ -177,6 +177,11 @@ function exitOf({ exitCode, signalName }: CommandEnd, omittedBytes: number): Too
     ...(signalName === undefined ? {} : { signal: signalName }),
     omitted_bytes: omittedBytes,
   };
+}
+
+function codeOf({ exitCode, stoppedBy }: CommandEnd): Pick<ToolOutput, "code"> {
+  if (stoppedBy === "timeout") return { code: "timed_out" };
+  return exitCode === 0 ? {} : { code: "command_failed" };
 }
 
 const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`;

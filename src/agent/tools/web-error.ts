@@ -17,6 +17,9 @@ const remedies: Readonly<Record<FetchFailedError["reason"], string>> = {
 export function toWebError(error: unknown): unknown {
   if (error instanceof BlockedAddressError) return new ToolError(error.message);
   if (error instanceof UnresolvedNameError) return new ToolError(`${error.message} Check its spelling.`);
-  if (error instanceof FetchFailedError) return new ToolError(`${error.message} ${remedies[error.reason]}`);
+  if (error instanceof FetchFailedError) {
+    const text = `${error.message} ${remedies[error.reason]}`;
+    return new ToolError(text, error.reason === "timeout" ? { code: "timed_out" } : {});
+  }
   return error;
 }

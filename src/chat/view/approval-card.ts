@@ -1,5 +1,6 @@
 /** The card that asks whether a command may run: the command in full, as the gateway sent it. */
 import type { ApprovalChoice, ApprovalQuestion } from "../state.ts";
+import { diffLines } from "./diff.ts";
 import { BLANK, hanging, span, wrap, wrapText, type Line } from "./line.ts";
 import type { CardUi } from "./ui-state.ts";
 import { cardHints, cardTitle, choiceRow } from "./card.ts";
@@ -42,8 +43,13 @@ export function approvalCard(facts: ApprovalFacts): readonly Line[] {
 }
 
 /** What is to be approved, without the rest of the card: it may be longer than the terminal is high. */
-export function commandLines({ command }: { readonly command: string }, width: number): readonly Line[] {
-  return wrapText(command, "strong", width, { first: BODY, rest: BODY });
+export function commandLines(
+  { command, diff = "" }: { readonly command: string; readonly diff?: string },
+  width: number,
+): readonly Line[] {
+  const lines = wrapText(command, "strong", width, { first: BODY, rest: BODY });
+  if (diff === "") return lines;
+  return [...lines, ...diffLines(diff, Math.max(1, width - 4)).map((line) => [...BODY, ...line])];
 }
 
 function descriptionLines({ description, command }: ApprovalQuestion, width: number): readonly Line[] {

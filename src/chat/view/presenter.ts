@@ -173,8 +173,14 @@ export class Presenter {
     if (!isTooLong(question, columns, rows)) return state;
     const count = commandLines(question, columns).length;
     const command = `(the whole command stands above: ${count} lines)`;
-    return { ...state, questions: [{ ...question, command }, ...state.questions.slice(1)] };
+    return { ...state, questions: [withoutDiff({ ...question, command }), ...state.questions.slice(1)] };
   }
+}
+
+function withoutDiff(question: CommandQuestion): CommandQuestion {
+  if (question.kind !== "approval") return question;
+  const { diff: _, ...rest } = question;
+  return rest;
 }
 
 type CommandQuestion = Extract<Question, { readonly command: string }>;

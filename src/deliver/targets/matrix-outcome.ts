@@ -35,10 +35,7 @@ export function outcomeOf(answer: Answer, field: "event_id"): SendOutcome {
 export function lookupFailure(answer: Answer | NoAnswer): SendFailure {
   const failure = answer.kind === "none" ? answer.outcome : failureOf(answer);
   if (failure.status !== "unknown") return failure;
-  return {
-    status: "retry",
-    error: `${failure.error.replace(/ The message may have arrived\.$/, "")} Nothing was sent yet.`,
-  };
+  return { status: "retry", error: `${failure.said ?? failure.error} Nothing was sent yet.` };
 }
 
 export function isTooLarge({ status, body }: Answer): boolean {

@@ -79,6 +79,7 @@ rpcScenario(
         { tool: "write_file", input: { path: "a.txt", content: "one\n" } },
         { tool: "todo", input: { todos: [{ id: "1", content: "write it", status: "completed" }] } },
         { tool: "read_file", input: { path: "nowhere.txt" } },
+        { tool: "terminal", input: { command: "exit 3" } },
       ];
       return step === 0 ? { calls } : { text: "done" };
     },
@@ -91,7 +92,9 @@ rpcScenario(
     assert.match(ended("write_file").inline_diff, /^\+one$/m);
     assert.equal(ended("todo").todos[0].content, "write it");
     assert.match(ended("read_file").error, /nowhere\.txt/);
-    assert.equal(ended("write_file").error, undefined);
+    assert.equal(ended("read_file").code, "failed");
+    assert.deepEqual([ended("write_file").error, ended("write_file").code], [undefined, undefined]);
+    assert.deepEqual([ended("terminal").error, ended("terminal").code], [undefined, "command_failed"]);
   },
 );
 

@@ -188,6 +188,26 @@ rpcScenario(
 );
 
 rpcScenario(
+  "event approval.request",
+  {
+    title: "an edit comes with its diff",
+    config: { approvals: { mode: "always_ask" } },
+    script: ({ step }) =>
+      step === 0
+        ? { calls: [{ tool: "write_file", input: { path: "a.txt", content: "one\n" } }] }
+        : { text: "done" },
+  },
+  async (host) => {
+    const id = await ask(host);
+    const { payload } = await host.event("approval.request");
+    assert.match(payload.inline_diff, /^\+one$/m);
+    const { open_requests: open } = await host.result("session.activate", { session_id: id });
+    assert.equal(open[0].params.inline_diff, payload.inline_diff);
+    await host.result("approval.respond", { session_id: id, choice: "deny" });
+  },
+);
+
+rpcScenario(
   "approval.respond",
   { title: "silence about the choice is no leave", script: calls("rm -rf /a") },
   async (host) => {

@@ -121,6 +121,7 @@ test("a write that the client refuses fails the tool call and leaves the disk un
   await writeFile(join(place.folder, "old.txt"), "a\n");
   const editor = await place.start().client({
     capabilities: { fs: { readTextFile: false, writeTextFile: true } },
+    permission: choose("allow_once"),
     serve: (app) =>
       app.onRequest("fs/write_text_file", () => {
         throw RequestError.internalError({}, "the buffer is locked");
@@ -206,6 +207,7 @@ test("a cancel withdraws a write that the client never answers, and nothing is w
   const program = place.start();
   const editor = await program.client({
     capabilities: both,
+    permission: choose("allow_once"),
     serve: (app) => app.onRequest("fs/write_text_file", () => new Promise<never>(() => {})),
   });
   const sessionId = await editor.session(place.folder);

@@ -144,7 +144,7 @@ test("slash commands answer during a turn, and one that needs an idle session re
   const turn = editor.prompt(sessionId, "go");
   await asked;
   assert.match(await told(editor, sessionId, "/status"), /State {5}at work/);
-  assert.match(await told(editor, sessionId, "/reset"), /session busy/);
+  assert.match(await told(editor, sessionId, "/reset"), /The session is at work/);
   assert.equal(await told(editor, sessionId, "/title while it works"), "Title: while it works");
   allow();
   assert.equal((await turn).stopReason, "end_turn");

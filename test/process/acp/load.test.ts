@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
 import type { Message } from "../../../src/agent/message.ts";
-import { createAcpPlace } from "../../harness/acp.ts";
+import { choose, createAcpPlace } from "../../harness/acp.ts";
 import {
   history,
   load,
@@ -59,7 +59,7 @@ function callPieces(index: number, id: string, name: string, input: unknown): re
 
 test("session/load replays the history in order before its answer, with the live message ids", async () => {
   await using place = await createAcpPlace({ replies: answers });
-  const live = await place.start().client();
+  const live = await place.start().client({ permission: choose("allow_once") });
   const id = await live.session(place.folder);
   await live.prompt(id, "write a file");
   await live.prompt(id, "thanks");

@@ -49,18 +49,30 @@ test("long input is cut, and stays what it is", () => {
   assert.equal(boundedInput(undefined), undefined);
 });
 
-for (const [status, result, text] of [
-  ["denied", "Denied by the user.", "denied by user"],
-  ["denied", "Denied by the user: not today", "denied by user: not today"],
-  ["denied", "Denied: nobody answered in time.", "approval timed out"],
-  ["denied", "Refused: the path is outside.", "Refused: the path is outside."],
-  ["aborted", "The call was stopped before it finished.", "cancelled"],
+for (const [end, text] of [
+  [{ status: "denied", code: "denied_by_user", result: "No." }, "denied by user"],
+  [
+    { status: "denied", code: "denied_by_user", reason: "not today", result: "No: not today" },
+    "denied by user: not today",
+  ],
+  [{ status: "denied", code: "approval_expired", result: "Too late." }, "approval timed out"],
+  [
+    { status: "denied", code: "denied_by_policy", result: "Denied by the user, or in time: never." },
+    "Denied by the user, or in time: never.",
+  ],
+  [
+    { status: "denied", code: "not_answerable", result: "Nobody can answer here." },
+    "Nobody can answer here.",
+  ],
+  [{ status: "aborted", code: "cancelled", result: "It was stopped." }, "cancelled"],
+  [{ status: "aborted", code: "interrupted", result: "The process ended." }, "The process ended."],
 ] as const) {
-  test(`a call that was ${status} has failed: ${text}`, () => {
-    const view = toolEndOf(start({ input: { command: "ls" } }), { status, result });
+  test(`a call that ended as ${end.code} has failed and shows: ${text}`, () => {
+    const view = toolEndOf(start({ input: { command: "ls" } }), end);
     assert.equal(view.status, "failed");
     assert.equal(view.content.length, 2, "what it would have done is still there");
     assert.deepEqual(view.content.at(-1), { type: "content", content: { type: "text", text } });
+    assert.equal(view.rawOutput?.["code"], end.code);
   });
 }
 

@@ -70,13 +70,13 @@ test("a session that is saved later, and one that is closed", async () => {
   await watch();
   await saveSession(agent.store, { id: "s", owner: OWNER, seed });
   await agent.core.sessions.choose("s", OWNER, { yolo: true });
-  await toldOf(1);
+  await toldOf(2);
   session.close();
   const other = watcher(agent);
   await other.watch();
   await agent.core.sessions.choose("s", OWNER, { yolo: false });
-  await other.toldOf(1);
-  assert.equal(told.length, 1);
+  await other.toldOf(2);
+  assert.equal(told.length, 2);
   other.session.close();
 });
 

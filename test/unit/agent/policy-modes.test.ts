@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { MODES, type SessionMode } from "../../../src/agent/mode.ts";
+import { MODES, unchosenMode, type SessionMode } from "../../../src/agent/mode.ts";
 import { decide, type PolicyContext, type PolicyMode } from "../../../src/agent/policy.ts";
 import type { ToolIntent } from "../../../src/agent/tool.ts";
 import { never, ordinary } from "./policy-cases.ts";
@@ -103,11 +103,48 @@ test("what is too much or too deep to be looked through is asked for, whatever e
   }
 });
 
-test("ask adds nothing to the configuration", () => {
+test("ask asks for every edit, whatever is configured, and adds nothing else to the configuration", () => {
+  const isEdit = ({ command, writes = [] }: ToolIntent) => command === undefined && writes.length > 0;
   for (const mode of POLICIES) {
     for (const intent of calls) {
+      const plain = decide(intent, { mode, ...places }, "a_tool");
       const chosen = decide(intent, { mode, ...places, sessionMode: "ask" }, "a_tool");
-      assert.deepEqual(chosen, decide(intent, { mode, ...places }, "a_tool"));
+      if (!isEdit(intent) || mode === "yolo" || plain.verdict === "deny") {
+        assert.equal(chosen.verdict, plain.verdict, JSON.stringify(intent));
+      } else assert.equal(chosen.verdict, "ask", JSON.stringify(intent));
+      if (!isEdit(intent)) assert.deepEqual(chosen, plain);
+    }
+  }
+});
+
+test("approval of an edit in mode ask is kept for the session at most, for its folder and no other", () => {
+  const at = { mode: "ask", ...places, roots: ["/srv/a"], sessionMode: "ask" } as const;
+  const said = (...writes: string[]) => decide(writing(...writes), at);
+  assert.equal(said(INSIDE).remember, "session");
+  assert.equal(said(INSIDE).signature, said("/home/ada/project/deep/b.ts").signature);
+  const others = [
+    ["/srv/a/x"],
+    ["/tmp/a"],
+    ["/tmp/b"],
+    ["/etc/hosts"],
+    [INSIDE, "/etc/hosts"],
+    [INSIDE, "/tmp/a"],
+  ];
+  const all = [[INSIDE], ...others].map((writes) => said(...writes).signature);
+  assert.equal(new Set(all).size, all.length, "each is another signature");
+  const elsewhere = decide(writing("/home/ada/other/a.ts"), { ...at, workspace: "/home/ada/other" });
+  assert.notEqual(elsewhere.signature, said(INSIDE).signature, "the session moved to another folder");
+});
+
+test("the mode that describes a session where nobody chose one decides as the configuration does", () => {
+  for (const mode of POLICIES) {
+    const shown = unchosenMode(mode);
+    for (const intent of calls) {
+      assert.equal(
+        verdict(intent, shown, { mode }),
+        decide(intent, { mode, ...places }, "a_tool").verdict,
+        `${mode}: ${JSON.stringify(intent)}`,
+      );
     }
   }
 });

@@ -206,7 +206,7 @@ test("model, effort, mode and yolo are of one session, and are told to its follo
   assert.deepEqual([status.model, status.reasoningEffort, status.yolo], ["local:large", "high", true]);
   assert.equal(status.mode, "plan");
   const other = await agent.core.status("b", OWNER);
-  assert.deepEqual([other.model, other.mode], ["local:small", "ask"]);
+  assert.deepEqual([other.model, other.mode], ["local:small", undefined]);
   const { runId } = await agent.submit("which?", { id: "a" });
   await agent.events(runId);
   assert.equal((await agent.run(runId)).model, "local:large");

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { registerSecret } from "../../../src/base/redact.ts";
-import { shownChanges } from "../../../src/agent/shown-changes.ts";
+import { diffsOf, shownChanges } from "../../../src/agent/shown-changes.ts";
 
 const long = "é".repeat(131_072);
 const change = (path: string, text = long) => ({ path, old_text: text, new_text: "b", diff: `of ${path}` });
@@ -17,4 +17,13 @@ test("texts of many files are shown until there are too many, diffs of all of th
 test("secrets in the texts reach nobody", () => {
   registerSecret("sk-shown-changes-1");
   assert.ok(!JSON.stringify(shownChanges([change("/a", "x sk-shown-changes-1")])).includes("sk-shown"));
+});
+
+test("questions show diffs without the texts, of at most 65,536 characters together", () => {
+  const diff = "+".repeat(20_000);
+  const changes = ["a", "b", "c", "d"].map((path) => ({ path, old_text: null, new_text: "x", diff }));
+  const shown = diffsOf([...changes, { path: "e", old_text: "x", new_text: null, diff: "-x" }]);
+  assert.deepEqual(shown[0], { path: "a", old_text: null, diff });
+  assert.deepEqual(shown[3], { path: "d", old_text: null, diff: "", omitted: "large" });
+  assert.ok(JSON.stringify(shown).length < 66_000);
 });

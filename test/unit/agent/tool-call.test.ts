@@ -76,13 +76,14 @@ test("a tool's own error is read by the model; an unexpected one is logged and s
   assert.ok(agent.logLines.some((line) => line.includes("/internal/path")));
 });
 
-test("what needs leave is denied with the reason when nobody can answer, and never left hanging", async () => {
+test("what requires approval is denied at once with the reason and the way out where nobody can answer", async () => {
   const ran: string[] = [];
   const tool = testTool(async ({ command }) => (ran.push(command), "done"));
   await using agent = await createTestAgent({ tools: [tool], script: callsOnce(DANGEROUS) });
   const { runId } = await agent.submit("go");
   const output = (await agent.events(runId)).at(-1)?.data["output"] as string;
-  assert.match(output, /denied: Denied: this needs approval .* nobody can give it/);
+  assert.match(output, /denied: Denied: this requires approval .* nobody can answer in this run/);
+  assert.match(output, /`agentd chat`/);
   assert.deepEqual(ran, []);
 });
 
@@ -173,6 +174,7 @@ test("an approval that nobody answers in time expires as denied, and the run goe
   const events = await agent.events(runId);
   assert.equal(events.find(({ type }) => type === "approval.expired")?.data["reason"], "timeout");
   assert.match(events.at(-1)?.data["output"] as string, /nobody answered in time/);
+  assert.equal(events.find(({ type }) => type === "tool.completed")?.data["code"], "approval_expired");
 });
 
 test("stopping a run closes its open question and ends the run", async () => {
@@ -207,7 +209,8 @@ test("stopping a run stops its tool", async () => {
   await agent.event(runId, "tool.started");
   await agent.turns.stop(runId, "enough");
   const events = await agent.events(runId);
-  assert.equal(events.find(({ type }) => type === "tool.completed")?.data["status"], "aborted");
+  const end = events.find(({ type }) => type === "tool.completed")?.data;
+  assert.deepEqual([end?.["status"], end?.["code"]], ["aborted", "cancelled"]);
   assert.equal(events.at(-1)?.type, "run.cancelled");
 });
 
@@ -296,7 +299,8 @@ test("a tool that does not stop when told to is left behind, and the run ends", 
   await agent.turns.stop(runId, "enough");
   clock.tick(10_000);
   const events = await agent.events(runId);
-  assert.equal(events.find(({ type }) => type === "tool.completed")?.data["status"], "aborted");
+  const end = events.find(({ type }) => type === "tool.completed")?.data;
+  assert.deepEqual([end?.["status"], end?.["code"]], ["aborted", "cancelled"]);
   assert.equal(events.at(-1)?.type, "run.cancelled");
 });
 

@@ -4,6 +4,7 @@ import type { GatewayEvent, GatewayEventType, GatewayPayload } from "../../../ge
 import { foldEvent } from "../../../src/chat/fold.ts";
 import { INITIAL_STATE } from "../../../src/chat/initial-state.ts";
 import type { ChatState, TranscriptItem } from "../../../src/chat/state.ts";
+import { commandLines } from "../../../src/chat/view/approval-card.ts";
 
 const ID = "20260101_000000_abcdef";
 const USAGE = {
@@ -274,6 +275,24 @@ const approval: Told = [
     expires_at: 60,
   },
 ];
+
+test("an approval of an edit shows its diff, and a command that failed is marked as failed", () => {
+  const [type, payload] = approval as Extract<Told, readonly ["approval.request", unknown]>;
+  const asked = fold([[type, { ...payload, inline_diff: "-a\n+b\u001b[7m" }]]);
+  assert.ok(asked.questions[0]?.kind === "approval");
+  const lines = commandLines(asked.questions[0], 40).map((line) =>
+    line
+      .map(({ text }) => text)
+      .join("")
+      .trim(),
+  );
+  assert.deepEqual(lines.slice(1), ["-a", "+b"]);
+  const ended = fold([
+    ["tool.complete", { tool_id: "a", name: "terminal", duration_s: 0, result: "x", code: "command_failed" }],
+  ]);
+  const [tool] = [...ended.settled, ...ended.live].filter(({ kind }) => kind === "tool");
+  assert.ok(tool?.kind === "tool" && tool.status === "failed" && tool.error === undefined);
+});
 
 test("a question told of twice is asked once", () => {
   const state = fold([approval, approval]);

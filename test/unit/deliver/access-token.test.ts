@@ -79,7 +79,8 @@ describe("access tokens", () => {
   test("whose answer got lost leave no doubt about the message: it was not sent", async () => {
     const lost = refused({
       status: "unknown",
-      error: "X: There was no answer. The message may have arrived.",
+      error: "X: There was no answer. The message may have arrived, in whatever words.",
+      said: "X: There was no answer.",
     });
     const { tokens: kept } = tokens(new FakeClock(), lost);
     assert.deepEqual(

@@ -959,6 +959,27 @@ class RunError(TypedDict):
 AskChoice: TypeAlias = Literal["once", "session", "always", "deny"]
 
 
+class _FileChangeRequired(TypedDict):
+    #: Absolute.
+    path: str
+    #: Unified.
+    diff: str
+
+class FileChange(_FileChangeRequired, total=False):
+    """What happened to one file. Texts above 131072 characters are left out; `diff` is there all the same,
+    cut when it is long.
+    """
+
+    #: Null for a new file.
+    old_text: str | None
+    #: Null for a deleted file.
+    new_text: str | None
+    #: Why there are neither texts nor a diff.
+    omitted: Literal["binary", "large"]
+    #: Bytes of the larger text, where something was left out.
+    size: int
+
+
 class _ApprovalRequestRequired(TypedDict):
     request_id: str
     tool: str
@@ -972,7 +993,7 @@ class _ApprovalRequestRequired(TypedDict):
     expires_at: float | None
 
 class ApprovalRequest(_ApprovalRequestRequired, total=False):
-    """A tool call that waits for someone's leave."""
+    """A tool call that waits for approval."""
 
     #: The call of this run that waits for the answer; absent: it is one of a sub-agent.
     tool_call_id: str
@@ -980,8 +1001,10 @@ class ApprovalRequest(_ApprovalRequestRequired, total=False):
     description: str
     #: Redacted.
     command: str
-    #: What leave beyond this call covers, such as `git push`; absent: none is kept.
+    #: What an approval beyond this call covers, such as `git push`; absent: it covers this call only.
     covers: str
+    #: What it would change, as diffs without the whole texts, of at most 65536 characters together.
+    changes: list[FileChange]
 
 
 class RunToolCall(TypedDict):
@@ -1213,27 +1236,6 @@ class ReasoningCompletedEvent(TypedDict):
 ToolKind: TypeAlias = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"]
 
 
-class _FileChangeRequired(TypedDict):
-    #: Absolute.
-    path: str
-    #: Unified.
-    diff: str
-
-class FileChange(_FileChangeRequired, total=False):
-    """What happened to one file. Texts above 131072 characters are left out; `diff` is there all the same,
-    cut when it is long.
-    """
-
-    #: Null for a new file.
-    old_text: str | None
-    #: Null for a deleted file.
-    new_text: str | None
-    #: Why there are neither texts nor a diff.
-    omitted: Literal["binary", "large"]
-    #: Bytes of the larger text, where something was left out.
-    size: int
-
-
 class _ToolStartedEventRequired(TypedDict):
     event: Literal["tool.started"]
     run_id: str
@@ -1254,7 +1256,7 @@ class ToolStartedEvent(_ToolStartedEventRequired, total=False):
     paths: list[str]
     #: What it would change; what it did change comes when it ends.
     changes: list[FileChange]
-    #: True when leave is asked for before it runs.
+    #: True when it waits for approval before it runs.
     waits: bool
 
 
@@ -1268,6 +1270,16 @@ class ToolProgressEvent(TypedDict):
     tool_call_id: str
     tool: str
     delta: str
+
+
+#: Why a tool call did not do what it was called for. denied_by_user: somebody denied it. denied_by_policy: it
+#: is never allowed, or not in the mode of the session. not_answerable: it requires an approval or an answer
+#: that nobody can give there. approval_expired: nobody answered in time. timed_out: it ran into its time
+#: limit. cancelled: the run was stopped. interrupted: the process that ran it ended. invalid: the tool does
+#: not exist, or its arguments do not fit. command_failed: its command ended with another exit code than 0, or
+#: by a signal; `exit` has it. failed: the tool reported an error. internal_error: the server failed; its log
+#: has the details.
+ToolEndCode: TypeAlias = Literal["denied_by_user", "denied_by_policy", "not_answerable", "approval_expired", "timed_out", "cancelled", "interrupted", "invalid", "command_failed", "failed", "internal_error"]
 
 
 class _CommandExitRequired(TypedDict):
@@ -1297,14 +1309,20 @@ class _ToolCompletedEventRequired(TypedDict):
     timestamp: float
     tool_call_id: str
     tool: str
+    #: What became of the call. A command that ran to its end is ok, whatever its exit code.
     status: Literal["ok", "error", "denied", "aborted"]
     #: Seconds.
     duration: float
+    #: True unless status is ok.
     error: bool
 
 class ToolCompletedEvent(_ToolCompletedEventRequired, total=False):
     """A tool call ended."""
 
+    #: Absent: the call did what it was called for. With status ok: `command_failed` or `timed_out`.
+    code: ToolEndCode
+    #: What was said with a denial.
+    reason: str
     #: Start of the result.
     preview: str
     #: What the model reads, at most 65536 characters; its end is kept.
@@ -1344,14 +1362,16 @@ class _ApprovalRequestEventRequired(TypedDict):
     expires_at: float | None
 
 class ApprovalRequestEvent(_ApprovalRequestEventRequired, total=False):
-    """A tool call waits for leave."""
+    """A tool call waits for approval."""
 
     #: The call of this run that waits for the answer; absent: it is one of a sub-agent.
     tool_call_id: str
     description: str
     command: str
-    #: What leave beyond this call covers, such as `git push`; absent: none is kept.
+    #: What an approval beyond this call covers, such as `git push`; absent: it covers this call only.
     covers: str
+    #: What it would change, as diffs without the whole texts, of at most 65536 characters together.
+    changes: list[FileChange]
 
 
 class _ApprovalRespondedEventRequired(TypedDict):

@@ -281,7 +281,10 @@ test("/model, /reasoning, /mode, /yolo and /title change the session, which /sta
   assert.match(await told(commands, agent, "/model", "s"), /^Model: here:small\nThere are:\n {2}here:small/);
   assert.match(await told(commands, agent, "/model big", "s"), /^Model: here:big/);
   await told(commands, agent, "/effort high", "s");
-  assert.match(await told(commands, agent, "/mode", "s"), /^Mode: ask\nThere are:\n {2}ask /);
+  assert.match(
+    await told(commands, agent, "/mode", "s"),
+    /^Mode: none chosen; approvals.mode is ask\nModes:\n {2}ask /,
+  );
   assert.match(await told(commands, agent, "/mode plan", "s"), /^Mode: plan, from the next tool call on/);
   await told(commands, agent, "/yolo on", "s");
   await told(commands, agent, "/rename  A  title", "s");

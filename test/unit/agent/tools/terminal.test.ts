@@ -6,7 +6,7 @@ import { test } from "node:test";
 import { createTerminal } from "../../../../src/agent/tools/terminal.ts";
 import { ToolError } from "../../../../src/agent/tool.ts";
 import { systemClock } from "../../../../src/base/clock.ts";
-import { call, inspect, workspace, watchMemory } from "./call.ts";
+import { call, callWhole, inspect, workspace, watchMemory } from "./call.ts";
 
 const terminal = createTerminal({
   timeoutMs: 60_000,
@@ -27,6 +27,20 @@ function isGone(pid: number): boolean {
 test("a command's exit code, duration and output are in the result", async (t) => {
   const text = await call(terminal, { command: "echo hello; exit 3" }, { cwd: workspace(t) });
   assert.match(text, /^Exit code 3 after \d+\.\d\d s\.\nOutput:\nhello\n$/);
+});
+
+test("a command that failed or ran out of time says so by a code", async (t) => {
+  const cwd = workspace(t);
+  for (const [command, code] of [
+    ["true", undefined],
+    ["exit 3", "command_failed"],
+    ["kill -9 $$", "command_failed"],
+    ["sleep 500", "timed_out"],
+  ] as const) {
+    const limit = code === "timed_out" ? { timeout_seconds: 0.3 } : {};
+    const output = await callWhole(terminal, { command, ...limit }, { cwd });
+    assert.equal(output.code, code, command);
+  }
 });
 
 test("standard output and standard error come in the order they were written", async (t) => {

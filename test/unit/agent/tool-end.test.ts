@@ -1,0 +1,103 @@
+/** Why a tool call did not do what it was called for, as a code in its event and in the transcript. */
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
+import { saveSession } from "../../../src/agent/save-session.ts";
+import { ToolError, type ToolIntent } from "../../../src/agent/tool.ts";
+import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
+
+const DANGEROUS = "rm -rf build";
+const ok = testTool(async ({ command }) => `ran ${command}`);
+
+/** The end of the only call of a run, as the journal and as the transcript have it. */
+async function endOf(agent: TestAgent, runId: string) {
+  const events = await agent.events(runId);
+  const { status, code, reason } = events.find(({ type }) => type === "tool.completed")?.data ?? {};
+  const kept = (await agent.transcript("s")).find(({ role }) => role === "tool");
+  assert.ok(kept?.role === "tool");
+  assert.deepEqual([kept.status, kept.code, kept.reason], [status, code, reason]);
+  return [status, code, ...(reason === undefined ? [] : [reason])];
+}
+
+for (const [title, command, expected] of [
+  ["a call that did its work has no code", "ls", ["ok", undefined]],
+  ["a call that the policy never allows says so", "rm -rf /", ["denied", "denied_by_policy"]],
+  ["a call that nobody can approve says so", DANGEROUS, ["denied", "not_answerable"]],
+  ["a tool that reports an error says so", "fail", ["error", "failed"]],
+  ["a tool that ran out of time says so", "wait", ["error", "timed_out"]],
+  ["a tool that broke says so", "bug", ["error", "internal_error"]],
+] as const) {
+  test(`the end of a call carries a code: ${title}`, async () => {
+    const tool = testTool(async () => {
+      if (command === "fail") throw new ToolError("no such file");
+      if (command === "wait") throw new ToolError("no answer", { code: "timed_out" });
+      if (command === "bug") throw new Error("a bug");
+      return "done";
+    });
+    await using agent = await createTestAgent({ tools: [tool], script: callsOnce(command) });
+    const { runId } = await agent.submit("go", { id: "s" });
+    assert.deepEqual(await endOf(agent, runId), expected);
+  });
+}
+
+test("the end of a call carries a code: an unknown tool and wrong arguments are invalid", async () => {
+  for (const call of [
+    { tool: "nope", input: {} },
+    { tool: "terminal", input: { cmd: 1 } },
+    { tool: "terminal", input: {}, invalid: "not JSON" },
+  ]) {
+    const script: Script = ({ step }) => (step === 0 ? { calls: [call] } : { text: "done" });
+    await using agent = await createTestAgent({ tools: [ok], script });
+    const { runId } = await agent.submit("go", { id: "s" });
+    assert.deepEqual(await endOf(agent, runId), ["error", "invalid"]);
+  }
+});
+
+for (const [title, answer, expected] of [
+  ["a denial", { choice: "deny", by: "test" }, ["denied", "denied_by_user"]],
+  [
+    "a denial with words",
+    { choice: "deny", by: "test", reason: "keep it" },
+    ["denied", "denied_by_user", "keep it"],
+  ],
+  [
+    "a surface that cannot ask its user",
+    { choice: "deny", by: "agentd", reason: "it cannot ask" },
+    ["denied", "not_answerable", "it cannot ask"],
+  ],
+] as const) {
+  test(`the end of a call carries a code: ${title}`, async () => {
+    await using agent = await createTestAgent({ tools: [ok], script: callsOnce(DANGEROUS) });
+    const { runId } = await agent.submit("go", { id: "s", answerable: true });
+    const { data } = await agent.event(runId, "approval.request");
+    await agent.parts.asks.answer(String(data["request_id"]), { owner: "tester", ...answer });
+    assert.deepEqual(await endOf(agent, runId), expected);
+  });
+}
+
+test("a denial where nobody can answer names what would allow the call", async () => {
+  const file = { kind: "file", title: "Write" } as const;
+  for (const [intent, way] of [
+    [{ kind: "command", title: "Run", command: "sudo ls" }, /`approvals\.allow`/],
+    [{ kind: "command", title: "Run", command: "cat .env" }, /where somebody answers/],
+    [{ ...file, writes: ["/workspace/a"] }, /`\/mode accept_edits`/],
+    [{ ...file, writes: ["/srv/a"] }, /where somebody answers/],
+    [{ kind: "tool", title: "files: move" }, /where somebody answers/],
+  ] as const satisfies readonly (readonly [ToolIntent, RegExp])[]) {
+    const tool = { ...ok, inspect: () => intent };
+    await using agent = await createTestAgent({ tools: [tool], script: callsOnce("x") });
+    await saveSession(agent.store, {
+      id: "s",
+      owner: "tester",
+      seed: { source: "test", settings: { mode: "ask" } },
+    });
+    const { runId } = await agent.submit("go", { id: "s" });
+    const text = String((await agent.events(runId)).at(-1)?.data["output"]);
+    assert.match(
+      text,
+      /^denied: Denied: this requires approval \(.+\), and nobody can answer in this run\. /,
+    );
+    assert.match(text, way);
+    assert.equal(/approvals\.allow/.test(text), way.source.includes("allow`"), text);
+  }
+});
