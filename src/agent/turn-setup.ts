@@ -61,6 +61,7 @@ export async function setupTurn(
       workspace: cwd,
       home: settings.userHome,
       agentHome: settings.agentHome,
+      allow: settings.allowedCommands,
       ...(chosen.mode === undefined ? {} : { sessionMode: chosen.mode }),
       ...(lent.roots.length === 0 ? {} : { roots: lent.roots }),
     },
