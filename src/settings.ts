@@ -30,6 +30,7 @@ export function agentSettings(config: Config, places: Places): AgentSettings {
     maxSteps: config.agent.max_steps,
     runTimeoutMs: config.agent.timeout_seconds * 1000,
     policyMode: config.approvals.mode,
+    allowedCommands: config.approvals.allow,
     questionTimeouts: {
       approvalMs: config.approvals.timeout_seconds * 1000,
       clarifyMs: config.approvals.clarify_timeout_seconds * 1000,

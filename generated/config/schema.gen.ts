@@ -338,7 +338,14 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           type: "string",
           enum: ["ask", "always_ask", "yolo"],
           default: "ask",
-          description: "ask: destructive and sensitive calls require approval. always_ask: everything but reading does. yolo: nothing requires approval; what is never allowed is still refused. The mode of a session can ask for more or for less.",
+          description: "ask: calls that are risky or not known to be safe require approval. always_ask: everything but reading does. yolo: nothing requires approval; what is never allowed is still refused. The mode of a session can ask for more or for less.",
+        },
+        allow: {
+          type: "array",
+          maxItems: 256,
+          items: { type: "string", minLength: 1, maxLength: 256, pattern: "^\\S+( \\S+)*$" },
+          default: [],
+          description: "Commands that need no approval, by the words they begin with, such as `make` or `npm run build`. An entry applies to one program with its words, which stand in the command as they are, without variables or patterns. It covers whatever such a command does, also the code that it runs. Commands on secrets, on agentd itself and on files that later sessions obey still need approval, and what is always refused stays refused.",
         },
         timeout_seconds: {
           type: "number",

@@ -309,9 +309,13 @@ export type ApiServerConfig = {
  */
 export type ApprovalsConfig = {
     /**
-     * ask: destructive and sensitive calls require approval. always_ask: everything but reading does. yolo: nothing requires approval; what is never allowed is still refused. The mode of a session can ask for more or for less.
+     * ask: calls that are risky or not known to be safe require approval. always_ask: everything but reading does. yolo: nothing requires approval; what is never allowed is still refused. The mode of a session can ask for more or for less.
      */
     mode: 'ask' | 'always_ask' | 'yolo';
+    /**
+     * Commands that need no approval, by the words they begin with, such as `make` or `npm run build`. An entry applies to one program with its words, which stand in the command as they are, without variables or patterns. It covers whatever such a command does, also the code that it runs. Commands on secrets, on agentd itself and on files that later sessions obey still need approval, and what is always refused stays refused.
+     */
+    allow: Array<string>;
     /**
      * How long a question waits; 0: for ever.
      */

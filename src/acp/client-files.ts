@@ -3,7 +3,7 @@ import type {
   ReadTextFileRequest,
   WriteTextFileRequest,
 } from "@agentclientprotocol/sdk/unstable";
-import { isWithin } from "../agent/policy/sensitive-path.ts";
+import { isWithin } from "../agent/policy/paths.ts";
 import { ToolError, type FileAccess } from "../agent/tool.ts";
 import type { AcpConnection } from "./connection.ts";
 import type { SessionRoot } from "./roots.ts";

@@ -5,7 +5,7 @@ import { readAttachment } from "../agent/attachments/attachment.ts";
 import { textAttachment } from "../agent/attachments/text-attachment.ts";
 import { isInside } from "../agent/inside.ts";
 import type { Attachment } from "../agent/message.ts";
-import { judgeRead, type Places } from "../agent/policy/path-judge.ts";
+import { checkRead, type PolicyPaths } from "../agent/policy/paths.ts";
 import { ToolError } from "../agent/tool.ts";
 import { realPath } from "../agent/tools/paths.ts";
 import { ServiceError } from "../base/errors.ts";
@@ -56,8 +56,8 @@ export async function readLinked(path: string, files: LinkedFiles): Promise<Atta
 }
 
 function isSecret(path: string, { roots, home, agentHome }: LinkedFiles): boolean {
-  const places: Places = { workspace: roots[0], home, agentHome };
-  return judgeRead(path, places) !== undefined;
+  const places: PolicyPaths = { workspace: roots[0], home, agentHome };
+  return checkRead(path, places) !== undefined;
 }
 
 function realOf(path: string, cwd: string): string | undefined {

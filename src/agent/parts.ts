@@ -70,6 +70,8 @@ export interface AgentSettings {
   /** 0: no limit. */
   readonly runTimeoutMs: number;
   readonly policyMode: PolicyMode;
+  /** `approvals.allow`: the words with which commands begin that need no approval. */
+  readonly allowedCommands: readonly string[];
   readonly questionTimeouts: QuestionTimeouts;
   readonly onApprovalTimeout: "deny" | "cancel";
   readonly whenBusy: BusyMode;

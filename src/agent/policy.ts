@@ -1,28 +1,20 @@
 import type { SessionMode } from "./mode.ts";
-import { judgeCommand } from "./policy/command-judge.ts";
-import {
-  alwaysMinded,
-  ask,
-  isInside,
-  judgeRead,
-  judgeWrite,
-  placeOf,
-  type Finding,
-  type Places,
-} from "./policy/path-judge.ts";
-import { rememberOf, type Remember } from "./policy/risk.ts";
-import { isWithin } from "./policy/sensitive-path.ts";
+import { reviewCommand } from "./policy/command.ts";
+import { areaOf, checkRead, checkWrite, isInside, isWithin, type PolicyPaths } from "./policy/paths.ts";
+import { ask, isAlwaysAsked, rememberOf, type Finding, type Remember } from "./policy/risk.ts";
 import type { ToolIntent } from "./tool.ts";
 
 /** How much the agent may do unasked: `ask` for what is risky, `always_ask` for all but reads, `yolo` for nothing. */
 export type PolicyMode = "ask" | "always_ask" | "yolo";
 
 /** What holds where the call happens. */
-export interface PolicyContext extends Places {
+export interface PolicyContext extends PolicyPaths {
   /** As it is configured, or `yolo` where approvals are switched off. */
   readonly mode: PolicyMode;
   /** As it was chosen for the session; absent: nobody chose one, and the configuration alone decides. */
   readonly sessionMode?: SessionMode;
+  /** `approvals.allow`: words with which commands begin that need no approval. */
+  readonly allow?: readonly string[];
 }
 
 export interface PolicyDecision {
@@ -42,6 +34,8 @@ interface Judgement {
   readonly changes: boolean;
   /** Changes files of the workspace, and nothing else. */
   readonly editsInside: boolean;
+  /** `approvals.allow` names whatever in it may change something. */
+  readonly isAllowed?: boolean;
   /** The shape of a call against which there is nothing to say. */
   readonly shape: string;
 }
@@ -49,11 +43,30 @@ interface Judgement {
 const MAX_REASONS = 3;
 
 /**
- * What the policy says to one call of `tool`. It judges the text of commands, not what programs do once they run: a
- * guard against accidents and careless models, beside which a sandbox keeps its worth. Pure; never throws.
+ * Decides about one call of `tool`. The principles:
+ *
+ * - What is known to be safe runs: reading, searching and listing, text tools, version control that loses nothing, public
+ *   pages, and edits inside the workspace and the temporary folder. src/agent/policy/programs.ts is the table.
+ * - What is known to be risky asks, and says why: it deletes or overwrites for good, takes other rights, reads secrets or
+ *   the whole home, sends data out, fetches code, or runs code. The tests and builds of the workspace are code too: the
+ *   agent may have written what they run, so that people allow them by an answer or by `approvals.allow`. For that reason
+ *   a Makefile or a package.json is edited as any file: nothing runs it unasked.
+ * - What is unknown asks: a program that stands in no table. A grant for it covers that program and no other.
+ * - A word that only running tells counts as anything, so that no spelling hides a place.
+ * - The agent's fences are not its own: the service's configuration, keys, jobs and routes, what later sessions obey, and
+ *   the commands that change them are asked for each time, in every session mode, and no setting lifts that.
+ * - What is never sensible is refused: deleting the home or the system, and the agent's own keys.
+ * - What cannot be checked asks.
+ *
+ * It judges the text of commands, not what programs do once they run: a guard against accidents, careless models and
+ * text that was planted, and no sandbox, beside which it keeps its worth. Pure; never throws.
  */
 export function decide(intent: ToolIntent, context: PolicyContext, tool = intent.title): PolicyDecision {
-  const { findings, looksOnly, shape, ...about } = withEdits(judge(intent, context, tool), intent, context);
+  const { findings, looksOnly, isAllowed, shape, ...about } = withEdits(
+    judge(intent, context, tool),
+    intent,
+    context,
+  );
   const { mode, sessionMode } = context;
   const never = { signature: `${intent.kind}:never`, remember: "never" } as const;
   const denied = findings.filter((finding) => finding.verdict === "deny");
@@ -62,15 +75,14 @@ export function decide(intent: ToolIntent, context: PolicyContext, tool = intent
   const shapes =
     findings.length > 0 ? [...new Set(findings.map((finding) => finding.shape))].toSorted() : [shape];
   const signature = `${intent.kind}:${shapes.join(" | ")}`;
-  const risks = findings.map((finding) => finding.risk);
-  const rest = { signature, remember: rememberOf(risks, signature) };
+  const rest = { signature, remember: rememberOf(findings, signature) };
   if (mode === "yolo") return { verdict: "allow", reason: "approvals are switched off", ...rest };
   const isUnasked = sessionMode === "dont_ask";
-  const minded = isUnasked ? findings.filter(alwaysMinded) : findings;
+  const minded = isUnasked ? findings.filter(isAlwaysAsked) : findings;
   if (minded.length > 0) return { verdict: "ask", reason: reasonsOf(minded), ...rest };
   const isSpared = isUnasked || (sessionMode === "accept_edits" && about.editsInside);
   if (isSpared) return { verdict: "allow", reason: "the session's mode does not ask for it", ...rest };
-  if (mode === "always_ask" && !looksOnly) {
+  if (mode === "always_ask" && !looksOnly && !isAllowed) {
     const reason = intent.kind === "network" ? "it reaches another machine" : "it may change something";
     return { verdict: "ask", reason, ...rest };
   }
@@ -83,7 +95,7 @@ function withEdits(judgement: Judgement, intent: ToolIntent, context: PolicyCont
   if (context.sessionMode !== "ask" || command !== undefined) return judgement;
   const folders = [context.workspace, ...(context.roots ?? [])];
   const places = writes.flatMap((path) => {
-    if (judgeWrite(path, context)) return [];
+    if (checkWrite(path, context)) return [];
     const folder = folders.find((each) => path !== each && isWithin(path, each));
     return folder === undefined ? `edits of ${path}` : `edits in ${folder}`;
   });
@@ -99,24 +111,25 @@ const ONLY_PLANS =
   "by choosing another mode";
 
 function judge(intent: ToolIntent, context: PolicyContext, tool: string): Judgement {
-  if (intent.command !== undefined) return judgeShell(intent.command, context);
+  if (intent.command !== undefined) return judgeShell(intent, intent.command, context);
   const files = judgeFiles(intent, context);
   if (intent.kind === "network") return judgeNetwork(intent, files);
   return intent.kind === "tool" ? judgeTool(intent, files, tool) : files;
 }
 
-function judgeShell(command: string, context: PolicyContext): Judgement {
+function judgeShell({ script }: ToolIntent, command: string, context: PolicyContext): Judgement {
+  const { text, folder } = script ?? { text: command, folder: undefined };
+  const review = reviewCommand(text, context, { folder, allow: context.allow });
   // Without findings the text itself is the shape: an answer covers the same command only.
-  const verdict = judgeCommand(command, context);
-  return { ...verdict, changes: !verdict.looksOnly, editsInside: false, shape: command.trim() };
+  return { ...review, changes: !review.looksOnly, editsInside: false, shape: command.trim() };
 }
 
 function judgeFiles({ reads = [], writes = [], title }: ToolIntent, context: PolicyContext): Judgement {
   const findings = [
-    ...reads.map((path) => judgeRead(path, context)),
-    ...writes.map((path) => judgeWrite(path, context)),
+    ...reads.map((path) => checkRead(path, context)),
+    ...writes.map((path) => checkWrite(path, context)),
   ].filter((finding) => finding !== undefined);
-  const places = [...new Set(writes.map((path) => placeOf(path, context)))].toSorted();
+  const places = [...new Set(writes.map((path) => areaOf(path, context)))].toSorted();
   const looksOnly = writes.length === 0;
   return {
     findings,

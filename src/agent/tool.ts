@@ -138,6 +138,8 @@ export interface ToolIntent {
   /** One line for people, such as `Run: ls -la`. */
   readonly title: string;
   readonly command?: string;
+  /** What runs for `command`, and the absolute folder it begins in; absent: the command itself, in the workspace. */
+  readonly script?: { readonly text: string; readonly folder: string };
   readonly reads?: readonly string[];
   readonly writes?: readonly string[];
   /** For kind network: every host that it reads from, and only reads. Absent or empty: not known, which asks. */

@@ -61,6 +61,7 @@ export async function setupTurn(
       workspace: cwd,
       home: settings.userHome,
       agentHome: settings.agentHome,
+      allow: settings.allowedCommands,
       roots: lent.roots,
     },
     compactAtTokens:

@@ -6,7 +6,7 @@ import {
   type AttachmentOptions,
   type ReadAttachment,
 } from "../agent/attachments/attachment.ts";
-import { judgeRead } from "../agent/policy/path-judge.ts";
+import { checkRead } from "../agent/policy/paths.ts";
 import { ServiceError } from "../base/errors.ts";
 import { mayUseMachine, rootsOf } from "./folder.ts";
 import { QUEUED_LIMIT, queueImage } from "./queued-images.ts";
@@ -27,7 +27,7 @@ export function attachPlaces(ctx: RpcContext, place: SessionPlace) {
 /** What the agent itself would ask for may be attached by those who may give it leave. */
 function refusal({ room, peer }: RpcContext, path: string): string | undefined {
   const { workspace, userHome: home, agentHome } = room.agent.parts.settings;
-  const found = judgeRead(path, { workspace, home, agentHome });
+  const found = checkRead(path, { workspace, home, agentHome });
   const mayGiveLeave = hasScope(peer.identity, "approvals");
   return found && (found.verdict === "deny" || !mayGiveLeave) ? found.reason : undefined;
 }

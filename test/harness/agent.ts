@@ -195,6 +195,7 @@ const defaults: AgentSettings = {
   maxSteps: 10,
   runTimeoutMs: 0,
   policyMode: "ask",
+  allowedCommands: [],
   questionTimeouts: { approvalMs: 0, clarifyMs: 0, passwordMs: 0 },
   onApprovalTimeout: "deny",
   whenBusy: "queue",

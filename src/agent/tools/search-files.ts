@@ -1,7 +1,7 @@
 import { readFile, stat } from "node:fs/promises";
 import { relative } from "node:path";
 import ignore from "ignore";
-import { secretReason } from "../policy/sensitive-path.ts";
+import { secretReason } from "../policy/paths.ts";
 import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
 import { FileWalk } from "./file-walk.ts";
 import { LineMatcher } from "./line-matcher.ts";

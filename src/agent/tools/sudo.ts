@@ -2,9 +2,8 @@ import { execFile, spawn } from "node:child_process";
 import { constants } from "node:fs";
 import { mkdtemp, open, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
-import { basename, delimiter, join } from "node:path";
-import { wrappers } from "../policy/command-table.ts";
-import { parseCommandLine } from "../policy/command-line.ts";
+import { delimiter, join } from "node:path";
+import { mentionsProgram } from "../policy/starters.ts";
 import { ToolError, type ToolContext } from "../tool.ts";
 
 /** The environment of a command that may run sudo, and how to take it back. */
@@ -21,15 +20,7 @@ const RECORD_BYTES = 512;
 const CHECK_TIMEOUT_MS = 5_000;
 
 /** Whether a command in the text is sudo, behind a wrapper such as env or timeout too. */
-export function mentionsSudo(command: string): boolean {
-  return parseCommandLine(command).commands.some(({ words }) => {
-    const [first] = words;
-    if (first === undefined || isSudo(first.text)) return first !== undefined;
-    return wrappers.has(basename(first.text)) && words.some(({ text }) => isSudo(text));
-  });
-}
-
-const isSudo = (word: string): boolean => basename(word) === "sudo";
+export const mentionsSudo = (command: string): boolean => mentionsProgram(command, "sudo");
 
 /**
  * Lets a command run sudo with a password that people are asked for, when sudo wants one. A helper hands the password to

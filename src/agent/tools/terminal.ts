@@ -2,7 +2,7 @@ import { commandEnvironment } from "./command-environment.ts";
 import { defineTool, ToolError, type Tool, type ToolContext, type ToolOutput } from "../tool.ts";
 import { headOf } from "../../base/cut.ts";
 import { OutputExcerpt } from "./output-excerpt.ts";
-import { directoryOf } from "./paths.ts";
+import { directoryOf, realPath } from "./paths.ts";
 import { runCommand, type CommandEnd } from "./process-group.ts";
 import type { Processes } from "./processes.ts";
 import { grantSudo, mentionsSudo } from "./sudo.ts";
@@ -73,12 +73,14 @@ export function createTerminal(options: TerminalOptions): Tool {
         },
       },
     },
-    inspect: (input) => {
+    inspect: (input, { cwd }) => {
       const command =
         input.workdir === undefined ? input.command : `cd ${quote(input.workdir)} && ${input.command}`;
       const line = command.replace(/\s+/g, " ").trim();
       const title = line.length > TITLE_CHARACTERS ? `${line.slice(0, TITLE_CHARACTERS)}...` : line;
-      return { kind: "command", title: `Run: ${title}`, command };
+      const folder = input.workdir === undefined ? undefined : realPath(input.workdir, cwd);
+      const script = folder === undefined ? {} : { script: { text: input.command, folder } };
+      return { kind: "command", title: `Run: ${title}`, command, ...script };
     },
     run: (input, context) => run(input, context, options),
   });

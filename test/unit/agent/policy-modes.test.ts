@@ -3,8 +3,7 @@ import { test } from "node:test";
 import { MODES, unchosenMode, type SessionMode } from "../../../src/agent/mode.ts";
 import { decide, type PolicyContext, type PolicyMode } from "../../../src/agent/policy.ts";
 import type { ToolIntent } from "../../../src/agent/tool.ts";
-import { never, ordinary } from "./policy-cases.ts";
-import { risky } from "./policy-risky-cases.ts";
+import { never, ordinary, risky } from "./policy/commands.ts";
 
 const places = { workspace: "/home/ada/project", home: "/home/ada", agentHome: "/home/ada/.agentd" };
 const POLICIES = ["ask", "always_ask", "yolo"] as const;
@@ -90,9 +89,11 @@ test("what is too much or too deep to be looked through is asked for, whatever e
   const nested = (depth: number): string => (depth === 0 ? secret : `echo $(${nested(depth - 1)})`);
   for (const text of [
     `${"sudo ls; ".repeat(60)}${secret}`,
-    `${"true; ".repeat(61)}${secret}`,
-    `${"true; ".repeat(61)}rm -rf /`,
+    `${"true; ".repeat(401)}${secret}`,
+    `${"true; ".repeat(401)}rm -rf /`,
     `${"a=1; ".repeat(501)}${secret}`,
+    `${"true ".repeat(10_000)}; ${secret}`,
+    `${"cat <<E\nx\nE\n".repeat(101)}${secret}`,
     `cat ${"a,".repeat(40)}/home/ada/.ssh/id_rsa`,
     `env --first a ${"b ".repeat(600)} ${secret}`,
     nested(12),
@@ -180,7 +181,8 @@ test("dont_ask: what is risky goes ahead, what is never sensible does not", () =
   }
   assert.equal(verdict(writing("/etc/hosts"), "dont_ask"), "allow");
   assert.equal(verdict(tool(), "dont_ask"), "allow");
-  for (const text of never) assert.equal(verdict(command(text), "dont_ask"), "deny", text);
+  for (const text of ["rm -rf /", "rm -rf ~", "mkfs.ext4 /dev/sda1", "cat ~/.agentd/.env", ":(){ :|:& };:"])
+    assert.equal(verdict(command(text), "dont_ask"), "deny", text);
 });
 
 test("plan: only what reads, searches, fetches and thinks; the model is told to present a plan", () => {

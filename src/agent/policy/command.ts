@@ -1,0 +1,399 @@
+/** Goes through the text of a shell command and everything that it would start, and collects what there is to say. */
+import {
+  forEachChild,
+  parse,
+  type Assignment,
+  type Command,
+  type Function as FunctionNode,
+  type ParsedScript,
+  type Redirection,
+  type SyntaxNode,
+  type Word,
+} from "unbash";
+import { CommandCall, type CallSite, type Evaluation } from "./call.ts";
+import type { Input } from "./program.ts";
+import { ruleFor } from "./programs.ts";
+import { joinPath, type PolicyPaths } from "./paths.ts";
+import { ask, deny, isAlwaysAsked, type Finding } from "./risk.ts";
+import { numbersIn, riskyVariables, Variables } from "./variables.ts";
+import { ANY, combined, expandText, expandWord, hasAny, isConstant, valuesOf, type Fields } from "./words.ts";
+
+export interface CommandReview {
+  readonly findings: readonly Finding[];
+  /** It is known to change nothing. */
+  readonly looksOnly: boolean;
+  /** Whatever may change something in it is named by `approvals.allow`. */
+  readonly isAllowed: boolean;
+}
+
+export interface CommandOptions {
+  /** Where it begins; default: the workspace. */
+  readonly folder?: string | undefined;
+  /** The words with which commands begin that need no approval. */
+  readonly allow?: readonly string[] | undefined;
+}
+
+const MAX_CHARACTERS = 40_000;
+const MAX_DOCUMENTS = 100;
+const MAX_NESTING = 150;
+const MAX_DEPTH = 6;
+const MAX_PROGRAMS = 400;
+const MAX_FINDINGS = 50;
+const forkBomb = /([\w:.]{1,32})\(\)\{[^}]{0,99}?\1\|\1&/;
+
+/** What there is to say against the shell text `command`. Pure; never throws. */
+export function reviewCommand(
+  command: string,
+  paths: PolicyPaths,
+  options: CommandOptions = {},
+): CommandReview {
+  const reviewer = new Reviewer(paths, options);
+  try {
+    reviewer.review(command);
+  } catch {
+    // What the walk cannot cope with, such as a depth that exhausts the stack, is for people to look at.
+    reviewer.note(ask("it cannot be checked: it is nested too deeply or too large", command, "unchecked"));
+  }
+  const { findings, looksOnly, isAllowed } = reviewer;
+  return { findings, looksOnly, isAllowed };
+}
+
+/** A command in the text, as the walk hands it down. */
+interface Place {
+  readonly depth: number;
+  readonly input: Input | undefined;
+}
+
+class Reviewer implements Evaluation {
+  readonly paths: PolicyPaths;
+  readonly variables: Variables;
+  readonly findings: Finding[] = [];
+  looksOnly = true;
+  isAllowed = true;
+  source = "";
+  folders: readonly string[];
+  isFolderUnknown = false;
+  /** Where the last `cd` leads if it succeeds. */
+  reached: readonly string[] | undefined;
+  readonly #allow: readonly (readonly string[])[];
+  readonly #functions = new Map<string, FunctionNode[]>();
+  readonly #called = new Set<string>();
+  readonly #calling: FunctionNode[] = [];
+  #programsLeft = MAX_PROGRAMS;
+
+  constructor(paths: PolicyPaths, { folder, allow = [] }: CommandOptions) {
+    this.paths = paths;
+    this.variables = new Variables(paths);
+    this.folders = [folder ?? paths.workspace];
+    this.#allow = allow.map((words) => words.trim().split(/\s+/)).filter(([first]) => first !== "");
+  }
+
+  review(text: string): void {
+    this.text(text, { depth: 0, input: undefined });
+    for (const [name, bodies] of this.#functions) {
+      if (this.#called.has(name)) continue;
+      // It may still be called, by a trap or an exported name, and with any words.
+      this.variables.parameters = undefined;
+      for (const body of bodies) this.#node(body.body, { depth: 1, input: undefined });
+    }
+  }
+
+  /** Shell text, with what it is given as `$1` and the others. */
+  text(text: string, place: Place, parameters?: readonly string[]): void {
+    if (place.depth > MAX_DEPTH) return this.#unchecked("it is nested too deeply to be checked", text);
+    if (forkBomb.test(text.replace(/\s/g, ""))) this.note(deny("it starts processes without end"));
+    const isLarge = text.length > MAX_CHARACTERS || text.split("<<").length > MAX_DOCUMENTS;
+    if (isLarge) return this.#unchecked("it is too long to be checked", text);
+    if (/[\uE000-\uF8FF]/.test(text))
+      return this.#unchecked("it holds characters that nobody can read", text);
+    const outer = { source: this.source, parameters: this.variables.parameters };
+    this.source = text;
+    this.variables.parameters = parameters;
+    const script = parse(text);
+    this.variables.collect(script);
+    this.#collectFunctions(script, 0);
+    this.#script(script, place);
+    this.source = outer.source;
+    this.variables.parameters = outer.parameters;
+  }
+
+  note(finding: Finding | undefined): void {
+    if (!finding) return;
+    this.changes();
+    const hasRoom = this.findings.length < MAX_FINDINGS || finding.verdict === "deny";
+    // Others must not crowd out what is asked for in every mode.
+    const isFirst = isAlwaysAsked(finding) && !this.findings.some(isAlwaysAsked);
+    if (hasRoom || isFirst) this.findings.push(finding);
+  }
+
+  changes(): void {
+    this.looksOnly = false;
+    this.isAllowed = false;
+  }
+
+  /** One program with its words. */
+  program(argv: Fields, site: CallSite): void {
+    const [name = "", ...args] = argv;
+    if ((this.#programsLeft -= 1) < 0)
+      return this.#unchecked("it starts too much to be checked", this.source);
+    if (site.depth > MAX_DEPTH) return this.#unchecked("it is nested too deeply to be checked", this.source);
+    const before = { count: this.findings.length, isAllowed: this.isAllowed };
+    const call = new CommandCall(this, { name: baseName(name), words: argv, site });
+    if (!isConstant(name) || name === "") {
+      for (const arg of args) call.read(arg);
+      call.ask("the name of a command is worked out at run time", "unclear", this.source);
+    } else if (this.#functions.has(name)) {
+      return this.#function(name, args, site);
+    } else {
+      const rule = ruleFor(name);
+      rule(call);
+    }
+    if (this.#isNamed(argv)) this.#lift(before);
+  }
+
+  enter(target: string | undefined): void {
+    if (target !== undefined && (!isConstant(target) || target === "-")) {
+      this.isFolderUnknown = true;
+      this.reached = this.folders;
+      return;
+    }
+    const reached = this.folders.map((folder) => joinPath(folder, target ?? this.paths.home));
+    this.reached = reached;
+    this.#setFolders([...this.folders, ...reached]);
+  }
+
+  #setFolders(folders: readonly string[]): void {
+    const all = [...new Set(folders)];
+    if (all.length > 8) this.isFolderUnknown = true;
+    this.folders = all.slice(0, 8);
+    this.variables.folders = this.folders;
+  }
+
+  #unchecked(reason: string, text: string): void {
+    this.note(ask(reason, text, "unchecked"));
+  }
+
+  #isNamed(argv: Fields): boolean {
+    return (
+      argv.every(isConstant) &&
+      this.#allow.some((words) => words.every((word, index) => word === argv[index]))
+    );
+  }
+
+  /** Drops what was found since, save what no setting lifts. */
+  #lift({ count, isAllowed }: { readonly count: number; readonly isAllowed: boolean }): void {
+    const kept = this.findings
+      .splice(count)
+      .filter((finding) => finding.verdict === "deny" || isAlwaysAsked(finding));
+    this.findings.push(...kept);
+    this.isAllowed = isAllowed && kept.length === 0;
+  }
+
+  /** A function that calls itself may give itself any words. */
+  #function(name: string, args: Fields, { depth, input }: CallSite): void {
+    this.#called.add(name);
+    const outer = this.variables.parameters;
+    for (const node of this.#functions.get(name) ?? []) {
+      const times = this.#calling.filter((each) => each === node).length;
+      if (times > 1) continue;
+      this.#calling.push(node);
+      this.variables.parameters = times > 0 || args.some(hasAny) ? undefined : args;
+      this.#node(node.body, { depth: depth + 1, input });
+      this.#calling.pop();
+    }
+    this.variables.parameters = outer;
+  }
+
+  #collectFunctions(node: SyntaxNode, depth: number): void {
+    if (depth > MAX_NESTING) throw new RangeError("nested too deeply");
+    if (node.type === "Function") {
+      const name = node.name.value;
+      this.#functions.set(name, [...(this.#functions.get(name) ?? []), node]);
+    }
+    forEachChild(node, (child) => this.#collectFunctions(child, depth + 1));
+  }
+
+  #script({ commands, errors = [] }: ParsedScript, place: Place): void {
+    const [error] = errors;
+    if (error) this.#unchecked(`it cannot be checked: ${error.message}`, this.source);
+    for (const statement of commands) this.#node(statement.command, place);
+  }
+
+  /** What runs in a shell of its own: where it goes leads nobody else there. */
+  #apart(work: () => void): void {
+    const { folders, isFolderUnknown } = this;
+    work();
+    this.isFolderUnknown = isFolderUnknown;
+    this.#setFolders(folders);
+  }
+
+  #node(node: SyntaxNode, place: Place): void {
+    switch (node.type) {
+      case "Command":
+        return this.#command(node, place);
+      case "Pipeline":
+        return this.#pipeline(node.commands, place);
+      case "AndOr":
+        return this.#andOr(node.commands, node.operators, place);
+      case "Redirected":
+        for (const redirect of node.redirects) this.#redirection(redirect, place);
+        return this.#node(node.command, { ...place, input: this.#inputOf(node.redirects) ?? place.input });
+      case "Subshell":
+        return this.#apart(() => this.#node(node.body, place));
+      case "Function":
+        return;
+      case "For":
+      case "Select":
+        this.#named(node.name.text);
+        for (const word of node.wordlist ?? []) this.#visit(word, place);
+        return this.#loop(() => this.#node(node.body, place));
+      case "While":
+        return this.#loop(() => {
+          this.#node(node.clause, place);
+          this.#node(node.body, place);
+        });
+      case "ArithmeticFor":
+        forEachChild(node, (child) => (child === node.body ? undefined : this.#visit(child, place)));
+        return this.#loop(() => this.#node(node.body, place));
+      case "TestCommand":
+        for (const text of numbersIn(node.expression)) this.#number(text);
+        return forEachChild(node, (child) => this.#visit(child, place));
+      case "Coproc":
+        return this.#apart(() => this.#node(node.body, place));
+      case "Word":
+      case "ArithmeticCommand":
+        return this.#visit(node, place);
+      default:
+        // Groups, branches and cases: what they hold, in order.
+        return forEachChild(node, (child) => this.#node(child, place));
+    }
+  }
+
+  #pipeline(commands: readonly SyntaxNode[], place: Place): void {
+    for (const [index, command] of commands.entries()) {
+      const input = index === 0 ? place.input : { from: commands.slice(0, index) };
+      if (commands.length === 1) this.#node(command, place);
+      else this.#apart(() => this.#node(command, { ...place, input }));
+    }
+  }
+
+  #andOr(commands: readonly SyntaxNode[], operators: readonly string[], place: Place): void {
+    const outer = this.folders;
+    let isSure = true;
+    for (const [index, command] of commands.entries()) {
+      this.reached = undefined;
+      this.#node(command, place);
+      isSure &&= operators[index] !== "||";
+      if (!isSure) this.#setFolders([...outer, ...this.folders]);
+      else if (this.reached && command.type === "Command" && index < operators.length)
+        this.#setFolders(this.reached);
+    }
+    this.#setFolders([...outer, ...this.folders]);
+  }
+
+  /** A second time when it leads elsewhere, or sets what was not known to be set: it may begin so then. */
+  #loop(work: () => void): void {
+    const { folders } = this;
+    const { count } = this.variables;
+    work();
+    const hasMoved = this.folders.length !== folders.length;
+    if (!hasMoved && this.variables.count === count) return;
+    this.isFolderUnknown ||= hasMoved;
+    work();
+  }
+
+  #named(name: string): void {
+    if (riskyVariables.test(name))
+      this.note(ask(`setting ${name} changes what other commands do`, this.source, "code"));
+  }
+
+  #command(node: Command, place: Place): void {
+    const { name, args, prefix, redirects } = node;
+    forEachChild(node, (child) => this.#visit(child, place));
+    const fields = [...(name ? [name] : []), ...args].map((word) => this.#fieldsOf(word));
+    for (const part of prefix) if (part.type === "Assignment") this.#assignment(part, name?.value);
+    for (const redirect of redirects) this.#redirection(redirect, place);
+    const input = this.#inputOf(redirects) ?? place.input;
+    const isLiteral = name?.parts?.some(({ type }) => type.endsWith("Expansion")) !== true;
+    for (const argv of combined(fields))
+      if (argv.length > 0) this.program(argv, { depth: place.depth, input, isLiteral });
+  }
+
+  #fieldsOf(word: Word | Assignment): readonly Fields[] {
+    if (word.type === "Word") return expandWord(word, this.variables);
+    const { name, value } = word;
+    if (value.type === "ArrayValue") return [[name]];
+    return valuesOf(value, this.variables).map((text) => [`${name}=${text}`]);
+  }
+
+  #assignment({ name }: Assignment, command: string | undefined): void {
+    if (name.startsWith("AGENTD_"))
+      this.note(ask(`setting ${name} leads commands of agentd to other settings`, this.source, "own"));
+    // For one line of input alone, where it changes nothing else.
+    if (name === "IFS" && /^(read|mapfile|readarray)$/.test(command ?? "")) return;
+    this.#named(name);
+  }
+
+  #redirection(redirect: Redirection, place: Place): void {
+    if (redirect.type === "HereDoc" || redirect.target === undefined) return;
+    this.#visit(redirect.target, place);
+    if (redirect.type === "HereString") return;
+    const { operator, target } = redirect;
+    const call = new CommandCall(this, {
+      name: "a redirection",
+      words: [],
+      site: { depth: place.depth, input: undefined, isLiteral: true },
+    });
+    for (const field of expandWord(target, this.variables).flat()) {
+      if (/^[<>]&$/.test(operator) && /^(\d+|-)$/.test(field)) continue;
+      if (operator === "<" || operator === "<&") call.read(field);
+      else if (field !== "/dev/null") call.write(field);
+    }
+  }
+
+  #inputOf(redirects: readonly Redirection[]): Input | undefined {
+    const input = redirects.findLast(({ operator }) => operator.startsWith("<"));
+    if (input === undefined) return undefined;
+    if (input.type === "HereDoc")
+      return { text: expandText(input.body.parts, input.body.text, this.variables) };
+    const [part, ...others] = input.target?.parts ?? [];
+    if (input.type === "Redirect")
+      return part?.type === "ProcessSubstitution" && others.length === 0
+        ? { from: [part] }
+        : { isOther: true };
+    const [text = ANY, ...more] = input.target ? valuesOf(input.target, this.variables) : [];
+    return { text: more.length > 0 ? ANY : text };
+  }
+
+  /** Goes through the parts of words for what they run. */
+  #visit(node: SyntaxNode, place: Place): void {
+    switch (node.type) {
+      case "Script":
+        return this.#apart(() => this.#script(node, { depth: place.depth + 1, input: undefined }));
+      case "ParameterExpansion":
+        if (node.operation?.type === "Transform" && !/^[QUuLKka]$/.test(node.operation.operand.text))
+          this.note(ask("it expands the text of a variable once more", this.source));
+        if (node.index) this.#number(node.index.text);
+        break;
+      case "ArithmeticWord":
+        this.#number(node.value);
+        break;
+      case "Assignment":
+        if (node.index) this.#number(node.index.text);
+        break;
+      default:
+        break;
+    }
+    forEachChild(node, (child) => this.#visit(child, place));
+  }
+
+  /** Text that is worked out as arithmetic: a value that holds `a[$(command)]` runs the command. */
+  #number(text: string): void {
+    const names = text.match(/[A-Za-z_]\w*/g) ?? [];
+    const isQuoted = /['\\]/.test(text) && /\$\(|`/.test(text);
+    if (isQuoted || names.some((name) => this.variables.isFed(name)))
+      this.note(ask("it works out text as a number, which may run what the text says", this.source));
+  }
+}
+
+const baseName = (path: string): string => path.slice(path.lastIndexOf("/") + 1);

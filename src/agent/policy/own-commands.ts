@@ -1,0 +1,52 @@
+/** The service's own commands: what they change is the fence around the agent, so that they are its user's. */
+import { operandsOf, type Call, type Rule } from "./program.ts";
+import { isConstant } from "./words.ts";
+
+/** Commands that only show, and nothing that is secret: first word, and second where there are several. */
+const showing: Readonly<Record<string, RegExp>> = {
+  version: /^$/,
+  doctor: /^$/,
+  status: /^$/,
+  spec: /^\w*$/,
+  help: /^\w*$/,
+  model: /^(|show|list)$/,
+  config: /^(path|check|get)$/,
+  sessions: /^(list|show)$/,
+  cron: /^(list|show|runs|status)$/,
+  webhook: /^(list|ls)$/,
+  platforms: /^list$/,
+  deliveries: /^(list|show)$/,
+};
+const secretKey = /key|secret|token|password|credential|header|env|auth/i;
+
+/** Whether a path or the name of a package is the service's program. */
+export const isService = (path: string): boolean =>
+  /(^|\/)agentd(@[\w.-]+)?(\.m?js)?$/.test(path) || /(^|\/)src\/cli\/main\.ts$/.test(path);
+
+/** `agentd` and its words. */
+export const service: Rule = (call) => {
+  if (!looks(call.args)) changesService(call, call.args);
+};
+
+/** The service's program, started by another one, which may not be what its name says. */
+export function changesService(call: Call, args: readonly string[]): void {
+  const words = args
+    .filter((arg) => !arg.startsWith("-"))
+    .slice(0, 2)
+    .join(" ");
+  call.ask(
+    `agentd ${isConstant(words) ? words : "?"} changes or starts the service that sets what the agent may do`,
+    "own",
+  );
+}
+
+function looks(args: readonly string[]): boolean {
+  if (!args.every(isConstant)) return false;
+  if (args.length === 0 || args.some((arg) => /^(--help|-h|--version)$/.test(arg))) return true;
+  if (args.some((arg) => /^--(reveal|output|o|profile)\b|^-o/.test(arg))) return false;
+  const [command = "", subcommand = "", key = ""] = operandsOf(args);
+  if (!Object.hasOwn(showing, command) || args[0] !== command) return false;
+  if (command === "webhook" && subcommand === "deliveries") return /^(list|show|)$/.test(key);
+  if (command === "config" && subcommand === "get") return key !== "" && !secretKey.test(key);
+  return showing[command]?.test(subcommand) === true;
+}
