@@ -135,12 +135,14 @@ export class Execution {
     const conclude = async (tx: Tx): Promise<NewEvent | undefined> => {
       const outcome = await this.#outcome(tx, whole);
       describeRunEnd(this.#span, whole, outcome);
+      await this.#options.parts.asks.closeDoubtful(tx, this.runId);
       return (await close.end(tx, outcome)) ? outcome.event : undefined;
     };
     try {
       return await close.attempts(() => this.#recorder.finish(conclude, close.next, close.ended));
     } finally {
       this.#span.end();
+      this.#options.parts.asks.forget(this.runId);
     }
   }
 

@@ -9,24 +9,30 @@ export type Fault = "refused" | "unanswered";
 export type FaultPlan = (write: number) => Fault | undefined;
 
 export interface FaultyWrites {
-  /** Writes so far. */
+  /** Writes since the last `begin`. */
   readonly count: number;
-  /** Writes that failed so far. */
-  readonly failed: number;
-  plan: FaultPlan;
+  /** Counts from 1 again, and fails by another plan. */
+  begin(plan: FaultPlan): void;
 }
 
-/** Makes writes of a store fail as they do while its database is away. Until `plan` is set all succeed. */
+/** Makes writes of a store fail as they do while its database is away. Until `begin` is called all succeed. */
 export function failWrites(t: TestContext, store: Store): FaultyWrites {
-  const faulty = { count: 0, failed: 0, plan: (() => undefined) as FaultPlan };
+  let count = 0;
+  let plan: FaultPlan = () => undefined;
   const { write } = store;
   t.mock.method(store, "write", async (...args: Parameters<typeof write>) => {
-    faulty.count += 1;
-    const fault = faulty.plan(faulty.count);
+    const fault = plan(++count);
     if (fault === undefined) return write(...args);
-    faulty.failed += 1;
     if (fault === "unanswered") await write(...args);
     throw unavailable("The database is away (a test).");
   });
-  return faulty;
+  return {
+    get count() {
+      return count;
+    },
+    begin(next) {
+      count = 0;
+      plan = next;
+    },
+  };
 }

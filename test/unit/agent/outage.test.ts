@@ -2,104 +2,134 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
+import { LEASE_MS } from "../../../src/agent/lane.ts";
 import { isUnavailable } from "../../../src/store/failure.ts";
 import type { JournalEvent } from "../../../src/store/journal.ts";
 import { createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 import { CompressedClock } from "../../harness/compressed-clock.ts";
-import { failWrites, type Fault } from "../../harness/failing-store.ts";
+import { failWrites, type Fault, type FaultyWrites } from "../../harness/failing-store.ts";
 
 const FINAL = /^run\.(completed|failed|cancelled|interrupted)$/;
-
-/** A lease of thirty seconds runs out in a tenth of one. */
-const fastClock = () =>
-  new CompressedClock({ originMs: Date.now(), epochMs: Date.now(), factor: 300 });
 
 /** Uses one tool that passes and one that asks, and answers. */
 const script: Script = ({ step, user }) => {
   if (!user.startsWith("work")) return { text: `did ${user}` };
-  if (step === 0) return { text: "looking", calls: [{ tool: "terminal", input: { command: `echo ${user}` } }] };
+  if (step === 0)
+    return { text: "looking", calls: [{ tool: "terminal", input: { command: `echo ${user}` } }] };
   if (step === 1) return { calls: [{ tool: "terminal", input: { command: `rm -rf ${user}` } }] };
   return { text: ["one ", "two ", "three"] };
 };
 
-interface Place {
+class Place implements AsyncDisposable {
   readonly agent: TestAgent;
+  readonly writes: FaultyWrites;
   /** Commands that ran. */
   readonly marks: readonly string[];
-}
 
-async function createPlace(): Promise<Place> {
-  const marks: string[] = [];
-  const agent = await createTestAgent({
-    clock: fastClock(),
-    script,
-    tools: [testTool(async ({ command }) => (marks.push(command), "ok"))],
-    settings: { maxConcurrentRuns: 2 },
-  });
-  return { agent, marks };
-}
+  private constructor(agent: TestAgent, writes: FaultyWrites, marks: readonly string[]) {
+    this.agent = agent;
+    this.writes = writes;
+    this.marks = marks;
+  }
 
-/** As a client does that gets a 503. */
-async function submitted(agent: TestAgent, text: string, id: string): Promise<string> {
-  for (let tries = 0; ; tries++) {
-    try {
-      return (await agent.submit(text, { id, answerable: true })).runId;
-    } catch (error) {
-      if (!isUnavailable(error) || tries === 3) throw error;
+  static async create(t: TestContext, own: { readonly script?: Script } = {}): Promise<Place> {
+    const marks: string[] = [];
+    const agent = await createTestAgent({
+      // A lease of thirty seconds runs out in a tenth of one.
+      clock: new CompressedClock({ originMs: Date.now(), epochMs: Date.now(), factor: 300 }),
+      script: own.script ?? script,
+      tools: [testTool(async ({ command }) => (marks.push(command), "ok"))],
+      settings: { maxConcurrentRuns: 2 },
+    });
+    const place = new Place(agent, failWrites(t, agent.store), marks);
+    agent.core.start();
+    await agent.core.recovered;
+    return place;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    this.writes.begin(() => undefined);
+    return this.agent[Symbol.asyncDispose]();
+  }
+
+  /** As a client does that gets a 503. */
+  async submit(text: string, id: string): Promise<string> {
+    for (let tries = 0; ; tries++) {
+      try {
+        return (await this.agent.submit(text, { id, answerable: true })).runId;
+      } catch (error) {
+        if (!isUnavailable(error) || tries === 3) throw error;
+      }
     }
   }
-}
 
-/** Allows whatever is asked until the run is over. */
-async function allowing(agent: TestAgent, runId: string): Promise<void> {
-  for await (const { type, data } of agent.follow(runId)) {
-    if (type !== "approval.request") continue;
-    const askId = String(data["request_id"]);
-    const answer = { owner: "tester", choice: "once" as const, by: "t" };
-    await agent.parts.asks.answer(askId, answer).catch(() => agent.parts.asks.answer(askId, answer)).catch(() => {});
+  /** Allows whatever a run asks until it is over. */
+  async allow(runId: string): Promise<void> {
+    const { asks } = this.agent.parts;
+    for await (const { type, data } of this.agent.follow(runId)) {
+      if (type !== "approval.request") continue;
+      const answer = () =>
+        asks.answer(String(data["request_id"]), { owner: "tester", choice: "once", by: "t" });
+      await answer()
+        .catch(answer)
+        .catch(() => {});
+    }
+  }
+
+  /** One run with a prompt behind it, then another prompt. */
+  async live(session: string): Promise<void> {
+    const first = await this.submit(`work-${session}`, session);
+    const behind = await this.submit("behind", session);
+    await this.allow(first);
+    await this.agent.events(behind);
+    await this.agent.events(await this.submit("after", session));
+  }
+
+  /** The end of a run is told before its slot is free. */
+  async idle(): Promise<void> {
+    while (this.agent.turns.running > 0) await new Promise((resolve) => setImmediate(resolve));
+  }
+
+  async assertWhole(session: string): Promise<void> {
+    const { agent, marks } = this;
+    this.writes.begin(() => undefined);
+    await this.idle();
+    const { store } = agent;
+    const runs = await store.read.selectFrom("runs").select("id").where("session_id", "=", session).execute();
+    for (const { id } of runs) await assertEnded(agent, id);
+    assertOrdered(await store.journal.read({ sessionId: session }), "seq");
+    assert.equal(new Set(marks).size, marks.length, `run twice: ${marks.join()}`);
+    assert.deepEqual(await agent.parts.asks.open({ sessionId: session }), [], "a question stayed open");
+    const { lease_owner: leaseOwner, queued } = await agent.session(session);
+    assert.deepEqual([leaseOwner, queued], [null, 0]);
+    await this.assertSlots();
+  }
+
+  /** The limit is two: neither slot is lost. */
+  async assertSlots(): Promise<void> {
+    const { agent } = this;
+    await this.idle();
+    assert.equal(agent.turns.waiting, 0);
+    const both = await Promise.all([agent.submit("x"), agent.submit("y")]);
+    assert.deepEqual(
+      both.map(({ status }) => status),
+      ["running", "running"],
+    );
+    for (const { runId } of both) await agent.events(runId);
+    await this.idle();
   }
 }
 
-/** One run with a prompt behind it, then another prompt. */
-async function live({ agent }: Place): Promise<void> {
-  const first = await submitted(agent, "work-1", "s1");
-  const behind = await submitted(agent, "behind", "s1");
-  await allowing(agent, first);
-  await agent.events(behind);
-  await agent.events(await submitted(agent, "after", "s1"));
-}
-
-/** The end of a run is told before its slot is free. */
-async function idle({ turns }: TestAgent): Promise<void> {
-  while (turns.running > 0) await new Promise((resolve) => setImmediate(resolve));
-}
-
-async function assertWhole({ agent, marks }: Place): Promise<void> {
-  await idle(agent);
-  const runs = await agent.store.read.selectFrom("runs").selectAll().orderBy("created_at").execute();
-  for (const run of runs) {
-    await agent.events(run.id);
-    const events = await agent.store.journal.read({ runId: run.id });
-    assertOrdered(events, "runSeq");
-    assert.equal(events.filter(({ type }) => FINAL.test(type)).length, 1, "one final event");
-    assert.match(events.at(-1)!.type, FINAL, "nothing comes after the end");
-    const { status, ended_at: endedAt, last_seq: lastSeq } = await agent.run(run.id);
-    assert.equal(`run.${status}`, events.at(-1)!.type);
-    assert.ok(endedAt !== null);
-    assert.equal(lastSeq, events.length);
-  }
-  assertOrdered(await agent.store.journal.read({ sessionId: "s1" }), "seq");
-  assert.equal(new Set(marks).size, marks.length, `run twice: ${marks.join()}`);
-  const open = await agent.store.read.selectFrom("asks").select("id").where("status", "=", "open").execute();
-  assert.deepEqual(open, [], "a question stayed open");
-  // The limit is two: neither slot is lost.
-  const [one, two] = await Promise.all([agent.submit("x", { id: "s2" }), agent.submit("y", { id: "s3" })]);
-  assert.deepEqual([one.status, two.status], ["running", "running"]);
-  await Promise.all([agent.events(one.runId), agent.events(two.runId)]);
-  await agent.turns.drain(1_000_000);
-  const { lease_owner: leaseOwner, queued } = await agent.session("s1");
-  assert.deepEqual([leaseOwner, queued], [null, 0]);
-  assert.deepEqual([agent.turns.running, agent.turns.waiting], [0, 0]);
+async function assertEnded(agent: TestAgent, runId: string): Promise<void> {
+  await agent.events(runId);
+  const events = await agent.store.journal.read({ runId });
+  assertOrdered(events, "runSeq");
+  assert.equal(events.filter(({ type }) => FINAL.test(type)).length, 1, "one final event");
+  assert.match(events.at(-1)!.type, FINAL, "nothing comes after the end");
+  const run = await agent.run(runId);
+  assert.equal(`run.${run.status}`, events.at(-1)!.type);
+  assert.ok(run.ended_at !== null);
+  assert.equal(run.last_seq, events.length);
 }
 
 function assertOrdered(events: readonly JournalEvent[], number: "seq" | "runSeq"): void {
@@ -109,30 +139,68 @@ function assertOrdered(events: readonly JournalEvent[], number: "seq" | "runSeq"
   );
 }
 
-async function writesOfALife(t: TestContext): Promise<number> {
-  const place = await createPlace();
-  await using agent = place.agent;
-  const writes = failWrites(t, agent.store);
-  await live(place);
-  assert.deepEqual(place.marks, ["echo work-1", "rm -rf work-1"]);
-  return writes.count;
-}
-
 for (const fault of ["refused", "unanswered"] as const satisfies readonly Fault[]) {
-  const how = fault === "refused" ? "is refused" : "is done, and its answer is lost";
+  const how = fault === "refused" ? "is refused" : "is done and its answer lost";
   test(`whichever write of a run's life ${how}, the run ends, nothing is done twice, and the queue goes on`, async (t) => {
-    const count = await writesOfALife(t);
+    await using place = await Place.create(t as TestContext);
+    place.writes.begin(() => undefined);
+    await place.live("whole");
+    assert.deepEqual(place.marks, ["echo work-whole", "rm -rf work-whole"]);
+    const { count } = place.writes;
     assert.ok(count > 10, `${count} writes`);
     for (let chosen = 1; chosen <= count; chosen++) {
-      await t.test(`write ${chosen}`, async (t2) => {
-        const place = await createPlace();
-        await using agent = place.agent;
-        const writes = failWrites(t2 as TestContext, agent.store);
-        writes.plan = (write) => (write === chosen ? fault : undefined);
-        agent.core.start();
-        await live(place);
-        await assertWhole(place);
-      });
+      place.writes.begin((write) => (write === chosen ? fault : undefined));
+      await place.live(`s${chosen}`);
+      await place.assertWhole(`s${chosen}`);
     }
   });
 }
+
+test("a run whose end cannot be written while the lease lasts is closed as interrupted, and its session goes on", async (t) => {
+  const release = Promise.withResolvers<void>();
+  await using place = await Place.create(t as TestContext, {
+    script: async ({ user }) => {
+      if (user === "first") await release.promise;
+      return { text: `did ${user}` };
+    },
+  });
+  const { agent, writes } = place;
+  const first = await place.submit("first", "s");
+  const behind = await place.submit("behind", "s");
+  const overMs = agent.parts.clock.now() + 2 * LEASE_MS;
+  writes.begin(() => (agent.parts.clock.now() < overMs ? "refused" : undefined));
+  release.resolve();
+  // Its slot is free although its end is not written.
+  await place.idle();
+  assert.equal((await agent.run(first)).status, "running");
+  assert.ok(agent.logLines.some((line) => line.includes("the end of a run could not be recorded")));
+  await agent.events(first);
+  assert.equal((await agent.run(first)).status, "interrupted");
+  await agent.events(behind);
+  assert.equal((await agent.run(behind)).output, "did behind");
+  await place.assertWhole("s");
+});
+
+test("a run that is to stop and whose end cannot be written is cancelled, and the stop is over", async (t) => {
+  const begun = Promise.withResolvers<void>();
+  await using place = await Place.create(t as TestContext, {
+    script: async ({ user, signal }) => {
+      if (user !== "first") return { text: "ok" };
+      begun.resolve();
+      await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+      return {};
+    },
+  });
+  const { agent, writes } = place;
+  const runId = await place.submit("first", "s");
+  await begun.promise;
+  const overMs = agent.parts.clock.now() + 2 * LEASE_MS;
+  // The stop itself is written.
+  writes.begin((write) => (write > 1 && agent.parts.clock.now() < overMs ? "refused" : undefined));
+  assert.equal(await agent.turns.stop(runId, "enough"), true);
+  await place.idle();
+  assert.equal((await agent.run(runId)).status, "stopping");
+  await agent.events(runId);
+  assert.equal((await agent.run(runId)).status, "cancelled");
+  await place.assertWhole("s");
+});
