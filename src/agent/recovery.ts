@@ -6,11 +6,17 @@ import { cancelledOutcome, interruptedOutcome } from "./outcome.ts";
 import type { AgentParts } from "./parts.ts";
 import { addMessages } from "./history.ts";
 import { LEASE_MS, UNOWNED } from "./lane.ts";
-import { suspended } from "./resume.ts";
-import { unheardSteers } from "./run-control.ts";
+import { asksOf, suspended, type KnownOfRun } from "./resume.ts";
 import { concludeRun } from "./run-end.ts";
-import { cutCalls, endsWithAnswer, salvageStep, unsavedEvents } from "./salvage.ts";
-import { releaseLease } from "./session.ts";
+import {
+  answeredRuns,
+  cutCalls,
+  pendingSteers,
+  salvageStep,
+  steerEventsOf,
+  unsavedEventsOf,
+  type RunFact,
+} from "./salvage.ts";
 import type { Turns } from "./turn.ts";
 
 /** Between two rounds. */
@@ -214,67 +220,137 @@ export class Recovery {
     try {
       await (waiting ? this.#turns.resume(waiting, session) : this.#turns.continueSession(session.id));
     } catch (error) {
+      const { id } = session;
       this.#parts.log.error("a session that was taken over could not go on; trying again", {
-        session: session.id,
+        session: id,
         error,
       });
       // Kept or let go, nothing is alive under its lease: it is found again.
-      await this.#turns.letGo(session.id).catch(() => {});
+      await this.#turns.letGo(id).catch(() => {});
     }
   }
 
-  /** Those that nobody else was faster with. What is sent to a database at a distance is sent for all at once. */
+  /**
+   * Those that nobody else was faster with. What is read is read for all at once, and what is written for one does not
+   * wait for the others: a database may be far away.
+   */
   async #takeOver(tx: Tx, sessions: readonly SessionRow[]): Promise<readonly Taken[]> {
-    const alive = this.#turns.aliveSessions;
+    const mine = await this.#lease(tx, sessions);
+    const ids = mine.map(({ id }) => id);
+    const known = await readDead(tx, ids);
     const inOrder = createQueue();
-    const others = sessions.filter(({ id }) => !alive.has(id));
+    const waiting = new Map<string, RunRow>();
     // All come to their end before the work fails: none may speak in the next transaction.
-    const ends = await Promise.allSettled(others.map((session) => this.#take(tx, session, inOrder)));
-    return ends.flatMap((end) => {
-      if (end.status === "rejected") throw end.reason;
-      return end.value ? [end.value] : [];
+    const ends = await Promise.allSettled(
+      known.map(async (dead) => {
+        const { run, isAlone } = dead;
+        if (isAlone && (await suspended(tx, run, dead))) waiting.set(run.session_id, run);
+        else await this.#close(tx, dead, inOrder);
+      }),
+    );
+    for (const end of ends) if (end.status === "rejected") throw end.reason;
+    const free = await this.#release(
+      tx,
+      ids.filter((id) => !waiting.has(id)),
+    );
+    return mine.map((session) => {
+      const run = waiting.get(session.id);
+      return { session, isFree: free.has(session.id), ...(run ? { waiting: run } : {}) };
     });
   }
 
-  async #take(tx: Tx, session: SessionRow, inOrder: Queue): Promise<Taken | undefined> {
+  /** Takes the leases, all of one owner, that still are to be had. */
+  async #lease(tx: Tx, sessions: readonly SessionRow[]): Promise<readonly SessionRow[]> {
     const { store } = this.#parts;
-    const { id, lease_owner: owner, lease_until: untilMs } = session;
+    const alive = this.#turns.aliveSessions;
+    const dead = sessions.filter(({ id }) => !alive.has(id));
+    const owner = dead[0]?.lease_owner;
+    if (owner === undefined || owner === null) return [];
+    const ids = dead.map(({ id }) => id);
+    const lease = { lease_owner: store.owner, lease_until: tx.nowMs + LEASE_MS };
+    const update = tx.db
+      .updateTable("sessions")
+      .set(lease)
+      .where("id", "in", ids)
+      .where("lease_owner", "=", owner);
     // Our clock may be ahead of the store's, by which leases run.
-    if (untilMs >= tx.nowMs && !store.ownerIsDead(owner ?? "")) return undefined;
-    const old = { id, lease_owner: owner, lease_until: untilMs };
-    const mine = { lease_owner: store.owner, lease_until: tx.nowMs + LEASE_MS };
-    if ((await tx.update("sessions", old, mine)) === 0) return undefined;
-    const open = await tx.db
-      .selectFrom("runs")
-      .selectAll()
-      .where("session_id", "=", id)
-      .where("ended_at", "is", null)
-      .where("status", "!=", "queued")
+    const due = store.ownerIsDead(owner) ? update : update.where("lease_until", "<", tx.nowMs);
+    const taken = new Set((await due.returning("id").execute()).map(({ id }) => id));
+    return dead.filter(({ id }) => taken.has(id));
+  }
+
+  /** Gives back the leases of those in which nothing waits. */
+  async #release(tx: Tx, ids: readonly string[]): Promise<ReadonlySet<string>> {
+    if (ids.length === 0) return new Set();
+    const free = await tx.db
+      .updateTable("sessions")
+      .set({ lease_owner: null, lease_until: 0, updated_at: tx.nowMs })
+      .where("id", "in", ids)
+      .where("lease_owner", "=", this.#parts.store.owner)
+      .where("queued", "=", 0)
+      .returning("id")
       .execute();
-    const [waiting] = open;
-    if (waiting && open.length === 1 && (await suspended(tx, waiting))) return { session, waiting };
-    for (const run of open) await this.#close(tx, run, inOrder);
-    return { session, isFree: await releaseLease(tx, id, store.owner) };
+    return new Set(free.map(({ id }) => id));
   }
 
   /** Ends a run whose process is gone, with what it had said and done as far as anybody knows. */
-  async #close(tx: Tx, run: RunRow, inOrder: Queue): Promise<void> {
+  async #close(tx: Tx, { run, asks, events, steers, isAnswered }: DeadRun, inOrder: Queue): Promise<void> {
     const { store } = this.#parts;
-    await cancelOpenAsks(tx, store, run.id);
-    const where = { sessionId: run.session_id, runId: run.id };
-    const isSaved = await endsWithAnswer(tx, where);
-    const step = isSaved ? [] : await unsavedEvents(tx, run.id);
-    const messages = salvageStep(step);
-    await addMessages(tx, where, messages);
-    const steers = await unheardSteers(tx, { id: run.id, startedAtMs: 0 }, new Set());
+    if (asks.some(({ status }) => status === "open")) await cancelOpenAsks(tx, store, run.id);
+    const step = isAnswered ? [] : events;
+    await addMessages(tx, { sessionId: run.session_id, runId: run.id }, salvageStep(step));
+    const pending = pendingSteers(steers);
     const outcome =
       run.stop_requested === 1
-        ? cancelledOutcome(run.id, steers)
-        : interruptedOutcome(run.id, INTERRUPTED, steers);
+        ? cancelledOutcome(run.id, pending)
+        : interruptedOutcome(run.id, INTERRUPTED, pending);
+    const conclude = async () => void (await concludeRun(tx, { run, parts: this.#parts }, outcome));
     // What follows from an end may read and write what that of another run does.
-    await inOrder(async () => void (await concludeRun(tx, { run, parts: this.#parts }, outcome)));
+    await (hasFollowers(run) ? inOrder(conclude) : conclude());
     await store.journal.append(tx, run.session_id, [...cutCalls(run.id, step), outcome.event]);
   }
+}
+
+/** A run that was at work when its process went, and what is known of it. */
+interface DeadRun extends KnownOfRun {
+  readonly run: RunRow;
+  /** No other run of its session is at work. */
+  readonly isAlone: boolean;
+  readonly steers: readonly RunFact[];
+  /** Its newest step is saved. */
+  readonly isAnswered: boolean;
+}
+
+/** The runs at work in sessions, inside `tx`. From here on none takes steering. */
+async function readDead(tx: Tx, sessionIds: readonly string[]): Promise<readonly DeadRun[]> {
+  if (sessionIds.length === 0) return [];
+  const runs = await tx.db
+    .selectFrom("runs")
+    .selectAll()
+    .where("session_id", "in", sessionIds)
+    .where("ended_at", "is", null)
+    .where("status", "!=", "queued")
+    .execute();
+  const ids = runs.map(({ id }) => id);
+  if (ids.length === 0) return [];
+  // Whoever gives text holds the row until that is committed.
+  await tx.db.updateTable("runs").set({ updated_at: tx.nowMs }).where("id", "in", ids).execute();
+  const asks = await asksOf(tx, ids);
+  const events = await unsavedEventsOf(tx, ids);
+  const steers = await steerEventsOf(tx, ids);
+  const answered = await answeredRuns(tx, sessionIds);
+  return runs.map((run) => ({
+    run,
+    isAlone: runs.every(({ id, session_id: sessionId }) => id === run.id || sessionId !== run.session_id),
+    asks: asks.filter(({ run_id: runId }) => runId === run.id),
+    events: events.get(run.id) ?? [],
+    steers: steers.get(run.id) ?? [],
+    isAnswered: answered.has(run.id),
+  }));
+}
+
+function hasFollowers({ delivery, webhook, kind }: RunRow): boolean {
+  return delivery !== null || webhook !== null || kind === "subagent" || kind === "background";
 }
 
 interface Taken {

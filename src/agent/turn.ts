@@ -19,6 +19,9 @@ import { findSession, settingsOf } from "./session.ts";
 import { StartGate, uncounted, type Entry, type RunSlot } from "./start-gate.ts";
 import { RunStop } from "./stop.ts";
 
+/** Of runs that nobody waits at the wire for any more, as the process that recorded them is gone. */
+const RECOVERED: RunSlot = { group: "recovered" };
+
 /**
  * The turn queue: in each session one turn at a time, whoever asks and from whatever process, by the session's lease.
  * A prompt is recorded, with its run, before `submit` resolves; from then on it is never lost.
@@ -171,8 +174,8 @@ export class Turns {
    * back.
    */
   async continueSession(sessionId: string): Promise<void> {
-    const slot = await this.#lane.slotOfNext(sessionId);
-    if (slot && !this.#gate.hasRoom(slot)) return this.#wait(sessionId, slot);
+    const slot = (await this.#lane.slotOfNext(sessionId)) ?? RECOVERED;
+    if (!this.#gate.hasRoom(slot)) return this.#wait(sessionId, slot);
     await this.#continue(sessionId, this.#gate.enter(slot));
   }
 
