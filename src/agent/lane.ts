@@ -158,10 +158,21 @@ export class Lane {
   }
 
   /**
-   * Whether a run that {@link next} started, in a transaction whose commit was not answered, is at work. If so its lease,
-   * which is ours, is renewed.
+   * As {@link next}, for a transaction that is tried again when its answer is lost: what an attempt has started that was
+   * committed all the same, and nobody else knows of, is found by the attempts after it, and by `begun`.
    */
-  async hasStarted(tx: Tx, { run, session }: Started): Promise<boolean> {
+  successor(sessionId: string, { hold }: { readonly hold: () => boolean }) {
+    let started: Started | undefined;
+    const begun = async (tx: Tx) => (started && (await this.#hasStarted(tx, started)) ? started : undefined);
+    const next = async (tx: Tx) => {
+      started = (await begun(tx)) ?? (await this.next(tx, sessionId, { hold: hold() }));
+      return started;
+    };
+    return { begun, next };
+  }
+
+  /** Whether a run is at work under our lease, which is renewed then. */
+  async #hasStarted(tx: Tx, { run, session }: Started): Promise<boolean> {
     const mine = { id: session.id, lease_owner: this.#store.owner };
     if ((await tx.update("sessions", mine, { lease_until: tx.nowMs + LEASE_MS })) === 0) return false;
     const row = await tx.find("runs", { id: run.id });

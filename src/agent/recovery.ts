@@ -137,7 +137,7 @@ export class Recovery {
   /** Never rejects. */
   async #renew(): Promise<void> {
     const { store, log } = this.#parts;
-    const ids = [...this.#turns.leasedSessions];
+    const ids = [...this.#turns.alive.leased];
     try {
       for (let start = 0; start < ids.length; start += RENEWED) {
         await store.write(async (tx) => {
@@ -262,7 +262,7 @@ export class Recovery {
   /** Takes the leases, all of one owner, that still are to be had. */
   async #lease(tx: Tx, sessions: readonly SessionRow[]): Promise<readonly SessionRow[]> {
     const { store } = this.#parts;
-    const alive = this.#turns.aliveSessions;
+    const alive = this.#turns.alive.all;
     const dead = sessions.filter(({ id }) => !alive.has(id));
     const owner = dead[0]?.lease_owner;
     if (owner === undefined || owner === null) return [];

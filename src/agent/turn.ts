@@ -1,13 +1,12 @@
 import { ServiceError } from "../base/errors.ts";
-import { retryWhileUnavailable } from "../store/retry.ts";
-import type { Tx } from "../store/store.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
+import { AliveSessions } from "./alive-sessions.ts";
 import { Budgets } from "./budgets.ts";
 import type { ChildPrompt } from "./delegation.ts";
 import { drainRuns } from "./drain.ts";
 import { EarlyStops } from "./early-stops.ts";
 import { Execution } from "./execution.ts";
-import { Lane, LEASE_MS, type Started } from "./lane.ts";
+import { Lane, type Started } from "./lane.ts";
 import type { AgentParts } from "./parts.ts";
 import type { Prompt, Submitted } from "./prompt.ts";
 import { recordPrompt } from "./record-prompt.ts";
@@ -36,12 +35,7 @@ export class Turns {
   /** Prompts being recorded and turns at work. */
   readonly #open = new Set<Promise<unknown>>();
   readonly #earlyStops = new EarlyStops();
-  /** Sessions whose next run is being started. */
-  readonly #starting = new Set<string>();
-  /** Runs whose end could not be written yet. */
-  readonly #ending = new Set<string>();
-  /** Aborts when a drain waits no longer: what cannot be written then is left to recovery. */
-  readonly #cut = new AbortController();
+  readonly alive: AliveSessions;
   #draining = false;
 
   /** `onEnd` is told of each run of a kept session that ended in this process, after its end is committed. It MUST NOT throw. */
@@ -51,6 +45,7 @@ export class Turns {
     this.#budgets = new Budgets(parts);
     this.#gate = new StartGate({ max: parts.settings.maxConcurrentRuns, onRoom: () => this.#startWaiting() });
     this.#onEnd = options.onEnd;
+    this.alive = new AliveSessions({ parts, running: this.#running, waiting: () => this.#gate.sessions });
   }
 
   /** Can be gone through more than once, as they are at the time. */
@@ -71,25 +66,6 @@ export class Turns {
 
   get draining(): boolean {
     return this.#draining;
-  }
-
-  /** Sessions under whose leases something is alive in this process: a run, one that waits for room, or one that starts. */
-  get aliveSessions(): ReadonlySet<string> {
-    const running = Array.from(this.#running.values(), ({ sessionId }) => sessionId);
-    return new Set([...running, ...this.#starting, ...this.#gate.sessions]);
-  }
-
-  /**
-   * The alive sessions whose leases are to be renewed: not those whose run is over and whose end cannot be written. Their
-   * leases run out while that is tried, so that the run is closed in time when it is given up.
-   */
-  get leasedSessions(): ReadonlySet<string> {
-    const ending = new Set<string>();
-    for (const runId of this.#ending) {
-      const execution = this.#running.get(runId);
-      if (execution) ending.add(execution.sessionId);
-    }
-    return this.aliveSessions.difference(ending);
   }
 
   /**
@@ -165,7 +141,7 @@ export class Turns {
   async drain(graceMs: number): Promise<void> {
     this.#draining = true;
     this.#startWaiting();
-    const onCut = () => this.#cut.abort();
+    const onCut = () => this.alive.cut();
     await drainRuns(this.#executions, this.#parts, { graceMs, settled: this.#settled(), onCut });
   }
 
@@ -233,39 +209,14 @@ export class Turns {
 
   async #continue(sessionId: string, entry: Entry): Promise<void> {
     const { store } = this.#parts;
+    const successor = this.#lane.successor(sessionId, { hold: () => this.#draining });
     let next: Started | undefined;
-    this.#starting.add(sessionId);
     try {
-      const begin = this.#beginNext(sessionId);
-      next = await this.#retried(() => store.write(begin.next));
+      next = await this.alive.start(sessionId, () => store.write(successor.next));
     } finally {
-      this.#starting.delete(sessionId);
       if (!next) entry.leave();
     }
     if (next) this.#execute(next, { entry });
-  }
-
-  /**
-   * Starts the next run of a session in a transaction that is tried again when its answer is lost: what an earlier attempt
-   * has started, and nobody else knows of, is found by `begun`.
-   */
-  #beginNext(sessionId: string) {
-    let started: Started | undefined;
-    const begun = async (tx: Tx) =>
-      started && (await this.#lane.hasStarted(tx, started)) ? started : undefined;
-    const next = async (tx: Tx) => {
-      const before = await begun(tx);
-      started = before ?? (await this.#lane.next(tx, sessionId, { hold: this.#draining }));
-      return started;
-    };
-    return { begun, next };
-  }
-
-  /** Tries as long as the lease under which `work` writes may be ours, while the store is away. */
-  #retried<T>(work: () => Promise<T>, onRetry?: (error: unknown) => void): Promise<T> {
-    const { clock } = this.#parts;
-    const { signal } = this.#cut;
-    return retryWhileUnavailable(work, { clock, signal, forMs: LEASE_MS, ...(onRetry ? { onRetry } : {}) });
   }
 
   async #take(prompt: Prompt, entry: Entry): Promise<Submitted> {
@@ -373,40 +324,25 @@ export class Turns {
 
   async #conclude(execution: Execution, { run, session }: Started): Promise<void> {
     const isStateless = session.transient === 1;
-    const { store, log } = this.#parts;
+    const parts = this.#parts;
+    const successor = this.#lane.successor(session.id, { hold: () => this.#draining });
     try {
-      const next = await this.#end(execution, { run, isStateless });
+      const next = await execution.run({
+        end: (tx, outcome) => concludeRun(tx, { run, isStateless, parts }, outcome),
+        next: successor.next,
+        ended: successor.begun,
+        attempts: (write) => this.alive.end(run.id, write),
+      });
       this.#running.delete(run.id);
-      if (execution.isParked) return await store.write((tx) => this.#lane.park(tx, session.id));
+      if (execution.isParked) return await parts.store.write((tx) => this.#lane.park(tx, session.id));
       if (!isStateless) this.#onEnd?.(run);
       if (next) this.#execute(next);
     } catch (error) {
       // Nothing is alive in the session from here on. Its lease runs out, and recovery closes the run.
-      log.error("the end of a run could not be recorded", { run: run.id, error });
+      parts.log.error("the end of a run could not be recorded", { run: run.id, error });
     } finally {
       this.#running.delete(run.id);
-      this.#ending.delete(run.id);
       this.#budgets.close(run.id);
     }
-  }
-
-  /** Runs a turn to its end. Resolves to the run that follows in its session, if there is one. */
-  #end(
-    execution: Execution,
-    { run, isStateless }: { readonly run: RunRow; readonly isStateless: boolean },
-  ): Promise<Started | undefined> {
-    const parts = this.#parts;
-    const begin = this.#beginNext(run.session_id);
-    const onRetry = (error: unknown) => {
-      if (this.#ending.has(run.id)) return;
-      this.#ending.add(run.id);
-      parts.log.warn("the end of a run could not be recorded yet; trying again", { run: run.id, error });
-    };
-    return execution.run({
-      end: (tx, outcome) => concludeRun(tx, { run, isStateless, parts }, outcome),
-      next: begin.next,
-      ended: begin.begun,
-      attempts: (write) => this.#retried(write, onRetry),
-    });
   }
 }
