@@ -59,6 +59,7 @@ function httpRoom(options: ServiceOptions, rooms: ListenerRooms, tickets: HttpRo
       startedAtMs: parts.clock.now(),
       configFlaws,
       liveSessions: () => live.size,
+      isRecovering: () => !agent.isRecovered,
       mcp: () => mcp.status(),
       freeBytes: () => freeBytes(places.agentHome),
       ...(receiver ? { receiver: () => ({ url: receiver.url, routes: receiver.routes.length }) } : {}),

@@ -2221,6 +2221,7 @@ export const schemas: SchemaMap = {
       "readiness",
       "runs",
       "sessions",
+      "recovering",
       "draining",
     ],
     properties: {
@@ -2270,6 +2271,7 @@ export const schemas: SchemaMap = {
         properties: { live: { type: "integer", minimum: 0 }, stored: { type: "integer", minimum: 0 } },
       },
       outbox: { $ref: "#/components/schemas/OutboxHealth" },
+      recovering: { type: "boolean" },
       draining: { type: "boolean" },
     },
   },

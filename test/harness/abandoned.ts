@@ -15,7 +15,11 @@ export interface Abandoned {
  * Leaves `count` sessions as a process leaves them that is killed in the middle of their runs: each has said half an
  * answer, and a tool call of it has not ended.
  */
-export async function abandonSessions(store: Store, count: number): Promise<readonly Abandoned[]> {
+export async function abandonSessions(
+  store: Store,
+  count: number,
+  owner = "tester",
+): Promise<readonly Abandoned[]> {
   const made: Abandoned[] = [];
   for (let from = 0; from < count; from += 250) {
     const some = Array.from({ length: Math.min(250, count - from) }, () => ({
@@ -28,8 +32,8 @@ export async function abandonSessions(store: Store, count: number): Promise<read
           store.journal.begin(
             tx,
             {
-              session: sessionRow({ id: sessionId, owner: "tester", lease_owner: GHOST, lease_until: 1 }),
-              run: runRow(sessionId, { id: runId, owner: "tester", input: INPUT }),
+              session: sessionRow({ id: sessionId, owner, lease_owner: GHOST, lease_until: 1 }),
+              run: runRow(sessionId, { id: runId, owner, input: INPUT }),
             },
             [
               runEvent(runId, "run.started", { session_id: sessionId, model: "test:one", kind: "run" }),
