@@ -30,8 +30,8 @@ const RENEWED = 500;
 /** Pauses after a first round that failed. */
 const FIRST_PAUSE_MS = 500;
 
-const INTERRUPTED =
-  "The server process that ran this ended, or lost its database, before the end of the run was recorded.";
+const PROCESS_ENDED = "The server process that ran this ended before the run did.";
+const END_LOST = "The end of this run could not be written to the database, and is not known.";
 
 /**
  * Keeps the leases of the sessions in which something is alive in this process, and takes over the others whose lease ran
@@ -238,6 +238,7 @@ export class Recovery {
     const mine = await this.#lease(tx, sessions);
     const ids = mine.map(({ id }) => id);
     const known = await readDead(tx, ids);
+    const reason = sessions[0]?.lease_owner === this.#parts.store.owner ? END_LOST : PROCESS_ENDED;
     const inOrder = createQueue();
     const waiting = new Map<string, RunRow>();
     // All come to their end before the work fails: none may speak in the next transaction.
@@ -245,7 +246,7 @@ export class Recovery {
       known.map(async (dead) => {
         const { run, isAlone } = dead;
         if (isAlone && (await suspended(tx, run, dead))) waiting.set(run.session_id, run);
-        else await this.#close(tx, dead, inOrder);
+        else await this.#close(tx, dead, { reason, inOrder });
       }),
     );
     for (const end of ends) if (end.status === "rejected") throw end.reason;
@@ -294,7 +295,11 @@ export class Recovery {
   }
 
   /** Ends a run whose process is gone, with what it had said and done as far as anybody knows. */
-  async #close(tx: Tx, { run, asks, events, steers, isAnswered }: DeadRun, inOrder: Queue): Promise<void> {
+  async #close(
+    tx: Tx,
+    { run, asks, events, steers, isAnswered }: DeadRun,
+    { reason, inOrder }: { readonly reason: string; readonly inOrder: Queue },
+  ): Promise<void> {
     const { store } = this.#parts;
     if (asks.some(({ status }) => status === "open")) await cancelOpenAsks(tx, store, run.id);
     const step = isAnswered ? [] : events;
@@ -303,7 +308,7 @@ export class Recovery {
     const outcome =
       run.stop_requested === 1
         ? cancelledOutcome(run.id, pending)
-        : interruptedOutcome(run.id, INTERRUPTED, pending);
+        : interruptedOutcome(run.id, reason, pending);
     const conclude = async () => void (await concludeRun(tx, { run, parts: this.#parts }, outcome));
     // What follows from an end may read and write what that of another run does.
     await (hasFollowers(run) ? inOrder(conclude) : conclude());

@@ -54,11 +54,15 @@ function assemble(
   { host, onProblem }: { readonly host: string | undefined; readonly onProblem: OnProblem },
 ): Store {
   const owner = createOwner(host);
-  const group = new GroupCommitter(driver, onProblem);
   const followers = new Followers({
     read: (scope, after, limit) => readEvents(driver, scope, { after, limit }),
     watch: (wake) => driver.watch(wake),
   });
+  const onDoubt = () => {
+    followers.look();
+    driver.announce(undefined);
+  };
+  const group = new GroupCommitter(driver, onProblem, onDoubt);
   const holder = { owner, ownerIsDead: (other: string) => isOwnerDead(other, owner) };
   let closing: Promise<void> | undefined;
   const close = async () => {
