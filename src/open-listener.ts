@@ -60,6 +60,7 @@ function httpRoom(options: ServiceOptions, rooms: ListenerRooms, tickets: HttpRo
       startedAtMs: parts.clock.now(),
       configFlaws,
       liveSessions: () => live.size,
+      isRecovering: () => !agent.isRecovered,
       mcp: () => mcp.status(),
       freeBytes: () => freeBytes(places.agentHome),
       ...(receiver ? { receiver: () => receiverVitals(receiver) } : {}),

@@ -38,7 +38,7 @@ export async function openRooms(options: CoreOptions): Promise<Rooms> {
     closers.unshift(() => telemetry.close());
     const agentRoom = createAgentRoom({ ...options, telemetry: telemetry.agent }, store, clock);
     closers.unshift(() => agentRoom.close());
-    await agentRoom.agent.start();
+    agentRoom.agent.start();
     const onCronJobsGone = (ids: readonly string[]) => removeCronOutputs(options.places, ids);
     closers.unshift(scheduleSweeps(store, { ...retentionOptions(config), clock, onProblem, onCronJobsGone }));
     const opened = await openTargets(options, { store, clock });

@@ -41,7 +41,7 @@ export interface Service {
 export type RpcService = Omit<Service, "url">;
 
 /**
- * Builds every room and starts listening. When anything on the way fails, what was opened is closed again.
+ * Builds every room and starts listening. What dead processes left open is closed meanwhile: see `agent.recovered`. When anything on the way fails, what was opened is closed again.
  * ServiceError `invalid_config` (address taken, unknown toolset) or `state_store_unavailable`.
  */
 export async function startService(options: ServiceOptions): Promise<Service> {
@@ -52,8 +52,9 @@ export async function startService(options: ServiceOptions): Promise<Service> {
     const receiver = await createReceiver(options, rooms);
     const listener = await openListener(options, { ...rooms, receiver });
     await receiver?.listen();
-    // It looks at the jobs while people connect already.
-    void scheduler?.start();
+    // It looks at the jobs while people connect already, once those whose runs are gone are known to be at rest.
+    const { agent } = rooms.agentRoom;
+    void agent.recovered.then(() => (agent.turns.draining ? undefined : scheduler?.start()));
     const webhooks = receiver && { webhookRoutes: receiver.routes };
     const webhookUrl = receiver?.url === undefined ? {} : { webhookUrl: receiver.url };
     return {
@@ -85,7 +86,9 @@ export interface TickService extends RpcService {
 export async function startTickService(options: CoreOptions): Promise<TickService> {
   const rooms = await openRooms(options);
   const scheduler = await loadScheduler(options, rooms);
-  const { turns } = rooms.agentRoom.agent;
+  const { turns, recovered } = rooms.agentRoom.agent;
+  // It ends when the jobs that are due have run: what is left behind by others has to be settled by then.
+  await recovered;
   const graceMs = options.config.api_server.drain_seconds * 1000;
   const drain = async () => void (await Promise.all([turns.drain(graceMs), scheduler.drain(graceMs)]));
   // The service does not stop the scheduler: its sign of life stays, for those who ask when jobs were last looked at.

@@ -2246,6 +2246,7 @@ export const schemas: SchemaMap = {
       "readiness",
       "runs",
       "sessions",
+      "recovering",
       "draining",
     ],
     properties: {
@@ -2295,6 +2296,7 @@ export const schemas: SchemaMap = {
         properties: { live: { type: "integer", minimum: 0 }, stored: { type: "integer", minimum: 0 } },
       },
       outbox: { $ref: "#/components/schemas/OutboxHealth" },
+      recovering: { type: "boolean" },
       draining: { type: "boolean" },
     },
   },

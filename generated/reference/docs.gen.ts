@@ -2083,6 +2083,7 @@ td:empty{display:none}
 <tr><td><code>sessions.live</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>sessions.stored</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>outbox</code></td><td><a href="#schema-outbox-health">OutboxHealth</a></td><td>Absent when the database does not answer.</td></tr>
+<tr><td><code>recovering</code></td><td>boolean</td><td>Required. True after a start while the runs that ended with their process are being closed. New prompts to their sessions wait until that is done.</td></tr>
 <tr><td><code>draining</code></td><td>boolean</td><td>Required.</td></tr>
 </tbody>
 </table>

@@ -63,9 +63,21 @@ export class Agent {
     this.#recovery = new Recovery(parts, this.turns);
   }
 
-  /** Closes what dead processes left open, then keeps this process's leases. */
-  async start(): Promise<void> {
-    await this.#recovery.start();
+  /**
+   * Begins to close what dead processes left open, beside whatever is served, and to keep this process's leases. Prompts
+   * to sessions that are not closed yet wait in their queues.
+   */
+  start(): void {
+    this.#recovery.start();
+  }
+
+  /** Resolves when what dead processes left open at {@link start} is closed, or the agent is stopped. */
+  get recovered(): Promise<void> {
+    return this.#recovery.recovered;
+  }
+
+  get isRecovered(): boolean {
+    return this.#recovery.isRecovered;
   }
 
   /** Everything that waits or watches ends; drain the turns first. */

@@ -4,6 +4,8 @@ import { ServiceError } from "../base/errors.ts";
 import { createId } from "../base/ids.ts";
 import { redactValue } from "../base/redact.ts";
 import type { NewEvent } from "../store/journal.ts";
+import { isUnavailable } from "../store/failure.ts";
+import { retryWhileUnavailable } from "../store/retry.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { AskRow } from "../store/tables.ts";
 import { checkReply } from "./ask-reply.ts";
@@ -59,6 +61,8 @@ export class Asks {
   readonly #passwords = new Map<string, string | undefined>();
   /** The newest answer under way, by question: they are taken one after the other. */
   readonly #answering = new Map<string, Promise<void>>();
+  /** Runs of which a question may be open that nobody waits for: the store failed when it was asked, or closed. */
+  readonly #doubtful = new Set<string>();
 
   constructor(store: Store, clock: Clock, secrets?: SecretKeeper) {
     this.#store = store;
@@ -82,6 +86,7 @@ export class Asks {
     const opening = this.#open({ id, kind, subject, question, timeoutMs, callId });
     const opened = await opening.catch((error: unknown) => {
       this.#passwords.delete(id);
+      this.#doubtful.add(subject.runId);
       throw error;
     });
     if (!opened) {
@@ -115,6 +120,16 @@ export class Asks {
     );
   }
 
+  /** Closes questions of a run that ends, inside `tx`, which the store's failures may have left open. */
+  async closeDoubtful(tx: Tx, runId: string): Promise<void> {
+    if (this.#doubtful.has(runId)) await cancelOpenAsks(tx, this.#store, runId);
+  }
+
+  /** Nothing more is asked of a run here. */
+  forget(runId: string): void {
+    this.#doubtful.delete(runId);
+  }
+
   /** Closes a question, if it is open, that no answer matters to any more. */
   async withdraw(row: AskRow): Promise<void> {
     await this.#close(row, "cancelled");
@@ -134,14 +149,22 @@ export class Asks {
   ): Promise<AskOutcome<AskKind>> {
     const ended = new AbortController();
     const trouble = Promise.withResolvers<never>();
-    const close = (reason: "timeout" | "cancelled") => void this.#close(row, reason).catch(trouble.reject);
-    const stopTimer = timeoutMs > 0 ? this.#clock.after(timeoutMs, () => close("timeout")) : undefined;
+    const patiently = <T>(work: () => Promise<T>) =>
+      retryWhileUnavailable(work, { clock: this.#clock, forMs: Number.POSITIVE_INFINITY, signal });
+    const expire = () => void patiently(() => this.#close(row, "timeout")).catch(trouble.reject);
+    const stopTimer = timeoutMs > 0 ? this.#clock.after(timeoutMs, expire) : undefined;
     // A question whose run is parked stays open for the next process.
-    const cancel = () => (isParked(signal) ? ended.abort() : close("cancelled"));
+    const cancel = () =>
+      isParked(signal) ? ended.abort() : void this.#close(row, "cancelled").catch(trouble.reject);
     signal.addEventListener("abort", cancel, { once: true });
     if (signal.aborted) cancel();
     try {
-      return await Promise.race([this.#outcome(row, { after, signal: ended.signal }), trouble.promise]);
+      const outcome = patiently(() => this.#outcome(row, { after, signal: ended.signal }));
+      outcome.catch(() => {}); // the loser of the race must not count as unhandled
+      return await Promise.race([outcome, trouble.promise]);
+    } catch (error) {
+      if (isUnavailable(error)) this.#doubtful.add(row.run_id);
+      throw error;
     } finally {
       ended.abort();
       stopTimer?.();

@@ -8,18 +8,24 @@ const PARK_MS = 500;
 
 /**
  * Lets go of the runs at work when the process is to end: waits `graceMs` for them, parks those that wait for leave and
- * need no client, leaves those that start again to the next start, and cuts the rest, which end as interrupted. `settled` resolves when none is at work.
+ * need no client, leaves those that start again to the next start, and cuts the rest, which end as interrupted. `settled`
+ * resolves when none is at work. `onCut` is called when they are waited for no longer.
  */
 export async function drainRuns(
   running: Iterable<Execution>,
   parts: AgentParts,
-  { graceMs, settled }: { readonly graceMs: number; readonly settled: Promise<void> },
+  {
+    graceMs,
+    settled,
+    onCut,
+  }: { readonly graceMs: number; readonly settled: Promise<void>; readonly onCut: () => void },
 ): Promise<void> {
   const over = new AbortController();
   const patience = parts.clock.sleep(graceMs, { signal: over.signal }).catch(() => {});
   void Promise.race([settled, patience]).then(() => over.abort());
   do await parkWaiting(running, parts);
   while (await isStillPatient(parts, over.signal));
+  onCut();
   await parkWaiting(running, parts);
   for (const execution of running) {
     if (execution.canStartAgain) execution.park();

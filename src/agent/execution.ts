@@ -42,6 +42,18 @@ export interface ExecutionOptions {
   readonly suspended?: Suspended | undefined;
 }
 
+/** How a run is closed, once its turn is over. */
+export interface RunClose<T> {
+  /** Closes the run. False when it has ended already. */
+  readonly end: (tx: Tx, outcome: Outcome) => Promise<boolean>;
+  /** Does what follows, in the same transaction. */
+  readonly next: (tx: Tx) => Promise<T>;
+  /** Instead of `next` when the run has ended already. */
+  readonly ended: (tx: Tx) => Promise<T | undefined>;
+  /** Calls `write`, the transaction of the end, until it is through or has to be given up. */
+  readonly attempts: (write: () => Promise<T | undefined>) => Promise<T | undefined>;
+}
+
 /** One run at work: hands the engine its turn, records what it does, and can be steered and stopped meanwhile. */
 export class Execution {
   readonly runId: string;
@@ -118,14 +130,8 @@ export class Execution {
     return this.#options.run.kind === "subagent";
   }
 
-  /**
-   * Runs the turn to its end, which is one transaction: `end` closes the run in it, false when somebody else has, and
-   * `next` does what follows.
-   */
-  async run<T>(close: {
-    readonly end: (tx: Tx, outcome: Outcome) => Promise<boolean>;
-    readonly next: (tx: Tx) => Promise<T>;
-  }): Promise<T | undefined> {
+  /** Runs the turn to its end, which is one transaction. Undefined when the run was parked: it has not ended. */
+  async run<T>(close: RunClose<T>): Promise<T | undefined> {
     const end = await this.#work();
     this.#over = true;
     if (this.isParked) {
@@ -137,12 +143,14 @@ export class Execution {
     const conclude = async (tx: Tx): Promise<NewEvent | undefined> => {
       const outcome = await this.#outcome(tx, whole);
       describeRunEnd(this.#span, whole, outcome);
+      await this.#options.parts.asks.closeDoubtful(tx, this.runId);
       return (await close.end(tx, outcome)) ? outcome.event : undefined;
     };
     try {
-      return await this.#recorder.finish(conclude, close.next);
+      return await close.attempts(() => this.#recorder.finish(conclude, close.next, close.ended));
     } finally {
       this.#span.end();
+      this.#options.parts.asks.forget(this.runId);
     }
   }
 

@@ -70,15 +70,23 @@ export async function readForward(
   return rows.map((row) => ({ ...toNumbered(row), runId: row.run_id }));
 }
 
-/** Adds messages to the end of a transcript, inside `tx`. Resolves to the number of the last one. */
+/**
+ * Adds messages to the end of a transcript, inside `tx`. Resolves to the number of the last one. `leasedBy` fences:
+ * ServiceError `session_busy` when that owner does not hold the session's lease (any more).
+ */
 export async function addMessages(
   tx: Tx,
-  where: { readonly sessionId: string; readonly runId: string },
+  where: { readonly sessionId: string; readonly runId: string; readonly leasedBy?: string },
   messages: readonly Message[],
 ): Promise<number | undefined> {
   if (messages.length === 0) return undefined;
-  const last = await tx.increment("sessions", { id: where.sessionId }, "last_message", messages.length);
-  if (last === undefined) throw new Error(`session ${where.sessionId} is gone`);
+  const { sessionId, leasedBy } = where;
+  const session = leasedBy === undefined ? { id: sessionId } : { id: sessionId, lease_owner: leasedBy };
+  const last = await tx.increment("sessions", session, "last_message", messages.length);
+  if (last === undefined && leasedBy !== undefined) {
+    throw new ServiceError("session_busy", "Another process has taken this session over (session busy).");
+  }
+  if (last === undefined) throw new Error(`session ${sessionId} is gone`);
   await insertMessages(tx, where, { messages, after: last - messages.length });
   return last;
 }

@@ -15,11 +15,10 @@ export const LEASE_MS = 30_000;
 
 const FREE = { lease_owner: null, lease_until: 0 };
 
-/**
- * The lease of a session whose queue waits for the next start: nobody's, and long over. Recovery takes it up, and until
- * then no prompt overtakes what waits.
- */
-const HELD = { lease_owner: "nobody", lease_until: 0 };
+/** Holds the lease of a session whose queue waits for recovery: no process. Until then no prompt overtakes what waits. */
+export const UNOWNED = "nobody";
+
+const HELD = { lease_owner: UNOWNED, lease_until: 0 };
 
 /** A run that starts, and the session it starts in. */
 export interface Started {
@@ -161,6 +160,8 @@ export class Lane {
       return undefined;
     }
     await tx.increment("sessions", { id: sessionId }, "queued", -1);
+    // While the end of the run before could not be written, nobody renewed it.
+    await tx.update("sessions", { id: sessionId }, { lease_until: tx.nowMs + LEASE_MS });
     const started = { status: "running", started_at: tx.nowMs, updated_at: tx.nowMs };
     await tx.update("runs", { id: run.id, status: "queued" }, started);
     const input = parseInput(run);
@@ -168,6 +169,28 @@ export class Lane {
     await this.#store.journal.append(tx, sessionId, [startedEvent(run)]);
     await this.#started(tx, run);
     return { run, session, input };
+  }
+
+  /**
+   * As {@link next}, for a transaction that is tried again when its answer is lost: what an attempt has started that was
+   * committed all the same, and nobody else knows of, is found by the attempts after it, and by `begun`.
+   */
+  successor(sessionId: string, { hold }: { readonly hold: () => boolean }) {
+    let started: Started | undefined;
+    const begun = async (tx: Tx) => (started && (await this.#hasStarted(tx, started)) ? started : undefined);
+    const next = async (tx: Tx) => {
+      started = (await begun(tx)) ?? (await this.next(tx, sessionId, { hold: hold() }));
+      return started;
+    };
+    return { begun, next };
+  }
+
+  /** Whether a run is at work under our lease, which is renewed then. */
+  async #hasStarted(tx: Tx, { run, session }: Started): Promise<boolean> {
+    const mine = { id: session.id, lease_owner: this.#store.owner };
+    if ((await tx.update("sessions", mine, { lease_until: tx.nowMs + LEASE_MS })) === 0) return false;
+    const row = await tx.find("runs", { id: run.id });
+    return row !== undefined && row.started_at !== null && row.ended_at === null;
   }
 
   async #started(tx: Tx, run: RunRow): Promise<void> {

@@ -1,5 +1,6 @@
 import type { Clock } from "../base/clock.ts";
 import type { NewEvent } from "../store/journal.ts";
+import { isUnavailable } from "../store/failure.ts";
 import type { Store, Tx } from "../store/store.ts";
 import { addMessages } from "./history.ts";
 import type { Message } from "./message.ts";
@@ -22,6 +23,13 @@ const isDelta = (event: NewEvent): boolean => event.type in MERGED;
 interface Batch {
   readonly events: readonly NewEvent[];
   readonly messages: readonly Message[];
+}
+
+/** A batch whose write failed, and where the last attempt at it stands if it was committed all the same. */
+interface Doubtful {
+  readonly batch: Batch;
+  readonly firstRunSeq: number | undefined;
+  readonly lastMessage: number | undefined;
 }
 
 interface RecorderOptions {
@@ -49,6 +57,9 @@ export class Recorder {
   #taken = false;
   #finishing = false;
   #failed = false;
+  #doubtful: Doubtful | undefined;
+  /** What goes with the end. */
+  #rest: Batch | undefined;
   /** True when somebody waits for what was taken so far to be safe. */
   #urgent = false;
 
@@ -82,23 +93,24 @@ export class Recorder {
 
   /**
    * Writes what is left and the final event, in one durable transaction, and takes nothing more. `conclude` comes first
-   * in it and gives that event; undefined says that the run is no longer ours, and nothing is written. `then` goes with
-   * it, and its value is what this resolves to. Both may be called twice, as any store work.
+   * in it and gives that event, and `next` goes with it: its value is what this resolves to. Undefined instead of an
+   * event says that the run has ended already: nothing is written then, and `ended` goes instead of `next`. All may be
+   * called twice, as any store work. When this rejects it may be called again.
    */
   async finish<T>(
     conclude: (tx: Tx) => Promise<NewEvent | undefined>,
-    then: (tx: Tx) => Promise<T>,
+    next: (tx: Tx) => Promise<T>,
+    ended: (tx: Tx) => Promise<T | undefined> = async () => undefined,
   ): Promise<T | undefined> {
     this.#finishing = true;
     this.#cancelTimer?.();
     if (this.#taken) await this.#write;
-    let batch: Batch | undefined;
     return this.#options.store.write(async (tx) => {
       const last = await conclude(tx);
-      if (!last) return undefined;
-      batch ??= this.#take();
-      await this.#put(tx, { ...batch, events: [...batch.events, last] });
-      return then(tx);
+      if (!last) return ended(tx);
+      const { events, messages } = await this.#restOf(tx);
+      await this.#put(tx, { events: [...events, last], messages });
+      return next(tx);
     });
   }
 
@@ -129,18 +141,45 @@ export class Recorder {
           this.#taken = true;
           batch ??= this.#take();
           if (batch.events.some(isDelta)) this.#lastDeltaMs = this.#options.clock.now();
-          await this.#put(tx, batch);
+          this.#doubtful = { batch, firstRunSeq: undefined, lastMessage: undefined };
+          this.#doubtful = { batch, ...(await this.#put(tx, batch)) };
         },
         { durable },
       )
-      .catch((error: unknown) => this.#fail(error))
+      .then(
+        () => (this.#doubtful = undefined),
+        (error: unknown) => this.#fail(error),
+      )
       .then(() => this.#settled());
   }
 
-  /** The run is being stopped now; what it still says waits for the finish, which tries once more. */
+  /**
+   * The run is being stopped now; what it still says waits for the finish, and so does what could not be written because
+   * the store was away. What the store itself refuses it would refuse again.
+   */
   #fail(error: unknown): void {
     this.#failed = true;
+    if (!isUnavailable(error)) this.#doubtful = undefined;
     this.#options.onFailure(error);
+  }
+
+  /** What the end has to write besides the final event. */
+  async #restOf(tx: Tx): Promise<Batch> {
+    const rest = (this.#rest ??= this.#take());
+    if (!this.#doubtful || (await this.#isWritten(tx, this.#doubtful))) return rest;
+    const { events, messages } = this.#doubtful.batch;
+    return { events: [...events, ...rest.events], messages: [...messages, ...rest.messages] };
+  }
+
+  /** Whether a write that failed was committed all the same. Nobody else writes these types and messages of the run. */
+  async #isWritten(tx: Tx, { batch, firstRunSeq, lastMessage }: Doubtful): Promise<boolean> {
+    const { sessionId, runId } = this.#options;
+    if (firstRunSeq !== undefined) {
+      const event = await tx.find("events", { run_id: runId, run_seq: firstRunSeq });
+      return event?.type === batch.events[0]?.type && event?.data === JSON.stringify(batch.events[0]?.data);
+    }
+    if (lastMessage === undefined) return false;
+    return (await tx.find("messages", { session_id: sessionId, seq: lastMessage }))?.run_id === runId;
   }
 
   #settled(): void {
@@ -169,11 +208,13 @@ export class Recorder {
     return batch;
   }
 
-  async #put(tx: Tx, { events, messages }: Batch): Promise<void> {
+  async #put(tx: Tx, { events, messages }: Batch): Promise<Omit<Doubtful, "batch">> {
     const { store, sessionId, runId } = this.#options;
-    if (messages.length > 0) await addMessages(tx, { sessionId, runId }, messages);
     // A process that slept past its lease must not write into a session that another has taken over.
-    if (events.length > 0) await store.journal.append(tx, sessionId, events, { leasedBy: store.owner });
+    const leasedBy = store.owner;
+    const lastMessage = await addMessages(tx, { sessionId, runId, leasedBy }, messages);
+    const [first] = events.length > 0 ? await store.journal.append(tx, sessionId, events, { leasedBy }) : [];
+    return { lastMessage, firstRunSeq: first?.runSeq ?? undefined };
   }
 
   /** Adds a delta to the newest pending event when that is an earlier piece of the same text. */

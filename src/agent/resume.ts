@@ -7,7 +7,7 @@ import { zeroUsage, type ToolAnswer, type ToolCall, type Usage } from "./engine.
 import type { Message, ToolMessage } from "./message.ts";
 import type { Steer } from "./run-control.ts";
 import { parseInput } from "./run.ts";
-import { brokenStep, steerEvents, unsavedEvents, type BrokenStep } from "./salvage.ts";
+import { brokenStep, steerEvents, unsavedEvents, type BrokenStep, type RunFact } from "./salvage.ts";
 import { isParked } from "./stop.ts";
 import { callTool } from "./tool-call.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
@@ -31,18 +31,25 @@ interface WaitingCall {
   readonly ask: AskRow;
 }
 
+/** What is known of a run already. */
+export interface KnownOfRun {
+  /** Those of its unsaved step. */
+  readonly events: readonly RunFact[];
+  /** All its questions, newest first. */
+  readonly asks: readonly AskRow[];
+}
+
 /**
  * How a run can be taken up again, inside `tx`; undefined when it cannot. It can when nobody's leaving ends it and every
- * call of its step has either ended or waits for leave that was not made use of, so that nothing is done twice.
+ * call of its step has either ended or waits for approval that was not made use of, so that nothing is done twice.
  */
-export async function suspended(tx: Tx, run: RunRow): Promise<Suspended | undefined> {
+export async function suspended(tx: Tx, run: RunRow, known?: KnownOfRun): Promise<Suspended | undefined> {
   if (run.status !== "waiting_for_approval" && run.status !== "running") return undefined;
   if (run.kind === "subagent" || run.kind === "compression" || parseInput(run).isDetached !== true)
     return undefined;
-  const events = await unsavedEvents(tx, run.id);
-  const step = brokenStep(events);
-  if (step.unfinished.length === 0 || (await startsOf(tx, run.id)) >= MAX_STARTS) return undefined;
-  const asks = await asksOf(tx, run.id);
+  const step = brokenStep(known?.events ?? (await unsavedEvents(tx, run.id)));
+  if (step.unfinished.length === 0) return undefined;
+  const asks = known?.asks ?? (await asksOf(tx, [run.id]));
   const isOther = ({ status, kind, call_id: callId }: AskRow) =>
     status === "open" && (kind !== "approval" || callId === null);
   if (asks.some(isOther)) return undefined;
@@ -52,6 +59,7 @@ export async function suspended(tx: Tx, run: RunRow): Promise<Suspended | undefi
     if (!ask || ask.taken_at !== null || ask.status === "cancelled") return undefined;
     waiting.push({ call, ask });
   }
+  if ((await startsOf(tx, run.id)) >= MAX_STARTS) return undefined;
   return { step, waiting, usage: await usageOf(tx, run.id), ...(await steersOf(tx, run.id)) };
 }
 
@@ -81,11 +89,13 @@ async function answer(call: ToolCall, scope: ToolCallScope): Promise<ToolAnswer>
 const LOST_ARGUMENTS =
   "The server was restarted while this call waited for leave, and its arguments held a secret that is not kept. Call again.";
 
-function asksOf(tx: Tx, runId: string): Promise<AskRow[]> {
+/** The questions of runs, newest first. */
+export async function asksOf(tx: Tx, runIds: readonly string[]): Promise<AskRow[]> {
+  if (runIds.length === 0) return [];
   return tx.db
     .selectFrom("asks")
     .selectAll()
-    .where("run_id", "=", runId)
+    .where("run_id", "in", runIds)
     .orderBy("created_at", "desc")
     .orderBy("id", "desc")
     .execute();

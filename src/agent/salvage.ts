@@ -59,61 +59,97 @@ export function cutCalls(runId: string, events: readonly RunFact[]): readonly Ne
   );
 }
 
+const STEP_EVENTS = ["run.steered", "message.delta", "tool.started", "tool.completed", "approval.request"];
+
 /** The events of a run that belong to no saved step: those after the last one that tells of usage, which follows each. */
 export async function unsavedEvents(tx: Tx, runId: string): Promise<readonly RunFact[]> {
-  const saved = await tx.db
-    .selectFrom("events")
-    .select("run_seq")
-    .where("run_id", "=", runId)
-    .where("type", "=", "usage.updated")
-    .orderBy("run_seq", "desc")
-    .limit(1)
-    .executeTakeFirst();
+  return (await unsavedEventsOf(tx, [runId])).get(runId) ?? [];
+}
+
+/** As {@link unsavedEvents}, of several runs at once; a run without any is left out. */
+export async function unsavedEventsOf(
+  tx: Tx,
+  runIds: readonly string[],
+): Promise<ReadonlyMap<string, readonly RunFact[]>> {
+  if (runIds.length === 0) return new Map();
+  const steps = await tx.db
+    .selectFrom("runs")
+    .select(({ selectFrom }) => [
+      "id",
+      selectFrom("events")
+        .select("run_seq")
+        .whereRef("events.run_id", "=", "runs.id")
+        .where("type", "=", "usage.updated")
+        .orderBy("run_seq", "desc")
+        .limit(1)
+        .as("saved"),
+    ])
+    .where("id", "in", runIds)
+    .execute();
   const rows = await tx.db
     .selectFrom("events")
-    .select(["type", "data"])
-    .where("run_id", "=", runId)
-    .where("run_seq", ">", saved?.run_seq ?? 0)
-    .where("type", "in", [
-      "run.steered",
-      "message.delta",
-      "tool.started",
-      "tool.completed",
-      "approval.request",
-    ])
+    .select(["run_id", "type", "data"])
+    .where((is) => is.or(steps.map(({ id, saved }) => is("run_id", "=", id).and("run_seq", ">", saved ?? 0))))
+    .where("type", "in", STEP_EVENTS)
+    .orderBy("run_id")
     .orderBy("run_seq")
     .execute();
-  return rows.map(toFact);
+  return byRun(rows);
 }
 
 /**
- * Whether the newest step of a run is saved although no event says so: one that only speaks, the last of its turn as a
- * rule, is followed by none.
+ * Of the runs at work in these sessions, those whose newest step is saved although no event says so: one that only
+ * speaks, the last of its turn as a rule, is followed by none.
  */
-export async function endsWithAnswer(
-  tx: Tx,
-  { sessionId, runId }: { readonly sessionId: string; readonly runId: string },
-): Promise<boolean> {
-  const last = await tx.db
-    .selectFrom("messages")
-    .select(["role", "run_id"])
-    .where("session_id", "=", sessionId)
-    .orderBy("seq", "desc")
-    .limit(1)
-    .executeTakeFirst();
-  return last?.role === "assistant" && last.run_id === runId;
+export async function answeredRuns(tx: Tx, sessionIds: readonly string[]): Promise<ReadonlySet<string>> {
+  if (sessionIds.length === 0) return new Set();
+  const rows = await tx.db
+    .selectFrom("sessions")
+    .innerJoin("messages", (join) =>
+      join
+        .onRef("messages.session_id", "=", "sessions.id")
+        .onRef("messages.seq", "=", "sessions.last_message"),
+    )
+    .select("messages.run_id")
+    .where("sessions.id", "in", sessionIds)
+    .where("messages.role", "=", "assistant")
+    .execute();
+  return new Set(rows.flatMap(({ run_id: runId }) => (runId === null ? [] : [runId])));
 }
 
 /** The events of a run that tell of steering. */
 export async function steerEvents(tx: Tx, runId: string): Promise<readonly RunFact[]> {
+  return (await steerEventsOf(tx, [runId])).get(runId) ?? [];
+}
+
+/** As {@link steerEvents}, of several runs at once; a run without any is left out. */
+export async function steerEventsOf(
+  tx: Tx,
+  runIds: readonly string[],
+): Promise<ReadonlyMap<string, readonly RunFact[]>> {
+  if (runIds.length === 0) return new Map();
   const rows = await tx.db
     .selectFrom("events")
-    .select(["type", "data"])
-    .where("run_id", "=", runId)
+    .select(["run_id", "type", "data"])
+    .where("run_id", "in", runIds)
     .where("type", "in", ["run.steer_accepted", "run.steered"])
+    .orderBy("run_id")
     .orderBy("run_seq")
     .execute();
-  return rows.map(toFact);
+  return byRun(rows);
+}
+
+function byRun(
+  rows: readonly { readonly run_id: string | null; readonly type: string; readonly data: string }[],
+): ReadonlyMap<string, readonly RunFact[]> {
+  const all = new Map<string, RunFact[]>();
+  for (const { run_id: runId, ...row } of rows) {
+    if (runId === null) continue;
+    const facts = all.get(runId);
+    if (facts) facts.push(toFact(row));
+    else all.set(runId, [toFact(row)]);
+  }
+  return all;
 }
 
 function toFact({ type, data }: { readonly type: string; readonly data: string }): RunFact {

@@ -75,6 +75,11 @@ export class StartGate {
     return this.#waiting.size;
   }
 
+  /** The sessions whose runs wait. */
+  get sessions(): Iterable<string> {
+    return this.#waiting.keys();
+  }
+
   /**
    * Lets a new run in, or tells it to wait when it can. ServiceError `too_many_concurrent_runs` when it cannot, or when
    * too many wait.

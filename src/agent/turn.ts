@@ -1,5 +1,6 @@
 import { ServiceError } from "../base/errors.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
+import { AliveSessions } from "./alive-sessions.ts";
 import { Budgets } from "./budgets.ts";
 import type { ChildPrompt } from "./delegation.ts";
 import { drainRuns } from "./drain.ts";
@@ -18,6 +19,9 @@ import { findSession, settingsOf } from "./session.ts";
 import { EntryOnDemand, StartGate, uncounted, type Entry, type RunSlot } from "./start-gate.ts";
 import { RunStop } from "./stop.ts";
 
+/** Of runs that nobody waits at the wire for any more, as the process that recorded them is gone. */
+const RECOVERED: RunSlot = { group: "recovered" };
+
 /**
  * The turn queue: in each session one turn at a time, whoever asks and from whatever process, by the session's lease.
  * A prompt is recorded, with its run, before `submit` resolves; from then on it is never lost.
@@ -32,6 +36,7 @@ export class Turns {
   /** Prompts being recorded and turns at work. */
   readonly #open = new Set<Promise<unknown>>();
   readonly #earlyStops = new EarlyStops();
+  readonly alive: AliveSessions;
   #draining = false;
 
   /** `onEnd` is told of each run of a kept session that ended in this process, after its end is committed. It MUST NOT throw. */
@@ -41,6 +46,7 @@ export class Turns {
     this.#budgets = new Budgets(parts);
     this.#gate = new StartGate({ max: parts.settings.maxConcurrentRuns, onRoom: () => this.#startWaiting() });
     this.#onEnd = options.onEnd;
+    this.alive = new AliveSessions({ parts, running: this.#running, waiting: () => this.#gate.sessions });
   }
 
   /** Can be gone through more than once, as they are at the time. */
@@ -139,7 +145,8 @@ export class Turns {
   async drain(graceMs: number): Promise<void> {
     this.#draining = true;
     this.#startWaiting();
-    await drainRuns(this.#executions, this.#parts, { graceMs, settled: this.#settled() });
+    const onCut = () => this.alive.cut();
+    await drainRuns(this.#executions, this.#parts, { graceMs, settled: this.#settled(), onCut });
   }
 
   /**
@@ -147,8 +154,8 @@ export class Turns {
    * back.
    */
   async continueSession(sessionId: string): Promise<void> {
-    const slot = await this.#lane.slotOfNext(sessionId);
-    if (slot && !this.#gate.hasRoom(slot)) return this.#wait(sessionId, slot);
+    const slot = (await this.#lane.slotOfNext(sessionId)) ?? RECOVERED;
+    if (!this.#gate.hasRoom(slot)) return this.#wait(sessionId, slot);
     await this.#continue(sessionId, this.#gate.enter(slot));
   }
 
@@ -205,9 +212,11 @@ export class Turns {
   }
 
   async #continue(sessionId: string, entry: Entry): Promise<void> {
+    const { store } = this.#parts;
+    const successor = this.#lane.successor(sessionId, { hold: () => this.#draining });
     let next: Started | undefined;
     try {
-      next = await this.#parts.store.write((tx) => this.#lane.next(tx, sessionId, { hold: this.#draining }));
+      next = await this.alive.start(sessionId, () => store.write(successor.next));
     } finally {
       if (!next) entry.leave();
     }
@@ -323,21 +332,23 @@ export class Turns {
   async #conclude(execution: Execution, { run, session }: Started): Promise<void> {
     const isStateless = session.transient === 1;
     const parts = this.#parts;
-    const { store } = parts;
+    const successor = this.#lane.successor(session.id, { hold: () => this.#draining });
     try {
       const next = await execution.run({
         end: (tx, outcome) => concludeRun(tx, { run, isStateless, parts }, outcome),
-        next: (tx) => this.#lane.next(tx, run.session_id, { hold: this.#draining }),
+        next: successor.next,
+        ended: successor.begun,
+        attempts: (write) => this.alive.end(run.id, write),
       });
       this.#running.delete(run.id);
-      if (execution.isParked) return await store.write((tx) => this.#lane.park(tx, session.id));
+      if (execution.isParked) return await parts.store.write((tx) => this.#lane.park(tx, session.id));
       if (!isStateless) this.#onEnd?.(run);
       if (next) this.#execute(next);
     } catch (error) {
-      // The end could not be written. The lease runs out and recovery closes the run as interrupted.
-      this.#parts.log.error("the end of a run could not be recorded", { run: run.id, error });
-      this.#running.delete(run.id);
+      // Nothing is alive in the session from here on. Its lease runs out, and recovery closes the run.
+      parts.log.error("the end of a run could not be recorded", { run: run.id, error });
     } finally {
+      this.#running.delete(run.id);
       this.#budgets.close(run.id);
     }
   }

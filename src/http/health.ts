@@ -52,6 +52,7 @@ export async function getDetailedHealth(
     runs: { ...stored.runs, limit: room.settings.maxConcurrentRuns },
     sessions: { live: room.vitals.liveSessions(), stored: stored.sessions },
     ...(stored.outbox ? { outbox: describeOutbox(stored.outbox, room) } : {}),
+    recovering: room.vitals.isRecovering(),
     draining: room.turns.draining,
   };
   return { status: isDegraded && query.strict === true ? 503 : 200, body };

@@ -45,6 +45,8 @@ export interface Vitals {
   readonly configFlaws: readonly string[];
   /** Sessions open in this process. */
   liveSessions(): number;
+  /** What dead processes left open is not closed yet. */
+  isRecovering(): boolean;
   mcp(): readonly McpStatus[];
   /** On the volume of the home folder; undefined where the runtime does not tell. */
   freeBytes(): Promise<number | undefined>;

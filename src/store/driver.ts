@@ -22,8 +22,8 @@ export interface Driver {
    * `scopes` names what changed (see `scopeKey`); undefined means that anything may have.
    */
   watch(wake: (scopes: readonly string[] | undefined) => void): () => void;
-  /** Tells other processes, soon and in one message for many, that these scopes have new events. */
-  announce(scopes: readonly string[]): void;
+  /** Tells other processes, soon and in one message for many, that these scopes have new events; undefined: any may have. */
+  announce(scopes: readonly string[] | undefined): void;
   /** Lets the database go. No transaction is open. */
   close(): Promise<void>;
 }

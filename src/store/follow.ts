@@ -60,6 +60,11 @@ export class Followers {
     }
   }
 
+  /** Rows may have been committed that nobody handed on. */
+  look(): void {
+    this.#wake(undefined);
+  }
+
   /** Ends every follower, also those that nobody pulls, and stops watching the database that is about to close. */
   close(): void {
     this.#isClosed = true;

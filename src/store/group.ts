@@ -26,10 +26,19 @@ export class GroupCommitter {
   #queue: Entry[] = [];
   #running: Promise<void> | undefined;
   #closed = false;
+  /** Transactions whose commit failed may have been committed all the same. */
+  #isDoubtful = false;
+  readonly #onDoubt: () => void;
 
-  constructor(driver: Driver, onProblem: (message: string, error: unknown) => void) {
+  /** `onDoubt` is called when a commit succeeds after some whose outcome is not known: their callbacks never ran. */
+  constructor(
+    driver: Driver,
+    onProblem: (message: string, error: unknown) => void,
+    onDoubt: () => void = () => {},
+  ) {
     this.#driver = driver;
     this.#onProblem = onProblem;
+    this.#onDoubt = onDoubt;
   }
 
   /** See {@link Store.write}. */
@@ -83,10 +92,21 @@ export class GroupCommitter {
       if (isUnavailable(failure.error)) throw failure.error;
       return failure;
     }
-    await transaction.commit();
+    await this.#commit(transaction);
     this.#runAfterCommit(transaction);
     for (const entry of segment) entry.resolve(entry.value as never);
     return undefined;
+  }
+
+  async #commit(transaction: OpenTransaction): Promise<void> {
+    try {
+      await transaction.commit();
+    } catch (error) {
+      this.#isDoubtful = true;
+      throw error;
+    }
+    if (this.#isDoubtful) this.#onDoubt();
+    this.#isDoubtful = false;
   }
 
   #runAfterCommit({ afterCommit }: OpenTransaction): void {

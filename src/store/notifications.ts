@@ -2,6 +2,8 @@ import type { Sql } from "./postgres-connection.ts";
 
 /** PostgreSQL refuses payloads of 8000 bytes and more; above this, "anything may have changed" is sent. */
 const MAX_PAYLOAD_BYTES = 7_500;
+/** No scope is called so. */
+const ANYTHING = "*";
 
 export interface NotificationOptions {
   /** Differs for every database, schemas included: a server's channels are shared by all schemas. */
@@ -40,9 +42,10 @@ export class Notifications {
     return () => this.#wakes.delete(wake);
   }
 
-  announce(scopes: readonly string[]): void {
+  /** Undefined: anything may have changed. */
+  announce(scopes: readonly string[] | undefined): void {
     if (this.#isClosed) return;
-    for (const scope of scopes) this.#announced.add(scope);
+    for (const scope of scopes ?? [ANYTHING]) this.#announced.add(scope);
     this.#sending ??= this.#send();
   }
 
@@ -95,7 +98,8 @@ export class Notifications {
 
   #payload(scopes: readonly string[]): string {
     const full = JSON.stringify([this.#origin, ...scopes]);
-    return new TextEncoder().encode(full).length <= MAX_PAYLOAD_BYTES ? full : JSON.stringify([this.#origin]);
+    const isNamed = !scopes.includes(ANYTHING) && new TextEncoder().encode(full).length <= MAX_PAYLOAD_BYTES;
+    return isNamed ? full : JSON.stringify([this.#origin]);
   }
 }
 

@@ -58,13 +58,17 @@ function assemble(
   { host, maxReaderBytes, onProblem }: StoreOptions & { readonly onProblem: OnProblem },
 ): Store {
   const owner = createOwner(host);
-  const group = new GroupCommitter(driver, onProblem);
   const readers = new ReaderBudget(maxReaderBytes);
   const followers = new Followers({
     read: (scope, after, limits) => readPage(driver, scope, { after, ...limits }),
     watch: (wake) => driver.watch(wake),
     budget: readers,
   });
+  const onDoubt = () => {
+    followers.look();
+    driver.announce(undefined);
+  };
+  const group = new GroupCommitter(driver, onProblem, onDoubt);
   const holder = { owner, ownerIsDead: (other: string) => isOwnerDead(other, owner) };
   let closing: Promise<void> | undefined;
   const close = async () => {

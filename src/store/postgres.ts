@@ -101,7 +101,7 @@ class PostgresDriver implements Driver {
     return this.#notifications.watch(wake);
   }
 
-  announce(scopes: readonly string[]): void {
+  announce(scopes: readonly string[] | undefined): void {
     this.#notifications.announce(scopes);
   }
 

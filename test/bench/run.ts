@@ -13,6 +13,7 @@ const benches: Readonly<Record<string, () => Promise<{ run(): Promise<readonly B
   journal: () => import("./journal.ts"),
   turn: () => import("./turn.ts"),
   sessions: () => import("./sessions.ts"),
+  recovery: () => import("./recovery.ts"),
   runs: () => import("./runs.ts"),
   "silent-readers": () => import("./silent-readers.ts"),
   flood: () => import("./flood.ts"),

@@ -120,6 +120,7 @@ async function bring({ agent, store }: Service): Promise<void> {
 }
 
 async function look({ agent, store }: Service): Promise<void> {
+  await agent.recovered;
   const first = await store.read
     .selectFrom("runs")
     .selectAll()

@@ -14,6 +14,8 @@ import { createLog, type LogLevel } from "../../src/base/log.ts";
 import { applyDefaults } from "../../src/base/schema.ts";
 import { Variables } from "../../src/config/variables.ts";
 import { startService, type Service } from "../../src/service.ts";
+import { openStore } from "../../src/store/open.ts";
+import type { Store } from "../../src/store/store.ts";
 import { createTestDatabase } from "./store.ts";
 
 export const KEY = "test-key-0123456789abcdef";
@@ -41,6 +43,8 @@ export interface TestServiceOptions {
   readonly logLevel?: LogLevel;
   /** Of the configuration, as boot finds them. */
   readonly configFlaws?: readonly string[];
+  /** What the service gets instead of its store. */
+  readonly wrapStore?: (store: Store) => Store;
   /** Take over the database and home of a service that was stopped. */
   readonly like?: TestService;
 }
@@ -126,6 +130,9 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     log: createLog(options.logLevel ?? "info", (line) => void logLines.push(line)),
     clock,
     validateResponses: true,
+    ...(options.wrapStore
+      ? { store: options.wrapStore(await openStore({ url: database.url, now: () => clock.now() })) }
+      : {}),
     observe: (operation, status) => void seen.add(`${operation} ${status}`),
   });
   return new TestService({ url: service.url, service, home, workspace: home, database, seen, logLines });

@@ -2727,6 +2727,10 @@ export type DetailedHealth = {
      * Absent when the database does not answer.
      */
     outbox?: OutboxHealth;
+    /**
+     * True after a start while the runs that ended with their process are being closed. New prompts to their sessions wait until that is done.
+     */
+    recovering: boolean;
     draining: boolean;
 };
 

@@ -4,6 +4,7 @@ import { runEvent } from "../../../src/agent/event.ts";
 import { MERGE_MS, Recorder } from "../../../src/agent/recorder.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { createTestAgent, type TestAgent } from "../../harness/agent.ts";
+import { failWrites } from "../../harness/failing-store.ts";
 
 const delta = (runId: string, text: string, messageId = "msg_1") =>
   runEvent(runId, "message.delta", { message_id: messageId, delta: text });
@@ -182,6 +183,69 @@ test("a journal that cannot be written is told of, and does not throw at whoever
   recorder.event(delta(runId, "a"));
   while (failures.length === 0) await new Promise((resolve) => setImmediate(resolve));
   await assert.rejects(finish());
+});
+
+for (const fault of ["refused", "unanswered"] as const) {
+  test(`what a failed write held (${fault}) goes with the end, once, with its messages and in its order`, async (t) => {
+    await using agent = await createTestAgent();
+    const { recorder, runId, failures, finish, written, isKept } = await createRecorder(agent);
+    const before = (await agent.transcript((await agent.run(runId)).session_id)).length;
+    const writes = failWrites(t, agent.store);
+    writes.begin((write) => (write === 1 ? fault : undefined));
+    recorder.event(completed(runId, "a"));
+    recorder.messages([{ role: "user", text: "kept" }]);
+    while (failures.length === 0) await nextTurn();
+    recorder.event(completed(runId, "b"));
+    await finish();
+    assert.deepEqual(
+      (await written()).map(({ text }) => text),
+      ["a", "b", "end"],
+    );
+    assert.equal(await isKept("kept"), true);
+    const after = await agent.transcript((await agent.run(runId)).session_id);
+    assert.equal(after.length, before + 1);
+  });
+
+  test(`messages alone whose write failed (${fault}) are in the transcript once`, async (t) => {
+    await using agent = await createTestAgent();
+    const { recorder, runId, failures, finish } = await createRecorder(agent);
+    const sessionId = (await agent.run(runId)).session_id;
+    const before = (await agent.transcript(sessionId)).length;
+    const writes = failWrites(t, agent.store);
+    writes.begin((write) => (write === 1 ? fault : undefined));
+    recorder.messages([{ role: "user", text: "kept" }]);
+    while (failures.length === 0) await nextTurn();
+    await finish();
+    assert.equal((await agent.transcript(sessionId)).length, before + 1);
+  });
+}
+
+test("a finish that fails can be tried again, and nothing of what was left is lost", async (t) => {
+  await using agent = await createTestAgent();
+  const { recorder, runId, clock, finish, written } = await createRecorder(agent);
+  const writes = failWrites(t, agent.store);
+  recorder.event(delta(runId, "a"));
+  while ((await written()).length < 1) await nextTurn();
+  recorder.event(delta(runId, "b"));
+  writes.begin((write) => (write === 1 ? "refused" : undefined));
+  await assert.rejects(finish(), { code: "state_store_unavailable" });
+  await finish();
+  clock.tick(10 * MERGE_MS);
+  assert.deepEqual(
+    (await written()).map(({ text }) => text),
+    ["a", "b", "end"],
+  );
+});
+
+test("a step is not written into a session that another process has taken over", async () => {
+  await using agent = await createTestAgent();
+  const { recorder, runId, failures } = await createRecorder(agent);
+  const { session_id: id } = await agent.run(runId);
+  const before = (await agent.transcript(id)).length;
+  await agent.store.write(async (tx) => void (await tx.update("sessions", { id }, { lease_owner: "other" })));
+  recorder.messages([{ role: "user", text: "too late" }]);
+  while (failures.length === 0) await nextTurn();
+  assert.equal((await agent.transcript(id)).length, before);
 });
 
 test("a run whose journal fails is stopped: the engine is told by its signal", async () => {

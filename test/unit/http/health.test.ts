@@ -31,6 +31,7 @@ async function createRoom(t: TestContext, changes: Changes = {}) {
     startedAtMs: clock.now(),
     configFlaws: [],
     liveSessions: () => 3,
+    isRecovering: () => false,
     mcp: () => [],
     freeBytes: () => Promise.resolve(10e9),
     ...changes.vitals,

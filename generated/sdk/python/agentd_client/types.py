@@ -2148,6 +2148,9 @@ class _DetailedHealthRequired(TypedDict):
     readiness: DetailedHealthReadiness
     runs: DetailedHealthRuns
     sessions: DetailedHealthSessions
+    #: True after a start while the runs that ended with their process are being closed. New prompts to their
+    #: sessions wait until that is done.
+    recovering: bool
     draining: bool
 
 class DetailedHealth(_DetailedHealthRequired, total=False):

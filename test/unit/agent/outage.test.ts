@@ -1,0 +1,354 @@
+/** The database fails while a run is at work: the run ends all the same, and its session goes on. */
+import assert from "node:assert/strict";
+import { DatabaseSync } from "node:sqlite";
+import { test, type TestContext } from "node:test";
+import { sql } from "kysely";
+import postgres from "postgres";
+import type { Script } from "../../../src/agent/engines/scripted.ts";
+import { isUnavailable } from "../../../src/store/failure.ts";
+import type { JournalEvent } from "../../../src/store/journal.ts";
+import { createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
+import { CompressedClock } from "../../harness/compressed-clock.ts";
+import { startDatabaseProxy, type LostAt } from "../../harness/database-proxy.ts";
+import { failWrites, type Fault, type FaultyWrites } from "../../harness/failing-store.ts";
+import { createTestDatabase, testDialect } from "../../harness/store.ts";
+
+const FINAL = /^run\.(completed|failed|cancelled|interrupted)$/;
+
+/** Uses one tool that passes and one that asks, and answers. */
+const script: Script = ({ step, user }) => {
+  if (!user.startsWith("work")) return { text: `did ${user}` };
+  if (step === 0)
+    return { text: "looking", calls: [{ tool: "terminal", input: { command: `echo ${user}` } }] };
+  if (step === 1) return { calls: [{ tool: "terminal", input: { command: `rm -rf ${user}` } }] };
+  return { text: ["one ", "two ", "three"] };
+};
+
+class Place implements AsyncDisposable {
+  readonly agent: TestAgent;
+  readonly writes: FaultyWrites;
+  /** Commands that ran. */
+  readonly marks: readonly string[];
+
+  private constructor(agent: TestAgent, writes: FaultyWrites, marks: readonly string[]) {
+    this.agent = agent;
+    this.writes = writes;
+    this.marks = marks;
+  }
+
+  static async create(
+    t: TestContext,
+    own: { readonly script?: Script; readonly database?: string } = {},
+  ): Promise<Place> {
+    const marks: string[] = [];
+    const agent = await createTestAgent({
+      // A lease of thirty seconds runs out in a tenth of one.
+      clock: new CompressedClock({ originMs: Date.now(), epochMs: Date.now(), factor: 300 }),
+      script: own.script ?? script,
+      tools: [testTool(async ({ command }) => (marks.push(command), "ok"))],
+      settings: { maxConcurrentRuns: 2 },
+      ...(own.database === undefined ? {} : { database: own.database }),
+    });
+    const place = new Place(agent, failWrites(t, agent.store), marks);
+    agent.core.start();
+    await agent.core.recovered;
+    return place;
+  }
+
+  [Symbol.asyncDispose](): Promise<void> {
+    this.writes.begin(() => undefined);
+    return this.agent[Symbol.asyncDispose]();
+  }
+
+  /** As a client does that gets a 503. */
+  async submit(text: string, id: string): Promise<string> {
+    for (let tries = 0; ; tries++) {
+      try {
+        return (await this.agent.submit(text, { id, answerable: true })).runId;
+      } catch (error) {
+        if (!isUnavailable(error) || tries === 3) throw error;
+      }
+    }
+  }
+
+  /** Allows whatever a run asks until it is over. */
+  async allow(runId: string): Promise<void> {
+    const { asks } = this.agent.parts;
+    for await (const { type, data } of this.agent.follow(runId)) {
+      if (type !== "approval.request") continue;
+      const answer = () =>
+        asks.answer(String(data["request_id"]), { owner: "tester", choice: "once", by: "t" });
+      await answer()
+        .catch(answer)
+        .catch(() => {});
+    }
+  }
+
+  /** One run with a prompt behind it, then another prompt. */
+  async live(session: string): Promise<void> {
+    const first = await this.submit(`work-${session}`, session);
+    const behind = await this.submit("behind", session);
+    await this.allow(first);
+    await this.agent.events(behind);
+    await this.agent.events(await this.submit("after", session));
+  }
+
+  /** The end of a run is told before its slot is free. */
+  async idle(): Promise<void> {
+    while (this.agent.turns.running > 0) await new Promise((resolve) => setImmediate(resolve));
+  }
+
+  async assertWhole(session: string): Promise<void> {
+    const { agent, marks } = this;
+    this.writes.begin(() => undefined);
+    await this.idle();
+    const { store } = agent;
+    const runs = await store.read.selectFrom("runs").select("id").where("session_id", "=", session).execute();
+    for (const { id } of runs) await assertEnded(agent, id);
+    assertOrdered(await store.journal.read({ sessionId: session }), "seq");
+    assert.equal(new Set(marks).size, marks.length, `run twice: ${marks.join()}`);
+    assert.deepEqual(await agent.parts.asks.open({ sessionId: session }), [], "a question stayed open");
+    const { lease_owner: leaseOwner, queued } = await agent.session(session);
+    assert.deepEqual([leaseOwner, queued], [null, 0]);
+    await this.assertSlots();
+  }
+
+  /** The limit is two: neither slot is lost. */
+  async assertSlots(): Promise<void> {
+    const { agent } = this;
+    await this.idle();
+    assert.equal(agent.turns.waiting, 0);
+    const both = await Promise.all([agent.submit("x"), agent.submit("y")]);
+    assert.deepEqual(
+      both.map(({ status }) => status),
+      ["running", "running"],
+    );
+    for (const { runId } of both) await agent.events(runId);
+    await this.idle();
+  }
+}
+
+async function assertEnded(agent: TestAgent, runId: string): Promise<void> {
+  await agent.events(runId);
+  const events = await agent.store.journal.read({ runId });
+  assertOrdered(events, "runSeq");
+  assert.equal(events.filter(({ type }) => FINAL.test(type)).length, 1, "one final event");
+  assert.match(events.at(-1)!.type, FINAL, "nothing comes after the end");
+  const run = await agent.run(runId);
+  assert.equal(`run.${run.status}`, events.at(-1)!.type);
+  assert.ok(run.ended_at !== null);
+  assert.equal(run.last_seq, events.length);
+}
+
+function assertOrdered(events: readonly JournalEvent[], number: "seq" | "runSeq"): void {
+  assert.deepEqual(
+    events.map((event) => event[number]),
+    events.map((_, index) => index + 1),
+  );
+}
+
+for (const fault of ["refused", "unanswered"] as const satisfies readonly Fault[]) {
+  const how = fault === "refused" ? "is refused" : "is done and its answer lost";
+  test(`whichever write of a run's life ${how}, the run ends, nothing is done twice, and the queue goes on`, async (t) => {
+    await using place = await Place.create(t as TestContext);
+    place.writes.begin(() => undefined);
+    await place.live("whole");
+    assert.deepEqual(place.marks, ["echo work-whole", "rm -rf work-whole"]);
+    const { count } = place.writes;
+    assert.ok(count > 10, `${count} writes`);
+    for (let chosen = 1; chosen <= count; chosen++) {
+      place.writes.begin((write) => (write === chosen ? fault : undefined));
+      await place.live(`s${chosen}`);
+      await place.assertWhole(`s${chosen}`);
+    }
+  });
+}
+
+const isGivenUp = ({ logLines }: TestAgent) =>
+  logLines.some((line) => line.includes('"the end of a run could not be recorded"'));
+
+test("a run whose end cannot be written while the lease lasts is closed as interrupted, and its session goes on", async (t) => {
+  const release = Promise.withResolvers<void>();
+  await using place = await Place.create(t as TestContext, {
+    script: async ({ user }) => {
+      if (user === "first") await release.promise;
+      return { text: `did ${user}` };
+    },
+  });
+  const { agent, writes } = place;
+  const first = await place.submit("first", "s");
+  const behind = await place.submit("behind", "s");
+  writes.begin(() => (isGivenUp(agent) ? undefined : "refused"));
+  release.resolve();
+  await agent.events(first);
+  assert.ok(isGivenUp(agent));
+  assert.equal((await agent.run(first)).status, "interrupted");
+  await agent.events(behind);
+  assert.equal((await agent.run(behind)).output, "did behind");
+  await place.assertWhole("s");
+});
+
+test("a run that is to stop and whose end cannot be written is cancelled, and the stop is over", async (t) => {
+  const begun = Promise.withResolvers<void>();
+  await using place = await Place.create(t as TestContext, {
+    script: async ({ user, signal }) => {
+      if (user !== "first") return { text: "ok" };
+      begun.resolve();
+      await new Promise((resolve) => signal.addEventListener("abort", resolve, { once: true }));
+      return {};
+    },
+  });
+  const { agent, writes } = place;
+  const runId = await place.submit("first", "s");
+  await begun.promise;
+  // The stop itself is written.
+  writes.begin((write) => (write > 1 && !isGivenUp(agent) ? "refused" : undefined));
+  assert.equal(await agent.turns.stop(runId, "enough"), true);
+  await agent.events(runId);
+  assert.ok(isGivenUp(agent));
+  assert.equal((await agent.run(runId)).status, "cancelled");
+  await place.assertWhole("s");
+});
+
+const SQLITE = { skip: testDialect === "sqlite" ? false : "a fault of SQLite" };
+const POSTGRES = { skip: testDialect === "postgres" ? false : "a fault of PostgreSQL" };
+
+/** A first prompt whose answer the test holds back, with one behind it. */
+async function startHeld(t: TestContext, answer: string, database?: string) {
+  const release = Promise.withResolvers<void>();
+  const place = await Place.create(t, {
+    ...(database === undefined ? {} : { database }),
+    script: async ({ user }) => {
+      if (user !== "first") return { text: `did ${user}` };
+      await release.promise;
+      return { text: answer };
+    },
+  });
+  const first = await place.submit("first", "s");
+  const behind = await place.submit("behind", "s");
+  return { place, first, behind, release: () => release.resolve() };
+}
+
+const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
+
+async function logged({ logLines }: TestAgent, text: string): Promise<void> {
+  while (!logLines.some((line) => line.includes(text))) await nextTurn();
+}
+
+test(
+  "a run that ends while another process holds the database's lock ends when that is over",
+  SQLITE,
+  async (t) => {
+    const held = await startHeld(t as TestContext, "done");
+    await using place = held.place;
+    const { agent } = place;
+    const other = new DatabaseSync(agent.databaseUrl);
+    other.exec("begin immediate");
+    held.release();
+    await logged(agent, "the end of a run could not be recorded yet");
+    other.exec("rollback");
+    other.close();
+    await agent.events(held.first);
+    await agent.events(held.behind);
+    assert.equal((await agent.run(held.behind)).output, "did behind");
+    await place.assertWhole("s");
+  },
+);
+
+test("a run whose answer does not fit on the disk ends when there is room again", SQLITE, async (t) => {
+  const held = await startHeld(t as TestContext, "much ".repeat(100_000));
+  await using place = held.place;
+  const { agent } = place;
+  const setPages = (count: number) =>
+    agent.store.write(async (tx) => void (await sql.raw(`pragma max_page_count = ${count}`).execute(tx.db)));
+  // Never less than there are: no page can be added from now on.
+  await setPages(1);
+  held.release();
+  await logged(agent, "the end of a run could not be recorded yet");
+  await setPages(1_000_000_000);
+  await agent.events(held.first);
+  await agent.events(held.behind);
+  assert.equal((await agent.run(held.behind)).output, "did behind");
+  await place.assertWhole("s");
+});
+
+for (const where of ["inside", "commit"] as const satisfies readonly LostAt[]) {
+  const how = where === "inside" ? "in the middle" : "between the commit and its answer";
+  test(
+    `whichever transaction of a run's life loses its connection ${how}, the run ends, nothing is done twice, and the queue goes on`,
+    POSTGRES,
+    async (t) => {
+      const database = await createTestDatabase();
+      await using proxy = await startDatabaseProxy(database.url);
+      {
+        await using place = await Place.create(t as TestContext, { database: proxy.url });
+        proxy.loseAt(0, where);
+        await place.live("whole");
+        const count = proxy.transactions;
+        assert.ok(count > 10, `${count} transactions`);
+        for (let chosen = 1; chosen <= count; chosen++) {
+          proxy.loseAt(chosen, where);
+          await place.live(`s${chosen}`);
+          proxy.loseAt(0, where);
+          await place.assertWhole(`s${chosen}`);
+        }
+      }
+      await database.drop();
+    },
+  );
+}
+
+test("a run that ends while the server is away ends when it is back", POSTGRES, async (t) => {
+  const database = await createTestDatabase();
+  await using proxy = await startDatabaseProxy(database.url);
+  {
+    const held = await startHeld(t as TestContext, "done", proxy.url);
+    await using place = held.place;
+    proxy.goAway();
+    held.release();
+    await logged(place.agent, "the end of a run could not be recorded yet");
+    proxy.comeBack();
+    await place.agent.events(held.first);
+    await place.agent.events(held.behind);
+    assert.equal((await place.agent.run(held.behind)).output, "did behind");
+    await place.assertWhole("s");
+  }
+  await database.drop();
+});
+
+test(
+  "a run whose connection the server ends as it writes its end is ended all the same",
+  POSTGRES,
+  async (t) => {
+    const database = await createTestDatabase();
+    const [server = ""] = database.url.split("?");
+    const schema = new URLSearchParams(database.url.split("?")[1]).get("schema");
+    {
+      const held = await startHeld(
+        t as TestContext,
+        "done",
+        `${database.url}&application_name=agentd-${schema}`,
+      );
+      await using place = held.place;
+      const admin = postgres(server, { max: 1 });
+      const { write } = place.agent.store;
+      let kills = 3;
+      t.mock.method(place.agent.store, "write", (...[work, options]: Parameters<typeof write>) =>
+        write(async (tx) => {
+          const value = await work(tx);
+          if (kills-- > 0) {
+            await admin`select pg_terminate_backend(pid) from pg_stat_activity
+            where application_name = ${`agentd-${schema}`} and state = 'idle in transaction'`;
+          }
+          return value;
+        }, options),
+      );
+      held.release();
+      await place.agent.events(held.first);
+      await place.agent.events(held.behind);
+      await admin.end();
+      await place.assertWhole("s");
+    }
+    await database.drop();
+  },
+);
