@@ -10,6 +10,7 @@ import type { Log } from "./base/log.ts";
 import { registerSecret } from "./base/redact.ts";
 import { checkToolInput } from "./check-input.ts";
 import { createKeyRing, ensureApiKey } from "./config/secrets.ts";
+import { secretReferences } from "./config/secret-values.ts";
 import { Variables } from "./config/variables.ts";
 import { createCatalog, findProviders } from "./models.ts";
 import { openHome, type OpenedHome, type OpenHomeOptions } from "./opened-home.ts";
@@ -103,7 +104,7 @@ async function coreOptions(
     env,
     processEnv,
     readConfig,
-    variables: await Variables.open({ env: processEnv, home }),
+    variables: await Variables.open({ env: processEnv, home, secretNames: secretReferences(config) }),
     ...(own.tools ? { tools: own.tools } : {}),
     version: packageFile.version,
     configFlaws: flaws,

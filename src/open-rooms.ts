@@ -32,7 +32,7 @@ export async function openRooms(options: CoreOptions): Promise<Rooms> {
   const onProblem = (message: string, error: unknown) => log.warn(message, { error });
   const store =
     options.store ?? (await openStore({ url: options.places.databaseUrl, ...timeOf(options), onProblem }));
-  const closers: (() => Promise<void>)[] = [() => store.close()];
+  const closers: (() => Promise<void>)[] = [() => store.close(), async () => options.variables.close()];
   try {
     const telemetry = await openTelemetry(options, { store, clock });
     closers.unshift(() => telemetry.close());

@@ -6,11 +6,10 @@ import { mkdir, realpath } from "node:fs/promises";
 import { homedir } from "node:os";
 import type { Config } from "../generated/config/types.gen.ts";
 import { createLog, type Log } from "./base/log.ts";
-import { registerSecret } from "./base/redact.ts";
 import { loadConfig, requireValid, type LoadedConfig } from "./config/config.ts";
 import { prepareHome, resolveHome, type Environment } from "./config/home.ts";
 import { resolvePlaces, type ConfigPlaces } from "./config/places.ts";
-import { secretValues } from "./config/secret-values.ts";
+import { hideSecrets } from "./config/secret-values.ts";
 import { openStore } from "./store/open.ts";
 import type { Store } from "./store/store.ts";
 
@@ -50,7 +49,7 @@ export async function openHome(options: OpenHomeOptions): Promise<OpenedHome> {
   const notices = await prepareHome(home);
   const loaded = await loadConfig({ home, env: processEnv });
   const config = requireValid(loaded);
-  for (const secret of secretValues(config, loaded.env)) registerSecret(secret);
+  hideSecrets(loaded);
   const log = options.log ?? createLog(config.log.level);
   for (const notice of notices) log.warn(notice);
   warn(loaded, log);
@@ -62,7 +61,11 @@ export async function openHome(options: OpenHomeOptions): Promise<OpenedHome> {
     places: await realPlaces(resolvePlaces({ config, env: loaded.env, home, userHome })),
     flaws: warningsOf(loaded).map(({ path: key, message }) => `${key} ${message}`),
     log,
-    readConfig: async () => requireValid(await loadConfig({ home, env: processEnv })),
+    readConfig: async () => {
+      const now = await loadConfig({ home, env: processEnv });
+      hideSecrets(now);
+      return requireValid(now);
+    },
   };
 }
 

@@ -214,8 +214,18 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       required: ["name", "scopes"],
       properties: {
         name: { type: "string", minLength: 1, maxLength: 64, description: "Owner of what the key makes." },
-        key: { type: "string", minLength: 1, description: "The key, at least 16 characters, or `env:NAME`." },
-        key_sha256: { type: "string", pattern: "^[0-9a-f]{64}$", description: "SHA-256 of the key in hex." },
+        key: {
+          type: "string",
+          minLength: 1,
+          "x-secret": true,
+          description: "The key, at least 16 characters, or `env:NAME`.",
+        },
+        key_sha256: {
+          type: "string",
+          pattern: "^[0-9a-f]{64}$",
+          "x-secret": true,
+          description: "SHA-256 of the key in hex.",
+        },
         scopes: {
           type: "array",
           minItems: 1,
@@ -253,6 +263,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         key: {
           type: "string",
           minLength: 1,
+          "x-secret": true,
           description: "The key of the API, at least 16 characters, or `env:NAME`. Absent: one is made at first start, in `<home>/.env`. INSECURE_NO_AUTH switches keys off, on loopback addresses only.",
         },
         keys: {
@@ -303,6 +314,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         webhook_secret: {
           type: "string",
           minLength: 1,
+          "x-secret": true,
           description: "Signs completion webhooks that bring no secret of their own: at least 16 characters, or `env:NAME`.",
         },
         webhook_allowed_hosts: {
@@ -1498,6 +1510,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         },
         headers: {
           type: "object",
+          "x-secret": true,
           default: {},
           maxProperties: 32,
           additionalProperties: { type: "string" },
@@ -1604,10 +1617,12 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         api_key: {
           type: "string",
           minLength: 1,
+          "x-secret": true,
           description: "The key, or `env:NAME` to read it from the environment.",
         },
         headers: {
           type: "object",
+          "x-secret": true,
           maxProperties: 32,
           additionalProperties: { type: "string" },
           description: "Sent with every request; a value may be `env:NAME`.",
@@ -2165,6 +2180,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         },
         headers: {
           type: "object",
+          "x-secret": true,
           default: {},
           maxProperties: 32,
           additionalProperties: { type: "string" },
@@ -2295,6 +2311,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         api_key: {
           type: "string",
           minLength: 1,
+          "x-secret": true,
           description: "The key, or `env:NAME`; required for brave and tavily.",
         },
       },
@@ -2338,9 +2355,10 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         extra: { $ref: "#/$defs/WebhookReceiverConfig", default: {}, description: "The settings." },
         host: { type: "string", minLength: 1, description: "As `extra.host`." },
         port: { type: "integer", minimum: 0, maximum: 65535, description: "As `extra.port`." },
-        secret: { type: "string", description: "As `extra.secret`." },
+        secret: { type: "string", "x-secret": true, description: "As `extra.secret`." },
         secrets: {
           type: "array",
+          "x-secret": true,
           maxItems: 8,
           items: { type: "string", minLength: 1 },
           description: "As `extra.secrets`.",
@@ -2369,9 +2387,10 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           maximum: 65535,
           description: "Port; 0 takes a free one. Default: 8644.",
         },
-        secret: { type: "string", description: "Secret of routes that have none, or `env:NAME`." },
+        secret: { type: "string", "x-secret": true, description: "Secret of routes that have none, or `env:NAME`." },
         secrets: {
           type: "array",
+          "x-secret": true,
           maxItems: 8,
           items: { type: "string", minLength: 1 },
           description: "Several that are good at once, while one takes the place of another.",
@@ -2409,10 +2428,12 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         },
         secret: {
           type: "string",
+          "x-secret": true,
           description: "Proves who sends, or `env:NAME`. INSECURE_NO_AUTH asks for no proof, on loopback only.",
         },
         secrets: {
           type: "array",
+          "x-secret": true,
           maxItems: 8,
           items: { type: "string", minLength: 1 },
           description: "Several that are good at once.",

@@ -11,7 +11,9 @@ import { configPath, envPath, readPrivateFile, type Environment } from "./home.t
 import { formatConfigIssue, type ConfigIssue, type Flaw } from "./issue.ts";
 import { checkMeaning } from "./meaning.ts";
 import { migrateDocument } from "./migrate.ts";
-import { overlay, overlayAt } from "./overlay.ts";
+import { overlay, overlayAt, secretSettings } from "./overlay.ts";
+import { secretReferences } from "./secret-values.ts";
+import { exposureOf } from "./secret-variable.ts";
 
 export interface LoadedConfig {
   /** Complete and frozen: defaults stand where the file says nothing or something wrong. */
@@ -37,7 +39,8 @@ export async function loadConfig(from: {
   const [text, dotenv] = await Promise.all([readPrivateFile(path), readEnvFile(envPath(from.home))]);
   const env = mergeEnvironment(dotenv, from.env);
   const read = readConfig(text ?? "", env);
-  return { ...read, home: from.home, path, exists: text !== undefined, env };
+  const issues = [...read.issues, ...exposedIn(read.config, dotenv, env)];
+  return { ...read, issues, home: from.home, path, exists: text !== undefined, env };
 }
 
 /** The configuration when nothing is wrong with it. ServiceError `invalid_config` that lists everything that is. */
@@ -64,6 +67,18 @@ export function readConfig(text: string, env: Environment = {}): Pick<LoadedConf
     ...[...flaws, ...checkMeaning(config)].map((flaw) => blame(flaw, document, env)),
   ];
   return { config: freeze(config), issues };
+}
+
+/** Secrets that would be printed, because hiding them would blank out other text. */
+function exposedIn(config: Config, dotenv: Environment, env: Environment): readonly ConfigIssue[] {
+  const references = secretReferences(config);
+  const names = new Set([...Object.keys(dotenv), ...references, ...secretSettings()]);
+  return [...names].flatMap((name) => {
+    const reason = exposureOf(name, env[name] ?? "", { isSecret: references.has(name) });
+    if (reason === undefined) return [];
+    const message = `${reason}, so it cannot be hidden in logs and answers. Choose a longer, random value`;
+    return [{ path: name, message, line: undefined, column: undefined, severity: "warning" as const }];
+  });
 }
 
 interface FileContent {

@@ -1,13 +1,31 @@
 /** The `.env` file of the home folder: secrets that shall not stand in the configuration. Touches the machine. */
+import { readFileSync, statSync } from "node:fs";
 import { parseEnv } from "node:util";
 import { ServiceError } from "../base/errors.ts";
 import { readPrivateFile, withFileLock, writePrivateFile, type Environment } from "./home.ts";
 
+/** More is no file of variables. */
+const MAX_CHARACTERS = 1_048_576;
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
 /** The variables of the file at `path`; none when there is no file. */
 export async function readEnvFile(path: string): Promise<Environment> {
   return parse((await readPrivateFile(path)) ?? "");
+}
+
+/** What changes when the file does; "" when there is none. */
+export function envFileStamp(path: string): string {
+  const found = statSync(path, { bigint: true, throwIfNoEntry: false });
+  return found ? `${found.mtimeNs}:${found.ctimeNs}:${found.size}:${found.ino}` : "";
+}
+
+/** As {@link readEnvFile}, at once, for the moment before text is shown; what cannot be read has no variables. */
+export function readEnvFileNow(path: string): Environment {
+  try {
+    return parse(readFileSync(path, "utf8").slice(0, MAX_CHARACTERS));
+  } catch {
+    return {};
+  }
 }
 
 /** Writes one variable, keeping every other line as it is. Mode 0600, atomic, one process at a time. */

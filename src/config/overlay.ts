@@ -2,7 +2,9 @@
 import type { DotPath } from "../base/dotpath.ts";
 import { isRecord } from "../base/schema.ts";
 import type { Environment } from "./home.ts";
-import { schemaAt } from "./schema-path.ts";
+import { platformKeys, type PlatformName } from "./platform-settings.ts";
+import { conventionalVariables } from "./providers.ts";
+import { namesAt, schemaAt } from "./schema-path.ts";
 
 export const overlayVariables: Readonly<Record<string, DotPath>> = {
   AGENTD_DATABASE_URL: ["database", "url"],
@@ -24,6 +26,40 @@ export const overlayVariables: Readonly<Record<string, DotPath>> = {
   WEBHOOK_SECRET: ["platforms", "webhook", "extra", "secret"],
   API_SERVER_WEBHOOK_SECRET: ["api_server", "webhook_secret"],
 };
+
+let settings: ReadonlyMap<string, boolean> | undefined;
+
+/** Whether the setting that `variable` stands for is secret; undefined for variables that set nothing. */
+export function isSecretSetting(variable: string): boolean | undefined {
+  return allSettings().get(variable);
+}
+
+/** The variables that set something secret. */
+export function secretSettings(): readonly string[] {
+  return [...allSettings()].flatMap(([name, isSecret]) => (isSecret ? [name] : []));
+}
+
+function allSettings(): ReadonlyMap<string, boolean> {
+  settings ??= new Map([
+    ...Object.entries(overlayVariables).map(([name, path]) => [name, isSecretAt(path)] as const),
+    ...namesAt(["platforms"]).flatMap((name) =>
+      name === "webhook" ? [] : platformVariables(name as PlatformName),
+    ),
+    ...Object.values(conventionalVariables).flatMap((names) => names.map((name) => [name, true] as const)),
+    ...["AGENTD_HOME", "AGENTD_PROFILE"].map((name) => [name, false] as const),
+  ]);
+  return settings;
+}
+
+function isSecretAt(path: DotPath): boolean {
+  return schemaAt(path)?.["x-secret"] === true;
+}
+
+function platformVariables(name: PlatformName) {
+  return platformKeys(name).flatMap(({ variables, isSecret }) =>
+    variables.map((variable) => [variable, isSecret] as const),
+  );
+}
 
 /** `value` with every variable of the table that is set and not empty laid over it, as the kind of value it is. */
 export function overlay(value: unknown, env: Environment): unknown {

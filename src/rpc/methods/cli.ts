@@ -1,9 +1,9 @@
 /** The method that runs a command of this program. */
 import type { RpcGroup } from "../contract.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { redact, registerSecret } from "../../base/redact.ts";
+import { redact } from "../../base/redact.ts";
 import { loadConfig } from "../../config/config.ts";
-import { secretValues } from "../../config/secret-values.ts";
+import { hideSecrets } from "../../config/secret-values.ts";
 import { runCommand } from "../../agent/tools/process-group.ts";
 import { notStarted } from "../../agent/tools/run-shell.ts";
 import { OutputExcerpt } from "../../agent/tools/output-excerpt.ts";
@@ -57,7 +57,7 @@ export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
 async function learnSecrets(from: RpcContext["room"]["config"]): Promise<void> {
   const loaded = await loadConfig(from).catch(() => undefined);
   // A file that cannot be read told the command nothing either.
-  for (const secret of loaded ? secretValues(loaded.config, loaded.env) : []) registerSecret(secret);
+  if (loaded) hideSecrets(loaded);
 }
 
 /** The beginning and the end, where commands say what went wrong. */
