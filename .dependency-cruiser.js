@@ -73,7 +73,7 @@ const containment = contained.map(([name, what, where]) => ({
 
 /** The files whose captions say that they touch the machine. */
 const machine = [
-  "^src/base/(runtime|machine|log|digest|port|frame-output|own-program|child-groups|read-body)\\.ts$",
+  "^src/base/(runtime|machine|log|digest|port|frame-output|own-program|own-files|file-lock|child-groups|read-body)\\.ts$",
   "^src/config/(home|env-file|secrets|tickets)\\.ts$",
   "^src/store/(sqlite|sqlite-connection|migrate|owner)\\.ts$",
   "^src/cron/(output-target|preflight|outputs|job-around|tool-actions)\\.ts$",
