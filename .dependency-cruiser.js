@@ -60,7 +60,8 @@ const contained = [
   ["wecom-sdk", "^(node_modules/)?@wecom/", "^src/deliver/targets/wecom"],
   ["nodemailer", "^(node_modules/)?nodemailer(/|$)", "^src/deliver/targets/email"],
   ["opentelemetry", "^(node_modules/)?@opentelemetry/", "^src/telemetry/otlp\\.ts$"],
-  ["drivers", "^(node_modules/)?(kysely|postgres)(/|$)|^(node:)?sqlite$", "^src/store/"],
+  ["drivers", "^(node_modules/)?(kysely|postgres)(/|$)", "^src/store/"],
+  ["sqlite", "^(node:)?sqlite$", "^src/(store/|base/file-lock\\.ts$)"],
   ["server-tables", "^generated/.*server\\.gen\\.ts$", "^(src/(http|rpc|webhook)|test|scripts)/"],
 ];
 const containment = contained.map(([name, what, where]) => ({

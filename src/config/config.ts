@@ -11,7 +11,8 @@ import { configPath, envPath, readPrivateFile, type Environment } from "./home.t
 import { formatConfigIssue, type ConfigIssue, type Flaw } from "./issue.ts";
 import { checkMeaning } from "./meaning.ts";
 import { migrateDocument } from "./migrate.ts";
-import { overlay, overlayAt, secretSettings } from "./overlay.ts";
+import { overlay, overlayAt, overlayProblem, secretSettings } from "./overlay.ts";
+import { platformProblems } from "./platform-settings.ts";
 import { secretReferences } from "./secret-values.ts";
 import { exposureOf } from "./secret-variable.ts";
 
@@ -65,6 +66,7 @@ export function readConfig(text: string, env: Environment = {}): Pick<LoadedConf
     ...file.issues,
     ...file.flaws.map((flaw) => locate(flaw, document)),
     ...[...flaws, ...checkMeaning(config)].map((flaw) => blame(flaw, document, env)),
+    ...platformProblems(config, env).map(({ variable, problem }) => variableIssue(variable, problem)),
   ];
   return { config: freeze(config), issues };
 }
@@ -103,7 +105,11 @@ function readDocument(document: ConfigDocument): FileContent {
 function blame(flaw: Flaw, document: ConfigDocument, env: Environment): ConfigIssue {
   const variable = overlayAt(formatDotPath(flaw.path), env);
   if (variable === undefined) return locate(flaw, document);
-  return { path: variable, message: flaw.message, line: undefined, column: undefined, severity: "error" };
+  return variableIssue(variable, overlayProblem(variable, env) ?? flaw.message);
+}
+
+function variableIssue(path: string, message: string): ConfigIssue {
+  return { path, message, line: undefined, column: undefined, severity: "error" };
 }
 
 /** An empty variable counts as unset, as a line `NAME=` in a unit file means. */

@@ -8,8 +8,9 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 const FOLDER_MODE = 0o700;
 const FILE_MODE = 0o600;
 const MAX_TEXT_BYTES = 1_048_576;
-/** A lock whose owner died is taken over after this long: within the time that others wait for it. */
-const LOCK_STALE_MS = 5_000;
+/** One for all files of a folder; no work under it takes another. */
+const LOCK_NAME = ".lock";
+const LOCK_WAIT_MS = 10_000;
 const PROFILE_NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 
 export interface HomeOptions {
@@ -102,23 +103,21 @@ export async function writePrivateFile(path: string, text: string): Promise<void
   }
 }
 
-/** Runs `work` while no other process runs its own for the same file. Waits at most about ten seconds. */
+/**
+ * Runs `work` while nobody else runs theirs for a file of the same folder. Waits at most about ten seconds. The work must
+ * not take the lock itself.
+ */
 export async function withFileLock<T>(path: string, work: () => Promise<T>): Promise<T> {
   await makePrivateFolder(dirname(path));
-  const { default: lockfile } = await import("proper-lockfile");
-  const release = await lockfile
-    .lock(path, {
-      realpath: false,
-      stale: LOCK_STALE_MS,
-      retries: { retries: 100, factor: 1.2, minTimeout: 10, maxTimeout: 100 },
-    })
-    .catch((error: unknown) => {
-      throw unusable(path, `is in use by another process (${reasonOf(error)}); try again`, error);
-    });
+  const { FileLockError, withExclusiveLock } = await import("../base/file-lock.ts");
+  const lock = join(dirname(path), LOCK_NAME);
   try {
-    return await work();
-  } finally {
-    await release();
+    return await withExclusiveLock({ path: lock, waitMs: LOCK_WAIT_MS }, work);
+  } catch (error) {
+    if (!(error instanceof FileLockError)) throw error;
+    if (error.isHeld) throw unusable(path, "is in use by another process; try again", error);
+    const what = `cannot be written: its lock ${lock} cannot be taken (${error.message}). Check the folder and its permissions`;
+    throw unusable(path, what, error);
   }
 }
 

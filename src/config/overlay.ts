@@ -5,6 +5,7 @@ import type { Environment } from "./home.ts";
 import { platformKeys, type PlatformName } from "./platform-settings.ts";
 import { conventionalVariables } from "./providers.ts";
 import { namesAt, schemaAt } from "./schema-path.ts";
+import { readVariable } from "./variable-value.ts";
 
 export const overlayVariables: Readonly<Record<string, DotPath>> = {
   AGENTD_DATABASE_URL: ["database", "url"],
@@ -65,7 +66,7 @@ function platformVariables(name: PlatformName) {
 export function overlay(value: unknown, env: Environment): unknown {
   return Object.entries(overlayVariables).reduce((sofar, [variable, path]) => {
     const text = env[variable];
-    return text ? put(sofar, path, read(path, text)) : sofar;
+    return text ? put(sofar, path, readVariable(schemaAt(path) ?? {}, text).value) : sofar;
   }, value);
 }
 
@@ -74,29 +75,10 @@ export function overlayAt(path: string, env: Environment): string | undefined {
   return Object.entries(overlayVariables).find(([name, at]) => env[name] && at.join(".") === path)?.[0];
 }
 
-function read(path: DotPath, text: string): unknown {
-  const type = schemaAt(path)?.["type"];
-  if (type === "object") return readPairs(text) ?? text;
-  if (type === "boolean" && /^(true|false|1|0|yes|no|on|off)$/i.test(text))
-    return /^(true|1|yes|on)$/i.test(text);
-  const isNumber = (type === "integer" || type === "number") && /^\d{1,15}$/.test(text);
-  return isNumber ? Number(text) : text;
-}
-
-/** `name=value,name=value`, values percent-encoded, as in W3C Baggage. Undefined when it is something else. */
-function readPairs(text: string): Readonly<Record<string, string>> | undefined {
-  const pairs = text.split(",").filter((pair) => pair.trim() !== "");
-  const found = pairs.flatMap((pair) => {
-    const { name, value } = /^\s*(?<name>[^\s=]+)\s*=(?<value>.*)$/.exec(pair)?.groups ?? {};
-    return name === undefined || value === undefined ? [] : [[name, value.trim()] as const];
-  });
-  if (found.length < pairs.length) return undefined;
-  try {
-    return Object.fromEntries(found.map(([name, value]) => [name, decodeURIComponent(value)]));
-  } catch (error) {
-    if (error instanceof URIError) return undefined;
-    throw error;
-  }
+/** What is wrong with the text of a variable of the table, as {@link readVariable} says it. */
+export function overlayProblem(variable: string, env: Environment): string | undefined {
+  const path = overlayVariables[variable];
+  return path && readVariable(schemaAt(path) ?? {}, env[variable] ?? "").problem;
 }
 
 function put(value: unknown, [head, ...rest]: DotPath, item: unknown): unknown {
