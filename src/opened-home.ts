@@ -2,12 +2,12 @@
  * A home folder, made private and read: what every start begins with. It imports little, because the host of
  * `agentd rpc` waits for it. Reads the user's home from the system.
  */
-import { mkdir, realpath } from "node:fs/promises";
+import { realpath } from "node:fs/promises";
 import { homedir } from "node:os";
 import type { Config } from "../generated/config/types.gen.ts";
 import { createLog, type Log } from "./base/log.ts";
 import { loadConfig, requireValid, type LoadedConfig } from "./config/config.ts";
-import { prepareHome, resolveHome, type Environment } from "./config/home.ts";
+import { makePrivateFolder, prepareHome, resolveHome, type Environment } from "./config/home.ts";
 import { resolvePlaces, type ConfigPlaces } from "./config/places.ts";
 import { hideSecrets } from "./config/secret-values.ts";
 import { openStore } from "./store/open.ts";
@@ -79,7 +79,7 @@ export function openHomeStore({ places, log }: Pick<OpenedHome, "places" | "log"
 
 /** Makes the workspace. The policy compares paths as they really are, without links, so its places must be so too. */
 async function realPlaces(places: ConfigPlaces): Promise<ConfigPlaces> {
-  await mkdir(places.workspace, { recursive: true, mode: 0o700 });
+  await makePrivateFolder(places.workspace, "agent.workspace");
   const agentHome = await realpath(places.agentHome);
   // Users that services run as often have none.
   const userHome = await realpath(places.userHome).catch(() => places.userHome);

@@ -8,7 +8,7 @@ export interface FileLockOptions {
   readonly waitMs: number;
 }
 
-/** The lock was not got: others held it all the time, or its file cannot be used, as the message says. */
+/** The lock was not got: others held it all the time, or its file cannot be used, as the message says in a clause that follows its path. */
 export class FileLockError extends Error {
   override readonly name = "FileLockError";
   readonly isHeld: boolean;
@@ -24,6 +24,14 @@ export class FileLockError extends Error {
 
 const FIRST_RETRY_MS = 5;
 const LAST_RETRY_MS = 100;
+/** By SQLite's codes, a clause each that follows the path, and what to do. */
+const REASONS: ReadonlyMap<number, string> = new Map([
+  [8, "is read-only. Check its permissions"],
+  [10, "cannot be read: the disk failed. Check the disk"],
+  [13, "cannot be written: the disk is full. Make room, then try again"],
+  [14, "cannot be opened. Check the folder and its permissions"],
+  [26, "is some other file. Move it away"],
+]);
 /** SQLITE_BUSY, in the lower byte. */
 const BUSY = 5;
 
@@ -66,6 +74,7 @@ function tryLock(open: () => DatabaseSync): DatabaseSync | undefined {
     database?.close();
     const { errcode, message } = error as { errcode?: unknown; message?: unknown };
     if ((Number(errcode) & 0xff) === BUSY) return undefined;
-    throw new FileLockError(String(message), { cause: error });
+    const why = REASONS.get(Number(errcode) & 0xff) ?? `cannot be used: ${String(message)}`;
+    throw new FileLockError(why, { cause: error });
   }
 }
