@@ -76,7 +76,7 @@ const containment = contained.map(([name, what, where]) => ({
 const machine = [
   "^src/base/(runtime|machine|log|digest|port|frame-output|own-program|own-files|file-lock|child-groups|read-body)\\.ts$",
   "^src/config/(home|env-file|secrets|tickets)\\.ts$",
-  "^src/store/(sqlite|sqlite-connection|migrate|owner)\\.ts$",
+  "^src/store/(sqlite|sqlite-connection|migrate|owner|backup)\\.ts$",
   "^src/cron/(output-target|preflight|outputs|job-around|tool-actions)\\.ts$",
   "^src/agent/tools/",
   "^src/agent/(skills|mcp|context|attachments)/",

@@ -75,6 +75,7 @@ const BLOCKED: Readonly<Record<string, string>> = {
   rpc: "It serves standard input, which there is none of here.",
   acp: "It serves standard input, which there is none of here.",
   chat: "It is a terminal program. Run `agentd chat` in a terminal.",
+  backup: "It copies your keys. Run `agentd backup` in a terminal of the machine.",
   "sessions browse": "It is a terminal program. `agentd sessions list` prints the sessions.",
   "config edit": "It opens an editor. Use `agentd config set`.",
 };
