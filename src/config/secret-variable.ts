@@ -135,8 +135,9 @@ function isWhole(kind: Kind, name: string, text: string): boolean {
 /** The value as it is, and as output shows it: without its blanks, line by line, one of several. */
 function wholeOf(value: string, text: string): readonly string[] {
   const lines = text.includes("\n") ? text.split(/\r?\n/).map((line) => line.trim()) : [];
-  const several = /[,;\s]/.test(text) && lines.length === 0 ? text.split(/[,;\s]+/) : [];
-  const pieces = [...lines, ...several].filter((piece) => !/^-----(?:BEGIN|END) /.test(piece));
+  const several = lines.length === 0 ? text.split(/[,;]\s*/) : [];
+  // A part with blanks, or of letters alone, may be any words: hidden by itself it would blank them out.
+  const pieces = [...lines, ...several].filter((piece) => /^(?=.*\d)\S+$/.test(piece));
   const [, scheme] = /^(?:bearer|basic|token)\s+(\S+)$/i.exec(text) ?? [];
   const [, password] = /^[^:\s/]{1,64}:([^\s/].*)$/.exec(text) ?? [];
   return [value, text, scheme, password, ...pieces.slice(0, MAX_PIECES)].filter((each) => each !== undefined);

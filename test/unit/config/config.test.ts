@@ -198,7 +198,10 @@ describe("the environment", () => {
       /AGENT_TIMEZONE is not the name of a/,
     );
     assert.match(issuesOf("", { AGENT_CRON_MAX_PARALLEL: "0" }).join(), /AGENT_CRON_MAX_PARALLEL must be/);
-    assert.match(issuesOf("", { AGENTD_LOG_LEVEL: "loud" }).join(), /AGENTD_LOG_LEVEL must be debug, info, warn or error/);
+    assert.match(
+      issuesOf("", { AGENTD_LOG_LEVEL: "loud" }).join(),
+      /AGENTD_LOG_LEVEL must be debug, info, warn or error/,
+    );
   });
 
   it("does not take the blame for the file", () => {

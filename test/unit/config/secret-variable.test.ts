@@ -168,6 +168,19 @@ describe("the rest of an address stays readable", () => {
   });
 });
 
+describe("a secret of several words", () => {
+  it("is hidden as a whole, and never its words", () => {
+    assert.deepEqual(secretsIn("DB_PASSWORD", "second provider key 88"), ["second provider key 88"]);
+    assert.deepEqual(secretsIn("DB_PASSWORD", "first provider,second provider"), [
+      "first provider,second provider",
+    ]);
+    assert.deepEqual(secretsIn("DB_PASSWORD", "everything\nprovider\n12345678a"), [
+      "everything\nprovider\n12345678a",
+      "12345678a",
+    ]);
+  });
+});
+
 describe("a key of several lines", () => {
   it("is hidden as a whole and line by line, without its first and last line", () => {
     const found = secretsIn("TLS_KEY", `${PEM}\n`);
