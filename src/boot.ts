@@ -10,7 +10,6 @@ import type { Log } from "./base/log.ts";
 import { registerSecret } from "./base/redact.ts";
 import { checkToolInput } from "./check-input.ts";
 import { createKeyRing, ensureApiKey } from "./config/secrets.ts";
-import { secretReferences } from "./config/secret-values.ts";
 import { Variables } from "./config/variables.ts";
 import { createCatalog, findProviders } from "./models.ts";
 import { openHome, type OpenedHome, type OpenHomeOptions } from "./opened-home.ts";
@@ -92,7 +91,7 @@ async function coreOptions(
   opened: OpenedHome,
   own: Pick<BootOptions, "engine" | "tools"> = {},
 ): Promise<CoreOptions> {
-  const { config, env, home, log, places, processEnv, flaws, readConfig } = opened;
+  const { config, env, home, log, places, processEnv, secretNames, flaws, readConfig } = opened;
   const providers = await findProviders(config, env, log);
   const engine =
     own.engine ?? createEngine({ providers, checkInput: checkToolInput, clock: systemClock, log });
@@ -104,7 +103,7 @@ async function coreOptions(
     env,
     processEnv,
     readConfig,
-    variables: await Variables.open({ env: processEnv, home, secretNames: secretReferences(config) }),
+    variables: await Variables.open({ env: processEnv, home, secretNames }),
     ...(own.tools ? { tools: own.tools } : {}),
     version: packageFile.version,
     configFlaws: flaws,

@@ -31,6 +31,8 @@ export interface OpenedHome {
   /** The environment of the process over the variables of `<home>/.env`. */
   readonly env: Environment;
   readonly places: ConfigPlaces;
+  /** Variables that hold secrets whatever they are called. */
+  readonly secretNames: ReadonlySet<string>;
   /** Flaws of the configuration that do not keep it from being used, a clause each. */
   readonly flaws: readonly string[];
   readonly log: Log;
@@ -58,6 +60,7 @@ export async function openHome(options: OpenHomeOptions): Promise<OpenedHome> {
     config,
     processEnv,
     env: loaded.env,
+    secretNames: loaded.secretNames,
     places: await realPlaces(resolvePlaces({ config, env: loaded.env, home, userHome })),
     flaws: warningsOf(loaded).map(({ path: key, message }) => `${key} ${message}`),
     log,

@@ -25,6 +25,8 @@ export interface LoadedConfig {
   readonly exists: boolean;
   /** The process's environment over the variables of `<home>/.env`. */
   readonly env: Environment;
+  /** Variables that hold secrets whatever they are called. */
+  readonly secretNames: ReadonlySet<string>;
   readonly issues: readonly ConfigIssue[];
 }
 
@@ -38,10 +40,11 @@ export async function loadConfig(from: {
 }): Promise<LoadedConfig> {
   const path = configPath(from.home);
   const [text, dotenv] = await Promise.all([readPrivateFile(path), readEnvFile(envPath(from.home))]);
-  const env = mergeEnvironment(dotenv, from.env);
+  const env = mergeEnvironment(dotenv.variables, from.env);
   const read = readConfig(text ?? "", env);
-  const issues = [...read.issues, ...exposedIn(read.config, dotenv, env)];
-  return { ...read, issues, home: from.home, path, exists: text !== undefined, env };
+  const secretNames = secretReferences(read.config).union(dotenv.secretNames);
+  const issues = [...read.issues, ...exposedIn(Object.keys(dotenv.variables), env, secretNames)];
+  return { ...read, issues, home: from.home, path, exists: text !== undefined, env, secretNames };
 }
 
 /** The configuration when nothing is wrong with it. ServiceError `invalid_config` that lists everything that is. */
@@ -72,11 +75,14 @@ export function readConfig(text: string, env: Environment = {}): Pick<LoadedConf
 }
 
 /** Secrets that would be printed, because hiding them would blank out other text. */
-function exposedIn(config: Config, dotenv: Environment, env: Environment): readonly ConfigIssue[] {
-  const references = secretReferences(config);
-  const names = new Set([...Object.keys(dotenv), ...references, ...secretSettings()]);
+function exposedIn(
+  inFile: readonly string[],
+  env: Environment,
+  secretNames: ReadonlySet<string>,
+): readonly ConfigIssue[] {
+  const names = new Set([...inFile, ...secretNames, ...secretSettings()]);
   return [...names].flatMap((name) => {
-    const reason = exposureOf(name, env[name] ?? "", { isSecret: references.has(name) });
+    const reason = exposureOf(name, env[name] ?? "", { isSecret: secretNames.has(name) });
     if (reason === undefined) return [];
     const message = `${reason}, so it cannot be hidden in logs and answers. Choose a longer, random value`;
     return [{ path: name, message, line: undefined, column: undefined, severity: "warning" as const }];

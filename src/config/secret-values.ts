@@ -14,13 +14,19 @@ const MASK = "[redacted]";
 export interface SecretSources {
   readonly config: Config;
   readonly env: Environment;
+  /** Variables that hold secrets whatever they are called. */
+  readonly secretNames?: ReadonlySet<string>;
 }
 
 /**
  * Every text that must not be printed: settings that the schema marks, variables that are secret by what they are (see
  * {@link secretsIn}), references resolved, and the credentials inside addresses.
  */
-export function secretValues(config: Config, env: Environment): string[] {
+export function secretValues(
+  config: Config,
+  env: Environment,
+  secretNames: ReadonlySet<string> = new Set(),
+): string[] {
   const written = leavesOf(config).flatMap(({ path, text }) => {
     const reference = referenceIn(text);
     const value = reference === undefined ? text : (env[reference] ?? "");
@@ -30,7 +36,7 @@ export function secretValues(config: Config, env: Environment): string[] {
     );
   });
   const set = Object.entries(env).flatMap(([name, value]) =>
-    value === undefined ? [] : secretsIn(name, value),
+    secretsIn(name, value ?? "", { isSecret: secretNames.has(name) }),
   );
   return [...new Set([...written, ...set])];
 }
@@ -42,8 +48,8 @@ export function secretReferences(config: Config): ReadonlySet<string> {
 }
 
 /** Adds to the redactor what {@link secretValues} finds: from then on none of it is printed. */
-export function hideSecrets({ config, env }: SecretSources): void {
-  for (const secret of secretValues(config, env)) registerSecret(secret);
+export function hideSecrets({ config, env, secretNames }: SecretSources): void {
+  for (const secret of secretValues(config, env, secretNames)) registerSecret(secret);
 }
 
 interface Leaf {

@@ -1,8 +1,8 @@
 /** The environment as it stands now: that of the process, with the home's `.env` file below it. */
 import { beforeRedacting, registerSecret } from "../base/redact.ts";
-import { envFileStamp, readEnvFile, readEnvFileNow, setEnvVariable } from "./env-file.ts";
+import { envFileStamp, readEnvFile, readEnvFileNow, setEnvVariable, type EnvFile } from "./env-file.ts";
 import { envPath, type Environment } from "./home.ts";
-import { secretsIn } from "./secret-variable.ts";
+import { isTellingName, secretsIn } from "./secret-variable.ts";
 
 export interface VariablesOptions {
   /** The environment of the process; it wins over the file. */
@@ -48,15 +48,17 @@ export class Variables {
   /** Stores a secret in the file. ServiceError `invalid_config` for what such a file cannot hold. */
   async set(name: string, value: string): Promise<void> {
     for (const secret of secretsIn(name, value, { isSecret: true })) registerSecret(secret);
-    await setEnvVariable(this.#path, name, value);
+    // Neither the name nor the value may say after the next start that it is a secret.
+    await setEnvVariable(this.#path, name, value, { isMarked: !isTellingName(name) });
     this.#file = { ...this.#file, [name]: value };
   }
 
   /** Reads the file again. Resolves to the number of variables that are new, changed or gone. */
   async reload(): Promise<number> {
     const before = this.#file;
-    const after = await readEnvFile(this.#path);
-    this.#hide(after);
+    const file = await readEnvFile(this.#path);
+    this.#hide(file);
+    const after = file.variables;
     this.#file = after;
     const names = new Set([...Object.keys(before), ...Object.keys(after)]);
     return [...names].filter((name) => before[name] !== after[name]).length;
@@ -74,9 +76,9 @@ export class Variables {
     this.#hide(readEnvFileNow(this.#path));
   }
 
-  #hide(file: Environment): void {
-    for (const [name, value] of Object.entries(file)) {
-      const isSecret = this.#secretNames.has(name);
+  #hide({ variables, secretNames }: EnvFile): void {
+    for (const [name, value] of Object.entries(variables)) {
+      const isSecret = secretNames.has(name) || this.#secretNames.has(name);
       for (const secret of secretsIn(name, value ?? "", { isSecret })) registerSecret(secret);
     }
   }
