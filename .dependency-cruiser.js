@@ -60,7 +60,8 @@ const contained = [
   ["wecom-sdk", "^(node_modules/)?@wecom/", "^src/deliver/targets/wecom"],
   ["nodemailer", "^(node_modules/)?nodemailer(/|$)", "^src/deliver/targets/email"],
   ["opentelemetry", "^(node_modules/)?@opentelemetry/", "^src/telemetry/otlp\\.ts$"],
-  ["drivers", "^(node_modules/)?(kysely|postgres)(/|$)|^(node:)?sqlite$", "^src/store/"],
+  ["drivers", "^(node_modules/)?(kysely|postgres)(/|$)", "^src/store/"],
+  ["sqlite", "^(node:)?sqlite$", "^src/(store/|base/file-lock\\.ts$)"],
   ["server-tables", "^generated/.*server\\.gen\\.ts$", "^(src/(http|rpc|webhook)|test|scripts)/"],
 ];
 const containment = contained.map(([name, what, where]) => ({
@@ -73,9 +74,9 @@ const containment = contained.map(([name, what, where]) => ({
 
 /** The files whose captions say that they touch the machine. */
 const machine = [
-  "^src/base/(runtime|machine|log|digest|port|frame-output|own-program|child-groups|read-body)\\.ts$",
+  "^src/base/(runtime|machine|log|digest|port|frame-output|own-program|own-files|file-lock|child-groups|read-body)\\.ts$",
   "^src/config/(home|env-file|secrets|tickets)\\.ts$",
-  "^src/store/(sqlite|sqlite-connection|migrate|owner)\\.ts$",
+  "^src/store/(sqlite|sqlite-connection|migrate|owner|backup)\\.ts$",
   "^src/cron/(output-target|preflight|outputs|job-around|tool-actions)\\.ts$",
   "^src/agent/tools/",
   "^src/agent/(skills|mcp|context|attachments)/",

@@ -91,7 +91,7 @@ async function coreOptions(
   opened: OpenedHome,
   own: Pick<BootOptions, "engine" | "tools"> = {},
 ): Promise<CoreOptions> {
-  const { config, env, home, log, places, processEnv, flaws, readConfig } = opened;
+  const { config, env, home, log, places, processEnv, secretNames, flaws, readConfig } = opened;
   const providers = await findProviders(config, env, log);
   const { max_answer_bytes: maxAnswerBytes } = config.limits;
   const engineOptions = { providers, checkInput: checkToolInput, clock: systemClock, log, maxAnswerBytes };
@@ -104,7 +104,7 @@ async function coreOptions(
     env,
     processEnv,
     readConfig,
-    variables: await Variables.open({ env: processEnv, home }),
+    variables: await Variables.open({ env: processEnv, home, secretNames }),
     ...(own.tools ? { tools: own.tools } : {}),
     version: packageFile.version,
     configFlaws: flaws,

@@ -2,6 +2,7 @@
 import type { Config } from "../generated/config/types.gen.ts";
 import { createAgentRoom, type AgentRoom } from "./agent-room.ts";
 import { systemClock } from "./base/clock.ts";
+import { protectHome } from "./base/own-files.ts";
 import { Dispatcher } from "./deliver/dispatch.ts";
 import { meterTargets } from "./deliver/metrics.ts";
 import type { Targets } from "./deliver/target.ts";
@@ -32,7 +33,9 @@ export async function openRooms(options: CoreOptions): Promise<Rooms> {
   const onProblem = (message: string, error: unknown) => log.warn(message, { error });
   const opening = { url: options.places.databaseUrl, maxReaderBytes: config.limits.max_reader_bytes };
   const store = options.store ?? (await openStore({ ...opening, ...timeOf(options), onProblem }));
-  const closers: (() => Promise<void>)[] = [() => store.close()];
+  const closers: (() => Promise<void>)[] = [() => store.close(), async () => options.variables.close()];
+  const unprotect = protectHome(options.places.agentHome);
+  closers.push(async () => unprotect());
   try {
     const telemetry = await openTelemetry(options, { store, clock });
     closers.unshift(() => telemetry.close());

@@ -2,15 +2,14 @@
  * A home folder, made private and read: what every start begins with. It imports little, because the host of
  * `agentd rpc` waits for it. Reads the user's home from the system.
  */
-import { mkdir, realpath } from "node:fs/promises";
+import { realpath } from "node:fs/promises";
 import { homedir } from "node:os";
 import type { Config } from "../generated/config/types.gen.ts";
 import { createLog, type Log } from "./base/log.ts";
-import { registerSecret } from "./base/redact.ts";
 import { loadConfig, requireValid, type LoadedConfig } from "./config/config.ts";
-import { prepareHome, resolveHome, type Environment } from "./config/home.ts";
+import { makePrivateFolder, prepareHome, resolveHome, type Environment } from "./config/home.ts";
 import { resolvePlaces, type ConfigPlaces } from "./config/places.ts";
-import { secretValues } from "./config/secret-values.ts";
+import { hideSecrets } from "./config/secret-values.ts";
 import { openStore } from "./store/open.ts";
 import type { Store } from "./store/store.ts";
 
@@ -32,6 +31,8 @@ export interface OpenedHome {
   /** The environment of the process over the variables of `<home>/.env`. */
   readonly env: Environment;
   readonly places: ConfigPlaces;
+  /** Variables that hold secrets whatever they are called. */
+  readonly secretNames: ReadonlySet<string>;
   /** Flaws of the configuration that do not keep it from being used, a clause each. */
   readonly flaws: readonly string[];
   readonly log: Log;
@@ -50,7 +51,7 @@ export async function openHome(options: OpenHomeOptions): Promise<OpenedHome> {
   const notices = await prepareHome(home);
   const loaded = await loadConfig({ home, env: processEnv });
   const config = requireValid(loaded);
-  for (const secret of secretValues(config, loaded.env)) registerSecret(secret);
+  hideSecrets(loaded);
   const log = options.log ?? createLog(config.log.level);
   for (const notice of notices) log.warn(notice);
   warn(loaded, log);
@@ -59,10 +60,15 @@ export async function openHome(options: OpenHomeOptions): Promise<OpenedHome> {
     config,
     processEnv,
     env: loaded.env,
+    secretNames: loaded.secretNames,
     places: await realPlaces(resolvePlaces({ config, env: loaded.env, home, userHome })),
     flaws: warningsOf(loaded).map(({ path: key, message }) => `${key} ${message}`),
     log,
-    readConfig: async () => requireValid(await loadConfig({ home, env: processEnv })),
+    readConfig: async () => {
+      const now = await loadConfig({ home, env: processEnv });
+      hideSecrets(now);
+      return requireValid(now);
+    },
   };
 }
 
@@ -81,7 +87,7 @@ export function openHomeStore({
 
 /** Makes the workspace. The policy compares paths as they really are, without links, so its places must be so too. */
 async function realPlaces(places: ConfigPlaces): Promise<ConfigPlaces> {
-  await mkdir(places.workspace, { recursive: true, mode: 0o700 });
+  await makePrivateFolder(places.workspace, "agent.workspace");
   const agentHome = await realpath(places.agentHome);
   // Users that services run as often have none.
   const userHome = await realpath(places.userHome).catch(() => places.userHome);

@@ -221,8 +221,18 @@ export const configSchema: Readonly<Record<string, unknown>> = {
       required: ["name", "scopes"],
       properties: {
         name: { type: "string", minLength: 1, maxLength: 64, description: "Owner of what the key makes." },
-        key: { type: "string", minLength: 1, description: "The key, at least 16 characters, or `env:NAME`." },
-        key_sha256: { type: "string", pattern: "^[0-9a-f]{64}$", description: "SHA-256 of the key in hex." },
+        key: {
+          type: "string",
+          minLength: 1,
+          "x-secret": true,
+          description: "The key, at least 16 characters, or `env:NAME`.",
+        },
+        key_sha256: {
+          type: "string",
+          pattern: "^[0-9a-f]{64}$",
+          "x-secret": true,
+          description: "SHA-256 of the key in hex.",
+        },
         scopes: {
           type: "array",
           minItems: 1,
@@ -260,6 +270,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         key: {
           type: "string",
           minLength: 1,
+          "x-secret": true,
           description: "The key of the API, at least 16 characters, or `env:NAME`. Absent: one is made at first start, in `<home>/.env`. INSECURE_NO_AUTH switches keys off, on loopback addresses only.",
         },
         keys: {
@@ -310,6 +321,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         webhook_secret: {
           type: "string",
           minLength: 1,
+          "x-secret": true,
           description: "Signs completion webhooks that bring no secret of their own: at least 16 characters, or `env:NAME`.",
         },
         webhook_allowed_hosts: {
@@ -1526,6 +1538,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         },
         headers: {
           type: "object",
+          "x-secret": true,
           default: {},
           maxProperties: 32,
           additionalProperties: { type: "string" },
@@ -1632,10 +1645,12 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         api_key: {
           type: "string",
           minLength: 1,
+          "x-secret": true,
           description: "The key, or `env:NAME` to read it from the environment.",
         },
         headers: {
           type: "object",
+          "x-secret": true,
           maxProperties: 32,
           additionalProperties: { type: "string" },
           description: "Sent with every request; a value may be `env:NAME`.",
@@ -2193,6 +2208,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         },
         headers: {
           type: "object",
+          "x-secret": true,
           default: {},
           maxProperties: 32,
           additionalProperties: { type: "string" },
@@ -2323,6 +2339,7 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         api_key: {
           type: "string",
           minLength: 1,
+          "x-secret": true,
           description: "The key, or `env:NAME`; required for brave and tavily.",
         },
       },
@@ -2366,9 +2383,10 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         extra: { $ref: "#/$defs/WebhookReceiverConfig", default: {}, description: "The settings." },
         host: { type: "string", minLength: 1, description: "As `extra.host`." },
         port: { type: "integer", minimum: 0, maximum: 65535, description: "As `extra.port`." },
-        secret: { type: "string", description: "As `extra.secret`." },
+        secret: { type: "string", "x-secret": true, description: "As `extra.secret`." },
         secrets: {
           type: "array",
+          "x-secret": true,
           maxItems: 8,
           items: { type: "string", minLength: 1 },
           description: "As `extra.secrets`.",
@@ -2397,9 +2415,10 @@ export const configSchema: Readonly<Record<string, unknown>> = {
           maximum: 65535,
           description: "Port; 0 takes a free one. Default: 8644.",
         },
-        secret: { type: "string", description: "Secret of routes that have none, or `env:NAME`." },
+        secret: { type: "string", "x-secret": true, description: "Secret of routes that have none, or `env:NAME`." },
         secrets: {
           type: "array",
+          "x-secret": true,
           maxItems: 8,
           items: { type: "string", minLength: 1 },
           description: "Several that are good at once, while one takes the place of another.",
@@ -2437,10 +2456,12 @@ export const configSchema: Readonly<Record<string, unknown>> = {
         },
         secret: {
           type: "string",
+          "x-secret": true,
           description: "Proves who sends, or `env:NAME`. INSECURE_NO_AUTH asks for no proof, on loopback only.",
         },
         secrets: {
           type: "array",
+          "x-secret": true,
           maxItems: 8,
           items: { type: "string", minLength: 1 },
           description: "Several that are good at once.",

@@ -131,7 +131,7 @@ const SQL = /\b(selectFrom|insertInto|updateTable|deleteFrom)\(|\bsql`|\btx\.(in
 const PROGRAM = "test/harness/program.ts";
 /** Modules that each runtime has in its own make, and the servers and drivers that stand on them. */
 const RUNTIME =
-  /^node:(child_process|crypto|dns|fs|http|https|net|os|process|sqlite|stream|worker_threads|zlib)\b|^(h3|srvx|crossws|postgres|nodemailer|proper-lockfile|write-file-atomic)\b/;
+  /^node:(child_process|crypto|dns|fs|http|https|net|os|process|sqlite|stream|worker_threads|zlib)\b|^(h3|srvx|crossws|postgres|nodemailer|write-file-atomic)\b/;
 /** Imports between a test and a file that touches the runtime: the test names it, or what stands on it. */
 const CLOSE = 2;
 const TESTS_PER_STARTER = 1;

@@ -1,4 +1,5 @@
 /** Files that a prompt links to. Touches the machine. */
+import { stat } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { fileURLToPath } from "node:url";
 import { readAttachment } from "../agent/attachments/attachment.ts";
@@ -9,6 +10,7 @@ import { checkRead, type PolicyPaths } from "../agent/policy/paths.ts";
 import { ToolError } from "../agent/tool.ts";
 import { realPath } from "../agent/tools/paths.ts";
 import { ServiceError } from "../base/errors.ts";
+import { OwnFileError, refuseOwn } from "../base/own-files.ts";
 
 export interface LinkedFiles {
   /** Folders that the client works in, absolute; the first is that of the session. */
@@ -42,6 +44,7 @@ export async function readLinked(path: string, files: LinkedFiles): Promise<Atta
   if (real === undefined || !roots.some((root) => isInside(real, realOf(root, root) ?? root)))
     return undefined;
   if (isSecret(path, files) || isSecret(real, files)) return undefined;
+  if (await isOwn(real)) return undefined;
   const edited = await unsaved(real);
   if (edited !== undefined) return isShown(edited) ? textAttachment(path, edited) : undefined;
   const limits = { maxFileBytes: MAX_LINKED_TEXT_BYTES };
@@ -58,6 +61,18 @@ export async function readLinked(path: string, files: LinkedFiles): Promise<Atta
 function isSecret(path: string, { roots, home, agentHome }: LinkedFiles): boolean {
   const places: PolicyPaths = { workspace: roots[0], home, agentHome };
   return checkRead(path, places) !== undefined;
+}
+
+/** Whether it is a file of the agent's own home under another name. */
+async function isOwn(path: string): Promise<boolean> {
+  const found = await stat(path).catch(() => undefined);
+  try {
+    if (found) refuseOwn(path, found);
+    return false;
+  } catch (error) {
+    if (error instanceof OwnFileError) return true;
+    throw error;
+  }
 }
 
 function realOf(path: string, cwd: string): string | undefined {

@@ -45,6 +45,11 @@ const HOLE = "0redactedSecret0";
 /** With how many hold each. */
 const secrets = new Map<string, number>();
 let known: RegExp | undefined;
+/** Asked before secrets are looked for, whether there are others by now. */
+const sources = new Set<() => void>();
+/** How often the sources are asked at most: text may come in a thousand pieces a second. */
+const ASK_EVERY_MS = 5;
+let askedAtMs = Number.NEGATIVE_INFINITY;
 /** The secrets changed since what stands here was made of them. */
 let isStale = false;
 /** The forms of the known secrets by their first character, and the length of the longest. */
@@ -78,8 +83,26 @@ export function forgetSecrets(): void {
   isStale = true;
 }
 
+/**
+ * Calls `look` before text is redacted, at most every 5 ms: it registers the secrets that came since, and must be quick.
+ * Returns what ends that.
+ */
+export function beforeRedacting(look: () => void): () => void {
+  sources.add(look);
+  return () => void sources.delete(look);
+}
+
+function askSources(): void {
+  if (sources.size === 0) return;
+  const nowMs = performance.now();
+  if (nowMs - askedAtMs < ASK_EVERY_MS) return;
+  askedAtMs = nowMs;
+  for (const look of sources) look();
+}
+
 /** Only before the next use: many secrets may come at once. */
 function compile(): void {
+  askSources();
   if (!isStale) return;
   isStale = false;
   // Longest first: a secret that contains another must go as a whole.
@@ -149,6 +172,11 @@ export function redact(text: string): string {
     )
     .replace(URL_PASSWORD, `$1:${MASK}@`)
     .replaceAll(HOLE, MASK);
+}
+
+/** Whether all of `text` is of the shape of a well-known credential, such as `ghp_…`. */
+export function looksLikeCredential(text: string): boolean {
+  return text.replace(SHAPES, "") === "" && text !== "";
 }
 
 /** A copy of a JSON value with every string in it redacted; strings under telling names go as a whole. */

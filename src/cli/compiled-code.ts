@@ -14,6 +14,11 @@ export function keepCompiledCode(home: string): void {
   if (!isBuilt || typeof nodeModule.enableCompileCache !== "function" || !existsSync(home)) return;
   const folder = join(home, "cache", "code");
   const own = join(folder, packageFile.version);
-  if (!existsSync(own)) rmSync(folder, { recursive: true, force: true });
+  try {
+    if (!existsSync(own)) rmSync(folder, { recursive: true, force: true });
+  } catch {
+    // A home that cannot be used: the command says so itself.
+    return;
+  }
   nodeModule.enableCompileCache(own);
 }

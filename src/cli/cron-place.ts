@@ -3,11 +3,11 @@ import { realpath } from "node:fs/promises";
 import { join } from "node:path";
 import type { Config } from "../../generated/config/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
-import { redact, registerSecret } from "../base/redact.ts";
+import { redact } from "../base/redact.ts";
 import { loadConfig, requireValid } from "../config/config.ts";
 import { prepareHome, type Environment } from "../config/home.ts";
 import { resolvePlaces } from "../config/places.ts";
-import { secretValues } from "../config/secret-values.ts";
+import { hideSecrets } from "../config/secret-values.ts";
 import { Jobs } from "../cron/jobs.ts";
 import { cronSettings, type CronSettings } from "../cron/settings.ts";
 import type { Store } from "../store/store.ts";
@@ -34,7 +34,7 @@ export async function readCronHome(): Promise<CronHome> {
   const { home, env, userHome } = currentContext();
   const loaded = await loadConfig({ home, env });
   const config = requireValid(loaded);
-  for (const secret of secretValues(config, loaded.env)) registerSecret(secret);
+  hideSecrets(loaded);
   const { agentHome } = resolvePlaces({ config, env: loaded.env, home, userHome });
   const folder = await realpath(agentHome).catch(() => agentHome);
   return {

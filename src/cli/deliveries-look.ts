@@ -1,9 +1,8 @@
 /** `agentd deliveries list` and `show`: nothing changes. */
 import { defineCommand } from "citty";
 import { ServiceError } from "../base/errors.ts";
-import { registerSecret } from "../base/redact.ts";
 import { loadConfig } from "../config/config.ts";
-import { secretValues } from "../config/secret-values.ts";
+import { hideSecrets as hide } from "../config/secret-values.ts";
 import { findLetter, listLetters } from "../store/letters.ts";
 import { UsageError } from "./arguments.ts";
 import { currentContext } from "./context.ts";
@@ -95,8 +94,7 @@ export function missing(id: string): ServiceError {
 
 /** What platforms say, and addresses, may hold them. */
 async function hideSecrets(): Promise<void> {
-  const { config, env } = await loadConfig(currentContext());
-  for (const secret of secretValues(config, env)) registerSecret(secret);
+  hide(await loadConfig(currentContext()));
 }
 
 function toLimit(text: string): number {

@@ -1,6 +1,7 @@
 /** What `agentd doctor` looks at. Each check stands alone, changes nothing, and says what to do. Touches the machine. */
 import { execFile } from "node:child_process";
 import { access, constants, stat, statfs } from "node:fs/promises";
+import { dirname } from "node:path";
 import process from "node:process";
 import type { Config } from "../../generated/config/types.gen.ts";
 import { formatModel } from "../agent/model.ts";
@@ -83,9 +84,23 @@ function runtime(): Verdict {
 
 async function folder(path: string, whenMissing: string): Promise<Verdict> {
   const found = await stat(path).catch(() => undefined);
-  if (!found) return { status: "warn", detail: `${path} does not exist yet`, fix: whenMissing };
+  if (!found)
+    return (
+      (await unmakeable(path, "AGENTD_HOME")) ?? {
+        status: "warn",
+        detail: `${path} does not exist yet`,
+        fix: whenMissing,
+      }
+    );
   if (!found.isDirectory())
     return { status: "fail", detail: `${path} is not a folder`, fix: "Move it away." };
+  if (!(await isWritable(path))) {
+    return {
+      status: "warn",
+      detail: `${path} is not writable`,
+      fix: "Change its rights, or set AGENTD_HOME.",
+    };
+  }
   const mode = found.mode & 0o777;
   if ((mode & 0o077) === 0) return { status: "ok", detail: path };
   const fix = `chmod 700 ${path}`;
@@ -127,8 +142,8 @@ async function database(): Promise<Verdict> {
   return { status: "ok", detail: `${found.place}, ${sessions} sessions` };
 }
 
-async function disk({ home, userHome }: CliContext): Promise<Verdict> {
-  const { bavail, bsize } = await statfs(home).catch(() => statfs(userHome));
+async function disk({ home }: CliContext): Promise<Verdict> {
+  const { bavail, bsize } = await statfs(await nearestAbove(home));
   const free = bavail * bsize;
   const detail = `${Math.round(free / 1_000_000)} MB free`;
   return free < MIN_FREE_BYTES
@@ -139,17 +154,44 @@ async function disk({ home, userHome }: CliContext): Promise<Verdict> {
 async function workspace(context: CliContext, config: Config, loaded: LoadedConfig): Promise<Verdict> {
   const { workspace: path } = resolvePlaces({ ...context, config, env: loaded.env });
   const found = await stat(path).catch(() => undefined);
-  if (!found) return { status: "ok", detail: `${path} is made when agentd first starts` };
-  const isWritable = await access(path, constants.W_OK).then(
-    () => true,
-    () => false,
-  );
-  if (isWritable) return { status: "ok", detail: path };
+  if (!found) {
+    const flaw = await unmakeable(path, "agent.workspace");
+    return flaw ?? { status: "ok", detail: `${path} is made when agentd first starts` };
+  }
+  if (!found.isDirectory())
+    return { status: "fail", detail: `${path} is not a folder`, fix: "Set agent.workspace." };
+  if (await isWritable(path)) return { status: "ok", detail: path };
   return {
     status: "fail",
     detail: `${path} is not writable`,
     fix: "Change its rights, or set agent.workspace.",
   };
+}
+
+/** Why a folder that does not exist cannot be made; undefined when it can. */
+async function unmakeable(path: string, setting: string): Promise<Verdict | undefined> {
+  const above = await nearestAbove(path);
+  const found = await stat(above);
+  if (found.isDirectory() && (await isWritable(above))) return undefined;
+  const why = found.isDirectory() ? `${above} is not writable` : `${above} is a file`;
+  const fix = `Set ${setting} to a folder you may write to.`;
+  return { status: "fail", detail: `${path} cannot be made: ${why}`, fix };
+}
+
+/** The path itself when it exists, else the nearest folder or file above it that does. */
+async function nearestAbove(path: string): Promise<string> {
+  const exists = await stat(path).then(
+    () => true,
+    () => false,
+  );
+  return exists || dirname(path) === path ? path : nearestAbove(dirname(path));
+}
+
+function isWritable(path: string): Promise<boolean> {
+  return access(path, constants.W_OK).then(
+    () => true,
+    () => false,
+  );
 }
 
 async function programs(): Promise<Verdict> {

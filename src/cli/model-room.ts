@@ -2,10 +2,9 @@
 import type { Config } from "../../generated/config/types.gen.ts";
 import type { ModelCatalog } from "../agent/model.ts";
 import { createLog } from "../base/log.ts";
-import { registerSecret } from "../base/redact.ts";
 import { loadConfig, requireValid, type LoadedConfig } from "../config/config.ts";
 import type { ResolvedProvider } from "../config/providers.ts";
-import { secretValues } from "../config/secret-values.ts";
+import { hideSecrets } from "../config/secret-values.ts";
 import { createCatalog, findProviders } from "../models.ts";
 import { currentContext } from "./context.ts";
 
@@ -20,7 +19,7 @@ export interface ModelRoom {
 export async function loadModels(): Promise<ModelRoom> {
   const loaded = await loadConfig(currentContext());
   const config = requireValid(loaded);
-  for (const secret of secretValues(config, loaded.env)) registerSecret(secret);
+  hideSecrets(loaded);
   const providers = await findProviders(config, loaded.env, createLog("error"));
   return { loaded, config, providers, models: createCatalog(config, providers) };
 }

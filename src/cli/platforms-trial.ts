@@ -5,11 +5,10 @@ import { systemClock } from "../base/clock.ts";
 import { ServiceError } from "../base/errors.ts";
 import { createId } from "../base/ids.ts";
 import { createLog } from "../base/log.ts";
-import { registerSecret } from "../base/redact.ts";
 import { offTracer } from "../base/trace.ts";
 import { loadConfig, requireValid } from "../config/config.ts";
 import type { PlatformName } from "../config/platform-settings.ts";
-import { secretValues } from "../config/secret-values.ts";
+import { hideSecrets } from "../config/secret-values.ts";
 import { resolveAddresses } from "../deliver/address.ts";
 import { Attempt, type AttemptEnd } from "../deliver/attempt.ts";
 import { platformState, type PlatformState } from "../deliver/platforms.ts";
@@ -57,7 +56,7 @@ export async function sendTrial(message: TrialMessage, options: TrialOptions): P
   const loaded = await loadConfig({ home, env: processEnv });
   const config = requireValid(loaded);
   const { env } = loaded;
-  for (const secret of secretValues(config, env)) registerSecret(secret);
+  hideSecrets(loaded);
   const { openStore } = await import("../store/open.ts");
   const database = await findDatabase();
   // For leases of platforms that allow one connection; where no service ever ran nobody holds one.

@@ -56,6 +56,10 @@ export const rootCommand = defineCommand({
       "List what messages can be sent through, and try it",
       async () => (await import("./platforms.ts")).platformsCommand,
     ),
+    backup: lazyCommand(
+      "Copy the home and its database, while services go on",
+      async () => (await import("./backup.ts")).backupCommand,
+    ),
     spec: lazyCommand(
       "Print a machine-readable description of an interface",
       async () => (await import("./spec.ts")).specCommand,

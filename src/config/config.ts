@@ -11,7 +11,10 @@ import { configPath, envPath, readPrivateFile, type Environment } from "./home.t
 import { formatConfigIssue, type ConfigIssue, type Flaw } from "./issue.ts";
 import { checkMeaning } from "./meaning.ts";
 import { migrateDocument } from "./migrate.ts";
-import { overlay, overlayAt } from "./overlay.ts";
+import { overlay, overlayAt, overlayProblem, secretSettings } from "./overlay.ts";
+import { platformProblems } from "./platform-settings.ts";
+import { secretReferences } from "./secret-values.ts";
+import { exposureOf } from "./secret-variable.ts";
 
 export interface LoadedConfig {
   /** Complete and frozen: defaults stand where the file says nothing or something wrong. */
@@ -22,6 +25,8 @@ export interface LoadedConfig {
   readonly exists: boolean;
   /** The process's environment over the variables of `<home>/.env`. */
   readonly env: Environment;
+  /** Variables that hold secrets whatever they are called. */
+  readonly secretNames: ReadonlySet<string>;
   readonly issues: readonly ConfigIssue[];
 }
 
@@ -35,9 +40,11 @@ export async function loadConfig(from: {
 }): Promise<LoadedConfig> {
   const path = configPath(from.home);
   const [text, dotenv] = await Promise.all([readPrivateFile(path), readEnvFile(envPath(from.home))]);
-  const env = mergeEnvironment(dotenv, from.env);
+  const env = mergeEnvironment(dotenv.variables, from.env);
   const read = readConfig(text ?? "", env);
-  return { ...read, home: from.home, path, exists: text !== undefined, env };
+  const secretNames = secretReferences(read.config).union(dotenv.secretNames);
+  const issues = [...read.issues, ...exposedIn(Object.keys(dotenv.variables), env, secretNames)];
+  return { ...read, issues, home: from.home, path, exists: text !== undefined, env, secretNames };
 }
 
 /** The configuration when nothing is wrong with it. ServiceError `invalid_config` that lists everything that is. */
@@ -62,8 +69,24 @@ export function readConfig(text: string, env: Environment = {}): Pick<LoadedConf
     ...file.issues,
     ...file.flaws.map((flaw) => locate(flaw, document)),
     ...[...flaws, ...checkMeaning(config)].map((flaw) => blame(flaw, document, env)),
+    ...platformProblems(config, env).map(({ variable, problem }) => variableIssue(variable, problem)),
   ];
   return { config: freeze(config), issues };
+}
+
+/** Secrets that would be printed, because hiding them would blank out other text. */
+function exposedIn(
+  inFile: readonly string[],
+  env: Environment,
+  secretNames: ReadonlySet<string>,
+): readonly ConfigIssue[] {
+  const names = new Set([...inFile, ...secretNames, ...secretSettings()]);
+  return [...names].flatMap((name) => {
+    const reason = exposureOf(name, env[name] ?? "", { isSecret: secretNames.has(name) });
+    if (reason === undefined) return [];
+    const message = `${reason}, so it cannot be hidden in logs and answers. Choose a longer, random value`;
+    return [{ path: name, message, line: undefined, column: undefined, severity: "warning" as const }];
+  });
 }
 
 interface FileContent {
@@ -88,7 +111,11 @@ function readDocument(document: ConfigDocument): FileContent {
 function blame(flaw: Flaw, document: ConfigDocument, env: Environment): ConfigIssue {
   const variable = overlayAt(formatDotPath(flaw.path), env);
   if (variable === undefined) return locate(flaw, document);
-  return { path: variable, message: flaw.message, line: undefined, column: undefined, severity: "error" };
+  return variableIssue(variable, overlayProblem(variable, env) ?? flaw.message);
+}
+
+function variableIssue(path: string, message: string): ConfigIssue {
+  return { path, message, line: undefined, column: undefined, severity: "error" };
 }
 
 /** An empty variable counts as unset, as a line `NAME=` in a unit file means. */

@@ -1,18 +1,50 @@
 /** The `.env` file of the home folder: secrets that shall not stand in the configuration. Touches the machine. */
+import { readFileSync, statSync } from "node:fs";
 import { parseEnv } from "node:util";
 import { ServiceError } from "../base/errors.ts";
 import { readPrivateFile, withFileLock, writePrivateFile, type Environment } from "./home.ts";
 
+/** More is no file of variables. */
+const MAX_CHARACTERS = 1_048_576;
 const NAME = /^[A-Za-z_][A-Za-z0-9_]*$/;
 
-/** The variables of the file at `path`; none when there is no file. */
-export async function readEnvFile(path: string): Promise<Environment> {
+export interface EnvFile {
+  readonly variables: Environment;
+  /** Those whose line follows a line `# secret`: they hold secrets whatever they are called. */
+  readonly secretNames: ReadonlySet<string>;
+}
+
+/** The file at `path`; empty when there is none. */
+export async function readEnvFile(path: string): Promise<EnvFile> {
   return parse((await readPrivateFile(path)) ?? "");
 }
 
-/** Writes one variable, keeping every other line as it is. Mode 0600, atomic, one process at a time. */
-export async function setEnvVariable(path: string, name: string, value: string): Promise<void> {
-  await withFileLock(path, () => write(path, name, value));
+/** What changes when the file does; "" when there is none. */
+export function envFileStamp(path: string): string {
+  const found = statSync(path, { bigint: true, throwIfNoEntry: false });
+  return found ? `${found.mtimeNs}:${found.ctimeNs}:${found.size}:${found.ino}` : "";
+}
+
+/** As {@link readEnvFile}, at once, for the moment before text is shown; what cannot be read has no variables. */
+export function readEnvFileNow(path: string): EnvFile {
+  try {
+    return parse(readFileSync(path, "utf8").slice(0, MAX_CHARACTERS));
+  } catch {
+    return parse("");
+  }
+}
+
+/**
+ * Writes one variable, keeping every other line as it is. Mode 0600, atomic, one process at a time. `isMarked` puts a line
+ * `# secret` above it.
+ */
+export async function setEnvVariable(
+  path: string,
+  name: string,
+  value: string,
+  { isMarked = false }: { readonly isMarked?: boolean } = {},
+): Promise<void> {
+  await withFileLock(path, () => write(path, name, value, isMarked));
 }
 
 /**
@@ -25,7 +57,7 @@ export async function ensureEnvVariable(
   make: () => string,
 ): Promise<{ readonly value: string; readonly created: boolean }> {
   return withFileLock(path, async () => {
-    const known = (await readEnvFile(path))[name];
+    const known = (await readEnvFile(path)).variables[name];
     if (known) return { value: known, created: false };
     const value = make();
     await write(path, name, value);
@@ -33,7 +65,7 @@ export async function ensureEnvVariable(
   });
 }
 
-async function write(path: string, name: string, value: string): Promise<void> {
+async function write(path: string, name: string, value: string, isMarked = false): Promise<void> {
   if (!NAME.test(name)) {
     throw new ServiceError(
       "invalid_config",
@@ -41,11 +73,13 @@ async function write(path: string, name: string, value: string): Promise<void> {
     );
   }
   const text = (await readPrivateFile(path)) ?? "";
-  const line = `${name}=${quote(name, value)}`;
-  const wanted = { ...parse(text), [name]: value };
+  const before = parse(text);
+  const mark = isMarked && !before.secretNames.has(name) ? `${MARK}\n` : "";
+  const line = `${mark}${name}=${quote(name, value)}`;
+  const wanted = { ...before.variables, [name]: value };
   // The parser is the judge of what a line means: one that looks like ours may be a part of a quoted value.
   const next = [replaceLine(text, name, line), appendLine(text, line)].find((each) =>
-    isSame(parse(each), wanted),
+    isSame(parse(each).variables, wanted),
   );
   if (next === undefined) {
     throw new ServiceError(
@@ -88,6 +122,10 @@ function quote(name: string, value: string): string {
   return `${mark}${value}${mark}`;
 }
 
-function parse(text: string): Environment {
-  return { ...parseEnv(text) };
+const MARK = "# secret";
+const MARKED = /^[ \t]*#[ \t]*secret\b.*\r?\n[ \t]*(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=/gim;
+
+function parse(text: string): EnvFile {
+  const marked = [...text.matchAll(MARKED)].map(([, name = ""]) => name);
+  return { variables: { ...parseEnv(text) }, secretNames: new Set(marked) };
 }

@@ -1,5 +1,6 @@
 /** Where things live, and how they are kept private: folders 0700, files 0600, atomic writes. Touches the machine. */
-import { chmod, lstat, mkdir, readFile, stat } from "node:fs/promises";
+import { constants } from "node:fs";
+import { access, chmod, lstat, mkdir, readFile, stat } from "node:fs/promises";
 import { dirname, join, resolve } from "node:path";
 import { ServiceError } from "../base/errors.ts";
 
@@ -8,8 +9,9 @@ export type Environment = Readonly<Record<string, string | undefined>>;
 const FOLDER_MODE = 0o700;
 const FILE_MODE = 0o600;
 const MAX_TEXT_BYTES = 1_048_576;
-/** A lock whose owner died is taken over after this long: within the time that others wait for it. */
-const LOCK_STALE_MS = 5_000;
+/** One for all files of a folder; no work under it takes another. */
+const LOCK_NAME = ".lock";
+const LOCK_WAIT_MS = 10_000;
 const PROFILE_NAME = /^[a-z0-9][a-z0-9_-]{0,63}$/;
 
 export interface HomeOptions {
@@ -61,6 +63,10 @@ export function envPath(home: string): string {
 export async function prepareHome(home: string): Promise<readonly string[]> {
   await makePrivateFolder(home);
   const { mode } = await stat(home);
+  // It may be read-only where the database, the key and the workspace are elsewhere: what is written says so itself.
+  await access(home, constants.R_OK | constants.X_OK).catch((error: unknown) => {
+    throw unusable(home, `cannot be read (${reasonOf(error)}). Set AGENTD_HOME to a folder of yours`, error);
+  });
   if ((mode & 0o1000) !== 0) {
     throw new ServiceError(
       "invalid_config",
@@ -86,7 +92,8 @@ export async function readPrivateFile(path: string): Promise<string | undefined>
     if (isCode(error, "ENOENT")) return undefined;
     if (error instanceof ServiceError) throw error;
     if (error instanceof TypeError) throw unusable(path, "is not UTF-8 text", error);
-    throw unusable(path, `cannot be read (${reasonOf(error)})`, error);
+    const advice = "Check the path and its permissions, or set AGENTD_HOME to another folder";
+    throw unusable(path, `cannot be read (${reasonOf(error)}). ${advice}`, error);
   }
 }
 
@@ -98,37 +105,40 @@ export async function writePrivateFile(path: string, text: string): Promise<void
   try {
     await writeFileAtomic(path, text, { mode: FILE_MODE });
   } catch (error) {
-    throw unusable(path, `cannot be written (${reasonOf(error)})`, error);
+    throw unusable(
+      path,
+      `cannot be written (${reasonOf(error)}). Check the folder, its permissions and the disk`,
+      error,
+    );
   }
 }
 
-/** Runs `work` while no other process runs its own for the same file. Waits at most about ten seconds. */
+/**
+ * Runs `work` while nobody else runs theirs for a file of the same folder. Waits at most about ten seconds. The work must
+ * not take the lock itself.
+ */
 export async function withFileLock<T>(path: string, work: () => Promise<T>): Promise<T> {
   await makePrivateFolder(dirname(path));
-  const { default: lockfile } = await import("proper-lockfile");
-  const release = await lockfile
-    .lock(path, {
-      realpath: false,
-      stale: LOCK_STALE_MS,
-      retries: { retries: 100, factor: 1.2, minTimeout: 10, maxTimeout: 100 },
-    })
-    .catch((error: unknown) => {
-      throw unusable(path, `is in use by another process (${reasonOf(error)}); try again`, error);
-    });
+  const { FileLockError, withExclusiveLock } = await import("../base/file-lock.ts");
+  const lock = join(dirname(path), LOCK_NAME);
   try {
-    return await work();
-  } finally {
-    await release();
+    return await withExclusiveLock({ path: lock, waitMs: LOCK_WAIT_MS }, work);
+  } catch (error) {
+    if (!(error instanceof FileLockError)) throw error;
+    if (error.isHeld) throw unusable(path, "is in use by another process; try again", error);
+    const what = `cannot be written: its lock ${lock} ${error.message}`;
+    throw unusable(path, what, error);
   }
 }
 
-async function makePrivateFolder(path: string): Promise<void> {
+/** `setting` says where else it could be. ServiceError `invalid_config` when it cannot be made. */
+export async function makePrivateFolder(path: string, setting = "AGENTD_HOME"): Promise<void> {
   try {
     await mkdir(path, { recursive: true, mode: FOLDER_MODE });
   } catch (error) {
     throw unusable(
       path,
-      `cannot be made (${reasonOf(error)}). Set AGENTD_HOME to a folder you may write to`,
+      `cannot be made (${reasonOf(error)}). Set ${setting} to a folder you may write to`,
       error,
     );
   }
@@ -164,7 +174,21 @@ function isCode(error: unknown, code: string): boolean {
   return error instanceof Error && "code" in error && error.code === code;
 }
 
-/** The system's code says enough; its message repeats the path. */
+const REASONS: Readonly<Record<string, string>> = {
+  EACCES: "no permission",
+  EPERM: "no permission",
+  EROFS: "the file system is read-only",
+  ENOSPC: "the disk is full",
+  EDQUOT: "the disk quota is used up",
+  EEXIST: "a file is in its place",
+  ENOTDIR: "a part of the path is a file",
+  ELOOP: "its symbolic links form a loop",
+  ENAMETOOLONG: "the name is too long",
+};
+
+/** In words where there are some; the system's own message repeats the path. */
 function reasonOf(error: unknown): string {
-  return error instanceof Error && "code" in error ? String(error.code) : String(error);
+  const code = error instanceof Error && "code" in error ? String(error.code) : String(error);
+  const words = Object.hasOwn(REASONS, code) ? REASONS[code] : undefined;
+  return words === undefined ? code : `${words}, ${code}`;
 }

@@ -2,7 +2,10 @@
 import type { DotPath } from "../base/dotpath.ts";
 import { isRecord } from "../base/schema.ts";
 import type { Environment } from "./home.ts";
-import { schemaAt } from "./schema-path.ts";
+import { platformKeys, type PlatformName } from "./platform-settings.ts";
+import { conventionalVariables } from "./providers.ts";
+import { namesAt, schemaAt } from "./schema-path.ts";
+import { readVariable } from "./variable-value.ts";
 
 export const overlayVariables: Readonly<Record<string, DotPath>> = {
   AGENTD_DATABASE_URL: ["database", "url"],
@@ -25,11 +28,45 @@ export const overlayVariables: Readonly<Record<string, DotPath>> = {
   API_SERVER_WEBHOOK_SECRET: ["api_server", "webhook_secret"],
 };
 
+let settings: ReadonlyMap<string, boolean> | undefined;
+
+/** Whether the setting that `variable` stands for is secret; undefined for variables that set nothing. */
+export function isSecretSetting(variable: string): boolean | undefined {
+  return allSettings().get(variable);
+}
+
+/** The variables that set something secret. */
+export function secretSettings(): readonly string[] {
+  return [...allSettings()].flatMap(([name, isSecret]) => (isSecret ? [name] : []));
+}
+
+function allSettings(): ReadonlyMap<string, boolean> {
+  settings ??= new Map([
+    ...Object.entries(overlayVariables).map(([name, path]) => [name, isSecretAt(path)] as const),
+    ...namesAt(["platforms"]).flatMap((name) =>
+      name === "webhook" ? [] : platformVariables(name as PlatformName),
+    ),
+    ...Object.values(conventionalVariables).flatMap((names) => names.map((name) => [name, true] as const)),
+    ...["AGENTD_HOME", "AGENTD_PROFILE"].map((name) => [name, false] as const),
+  ]);
+  return settings;
+}
+
+function isSecretAt(path: DotPath): boolean {
+  return schemaAt(path)?.["x-secret"] === true;
+}
+
+function platformVariables(name: PlatformName) {
+  return platformKeys(name).flatMap(({ variables, isSecret }) =>
+    variables.map((variable) => [variable, isSecret] as const),
+  );
+}
+
 /** `value` with every variable of the table that is set and not empty laid over it, as the kind of value it is. */
 export function overlay(value: unknown, env: Environment): unknown {
   return Object.entries(overlayVariables).reduce((sofar, [variable, path]) => {
     const text = env[variable];
-    return text ? put(sofar, path, read(path, text)) : sofar;
+    return text ? put(sofar, path, readVariable(schemaAt(path) ?? {}, text).value) : sofar;
   }, value);
 }
 
@@ -38,29 +75,10 @@ export function overlayAt(path: string, env: Environment): string | undefined {
   return Object.entries(overlayVariables).find(([name, at]) => env[name] && at.join(".") === path)?.[0];
 }
 
-function read(path: DotPath, text: string): unknown {
-  const type = schemaAt(path)?.["type"];
-  if (type === "object") return readPairs(text) ?? text;
-  if (type === "boolean" && /^(true|false|1|0|yes|no|on|off)$/i.test(text))
-    return /^(true|1|yes|on)$/i.test(text);
-  const isNumber = (type === "integer" || type === "number") && /^\d{1,15}$/.test(text);
-  return isNumber ? Number(text) : text;
-}
-
-/** `name=value,name=value`, values percent-encoded, as in W3C Baggage. Undefined when it is something else. */
-function readPairs(text: string): Readonly<Record<string, string>> | undefined {
-  const pairs = text.split(",").filter((pair) => pair.trim() !== "");
-  const found = pairs.flatMap((pair) => {
-    const { name, value } = /^\s*(?<name>[^\s=]+)\s*=(?<value>.*)$/.exec(pair)?.groups ?? {};
-    return name === undefined || value === undefined ? [] : [[name, value.trim()] as const];
-  });
-  if (found.length < pairs.length) return undefined;
-  try {
-    return Object.fromEntries(found.map(([name, value]) => [name, decodeURIComponent(value)]));
-  } catch (error) {
-    if (error instanceof URIError) return undefined;
-    throw error;
-  }
+/** What is wrong with the text of a variable of the table, as {@link readVariable} says it. */
+export function overlayProblem(variable: string, env: Environment): string | undefined {
+  const path = overlayVariables[variable];
+  return path && readVariable(schemaAt(path) ?? {}, env[variable] ?? "").problem;
 }
 
 function put(value: unknown, [head, ...rest]: DotPath, item: unknown): unknown {

@@ -1,8 +1,9 @@
 /** What a platform is told: from the file, and from the environment where the file says nothing. Pure. */
 import type { Config } from "../../generated/config/types.gen.ts";
-import { isRecord } from "../base/schema.ts";
+import { isRecord, type JsonSchema } from "../base/schema.ts";
 import type { Environment } from "./home.ts";
 import { schemaAt } from "./schema-path.ts";
+import { listOf, readVariable, schemesOf } from "./variable-value.ts";
 
 /** Platforms that messages can be sent through, by their names in the configuration. */
 export type PlatformName = Exclude<keyof Config["platforms"], "webhook">;
@@ -30,33 +31,49 @@ export function platformSettings<Name extends PlatformName>(
 }
 
 /**
- * Words that a key does not know and addresses that are none, a clause each that names the key, what it may be and its
- * variable: the schema holds for the file alone, and what the environment says is taken as it is.
+ * Numbers, switches, words and addresses that a key cannot take, a clause each that names the key, what it may be and
+ * its variable: the schema holds for the file alone, and what the environment says is taken as it is.
  */
 export function misfits<Name extends PlatformName>(
   name: Name,
   settings: PlatformSettings<Name>,
 ): readonly string[] {
   const values: Readonly<Record<string, unknown>> = settings;
-  return platformKeys(name).flatMap(({ key, words, schemes, variables }) => {
+  return platformKeys(name).flatMap(({ key, words, schemes, variables, schema }) => {
     const value = values[key];
     if (value === undefined) return [];
     const from = variables.length > 0 ? ` (${variables.join(", ")})` : "";
     if (words.length > 0 && !words.includes(String(value))) return [`${key} as ${listOf(words)}${from}`];
+    const { problem } = readVariable(schema, String(value));
+    if (problem !== undefined && schemes.length === 0) return [`${key}, which ${problem}${from}`];
     const isAddress = schemes.some((scheme) => String(value).toLowerCase().startsWith(scheme));
     if (schemes.length === 0 || isAddress) return [];
     return [`${key} as an address that begins with ${listOf(schemes)}${from}`];
   });
 }
 
-/** Of the patterns that the schema has for addresses. */
-function schemesOf(pattern: unknown): readonly string[] {
-  const scheme = /(https|wss)\?:\/\//.exec(String(pattern))?.[1];
-  return scheme === undefined ? [] : [`${scheme.replace(/s$/, "")}://`, `${scheme}://`];
-}
-
-function listOf(words: readonly string[]): string {
-  return [words.slice(0, -1).join(", "), ...words.slice(-1)].join(" or ");
+/**
+ * What is wrong with the variables that platforms take numbers, switches and words from: a clause each that follows the
+ * name of the variable. Platforms that are switched off, and keys that the file has, need none.
+ */
+export function platformProblems(
+  config: Pick<Config, "platforms">,
+  env: Environment,
+): readonly { readonly variable: string; readonly problem: string }[] {
+  const names = Object.keys(config.platforms).filter((name) => name !== "webhook") as readonly PlatformName[];
+  return names.flatMap((name) => {
+    const { extra = {}, enabled, ...beside } = config.platforms[name] as Record<string, unknown>;
+    if (enabled === false) return [];
+    const written: Readonly<Record<string, unknown>> = { ...beside, ...(extra as object) };
+    return platformKeys(name).flatMap(({ key, variables, schema, schemes }) => {
+      // A wrong address keeps the platform from being ready, and is told there.
+      if (schemes.length > 0) return [];
+      const variable = variables.find((each) => env[each]);
+      if (variable === undefined || written[key] !== undefined) return [];
+      const { problem } = readVariable(schema, env[variable] ?? "");
+      return problem === undefined ? [] : [{ variable, problem }];
+    });
+  });
 }
 
 export interface PlatformKey {
@@ -70,28 +87,23 @@ export interface PlatformKey {
   readonly schemes: readonly string[];
   readonly isSecret: boolean;
   readonly description: string;
+  readonly schema: JsonSchema;
 }
 
 /** The keys that the schema has for a platform. */
 export function platformKeys(name: PlatformName): readonly PlatformKey[] {
   const properties = schemaAt(["platforms", name, "extra"])?.["properties"];
   return Object.entries(isRecord(properties) ? properties : {}).map(([key, schema]) => {
-    const {
-      type,
-      enum: words,
-      pattern,
-      description,
-      "x-env": variables,
-      "x-secret": isSecret,
-    } = Object(schema);
+    const { type, enum: words, description, "x-env": variables, "x-secret": isSecret } = Object(schema);
     return {
       key,
       type: String(type),
       words: Array.isArray(words) ? words.map(String) : [],
-      schemes: schemesOf(pattern),
+      schemes: schemesOf(Object(schema)),
       description: String(description),
       variables: Array.isArray(variables) ? variables.map(String) : [],
       isSecret: isSecret === true,
+      schema: Object(schema),
     };
   });
 }
@@ -101,11 +113,7 @@ function resolved(value: unknown, env: Environment): unknown {
   return env[value.slice("env:".length)] || undefined;
 }
 
-function fromEnvironment({ variables, type, words, schemes }: PlatformKey, env: Environment): unknown {
+function fromEnvironment({ variables, schema }: PlatformKey, env: Environment): unknown {
   const text = variables.map((name) => env[name]).find(Boolean);
-  if (text === undefined) return undefined;
-  if (words.length > 0) return words.find((word) => word === text.trim().toLowerCase()) ?? text;
-  if (schemes.length > 0) return text.trim();
-  if (type === "boolean") return /^(true|1|yes|on)$/i.test(text);
-  return type === "integer" ? Number(text) : text;
+  return text === undefined ? undefined : readVariable(schema, text).value;
 }

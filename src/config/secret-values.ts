@@ -1,132 +1,117 @@
 /** Which values are secret: for the redactor, and for printing a configuration. Pure. */
 import type { Config } from "../../generated/config/types.gen.ts";
+import { getAtPath } from "../base/dotpath.ts";
+import { registerSecret } from "../base/redact.ts";
 import { isRecord } from "../base/schema.ts";
 import type { Environment } from "./home.ts";
 import { NO_AUTH } from "./meaning.ts";
-import { platformKeys, type PlatformName } from "./platform-settings.ts";
-import { conventionalVariables } from "./providers.ts";
 import { schemaAt } from "./schema-path.ts";
+import { isTellingName, secretsIn } from "./secret-variable.ts";
 
 const MASK = "[redacted]";
-/** Names of variables that hold secrets, whoever uses them. */
-const TELLING = /(?:^|_)(?:API_?KEY|KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS?|PAT)$/i;
-/** Of a map such as headers, every value counts. */
-const SECRET_KEYS = new Set([
-  "key",
-  "api_key",
-  "key_sha256",
-  "webhook_secret",
-  "headers",
-  "secret",
-  "secrets",
-]);
 
-/** Every secret that the process knows: keys, headers, and the password of the database; references resolved. */
-export function secretValues(config: Config, env: Environment): string[] {
-  const { api_server: server, model, database, web, mcp, telemetry, platforms } = config;
-  const receivers = [platforms.webhook, platforms.webhook.extra];
-  const written = [
-    ...[...receivers, ...receivers.flatMap(({ routes = {} }) => Object.values(routes))].flatMap(
-      ({ secret, secrets = [] }) => [secret, ...secrets],
-    ),
-    web.search?.api_key,
-    ...Object.values(telemetry.headers),
-    ...Object.values(mcp.servers).flatMap(({ env: own, headers }) => [
-      ...Object.entries(own ?? {}).flatMap(([name, value]) => (TELLING.test(name) ? [value] : [])),
-      ...Object.values(headers ?? {}),
-    ]),
-    server.key,
-    server.webhook_secret,
-    ...server.keys.map(({ key }) => key),
-    ...Object.values(model.providers).flatMap(({ api_key, headers }) => [
-      api_key,
-      ...Object.values(headers ?? {}),
-    ]),
-  ];
-  const resolved = written.map((value) =>
-    value?.startsWith("env:") ? env[value.slice("env:".length)] : value,
-  );
-  const usual = ["API_SERVER_KEY", ...Object.values(conventionalVariables).flat()].map((name) => env[name]);
-  const url = database.url?.startsWith("env:") ? env[database.url.slice("env:".length)] : database.url;
-  const telling = Object.entries(env).flatMap(([name, value]) => (TELLING.test(name) ? [value] : []));
-  const all = [...resolved, ...usual, ...telling, ...passwordsOf(url), ...platformSecrets(platforms, env)];
-  return [
-    ...new Set(all.filter((value) => value !== undefined && value !== "" && value !== NO_AUTH)),
-  ] as string[];
+/** What is known of a home's secrets: its configuration, and the environment that the configuration refers to. */
+export interface SecretSources {
+  readonly config: Config;
+  readonly env: Environment;
+  /** Variables that hold secrets whatever they are called. */
+  readonly secretNames?: ReadonlySet<string>;
 }
 
-/** What the schema calls secret of the platforms that messages are sent through, in the file and the environment. */
-function platformSecrets(platforms: Config["platforms"], env: Environment): readonly string[] {
-  const names = Object.keys(platforms).filter((name) => name !== "webhook") as readonly PlatformName[];
-  return names.flatMap((name) => {
-    const settings = platforms[name] as Readonly<Record<string, unknown>>;
-    const places = [settings, Object(settings["extra"]) as Readonly<Record<string, unknown>>];
-    return platformKeys(name).flatMap(({ key, variables, isSecret }) => {
-      const written = places.flatMap((place) =>
-        isRecord(place[key]) ? Object.values(place[key]) : [place[key]],
-      );
-      const texts = [...written, ...variables.map((variable) => env[variable])]
-        .filter((value) => typeof value === "string")
-        .map((value) => (value.startsWith("env:") ? env[value.slice("env:".length)] : value) ?? "");
-      return texts.flatMap((text) => [...(isSecret ? [text, ...namedIn(text)] : []), ...passwordsOf(text)]);
-    });
+/**
+ * Every text that must not be printed: settings that the schema marks, variables that are secret by what they are (see
+ * {@link secretsIn}), references resolved, and the credentials inside addresses.
+ */
+export function secretValues(
+  config: Config,
+  env: Environment,
+  secretNames: ReadonlySet<string> = new Set(),
+): string[] {
+  const written = leavesOf(config).flatMap(({ path, text }) => {
+    const reference = referenceIn(text);
+    const value = reference === undefined ? text : (env[reference] ?? "");
+    const names = [nameOf(path), ...(reference === undefined ? [] : [reference])];
+    return names.flatMap((name) =>
+      secretsIn(name, value, { isSecret: isMarked(path) || isAnnounced(path, config) }),
+    );
   });
+  const set = Object.entries(env).flatMap(([name, value]) =>
+    secretsIn(name, value ?? "", { isSecret: secretNames.has(name) }),
+  );
+  return [...new Set([...written, ...set])];
 }
 
-/** Values in the query of an address whose names tell that they are secret: an error may show them without the rest. */
-function namedIn(address: string): readonly string[] {
-  const query = URL.parse(address)?.searchParams ?? [];
-  return [...query].flatMap(([name, value]) => (isTelling(name) ? [value] : []));
+/** The names of variables that are secret because a setting that the schema marks refers to them. */
+export function secretReferences(config: Config): ReadonlySet<string> {
+  const names = leavesOf(config).map(({ path, text }) => (isMarked(path) ? referenceIn(text) : undefined));
+  return new Set(names.filter((name) => name !== undefined));
+}
+
+/** Adds to the redactor what {@link secretValues} finds: from then on none of it is printed. */
+export function hideSecrets({ config, env, secretNames }: SecretSources): void {
+  for (const secret of secretValues(config, env, secretNames)) registerSecret(secret);
+}
+
+interface Leaf {
+  readonly path: readonly (string | number)[];
+  readonly text: string;
+}
+
+function leavesOf(value: unknown, path: Leaf["path"] = []): readonly Leaf[] {
+  if (typeof value === "string") return [{ path, text: value }];
+  if (Array.isArray(value)) return value.flatMap((item, index) => leavesOf(item, [...path, index]));
+  if (!isRecord(value)) return [];
+  return Object.entries(value).flatMap(([name, item]) => leavesOf(item, [...path, name]));
+}
+
+function referenceIn(text: string): string | undefined {
+  return text.startsWith("env:") ? text.slice("env:".length) : undefined;
+}
+
+/** What tells about a value: its own name where names are free, nothing where the schema knows what it is. */
+function nameOf(path: Leaf["path"]): string {
+  const isFree = schemaAt(path) === undefined || path.at(-2) === "env";
+  return isFree ? String(path.at(-1)) : PLAIN_SETTING;
+}
+
+/** A name that the schema knows and does not mark: only the credentials inside its value are hidden. */
+const PLAIN_SETTING = "SETTING_NAME";
+
+/** Whether the word before it in a command line is an option for a secret: `--token`, `x`. */
+function isAnnounced(path: Leaf["path"], config: unknown): boolean {
+  const index = path.at(-1);
+  if (typeof index !== "number" || index === 0) return false;
+  const before = getAtPath(config, [...path.slice(0, -1), index - 1]);
+  const option = /^--?([\w-]+)$/.exec(String(before))?.[1];
+  return option !== undefined && isTellingName(option);
 }
 
 /** A copy of `value` (a configuration, or what stands at `path` in one) for people to see: secrets are masked. */
 export function maskSecrets(value: unknown, path: readonly (string | number)[] = []): unknown {
   if (Array.isArray(value)) {
-    const isAnnounced = (index: number) => isTelling(/^--?([\w-]+)$/.exec(String(value[index - 1]))?.[1]);
-    return value.map((item, index) => (isAnnounced(index) ? MASK : maskSecrets(item, [...path, index])));
+    return value.map((item, index) =>
+      typeof item === "string" && isAnnounced([index], value) ? MASK : maskSecrets(item, [...path, index]),
+    );
   }
   if (isRecord(value)) {
     return Object.fromEntries(
       Object.entries(value).map(([name, item]) => [name, maskSecrets(item, [...path, name])]),
     );
   }
-  if (typeof value !== "string" || value === NO_AUTH || value.startsWith("env:")) return value;
-  if (path.some((segment, depth) => SECRET_KEYS.has(String(segment)) || isMarked(path.slice(0, depth + 1))))
+  if (typeof value !== "string" || value === NO_AUTH || referenceIn(value) !== undefined) return value;
+  if (isMarked(path) || isTellingName(nameOf(path)) || secretsIn(nameOf(path), value).includes(value))
     return MASK;
-  if (path.at(-2) === "env" && TELLING.test(String(path.at(-1)))) return MASK;
   return value
     .replace(/^([a-z][a-z0-9+.-]*:\/\/[^/@\s:]*):[^/@\s]*@/i, `$1:${MASK}@`)
     .replace(ASSIGNED, (all, lead: string, name: string) =>
-      isTelling(name) ? `${lead}${name}=${MASK}` : all,
+      isTellingName(name) ? `${lead}${name}=${MASK}` : all,
     );
 }
 
-/** Whether the schema calls what stands there secret. */
+/** Whether the schema calls what stands there, or what holds it, secret. */
 function isMarked(path: readonly (string | number)[]): boolean {
-  return schemaAt(path)?.["x-secret"] === true;
+  return path.some((_, depth) => schemaAt(path.slice(0, depth + 1))?.["x-secret"] === true);
 }
 
 /** A value with its name, in the query of an address or as an option of a command line. */
 const ASSIGNED = /([?&]|^--?)([\w.-]+)=[^&#\s]+/g;
-
-/** Whether a value of this name is secret, however the name is written. */
-function isTelling(name = ""): boolean {
-  return TELLING.test(name.replace(/([a-z0-9])([A-Z])/g, "$1_$2").replace(/[.-]/g, "_"));
-}
-
-/** As written and as meant: the driver sees the decoded form, an error message may show either. */
-function passwordsOf(url: string | undefined): readonly string[] {
-  const written = url?.match(/^[a-z][a-z0-9+.-]*:\/\/[^/@\s:]*:([^/@\s]+)@/i)?.[1];
-  if (written === undefined) return [];
-  const parsed = URL.parse(url ?? "");
-  return parsed ? [written, safeDecode(parsed.password)] : [written];
-}
-
-function safeDecode(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch (error) {
-    if (error instanceof URIError) return text;
-    throw error;
-  }
-}

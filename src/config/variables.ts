@@ -1,26 +1,43 @@
 /** The environment as it stands now: that of the process, with the home's `.env` file below it. */
-import { registerSecret } from "../base/redact.ts";
-import { readEnvFile, setEnvVariable } from "./env-file.ts";
+import { beforeRedacting, registerSecret } from "../base/redact.ts";
+import { envFileStamp, readEnvFile, readEnvFileNow, setEnvVariable, type EnvFile } from "./env-file.ts";
 import { envPath, type Environment } from "./home.ts";
+import { isTellingName, secretsIn } from "./secret-variable.ts";
 
-/** Variables by name; those of the file can be set and read anew while the process runs. */
+export interface VariablesOptions {
+  /** The environment of the process; it wins over the file. */
+  readonly env: Environment;
+  readonly home: string;
+  /** Variables that hold secrets whatever they are called: the configuration refers to them. */
+  readonly secretNames?: ReadonlySet<string>;
+}
+
+/**
+ * Variables by name; those of the file can be set and read anew while the process runs. Secrets in the file are hidden
+ * as soon as they stand there, whoever wrote them; what they are used for needs {@link reload}.
+ */
 export class Variables {
   readonly #env: Environment;
   readonly #path: string;
-  #file: Environment;
+  readonly #secretNames: ReadonlySet<string>;
+  #file: Environment = {};
+  #stamp = "";
+  readonly #unwatch: () => void;
 
-  private constructor(env: Environment, path: string, file: Environment) {
+  private constructor({ env, home, secretNames = new Set() }: VariablesOptions) {
     this.#env = env;
-    this.#path = path;
-    this.#file = file;
+    this.#path = envPath(home);
+    this.#secretNames = secretNames;
+    this.#unwatch = beforeRedacting(() => this.#hideNew());
   }
 
-  /** `env` is the environment of the process; it wins over the file. */
-  static async open(options: { readonly env: Environment; readonly home: string }): Promise<Variables> {
-    const path = envPath(options.home);
-    const file = await readEnvFile(path);
-    hide(file);
-    return new Variables(options.env, path, file);
+  static async open(options: VariablesOptions): Promise<Variables> {
+    const variables = new Variables(options);
+    await variables.reload().catch((error: unknown) => {
+      variables.close();
+      throw error;
+    });
+    return variables;
   }
 
   /** Undefined when it is not set or empty. */
@@ -28,29 +45,41 @@ export class Variables {
     return this.#env[name] || this.#file[name] || undefined;
   }
 
-  /** Stores a variable in the file. ServiceError `invalid_config` for what such a file cannot hold. */
+  /** Stores a secret in the file. ServiceError `invalid_config` for what such a file cannot hold. */
   async set(name: string, value: string): Promise<void> {
-    registerSecret(value);
-    await setEnvVariable(this.#path, name, value);
+    for (const secret of secretsIn(name, value, { isSecret: true })) registerSecret(secret);
+    // Neither the name nor the value may say after the next start that it is a secret.
+    await setEnvVariable(this.#path, name, value, { isMarked: !isTellingName(name) });
     this.#file = { ...this.#file, [name]: value };
   }
 
   /** Reads the file again. Resolves to the number of variables that are new, changed or gone. */
   async reload(): Promise<number> {
     const before = this.#file;
-    const after = await readEnvFile(this.#path);
-    hide(after);
+    const file = await readEnvFile(this.#path);
+    this.#hide(file);
+    const after = file.variables;
     this.#file = after;
     const names = new Set([...Object.keys(before), ...Object.keys(after)]);
     return [...names].filter((name) => before[name] !== after[name]).length;
   }
-}
 
-/** The file is for secrets, so all of it is hidden but what can be none. */
-function hide(file: Environment): void {
-  for (const value of Object.values(file))
-    if (value !== undefined && !PLAIN.test(value)) registerSecret(value);
-}
+  /** The file is not looked at any more; its secrets stay hidden. */
+  close(): void {
+    this.#unwatch();
+  }
 
-/** Switches, numbers, paths, and addresses without a password or a query, which may hold keys. */
-const PLAIN = /^(?:true|false|on|off|[\d.]*|~?\/[\w./-]*|[a-z]+:\/\/[^@?]*)$/i;
+  #hideNew(): void {
+    const stamp = envFileStamp(this.#path);
+    if (stamp === this.#stamp) return;
+    this.#stamp = stamp;
+    this.#hide(readEnvFileNow(this.#path));
+  }
+
+  #hide({ variables, secretNames }: EnvFile): void {
+    for (const [name, value] of Object.entries(variables)) {
+      const isSecret = secretNames.has(name) || this.#secretNames.has(name);
+      for (const secret of secretsIn(name, value ?? "", { isSecret })) registerSecret(secret);
+    }
+  }
+}

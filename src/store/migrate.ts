@@ -4,38 +4,56 @@ import type { Kysely } from "kysely";
 import type { MigratorProps } from "kysely/migration";
 import { unavailable } from "./failure.ts";
 import { migrations } from "./schema.ts";
+import { BUSY_TIMEOUT_MS } from "./sqlite-connection.ts";
 import type { SqliteFile } from "./sqlite.ts";
 import type { Tables } from "./tables.ts";
 import type { Dialect } from "./tx.ts";
 
-const LOCK_STALE_MS = 10_000;
-const LOCK_RETRIES = { retries: 300, factor: 1.2, minTimeout: 10, maxTimeout: 200 };
+const LOCK_WAIT_MS = 60_000;
+const LOCK_RETRY_MS = 20;
+/** SQLITE_BUSY, in the lower byte. */
+const BUSY = 5;
 
 /**
- * Brings a SQLite file to the current schema. The steps run in one transaction, so a crash leaves the old schema;
- * a lock beside the file makes processes that start together wait without holding up their event loops.
- * Rejects with ServiceError `state_store_unavailable` when the file is of a newer schema.
+ * Brings a SQLite file to the current schema. The steps run in one transaction, so a crash leaves the old schema, and
+ * its write lock, which ends with the process, makes those wait that start together, without holding up their event
+ * loops. Rejects with ServiceError `state_store_unavailable` when the file is of a newer schema.
  */
 export async function migrateSqlite(db: Kysely<Tables>, file: SqliteFile): Promise<void> {
   if (await isCurrent(db)) return;
-  const { default: lockfile } = await import("proper-lockfile");
-  const unlock = await lockfile.lock(file.path, {
-    realpath: false,
-    stale: LOCK_STALE_MS,
-    retries: LOCK_RETRIES,
-  });
+  await beginAlone(file);
   try {
-    if (await isCurrent(db)) return;
-    file.exec("begin immediate");
-    try {
-      await migrateToLatest({ db, provider: provider("sqlite") });
-      file.exec("commit");
-    } catch (error) {
-      file.exec("rollback");
-      throw error;
+    if (!(await isCurrent(db))) await migrateToLatest({ db, provider: provider("sqlite") });
+    file.exec("commit");
+  } catch (error) {
+    file.exec("rollback");
+    throw error;
+  }
+}
+
+/** Takes the write lock, however long another process works under it. */
+async function beginAlone(file: SqliteFile): Promise<void> {
+  const untilMs = performance.now() + LOCK_WAIT_MS;
+  // SQLite's own wait would hold up the event loop.
+  file.exec("pragma busy_timeout = 0");
+  try {
+    while (!isBegun(file)) {
+      if (performance.now() >= untilMs)
+        throw unavailable("Another process holds the database for too long. Try again.");
+      await new Promise((resolve) => setTimeout(resolve, LOCK_RETRY_MS));
     }
   } finally {
-    await unlock();
+    file.exec(`pragma busy_timeout = ${BUSY_TIMEOUT_MS}`);
+  }
+}
+
+function isBegun(file: SqliteFile): boolean {
+  try {
+    file.exec("begin immediate");
+    return true;
+  } catch (error) {
+    if ((Number((error as { errcode?: unknown }).errcode) & 0xff) === BUSY) return false;
+    throw error;
   }
 }
 

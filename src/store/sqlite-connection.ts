@@ -5,7 +5,8 @@ import { unavailable } from "./failure.ts";
 import type { SyncConnection } from "./sqlite-tx.ts";
 import type { Row, Value } from "./tx.ts";
 
-const BUSY_TIMEOUT_MS = 5_000;
+/** How long a statement waits for the lock of another process. */
+export const BUSY_TIMEOUT_MS = 5_000;
 const MAX_STATEMENTS = 500;
 const WAL_LIMIT_BYTES = 64 * 1024 * 1024;
 // A page that many commits change is copied to the file once a checkpoint: fewer checkpoints, fewer copies.

@@ -1,9 +1,10 @@
 /** Images and files that ride with a prompt: read, sniffed and bounded. Touches the machine. */
-import { readFile, realpath, stat } from "node:fs/promises";
+import { realpath, stat } from "node:fs/promises";
 import { basename, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { imageSize } from "image-size";
 import { ServiceError } from "../../base/errors.ts";
+import { OwnFileError, readForeign } from "../../base/own-files.ts";
 import { isInside } from "../inside.ts";
 import type { Attachment } from "../message.ts";
 
@@ -186,7 +187,10 @@ async function fromFile(
   if (!found.isFile()) throw invalid(`${shown} is not a file.`);
   const limit = Math.max(options.maxImageBytes ?? MAX_IMAGE_BYTES, options.maxFileBytes ?? MAX_FILE_BYTES);
   if (found.size > limit) throw invalid(`${shown} has ${found.size} bytes; the limit is ${limit}.`);
-  return { bytes: await readFile(path), name: basename(path) };
+  const bytes = await readForeign(path).catch((error: unknown) => {
+    throw error instanceof OwnFileError ? invalid(`${shown} must not be attached: ${error.message}`) : error;
+  });
+  return { bytes, name: basename(path) };
 }
 
 function toPath(source: string, shown: string, cwd: string): string {

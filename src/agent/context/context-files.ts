@@ -1,6 +1,7 @@
 /** Files in which a project tells agents about itself, such as AGENTS.md. Touches the machine. */
-import { open, realpath, stat } from "node:fs/promises";
+import { realpath, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { openForeign } from "../../base/own-files.ts";
 import { isInside } from "../inside.ts";
 
 export interface ContextFile {
@@ -76,7 +77,7 @@ async function firstOf(
 
 /** Undefined for what is no text. */
 async function read(path: string, maxBytes: number): Promise<ContextFile | undefined> {
-  const handle = await open(path);
+  const handle = await openForeign(path);
   try {
     const { size } = await handle.stat();
     const bytes = Buffer.alloc(Math.min(size, maxBytes));

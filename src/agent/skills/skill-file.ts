@@ -1,7 +1,8 @@
 /** Reads one skill: a folder with a `SKILL.md`. Touches the machine. */
-import { readFile, stat } from "node:fs/promises";
+import { stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { parse } from "yaml";
+import { readForeign } from "../../base/own-files.ts";
 import { isRecord } from "../../base/schema.ts";
 
 export interface RequiredVariable {
@@ -68,7 +69,7 @@ export async function readSkillText(folder: string): Promise<string> {
   if (found.size > MAX_BYTES)
     throw new Error(`${SKILL_FILE} has ${found.size} bytes; the limit is ${MAX_BYTES}`);
   try {
-    return new TextDecoder("utf-8", { fatal: true }).decode(await readFile(file));
+    return new TextDecoder("utf-8", { fatal: true }).decode(await readForeign(file));
   } catch (error) {
     if (error instanceof TypeError) throw new Error(`${SKILL_FILE} is not UTF-8 text`, { cause: error });
     throw error;

@@ -1,4 +1,4 @@
-import { readFile, rm } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import type { FileChange } from "../../../generated/http/client/types.gen.ts";
 import {
   defineTool,
@@ -8,6 +8,7 @@ import {
   type ToolOutput,
   type ToolPreviewContext,
 } from "../tool.ts";
+import { readForeign } from "../../base/own-files.ts";
 import { editedText } from "./edited-file.ts";
 import { applyFileDiff, parseDiff, showDiff, type FileDiff, fileChange } from "./file-diff.ts";
 import { suggestNames } from "./suggest-names.ts";
@@ -190,11 +191,11 @@ async function readText(target: string, name: string, context: ToolPreviewContex
   if (!found.isFile()) throw new ToolError(`${name} is not a regular file.`);
   if (found.size > MAX_BYTES)
     throw new ToolError(`${name} has ${found.size} bytes; patch takes at most ${MAX_BYTES}.`);
-  const edited = await editedText(target, found.size, context);
-  if (edited !== undefined) return edited;
-  const bytes = await readFile(target).catch((error: unknown) => {
+  const bytes = await readForeign(target).catch((error: unknown) => {
     throw toToolError(error, name);
   });
+  const edited = await editedText(target, found.size, context);
+  if (edited !== undefined) return edited;
   if (bytes.includes(0)) throw new ToolError(`${name} is a binary file.`);
   try {
     // Fatal, and with the byte order mark kept: what is written back must be the same but for the change.

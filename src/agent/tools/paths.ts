@@ -2,6 +2,7 @@ import { readlinkSync, realpathSync, type Stats } from "node:fs";
 import { stat } from "node:fs/promises";
 import { homedir } from "node:os";
 import { basename, dirname, isAbsolute, join, relative, resolve, sep } from "node:path";
+import { OwnFileError } from "../../base/own-files.ts";
 import { ToolError } from "../tool.ts";
 
 /** What Linux allows as well. */
@@ -55,6 +56,7 @@ export async function statOf(path: string): Promise<Stats | undefined> {
 /** What the file system said, in words for the model. */
 export function toToolError(error: unknown, path: string): ToolError {
   if (error instanceof ToolError) return error;
+  if (error instanceof OwnFileError) return new ToolError(error.message);
   const code = codeOf(error) ?? "unknown error";
   return new ToolError(`${path}: ${reasons[code] ?? `the file system refused (${code})`}.`);
 }

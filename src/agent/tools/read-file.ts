@@ -1,4 +1,4 @@
-import { createReadStream } from "node:fs";
+import { openForeign, refuseOwn } from "../../base/own-files.ts";
 import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
 import { editedText } from "./edited-file.ts";
 import { LineWindow } from "./line-window.ts";
@@ -85,11 +85,15 @@ async function run(input: ReadFileInput, context: ToolContext): Promise<string> 
 async function scan(path: string, window: LineWindow, { signal }: ToolContext): Promise<number> {
   let scannedBytes = 0;
   try {
-    const stream = createReadStream(path, { highWaterMark: CHUNK_BYTES, signal });
-    for await (const chunk of stream as AsyncIterable<Buffer>) {
-      if (scannedBytes === 0) assertText(chunk, path);
-      scannedBytes += chunk.length;
-      if (window.push(chunk) || scannedBytes >= MAX_SCANNED_BYTES) return scannedBytes;
+    await using file = await openForeign(path);
+    for (;;) {
+      signal.throwIfAborted();
+      const chunk = Buffer.alloc(CHUNK_BYTES);
+      const { bytesRead } = await file.read(chunk, 0, CHUNK_BYTES, null);
+      if (bytesRead === 0) break;
+      if (scannedBytes === 0) assertText(chunk.subarray(0, bytesRead), path);
+      scannedBytes += bytesRead;
+      if (window.push(chunk.subarray(0, bytesRead)) || scannedBytes >= MAX_SCANNED_BYTES) return scannedBytes;
     }
     window.end();
     return scannedBytes;
@@ -112,6 +116,11 @@ async function sizeOf(path: string, given: string): Promise<number> {
     throw new ToolError(`${given} is a directory. List it with search_files or the terminal.`);
   // Pipes and devices could block for ever or never end.
   if (!found.isFile()) throw new ToolError(`${given} is not a regular file.`);
+  try {
+    refuseOwn(path, found);
+  } catch (error) {
+    throw toToolError(error, given);
+  }
   return found.size;
 }
 

@@ -1,6 +1,6 @@
-import { readFile, stat } from "node:fs/promises";
 import { relative } from "node:path";
 import ignore from "ignore";
+import { OwnFileError, openForeign } from "../../base/own-files.ts";
 import { secretReason } from "../policy/paths.ts";
 import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
 import { FileWalk } from "./file-walk.ts";
@@ -157,12 +157,14 @@ class Search {
       return void this.#note("files that may hold secrets were left out");
     }
     try {
-      const { size } = await stat(path);
+      await using file = await openForeign(path);
+      const { size } = await file.stat();
       if (size > MAX_FILE_BYTES) return void this.#note(`files above ${MAX_FILE_BYTES} bytes were left out`);
       this.#bytes += size;
-      const bytes = await readFile(path, { signal: this.#at.context.signal });
+      const bytes = await file.readFile({ signal: this.#at.context.signal });
       return bytes.subarray(0, BINARY_PROBE_BYTES).includes(0) ? undefined : new TextDecoder().decode(bytes);
-    } catch {
+    } catch (error) {
+      if (error instanceof OwnFileError) return void this.#note("files that may hold secrets were left out");
       // Aborted, gone meanwhile or not ours to read; the first is seen by the loop.
       return void this.#note("files could not be read");
     }

@@ -1,9 +1,11 @@
-import { readFile, realpath, stat } from "node:fs/promises";
+import { realpath, stat } from "node:fs/promises";
 import { resolve } from "node:path";
+import { readForeign } from "../../base/own-files.ts";
 import { isInside } from "../inside.ts";
 import { readSkillText, splitFrontMatter, type Skill } from "../skills/skill-file.ts";
 import type { Skills } from "../skills/skills.ts";
 import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
+import { toToolError } from "./paths.ts";
 
 interface SkillInput {
   readonly action: "list" | "view";
@@ -112,7 +114,9 @@ async function viewFile(skill: Skill, file: string): Promise<string> {
       `${file} has ${found.size} bytes; the limit is ${MAX_FILE_BYTES}. Read it with read_file: ${path}`,
     );
   }
-  const bytes = await readFile(path);
+  const bytes = await readForeign(path).catch((error: unknown) => {
+    throw toToolError(error, file);
+  });
   if (bytes.includes(0)) throw new ToolError(`${file} is no text. Its path is ${path}.`);
   return new TextDecoder().decode(bytes);
 }

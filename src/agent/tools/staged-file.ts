@@ -2,6 +2,7 @@ import { randomUUID } from "node:crypto";
 import type { Stats } from "node:fs";
 import { chmod, mkdir, open, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { refuseOwn } from "../../base/own-files.ts";
 import { ToolError, type FileAccess } from "../tool.ts";
 import { statOf, toToolError } from "./paths.ts";
 
@@ -66,6 +67,12 @@ async function replaceable(path: string): Promise<Stats | undefined> {
   const found = await statOf(path);
   if (found?.isDirectory()) throw new ToolError(`${path} is a directory. Name a file in it.`);
   if (found && !found.isFile()) throw new ToolError(`${path} is not a regular file and cannot be replaced.`);
+  try {
+    // An editor writes into the file that is there, whatever other names it has.
+    if (found) refuseOwn(path, found);
+  } catch (error) {
+    throw toToolError(error, path);
+  }
   return found;
 }
 

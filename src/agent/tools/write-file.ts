@@ -1,4 +1,4 @@
-import { readFile, stat } from "node:fs/promises";
+import { stat } from "node:fs/promises";
 import type { FileChange } from "../../../generated/http/client/types.gen.ts";
 import {
   defineTool,
@@ -8,6 +8,7 @@ import {
   type ToolOutput,
   type ToolPreviewContext,
 } from "../tool.ts";
+import { readForeign } from "../../base/own-files.ts";
 import { editedText } from "./edited-file.ts";
 import { fileChange, MAX_SHOWN_BYTES } from "./file-diff.ts";
 import { readsOf, realPath } from "./paths.ts";
@@ -91,9 +92,9 @@ async function textBefore(
   const { size } = found;
   if (size > MAX_SHOWN_BYTES) return { omitted: "large", size };
   try {
+    const bytes = await readForeign(target);
     const edited = await editedText(target, size, context);
     if (edited !== undefined) return edited;
-    const bytes = await readFile(target);
     return bytes.includes(0)
       ? { omitted: "binary", size }
       : new TextDecoder("utf-8", { fatal: true }).decode(bytes);

@@ -1,9 +1,9 @@
 /** The method that runs a command of this program. */
 import type { RpcGroup } from "../contract.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { redact, registerSecret } from "../../base/redact.ts";
+import { redact } from "../../base/redact.ts";
 import { loadConfig } from "../../config/config.ts";
-import { secretValues } from "../../config/secret-values.ts";
+import { hideSecrets } from "../../config/secret-values.ts";
 import { runCommand } from "../../agent/tools/process-group.ts";
 import { notStarted } from "../../agent/tools/run-shell.ts";
 import { OutputExcerpt } from "../../agent/tools/output-excerpt.ts";
@@ -58,7 +58,7 @@ export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
 async function learnSecrets(from: RpcContext["room"]["config"]): Promise<void> {
   const loaded = await loadConfig(from).catch(() => undefined);
   // A file that cannot be read told the command nothing either.
-  for (const secret of loaded ? secretValues(loaded.config, loaded.env) : []) registerSecret(secret);
+  if (loaded) hideSecrets(loaded);
 }
 
 /** The beginning and the end, where commands say what went wrong. */
@@ -76,6 +76,7 @@ const BLOCKED: Readonly<Record<string, string>> = {
   rpc: "It serves standard input, which there is none of here.",
   acp: "It serves standard input, which there is none of here.",
   chat: "It is a terminal program. Run `agentd chat` in a terminal.",
+  backup: "It copies your keys. Run `agentd backup` in a terminal of the machine.",
   "sessions browse": "It is a terminal program. `agentd sessions list` prints the sessions.",
   "config edit": "It opens an editor. Use `agentd config set`.",
 };

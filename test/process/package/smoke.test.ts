@@ -1,7 +1,7 @@
 /** Every command of the installed package runs: what only the packed bundle lacks fails here. */
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { test } from "node:test";
 import { rootCommand } from "../../../src/cli/root.ts";
 import { saying, startModelServer } from "../../harness/openai-server.ts";
@@ -56,6 +56,7 @@ async function configuration(smoke: Smoke): Promise<void> {
     [["spec", "gateway"], /"openrpc": ?"1/],
     [["config", "path"], /\/config\.yaml$/m],
     [["config", "set", "log.level", "warn"], /^set log\.level in /],
+    [["backup", join(home, "..", `${basename(home)}-backup`)], /^Backed up \S+ to \S+: \d+ files?, /],
     [["config", "get", "log.level"], /^warn$/m],
     [["config", "get"], /^api_server:\n(?: .*\n)* {2}port: 8642$/m],
     [["config", "get", "model.providers", "--json"], /^\{\}$/m],

@@ -184,7 +184,9 @@ describe("the environment", () => {
   });
 
   it("is told of under the variable's name when it is wrong, and the file's value holds no longer", () => {
-    assert.deepEqual(issuesOf("", { AGENTD_PORT: "80a" }), ["-:- AGENTD_PORT must be an integer"]);
+    assert.deepEqual(issuesOf("", { AGENTD_PORT: "80a" }), [
+      "-:- AGENTD_PORT must be a whole number from 0 to 65535",
+    ]);
     assert.deepEqual(issuesOf("", { API_SERVER_KEY: "short" }), [
       "-:- API_SERVER_KEY must have at least 16 characters",
     ]);
@@ -196,7 +198,10 @@ describe("the environment", () => {
       /AGENT_TIMEZONE is not the name of a/,
     );
     assert.match(issuesOf("", { AGENT_CRON_MAX_PARALLEL: "0" }).join(), /AGENT_CRON_MAX_PARALLEL must be/);
-    assert.match(issuesOf("", { AGENTD_LOG_LEVEL: "loud" }).join(), /AGENTD_LOG_LEVEL must be one of/);
+    assert.match(
+      issuesOf("", { AGENTD_LOG_LEVEL: "loud" }).join(),
+      /AGENTD_LOG_LEVEL must be debug, info, warn or error/,
+    );
   });
 
   it("does not take the blame for the file", () => {
@@ -248,5 +253,24 @@ describe("loadConfig", () => {
   it("gives a valid configuration to the service", async () => {
     const loaded = await loadConfig({ home: "/nonexistent", env: {} });
     assert.equal(requireValid(loaded), loaded.config);
+  });
+});
+
+describe("a secret that cannot be hidden", () => {
+  it("is a warning that names its variable and never its value", async () => {
+    await using made = await createHome({
+      ".env":
+        "DB_PASSWORD=production\nMY_TOKEN=abc123\nCOLOUR=violet\nMY_FLAG=production\nFINE_SECRET=long-enough-0\n",
+      "config.yaml": "model: { providers: { p: { type: openai, api_key: env:COLOUR } } }",
+    });
+    const { issues } = await loadConfig({ home: made.home, env: { ELSEWHERE_TOKEN: "x" } });
+    assert.deepEqual(
+      issues.map(({ severity, path, message }) => `${severity}: ${path} ${message}`).toSorted(),
+      [
+        "warning: COLOUR has fewer than 8 characters",
+        "warning: DB_PASSWORD is an ordinary word",
+        "warning: MY_TOKEN has fewer than 8 characters",
+      ].map((text) => `${text}, so it cannot be hidden in logs and answers. Choose a longer, random value`),
+    );
   });
 });

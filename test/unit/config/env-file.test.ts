@@ -4,17 +4,22 @@ import { join } from "node:path";
 import { describe, it } from "node:test";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { ensureEnvVariable, readEnvFile, setEnvVariable } from "../../../src/config/env-file.ts";
+import { loadConfig } from "../../../src/config/config.ts";
+import { secretValues } from "../../../src/config/secret-values.ts";
+import { Variables } from "../../../src/config/variables.ts";
 import { createHome, modeOf } from "./home-folder.ts";
+
+const variablesOf = async (path: string) => (await readEnvFile(path)).variables;
 
 describe("readEnvFile", () => {
   it("is empty when there is no file", async () => {
     await using made = await createHome();
-    assert.deepEqual(await readEnvFile(join(made.home, ".env")), {});
+    assert.deepEqual(await variablesOf(join(made.home, ".env")), {});
   });
 
   it("reads quotes, comments and export", async () => {
     await using made = await createHome({ ".env": "# top\nA=1 # one\nexport B='x # y'\nC=\"l1\\nl2\"\n" });
-    assert.deepEqual(await readEnvFile(join(made.home, ".env")), { A: "1", B: "x # y", C: "l1\nl2" });
+    assert.deepEqual(await variablesOf(join(made.home, ".env")), { A: "1", B: "x # y", C: "l1\nl2" });
   });
 });
 
@@ -39,7 +44,7 @@ describe("setEnvVariable", () => {
   it("changes the last of two lines, which is the one that counts", async () => {
     await using made = await createHome({ ".env": "A=1\nA=2\n" });
     await setEnvVariable(join(made.home, ".env"), "A", "3");
-    assert.equal((await readEnvFile(join(made.home, ".env")))["A"], "3");
+    assert.equal((await variablesOf(join(made.home, ".env")))["A"], "3");
   });
 
   for (const value of ["", "a b", "a#b", "it's", 'say "hi"', "`x`", "$HOME", "a=b", "ünï", " edge "]) {
@@ -47,7 +52,7 @@ describe("setEnvVariable", () => {
       await using made = await createHome();
       const path = join(made.home, ".env");
       await setEnvVariable(path, "A", value);
-      assert.equal((await readEnvFile(path))["A"], value);
+      assert.equal((await variablesOf(path))["A"], value);
     });
   }
 
@@ -70,7 +75,7 @@ describe("setEnvVariable", () => {
     const path = join(made.home, ".env");
     await writeFile(path, 'A="open\nB=1"\n');
     await setEnvVariable(path, "B", "2");
-    assert.deepEqual(await readEnvFile(path), { A: "open\nB=1", B: "2" });
+    assert.deepEqual(await variablesOf(path), { A: "open\nB=1", B: "2" });
   });
 
   it("changes no other variable, whatever the quotes: rather it refuses", async () => {
@@ -78,9 +83,9 @@ describe("setEnvVariable", () => {
     const path = join(made.home, ".env");
     const text = 'C=1\nA="open\n';
     await writeFile(path, text);
-    const before = await readEnvFile(path);
+    const before = await variablesOf(path);
     const outcome = await setEnvVariable(path, "B", 'say "hi"').catch((error: unknown) => error);
-    const { B: written, ...others } = await readEnvFile(path);
+    const { B: written, ...others } = await variablesOf(path);
     assert.deepEqual(others, before);
     if (outcome === undefined) assert.equal(written, 'say "hi"');
     else assert.equal(await readFile(path, "utf8"), text);
@@ -91,7 +96,7 @@ describe("setEnvVariable", () => {
     const path = join(made.home, ".env");
     const names = ["A", "B", "C", "D", "E"];
     await Promise.all(names.map((name) => setEnvVariable(path, name, name.toLowerCase())));
-    assert.deepEqual(await readEnvFile(path), { A: "a", B: "b", C: "c", D: "d", E: "e" });
+    assert.deepEqual(await variablesOf(path), { A: "a", B: "b", C: "c", D: "d", E: "e" });
   });
 });
 
@@ -110,5 +115,26 @@ describe("ensureEnvVariable", () => {
     const path = join(made.home, ".env");
     assert.deepEqual(await ensureEnvVariable(path, "KEY", () => "new"), { value: "new", created: true });
     assert.equal(await readFile(path, "utf8"), "KEY=new\nB=1\n");
+  });
+});
+
+describe("a secret that people gave", () => {
+  it("is marked in the file where its name does not tell, so that the next start hides it too", async () => {
+    await using made = await createHome({ ".env": "# mine\nOTHER=blue-and-white-1\n" });
+    const path = join(made.home, ".env");
+    const variables = await Variables.open({ env: {}, home: made.home });
+    await variables.set("COLOUR", "blue-and-green-2");
+    await variables.set("COLOUR", "blue-and-green-3");
+    await variables.set("COLOUR_KEY", "blue-and-green-4");
+    variables.close();
+    assert.equal(
+      await readFile(path, "utf8"),
+      "# mine\nOTHER=blue-and-white-1\n# secret\nCOLOUR=blue-and-green-3\nCOLOUR_KEY=blue-and-green-4\n",
+    );
+    const { config, env, secretNames } = await loadConfig({ home: made.home, env: {} });
+    assert.deepEqual(secretValues(config, env, secretNames).toSorted(), [
+      "blue-and-green-3",
+      "blue-and-green-4",
+    ]);
   });
 });

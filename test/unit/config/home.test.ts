@@ -89,7 +89,7 @@ describe("prepareHome", () => {
     await using made = await createHome({ file: "" });
     await assert.rejects(
       prepareHome(join(made.home, "file")),
-      invalid(/cannot be made \(EEXIST\).*AGENTD_HOME/),
+      invalid(/cannot be made \(a file is in its place, EEXIST\).*AGENTD_HOME/),
     );
   });
 });
@@ -152,7 +152,6 @@ describe("withFileLock", () => {
       "rejected",
     ]);
     assert.equal(most, 1);
-    assert.deepEqual(await readdir(made.home), []);
   });
 });
 

@@ -47,3 +47,45 @@ test("the collector's headers are secrets", () => {
   const { config } = readConfig("", env);
   assert.ok(secretValues(config, env).includes("Bearer collector-key"));
 });
+
+test("a variable that sets a number, a switch, a word or pairs is refused by name, with what would be right", () => {
+  const rows = [
+    ["AGENTD_PORT", "abc", "must be a whole number from 0 to 65535"],
+    ["AGENTD_PORT", "-1", "must be a whole number from 0 to 65535"],
+    ["AGENTD_PORT", "8642.5", "must be a whole number from 0 to 65535"],
+    ["WEBHOOK_PORT", "65536", "must be a whole number from 0 to 65535"],
+    ["WEBHOOK_ENABLED", "maybe", "must be true or false (or 1, 0, yes, no, on, off)"],
+    ["AGENTD_LOG_LEVEL", "loud", "must be debug, info, warn or error"],
+    ["AGENT_CRON_TIMEOUT", "1e3", "must be a number from 0 to 86400"],
+    ["AGENT_CRON_MAX_PARALLEL", "Infinity", "must be a whole number from 1 to 1000"],
+    ["OTEL_EXPORTER_OTLP_ENDPOINT", "ftp://x", "must be an address that begins with http:// or https://"],
+    [
+      "OTEL_EXPORTER_OTLP_HEADERS",
+      "x",
+      "must be pairs such as name=value,name=value, with their values percent-encoded",
+    ],
+  ] as const;
+  for (const [variable, text, message] of rows) {
+    const { issues } = readConfig("", { [variable]: text });
+    assert.deepEqual(
+      issues.map((issue) => `${issue.severity} ${issue.path} ${issue.message}`),
+      [`error ${variable} ${message}`],
+    );
+  }
+});
+
+test("a variable that sets a number, a switch or a word may have blanks around it and any case", () => {
+  const env = {
+    AGENTD_PORT: " 80 ",
+    WEBHOOK_ENABLED: "Yes",
+    AGENTD_LOG_LEVEL: "DEBUG",
+    AGENT_CRON_TIMEOUT: "0.5",
+  };
+  const { config, issues } = readConfig("", env);
+  assert.deepEqual(issues, []);
+  const { api_server: server, platforms, log, cron } = config;
+  assert.deepEqual(
+    [server.port, platforms.webhook.enabled, log.level, cron.inactivity_seconds],
+    [80, true, "debug", 0.5],
+  );
+});

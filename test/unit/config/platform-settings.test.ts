@@ -58,3 +58,33 @@ test("an address of the environment that is none is named with its key and its v
     base_url: "http://house.example:8123/",
   });
 });
+
+test("a number or switch of the environment that is none keeps the service from starting, and its variable is named", () => {
+  const issues = (env: Record<string, string>, file = "") =>
+    readConfig(file, env).issues.map(({ path, message, severity }) => `${severity}: ${path} ${message}`);
+  for (const text of ["abc", "0", "65536", "5.5", "1e3", "NaN", "587 587"]) {
+    assert.deepEqual(issues({ EMAIL_SMTP_PORT: text }), [
+      "error: EMAIL_SMTP_PORT must be a whole number from 1 to 65535",
+    ]);
+  }
+  assert.deepEqual(issues({ QQ_SANDBOX: "maybe" }), [
+    "error: QQ_SANDBOX must be true or false (or 1, 0, yes, no, on, off)",
+  ]);
+  assert.deepEqual(issues({ EMAIL_SMTP_TLS: "starttls" }), [
+    "error: EMAIL_SMTP_TLS must be required, implicit or none",
+  ]);
+  assert.deepEqual(issues({ EMAIL_SMTP_PORT: " 2525 ", QQ_SANDBOX: "OFF", EMAIL_SMTP_TLS: "None" }), []);
+  assert.equal(settingsOf("email", { EMAIL_SMTP_PORT: " 2525 " }).smtp_port, 2525);
+  assert.equal(settingsOf("qqbot", { QQ_SANDBOX: "off" }).sandbox, false);
+});
+
+test("a wrong variable of a platform that is switched off, or whose key the file has, keeps nobody from starting", () => {
+  const env = { EMAIL_SMTP_PORT: "abc" };
+  for (const file of [
+    "platforms: { email: { enabled: false } }",
+    "platforms: { email: { smtp_port: 25 } }",
+    "platforms: { email: { extra: { smtp_port: 25 } } }",
+  ]) {
+    assert.deepEqual(readConfig(file, env).issues, [], file);
+  }
+});

@@ -185,7 +185,7 @@ describe("secrets in the open", () => {
   const { config } = readConfig(`
 api_server: { key: env:MAIN, keys: [{ name: ci, key: ${OTHER}, scopes: [chat] }], webhook_secret: whsec_c2lnbnM= }
 model: { providers: { p: { type: openai, api_key: sk-provider-key, headers: { x-token: header-token, x-ref: env:REF } } } }
-database: { url: "postgres://me:p%40ss@db/agentd" }
+database: { url: "postgres://me:p%40ssword@db/agentd" }
 `);
   const env = {
     MAIN: KEY,
@@ -205,8 +205,8 @@ database: { url: "postgres://me:p%40ss@db/agentd" }
         "header-token",
         "referred-value",
         "anthropic-key",
-        "p%40ss",
-        "p@ss",
+        "p%40ssword",
+        "p@ssword",
       ]),
     );
   });
@@ -217,7 +217,7 @@ database: { url: "postgres://me:p%40ss@db/agentd" }
 
   it("are masked for people, references are not", () => {
     const text = JSON.stringify(maskSecrets(config));
-    for (const secret of [OTHER, "whsec_c2lnbnM=", "sk-provider-key", "header-token", "p%40ss"])
+    for (const secret of [OTHER, "whsec_c2lnbnM=", "sk-provider-key", "header-token", "p%40ssword"])
       assert.ok(!text.includes(secret), secret);
     for (const open of ["env:MAIN", "env:REF", "postgres://me:[redacted]@db/agentd", '"name":"ci"']) {
       assert.ok(text.includes(open), open);

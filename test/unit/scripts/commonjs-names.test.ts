@@ -48,7 +48,7 @@ test("packages that the bundle imports when it needs them have the names that th
   const folder = await mkdtemp(join(tmpdir(), "agentd-bundle-"));
   try {
     const names = await lazyPackages();
-    assert.ok(names.includes("yaml") && names.includes("proper-lockfile"), names.join());
+    assert.ok(names.includes("yaml") && names.includes("write-file-atomic"), names.join());
     const loaders = await bundle(names, folder);
     for (const name of names) {
       const bundled = (await loaders[name]?.()) ?? {};

@@ -1,0 +1,80 @@
+/** One process at a time: a lock that ends with the process that holds it. Touches the machine. */
+import type { DatabaseSync } from "node:sqlite";
+
+export interface FileLockOptions {
+  /** The file that is the lock; it is made, and stays. Its folder must exist. */
+  readonly path: string;
+  /** Longest wait for others. */
+  readonly waitMs: number;
+}
+
+/** The lock was not got: others held it all the time, or its file cannot be used, as the message says in a clause that follows its path. */
+export class FileLockError extends Error {
+  override readonly name = "FileLockError";
+  readonly isHeld: boolean;
+
+  constructor(
+    message: string,
+    { isHeld = false, cause }: { readonly isHeld?: boolean; readonly cause?: unknown } = {},
+  ) {
+    super(message, { cause });
+    this.isHeld = isHeld;
+  }
+}
+
+const FIRST_RETRY_MS = 5;
+const LAST_RETRY_MS = 100;
+/** By SQLite's codes, a clause each that follows the path, and what to do. */
+const REASONS: ReadonlyMap<number, string> = new Map([
+  [8, "is read-only. Check its permissions"],
+  [10, "cannot be read: the disk failed. Check the disk"],
+  [13, "cannot be written: the disk is full. Make room, then try again"],
+  [14, "cannot be opened. Check the folder and its permissions"],
+  [26, "is some other file. Move it away"],
+]);
+/** SQLITE_BUSY, in the lower byte. */
+const BUSY = 5;
+
+/**
+ * Runs `work` while nobody else runs theirs under the same lock. The lock is an exclusive transaction on an empty SQLite
+ * database: SQLite takes it through the operating system's file locks, which end with the process however it ends, so
+ * there are no stale locks to tell from living ones. It also holds between callers in one process. For local file systems.
+ * Rejects with {@link FileLockError} when the lock is not got.
+ */
+export async function withExclusiveLock<T>(options: FileLockOptions, work: () => Promise<T>): Promise<T> {
+  const release = await lock(options);
+  try {
+    return await work();
+  } finally {
+    release();
+  }
+}
+
+async function lock({ path, waitMs }: FileLockOptions): Promise<() => void> {
+  // Loaded here: most starts only read.
+  const { DatabaseSync: Database } = await import("node:sqlite");
+  const untilMs = performance.now() + waitMs;
+  for (let delayMs = FIRST_RETRY_MS; ; delayMs = Math.min(delayMs * 1.5, LAST_RETRY_MS)) {
+    const database = tryLock(() => new Database(path, { timeout: 0 }));
+    if (database) return () => database.close();
+    if (performance.now() >= untilMs) throw new FileLockError("another process holds it", { isHeld: true });
+    await new Promise((resolve) => setTimeout(resolve, delayMs));
+  }
+}
+
+/** Undefined while another holds it. */
+function tryLock(open: () => DatabaseSync): DatabaseSync | undefined {
+  let database: DatabaseSync | undefined;
+  try {
+    database = open();
+    // Prepared, not `exec`: Deno's errors of `exec` do not say which of SQLite's codes they are.
+    database.prepare("begin exclusive").all();
+    return database;
+  } catch (error) {
+    database?.close();
+    const { errcode, message } = error as { errcode?: unknown; message?: unknown };
+    if ((Number(errcode) & 0xff) === BUSY) return undefined;
+    const why = REASONS.get(Number(errcode) & 0xff) ?? `cannot be used: ${String(message)}`;
+    throw new FileLockError(why, { cause: error });
+  }
+}
