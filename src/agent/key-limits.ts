@@ -79,7 +79,7 @@ export class KeyLimits {
       admit: async (tx) => {
         await prompt.admit?.(tx);
         // On PostgreSQL another replica's transaction, not committed yet, could not be counted.
-        await lockName(tx, `runs of ${owner}`);
+        await lockName(tx, JSON.stringify(["runs_of_key", owner]));
         if ((await countAtWork(tx, owner)) >= limit) throw tooMany(owner, limit);
       },
     };

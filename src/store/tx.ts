@@ -70,19 +70,21 @@ export interface StepTexts {
 
 export type Row = Record<string, Value>;
 
-/**
- * Makes every other transaction that asks for the same name wait until this one is over, whichever process it is of. For
- * what a transaction decides by counting rows that others may be about to write. SQLite has one writer as it is.
- */
-export async function lockName(tx: Tx, name: string): Promise<void> {
-  const raw = rawTx(tx);
-  if (raw.dialect === "postgres")
-    await raw.all("select pg_advisory_xact_lock(hashtextextended(?, 0))", [name]);
-}
-
 /** The same transaction with the store's own powers. Only drivers make transactions, so each has them. */
 export function rawTx(tx: Tx): RawTx {
   if (!("all" in tx))
     throw new TypeError("This is not a transaction of the store: pass on the one `write` gave.");
   return tx as RawTx;
+}
+
+const LOCK = "select pg_advisory_xact_lock(hashtextextended(current_schema()::text || ' ' || ?::text, 0))";
+
+/**
+ * Makes transactions of other processes that lock the same name wait until this one is over. For what is looked for and
+ * made when it is not there, where no key of a table would refuse a second one.
+ */
+export async function lockName(tx: Tx, name: string): Promise<void> {
+  const raw = rawTx(tx);
+  // SQLite has one writer at a time.
+  if (raw.dialect === "postgres") await raw.all(LOCK, [name]);
 }
