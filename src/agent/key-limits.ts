@@ -17,7 +17,7 @@ export interface LimitedKey {
 /** Of a prompt, what its admission is about. */
 interface Limited {
   readonly address: { readonly owner: string };
-  readonly input: { readonly slot?: unknown };
+  readonly delivery?: unknown;
   readonly admit?: (tx: Tx) => Promise<void>;
 }
 
@@ -67,33 +67,35 @@ export class KeyLimits {
 
   /**
    * Returns the prompt as its owner may have it run: recording it throws ServiceError `too_many_concurrent_runs` while as
-   * many of the owner's runs are at work as there may be. Webhooks and scheduled jobs, which wait for room instead, come
-   * by no key.
+   * many of the owner's runs are at work as there may be. Webhooks and scheduled jobs, whose answers go to others, come by
+   * no key.
    */
   limitRuns<P extends Limited>(prompt: P): P {
     const { owner } = prompt.address;
     const limit = this.#maxRuns.get(owner);
-    if (limit === undefined || prompt.input.slot) return prompt;
+    if (limit === undefined || prompt.delivery !== undefined) return prompt;
     return {
       ...prompt,
       admit: async (tx) => {
         await prompt.admit?.(tx);
         // On PostgreSQL another replica's transaction, not committed yet, could not be counted.
-        await lockName(tx, `runs of ${owner}`);
+        await lockName(tx, JSON.stringify(["runs_of_key", owner]));
         if ((await countAtWork(tx, owner)) >= limit) throw tooMany(owner, limit);
       },
     };
   }
 }
 
-/** Runs of an owner that take up room now: neither waiting for their turn, nor part of another run, nor of no key. */
+/**
+ * Runs of an owner that take up room, or will as soon as there is some: one for each session that has any to end. What
+ * waits behind it in the session, what is part of it, and what came by no key is not counted.
+ */
 async function countAtWork(tx: Tx, owner: string): Promise<number> {
   const counted = await tx.db
     .selectFrom("runs")
-    .select((runs) => runs.fn.countAll().as("count"))
+    .select((runs) => runs.fn.count("session_id").distinct().as("count"))
     .where("owner", "=", owner)
     .where("ended_at", "is", null)
-    .where("status", "!=", "queued")
     .where("kind", "!=", "subagent")
     .where("delivery", "is", null)
     .executeTakeFirst();

@@ -130,6 +130,19 @@ test("what webhooks and scheduled jobs start comes by no key: it is neither refu
   await assert.rejects(agent.submit("one too many"), refused);
 });
 
+test("a run that waits for room counts: when there is room, no more start than the key may have", async () => {
+  await using agent = await limitedAgent(1, { settings: { maxConcurrentRuns: 1 } });
+  await agent.submit("of another key", { address: { owner: "other" } });
+  const waiting = (text: string) => {
+    const prompt = [{ role: "user", text } as const];
+    return agent.submit(text, {
+      input: { prompt, settings: {}, answerable: false, slot: { group: "host" } },
+    });
+  };
+  assert.equal((await waiting("first")).status, "queued");
+  await assert.rejects(waiting("second"), refused);
+});
+
 test("replicas on one database let no more runs of a key through together than it may have", async () => {
   await using agent = await limitedAgent(3);
   await using replica = await limitedAgent(3, { database: agent.databaseUrl });
