@@ -142,4 +142,12 @@ export const surfaceBreakages: readonly Breakage[] = [
     to: "",
     tests: ["unit/config/platform-settings.test.ts"],
   },
+  {
+    name: "failed-command-of-an-editor",
+    guarantee: "An editor sees a command that failed as failed",
+    file: "acp/tool-end.ts",
+    from: `end.status === "ok" && end.code === undefined ? "completed" : "failed"`,
+    to: `end.status === "ok" ? "completed" : "failed"`,
+    tests: ["unit/acp/tool-start.test.ts"],
+  },
 ];

@@ -76,6 +76,18 @@ for (const [end, text] of [
   });
 }
 
+test("a command that ran and failed is failed, with its output and exit code", () => {
+  const terminal = start({ tool: "terminal", input: { command: "npm test" } });
+  const ended = { status: "ok", result: "Exit code 1\nno", exit: { code: 1, omitted_bytes: 0 } } as const;
+  for (const code of ["command_failed", "timed_out"] as const) {
+    const view = toolEndOf(terminal, { ...ended, code });
+    assert.equal(view.status, "failed");
+    assert.match(JSON.stringify(view.content.at(-1)), /Exit code 1/);
+    assert.deepEqual([view.rawOutput?.["exitCode"], view.rawOutput?.["code"]], [1, code]);
+  }
+  assert.equal(toolEndOf(terminal, ended).status, "completed");
+});
+
 const event = (type: string, data: object): JournalEvent => ({
   type,
   runId: "run_1",
