@@ -13,8 +13,11 @@ import type { Dialect, RawTx, Row, Value } from "./tx.ts";
 export interface Driver {
   readonly dialect: Dialect;
   readonly read: Kysely<Tables>;
-  /** Committed rows, by a prepared statement with `?` for its values. */
-  query(sql: string, values: readonly Value[]): Promise<readonly Row[]>;
+  /**
+   * Committed rows, by a prepared statement with `?` for its values. A driver that steps through them MUST stop behind
+   * the first for which `isLast` is true, and so never loads the rest; others pay no heed to it.
+   */
+  query(sql: string, values: readonly Value[], isLast?: (row: Row) => boolean): Promise<readonly Row[]>;
   /** Opens a transaction. `durable`: its commit resolves after the rows are on disk. */
   begin(durable: boolean): Promise<OpenTransaction> | OpenTransaction;
   /**

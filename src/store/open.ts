@@ -13,8 +13,8 @@ import { ReaderBudget } from "./reader-budget.ts";
 import { openSqlite } from "./sqlite.ts";
 import { findStatement } from "./statement.ts";
 import type { Store, StoreOptions } from "./store.ts";
-import type { EventRow, Tables } from "./tables.ts";
-import type { Tx } from "./tx.ts";
+import type { Tables } from "./tables.ts";
+import type { Row, Tx } from "./tx.ts";
 
 const READ_LIMIT = 512;
 /** Of a read that names no limit: as much as fits one answer of the gateway. */
@@ -128,27 +128,36 @@ function scopesOf(sessionId: string, events: readonly JournalEvent[]): readonly 
   return [...scopes];
 }
 
-/** The bytes are those of the rows' data: the query itself ends with the row that reaches them. */
+/** The bytes are those of the rows' data: no row behind the one that reaches them is loaded. */
 async function readPage(
   driver: Driver,
   scope: Scope,
   { after, events: limit, bytes: maxBytes }: PageLimits & { readonly after: number },
 ): Promise<Page> {
-  const [sql, id] = "runId" in scope ? [PAGE_OF_RUN, scope.runId] : [PAGE_OF_SESSION, scope.sessionId];
-  const rows = await driver.query(sql, [id, after, id, after, limit, maxBytes]);
-  const events = rows.map(toEvent);
-  const bytes = (rows as unknown as EventRow[]).reduce((sum, { data }) => sum + Buffer.byteLength(data), 0);
-  return { events, hasMore: events.length >= limit || bytes >= maxBytes };
+  const [by, id] =
+    "runId" in scope ? (["run", scope.runId] as const) : (["session", scope.sessionId] as const);
+  const { plain, bounded } = PAGE_SQL[by];
+  let bytes = 0;
+  const isLast = (row: Row) => (bytes += Buffer.byteLength(String(row["data"]))) >= maxBytes;
+  const rows =
+    driver.dialect === "sqlite"
+      ? await driver.query(plain, [id, after, limit], isLast)
+      : await driver.query(bounded, [id, after, id, after, limit, maxBytes]);
+  const hasMore =
+    rows.length >= limit || bytes >= maxBytes || (driver.dialect === "postgres" && rows.some(isLast));
+  return { events: rows.map(toEvent), hasMore };
 }
 
-/** Neither database loads `data` to tell how long it is. */
-function pageSql(where: string, order: string): string {
+function pageSql(where: string, order: string) {
   const from = `from events where ${where} = ? and ${order} > ?`;
+  // PostgreSQL knows how long a text is without loading it. SQLite does not, but gives its rows one by one.
   const sizes = `select ${order}, octet_length(data) as bytes ${from} order by ${order} limit ?`;
   const sums = `select ${order}, sum(bytes) over (order by ${order}) - bytes as before from (${sizes}) as sizes`;
   const last = `select max(${order}) from (${sums}) as sums where before < ?`;
-  return `select * ${from} and ${order} <= (${last}) order by ${order}`;
+  return {
+    plain: `select * ${from} order by ${order} limit ?`,
+    bounded: `select * ${from} and ${order} <= (${last}) order by ${order}`,
+  };
 }
 
-const PAGE_OF_RUN = pageSql("run_id", "run_seq");
-const PAGE_OF_SESSION = pageSql("session_id", "seq");
+const PAGE_SQL = { run: pageSql("run_id", "run_seq"), session: pageSql("session_id", "seq") };

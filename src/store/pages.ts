@@ -10,6 +10,8 @@ export function scopeKey(scope: Scope): string {
 /** What a reader is handed at once, or one event. */
 const GROUP_BYTES = 16_384;
 const PAGE: PageLimits = { events: 512, bytes: 65_536 };
+/** Of all that readers may have waiting: pages are decoded, and their frames are kept beside them. */
+const MAX_SHARE = 0.25;
 /** Pages that are read in one turn of the event loop: other work must not wait for all of them. */
 const READS_AT_ONCE = 4;
 
@@ -64,6 +66,7 @@ export class Pages {
   readonly #kept = new Map<string, HeldPage>();
   /** Reads that have not begun, so that who joins one misses nothing. */
   readonly #waiting = new Map<string, { readonly begin: () => void; readonly page: Promise<Page> }>();
+  #keptBytes = 0;
   #working = 0;
   #turns = 0;
 
@@ -141,11 +144,12 @@ export class Pages {
     if (known) this.#remove(key, known);
     // The end of what there is, given whole: nobody comes back to it.
     if (page.events.length < 2 && !page.hasMore) return;
-    if (!this.#budget.tryTake(page.bytes)) {
-      this.#drop(page.bytes);
-      if (!this.#budget.tryTake(page.bytes)) return;
-    }
+    const mostBytes = this.#budget.maxBytes * MAX_SHARE;
+    if (page.bytes > mostBytes) return;
+    this.#drop(this.#keptBytes + page.bytes - mostBytes);
+    if (!this.#budget.tryTake(page.bytes)) return;
     this.#kept.set(key, page);
+    this.#keptBytes += page.bytes;
   }
 
   #use(key: string, page: HeldPage): void {
@@ -164,6 +168,7 @@ export class Pages {
 
   #remove(key: string, page: HeldPage): void {
     this.#kept.delete(key);
+    this.#keptBytes -= page.bytes;
     this.#budget.giveBack(page.bytes);
   }
 }

@@ -47,6 +47,16 @@ export class Connection implements SyncConnection {
     return this.#prepare(sql).statement.all(...values) as Row[];
   }
 
+  /** Rows up to the first for which `isLast` is true; those behind it are not loaded. */
+  until(sql: string, values: readonly Value[], isLast: (row: Row) => boolean): Row[] {
+    const rows: Row[] = [];
+    for (const row of this.#prepare(sql).statement.iterate(...values) as Iterable<Row>) {
+      rows.push(row);
+      if (isLast(row)) break;
+    }
+    return rows;
+  }
+
   first(sql: string, values: readonly Value[]): Row | undefined {
     return this.#prepare(sql).statement.get(...values) as Row | undefined;
   }

@@ -75,9 +75,13 @@ class SqliteDriver implements Driver {
     this.#kysely = createKysely("sqlite", (sql, values) => this.#executeInWork(sql, values));
   }
 
-  async query(sql: string, values: readonly Value[]): Promise<readonly Row[]> {
+  async query(
+    sql: string,
+    values: readonly Value[],
+    isLast?: (row: Row) => boolean,
+  ): Promise<readonly Row[]> {
     try {
-      return this.#reader.all(sql, values);
+      return isLast ? this.#reader.until(sql, values, isLast) : this.#reader.all(sql, values);
     } catch (error) {
       throw toStoreError(error);
     }
