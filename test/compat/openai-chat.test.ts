@@ -87,7 +87,11 @@ test("openai: its error classes stand for our statuses", async () => {
   const client = connect(service);
   await assert.rejects(connect(service, "wrong-key-0123456789").models.list(), AuthenticationError);
   await assert.rejects(connect(service, "reader-key-0123456789").models.retrieve("nope"), NotFoundError);
-  assert.equal((await client.models.list()).data.length, 1, "what clients ask first needs no scope of its own");
+  assert.equal(
+    (await client.models.list()).data.length,
+    1,
+    "what clients ask first needs no scope of its own",
+  );
   await assert.rejects(client.responses.retrieve("resp_x"), PermissionDeniedError);
   await assert.rejects(client.chat.completions.create({ ...ask("x"), n: 2 }), BadRequestError);
   await assert.rejects(client.chat.completions.create(ask("x")), (error: APIError) => {
