@@ -209,7 +209,10 @@ const defaults: AgentSettings = {
   titles: "off",
 };
 
-/** A tool that does what the test says; its intent is a command, so that the policy judges it by that. */
+/**
+ * A tool that does what the test says; its intent is a command, so that the policy decides by that. A single word is no
+ * program but names what the test is to do, and is taken for a word that is printed.
+ */
 export function testTool(
   run: (input: { command: string }, context: Parameters<Tool["run"]>[1]) => Promise<string>,
   name = "terminal",
@@ -224,7 +227,10 @@ export function testTool(
       required: ["command"],
       properties: { command: { type: "string" } },
     },
-    inspect: ({ command }) => ({ kind: "command", title: `Run: ${command}`, command }),
+    inspect: ({ command }, { cwd }) => {
+      const script = /^\w+$/.test(command) ? { script: { text: `echo ${command}`, folder: cwd } } : {};
+      return { kind: "command", title: `Run: ${command}`, command, ...script };
+    },
     run,
   });
 }

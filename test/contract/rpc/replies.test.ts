@@ -20,16 +20,16 @@ const calls =
 /** Asks what the command names, and answers with what it learned. */
 const asks: Probe = async ({ command }, { questions, variables }) => {
   switch (command) {
-    case "ask clarify": {
+    case "echo clarify": {
       const answers = await questions.clarify([
         { id: "a", question: "Which one?", choices: ["red", "blue"], multi_select: false },
         { id: "b", question: "How many?", choices: null, multi_select: false },
       ]);
       return JSON.stringify(answers);
     }
-    case "ask sudo":
+    case "echo sudo":
       return (await questions.sudo("apt-get update")) === "hunter2-canary" ? "it is right" : "nothing";
-    case "ask secret": {
+    case "echo secret": {
       const how = await questions.secret({ prompt: "The key of the weather service", envVar: "WEATHER_KEY" });
       return `${how}: ${variables.has("WEATHER_KEY") ? "kept" : "none"}`;
     }
@@ -50,7 +50,7 @@ rpcScenario(
   ["clarify.respond", "event clarify.request"],
   {
     title: "one text answers the question; what else was asked is skipped",
-    script: calls("ask clarify"),
+    script: calls("echo clarify"),
     probe: asks,
   },
   async (host) => {
@@ -68,7 +68,7 @@ rpcScenario(
   ["sudo.respond", "event sudo.request"],
   {
     title: "a password goes to who asked for it, and is in no event",
-    script: calls("ask sudo"),
+    script: calls("echo sudo"),
     probe: asks,
   },
   async (host) => {
@@ -85,7 +85,7 @@ rpcScenario(
 
 rpcScenario(
   ["secret.respond", "event secret.request"],
-  { title: "a secret is kept under its name, and is in no event", script: calls("ask secret"), probe: asks },
+  { title: "a secret is kept under its name, and is in no event", script: calls("echo secret"), probe: asks },
   async (host) => {
     await ask(host);
     const { payload } = await host.event("secret.request");
@@ -99,7 +99,7 @@ rpcScenario(
 
 rpcScenario(
   ["sudo.respond", "secret.respond"],
-  { title: "an empty answer refuses", script: calls("ask sudo", "ask secret"), probe: asks },
+  { title: "an empty answer refuses", script: calls("echo sudo", "echo secret"), probe: asks },
   async (host) => {
     await ask(host);
     const [sudo, secret] = [await host.event("sudo.request"), await host.event("secret.request")];
@@ -113,7 +113,7 @@ rpcScenario(
   ["sudo.respond", "error -32602"],
   {
     title: "a password that cannot be one names itself, and the question stays",
-    script: calls("ask sudo"),
+    script: calls("echo sudo"),
     probe: asks,
   },
   async (host) => {
@@ -140,7 +140,7 @@ rpcScenario(
   ],
   {
     title: "what is not asked, asked in another session, by another method or of another owner",
-    script: calls("ask clarify"),
+    script: calls("echo clarify"),
     probe: asks,
   },
   async (host, { connect }) => {
@@ -299,7 +299,7 @@ rpcScenario(
   ["request.answer", "request.answer 4002"],
   {
     title: "answers a question of any kind, as its request is answered",
-    script: calls("ask clarify", "ask sudo", "ask secret"),
+    script: calls("echo clarify", "echo sudo", "echo secret"),
     probe: asks,
   },
   async (host) => {
