@@ -223,4 +223,13 @@ export const storeBreakages: readonly Breakage[] = [
     to: `if (stranger === "never") {`,
     tests: ["unit/store/migrate.test.ts"],
   },
+  {
+    name: "followers-after-a-lost-commit",
+    guarantee: "Followers get events whose commit was not answered",
+    file: "store/group.ts",
+    from: "    if (this.#isDoubtful) this.#onDoubt();\n",
+    to: "",
+    tests: ["unit/store/postgres.test.ts"],
+    database: "postgres",
+  },
 ];

@@ -164,6 +164,25 @@ for (const fault of ["refused", "unanswered"] as const satisfies readonly Fault[
   });
 }
 
+test("a run that ends while the database is away for a moment keeps the end that it had", async (t) => {
+  const release = Promise.withResolvers<void>();
+  await using place = await Place.create(t as TestContext, {
+    script: async ({ user }) => {
+      if (user === "first") await release.promise;
+      return {};
+    },
+  });
+  const first = await place.submit("first", "s");
+  const behind = await place.submit("behind", "s");
+  place.writes.begin((write) => (write <= 3 ? "refused" : undefined));
+  release.resolve();
+  for (const runId of [first, behind]) {
+    await place.agent.events(runId);
+    assert.equal((await place.agent.run(runId)).status, "completed");
+  }
+  await place.assertWhole("s");
+});
+
 const isGivenUp = ({ logLines }: TestAgent) =>
   logLines.some((line) => line.includes('"the end of a run could not be recorded"'));
 
