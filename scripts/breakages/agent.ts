@@ -229,7 +229,7 @@ export const agentBreakages: readonly Breakage[] = [
     guarantee: "A process does not take over a session in which a run of its own is alive",
     file: "agent/recovery.ts",
     from: "const dead = sessions.filter(({ id }) => !alive.has(id));",
-    to: "const dead = sessions.filter(({ id }) => id !== [...alive].join());",
+    to: `const dead = sessions.filter(({ id }) => id !== "" || alive.has(id));`,
     tests: ["unit/agent/recovery.test.ts"],
   },
   {
