@@ -3210,7 +3210,7 @@ td:empty{display:none}
 </section>
 <section id="schema-run-status" class="entry">
 <h3><a href="#schema-run-status">RunStatus</a></h3>
-<p>completed, failed, cancelled and interrupted are final. interrupted means that the process which ran it ended.</p>
+<p>completed, failed, cancelled and interrupted are final. interrupted means that the process which ran it ended, or that its end could not be written to the database.</p>
 <p>Type: <code>&quot;queued&quot;</code> or <code>&quot;running&quot;</code> or <code>&quot;waiting_for_approval&quot;</code> or <code>&quot;stopping&quot;</code> or <code>&quot;completed&quot;</code> or <code>&quot;failed&quot;</code> or <code>&quot;cancelled&quot;</code> or <code>&quot;interrupted&quot;</code></p>
 </section>
 <section id="schema-run-steered-event" class="entry">

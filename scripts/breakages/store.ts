@@ -232,4 +232,13 @@ export const storeBreakages: readonly Breakage[] = [
     tests: ["unit/store/races.test.ts"],
     database: "postgres",
   },
+  {
+    name: "followers-after-a-lost-commit",
+    guarantee: "Followers get events whose commit was not answered",
+    file: "store/group.ts",
+    from: "    if (this.#isDoubtful) this.#onDoubt();\n",
+    to: "",
+    tests: ["unit/store/postgres.test.ts"],
+    database: "postgres",
+  },
 ];

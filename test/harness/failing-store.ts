@@ -2,8 +2,10 @@ import type { TestContext } from "node:test";
 import { unavailable } from "../../src/store/failure.ts";
 import type { Store } from "../../src/store/store.ts";
 
-/** How a write fails: nothing of it is done, or all of it is and its answer is lost. */
-export type Fault = "refused" | "unanswered";
+/** How a write fails: it is not begun, it is done and undone again, or it is done and its answer is lost. */
+export type Fault = "refused" | "undone" | "unanswered";
+
+export const faults: readonly Fault[] = ["refused", "undone", "unanswered"];
 
 /** Decides by the number of a write, counted from 1, whether it fails. */
 export type FaultPlan = (write: number) => Fault | undefined;
@@ -23,8 +25,14 @@ export function failWrites(t: TestContext, store: Store): FaultyWrites {
   t.mock.method(store, "write", async (...args: Parameters<typeof write>) => {
     const fault = plan(++count);
     if (fault === undefined) return write(...args);
+    const away = unavailable("The database is away (a test).");
     if (fault === "unanswered") await write(...args);
-    throw unavailable("The database is away (a test).");
+    if (fault !== "undone") throw away;
+    const [work, options] = args;
+    return write(async (tx) => {
+      await work(tx);
+      throw away;
+    }, options);
   });
   return {
     get count() {

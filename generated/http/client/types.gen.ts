@@ -1160,7 +1160,7 @@ export type ResponseItemList = {
 /**
  * RunStatus
  *
- * completed, failed, cancelled and interrupted are final. interrupted means that the process which ran it ended.
+ * completed, failed, cancelled and interrupted are final. interrupted means that the process which ran it ended, or that its end could not be written to the database.
  */
 export type RunStatus = 'queued' | 'running' | 'waiting_for_approval' | 'stopping' | 'completed' | 'failed' | 'cancelled' | 'interrupted';
 

@@ -10,7 +10,7 @@ import type { JournalEvent } from "../../../src/store/journal.ts";
 import { createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 import { CompressedClock } from "../../harness/compressed-clock.ts";
 import { startDatabaseProxy, type LostAt } from "../../harness/database-proxy.ts";
-import { failWrites, type Fault, type FaultyWrites } from "../../harness/failing-store.ts";
+import { failWrites, faults, type FaultyWrites } from "../../harness/failing-store.ts";
 import { createTestDatabase, testDialect } from "../../harness/store.ts";
 
 const FINAL = /^run\.(completed|failed|cancelled|interrupted)$/;
@@ -147,8 +147,10 @@ function assertOrdered(events: readonly JournalEvent[], number: "seq" | "runSeq"
   );
 }
 
-for (const fault of ["refused", "unanswered"] as const satisfies readonly Fault[]) {
-  const how = fault === "refused" ? "is refused" : "is done and its answer lost";
+const HOW = { refused: "is refused", undone: "is rolled back", unanswered: "is done and its answer lost" };
+
+for (const fault of faults) {
+  const how = HOW[fault];
   test(`whichever write of a run's life ${how}, the run ends, nothing is done twice, and the queue goes on`, async (t) => {
     await using place = await Place.create(t as TestContext);
     place.writes.begin(() => undefined);
@@ -163,6 +165,28 @@ for (const fault of ["refused", "unanswered"] as const satisfies readonly Fault[
     }
   });
 }
+
+test("a run that ends while the database is away for a moment keeps the end that it had, and the next one runs", async (t) => {
+  const held = [0, 1, 2].map(() => Promise.withResolvers<void>());
+  await using place = await Place.create(t as TestContext, {
+    script: async ({ user }) => {
+      if (user.startsWith("first")) await held[Number(user.at(-1))]?.promise;
+      return {};
+    },
+  });
+  for (const [index, fault] of faults.entries()) {
+    const session = `s${index}`;
+    const first = await place.submit(`first ${index}`, session);
+    const behind = await place.submit("behind", session);
+    place.writes.begin((write) => (write <= (fault === "unanswered" ? 1 : 3) ? fault : undefined));
+    held[index]?.resolve();
+    for (const runId of [first, behind]) {
+      await place.agent.events(runId);
+      assert.equal((await place.agent.run(runId)).status, "completed");
+    }
+    await place.assertWhole(session);
+  }
+});
 
 const isGivenUp = ({ logLines }: TestAgent) =>
   logLines.some((line) => line.includes('"the end of a run could not be recorded"'));

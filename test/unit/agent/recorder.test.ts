@@ -4,7 +4,7 @@ import { runEvent } from "../../../src/agent/event.ts";
 import { MERGE_MS, Recorder } from "../../../src/agent/recorder.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { createTestAgent, type TestAgent } from "../../harness/agent.ts";
-import { failWrites } from "../../harness/failing-store.ts";
+import { failWrites, faults } from "../../harness/failing-store.ts";
 
 const delta = (runId: string, text: string, messageId = "msg_1") =>
   runEvent(runId, "message.delta", { message_id: messageId, delta: text });
@@ -185,7 +185,7 @@ test("a journal that cannot be written is told of, and does not throw at whoever
   await assert.rejects(finish());
 });
 
-for (const fault of ["refused", "unanswered"] as const) {
+for (const fault of faults) {
   test(`what a failed write held (${fault}) goes with the end, once, with its messages and in its order`, async (t) => {
     await using agent = await createTestAgent();
     const { recorder, runId, failures, finish, written, isKept } = await createRecorder(agent);

@@ -5,6 +5,7 @@ import postgres from "postgres";
 import type { JournalEvent } from "../../../src/store/journal.ts";
 import { openStore } from "../../../src/store/open.ts";
 import type { Store } from "../../../src/store/store.ts";
+import { startDatabaseProxy } from "../../harness/database-proxy.ts";
 import { createTestDatabase, openTestStore, testDialect } from "../../harness/store.ts";
 import { deltas, seed, sessionRow } from "./rows.ts";
 
@@ -187,5 +188,36 @@ test(
       await store.close();
     }
     assert.equal(epochs.size, 2);
+  },
+);
+
+test(
+  "followers of this process and of others get events whose commit was not answered, after the next commit",
+  only,
+  async () => {
+    const database = await createTestDatabase();
+    await using proxy = await startDatabaseProxy(database.url);
+    const store = await openStore({ url: proxy.url });
+    const other = await openStore({ url: database.url });
+    try {
+      const { sessionId, runId } = await seed(store);
+      const followers = [store, other].map((each) => each.journal.follow({ runId })[Symbol.asyncIterator]());
+      const first = followers.map((follower) => follower.next());
+      await store.write((tx) => store.journal.append(tx, sessionId, deltas(runId, 1)));
+      await Promise.all(first);
+      const second = followers.map((follower) => follower.next());
+      proxy.loseAt(1, "commit");
+      const lost = store.write((tx) => store.journal.append(tx, sessionId, deltas(runId, 1)));
+      await assert.rejects(lost, { code: "state_store_unavailable" });
+      await store.write(() => {});
+      for (const { value } of await Promise.all(second)) {
+        const [event] = value as readonly JournalEvent[];
+        assert.equal(event?.runSeq, 2);
+      }
+    } finally {
+      await store.close();
+      await other.close();
+      await database.drop();
+    }
   },
 );

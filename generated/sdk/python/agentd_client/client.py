@@ -375,7 +375,7 @@ class AgentClient(SyncBase):
 
         Args:
             status: completed, failed, cancelled and interrupted are final. interrupted means that the
-                process which ran it ended.
+                process which ran it ended, or that its end could not be written to the database.
             limit: Default 20.
             after: Id of the last run already seen.
         """

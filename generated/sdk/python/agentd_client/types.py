@@ -928,7 +928,7 @@ class ResponseItemList(_ResponseItemListRequired, total=False):
 
 
 #: completed, failed, cancelled and interrupted are final. interrupted means that the process which ran it
-#: ended.
+#: ended, or that its end could not be written to the database.
 RunStatus: TypeAlias = Literal["queued", "running", "waiting_for_approval", "stopping", "completed", "failed", "cancelled", "interrupted"]
 
 
