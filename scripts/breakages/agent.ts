@@ -10,6 +10,22 @@ export const agentBreakages: readonly Breakage[] = [
     tests: ["unit/agent/ask.test.ts"],
   },
   {
+    name: "call-of-a-cut-answer",
+    guarantee: "A tool call in an answer that the length limit cut is not made",
+    file: "agent/engines/model-engine.ts",
+    from: "const asked = invalid === undefined ? call : { ...call, invalid };",
+    to: "const asked = call;",
+    tests: ["unit/agent/engines/model-engine.test.ts"],
+  },
+  {
+    name: "whole-characters",
+    guarantee: "No character of a command's output is cut in two",
+    file: "agent/tools/output-ring.ts",
+    from: "this.#open = isEnded ? 0 : openBytes(bytes);",
+    to: "this.#open = 0;",
+    tests: ["unit/base/cut.test.ts"],
+  },
+  {
     name: "answered-once",
     guarantee: "Of two answers from two processes the first one counts",
     file: "agent/ask.ts",

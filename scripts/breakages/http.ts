@@ -2,6 +2,14 @@ import type { Breakage } from "./breakage.ts";
 
 export const httpBreakages: readonly Breakage[] = [
   {
+    name: "one-bound-over-all-readers",
+    guarantee: "Clients that do not read hold no more together than limits.max_reader_bytes",
+    file: "store/reader-budget.ts",
+    from: "if (grown > 0) this.#relieve();",
+    to: "",
+    tests: ["unit/http/sse.test.ts", "unit/http/long-body.test.ts"],
+  },
+  {
     name: "owner-of-a-run",
     guarantee: "A key cannot read a run of another key",
     file: "agent/run.ts",

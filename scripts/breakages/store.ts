@@ -167,6 +167,22 @@ export const storeBreakages: readonly Breakage[] = [
     tests: ["unit/store/follow.test.ts", "unit/store/journal.test.ts"],
   },
   {
+    name: "page-bytes",
+    guarantee: "A page of the journal is bounded in bytes, not only in events",
+    file: "store/sqlite-connection.ts",
+    from: "if (isLast(row)) break;",
+    to: "isLast(row);",
+    tests: ["unit/store/journal-bytes.test.ts"],
+  },
+  {
+    name: "held-bytes",
+    guarantee: "A reader that does not read holds at most 64 KiB of what is committed meanwhile",
+    file: "store/follow.ts",
+    from: "if (!isNext && this.#heldBytes + bytes > MAX_HELD_BYTES) return false;",
+    to: "",
+    tests: ["unit/store/follow.test.ts"],
+  },
+  {
     name: "ordering-key",
     guarantee: "Messages with one ordering key are sent one after the other",
     file: "store/lane.ts",
