@@ -76,6 +76,14 @@ export const webhookBreakages: readonly Breakage[] = [
     tests: ["contract/webhook/admission.test.ts"],
   },
   {
+    name: "webhook-call-before-tool",
+    guarantee: "The first call of a run that would start again is in the journal before its tool begins",
+    file: "agent/execution.ts",
+    from: "if (this.#hasActed || this.#options.input.startsAgain !== true) return;",
+    to: "if (this.#hasActed || this.#options.input.startsAgain === true) return;",
+    tests: ["unit/agent/run-restart.test.ts"],
+  },
+  {
     name: "webhook-acts-once",
     guarantee: "A run of a webhook that called a tool does not start again",
     file: "agent/run-restart.ts",
