@@ -15,7 +15,7 @@ import { describeRunEnd, startRunSpan } from "./gen-ai-span.ts";
 import { loadContext } from "./history.ts";
 import { Inactivity } from "./inactivity.ts";
 import type { Message } from "./message.ts";
-import { outcomeOf, type Outcome } from "./outcome.ts";
+import { outcomeOf, type Outcome, type RunClose } from "./outcome.ts";
 import type { AgentParts } from "./parts.ts";
 import { Recorder } from "./recorder.ts";
 import { listenForControl, requestStop, unheardSteers, type Steer } from "./run-control.ts";
@@ -40,18 +40,6 @@ export interface ExecutionOptions {
   readonly fresh: boolean;
   /** Set for a run that another process left waiting. */
   readonly suspended?: Suspended | undefined;
-}
-
-/** How a run is closed, once its turn is over. */
-export interface RunClose<T> {
-  /** Closes the run. False when it has ended already. */
-  readonly end: (tx: Tx, outcome: Outcome) => Promise<boolean>;
-  /** Does what follows, in the same transaction. */
-  readonly next: (tx: Tx) => Promise<T>;
-  /** Instead of `next` when the run has ended already. */
-  readonly ended: (tx: Tx) => Promise<T | undefined>;
-  /** Calls `write`, the transaction of the end, until it is through or has to be given up. */
-  readonly attempts: (write: () => Promise<T | undefined>) => Promise<T | undefined>;
 }
 
 /** One run at work: hands the engine its turn, records what it does, and can be steered and stopped meanwhile. */

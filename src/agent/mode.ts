@@ -8,7 +8,7 @@ export type SessionMode = (typeof MODES)[number];
 export const MODE_TEXTS: Readonly<
   Record<SessionMode, { readonly name: string; readonly description: string }>
 > = {
-  ask: { name: "Ask", description: "Asks before every edit and before risky commands" },
+  ask: { name: "Ask", description: "Asks before every edit and every command that may change something" },
   accept_edits: {
     name: "Accept edits",
     description: "Edits files in the working folder without asking; asks before risky commands",

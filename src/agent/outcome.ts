@@ -1,5 +1,6 @@
 import type { RunToolCall } from "../../generated/http/client/types.gen.ts";
 import type { NewEvent } from "../store/journal.ts";
+import type { Tx } from "../store/store.ts";
 import type { RunRow } from "../store/tables.ts";
 import type { TurnEnd } from "./engine.ts";
 import { runEvent } from "./event.ts";
@@ -11,6 +12,18 @@ export interface Outcome {
   readonly status: FinalStatus;
   readonly set: Partial<RunRow>;
   readonly event: NewEvent;
+}
+
+/** How a run is closed, once its turn is over. */
+export interface RunClose<T> {
+  /** Closes the run. False when it has ended already. */
+  readonly end: (tx: Tx, outcome: Outcome) => Promise<boolean>;
+  /** Does what follows, in the same transaction. */
+  readonly next: (tx: Tx) => Promise<T>;
+  /** Instead of `next` when the run has ended already. */
+  readonly ended: (tx: Tx) => Promise<T | undefined>;
+  /** Calls `write`, the transaction of the end, until it is through or has to be given up. */
+  readonly attempts: (write: () => Promise<T | undefined>) => Promise<T | undefined>;
 }
 
 /** What an engine's end and the reason of a stop, if there was one, make of a run. */

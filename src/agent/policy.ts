@@ -92,7 +92,8 @@ export function decide(intent: ToolIntent, context: PolicyContext, tool = intent
 /** In mode `ask` every edit requires approval; one for the session covers a folder where work is done, or one file. */
 function withEdits(judgement: Judgement, intent: ToolIntent, context: PolicyContext): Judgement {
   const { command, writes = [] } = intent;
-  if (context.sessionMode !== "ask" || command !== undefined) return judgement;
+  if (context.sessionMode !== "ask") return judgement;
+  if (command !== undefined) return withChanges(judgement);
   const folders = [context.workspace, ...(context.roots ?? [])];
   const places = writes.flatMap((path) => {
     if (checkWrite(path, context)) return [];
@@ -103,6 +104,15 @@ function withEdits(judgement: Judgement, intent: ToolIntent, context: PolicyCont
   return { ...judgement, findings: [...judgement.findings, ...asked] };
 }
 
+/** A command that changes something is an edit too; it has no diff, and a grant covers the same text alone. */
+function withChanges(judgement: Judgement): Judgement {
+  const { changes, isAllowed, findings, shape } = judgement;
+  if (!changes || isAllowed || findings.length > 0) return judgement;
+  return { ...judgement, findings: [ask(ASKS_FOR_CHANGES, shape, "edit")] };
+}
+
+const ASKS_FOR_CHANGES =
+  "the session is in mode ask, which asks before every command that may change something";
 const ASKS_FOR_EDITS = "the session is in mode ask, which asks before every edit";
 
 const ONLY_PLANS =

@@ -73,7 +73,7 @@ test("sub-agents work in the mode of the session at the top of their family, as 
         : { text: toolResults.at(-1)?.text ?? "" };
     }
     if (step === 2) return { text: toolResults.map(({ status }) => status).join(" ") };
-    if (step === 1) await agent.core.sessions.choose("s", OWNER, { mode: "ask" });
+    if (step === 1) await agent.core.sessions.choose("s", OWNER, { mode: "accept_edits" });
     return { calls: [{ tool: "terminal", input: { command: "touch a" } }] };
   };
   await using agent: TestAgent = await createTestAgent({ tools: [ok, createDelegateTask()], script });

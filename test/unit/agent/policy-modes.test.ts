@@ -104,18 +104,23 @@ test("what is too much or too deep to be looked through is asked for, whatever e
   }
 });
 
-test("ask asks for every edit, whatever is configured, and adds nothing else to the configuration", () => {
-  const isEdit = ({ command, writes = [] }: ToolIntent) => command === undefined && writes.length > 0;
+test("ask asks for every edit and every command that may change something, whatever is configured, and adds nothing else", () => {
   for (const mode of POLICIES) {
     for (const intent of calls) {
       const plain = decide(intent, { mode, ...places }, "a_tool");
       const chosen = decide(intent, { mode, ...places, sessionMode: "ask" }, "a_tool");
-      if (!isEdit(intent) || mode === "yolo" || plain.verdict === "deny") {
-        assert.equal(chosen.verdict, plain.verdict, JSON.stringify(intent));
-      } else assert.equal(chosen.verdict, "ask", JSON.stringify(intent));
-      if (!isEdit(intent)) assert.deepEqual(chosen, plain);
+      const edits = intent.command === undefined && (intent.writes ?? []).length > 0;
+      const changes = intent.command !== undefined && verdict(intent, "plan") === "deny";
+      const asks = (edits || changes) && mode !== "yolo" && plain.verdict !== "deny";
+      assert.equal(chosen.verdict, asks ? "ask" : plain.verdict, JSON.stringify(intent));
+      if (!edits && !changes) assert.deepEqual(chosen, plain);
     }
   }
+});
+
+test("a command that the configuration allows needs no approval in mode ask", () => {
+  assert.equal(verdict(command("make test"), "ask"), "ask");
+  assert.equal(verdict(command("make test"), "ask", { allow: ["make"] }), "allow");
 });
 
 test("approval of an edit in mode ask is kept for the session at most, for its folder and no other", () => {
