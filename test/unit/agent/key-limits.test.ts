@@ -152,3 +152,15 @@ test("replicas on one database let no more runs of a key through together than i
   }
   assert.equal(await countAtWork(agent), 3);
 });
+
+test("with one run allowed, prompts to the key's own busy session queue, steer and interrupt", async () => {
+  await using agent = await limitedAgent(1);
+  const first = await agent.submit("first", { id: "one" });
+  const statusOf = async (whenBusy: "queue" | "steer" | "interrupt") =>
+    (await agent.submit("more", { id: "one", whenBusy })).status;
+  assert.equal(await statusOf("queue"), "queued");
+  assert.equal(await statusOf("steer"), "steered");
+  assert.equal(await statusOf("interrupt"), "queued");
+  assert.equal((await agent.events(first.runId)).at(-1)?.type, "run.cancelled");
+  await assert.rejects(agent.submit("elsewhere", { id: "two" }), refused);
+});

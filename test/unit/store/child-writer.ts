@@ -15,8 +15,20 @@ async function client(): Promise<void> {
       await tx.insert("sessions", [sessionRow({ title })]);
       return store.journal.append(tx, sessionId, deltas(runId, 1));
     });
-    // At once and whole: a line that was written was acknowledged, also when the kill comes next.
-    writeSync(1, `${JSON.stringify({ seq: event?.seq, title })}\n`);
+    writeWhole(`${JSON.stringify({ seq: event?.seq, title })}\n`);
+  }
+}
+
+/** At once and whole: a line that was written was acknowledged, also when the kill comes next. */
+function writeWhole(line: string): void {
+  let bytes = Buffer.from(line);
+  while (bytes.length > 0) {
+    try {
+      bytes = bytes.subarray(writeSync(1, bytes));
+    } catch (error) {
+      // The pipe is full until the reader takes something.
+      if (!(error instanceof Error && "code" in error && error.code === "EAGAIN")) throw error;
+    }
   }
 }
 
