@@ -193,6 +193,8 @@ const untidy: readonly (readonly [string, readonly ModelReply[]])[] = [
       {
         pieces: [{ call: { index: 0, id: "a", name: "terminal", arguments: '{"com' } }, { finish: "length" }],
       },
+      // The model gets the failed call and goes on.
+      saying("That was too long."),
     ],
   ],
   ["a refused request", [{ status: 400, body: "{}" }]],
