@@ -118,7 +118,10 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
       variables: new VariableShares(variables),
       checkInput: checkToolInput,
       settings: agentSettings(config, places),
-      trigger: joinTriggers([createCronTrigger({ store, ends: cronEnds }), createWebhookTrigger({ store, log })]),
+      trigger: joinTriggers([
+        createCronTrigger({ store, ends: cronEnds }),
+        createWebhookTrigger({ store, log }),
+      ]),
       ...options.telemetry,
     },
     { maxLiveSessions: config.sessions.max_live },

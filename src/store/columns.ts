@@ -206,9 +206,15 @@ const columns: Columns = {
     delivery_status: true,
     delivery_error: true,
   },
-  cron_tickers: { owner: true, started_at: true, ticked_at: true, succeeded_at: true, last_error: true,
+  cron_tickers: {
+    owner: true,
+    started_at: true,
+    ticked_at: true,
+    succeeded_at: true,
+    last_error: true,
     corrected_at: true,
-    corrected_jobs: true },
+    corrected_jobs: true,
+  },
 };
 
 const lists = new Map(
