@@ -79,8 +79,8 @@ export const webhookBreakages: readonly Breakage[] = [
     name: "webhook-call-before-tool",
     guarantee: "The first call of a run that would start again is in the journal before its tool begins",
     file: "agent/execution.ts",
-    from: "if (this.#hasActed || this.#options.input.startsAgain !== true) return;",
-    to: "if (this.#hasActed || this.#options.input.startsAgain === true) return;",
+    from: `if (this.#acts === "yes" || this.#options.input.startsAgain !== true) return;`,
+    to: `if (this.#acts === "yes" || this.#options.input.startsAgain === true) return;`,
     tests: ["unit/agent/run-restart.test.ts"],
   },
   {

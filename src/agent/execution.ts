@@ -23,6 +23,7 @@ import { toRunUsage, type RunFamily, type RunInput, type RunKind } from "./run.t
 import type { LentToSession } from "./session-hosts.ts";
 import { SideCalls } from "./side-calls.ts";
 import { settleStep, type Suspended } from "./resume.ts";
+import { keepOnDisk } from "./run-restart.ts";
 import { isParked, RunStop } from "./stop.ts";
 import { callTool } from "./tool-call.ts";
 import type { ToolCallScope } from "./tool-scope.ts";
@@ -61,9 +62,7 @@ export class Execution {
   readonly #requested: RunToolCall[] = [];
   #usage: Usage = zeroUsage;
   #over = false;
-  /** A tool is about to begin, or has. */
-  #isActing = false;
-  #hasActed = false;
+  #acts: "no" | "soon" | "yes" = "no";
 
   constructor(options: ExecutionOptions) {
     const { parts, run } = options;
@@ -107,7 +106,7 @@ export class Execution {
 
   /** Whether the next process starts the run again, if this one lets go of it now. */
   get canStartAgain(): boolean {
-    return this.#options.input.startsAgain === true && !this.#isActing && !this.#abort.signal.aborted;
+    return this.#options.input.startsAgain === true && this.#acts === "no" && !this.#abort.signal.aborted;
   }
 
   get isParked(): boolean {
@@ -344,13 +343,11 @@ export class Execution {
 
   /** A run that would start again does not once this resolves: its first call is on disk before the tool begins. */
   async #begins(): Promise<void> {
-    if (this.#hasActed || this.#options.input.startsAgain !== true) return;
-    this.#isActing = true;
-    const { store } = this.#options.parts;
+    if (this.#acts === "yes" || this.#options.input.startsAgain !== true) return;
+    this.#acts = "soon";
     await this.#recorder.flush();
-    // What is in the journal already may not be on disk: a durable write takes it along.
-    await store.write((tx) => tx.update("runs", { id: this.runId }, { updated_at: tx.nowMs }));
-    this.#hasActed = true;
+    await keepOnDisk(this.#options.parts.store, this.runId);
+    this.#acts = "yes";
   }
 
   /** A run that only compresses. */

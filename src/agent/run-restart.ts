@@ -1,5 +1,5 @@
 /** Runs whose process is gone before they did anything: they start again. */
-import type { Tx } from "../store/store.ts";
+import type { Store, Tx } from "../store/store.ts";
 import type { RunRow } from "../store/tables.ts";
 import { runEvent } from "./event.ts";
 import type { AgentParts } from "./parts.ts";
@@ -37,6 +37,11 @@ export async function startAgain(
   if (run.delivery !== null && trigger?.owns(run.delivery)) await trigger.requeued?.(tx, run);
   tx.afterCommit(() => log.info("a run whose process is gone starts again", { run: id, starts }));
   return true;
+}
+
+/** What is in the journal of a run may not be on disk yet, as after a power cut: a durable write takes it along. */
+export async function keepOnDisk(store: Store, runId: string): Promise<void> {
+  await store.write((tx) => tx.update("runs", { id: runId }, { updated_at: tx.nowMs }));
 }
 
 /** Steering counts: somebody watches the run, and has said what is in no prompt. */

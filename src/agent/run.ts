@@ -116,8 +116,8 @@ export function newRun(
 /** Where each status may go. Final ones go nowhere: a final status never changes again. */
 const NEXT: Readonly<Record<RunStatus, readonly RunStatus[]>> = {
   queued: ["running", "cancelled", "interrupted", "failed"],
-  // Back to queued: its process is gone before it did anything, see run-restart.ts.
-  running: ["queued", "waiting_for_approval", "stopping", "completed", "failed", "cancelled", "interrupted"],
+  // One whose process is gone may be queued again: run-restart.ts moves it, under its session's lease alone.
+  running: ["waiting_for_approval", "stopping", "completed", "failed", "cancelled", "interrupted"],
   waiting_for_approval: ["running", "stopping", "failed", "cancelled", "interrupted"],
   stopping: ["cancelled", "completed", "failed", "interrupted"],
   completed: [],

@@ -1,7 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/log.ts";
 import { offTracer, type Tracer } from "../base/trace.ts";
-import type { BusyTargets, LostAttempt, Waiting } from "../store/outbox.ts";
+import { AHEAD_MS, type BusyTargets, type LostAttempt, type Waiting } from "../store/outbox.ts";
 import type { Store, Tx } from "../store/store.ts";
 import type { OutboxRow } from "../store/tables.ts";
 import { Attempt, type AttemptEnd } from "./attempt.ts";
@@ -69,6 +69,8 @@ export class Dispatcher {
   #round: Promise<void> | undefined;
   #isWanted = false;
   #failures = 0;
+  /** The store's time at the last look. */
+  #seenMs: number | undefined;
   #advancedMs = Number.NEGATIVE_INFINITY;
   #closing: Promise<void> | undefined;
   #isClosed = false;
@@ -196,7 +198,8 @@ export class Dispatcher {
   async #claim(tx: Tx, busy: BusyTargets): Promise<Claimed> {
     const { store, leaseMs, pollMs } = this.#options;
     const { nowMs } = tx;
-    if (nowMs - this.#advancedMs >= pollMs) {
+    await this.#correctAhead(tx);
+    if (Math.abs(nowMs - this.#advancedMs) >= pollMs) {
       await store.outbox.advance(tx);
       this.#advancedMs = nowMs;
     }
@@ -211,6 +214,18 @@ export class Dispatcher {
     const ids = this.#slots.choose(due.filter(({ id }) => !abandoned.includes(id))).map(({ id }) => id);
     const rows = await store.outbox.claim(tx, { ids, limit: ids.length, leaseMs });
     return { rows, abandoned, waitMs: Math.min(waitMs, CONTENDED_MS) };
+  }
+
+  /** At the start, and when the clock was put back. */
+  async #correctAhead(tx: Tx): Promise<void> {
+    const { store, log } = this.#options;
+    const { nowMs } = tx;
+    if (this.#seenMs === undefined || nowMs < this.#seenMs - AHEAD_MS) {
+      const count = await store.outbox.correctAhead(tx);
+      if (count > 0)
+        log.warn("the clock was ahead: messages were due too late, and are due in a minute", { count });
+    }
+    tx.afterCommit(() => (this.#seenMs = nowMs));
   }
 
   /** Settles what is due since its lease ran out. Gives the ids of those that are not sent again. */

@@ -90,6 +90,11 @@ export interface Outbox {
   onOwed(run: () => void): () => void;
   /** Ends leases of processes that are known to be gone; for start-up. Resolves to their number. */
   reclaim(tx: Tx): Promise<number>;
+  /**
+   * Brings forward what a clock ahead of the time put off: it is due in a minute, before which living senders renew their
+   * leases. Resolves to its number.
+   */
+  correctAhead(tx: Tx): Promise<number>;
   /** Looks after lanes whose first message nobody looks for; from time to time. Resolves to their number. */
   advance(tx: Tx): Promise<number>;
 }
@@ -189,6 +194,10 @@ export function createOutbox(holder: Leaseholder): Outbox {
       return () => void listeners.delete(run);
     },
     reclaim: (tx) => leases.reclaim(tx),
+    async correctAhead(tx) {
+      const soonMs = tx.nowMs + AHEAD_MS;
+      return rawTx(tx).run(CORRECT, [soonMs, soonMs, soonMs, soonMs]);
+    },
     advance: advanceAll,
   };
 }
@@ -233,6 +242,11 @@ const TAKING =
   "started_at = null, " +
   "doubt_at = case when status = 'leased' then coalesce(doubt_at, tried_at) else doubt_at end, tried_at = ?";
 const OURS = "where id = ? and lease_owner = ? and status = 'leased'";
+/** What was written so much later than now was written by another clock. */
+export const AHEAD_MS = 60_000;
+const CORRECT =
+  "update outbox set available_at = ? where status in ('due', 'leased') and available_at > ? " +
+  "and (created_at > ? or tried_at > ?)";
 const NOTE = `update outbox set tries = ? ${OURS}`;
 const DOUBT = `update outbox set tries = ?, doubt_at = coalesce(doubt_at, tried_at) ${OURS}`;
 

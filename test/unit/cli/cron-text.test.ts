@@ -361,6 +361,7 @@ describe("the scheduler's status", () => {
       broken: 0,
       at_work: 1,
       next: { id: "0123456789ab", name: "tea", due_at: "2026-01-05T12:00:00.000Z" },
+      corrected: null,
       late: { count: 0, oldest_due_at: null, jobs: [] },
       failures: { count: 0, jobs: [] },
     });

@@ -387,30 +387,3 @@ test("what a script said is not lost when the database is away for a moment as i
   assert.equal((await rowOf(cron, claimed)).status, "ok");
   assert.match(cron.sent.map(({ text }) => text).join(), /tea is ready/);
 });
-
-test("why a job failed is told to home channels and to what is named for failures, and to no other chat", async () => {
-  const reason = "The provider acme could not be reached at 10.0.0.9.";
-  await using cron = await createTestCron({
-    homes: { slack: "C1" },
-    script: () => ({ error: { code: "provider_error", message: reason } }),
-  });
-  await cron.create({ name: "one", deliver: "test:99,slack,slack:C2" });
-  await cron.create({ name: "two", deliver: "slack", failureDeliver: "test:7" });
-  await cron.advance(HOUR_MS);
-  const told = cron.sent.map(({ target, text }) => [target, text.includes(reason)] as const);
-  assert.deepEqual(told.toSorted(), [
-    ["slack:C1", true],
-    ["slack:C2", false],
-    ["test:7", true],
-    ["test:99", false],
-  ]);
-  const outputs = await Promise.all(
-    (await cron.occurrences()).map(
-      async ({ job_id: id, reason: why }) => [why, await cron.outputs(id)] as const,
-    ),
-  );
-  for (const [why, files] of outputs) {
-    assert.equal(why, reason);
-    assert.ok(Object.values(files).some((text) => text.includes(reason)));
-  }
-});

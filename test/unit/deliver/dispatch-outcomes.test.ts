@@ -176,3 +176,21 @@ test("when its sender is lost in the last attempt a message may have arrived: it
     [next, "delivered"],
   ]);
 });
+
+test("a message that a clock ahead put off for days is sent within a minute once the clock is right", async (t) => {
+  const { store, clock, dispatch, logged } = await openDispatch(t);
+  const DAYS_MS = 3 * 86_400_000;
+  let isUp = false;
+  const target = new TestTarget(() => (isUp ? { status: "delivered" } : { status: "retry", error: "503" }));
+  clock.tick(DAYS_MS);
+  await dispatch([target]).start();
+  const id = await owe(store);
+  await clock.waitedFor(1_000);
+  isUp = true;
+  clock.tick(-DAYS_MS);
+  await owe(store, { target: "test:c" });
+  await logged("the clock was ahead");
+  await clock.waitedFor(60_000);
+  clock.tick(60_000);
+  await reached(store, id, "delivered");
+});

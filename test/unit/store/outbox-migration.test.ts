@@ -14,7 +14,7 @@ const BEFORE = [
   "drop index outbox_leased",
   "drop index outbox_failed",
   "drop index outbox_by_ref",
-  ...["lane", "queue", "held", "parts_sent", "retried_at", "tried_at", "doubt_at", "tries"].map(
+  ...["lane", "queue", "held", "parts_sent", "retried_at", "tried_at", "doubt_at", "started_at", "tries"].map(
     (name) => `alter table outbox drop column ${name}`,
   ),
   "create index outbox_ready on outbox (available_at) where status in ('due', 'leased')",
