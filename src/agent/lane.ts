@@ -60,10 +60,10 @@ export class Lane {
     ]);
   }
 
-  /** What the next queued run of a session waits for, where it waits for anything but the session. */
-  async slotOfNext(sessionId: string): Promise<RunSlot | undefined> {
+  /** Returns the slot of the next queued run of a session, `slot` if it has none; undefined when no run is queued. */
+  async slotOfNext(sessionId: string, slot: RunSlot): Promise<RunSlot | undefined> {
     const run = await nextQueued(this.#store.read, sessionId);
-    return run && parseInput(run).slot;
+    return run && (parseInput(run).slot ?? slot);
   }
 
   /** A session made for one request that is spoken to again is a conversation: it is kept like any. */

@@ -154,8 +154,8 @@ export class Turns {
    * back.
    */
   async continueSession(sessionId: string): Promise<void> {
-    const slot = (await this.#lane.slotOfNext(sessionId)) ?? RECOVERED;
-    if (!this.#gate.hasRoom(slot)) return this.#wait(sessionId, slot);
+    const slot = await this.#lane.slotOfNext(sessionId, RECOVERED);
+    if (slot && !this.#gate.hasRoom(slot)) return this.#wait(sessionId, slot);
     await this.#continue(sessionId, this.#gate.enter(slot));
   }
 

@@ -31,7 +31,8 @@ export function renderParts(markdown: string, options: PartsOptions): readonly P
     if (!isBlank(cut.part.plain)) parts.push(cut.part);
     from = cut.next;
   }
-  return parts;
+  // Marks and invisible characters alone: nothing would be left to send.
+  return parts.length > 0 ? parts : renderParts(EMPTY_ANSWER, options);
 }
 
 interface Cut {

@@ -370,7 +370,7 @@ test("what would need leave is refused in a job's run, which waits for nobody", 
   const { id } = await cron.create();
   await cron.advance(HOUR_MS);
   assert.deepEqual([deeds, (await cron.occurrences(id))[0]?.status], [0, "ok"]);
-  assert.match(cron.sent[0]?.text ?? "", /needs? approval/);
+  assert.match(cron.sent[0]?.text ?? "", /requires approval/);
 });
 
 test("what a script said is not lost when the database is away for a moment as it ends", async () => {
