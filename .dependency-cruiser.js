@@ -54,6 +54,7 @@ const contained = [
   ["crossws", "^(node_modules/)?crossws(/|$)", "^src/(rpc|gateway)/"],
   ["croner", "^(node_modules/)?croner(/|$)", "^src/cron/"],
   ["citty", "^(node_modules/)?citty(/|$)", "^(src/cli|scripts)/"],
+  ["unbash", "^(node_modules/)?unbash(/|$)", "^src/agent/policy/"],
   ["typebox", "^(node_modules/)?typebox(/|$)", "^src/base/validate\\.ts$"],
   ["acp-sdk", "^(node_modules/)?@agentclientprotocol/", "^src/acp/"],
   ["model-sdk", "^(node_modules/)?(ai|@ai-sdk/[^/]+)(/|$)", "^src/agent/(engines|mcp)/"],

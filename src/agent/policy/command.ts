@@ -15,7 +15,7 @@ import type { Input } from "./program.ts";
 import { ruleFor } from "./programs.ts";
 import { joinPath, type PolicyPaths } from "./paths.ts";
 import { ask, deny, isAlwaysAsked, type Finding } from "./risk.ts";
-import { numbersIn, riskyVariables, Variables } from "./variables.ts";
+import { commandsBefore, numbersIn, riskyVariables, Variables } from "./variables.ts";
 import { ANY, combined, expandText, expandWord, hasAny, isConstant, valuesOf, type Fields } from "./words.ts";
 
 export interface CommandReview {
@@ -228,6 +228,7 @@ class Reviewer implements Evaluation {
   }
 
   #node(node: SyntaxNode, place: Place): void {
+    if (this.#programsLeft < 0) return;
     switch (node.type) {
       case "Command":
         return this.#command(node, place);
@@ -271,7 +272,7 @@ class Reviewer implements Evaluation {
 
   #pipeline(commands: readonly SyntaxNode[], place: Place): void {
     for (const [index, command] of commands.entries()) {
-      const input = index === 0 ? place.input : { from: commands.slice(0, index) };
+      const input = index === 0 ? place.input : { from: commandsBefore(commands, index) };
       if (commands.length === 1) this.#node(command, place);
       else this.#apart(() => this.#node(command, { ...place, input }));
     }

@@ -244,6 +244,7 @@ function subcommand(call: Call, name: string, rest: readonly string[]): void {
     return refuse(call, name, "is given words that are worked out at run time", "unclear");
   if (rule.asks) return refuse(call, name, rule.asks[0], rule.asks[1]);
   readPaths(call, words);
+  if (name === "mv" || name === "rm") for (const path of operandsOf(words)) call.write(path);
 }
 
 function readPaths(call: Call, words: readonly string[]): void {

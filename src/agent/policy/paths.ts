@@ -103,6 +103,7 @@ export function checkRead(path: string, paths: PolicyPaths): Finding | undefined
 /** What there is to say against writing the absolute `path`. */
 export function checkWrite(path: string, paths: PolicyPaths): Finding | undefined {
   if (blockDevice.test(path)) return deny(`writing to ${path} would overwrite a disk or the memory`);
+  if (/^\/dev\/(tcp|udp)\//.test(path)) return ask("it opens a network connection", path, "outward");
   if (harmlessDevices.has(path) || path.startsWith("/dev/fd/")) return undefined;
   const secret = checkRead(path, paths);
   if (secret?.verdict === "deny") return secret;
@@ -273,8 +274,8 @@ export function checkWrites(
     const path = joinPath(folder, known);
     if (!isPattern(path)) return checkWrite(path, paths) ?? [];
     const start = joinPath("/", path.split(new RegExp(`[^/]*[${NAME}${BELOW}]`))[0] ?? "");
-    const name = path.split("/").at(-1) ?? "";
-    const isObeyed = isPattern(name) && obeyedSamples.some((sample) => nameMatches(name, sample));
+    const name = (path.split("/").at(-1) ?? "").toLowerCase();
+    const isObeyed = obeyedSamples.some((sample) => nameMatches(name, sample));
     const finding = isObeyed
       ? ask(
           `${shown(path)} may match what later sessions, editors, hooks or pipelines obey`,

@@ -28,7 +28,7 @@ export const readers: Readonly<Record<string, Reader>> = {
   ...Object.fromEntries(
     (
       "cat head tail tac nl wc cut cmp comm join paste rev fold column fmt pr expand unexpand od hexdump strings base64 " +
-      "base32 md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum shasum md5 file zcat bzcat xzcat zstdcat " +
+      "base32 md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum cksum sum shasum md5 zcat bzcat xzcat zstdcat " +
       "zgrep more tsort numfmt factor look nm objdump readelf size zipinfo shellcheck colordiff getfacl lsattr lsof tr hexyl bc"
     )
       .split(" ")
@@ -49,6 +49,7 @@ export const readers: Readonly<Record<string, Reader>> = {
   bat: { odd: /^--pager|^--config/ },
   batcat: { odd: /^--pager|^--config/ },
   man: { odd: /^-[PHC]|^--(pager|html|browser|config)/ },
+  file: { odd: /^-\w*C|^--compile/ },
   iconv: { output: ["o", ["--output"]] },
 };
 

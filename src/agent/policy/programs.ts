@@ -117,7 +117,7 @@ function build(call: Call, { looks, tasks, runs, publishes }: Builder): void {
   if (
     isPlain &&
     looks.test(operand) &&
-    !args.some((arg) => /^(-w|--write|-(toolexec|exec|vettool))/.test(arg))
+    !args.some((arg) => /^(-w|--write|--log|-(toolexec|exec|vettool))/.test(arg))
   ) {
     return operand === "fmt" ? call.changes() : undefined;
   }

@@ -113,8 +113,11 @@ function startsCommands(call: Call): void {
   call.ask(`${call.name}'s program may start commands, or read and write files`, "code");
 }
 
+const MAX_PROGRAM_CHARACTERS = 4_000;
+
 /** Whether a program without its strings and patterns neither starts commands nor opens files. */
 function isHarmlessAwk(program: string): boolean {
+  if (program.length > MAX_PROGRAM_CHARACTERS) return false;
   const bare = program
     .replace(/"(\\[\s\S]|[^"\\])*"/g, '""')
     .replace(/(^|[{(,~!&|;}\n])(\s*)\/(\\[\s\S]|\[[^\]]*\]|[^/\\\n[])*\//g, "$1$2R");

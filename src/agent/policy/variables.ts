@@ -40,6 +40,11 @@ const numbers =
 export const riskyVariables =
   /^(LD_\w+|DYLD_\w+|PATH|BASH_ENV|ENV|IFS|SHELLOPTS|BASHOPTS|GLOBIGNORE|PROMPT_COMMAND|PS[0-4]|HOME|PWD|OLDPWD|CDPATH|GIT_\w+|SSH_\w+|PAGER|MANPAGER|EDITOR|VISUAL|BROWSER|NODE_\w+|NPM_CONFIG_\w+|npm_config_\w+|PYTHON\w+|PIP_\w+|PERL5?\w*|RUBY\w+|GEM_\w+|BUNDLE_\w+|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS|LESS|LESSOPEN|LESSCLOSE|MAKEFLAGS|MAKEFILES|CC|CXX|RUSTC\w*|CARGO_\w+|GOFLAGS|RIPGREP_CONFIG_PATH|TAR_OPTIONS|CURL_HOME|WGETRC|\w*_proxy|\w*_PROXY|SUDO_\w+|BASH_FUNC\w*)$/;
 
+/** The commands of a pipeline that write what the one at `index` reads; of long pipelines the nearest. */
+export function commandsBefore<T>(commands: readonly T[], index: number): readonly T[] {
+  return commands.slice(Math.max(0, index - MAX_DEPTH), index);
+}
+
 /** The texts in a test that are worked out as numbers. */
 export function numbersIn(expression: TestExpression): readonly string[] {
   if (expression.type === "TestBinary" && /^-(eq|ne|lt|le|gt|ge)$/.test(expression.operator))
@@ -182,7 +187,7 @@ export class Variables implements Scope {
     switch (node.type) {
       case "Pipeline":
         for (const [index, command] of node.commands.entries())
-          this.#collect(command, index === 0 ? input : node.commands.slice(0, index));
+          this.#collect(command, index === 0 ? input : commandsBefore(node.commands, index));
         return;
       case "Redirected":
         this.#collect(node.command, sourceOf(node.redirects) ?? input);

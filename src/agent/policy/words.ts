@@ -99,10 +99,15 @@ export function combined(words: readonly (readonly Fields[])[]): readonly Fields
   const count = words.reduce((product, alternatives) => product * alternatives.length, 1);
   const bounded =
     count <= MAX_ALTERNATIVES ? words : words.map((each) => (each.length === 1 ? each : [[ANY]]));
-  return bounded.reduce<readonly Fields[]>(
-    (made, alternatives) => made.flatMap((fields) => alternatives.map((more) => [...fields, ...more])),
-    [[]],
-  );
+  // The number of a list tells which alternative of each word it takes.
+  return Array.from({ length: count <= MAX_ALTERNATIVES ? count : 1 }, (_, list) => {
+    let rest = list;
+    return bounded.flatMap((alternatives) => {
+      const chosen = alternatives[rest % alternatives.length] ?? [];
+      rest = Math.floor(rest / alternatives.length);
+      return chosen;
+    });
+  });
 }
 
 /** Whether a name may match a pattern with marks. */
