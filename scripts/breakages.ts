@@ -8,6 +8,7 @@ import type { Breakage } from "./breakages/breakage.ts";
 import { cronBreakages } from "./breakages/cron.ts";
 import { deliverBreakages } from "./breakages/deliver.ts";
 import { httpBreakages } from "./breakages/http.ts";
+import { runBreakages } from "./breakages/runs.ts";
 import { runTests, type Failure } from "./breakages/run-tests.ts";
 import { storeBreakages } from "./breakages/store.ts";
 import { surfaceBreakages } from "./breakages/surfaces.ts";
@@ -28,6 +29,7 @@ const all: readonly Breakage[] = [
   ...webhookBreakages,
   ...cronBreakages,
   ...agentBreakages,
+  ...runBreakages,
   ...surfaceBreakages,
   ...deliverBreakages,
 ];

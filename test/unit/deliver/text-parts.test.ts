@@ -45,6 +45,14 @@ test("every form of every part fits the limit, in the platform's own count", () 
   );
 });
 
+test("an answer of invisible characters alone is one part that says so", () => {
+  const parts = renderParts("<br>\u200B", { format: "plain", limit: 60, unit: "utf16" });
+  assert.deepEqual(
+    parts.map(({ plain }) => plain),
+    ["(The answer was empty.)"],
+  );
+});
+
 test("the same answer makes the same parts, so that a later attempt can go on", () => {
   fc.assert(
     fc.property(hostileMarkdown, options, (text, wanted) => {
