@@ -1,5 +1,5 @@
 import { isUnavailable } from "../store/failure.ts";
-import type { Tx } from "../store/store.ts";
+import type { Store, Tx } from "../store/store.ts";
 import type { RunRow, SessionRow } from "../store/tables.ts";
 import { cancelOpenAsks } from "./ask.ts";
 import { cancelledOutcome, interruptedOutcome } from "./outcome.ts";
@@ -25,7 +25,7 @@ const ROUND_MS = LEASE_MS / 3;
 /** Abandoned sessions read at once. */
 const PAGE = 512;
 /** Sessions taken over in one transaction: few enough not to hold up the requests that are served meanwhile. */
-const CHUNK = 32;
+const CHUNK = 64;
 /** Sessions in one statement that renews their leases. */
 const RENEWED = 500;
 /** Pauses after a first round that failed. */
@@ -238,7 +238,7 @@ export class Recovery {
   async #takeOver(tx: Tx, sessions: readonly SessionRow[]): Promise<readonly Taken[]> {
     const mine = await this.#lease(tx, sessions);
     const ids = mine.map(({ id }) => id);
-    const known = await readDead(tx, ids);
+    const known = await readDead(tx, this.#parts.store, ids);
     const reason = sessions[0]?.lease_owner === this.#parts.store.owner ? END_LOST : PROCESS_ENDED;
     const inOrder = createQueue();
     const waiting = new Map<string, RunRow>();
@@ -328,19 +328,22 @@ interface DeadRun extends KnownOfRun {
 }
 
 /** The runs at work in sessions, inside `tx`. From here on none takes steering. */
-async function readDead(tx: Tx, sessionIds: readonly string[]): Promise<readonly DeadRun[]> {
+async function readDead(
+  tx: Tx,
+  { dialect }: Store,
+  sessionIds: readonly string[],
+): Promise<readonly DeadRun[]> {
   if (sessionIds.length === 0) return [];
-  const runs = await tx.db
+  const query = tx.db
     .selectFrom("runs")
     .selectAll()
     .where("session_id", "in", sessionIds)
     .where("ended_at", "is", null)
-    .where("status", "!=", "queued")
-    .execute();
+    .where("status", "!=", "queued");
+  // Whoever gives text holds the row until that is committed. SQLite has one writer, and no locks of rows.
+  const runs = await (dialect === "postgres" ? query.forUpdate() : query).execute();
   const ids = runs.map(({ id }) => id);
   if (ids.length === 0) return [];
-  // Whoever gives text holds the row until that is committed.
-  await tx.db.updateTable("runs").set({ updated_at: tx.nowMs }).where("id", "in", ids).execute();
   const asks = await asksOf(tx, ids);
   const events = await unsavedEventsOf(tx, ids);
   const steers = await steerEventsOf(tx, ids);
