@@ -108,7 +108,7 @@ function withEdits(judgement: Judgement, intent: ToolIntent, context: PolicyCont
 function withChanges(judgement: Judgement): Judgement {
   const { changes, isAllowed, findings, shape } = judgement;
   if (!changes || isAllowed || findings.length > 0) return judgement;
-  return { ...judgement, findings: [ask(ASKS_FOR_CHANGES, shape, "edit")] };
+  return { ...judgement, findings: [ask(ASKS_FOR_CHANGES, shape, "change")] };
 }
 
 const ASKS_FOR_CHANGES =

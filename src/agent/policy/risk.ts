@@ -39,6 +39,8 @@ const risks = {
   rewriting: { remember: "session" },
   /** Edits a file, where the session asks before each. */
   edit: { remember: "session" },
+  /** A command that changes something, where the session asks before each: its text is the signature. */
+  change: { remember: "always" },
   /** Ends processes. */
   process: { remember: "session" },
   /** Runs a task that the workspace declares, such as its tests. */

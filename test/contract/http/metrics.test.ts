@@ -78,6 +78,7 @@ test("a run whose process died is counted by the one that ends it", async () => 
     await tx.insert("runs", [runRow(session.id)]);
   });
   await using later = await service.restart();
+  await later.service.agent.recovered;
   const families = await figuresOf(later);
   assert.equal(sampleValue(families, "agentd_runs_total", { kind: "run", status: "interrupted" }), 1);
   assert.equal(sampleValue(families, "agentd_runs", { status: "running" }), 0);

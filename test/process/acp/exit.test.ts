@@ -37,6 +37,8 @@ const running: Replies = ({ body }) =>
     ? { pieces: [{ text: "done" }, { finish: "stop" }] }
     : calling({ id: "call_1", name: "terminal", json: JSON.stringify({ command: TREE }) });
 
+const unasked = "approvals:\n  mode: yolo\n";
+
 /** An editor whose prompt is at work, and what becomes of the prompt. */
 async function atWork(place: AcpPlace): Promise<{
   readonly editor: AcpClient;
@@ -145,7 +147,7 @@ test("a prompt ends as cancelled and its tool does not run when stdin closes dur
 });
 
 test("a closed stdout stops the agent and its child processes, and the transcript is saved", async () => {
-  await using place = await createAcpPlace({ replies: running });
+  await using place = await createAcpPlace({ replies: running, config: unasked });
   const { editor, sessionId, outcome } = await atWork(place);
   const pids = await treeOf(place);
   outcome.catch(() => {});
@@ -157,7 +159,7 @@ test("a closed stdout stops the agent and its child processes, and the transcrip
 });
 
 test("closing stdin stops the child processes of a running command", async () => {
-  await using place = await createAcpPlace({ replies: running });
+  await using place = await createAcpPlace({ replies: running, config: unasked });
   const { editor, outcome } = await atWork(place);
   const pids = await treeOf(place);
   editor.process.child.stdin?.end();
@@ -168,7 +170,7 @@ test("closing stdin stops the child processes of a running command", async () =>
 
 for (const signal of ["SIGTERM", "SIGHUP", "SIGINT"] as const) {
   test(`${signal} stops the agent and its child processes, and the transcript is saved`, async () => {
-    await using place = await createAcpPlace({ replies: running });
+    await using place = await createAcpPlace({ replies: running, config: unasked });
     const { editor, sessionId, outcome } = await atWork(place);
     const pids = await treeOf(place);
     kill(editor.process, signal);
@@ -183,6 +185,7 @@ test("a command that ignores every signal but SIGKILL is stopped with the agent"
   const stubborn = `trap '' TERM HUP INT; ${TREE}`;
   await using place = await createAcpPlace({
     replies: () => calling({ id: "call_1", name: "terminal", json: JSON.stringify({ command: stubborn }) }),
+    config: unasked,
   });
   const { editor } = await atWork(place);
   const pids = await treeOf(place);
@@ -195,6 +198,7 @@ test("repeated signals end the process at once with code 143, and no child proce
   const stubborn = `trap '' TERM HUP INT; ${TREE}`;
   await using place = await createAcpPlace({
     replies: () => calling({ id: "call_1", name: "terminal", json: JSON.stringify({ command: stubborn }) }),
+    config: unasked,
   });
   const { editor } = await atWork(place);
   const pids = await treeOf(place);

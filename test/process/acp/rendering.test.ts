@@ -72,7 +72,8 @@ test("file tools show diffs with absolute paths, and the approved diff equals th
   const replies: ModelReply[] = [];
   await using place = await createAcpPlace({
     replies: () => replies.shift() ?? done,
-    config: "approvals:\n  mode: always_ask\n",
+    // One call writes two megabytes.
+    config: "approvals:\n  mode: always_ask\nlimits:\n  max_answer_bytes: 8388608\n",
   });
   await mkdir(at("sub"));
   await writeFile(at("old.txt"), "one\ntwo\nthree\n");

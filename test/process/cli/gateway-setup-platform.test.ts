@@ -160,7 +160,7 @@ describe("agentd gateway setup at a terminal", () => {
       assert.equal(await terminal.ended(), 0);
       assert.ok(!(await terminal.history()).includes(TOKEN));
       assert.equal(await read(home, ".env"), `TELEGRAM_BOT_TOKEN=${TOKEN}\n`);
-      assert.deepEqual(await readdir(home), [".env"]);
+      assert.deepEqual(await readdir(home), [".env", ".lock"]);
     }));
 
   it("changes nothing at Ctrl-C, however much was answered", (t) =>

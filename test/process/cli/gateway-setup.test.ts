@@ -46,7 +46,7 @@ describe("agentd gateway setup", () => {
     const { code, stdout } = await agentd(["gateway", "setup", "--yes"], { AGENTD_HOME: home });
     assert.equal(code, 0);
     assert.equal(await read(home, "config.yaml"), "version: 1\nplatforms:\n  webhook:\n    enabled: true\n");
-    assert.deepEqual(await readdir(home), ["config.yaml"]);
+    assert.deepEqual(await readdir(home), [".lock", "config.yaml"]);
     assert.match(stdout, /There is no secret for all routes/);
     assert.match(stdout, /:8644\/webhooks/);
   });
