@@ -14,6 +14,8 @@ interface Entry {
 }
 
 const MAX_GROUP = 256;
+/** SQLite works on the event loop: a group that took so long is committed, and requests are served before the next. */
+const MAX_BLOCKING_MS = 20;
 const MAX_RETRIES = 3;
 
 /**
@@ -74,8 +76,8 @@ export class GroupCommitter {
     const segments: (readonly Entry[])[] = [group];
     for (let segment = segments.shift(); segment; segment = segments.shift()) {
       try {
-        const failed = await this.#attempt(segment);
-        if (failed !== undefined) segments.unshift(...cut(segment, failed));
+        segments.unshift(...(await this.#attempt(segment)));
+        if (segments.length > 0) await new Promise((resolve) => setImmediate(resolve));
       } catch (error) {
         for (const entry of [segment, ...segments].flat()) entry.reject(error);
         return;
@@ -83,19 +85,20 @@ export class GroupCommitter {
     }
   }
 
-  /** Commits the segment, or rolls it back and resolves to the work that failed. Rejects when the database fails. */
-  async #attempt(segment: readonly Entry[]): Promise<Failure | undefined> {
+  /** Commits the segment, or rolls it back. Resolves to what is left to do, as groups. Rejects when the database fails. */
+  async #attempt(segment: readonly Entry[]): Promise<readonly (readonly Entry[])[]> {
     const transaction = await this.#driver.begin(segment.some((entry) => entry.durable));
-    const failure = await runWorks(segment, transaction);
+    const maxMs = this.#driver.dialect === "sqlite" ? MAX_BLOCKING_MS : Number.POSITIVE_INFINITY;
+    const { count, failure } = await runWorks(segment, transaction, maxMs);
     if (failure) {
       await transaction.rollback();
       if (isUnavailable(failure.error)) throw failure.error;
-      return failure;
+      return cut(segment, failure);
     }
     await this.#commit(transaction);
     this.#runAfterCommit(transaction);
-    for (const entry of segment) entry.resolve(entry.value as never);
-    return undefined;
+    for (const entry of segment.slice(0, count)) entry.resolve(entry.value as never);
+    return count < segment.length ? [segment.slice(count)] : [];
   }
 
   async #commit(transaction: OpenTransaction): Promise<void> {
@@ -125,14 +128,20 @@ interface Failure {
   readonly error: unknown;
 }
 
-/** Runs the works in order up to the first that throws. Resolves to the first that failed. */
+/**
+ * Runs the works in order, up to the first that throws or until they took `maxMs`, at least one. Resolves to how many ran
+ * and the first that failed.
+ */
 async function runWorks(
   segment: readonly Entry[],
   transaction: OpenTransaction,
-): Promise<Failure | undefined> {
+  maxMs: number,
+): Promise<{ readonly count: number; readonly failure: Failure | undefined }> {
   const leaves: Promise<void>[] = [];
   let thrown: Failure | undefined;
+  const startMs = performance.now();
   for (const [index, entry] of segment.entries()) {
+    if (index > 0 && performance.now() - startMs > maxMs) break;
     const tx = transaction.enter();
     try {
       entry.value = await entry.work(tx);
@@ -148,7 +157,8 @@ async function runWorks(
   const failed = await firstRejection(leaves);
   // A work may have thrown only because an earlier one spoilt the transaction, with a statement answered late.
   // Of one work, what it threw speaks: it may have put the statement's failure into its own words.
-  return thrown && (!failed || failed.index === thrown.index) ? thrown : failed;
+  const failure = thrown && (!failed || failed.index === thrown.index) ? thrown : failed;
+  return { count: leaves.length, failure };
 }
 
 async function firstRejection(promises: readonly Promise<void>[]): Promise<Failure | undefined> {

@@ -7,7 +7,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from "node:ht
 import type { AddressInfo } from "node:net";
 import process from "node:process";
 import { text } from "node:stream/consumers";
-import { test } from "node:test";
+import { test, type TestContext } from "node:test";
 import { retryLetter } from "../../src/store/letters.ts";
 import type { Store } from "../../src/store/store.ts";
 import { openTestStore } from "../harness/store.ts";
@@ -28,28 +28,8 @@ const MAX_LIFE_MS = 400;
 test(`SIGKILL ${KILLS} times at random points of sending: each message comes, in its chat's order, twice only what was on its way`, async (t) => {
   const { store, url } = await openTestStore(t);
   await using platform = await Platform.open();
-  const children: Child[] = [];
-  t.after(async () => {
-    for (const child of children) child.process.kill("SIGKILL");
-    await Promise.all(children.map(({ exit }) => exit));
-  });
-  let lives = 0;
-  const start = async () => {
-    const child = startChild("../../crash/deliver-child.ts", [url, platform.url, `life-${(lives += 1)}`]);
-    children.push(child);
-    await child.lines[Symbol.asyncIterator]().next();
-  };
   const owed = new Owed(store, "chat");
-  for (let i = 1; i < SENDERS; i++) await start();
-  for (let kills = 0; kills < KILLS; kills++) {
-    await start();
-    await owed.more();
-    await new Promise((resolve) => setTimeout(resolve, Math.random() * MAX_LIFE_MS));
-    const [victim] = children.splice(Math.floor(Math.random() * children.length), 1);
-    victim?.process.kill("SIGKILL");
-    await victim?.exit;
-  }
-  await start();
+  await sendUnderKills(t, { url, platform, owed });
   await until(
     async () => (await owed.unsent()) === 0,
     () => `${owed.parts.size} parts are owed, ${platform.firsts.length} came`,
@@ -67,28 +47,8 @@ test(`SIGKILL ${KILLS} times at random points of sending: each message comes, in
 test(`SIGKILL ${KILLS} times on a platform that cannot recognise repeats: nothing comes twice, and what was on its way is unknown`, async (t) => {
   const { store, url } = await openTestStore(t);
   await using platform = await Platform.open();
-  const children: Child[] = [];
-  t.after(async () => {
-    for (const child of children) child.process.kill("SIGKILL");
-    await Promise.all(children.map(({ exit }) => exit));
-  });
-  let lives = 0;
-  const start = async () => {
-    const child = startChild("../../crash/deliver-child.ts", [url, platform.url, `life-${(lives += 1)}`]);
-    children.push(child);
-    await child.lines[Symbol.asyncIterator]().next();
-  };
   const owed = new Owed(store, "forgetful");
-  for (let i = 1; i < SENDERS; i++) await start();
-  for (let kills = 0; kills < KILLS; kills++) {
-    await start();
-    await owed.more();
-    await new Promise((resolve) => setTimeout(resolve, Math.random() * MAX_LIFE_MS));
-    const [victim] = children.splice(Math.floor(Math.random() * children.length), 1);
-    victim?.process.kill("SIGKILL");
-    await victim?.exit;
-  }
-  await start();
+  await sendUnderKills(t, { url, platform, owed });
   await until(
     async () => (await owed.open()) === 0,
     () => `${owed.parts.size} parts are owed, ${platform.firsts.length} came`,
@@ -112,6 +72,34 @@ test(`SIGKILL ${KILLS} times on a platform that cannot recognise repeats: nothin
   assert.deepEqual(platform.firsts.map(({ key }) => key).toSorted(), all.toSorted());
   t.diagnostic(`${platform.firsts.length} parts, ${unknown.length} messages were unknown`);
 });
+
+/** Keeps senders at work and kills them at random points; the last ones are left to send the rest. */
+async function sendUnderKills(
+  t: TestContext,
+  { url, platform, owed }: { readonly url: string; readonly platform: Platform; readonly owed: Owed },
+): Promise<void> {
+  const children: Child[] = [];
+  t.after(async () => {
+    for (const child of children) child.process.kill("SIGKILL");
+    await Promise.all(children.map(({ exit }) => exit));
+  });
+  let lives = 0;
+  const start = async () => {
+    const child = startChild("../../crash/deliver-child.ts", [url, platform.url, `life-${(lives += 1)}`]);
+    children.push(child);
+    await child.lines[Symbol.asyncIterator]().next();
+  };
+  for (let i = 1; i < SENDERS; i++) await start();
+  for (let kills = 0; kills < KILLS; kills++) {
+    await start();
+    await owed.more();
+    await new Promise((resolve) => setTimeout(resolve, Math.random() * MAX_LIFE_MS));
+    const [victim] = children.splice(Math.floor(Math.random() * children.length), 1);
+    victim?.process.kill("SIGKILL");
+    await victim?.exit;
+  }
+  await start();
+}
 
 /** What the test owes. */
 class Owed {
