@@ -184,7 +184,7 @@ export const agentBreakages: readonly Breakage[] = [
     name: "edits-in-mode-ask",
     guarantee: "In mode ask every edit waits for approval",
     file: "agent/policy.ts",
-    from: `if (context.sessionMode !== "ask" || command !== undefined) return judgement;`,
+    from: `if (context.sessionMode !== "ask") return judgement;`,
     to: "return judgement;",
     tests: ["unit/agent/policy-modes.test.ts"],
   },

@@ -135,8 +135,8 @@ export const httpBreakages: readonly Breakage[] = [
     name: "runs-of-a-key-on-every-surface",
     guarantee: "The runs that a key may have at once hold for whatever starts a run",
     file: "agent/turn.ts",
-    from: "this.#parts.keyLimits?.limitRuns(prompt) ?? prompt;",
-    to: "prompt;",
+    from: "this.#take(this.#parts.keyLimits?.limitRuns(prompt) ?? prompt)",
+    to: "this.#take(prompt)",
     tests: ["contract/rpc/key-limits.test.ts"],
   },
   {
