@@ -1,8 +1,8 @@
 /** agentd, embedded: the same service that the command line starts, in your own process. */
 
 // Start
-export { boot as createService, type BootOptions, type Booted } from "./boot.ts";
-export type { Service } from "./service.ts";
+export { boot as createService, type BootOptions, type Booted } from "./app/start.ts";
+export type { Service } from "./app/service.ts";
 
 // Extend
 export type { Engine, EngineEvent, EngineTurn, ModelRef, TurnEnd, TurnPorts, Usage } from "./agent/engine.ts";
@@ -12,22 +12,22 @@ export {
   type ScriptState,
   type ScriptStep,
 } from "./agent/engines/scripted.ts";
-export { defineTool, ToolError, type Tool, type ToolContext, type ToolIntent } from "./agent/tool.ts";
+export { defineTool, ToolError, type Tool, type ToolContext, type ToolIntent } from "./agent/tool/tool.ts";
 
 // Use
 export type { Agent, SessionStatus } from "./agent/agent.ts";
-export type { Command, Commands, Directive } from "./agent/command.ts";
+export type { Command, Commands, Directive } from "./agent/commands/command.ts";
 export {
   readAttachment,
   type AttachmentOptions,
   type ReadAttachment,
 } from "./agent/attachments/attachment.ts";
-export type { SessionPage, SessionSummary } from "./agent/session-list.ts";
+export type { SessionPage, SessionSummary } from "./agent/session/list.ts";
 export type { Message } from "./agent/message.ts";
-export type { Prompt, Submitted } from "./agent/prompt.ts";
-export type { JournalEvent } from "./store/journal.ts";
+export type { Prompt, Submitted } from "./agent/run/prompt.ts";
+export type { JournalEvent } from "./store/journal/journal.ts";
 
 // Errors
 export { ServiceError, type ErrorCode } from "./base/errors.ts";
-export { createLog, type Log } from "./base/log.ts";
+export { createLog, type Log } from "./base/observe/log.ts";
 export { systemClock } from "./base/clock.ts";

@@ -4,7 +4,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "answer-of-another-owner",
     guarantee: "Nobody but its owner can answer a question",
-    file: "agent/ask.ts",
+    file: "agent/question/questions.ts",
     from: "if (!row || row.owner !== owner) {",
     to: "if (!row) {",
     tests: ["unit/agent/ask.test.ts"],
@@ -20,7 +20,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "whole-characters",
     guarantee: "No character of a command's output is cut in two",
-    file: "agent/tools/output-ring.ts",
+    file: "exec/output-ring.ts",
     from: "this.#open = isEnded ? 0 : openBytes(bytes);",
     to: "this.#open = 0;",
     tests: ["unit/base/cut.test.ts"],
@@ -28,7 +28,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "answered-once",
     guarantee: "Of two answers from two processes the first one counts",
-    file: "agent/ask.ts",
+    file: "agent/question/questions.ts",
     from: `await tx.update("asks", { id: askId, status: "open" }, set)`,
     to: `await tx.update("asks", { id: askId }, set)`,
     tests: ["unit/agent/ask.test.ts"],
@@ -36,7 +36,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "expired-question",
     guarantee: "An answer that comes after the question's time does not count",
-    file: "agent/ask.ts",
+    file: "agent/question/questions.ts",
     from: "if (row.expires_at !== null && row.expires_at <= this.#clock.now()) {",
     to: "if (row.expires_at !== null && row.expires_at < 0) {",
     tests: ["unit/agent/resume.test.ts"],
@@ -44,7 +44,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "approval-used-once",
     guarantee: "An approval lets one call through, whichever process takes it first",
-    file: "agent/ask.ts",
+    file: "agent/question/questions.ts",
     from: `const taken = { id: askId, status: "answered", taken_at: null };`,
     to: `const taken = { id: askId, status: "answered" };`,
     tests: ["unit/agent/ask-call.test.ts"],
@@ -52,7 +52,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "deny",
     guarantee: "A call that is denied does not run",
-    file: "agent/permission.ts",
+    file: "agent/question/permission.ts",
     from: `if (outcome.choice === "deny") return deniedBy(outcome);`,
     to: ``,
     tests: ["unit/agent/tool-call.test.ts"],
@@ -60,7 +60,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "unanswered-approval",
     guarantee: "A call whose approval nobody answers does not run",
-    file: "agent/permission.ts",
+    file: "agent/question/permission.ts",
     from: `    return denied("approval_expired", "Denied: nobody answered in time.");`,
     to: `    return undefined;`,
     tests: ["unit/agent/tool-call.test.ts"],
@@ -68,7 +68,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "grant-of-a-signature",
     guarantee: "A remembered approval covers the calls that it names, and no others",
-    file: "agent/grants.ts",
+    file: "agent/question/grants.ts",
     from: "if (this.#ofSession(keyOf({ owner, sessionId }))?.has(signature)) return true;",
     to: "if (this.#ofSession(keyOf({ owner, sessionId }))?.size) return true;",
     tests: ["unit/agent/grants.test.ts"],
@@ -76,7 +76,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "grant-of-a-session",
     guarantee: "An approval for a session holds in that session only",
-    file: "agent/grants.ts",
+    file: "agent/question/grants.ts",
     from: "JSON.stringify([owner, sessionId])",
     to: "JSON.stringify([owner, sessionId.length > 0])",
     tests: ["unit/agent/grants.test.ts"],
@@ -84,7 +84,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "grant-of-an-owner",
     guarantee: "What one owner allowed for good is not allowed to another",
-    file: "agent/grants.ts",
+    file: "agent/question/grants.ts",
     from: `      .select("signature")
       .where("owner", "=", owner)
 `,
@@ -95,7 +95,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "grant-for-destructive-calls",
     guarantee: "Approval for what destroys is never remembered",
-    file: "agent/policy/risk.ts",
+    file: "agent/question/policy/risk.ts",
     from: `destructive: { remember: "never" },`,
     to: `destructive: { remember: "always" },`,
     tests: ["unit/agent/policy/commands.test.ts"],
@@ -103,7 +103,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "delete-the-home",
     guarantee: "Deleting the root or the home folder is refused",
-    file: "agent/policy/file-programs.ts",
+    file: "agent/question/policy/file-programs.ts",
     from: "if (isRecursive && targets.some((target) => call.isVital(target)))",
     to: "if (isRecursive && targets.length > 1_000)",
     tests: ["unit/agent/policy/commands.test.ts"],
@@ -111,7 +111,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "rm-without-asking",
     guarantee: "rm -rf asks for approval",
-    file: "agent/policy/file-programs.ts",
+    file: "agent/question/policy/file-programs.ts",
     from: "  if (isRecursive)\n",
     to: "  if (isRecursive) return;\n  if (isRecursive)\n",
     tests: ["unit/agent/policy/commands.test.ts"],
@@ -119,7 +119,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "commands-in-a-shell-text",
     guarantee: "A command inside sh -c is judged like one typed directly",
-    file: "agent/policy/starters.ts",
+    file: "agent/question/policy/starters.ts",
     from: "if (takesText) return operand === undefined ? undefined : call.runText(operand, rest.slice(1));",
     to: "if (takesText) return;",
     tests: ["unit/agent/policy/commands.test.ts"],
@@ -127,7 +127,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "unknown-programs",
     guarantee: "A program that stands in no table asks for approval",
-    file: "agent/policy/programs.ts",
+    file: "agent/question/policy/programs.ts",
     from: 'return ruleOf(path.slice(path.lastIndexOf("/") + 1)) ?? unknownProgram;',
     to: 'return ruleOf(path.slice(path.lastIndexOf("/") + 1)) ?? say;',
     tests: ["unit/agent/policy/commands.test.ts"],
@@ -135,7 +135,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "own-fences",
     guarantee: "The agent may not change the service's configuration unasked",
-    file: "agent/policy/own-commands.ts",
+    file: "agent/question/policy/own-commands.ts",
     from: "if (!looks(call.args)) changesService(call, call.args);",
     to: "if (looks(call.args)) changesService(call, call.args);",
     tests: ["unit/agent/policy/commands.test.ts"],
@@ -143,7 +143,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "words-of-run-time",
     guarantee: "A word that only running tells counts as any file",
-    file: "agent/policy/call.ts",
+    file: "agent/question/policy/call.ts",
     from: "    this.#evaluation.note(checkField(field, folders, paths));\n    if (hasAny(field))",
     to: "    this.#evaluation.note(checkField(field, folders, paths));\n    if (field.length > 1_000)",
     tests: ["unit/agent/policy/commands.test.ts"],
@@ -151,7 +151,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "allowed-commands-and-secrets",
     guarantee: "approvals.allow lifts nothing that touches secrets or the service itself",
-    file: "agent/policy/command.ts",
+    file: "agent/question/policy/command.ts",
     from: '.filter((finding) => finding.verdict === "deny" || isAlwaysAsked(finding));',
     to: '.filter((finding) => finding.verdict === "deny");',
     tests: ["unit/agent/policy/allow.test.ts"],
@@ -159,7 +159,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "plan-mode",
     guarantee: "In plan mode nothing is changed",
-    file: "agent/policy.ts",
+    file: "agent/question/policy/policy.ts",
     from: `if (sessionMode === "plan" && about.changes)`,
     to: `if (sessionMode === "plan" && about.editsInside)`,
     tests: ["unit/agent/policy-modes.test.ts"],
@@ -167,7 +167,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "approvals-switched-back-on",
     guarantee: "Approvals that are switched back on apply to the next call of a turn that runs",
-    file: "agent/turn-setup.ts",
+    file: "agent/run/prepare.ts",
     from: "return { ...places, ...approvalsOf(parts, chosen),",
     to: "return { ...policy,",
     tests: ["unit/agent/mode.test.ts"],
@@ -175,7 +175,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "policy-after-an-answer",
     guarantee: "An approved call does not run when the policy refuses it by then",
-    file: "agent/permission.ts",
+    file: "agent/question/permission.ts",
     from: `if (now.verdict === "deny") return refused(now);`,
     to: "",
     tests: ["unit/agent/mode.test.ts"],
@@ -183,7 +183,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "edits-in-mode-ask",
     guarantee: "In mode ask every edit waits for approval",
-    file: "agent/policy.ts",
+    file: "agent/question/policy/policy.ts",
     from: `if (context.sessionMode !== "ask") return judgement;`,
     to: "return judgement;",
     tests: ["unit/agent/policy-modes.test.ts"],
@@ -191,7 +191,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "secrets-in-the-log",
     guarantee: "Secrets do not reach the log",
-    file: "base/log.ts",
+    file: "base/observe/log.ts",
     from: `if (typeof value === "string") return redact(value);`,
     to: `if (typeof value === "string") return value;`,
     tests: ["unit/base/log.test.ts"],
@@ -199,7 +199,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "secrets-in-tool-results",
     guarantee: "Secrets in what a tool gives back do not reach the journal",
-    file: "agent/tool-call.ts",
+    file: "agent/tool/call.ts",
     from: "{ todos: redactValue(output.todos) as Todo[] }",
     to: "{ todos: output.todos as Todo[] }",
     tests: ["flows/canary.test.ts"],
@@ -207,7 +207,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "secrets-at-level-debug",
     guarantee: "Secrets do not reach the log at level debug",
-    file: "base/log.ts",
+    file: "base/observe/log.ts",
     from: "write(`${toLine(entry)}\\n`);",
     to: 'write(`${at === "debug" ? JSON.stringify(entry) : toLine(entry)}\\n`);',
     tests: ["flows/canary.test.ts"],
@@ -215,7 +215,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "log-without-conversation",
     guarantee: "The log does not hold what people and the model say",
-    file: "agent/tool-call.ts",
+    file: "agent/tool/call.ts",
     from: "{ run: scope.runId, tool: call.tool, error }",
     to: "{ run: scope.runId, tool: call.tool, error, input: call.input }",
     tests: ["unit/http/stream.test.ts"],
@@ -223,7 +223,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "silent-log",
     guarantee: "The silent log writes nothing",
-    file: "base/log.ts",
+    file: "base/observe/log.ts",
     from: `export const silentLog: Log = createLog("error", () => {});`,
     to: `export const silentLog: Log = createLog("error");`,
     tests: ["unit/base/log.test.ts"],
@@ -231,7 +231,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "secrets-in-tool-arguments",
     guarantee: "Secrets in a tool's arguments do not reach the journal",
-    file: "agent/tool-call.ts",
+    file: "agent/tool/call.ts",
     from: "arguments: redactValue(call.input),",
     to: "arguments: call.input,",
     tests: ["unit/agent/tool-call.test.ts"],
@@ -239,7 +239,7 @@ export const agentBreakages: readonly Breakage[] = [
   {
     name: "password-in-the-error-of-a-tool",
     guarantee: "A password that was given to a call does not reach the log, also when its tool fails with it",
-    file: "agent/tool-call.ts",
+    file: "agent/tool/call.ts",
     from: "throw scope.signal.aborted ? error : unexpected(error, call, scope);",
     to: "throw error;",
     tests: ["unit/agent/ask-call.test.ts"],

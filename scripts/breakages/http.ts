@@ -4,7 +4,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "one-bound-over-all-readers",
     guarantee: "Clients that do not read hold no more together than limits.max_reader_bytes",
-    file: "store/reader-budget.ts",
+    file: "store/journal/reader-budget.ts",
     from: "if (grown > 0) this.#relieve();",
     to: "",
     tests: ["unit/http/sse.test.ts", "unit/http/long-body.test.ts"],
@@ -12,7 +12,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "owner-of-a-run",
     guarantee: "A key cannot read a run of another key",
-    file: "agent/run.ts",
+    file: "agent/run/run.ts",
     from: "if (row?.owner === owner) return row;",
     to: "if (row) return row;",
     tests: ["contract/http/runs.test.ts", "contract/http/runs-control.test.ts"],
@@ -20,7 +20,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "owner-in-the-list-of-runs",
     guarantee: "A list of runs holds those of the caller's key only",
-    file: "http/run-list.ts",
+    file: "http/runs/list.ts",
     from: `    .where("owner", "=", owner)
     .where("ended_at", "is", null);`,
     to: `    .where("ended_at", "is", null);`,
@@ -29,7 +29,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "owner-in-the-list-of-ended-runs",
     guarantee: "A list of ended runs holds those of the caller's key only",
-    file: "http/run-list.ts",
+    file: "http/runs/list.ts",
     from: `    .where("owner", "=", owner)
     .where("status", "=", status)`,
     to: `    .where("status", "=", status)`,
@@ -38,7 +38,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "owner-of-a-response",
     guarantee: "A key cannot read or continue a stored response of another key",
-    file: "http/response-store.ts",
+    file: "http/responses/store.ts",
     from: `rows.where("id", "=", id).where("owner", "=", owner)`,
     to: `rows.where("id", "=", id)`,
     tests: ["contract/http/responses-background.test.ts"],
@@ -46,7 +46,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "authentication",
     guarantee: "A request without a key is refused",
-    file: "http/auth.ts",
+    file: "http/edge/auth.ts",
     from: "if (operation.security.length === 0 || !keys.required) return ANYBODY;",
     to: "if (authorization === null || !keys.required) return ANYBODY;",
     tests: ["unit/http/auth.test.ts"],
@@ -54,7 +54,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "whole-key",
     guarantee: "A key counts only as a whole, not by its first characters",
-    file: "config/secrets.ts",
+    file: "config/secrets/secrets.ts",
     from: `return hash("sha256", text, "buffer");`,
     to: `return hash("sha256", text.slice(0, 16), "buffer");`,
     tests: ["unit/config/secrets.test.ts"],
@@ -62,7 +62,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "scope-of-a-key",
     guarantee: "A key without the scope of an operation is refused",
-    file: "http/auth.ts",
+    file: "http/edge/auth.ts",
     from: `if (scope !== undefined && !identity.scopes.includes(scope) && !identity.scopes.includes("admin")) {`,
     to: `if (scope !== undefined && identity.scopes.length === 0) {`,
     tests: ["unit/http/auth.test.ts"],
@@ -70,7 +70,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "host-header",
     guarantee: "Without a key only known host names are answered (DNS rebinding)",
-    file: "http/auth.ts",
+    file: "http/edge/auth.ts",
     from: "if (allowed.includes(name)) return;",
     to: "if (name !== undefined) return;",
     tests: ["unit/http/auth.test.ts"],
@@ -78,7 +78,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "body-limit-declared",
     guarantee: "A body of exactly the limit is taken when its length is declared",
-    file: "base/read-body.ts",
+    file: "base/net/read-body.ts",
     from: "!(Number(declared) <= limits.maxBytes)",
     to: "!(Number(declared) < limits.maxBytes)",
     tests: ["unit/http/body.test.ts"],
@@ -86,7 +86,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "body-limit-chunked",
     guarantee: "A body of one byte above the limit is refused when its length is not declared",
-    file: "base/read-body.ts",
+    file: "base/net/read-body.ts",
     from: "if (pieces.size <= limits.maxBytes) return;",
     to: "if (pieces.size <= limits.maxBytes + 1) return;",
     tests: ["unit/http/body.test.ts"],
@@ -94,7 +94,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "idempotency-key",
     guarantee: "A request with a known Idempotency-Key makes no second run",
-    file: "http/idempotency.ts",
+    file: "http/edge/idempotency.ts",
     from: "if (key === undefined) return undefined;",
     to: "if (key !== null) return undefined;",
     tests: ["contract/http/idempotency.test.ts"],
@@ -102,7 +102,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "idempotency-conflict",
     guarantee: "An Idempotency-Key with another body is refused",
-    file: "http/idempotency.ts",
+    file: "http/edge/idempotency.ts",
     from: "if (row.fingerprint !== fingerprint) {",
     to: "if (row.fingerprint === null) {",
     tests: ["contract/http/idempotency.test.ts"],
@@ -110,7 +110,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "last-event-id",
     guarantee: "A stream goes on behind Last-Event-ID without repeating events",
-    file: "http/run-events.ts",
+    file: "http/runs/events.ts",
     from: `cursor(headers["last-event-id"], run, "Last-Event-ID")`,
     to: "0",
     tests: ["contract/http/runs-events.test.ts"],
@@ -126,7 +126,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "concurrent-runs-of-a-key",
     guarantee: "A key gets no more runs at once than it may have",
-    file: "agent/key-limits.ts",
+    file: "agent/run/key-limits.ts",
     from: "if ((await countAtWork(tx, owner)) >= limit)",
     to: "if ((await countAtWork(tx, owner)) > limit)",
     tests: ["contract/http/edge-limits.test.ts"],
@@ -134,7 +134,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "runs-of-a-key-on-every-surface",
     guarantee: "The runs that a key may have at once hold for whatever starts a run",
-    file: "agent/turn.ts",
+    file: "agent/run/scheduler.ts",
     from: "this.#take(this.#parts.keyLimits?.limitRuns(prompt) ?? prompt)",
     to: "this.#take(prompt)",
     tests: ["contract/rpc/key-limits.test.ts"],
@@ -142,7 +142,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "cors-origin",
     guarantee: "A web page of an origin that is not listed may not call",
-    file: "http/cors.ts",
+    file: "http/edge/cors.ts",
     from: `if (isOwn(origin, request.get("host")) || this.#allowed(origin) !== undefined) return;`,
     to: "if (origin !== null) return;",
     tests: ["unit/http/cors.test.ts"],
@@ -150,7 +150,7 @@ export const httpBreakages: readonly Breakage[] = [
   {
     name: "cors-answer",
     guarantee: "An answer allows only listed origins to read it",
-    file: "http/cors.ts",
+    file: "http/edge/cors.ts",
     from: `return this.#origins.has("*") ? "*" : undefined;`,
     to: `return "*";`,
     tests: ["unit/http/cors.test.ts"],

@@ -5,7 +5,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "stop-from-elsewhere",
     guarantee: "A run stops when another process asks it to",
-    file: "agent/run-control.ts",
+    file: "agent/run/control.ts",
     from: `if (type === "run.stopping")`,
     to: `if (type === "run.never")`,
     tests: ["unit/agent/run-control.test.ts"],
@@ -13,7 +13,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "cancelled-run-ends",
     guarantee: "A stopped run is cancelled and does not go on",
-    file: "agent/turn.ts",
+    file: "agent/run/scheduler.ts",
     from: "    await execution.stop(stop);\n    return true;",
     to: "    return true;",
     tests: ["contract/http/runs-control.test.ts"],
@@ -21,7 +21,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "final-status",
     guarantee: "A run that has ended keeps its status",
-    file: "agent/run.ts",
+    file: "agent/run/run.ts",
     from: `await tx.update("runs", { id: runId, ended_at: null }, columns)`,
     to: `await tx.update("runs", { id: runId }, columns)`,
     tests: ["unit/agent/run.test.ts"],
@@ -29,7 +29,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "queue-order",
     guarantee: "Prompts that wait in a session run in the order in which they came",
-    file: "agent/lane.ts",
+    file: "agent/run/session-queue.ts",
     from: `    .orderBy("created_at")
     .orderBy("id")
     .limit(1)`,
@@ -41,7 +41,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "one-session-of-a-key",
     guarantee: "Prompts made at once under one session key go into one session",
-    file: "agent/record-prompt.ts",
+    file: "agent/run/record-prompt.ts",
     from: "const existing = await claimSession(tx, prompt.address);",
     to: "const existing = prompt.address.id === undefined ? undefined : await claimSession(tx, prompt.address);",
     tests: ["unit/agent/session-queue.test.ts"],
@@ -49,7 +49,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "joining-takes-no-room",
     guarantee: "A prompt to a session at work does not count against the limit of concurrent runs",
-    file: "agent/turn.ts",
+    file: "agent/run/scheduler.ts",
     from: "if ((id ?? name ?? key) === undefined) entry.take();",
     to: "entry.take();",
     tests: ["unit/agent/session-queue.test.ts"],
@@ -57,7 +57,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "interrupting-runs-next",
     guarantee: "A prompt that interrupts runs before those that waited already",
-    file: "agent/lane.ts",
+    file: "agent/run/session-queue.ts",
     from: `.orderBy("precedence", "desc")`,
     to: `.orderBy("kind")`,
     tests: ["unit/agent/session-queue.test.ts"],
@@ -65,7 +65,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "interrupt-from-elsewhere",
     guarantee: "A prompt that interrupts stops the turn at work in another process",
-    file: "agent/record-prompt.ts",
+    file: "agent/run/record-prompt.ts",
     from: "isNext ? await requestStopIn(tx, store, run.session_id, INTERRUPTED) : undefined",
     to: "undefined",
     tests: ["unit/agent/session-queue.test.ts"],
@@ -73,7 +73,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "first-session-of-a-key-is-locked",
     guarantee: "Of two processes that get the first prompt of a session key at once one makes the session",
-    file: "agent/session.ts",
+    file: "agent/session/session.ts",
     from: 'await lockName(tx, JSON.stringify(["session_key", owner, key]));',
     to: 'await tx.find("facts", { key: lockName.name });',
     tests: ["unit/agent/session-queue.test.ts"],
@@ -82,7 +82,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "queued-as-the-turn-ends",
     guarantee: "A prompt that another process queues while the last turn ends is not left lying",
-    file: "agent/lane.ts",
+    file: "agent/run/session-queue.ts",
     from: "if (queued === undefined) throw sessionNotFound(sessionId);\n    return takeLease(tx, sessionId, lease);",
     to: "if (queued === undefined) throw sessionNotFound(sessionId);\n    return false;",
     tests: ["unit/agent/session-queue.test.ts"],
@@ -91,7 +91,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "session-names-by-owner",
     guarantee: "What one key calls its sessions is nothing to another key",
-    file: "agent/session.ts",
+    file: "agent/session/session.ts",
     from: "return owner === MAIN_OWNER ? name :",
     to: 'return owner !== owner.trim() || name !== "" ? name :',
     tests: ["unit/agent/session.test.ts"],
@@ -99,7 +99,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "end-tried-again",
     guarantee: "The end of a run is written again when the database was away",
-    file: "store/retry.ts",
+    file: "store/tx/retry.ts",
     from: "if (!isUnavailable(error) || signal?.aborted || clock.now() >= untilMs) throw error;",
     to: "throw error;",
     tests: ["unit/agent/outage.test.ts"],
@@ -107,7 +107,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "lease-of-nothing-alive",
     guarantee: "Only leases under which something is alive are renewed, so that recovery closes the rest",
-    file: "agent/recovery.ts",
+    file: "agent/recovery/recovery.ts",
     from: "const ids = [...this.#turns.alive.leased];",
     to: `const ids = (await store.read.selectFrom("sessions").select("id").execute()).map(({ id }) => id);`,
     tests: ["unit/agent/recovery.test.ts"],
@@ -115,7 +115,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "alive-is-not-abandoned",
     guarantee: "A process does not take over a session in which a run of its own is alive",
-    file: "agent/recovery.ts",
+    file: "agent/recovery/recovery.ts",
     from: "const dead = sessions.filter(({ id }) => !alive.has(id));",
     to: `const dead = sessions.filter(({ id }) => id !== "" || alive.has(id));`,
     tests: ["unit/agent/recovery.test.ts"],
@@ -123,7 +123,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "successor-of-a-lost-commit",
     guarantee: "A run that was started by a commit without an answer is executed",
-    file: "agent/turn.ts",
+    file: "agent/run/scheduler.ts",
     from: "ended: successor.begun,",
     to: "ended: async () => undefined,",
     tests: ["unit/agent/outage.test.ts"],
@@ -131,7 +131,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "recovery-of-all",
     guarantee: "One round of recovery settles all that is abandoned",
-    file: "agent/recovery.ts",
+    file: "agent/recovery/recovery.ts",
     from: "last = page.length < PAGE ? undefined : page.at(-1);",
     to: "last = undefined;",
     tests: ["unit/agent/recovery.test.ts"],
@@ -139,7 +139,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "recovery-without-the-broken",
     guarantee: "A session that cannot be recovered stops none of the others",
-    file: "agent/recovery.ts",
+    file: "agent/recovery/recovery.ts",
     from: "for (const session of sessions) count += await this.#takeOverAll([session]);",
     to: "",
     tests: ["unit/agent/recovery.test.ts"],
@@ -147,7 +147,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "failed-write-goes-with-the-end",
     guarantee: "What a failed write of a run held is written with its end",
-    file: "agent/recorder.ts",
+    file: "agent/run/event-writer.ts",
     from: "if (!isUnavailable(error)) this.#doubtful = undefined;",
     to: "this.#doubtful = undefined;",
     tests: ["unit/agent/recorder.test.ts"],
@@ -155,7 +155,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "failed-write-goes-once",
     guarantee: "What a failed write held is not written again when it was committed all the same",
-    file: "agent/recorder.ts",
+    file: "agent/run/event-writer.ts",
     from: "if (!this.#doubtful || (await this.#isWritten(tx, this.#doubtful))) return rest;",
     to: "if (!this.#doubtful) return rest;",
     tests: ["unit/agent/recorder.test.ts"],

@@ -4,7 +4,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "sync-of-durable-groups",
     guarantee: "A durable transaction is synced to disk before it counts as written (SQLite)",
-    file: "store/sqlite.ts",
+    file: "store/sqlite/sqlite.ts",
     from: `durable && !this.#place.isTemporary ? "full" : "normal"`,
     to: `"normal"`,
     tests: ["unit/store/sqlite.test.ts"],
@@ -13,7 +13,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "sync-of-mixed-groups",
     guarantee: "A group with one durable work among others is synced as a whole",
-    file: "store/group.ts",
+    file: "store/tx/group.ts",
     from: "segment.some((entry) => entry.durable)",
     to: "segment.every((entry) => entry.durable)",
     tests: ["unit/store/sqlite.test.ts"],
@@ -22,7 +22,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "durable-by-default",
     guarantee: "A write that does not say otherwise is durable",
-    file: "store/group.ts",
+    file: "store/tx/group.ts",
     from: "{ durable = true }: { readonly durable?: boolean } = {}",
     to: "{ durable = false }: { readonly durable?: boolean } = {}",
     tests: ["unit/store/sqlite.test.ts"],
@@ -31,7 +31,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "durable-transcript",
     guarantee: "The messages of a finished step are written durably, deltas alone are not",
-    file: "agent/recorder.ts",
+    file: "agent/run/event-writer.ts",
     from: "        { durable },",
     to: "        { durable: false },",
     tests: ["unit/agent/recorder.test.ts"],
@@ -39,7 +39,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "durable-flush",
     guarantee: "What has to be safe never goes with a write that was begun without a sync",
-    file: "agent/recorder.ts",
+    file: "agent/run/event-writer.ts",
     from: "(this.#finishing || (!durable && this.#mustBeSafe))",
     to: "this.#finishing",
     tests: ["unit/agent/recorder.test.ts"],
@@ -47,7 +47,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "synchronous-commit",
     guarantee: "A transaction is in the server's log on disk before it counts as written (PostgreSQL)",
-    file: "store/postgres-connection.ts",
+    file: "store/postgres/connection.ts",
     from: `connection: { application_name: "agentd" }`,
     to: `connection: { application_name: "agentd", synchronous_commit: "off" }`,
     tests: ["unit/store/postgres.test.ts"],
@@ -56,7 +56,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "failed-commit-postgres",
     guarantee: "A commit that the server refuses is reported to whoever wrote, never swallowed",
-    file: "store/postgres.ts",
+    file: "store/postgres/postgres.ts",
     from: `      await connection.send(how, []);
     } catch (error) {
       await connection.drop();
@@ -72,7 +72,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "wal-mode",
     guarantee: "A reader never waits for an open transaction of the writer (SQLite runs in WAL mode)",
-    file: "store/sqlite-connection.ts",
+    file: "store/sqlite/connection.ts",
     from: `this.exec("pragma journal_mode = wal");`,
     to: `this.exec("pragma journal_mode = delete");`,
     tests: ["unit/store/sqlite.test.ts", "unit/store/store.test.ts"],
@@ -81,7 +81,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "failed-commit",
     guarantee: "A commit that fails is reported to whoever wrote, never swallowed",
-    file: "store/sqlite.ts",
+    file: "store/sqlite/sqlite.ts",
     from: `    } catch (error) {
       this.#rollback();
       throw toStoreError(error);
@@ -95,7 +95,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "failed-append",
     guarantee: "A statement that fails rejects the write that contains it, also when its error is swallowed",
-    file: "store/sqlite-tx.ts",
+    file: "store/sqlite/tx.ts",
     from: "return this.#failure === undefined ? DONE : Promise.reject(this.#failure);",
     to: "return DONE;",
     tests: ["unit/store/store.test.ts"],
@@ -104,7 +104,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "file-mode",
     guarantee: "The database file can be read by its owner alone",
-    file: "store/sqlite.ts",
+    file: "store/sqlite/sqlite.ts",
     from: `openSync(path, "a", 0o600)`,
     to: `openSync(path, "a", 0o644)`,
     tests: ["unit/store/sqlite.test.ts"],
@@ -113,7 +113,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "ledger-unique-key",
     guarantee: "Of all who claim a key of the ledger one wins",
-    file: "store/ledger.ts",
+    file: "store/leases/ledger.ts",
     from: `"where ledger.expires_at <= excluded.created_at"`,
     to: `"where 1 = 1"`,
     tests: ["unit/store/ledger.test.ts"],
@@ -121,7 +121,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "ledger-finish-fenced",
     guarantee: "Whoever lost a claim of the ledger cannot finish it",
-    file: "store/ledger.ts",
+    file: "store/leases/ledger.ts",
     from: `"where scope = ? and key = ? and owner = ? and status = 'claimed'"`,
     to: `"where scope = ? and key = ? and length(?) > 0 and status = 'claimed'"`,
     tests: ["unit/store/ledger.test.ts"],
@@ -129,7 +129,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "lease-of-another-owner",
     guarantee: "A worker that lost its lease can neither renew nor end it",
-    file: "store/lease.ts",
+    file: "store/leases/lease.ts",
     from: `"where id = ? and lease_owner = ? and status = 'leased'"`,
     to: `"where id = ? and length(?) > 0 and status = 'leased'"`,
     tests: ["unit/store/queue.test.ts", "unit/store/outbox.test.ts"],
@@ -137,7 +137,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "lease-of-dead-owner",
     guarantee: "Work that a dead process had leased is free again at the next start",
-    file: "store/lease.ts",
+    file: "store/leases/lease.ts",
     from: `if (typeof owner !== "string" || !this.#holder.ownerIsDead(owner)) continue;`,
     to: `if (typeof owner === "string") continue;`,
     tests: ["unit/store/queue.test.ts", "unit/store/outbox.test.ts"],
@@ -145,7 +145,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "lease-of-living-owner",
     guarantee: "Work that a living process has leased is not taken away from it",
-    file: "store/lease.ts",
+    file: "store/leases/lease.ts",
     from: `if (typeof owner !== "string" || !this.#holder.ownerIsDead(owner)) continue;`,
     to: `if (typeof owner !== "string") continue;`,
     tests: ["unit/store/queue.test.ts", "unit/store/outbox.test.ts"],
@@ -153,7 +153,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "append-fenced-by-lease",
     guarantee: "A process that lost a session's lease cannot append to its journal",
-    file: "store/append.ts",
+    file: "store/journal/append.ts",
     from: "raw.step(LEASED_STEP, events.length, { where: [sessionId, leasedBy] })",
     to: "raw.step(SESSION_STEP, events.length, { where: [sessionId] })",
     tests: ["unit/store/journal.test.ts"],
@@ -161,7 +161,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "follow-without-gap",
     guarantee: "A follower of the journal gets every event, also when one was committed by another process",
-    file: "store/follow.ts",
+    file: "store/journal/follow.ts",
     from: "if (number > this.#tail + 1 || !this.#hold(event)) return this.#letGo();",
     to: "if (!this.#hold(event)) return this.#letGo();",
     tests: ["unit/store/follow.test.ts", "unit/store/journal.test.ts"],
@@ -169,7 +169,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "page-bytes",
     guarantee: "A page of the journal is bounded in bytes, not only in events",
-    file: "store/sqlite-connection.ts",
+    file: "store/sqlite/connection.ts",
     from: "if (isLast(row)) break;",
     to: "isLast(row);",
     tests: ["unit/store/journal-bytes.test.ts"],
@@ -177,7 +177,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "held-bytes",
     guarantee: "A reader that does not read holds at most 64 KiB of what is committed meanwhile",
-    file: "store/follow.ts",
+    file: "store/journal/follow.ts",
     from: "if (!isNext && this.#heldBytes + bytes > MAX_HELD_BYTES) return false;",
     to: "",
     tests: ["unit/store/follow.test.ts"],
@@ -185,7 +185,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "ordering-key",
     guarantee: "Messages with one ordering key are sent one after the other",
-    file: "store/lane.ts",
+    file: "store/outbox/ordering-key.ts",
     from: "if (unordered.has(platform)) return null;",
     to: "if (platform !== undefined) return null;",
     tests: ["unit/store/outbox-lanes.test.ts"],
@@ -193,7 +193,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "sent-before-marked",
     guarantee: "A message counts as delivered only after the platform took it",
-    file: "deliver/dispatch.ts",
+    file: "deliver/outbox/dispatch.ts",
     from: "const end = await this.#send(row, attempt);",
     to: `await this.#options.store.write((tx) => this.#options.store.outbox.delivered(tx, row.id));
       const end = await this.#send(row, attempt);`,
@@ -202,7 +202,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "retention-of-open-runs",
     guarantee: "Retention never deletes a run that is at work",
-    file: "store/retention.ts",
+    file: "store/retention/retention.ts",
     from: "where runs.ended_at is not null and runs.ended_at <= ?\n",
     to: "where coalesce(runs.ended_at, runs.created_at) <= ?\n",
     tests: ["unit/store/retention.test.ts"],
@@ -210,7 +210,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "retention-of-pending-messages",
     guarantee: "Retention never deletes a message that is still to be sent",
-    file: "store/retention.ts",
+    file: "store/retention/retention.ts",
     from: "where done_at is not null and done_at <= ? limit ?",
     to: "where coalesce(done_at, created_at) <= ? limit ?",
     tests: ["unit/store/retention.test.ts"],
@@ -218,7 +218,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "retention-of-saved-sessions",
     guarantee: "Retention never deletes a conversation that the user keeps",
-    file: "store/retention.ts",
+    file: "store/retention/retention.ts",
     from: "and transient = 1 and queued = 0 and ",
     to: "and queued = 0 and ",
     tests: ["unit/store/retention.test.ts"],
@@ -226,7 +226,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "migrations-in-order",
     guarantee: "Migrations run in the order of their numbers",
-    file: "store/schema.ts",
+    file: "store/schema/schema.ts",
     from: `"0005_outbox_lanes": step(outboxLanes)`,
     to: `"0000_outbox_lanes": step(outboxLanes)`,
     tests: ["unit/store/migrate.test.ts", "unit/store/sqlite.test.ts"],
@@ -234,7 +234,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "newer-schema",
     guarantee: "A database of a newer version is refused, not written to",
-    file: "store/migrate.ts",
+    file: "store/schema/migrate.ts",
     from: "if (stranger !== undefined) {",
     to: `if (stranger === "never") {`,
     tests: ["unit/store/migrate.test.ts"],
@@ -242,7 +242,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "taken-key-runs-again",
     guarantee: "Of two processes that insert the same row at once neither fails",
-    file: "store/group.ts",
+    file: "store/tx/group.ts",
     from: "(isRetryable(error) || isDuplicateKey(error))",
     to: "isRetryable(error)",
     tests: ["unit/store/races.test.ts"],
@@ -251,7 +251,7 @@ export const storeBreakages: readonly Breakage[] = [
   {
     name: "followers-after-a-lost-commit",
     guarantee: "Followers get events whose commit was not answered",
-    file: "store/group.ts",
+    file: "store/tx/group.ts",
     from: "    if (this.#isDoubtful) this.#onDoubt();\n",
     to: "",
     tests: ["unit/store/postgres.test.ts"],

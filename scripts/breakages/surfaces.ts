@@ -5,7 +5,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "rpc-replay",
     guarantee: "A client that reconnects gets every event after its cursor",
-    file: "rpc/replay.ts",
+    file: "rpc/events/replay.ts",
     from: "return { after: cursor.last_seen, latestSeq, truncated: false };",
     to: "return { after: Math.min(cursor.last_seen + 1, latestSeq), latestSeq, truncated: false };",
     tests: ["contract/rpc/resume.test.ts"],
@@ -13,7 +13,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "rpc-truncated",
     guarantee: "A client whose missed events are gone is told so",
-    file: "rpc/replay.ts",
+    file: "rpc/events/replay.ts",
     from: "if (!isKept) return { after: latestSeq, latestSeq, truncated: true };",
     to: "if (!isKept) return { after: latestSeq, latestSeq, truncated: false };",
     tests: ["contract/rpc/resume.test.ts"],
@@ -21,7 +21,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "rpc-control-events",
     guarantee: "A slow reader loses deltas only, never an answer or another event",
-    file: "rpc/outbox.ts",
+    file: "rpc/connection/outbox.ts",
     from: "this.#add({ text, size: text.length }, held);",
     to: "if (!this.#isHalfFull()) this.#add({ text, size: text.length }, held);",
     tests: ["unit/rpc/outbox.test.ts"],
@@ -29,7 +29,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "rpc-scope",
     guarantee: "A connection cannot call a method that its key has no scope for",
-    file: "rpc/dispatch.ts",
+    file: "rpc/connection/dispatch.ts",
     from: "if (meta.scope !== undefined) requireScope(",
     to: "if (meta.scope === null) requireScope(",
     tests: ["unit/rpc/connection.test.ts"],
@@ -37,7 +37,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "rpc-call-rate",
     guarantee: "Calls of the gateway count against the requests that their key may make in a minute",
-    file: "rpc/calls.ts",
+    file: "rpc/connection/calls.ts",
     from: "context.room.keyLimits?.countRequest(identity.owner);",
     to: "",
     tests: ["contract/rpc/key-limits.test.ts"],
@@ -45,7 +45,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "rpc-folder-of-a-key",
     guarantee: "A key without the scope admin works in no folder outside of the configured roots",
-    file: "rpc/folder.ts",
+    file: "rpc/session/folder.ts",
     from: `if (hasScope(ctx.peer.identity, "admin")) return folder;`,
     to: "if (ctx.peer.isLocal) return folder;",
     tests: ["contract/rpc/folders.test.ts"],
@@ -61,7 +61,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "ticket-spent-by-attempt",
     guarantee: "A ticket of the WebSocket is good for one attempt, whatever it is refused for",
-    file: "rpc/admission.ts",
+    file: "rpc/connection/admission.ts",
     from: `  const holder = ticket === null ? undefined : rules.tickets.take(ticket);
   checkHost(request.header("host"), rules.hosts);
   checkOrigin(request, rules.origins);`,
@@ -73,7 +73,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "acp-cancelled-permission",
     guarantee: "A permission request that the editor cancels is no permission",
-    file: "acp/permission.ts",
+    file: "acp/questions/permission.ts",
     from: `if (outcome.outcome === "cancelled") return { type: "cancel" };`,
     to: `if (outcome.outcome === "cancelled") return { type: "reply", reply: { choice: "once" }, by: "acp" };`,
     tests: ["unit/acp/questions.test.ts"],
@@ -81,7 +81,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "acp-unknown-option",
     guarantee: "A permission option that was not offered denies",
-    file: "acp/permission-request.ts",
+    file: "acp/questions/permission-request.ts",
     from: `return chosen?.choice ?? "deny";`,
     to: `return chosen?.choice ?? "once";`,
     tests: ["unit/acp/questions.test.ts"],
@@ -89,7 +89,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "stdout-frames-only",
     guarantee: "Nothing but frames of the protocol reaches standard output",
-    file: "base/frame-output.ts",
+    file: "base/system/frame-output.ts",
     from: "stderr.write(...chunk)) as typeof stdout.write;",
     to: "write(...(chunk as Parameters<typeof write>))) as typeof stdout.write;",
     tests: ["process/rpc/stdio.test.ts"],
@@ -97,7 +97,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "config-get-masks",
     guarantee: "agentd config get prints no secret",
-    file: "config/secret-values.ts",
+    file: "config/secrets/values.ts",
     from: "if (isMarked(path) || isTellingName(nameOf(path))",
     to: "if (isTellingName(nameOf(path))",
     tests: ["unit/config/secrets.test.ts"],
@@ -113,7 +113,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "ordinary-values-are-shown",
     guarantee: "Ordinary words in .env are not hidden",
-    file: "config/secret-variable.ts",
+    file: "config/secrets/variable.ts",
     from: `return kind === "unknown" && isRandom(text);`,
     to: `return kind === "unknown";`,
     tests: ["unit/config/secret-variable.test.ts"],
@@ -121,7 +121,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "hard-links-to-the-home",
     guarantee: "No file tool reads a hard link to a file of the home",
-    file: "base/own-files.ts",
+    file: "base/system/own-files.ts",
     from: "if (found.nlink < 2) return;",
     to: "if (found.nlink < 99) return;",
     tests: ["unit/agent/tools/own-files.test.ts"],
@@ -129,7 +129,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "one-writer-at-a-time",
     guarantee: "Of processes that take one lock, one at a time works",
-    file: "base/file-lock.ts",
+    file: "base/system/file-lock.ts",
     from: `database.prepare("begin exclusive").all();`,
     to: `database.prepare("begin").all();`,
     tests: ["unit/base/file-lock.test.ts"],
@@ -145,7 +145,7 @@ export const surfaceBreakages: readonly Breakage[] = [
   {
     name: "failed-command-of-an-editor",
     guarantee: "An editor sees a command that failed as failed",
-    file: "acp/tool-end.ts",
+    file: "acp/tools/tool-end.ts",
     from: `end.status === "ok" && end.code === undefined ? "completed" : "failed"`,
     to: `end.status === "ok" ? "completed" : "failed"`,
     tests: ["unit/acp/tool-start.test.ts"],

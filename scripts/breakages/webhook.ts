@@ -4,7 +4,7 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-signature",
     guarantee: "A webhook without a valid signature is refused",
-    file: "webhook/receive.ts",
+    file: "webhook/receive/receive.ts",
     from: `if (secrets === "none")`,
     to: `if (secrets !== undefined)`,
     tests: ["contract/webhook/signatures.test.ts"],
@@ -12,7 +12,7 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-timestamp",
     guarantee: "A signature that is older than the tolerance is refused",
-    file: "webhook/signature.ts",
+    file: "webhook/receive/signature.ts",
     from: "return Math.abs(Math.floor(nowMs / 1000) - Number(timestamp)) <= toleranceSeconds;",
     to: "return Number(timestamp) >= 0 && nowMs >= 0 && toleranceSeconds >= 0;",
     tests: ["unit/webhook/signature.test.ts"],
@@ -20,7 +20,7 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-raw-bytes",
     guarantee: "A signature is checked over the bytes on the wire, not over the parsed body",
-    file: "webhook/receive.ts",
+    file: "webhook/receive/receive.ts",
     from: "const verdict = verifySignature({ headers, body }, {",
     to: `const text = new TextDecoder().decode(body);
   const bytes = new TextEncoder().encode(/^\\s*[{[]/.test(text) ? JSON.stringify(JSON.parse(text)) : text);
@@ -30,7 +30,7 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-known-id",
     guarantee: "A delivery that was taken before is not taken again",
-    file: "webhook/known.ts",
+    file: "webhook/receive/dedupe.ts",
     from: "key: deliveryId, keepMs: ID_KEEP_MS }",
     to: "key: `${deliveryId} ${Math.random()}`, keepMs: ID_KEEP_MS }",
     tests: ["contract/webhook/duplicate.test.ts"],
@@ -38,7 +38,7 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-nonce",
     guarantee: "A signed request that is sent again under another id is not taken again",
-    file: "webhook/known.ts",
+    file: "webhook/receive/dedupe.ts",
     from: "if (once === undefined) return [id];",
     to: "if (once !== null) return [id];",
     tests: ["contract/webhook/duplicate.test.ts"],
@@ -46,7 +46,7 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-known-before-script",
     guarantee: "The script of a route does not run again for a repeated delivery",
-    file: "webhook/judge.ts",
+    file: "webhook/receive/evaluate.ts",
     from: `if (first === undefined) way.passed("known");`,
     to: `if (first !== null) way.passed("known");`,
     tests: ["contract/webhook/duplicate.test.ts"],
@@ -54,7 +54,7 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-answer-after-commit",
     guarantee: "A webhook is answered 202 only after it is recorded",
-    file: "webhook/admit.ts",
+    file: "webhook/receive/admit.ts",
     from: "await room.turns.submit({ ...prompt, alsoRecord: record });",
     to: "void room.turns.submit({ ...prompt, alsoRecord: record }).catch(() => {});",
     tests: ["contract/webhook/admission.test.ts"],
@@ -70,7 +70,7 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-starts-again",
     guarantee: "A run of a webhook whose process dies during the model's first answer starts again",
-    file: "agent/run-restart.ts",
+    file: "agent/recovery/restart.ts",
     from: "if ((await hasActed(tx, id)) || (await isSummedUp(tx, sessionId))) return false;",
     to: "if ((await hasActed(tx, id)) || sessionId !== id) return false;",
     tests: ["contract/webhook/admission.test.ts"],
@@ -78,7 +78,7 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-call-before-tool",
     guarantee: "The first call of a run that would start again is in the journal before its tool begins",
-    file: "agent/execution.ts",
+    file: "agent/run/execution.ts",
     from: `if (this.#acts === "yes" || this.#options.input.startsAgain !== true) return;`,
     to: `if (this.#acts === "yes" || this.#options.input.startsAgain === true) return;`,
     tests: ["unit/agent/run-restart.test.ts"],
@@ -86,7 +86,7 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-acts-once",
     guarantee: "A run of a webhook that called a tool does not start again",
-    file: "agent/run-restart.ts",
+    file: "agent/recovery/restart.ts",
     from: `const ACTS = ["tool.started", "tool.requested", "run.steer_accepted"] as const;`,
     to: `const ACTS = ["tool.requested", "run.steer_accepted"] as const;`,
     tests: ["crash/webhook.test.ts"],
@@ -94,7 +94,7 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-failure-frees",
     guarantee: "A delivery whose run failed can be sent again under its id",
-    file: "webhook/trigger.ts",
+    file: "webhook/deliveries/trigger.ts",
     from: "if (row) await freeAllNames(tx, row);",
     to: "if (row?.id === undefined) return;",
     tests: ["contract/webhook/duplicate.test.ts"],
@@ -102,7 +102,7 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-failure-notice",
     guarantee: "What a chat hears of a failed run names nothing of this service",
-    file: "webhook/trigger.ts",
+    file: "webhook/deliveries/trigger.ts",
     from: `const reason = says === "reason" ? reasonOf(outcome) : undefined;`,
     to: `const reason = says !== undefined ? reasonOf(outcome) : undefined;`,
     tests: ["contract/webhook/failure.test.ts"],
@@ -118,7 +118,7 @@ export const webhookBreakages: readonly Breakage[] = [
   {
     name: "webhook-secret-headers",
     guarantee: "The record of a delivery does not hold what proved who sent it",
-    file: "webhook/deliveries.ts",
+    file: "webhook/deliveries/deliveries.ts",
     from: `SECRET_HEADERS.test(name) ? "[redacted]" : redact(value)`,
     to: "redact(value)",
     tests: ["contract/webhook/record.test.ts"],

@@ -1,11 +1,11 @@
 import { agent, RequestError, type AgentApp } from "@agentclientprotocol/sdk/unstable";
 import { acpClaims } from "../../generated/acp/claims.gen.ts";
 import { ServiceError } from "../base/errors.ts";
-import type { AcpConnection } from "./connection.ts";
-import type { AcpCall, AcpExtensionHandler, AcpMethod } from "./contract.ts";
-import { toRequestError } from "./error.ts";
-import type * as Handlers from "./handlers.ts";
-import { initialized } from "./initialized.ts";
+import type { AcpConnection } from "./wire/connection.ts";
+import type { AcpCall, AcpExtensionHandler, AcpMethod } from "./wire/contract.ts";
+import { toRequestError } from "./wire/error.ts";
+import type * as Handlers from "./methods/handlers.ts";
+import { initialized } from "./methods/initialized.ts";
 
 /**
  * Every method that the claims name, bound to the agent. `initialize` is answered by what is loaded already; all that
@@ -13,7 +13,7 @@ import { initialized } from "./initialized.ts";
  */
 export function createAcpAgent(connection: AcpConnection): AgentApp {
   let loaded: typeof Handlers | undefined;
-  const handlers = async () => (loaded ??= await import("./handlers.ts"));
+  const handlers = async () => (loaded ??= await import("./methods/handlers.ts"));
   const app = agent({ name: acpClaims.title }).onConnect(({ client }) => connection.connected(client));
 
   app.onRequest("initialize", ({ params, requestId }) => {

@@ -1,18 +1,18 @@
 import type { RunUsage } from "../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
-import type { SessionRow } from "../store/tables.ts";
-import { followRun } from "./follow-run.ts";
-import { resetContext } from "./history.ts";
-import { LiveSessions } from "./live.ts";
-import type { SessionMode } from "./mode.ts";
+import type { SessionRow } from "../store/schema/tables.ts";
+import { followRun } from "./run/follow.ts";
+import { resetContext } from "./session/transcript.ts";
+import { LiveSessions } from "./session/live-sessions.ts";
+import type { SessionMode } from "./session/mode.ts";
 import { formatModel } from "./model.ts";
-import type { AgentParts } from "./parts.ts";
-import type { Submitted } from "./prompt.ts";
-import { Recovery } from "./recovery.ts";
-import { settingsOf } from "./session.ts";
-import { Sessions } from "./sessions.ts";
-import { Titles } from "./titles.ts";
-import { Turns } from "./turn.ts";
+import type { AgentParts } from "./deps.ts";
+import type { Submitted } from "./run/prompt.ts";
+import { Recovery } from "./recovery/recovery.ts";
+import { settingsOf } from "./session/session.ts";
+import { Sessions } from "./session/sessions.ts";
+import { Titles } from "./session/titles.ts";
+import { Turns } from "./run/scheduler.ts";
 
 export const EFFORTS = ["none", "minimal", "low", "medium", "high", "xhigh"] as const;
 

@@ -1,5 +1,5 @@
 import type { ProviderFailure, ToolEndCode } from "../../generated/http/client/types.gen.ts";
-import type { Span } from "../base/trace.ts";
+import type { Span } from "../base/observe/trace.ts";
 import type { Message, ToolStatus } from "./message.ts";
 
 /**

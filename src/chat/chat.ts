@@ -3,16 +3,16 @@ import { cleanHead, cleanText } from "./clean-text.ts";
 import { complete } from "./complete.ts";
 import { describeFailure, reasonOf, type GatewayCall } from "./gateway-call.ts";
 import type { GatewayClientEvent, GatewayNotice } from "../client/gateway.ts";
-import type { WritableStore } from "./initial-state.ts";
-import { append, notice, restart } from "./items.ts";
+import type { WritableStore } from "./state/initial-state.ts";
+import { append, notice, restart } from "./state/items.ts";
 import { listModels, listSessions } from "./pickers.ts";
 import { respond, refusalOf } from "./respond.ts";
 import type { ChatActions, QuestionAnswer, SubmitMode } from "./screen.ts";
 import { isNotice, withConnection } from "./connection.ts";
 import { SessionDoor, type SessionTarget } from "./session-door.ts";
 import { localHelp, parseSlash, runSlash, type TypedCommand } from "./slash.ts";
-import type { ChatState, Question } from "./state.ts";
-import { answersOf, nextPart, putQuestion, requestIdOf, takeQuestion } from "./fold-questions.ts";
+import type { ChatState, Question } from "./state/state.ts";
+import { answersOf, nextPart, putQuestion, requestIdOf, takeQuestion } from "./state/reduce-questions.ts";
 
 const MAX_HISTORY = 200;
 /** How long the second Ctrl-C may wait. */

@@ -2,7 +2,7 @@
 import { cleanLine } from "./clean-text.ts";
 import type { GatewayCall } from "./gateway-call.ts";
 import { LOCAL_COMMANDS } from "./slash.ts";
-import type { Completion } from "./state.ts";
+import type { Completion } from "./state/state.ts";
 
 const MAX_COMPLETIONS = 30;
 /** The word at the end that looks like a path. */

@@ -1,7 +1,7 @@
 /** What the client tells of its connection, on the screen. Pure. */
 import type { GatewayClientEvent, GatewayNotice } from "../client/gateway.ts";
 import { cleanLine } from "./clean-text.ts";
-import type { ChatState, ConnectionState } from "./state.ts";
+import type { ChatState, ConnectionState } from "./state/state.ts";
 
 type Told = Extract<GatewayNotice, { type: "client.state" }>["payload"];
 

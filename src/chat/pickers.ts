@@ -1,7 +1,7 @@
 /** The lists that people choose from. */
 import { cleanLine } from "./clean-text.ts";
 import type { GatewayCall } from "./gateway-call.ts";
-import type { ModelPickerRow, SessionPickerRow } from "./state.ts";
+import type { ModelPickerRow, SessionPickerRow } from "./state/state.ts";
 
 const MAX_SESSIONS = 100;
 const MAX_MODELS = 2_000;

@@ -1,7 +1,7 @@
 /** Answers to the agent's questions. Passwords and secrets go from here to the gateway and nowhere else. */
 import { reasonOf, type GatewayCall } from "./gateway-call.ts";
 import type { QuestionAnswer } from "./screen.ts";
-import type { Question } from "./state.ts";
+import type { Question } from "./state/state.ts";
 
 interface Given {
   readonly sessionId: string;

@@ -6,7 +6,7 @@ import {
   type GatewayTransport,
 } from "../client/gateway.ts";
 import { Chat } from "./chat.ts";
-import { createStore, type WritableStore } from "./initial-state.ts";
+import { createStore, type WritableStore } from "./state/initial-state.ts";
 import type { RenderChat } from "./screen.ts";
 import type { SessionTarget } from "./session-door.ts";
 

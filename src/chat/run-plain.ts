@@ -6,14 +6,14 @@ import {
   type GatewayEvent,
 } from "../client/gateway.ts";
 import { cleanLine, cleanText } from "./clean-text.ts";
-import { foldEvent } from "./fold.ts";
+import { foldEvent } from "./state/reduce.ts";
 import { isNotice } from "./connection.ts";
-import { createStore } from "./initial-state.ts";
+import { createStore } from "./state/initial-state.ts";
 import { refusalOf, respond } from "./respond.ts";
 import type { ChatProgram } from "./run-chat.ts";
 import { SessionDoor } from "./session-door.ts";
-import type { Question } from "./state.ts";
-import { takeQuestion } from "./fold-questions.ts";
+import type { Question } from "./state/state.ts";
+import { takeQuestion } from "./state/reduce-questions.ts";
 
 export interface PlainProgram extends ChatProgram {
   readonly prompt: string;

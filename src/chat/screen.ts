@@ -1,5 +1,5 @@
 /** What stands between the chat and its screen: the screen shows a {@link ChatState} and calls {@link ChatActions}. */
-import type { ApprovalChoice, ChatStore } from "./state.ts";
+import type { ApprovalChoice, ChatStore } from "./state/state.ts";
 
 /**
  * What a person at the screen may do. None of these throws or waits: what comes of it shows in the state, failures as

@@ -1,9 +1,9 @@
 /** Which session the chat is in, and how it comes into another one without losing an event on the way. */
-import { foldEvent } from "./fold.ts";
+import { foldEvent } from "./state/reduce.ts";
 import { reasonOf, type GatewayCall } from "./gateway-call.ts";
 import type { GatewayEvent } from "../client/gateway.ts";
-import type { WritableStore } from "./initial-state.ts";
-import { showSession, type OpenedSession } from "./transcript-items.ts";
+import type { WritableStore } from "./state/initial-state.ts";
+import { showSession, type OpenedSession } from "./state/transcript-items.ts";
 
 /** More events than this while a session is being opened mean that something else is wrong. */
 const MAX_HELD = 10_000;

@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 import process from "node:process";
 import { rootCommand } from "./root.ts";
-import { runCli } from "./run.ts";
+import { runCli } from "./chat/run.ts";
 
 /** What an option means that stands alone. Editors replace the words of a command by those of its setup. */
 const ALONE: ReadonlyMap<string, readonly string[]> = new Map([

@@ -1,8 +1,14 @@
 /** Plain data against the schema of the configuration, tolerantly: what is wrong is told and left out. Pure. */
 import { configSchema } from "../../generated/config/schema.gen.ts";
-import { formatDotPath, getAtPath, parseDotPath, type DotPath, type PathSegment } from "../base/dotpath.ts";
-import { isRecord } from "../base/schema.ts";
-import { checkOnce, type Issue } from "../base/validate.ts";
+import {
+  formatDotPath,
+  getAtPath,
+  parseDotPath,
+  type DotPath,
+  type PathSegment,
+} from "../base/json/dotpath.ts";
+import { isRecord } from "../base/json/schema.ts";
+import { checkOnce, type Issue } from "../base/json/validate.ts";
 import type { Flaw } from "./issue.ts";
 import { suggest } from "../base/nearest.ts";
 import { namesAt, schemaAt } from "./schema-path.ts";

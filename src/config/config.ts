@@ -1,20 +1,20 @@
 /** Reads the configuration: tolerant on read, so that one wrong line never hides the rest. */
 import type { Config } from "../../generated/config/types.gen.ts";
 import { configSchema } from "../../generated/config/schema.gen.ts";
-import { formatDotPath } from "../base/dotpath.ts";
+import { formatDotPath } from "../base/json/dotpath.ts";
 import { ServiceError } from "../base/errors.ts";
-import { applyDefaults } from "../base/schema.ts";
+import { applyDefaults } from "../base/json/schema.ts";
 import { checkConfig } from "./check.ts";
-import { locate, parseConfig, toPlain, type ConfigDocument } from "./document.ts";
-import { readEnvFile } from "./env-file.ts";
+import { locate, parseConfig, toPlain, type ConfigDocument } from "./file/document.ts";
+import { readEnvFile } from "./file/env-file.ts";
 import { configPath, envPath, readPrivateFile, type Environment } from "./home.ts";
 import { formatConfigIssue, type ConfigIssue, type Flaw } from "./issue.ts";
-import { checkMeaning } from "./meaning.ts";
+import { checkMeaning } from "./semantic-checks.ts";
 import { migrateDocument } from "./migrate.ts";
-import { overlay, overlayAt, overlayProblem, secretSettings } from "./overlay.ts";
+import { overlay, overlayAt, overlayProblem, secretSettings } from "./environment.ts";
 import { platformProblems } from "./platform-settings.ts";
-import { secretReferences } from "./secret-values.ts";
-import { exposureOf } from "./secret-variable.ts";
+import { secretReferences } from "./secrets/values.ts";
+import { exposureOf } from "./secrets/variable.ts";
 
 export interface LoadedConfig {
   /** Complete and frozen: defaults stand where the file says nothing or something wrong. */

@@ -119,7 +119,7 @@ export async function writePrivateFile(path: string, text: string): Promise<void
  */
 export async function withFileLock<T>(path: string, work: () => Promise<T>): Promise<T> {
   await makePrivateFolder(dirname(path));
-  const { FileLockError, withExclusiveLock } = await import("../base/file-lock.ts");
+  const { FileLockError, withExclusiveLock } = await import("../base/system/file-lock.ts");
   const lock = join(dirname(path), LOCK_NAME);
   try {
     return await withExclusiveLock({ path: lock, waitMs: LOCK_WAIT_MS }, work);

@@ -1,4 +1,4 @@
-import { formatDotPath, type DotPath } from "../base/dotpath.ts";
+import { formatDotPath, type DotPath } from "../base/json/dotpath.ts";
 
 /** One thing wrong with what agentd was told. Never holds the value, which may be a secret. */
 export interface ConfigIssue {

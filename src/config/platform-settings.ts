@@ -1,6 +1,6 @@
 /** What a platform is told: from the file, and from the environment where the file says nothing. Pure. */
 import type { Config } from "../../generated/config/types.gen.ts";
-import { isRecord, type JsonSchema } from "../base/schema.ts";
+import { isRecord, type JsonSchema } from "../base/json/schema.ts";
 import type { Environment } from "./home.ts";
 import { schemaAt } from "./schema-path.ts";
 import { listOf, readVariable, schemesOf } from "./variable-value.ts";

@@ -1,7 +1,7 @@
 /** The providers of models that are available, with their keys. Pure. */
 import type { Config, ProviderConfig } from "../../generated/config/types.gen.ts";
 import type { Environment } from "./home.ts";
-import { resolveSecret } from "./secret-reference.ts";
+import { resolveSecret } from "./secrets/reference.ts";
 
 export type ProviderType = ProviderConfig["type"];
 

@@ -1,7 +1,7 @@
 /** Looking up what the schema of the configuration says about a key. Pure. */
 import { configSchema } from "../../generated/config/schema.gen.ts";
-import type { DotPath } from "../base/dotpath.ts";
-import { isRecord, resolveReference, type JsonSchema } from "../base/schema.ts";
+import type { DotPath } from "../base/json/dotpath.ts";
+import { isRecord, resolveReference, type JsonSchema } from "../base/json/schema.ts";
 
 /** The schema of the value at `path`; undefined when the configuration has no such key. */
 export function schemaAt(path: DotPath): JsonSchema | undefined {

@@ -1,5 +1,5 @@
 /** What the text of a variable says about a setting: a number, a switch, one of several words, pairs. Pure. */
-import type { JsonSchema } from "../base/schema.ts";
+import type { JsonSchema } from "../base/json/schema.ts";
 
 /** `problem` says what would be right, a clause that follows the variable's name; `value` is then the text itself. */
 export interface VariableValue {

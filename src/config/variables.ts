@@ -1,8 +1,8 @@
 /** The environment as it stands now: that of the process, with the home's `.env` file below it. */
-import { beforeRedacting, registerSecret } from "../base/redact.ts";
-import { envFileStamp, readEnvFile, readEnvFileNow, setEnvVariable, type EnvFile } from "./env-file.ts";
+import { beforeRedacting, registerSecret } from "../base/observe/redact.ts";
+import { envFileStamp, readEnvFile, readEnvFileNow, setEnvVariable, type EnvFile } from "./file/env-file.ts";
 import { envPath, type Environment } from "./home.ts";
-import { isTellingName, secretsIn } from "./secret-variable.ts";
+import { isTellingName, secretsIn } from "./secrets/variable.ts";
 
 export interface VariablesOptions {
   /** The environment of the process; it wins over the file. */

@@ -1,7 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Store } from "../store/store.ts";
-import type { Claimed } from "./claim.ts";
-import { jitterMs } from "./jitter.ts";
+import type { Claimed } from "./tick/claim.ts";
+import { jitterMs } from "./schedule/jitter.ts";
 
 /** What is counted of jobs. */
 export interface CronMetrics {

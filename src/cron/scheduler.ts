@@ -1,8 +1,8 @@
-import type { Claimed } from "./claim.ts";
-import { fire } from "./fire.ts";
+import type { Claimed } from "./tick/claim.ts";
+import { fire } from "./run/fire.ts";
 import { meterFire } from "./metrics.ts";
-import type { CronRoom } from "./room.ts";
-import { Ticker } from "./ticker.ts";
+import type { CronRoom } from "./deps.ts";
+import { Ticker } from "./tick/ticker.ts";
 
 /** The ticker of a room, which runs what it claims. */
 export function createScheduler(room: CronRoom): Ticker {

@@ -1,8 +1,8 @@
 /** Where messages are to go, as people write it: `origin`, `telegram:-100123:17, sms:+15550100`, `all`. Pure. */
 import { suggest } from "../base/nearest.ts";
-import { MAX_ID_CHARACTERS } from "./exact-ids.ts";
+import { MAX_ID_CHARACTERS } from "./platform/exact-ids.ts";
 import { idOf, placeOf, splitPlace, type Place } from "./message.ts";
-import { platforms, type PlatformTraits } from "./platform-names.ts";
+import { platforms, type PlatformTraits } from "./platform/names.ts";
 import { formatTarget, parseTarget, type Targets } from "./target.ts";
 
 /** What addresses are completed with. */

@@ -1,5 +1,5 @@
 /** What chats are owed: a text, where it goes, and what the platform is told besides. Pure. */
-import { platforms, type PlatformTraits } from "./platform-names.ts";
+import { platforms, type PlatformTraits } from "./platform/names.ts";
 import type { Delivery } from "./target.ts";
 
 export interface Message {

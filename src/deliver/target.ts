@@ -1,4 +1,4 @@
-import type { Span } from "../base/trace.ts";
+import type { Span } from "../base/observe/trace.ts";
 
 /** A message as its target gets it. */
 export interface Delivery {

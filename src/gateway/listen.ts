@@ -5,7 +5,7 @@ import type { Duplex } from "node:stream";
 import { serve, type H3 } from "h3";
 import type { Clock } from "../base/clock.ts";
 import { ServiceError } from "../base/errors.ts";
-import type { SocketGate } from "../rpc/socket.ts";
+import type { SocketGate } from "../rpc/connection/socket.ts";
 
 export interface ListenOptions {
   readonly host: string;

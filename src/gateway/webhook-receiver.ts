@@ -1,7 +1,7 @@
 /** The receiver of webhooks, on a port of its own: opened, drained and closed. */
 import type { H3 } from "h3";
-import type { DirectSends } from "../deliver/direct-sends.ts";
-import type { WebhookRoom } from "../webhook/room.ts";
+import type { DirectSends } from "../deliver/outbox/direct-sends.ts";
+import type { WebhookRoom } from "../webhook/deps.ts";
 import type { WebhookSettings } from "../webhook/settings.ts";
 import { listen, type Listener } from "./listen.ts";
 

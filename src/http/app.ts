@@ -1,30 +1,30 @@
 import { H3, type H3Event, type HTTPError } from "h3";
 import { ServiceError } from "../base/errors.ts";
-import { errorAnswer } from "./answer.ts";
-import { bindHttp, requestIdOf } from "./bind.ts";
-import { getCapabilities } from "./capabilities.ts";
-import { createChatCompletion } from "./chat.ts";
-import { defineHttp } from "./contract.ts";
-import { getDocs } from "./docs.ts";
-import { getDetailedHealth } from "./health.ts";
-import { getHealth, getModel, listModels } from "./meta.ts";
-import { getMetrics } from "./metrics.ts";
+import { errorAnswer } from "./edge/answer.ts";
+import { bindHttp, requestIdOf } from "./edge/bind.ts";
+import { getCapabilities } from "./meta/capabilities.ts";
+import { createChatCompletion } from "./chat/chat.ts";
+import { defineHttp } from "./edge/contract.ts";
+import { getDocs } from "./meta/docs.ts";
+import { getDetailedHealth } from "./meta/health.ts";
+import { getHealth, getModel, listModels } from "./meta/meta.ts";
+import { getMetrics } from "./meta/metrics.ts";
 import {
   cancelResponse,
   createResponse,
   deleteResponse,
   getResponse,
   listResponseInputItems,
-} from "./responses.ts";
-import type { HttpContext, HttpRoom } from "./room.ts";
-import { resolveRunApproval } from "./run-approval.ts";
-import { steerRun, stopRun } from "./run-control.ts";
-import { createRun } from "./run-create.ts";
-import { streamRunEvents } from "./run-events.ts";
-import { listRuns } from "./run-list.ts";
-import { RunSubscribers } from "./run-subscribers.ts";
-import { getRun } from "./runs.ts";
-import { createSocketTicket } from "./ticket.ts";
+} from "./responses/responses.ts";
+import type { HttpContext, HttpRoom } from "./deps.ts";
+import { resolveRunApproval } from "./runs/approval.ts";
+import { steerRun, stopRun } from "./runs/control.ts";
+import { createRun } from "./runs/create.ts";
+import { streamRunEvents } from "./runs/events.ts";
+import { listRuns } from "./runs/list.ts";
+import { RunSubscribers } from "./runs/subscribers.ts";
+import { getRun } from "./runs/runs.ts";
+import { createSocketTicket } from "./meta/ticket.ts";
 
 /** The HTTP API as an h3 app: the operations of specs/http.openapi.yaml, each bound to its handler. */
 export function createHttpApp(room: HttpRoom): H3 {

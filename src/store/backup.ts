@@ -1,8 +1,8 @@
 /** Touches the machine: a copy of a SQLite database that others are writing to. */
 import { chmod, open } from "node:fs/promises";
 import { DatabaseSync } from "node:sqlite";
-import { toStoreError, unavailable } from "./failure.ts";
-import { BUSY_TIMEOUT_MS } from "./sqlite-connection.ts";
+import { toStoreError, unavailable } from "./tx/failure.ts";
+import { BUSY_TIMEOUT_MS } from "./sqlite/connection.ts";
 
 /**
  * Copies the database at `from` into the new file `to`, as it is at one moment, while services go on writing; mode 0600,

@@ -1,20 +1,20 @@
-import { appendEvents, beginSession, toEvent } from "./append.ts";
-import type { Driver } from "./driver.ts";
-import { Followers } from "./follow.ts";
-import { GroupCommitter } from "./group.ts";
-import type { Journal, JournalEvent, Scope } from "./journal.ts";
-import { createLedger } from "./ledger.ts";
-import { migratePostgres, migrateSqlite, readEpoch } from "./migrate.ts";
-import { createOutbox } from "./outbox.ts";
-import { createOwner, isOwnerDead, retireOwner } from "./owner.ts";
-import { scopeKey, type Page, type PageLimits } from "./pages.ts";
+import { appendEvents, beginSession, toEvent } from "./journal/append.ts";
+import type { Driver } from "./tx/driver.ts";
+import { Followers } from "./journal/follow.ts";
+import { GroupCommitter } from "./tx/group.ts";
+import type { Journal, JournalEvent, Scope } from "./journal/journal.ts";
+import { createLedger } from "./leases/ledger.ts";
+import { migratePostgres, migrateSqlite, readEpoch } from "./schema/migrate.ts";
+import { createOutbox } from "./outbox/outbox.ts";
+import { createOwner, isOwnerDead, retireOwner } from "./leases/owner.ts";
+import { scopeKey, type Page, type PageLimits } from "./journal/pages.ts";
 import { createQueue } from "./queue.ts";
-import { ReaderBudget } from "./reader-budget.ts";
-import { openSqlite } from "./sqlite.ts";
-import { findStatement } from "./statement.ts";
+import { ReaderBudget } from "./journal/reader-budget.ts";
+import { openSqlite } from "./sqlite/sqlite.ts";
+import { findStatement } from "./tx/statement.ts";
 import type { Store, StoreOptions } from "./store.ts";
-import type { Tables } from "./tables.ts";
-import type { Row, Tx } from "./tx.ts";
+import type { Tables } from "./schema/tables.ts";
+import type { Row, Tx } from "./tx/tx.ts";
 
 const READ_LIMIT = 512;
 /** Of a read that names no limit: as much as fits one answer of the gateway. */
@@ -39,7 +39,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
 
 async function openDriver({ url, now }: StoreOptions, onProblem: OnProblem): Promise<Driver> {
   if (isPostgres(url)) {
-    const { openPostgres } = await import("./postgres.ts");
+    const { openPostgres } = await import("./postgres/postgres.ts");
     return openPostgres({ url, now, onProblem }, async (db, schema) => {
       await migratePostgres(db, schema);
       return readEpoch(db);

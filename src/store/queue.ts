@@ -1,8 +1,8 @@
 import { createId } from "../base/ids.ts";
-import { Leases } from "./lease.ts";
-import type { LeaseFailure, Leaseholder } from "./lease.ts";
-import type { JobRow } from "./tables.ts";
-import type { Tx } from "./tx.ts";
+import { Leases } from "./leases/lease.ts";
+import type { LeaseFailure, Leaseholder } from "./leases/lease.ts";
+import type { JobRow } from "./schema/tables.ts";
+import type { Tx } from "./tx/tx.ts";
 
 export interface NewJob {
   readonly kind: string;

@@ -1,13 +1,13 @@
 import type { Kysely } from "kysely";
-import type { Journal } from "./journal.ts";
-import type { Ledger } from "./ledger.ts";
-import type { Outbox } from "./outbox.ts";
+import type { Journal } from "./journal/journal.ts";
+import type { Ledger } from "./leases/ledger.ts";
+import type { Outbox } from "./outbox/outbox.ts";
 import type { Queue } from "./queue.ts";
-import type { ReaderBudget } from "./reader-budget.ts";
-import type { Tables } from "./tables.ts";
-import type { Dialect, Tx } from "./tx.ts";
+import type { ReaderBudget } from "./journal/reader-budget.ts";
+import type { Tables } from "./schema/tables.ts";
+import type { Dialect, Tx } from "./tx/tx.ts";
 
-export type { Tx } from "./tx.ts";
+export type { Tx } from "./tx/tx.ts";
 
 /**
  * The store port: transactions over typed tables, and the four things built on them. Two drivers keep it,

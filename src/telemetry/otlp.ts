@@ -24,7 +24,7 @@ import {
   TracerProvider,
   type SpanExporter,
 } from "@opentelemetry/sdk-trace";
-import { redact } from "../base/redact.ts";
+import { redact } from "../base/observe/redact.ts";
 import {
   errorType,
   formatTraceparent,
@@ -34,7 +34,7 @@ import {
   type SpanKind,
   type SpanOptions,
   type Tracer,
-} from "../base/trace.ts";
+} from "../base/observe/trace.ts";
 import type { ExportFailure, OtlpModule, TracingSettings } from "./settings.ts";
 
 const DELAY_MS = 2_000;

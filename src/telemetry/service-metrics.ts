@@ -1,12 +1,12 @@
-import type { Log } from "../base/log.ts";
-import { Metrics } from "../base/metrics.ts";
-import { currentRuntime, residentBytes, watchEventLoop } from "../base/runtime.ts";
+import type { Log } from "../base/observe/log.ts";
+import { Metrics } from "../base/observe/metrics.ts";
+import { currentRuntime, residentBytes, watchEventLoop } from "../base/system/runtime.ts";
 import type { CronMetrics } from "../cron/metrics.ts";
-import { readCronStatus } from "../cron/status.ts";
-import type { DeliveryMetrics } from "../deliver/metrics.ts";
-import { readOutboxFigures, type OutboxCounts } from "../deliver/outbox-figures.ts";
-import type { HttpMetrics } from "../http/metrics.ts";
-import { readFigures } from "../store/figures.ts";
+import { readCronStatus } from "../cron/tick/status.ts";
+import type { DeliveryMetrics } from "../deliver/outbox/metrics.ts";
+import { readOutboxFigures, type OutboxCounts } from "../deliver/outbox/stats.ts";
+import type { HttpMetrics } from "../http/meta/metrics.ts";
+import { readFigures } from "../store/stats.ts";
 import type { Store } from "../store/store.ts";
 import type { WebhookMetrics } from "../webhook/metrics.ts";
 

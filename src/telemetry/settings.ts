@@ -1,8 +1,8 @@
 import type { Config } from "../../generated/config/types.gen.ts";
 import { ServiceError } from "../base/errors.ts";
-import type { Tracer } from "../base/trace.ts";
+import type { Tracer } from "../base/observe/trace.ts";
 import type { Environment } from "../config/home.ts";
-import { resolveSecret } from "../config/secret-reference.ts";
+import { resolveSecret } from "../config/secrets/reference.ts";
 
 export interface TracingSettings {
   /** Where spans are posted to, complete: `http://127.0.0.1:4318/v1/traces`. */

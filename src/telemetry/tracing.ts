@@ -1,6 +1,6 @@
 import type { Clock } from "../base/clock.ts";
-import type { Log } from "../base/log.ts";
-import { offTracer } from "../base/trace.ts";
+import type { Log } from "../base/observe/log.ts";
+import { offTracer } from "../base/observe/trace.ts";
 import type { ExportFailure, OtlpModule, Tracing, TracingSettings } from "./settings.ts";
 
 export interface TracingOptions {

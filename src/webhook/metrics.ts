@@ -1,4 +1,4 @@
-import type { WebhookAnswer } from "./answer.ts";
+import type { WebhookAnswer } from "./receive/answer.ts";
 
 /** What the receiver counts. */
 export interface WebhookMetrics {

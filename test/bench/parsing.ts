@@ -1,11 +1,11 @@
 import { RE2JS } from "re2js";
-import { parseCommand } from "../../src/agent/command.ts";
-import { readPage } from "../../src/agent/tools/page-reader.ts";
-import { plainText } from "../../src/agent/tools/plain-text.ts";
-import { parseExactJson } from "../../src/base/exact-json.ts";
-import { jsonExcerpt } from "../../src/webhook/json-excerpt.ts";
-import { patternOf } from "../../src/webhook/pattern.ts";
-import { renderTemplate } from "../../src/webhook/template.ts";
+import { parseCommand } from "../../src/agent/commands/command.ts";
+import { readPage } from "../../src/agent/tools/web/page-reader.ts";
+import { plainText } from "../../src/agent/tools/web/plain-text.ts";
+import { parseExactJson } from "../../src/base/json/exact-json.ts";
+import { jsonExcerpt } from "../../src/webhook/receive/json-excerpt.ts";
+import { patternOf } from "../../src/webhook/routes/pattern.ts";
+import { renderTemplate } from "../../src/webhook/receive/template.ts";
 import { median, runAlone, type BenchRow } from "./row.ts";
 
 const ROUNDS = 5;

@@ -1,8 +1,8 @@
 /** A child of the bench `sessions`: what open sessions take in memory. Needs `--expose-gc`; tells its parent. */
 import process from "node:process";
 import { setImmediate } from "node:timers/promises";
-import type { SessionSeed } from "../../src/agent/session.ts";
-import { LiveSessions } from "../../src/agent/live.ts";
+import type { SessionSeed } from "../../src/agent/session/session.ts";
+import { LiveSessions } from "../../src/agent/session/live-sessions.ts";
 import { systemClock } from "../../src/base/clock.ts";
 import { createTestDatabase } from "../harness/store.ts";
 import { openStore } from "../../src/store/open.ts";

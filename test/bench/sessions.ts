@@ -2,7 +2,7 @@ import { fork } from "node:child_process";
 import { once } from "node:events";
 import { performance } from "node:perf_hooks";
 import { fileURLToPath } from "node:url";
-import { Sessions } from "../../src/agent/sessions.ts";
+import { Sessions } from "../../src/agent/session/sessions.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { createTestDatabase } from "../harness/store.ts";

@@ -9,12 +9,12 @@ import { FastResponse } from "srvx";
 import { createScriptedEngine } from "../../src/agent/engines/scripted.ts";
 import { createModelCatalog } from "../../src/agent/model.ts";
 import { systemClock } from "../../src/base/clock.ts";
-import { createLog } from "../../src/base/log.ts";
-import { readBody } from "../../src/base/read-body.ts";
+import { createLog } from "../../src/base/observe/log.ts";
+import { readBody } from "../../src/base/net/read-body.ts";
 import { Variables } from "../../src/config/variables.ts";
-import { createKeyRing } from "../../src/config/secrets.ts";
+import { createKeyRing } from "../../src/config/secrets/secrets.ts";
 import { listen } from "../../src/gateway/listen.ts";
-import { startService } from "../../src/service.ts";
+import { startService } from "../../src/app/service.ts";
 import { KEY, testConfig } from "../harness/service.ts";
 import { modelCalls } from "./model-calls.ts";
 

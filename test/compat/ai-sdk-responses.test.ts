@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createOpenAI } from "@ai-sdk/openai";
 import { generateText, streamText, type ModelMessage } from "ai";
-import { ToolError } from "../../src/agent/tool.ts";
+import { ToolError } from "../../src/agent/tool/tool.ts";
 import type { Script } from "../../src/agent/engines/scripted.ts";
 import { callsOnce, testTool } from "../harness/agent.ts";
 import { KEY, startTestService, type TestService } from "../harness/service.ts";

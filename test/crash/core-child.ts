@@ -3,13 +3,13 @@ import { appendFileSync } from "node:fs";
 import process from "node:process";
 import { setInterval } from "node:timers";
 import type { Message } from "../../src/agent/message.ts";
-import { readTranscript } from "../../src/agent/history.ts";
+import { readTranscript } from "../../src/agent/session/transcript.ts";
 import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
-import { defineTool } from "../../src/agent/tool.ts";
+import { defineTool } from "../../src/agent/tool/tool.ts";
 import { systemClock } from "../../src/base/clock.ts";
-import { createLog } from "../../src/base/log.ts";
-import { boot } from "../../src/boot.ts";
-import type { Service } from "../../src/service.ts";
+import { createLog } from "../../src/base/observe/log.ts";
+import { boot } from "../../src/app/start.ts";
+import type { Service } from "../../src/app/service.ts";
 
 const [scenario = "", home = "", database = "", marks = ""] = process.argv.slice(2);
 const OWNER = "tester";

@@ -1,7 +1,7 @@
 /** What must hold of every instant of every job, whatever was killed when: worked out from rows, files and arrivals alone. */
 import { Cron } from "croner";
-import { toJob, type Job } from "../../src/cron/job.ts";
-import type { OccurrenceRow, OutboxRow, RunRow } from "../../src/store/tables.ts";
+import { toJob, type Job } from "../../src/cron/job/job.ts";
+import type { OccurrenceRow, OutboxRow, RunRow } from "../../src/store/schema/tables.ts";
 import type { CronPlace, Span } from "./cron-place.ts";
 
 const MINUTE_MS = 60_000;

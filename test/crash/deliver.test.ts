@@ -8,7 +8,7 @@ import type { AddressInfo } from "node:net";
 import process from "node:process";
 import { text } from "node:stream/consumers";
 import { test, type TestContext } from "node:test";
-import { retryLetter } from "../../src/store/letters.ts";
+import { retryLetter } from "../../src/store/outbox/messages.ts";
 import type { Store } from "../../src/store/store.ts";
 import { openTestStore } from "../harness/store.ts";
 import { startChild, type Child } from "../unit/store/child.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { DeliveryRow } from "../../src/store/tables.ts";
+import type { DeliveryRow } from "../../src/store/schema/tables.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { createGatewayPlace, type GatewayProcess } from "../harness/gateway.ts";

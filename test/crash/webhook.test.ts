@@ -6,7 +6,7 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import type { DeliveryRow } from "../../src/store/tables.ts";
+import type { DeliveryRow } from "../../src/store/schema/tables.ts";
 import { saying } from "../harness/openai-server.ts";
 import {
   createCrashPlace,

@@ -7,7 +7,7 @@ import { test } from "node:test";
 import { createScriptedEngine } from "../../src/agent/engines/scripted.ts";
 import { demoScript } from "../../src/agent/engines/demo.ts";
 import { systemClock } from "../../src/base/clock.ts";
-import { registerSecret } from "../../src/base/redact.ts";
+import { registerSecret } from "../../src/base/observe/redact.ts";
 import { startTestService, type TestService } from "../harness/service.ts";
 
 const demo = () => startTestService({ engine: createScriptedEngine(demoScript, { clock: systemClock }) });

@@ -6,10 +6,10 @@ import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
 import { createScriptedEngine, type ScriptState } from "../../src/agent/engines/scripted.ts";
-import { followRun } from "../../src/agent/follow-run.ts";
+import { followRun } from "../../src/agent/run/follow.ts";
 import { systemClock } from "../../src/base/clock.ts";
-import { createLog } from "../../src/base/log.ts";
-import { boot } from "../../src/boot.ts";
+import { createLog } from "../../src/base/observe/log.ts";
+import { boot } from "../../src/app/start.ts";
 import { createTestDatabase } from "../harness/store.ts";
 
 const OWNER = "default";

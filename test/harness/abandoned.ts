@@ -1,4 +1,4 @@
-import { runEvent } from "../../src/agent/event.ts";
+import { runEvent } from "../../src/agent/run/event.ts";
 import { createId, createSessionId } from "../../src/base/ids.ts";
 import type { Store } from "../../src/store/store.ts";
 import { runRow, sessionRow } from "../unit/store/rows.ts";

@@ -1,7 +1,7 @@
 /** `agentd acp` with things in it that print: started by tests. */
 import process from "node:process";
 import { runCommand } from "citty";
-import { acpCommand } from "../../src/cli/acp.ts";
+import { acpCommand } from "../../src/cli/acp/acp.ts";
 
 const served = runCommand(acpCommand, { rawArgs: [] });
 setInterval(() => {

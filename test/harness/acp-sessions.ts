@@ -2,10 +2,10 @@
 import assert from "node:assert/strict";
 import { RequestError, type SessionUpdate } from "@agentclientprotocol/sdk/unstable";
 import type { Message } from "../../src/agent/message.ts";
-import { newSession } from "../../src/agent/session.ts";
+import { newSession } from "../../src/agent/session/session.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
-import type { SessionRow } from "../../src/store/tables.ts";
+import type { SessionRow } from "../../src/store/schema/tables.ts";
 import type { AcpClient, AcpPlace } from "./acp.ts";
 
 /** The store of a place, beside its processes. */

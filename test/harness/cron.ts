@@ -3,23 +3,23 @@ import { mkdir, mkdtemp, readdir, readFile, realpath, rm, writeFile } from "node
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { FakeClock } from "../../src/base/clock.ts";
-import { readDefinition, type Job, type JobDefinition } from "../../src/cron/job.ts";
-import { Jobs } from "../../src/cron/jobs.ts";
-import { OUTPUT_TARGET } from "../../src/cron/output-name.ts";
-import { createOutputTarget } from "../../src/cron/output-target.ts";
-import type { CronRoom } from "../../src/cron/room.ts";
-import { RunEnds } from "../../src/cron/run-ends.ts";
+import { readDefinition, type Job, type JobDefinition } from "../../src/cron/job/job.ts";
+import { Jobs } from "../../src/cron/job/jobs.ts";
+import { OUTPUT_TARGET } from "../../src/cron/output/name.ts";
+import { createOutputTarget } from "../../src/cron/output/target.ts";
+import type { CronRoom } from "../../src/cron/deps.ts";
+import { RunEnds } from "../../src/cron/run/run-ends.ts";
 import { createScheduler } from "../../src/cron/scheduler.ts";
 import type { CronSettings } from "../../src/cron/settings.ts";
-import type { Ticker } from "../../src/cron/ticker.ts";
-import { createCronTrigger } from "../../src/cron/trigger.ts";
-import { Dispatcher } from "../../src/deliver/dispatch.ts";
+import type { Ticker } from "../../src/cron/tick/ticker.ts";
+import { createCronTrigger } from "../../src/cron/run/trigger.ts";
+import { Dispatcher } from "../../src/deliver/outbox/dispatch.ts";
 import { createTargets, type Delivery, type SendOutcome, type Target } from "../../src/deliver/target.ts";
-import { createAllTarget } from "../../src/deliver/targets/all.ts";
-import { settleMessage } from "../../src/settle-message.ts";
+import { createAllTarget } from "../../src/deliver/all-targets.ts";
+import { settleMessage } from "../../src/app/settle-message.ts";
 import { Skills } from "../../src/agent/skills/skills.ts";
 import type { Store } from "../../src/store/store.ts";
-import type { OccurrenceRow, OutboxRow } from "../../src/store/tables.ts";
+import type { OccurrenceRow, OutboxRow } from "../../src/store/schema/tables.ts";
 import { createTestAgent, type TestAgent, type TestAgentOptions } from "./agent.ts";
 
 export interface TestCronOptions extends Omit<TestAgentOptions, "clock" | "trigger"> {

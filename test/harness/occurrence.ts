@@ -1,4 +1,4 @@
-import type { OccurrenceRow } from "../../src/store/tables.ts";
+import type { OccurrenceRow } from "../../src/store/schema/tables.ts";
 import { START_MS, type TestCron } from "./cron.ts";
 
 /** Of a run that is at work in this process. */

@@ -1,8 +1,8 @@
 /** The whole service over a model server of this machine. */
 import { createEngine } from "../../src/agent/engines/select.ts";
 import { systemClock, type Clock } from "../../src/base/clock.ts";
-import { createLog } from "../../src/base/log.ts";
-import { checkToolInput } from "../../src/check-input.ts";
+import { createLog } from "../../src/base/observe/log.ts";
+import { checkToolInput } from "../../src/app/check-input.ts";
 import { startModelServer, type ModelServer, type Replies } from "./openai-server.ts";
 import { startTestService, type TestService } from "./service.ts";
 

@@ -1,8 +1,8 @@
 /** Events of a run, and the response that they make. */
 import assert from "node:assert/strict";
 import type { ResponseStreamEvent, RunEvent, RunUsage } from "../../generated/http/client/types.gen.ts";
-import { ResponseFold } from "../../src/http/response-fold.ts";
-import { echoOf, type ResponseRequest } from "../../src/http/response-object.ts";
+import { ResponseFold } from "../../src/http/responses/reducer.ts";
+import { echoOf, type ResponseRequest } from "../../src/http/responses/object.ts";
 import { checkStream } from "./responses.ts";
 
 export const RUN = "run_01abc";

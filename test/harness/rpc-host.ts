@@ -6,13 +6,13 @@ import {
   type GatewayMethod,
   type GatewayRequests,
 } from "../../generated/gateway/rpc.gen.ts";
-import type { Connection } from "../../src/rpc/connection.ts";
-import { rpcHandlers } from "../../src/rpc/handlers.ts";
-import { RpcHub } from "../../src/rpc/hub.ts";
-import { RPC_LIMITS } from "../../src/rpc/limits.ts";
-import { createSubscriptions } from "../../src/rpc/notify.ts";
-import type { RpcRoom } from "../../src/rpc/room.ts";
-import { rpcSchemas } from "../../src/rpc/schemas.ts";
+import type { Connection } from "../../src/rpc/connection/connection.ts";
+import { rpcHandlers } from "../../src/rpc/methods/handlers.ts";
+import { RpcHub } from "../../src/rpc/events/hub.ts";
+import { RPC_LIMITS } from "../../src/rpc/connection/limits.ts";
+import { createSubscriptions } from "../../src/rpc/events/notify.ts";
+import type { RpcRoom } from "../../src/rpc/deps.ts";
+import { rpcSchemas } from "../../src/rpc/connection/schemas.ts";
 import { Skills } from "../../src/agent/skills/skills.ts";
 import { McpServers } from "../../src/agent/mcp/servers.ts";
 import { createTestAgent, type TestAgent, type TestAgentOptions } from "./agent.ts";

@@ -1,9 +1,9 @@
 /** A host on the pipes of `serveStdio`, in the process of the test: every byte goes the way of `agentd rpc`. */
 import { PassThrough } from "node:stream";
-import type { FrameOutput } from "../../src/base/frame-output.ts";
-import type { RpcHub } from "../../src/rpc/hub.ts";
-import type { RpcIdentity } from "../../src/rpc/peer.ts";
-import { serveStdio } from "../../src/rpc/stdio.ts";
+import type { FrameOutput } from "../../src/base/system/frame-output.ts";
+import type { RpcHub } from "../../src/rpc/events/hub.ts";
+import type { RpcIdentity } from "../../src/rpc/connection/peer.ts";
+import { serveStdio } from "../../src/rpc/connection/stdio.ts";
 import { RpcHost } from "./rpc.ts";
 
 /** Resolves when the first frame, `gateway.ready`, is there. The end of the input ends the connection. */

@@ -6,7 +6,7 @@ import { gatewayEvents, hostRequests, type HostMethod } from "../../generated/ga
 import { gatewayRequests, type GatewayMethod } from "../../generated/gateway/rpc.gen.ts";
 import { schemas } from "../../generated/gateway/schemas.gen.ts";
 import { errorTable } from "../../src/base/errors.ts";
-import { SchemaSet } from "../../src/base/validate.ts";
+import { SchemaSet } from "../../src/base/json/validate.ts";
 import { agentdCommand, programEnvironment, type Command } from "./program.ts";
 import { KEY } from "./service.ts";
 

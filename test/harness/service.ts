@@ -8,12 +8,12 @@ import openApi from "../../generated/specs/http.openapi.json" with { type: "json
 import type { Engine } from "../../src/agent/engine.ts";
 import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
 import { createModelCatalog, type ModelProvider } from "../../src/agent/model.ts";
-import type { Tool } from "../../src/agent/tool.ts";
+import type { Tool } from "../../src/agent/tool/tool.ts";
 import { systemClock, type Clock } from "../../src/base/clock.ts";
-import { createLog, type LogLevel } from "../../src/base/log.ts";
-import { applyDefaults } from "../../src/base/schema.ts";
+import { createLog, type LogLevel } from "../../src/base/observe/log.ts";
+import { applyDefaults } from "../../src/base/json/schema.ts";
 import { Variables } from "../../src/config/variables.ts";
-import { startService, type Service } from "../../src/service.ts";
+import { startService, type Service } from "../../src/app/service.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { createTestDatabase } from "./store.ts";

@@ -1,8 +1,8 @@
 /** Requests made from the spec: right ones, and ones that are wrong in one place. For property tests. */
 import fc, { type Arbitrary } from "fast-check";
 import type { ParameterGroup } from "../../generated/http/contract.gen.ts";
-import type { JsonSchema } from "../../src/base/schema.ts";
-import { specSchemas } from "../../src/http/schemas.ts";
+import type { JsonSchema } from "../../src/base/json/schema.ts";
+import { specSchemas } from "../../src/http/edge/schemas.ts";
 import { fitting, spoil, type Tastes } from "./arbitrary.ts";
 import type { NamedOperation } from "./scenario.ts";
 

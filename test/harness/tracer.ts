@@ -10,7 +10,7 @@ import {
   type SpanKind,
   type SpanOptions,
   type Tracer,
-} from "../../src/base/trace.ts";
+} from "../../src/base/observe/trace.ts";
 
 export interface KeptSpan {
   readonly name: string;

@@ -6,14 +6,14 @@ import { test } from "node:test";
 import type { WebhookRouteConfig } from "../../generated/config/types.gen.ts";
 import { schemas } from "../../generated/webhook/schemas.gen.ts";
 import { operations, type OperationId } from "../../generated/webhook/server.gen.ts";
-import { SchemaSet } from "../../src/base/validate.ts";
+import { SchemaSet } from "../../src/base/json/validate.ts";
 import { createTargets } from "../../src/deliver/target.ts";
-import { createLogTarget } from "../../src/deliver/targets/log.ts";
+import { createLogTarget } from "../../src/deliver/targets/local/log.ts";
 import { listen, type Listener } from "../../src/gateway/listen.ts";
-import type { DeliveryBodyRow, DeliveryRow } from "../../src/store/tables.ts";
-import { createWebhookApp } from "../../src/webhook/app.ts";
-import type { WebhookRoom } from "../../src/webhook/room.ts";
-import { createWebhookRoom } from "../../src/webhook-room.ts";
+import type { DeliveryBodyRow, DeliveryRow } from "../../src/store/schema/tables.ts";
+import { createWebhookApp } from "../../src/webhook/receive/app.ts";
+import type { WebhookRoom } from "../../src/webhook/deps.ts";
+import { createWebhookRoom } from "../../src/app/wire-webhook.ts";
 import { startTestService, testConfig, type TestService, type TestServiceOptions } from "./service.ts";
 
 /** Of all routes that name none. */

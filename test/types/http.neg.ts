@@ -3,7 +3,7 @@
  * that compiles is itself an error. Never run.
  */
 import type { ErrorEnvelope, Run } from "../../generated/http/client/types.gen.ts";
-import { defineHttp, type HttpHandlers } from "../../src/http/contract.ts";
+import { defineHttp, type HttpHandlers } from "../../src/http/edge/contract.ts";
 
 interface Ctx {
   readonly caller: string;

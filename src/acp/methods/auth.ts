@@ -1,8 +1,8 @@
 /** Methods about what the agent needs before it can work. */
-import { clipped } from "../content-text.ts";
-import type { AcpGroup } from "../contract.ts";
-import { invalidParams } from "../error.ts";
-import { refreshProvider } from "../provider.ts";
+import { clipped } from "../prompt/content-text.ts";
+import type { AcpGroup } from "../wire/contract.ts";
+import { invalidParams } from "../wire/error.ts";
+import { refreshProvider } from "../settings/provider.ts";
 
 export const authMethods: AcpGroup<"authenticate"> = {
   authenticate: async ({ params }, connection) => {

@@ -1,10 +1,10 @@
 /** Methods that choose what applies to a session. */
-import { chooseMode, chooseModel, chooseOption, sessionOptions } from "../config-options.ts";
-import type { AcpConnection } from "../connection.ts";
-import type { AcpExtensionHandler, AcpGroup } from "../contract.ts";
-import { invalidParams } from "../error.ts";
-import type { AcpSession } from "../session.ts";
-import { requireUndeleted } from "../session-open.ts";
+import { chooseMode, chooseModel, chooseOption, sessionOptions } from "../settings/config-options.ts";
+import type { AcpConnection } from "../wire/connection.ts";
+import type { AcpExtensionHandler, AcpGroup } from "../wire/contract.ts";
+import { invalidParams } from "../wire/error.ts";
+import type { AcpSession } from "../session/session.ts";
+import { requireUndeleted } from "../session/open.ts";
 
 export const configMethods: AcpGroup<"session/set_mode" | "session/set_config_option"> = {
   "session/set_mode": async ({ params, requestId }, connection) => {

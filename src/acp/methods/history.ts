@@ -1,13 +1,13 @@
 /** Methods about sessions that are there already. */
-import { endRuns } from "../../agent/end-runs.ts";
-import type { AcpGroup } from "../contract.ts";
-import { forkSession } from "../fork.ts";
-import { fromNow, liveTurn } from "../live-turn.ts";
-import { requireProvider } from "../provider.ts";
-import { replaySession } from "../replay-session.ts";
-import { afterOpen, openedAnswer, orClosed } from "../session-answer.ts";
-import { listSessions } from "../session-list.ts";
-import { closeSession, knownSession, openSession } from "../session-open.ts";
+import { endRuns } from "../../agent/run/end-runs.ts";
+import type { AcpGroup } from "../wire/contract.ts";
+import { forkSession } from "../session/fork.ts";
+import { fromNow, liveTurn } from "../prompt/live-turn.ts";
+import { requireProvider } from "../settings/provider.ts";
+import { replaySession } from "../replay/replay-session.ts";
+import { afterOpen, openedAnswer, orClosed } from "../session/answer.ts";
+import { listSessions } from "../session/list.ts";
+import { closeSession, knownSession, openSession } from "../session/open.ts";
 
 type Names = "session/load" | "session/resume" | "session/list" | "session/delete" | "session/fork";
 

@@ -1,6 +1,6 @@
 /** Methods that ask the agent something. */
-import type { AcpGroup, AcpNotificationGroup } from "../contract.ts";
-import { runPrompt } from "../prompt.ts";
+import type { AcpGroup, AcpNotificationGroup } from "../wire/contract.ts";
+import { runPrompt } from "../prompt/prompt.ts";
 
 export const promptMethods: AcpGroup<"session/prompt"> = {
   "session/prompt": async (call, connection) => {

@@ -1,9 +1,9 @@
 /** Methods that begin a session and end it. */
 import { createSessionId } from "../../base/ids.ts";
-import type { AcpGroup } from "../contract.ts";
-import { requireProvider } from "../provider.ts";
-import { afterOpen, openedAnswer, orClosed } from "../session-answer.ts";
-import { closeSession, openSession } from "../session-open.ts";
+import type { AcpGroup } from "../wire/contract.ts";
+import { requireProvider } from "../settings/provider.ts";
+import { afterOpen, openedAnswer, orClosed } from "../session/answer.ts";
+import { closeSession, openSession } from "../session/open.ts";
 
 export const sessionMethods: AcpGroup<"session/new" | "session/close"> = {
   "session/new": async ({ params, requestId, signal }, connection) => {

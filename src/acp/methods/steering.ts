@@ -2,16 +2,16 @@
 import type { ContentBlock } from "@agentclientprotocol/sdk/unstable";
 import { fileText } from "../../agent/engines/user-prompt.ts";
 import type { UserMessage } from "../../agent/message.ts";
-import { runningTurn } from "../../agent/running-turn.ts";
-import { isRecord } from "../../base/schema.ts";
-import type { AcpConnection } from "../connection.ts";
-import { readBlocks } from "../content-blocks.ts";
-import { toMessage } from "../content.ts";
-import type { AcpExtensionHandler } from "../contract.ts";
-import { detachedTurn } from "../detached-turn.ts";
-import { invalidParams } from "../error.ts";
-import type { AcpSession } from "../session.ts";
-import { requireUndeleted } from "../session-open.ts";
+import { runningTurn } from "../../agent/run/running.ts";
+import { isRecord } from "../../base/json/schema.ts";
+import type { AcpConnection } from "../wire/connection.ts";
+import { readBlocks } from "../prompt/content-blocks.ts";
+import { toMessage } from "../prompt/content.ts";
+import type { AcpExtensionHandler } from "../wire/contract.ts";
+import { detachedTurn } from "../prompt/detached-turn.ts";
+import { invalidParams } from "../wire/error.ts";
+import type { AcpSession } from "../session/session.ts";
+import { requireUndeleted } from "../session/open.ts";
 
 interface Steering {
   readonly sessionId: string;

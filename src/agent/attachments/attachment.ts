@@ -4,8 +4,8 @@ import { basename, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 import { imageSize } from "image-size";
 import { ServiceError } from "../../base/errors.ts";
-import { OwnFileError, readForeign } from "../../base/own-files.ts";
-import { isInside } from "../inside.ts";
+import { OwnFileError, readForeign } from "../../base/system/own-files.ts";
+import { isInside } from "../../base/paths.ts";
 import type { Attachment } from "../message.ts";
 
 export interface AttachmentOptions {

@@ -1,11 +1,11 @@
-import type { SessionRow } from "../../store/tables.ts";
+import type { SessionRow } from "../../store/schema/tables.ts";
 import type { Agent } from "../agent.ts";
-import { sessionOf, shown, type Command } from "../command.ts";
-import { contextUse } from "../context-use.ts";
+import { sessionOf, shown, type Command } from "./command.ts";
+import { contextUse } from "../usage/context-use.ts";
 import { estimateTokens } from "../engines/context-size.ts";
-import { isSummary, loadContext } from "../history.ts";
+import { isSummary, loadContext } from "../session/transcript.ts";
 import type { Message } from "../message.ts";
-import { refOf } from "../turn-setup.ts";
+import { refOf } from "../run/prepare.ts";
 
 const CHARACTERS_A_TOKEN = 4;
 

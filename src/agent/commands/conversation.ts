@@ -1,6 +1,6 @@
 import { ServiceError } from "../../base/errors.ts";
-import { runningTurn } from "../running-turn.ts";
-import { sessionOf, shown, usage, type Command, type CommandCall } from "../command.ts";
+import { runningTurn } from "../run/running.ts";
+import { sessionOf, shown, usage, type Command, type CommandCall } from "./command.ts";
 
 /** Commands that say something to the agent, or take it back. */
 export const conversationCommands: readonly Command[] = [

@@ -1,6 +1,6 @@
 import { EFFORTS } from "../agent.ts";
-import { sessionOf, shown, usage, type Command } from "../command.ts";
-import { isMode, MODE_TEXTS, MODES } from "../mode.ts";
+import { sessionOf, shown, usage, type Command } from "./command.ts";
+import { isMode, MODE_TEXTS, MODES } from "../session/mode.ts";
 
 /** Commands about the model and what it may do. */
 export const modelCommands: readonly Command[] = [

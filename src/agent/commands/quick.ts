@@ -1,4 +1,4 @@
-import { shown, type Command } from "../command.ts";
+import { shown, type Command } from "./command.ts";
 
 /** A command of the configuration. */
 export interface QuickCommand {

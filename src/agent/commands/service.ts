@@ -1,4 +1,4 @@
-import { shown, usage, type Command, type Commands } from "../command.ts";
+import { shown, usage, type Command, type Commands } from "./command.ts";
 
 /** What the commands about the service need of it. */
 export interface ServiceCommandParts {

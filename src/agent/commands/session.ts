@@ -1,7 +1,7 @@
 import { textOf } from "../message.ts";
-import { readTranscript } from "../history.ts";
+import { readTranscript } from "../session/transcript.ts";
 import { createSessionId } from "../../base/ids.ts";
-import { sessionOf, shown, usage, type Command } from "../command.ts";
+import { sessionOf, shown, usage, type Command } from "./command.ts";
 import { contextCommand } from "./context.ts";
 
 const SHOWN_MESSAGES = 20;

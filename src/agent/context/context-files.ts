@@ -1,8 +1,8 @@
 /** Files in which a project tells agents about itself, such as AGENTS.md. Touches the machine. */
 import { realpath, stat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { openForeign } from "../../base/own-files.ts";
-import { isInside } from "../inside.ts";
+import { openForeign } from "../../base/system/own-files.ts";
+import { isInside } from "../../base/paths.ts";
 
 export interface ContextFile {
   readonly path: string;

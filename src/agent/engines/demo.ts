@@ -1,5 +1,5 @@
 import type { Script, ScriptState, ScriptStep } from "./scripted.ts";
-import { headOf } from "../../base/cut.ts";
+import { headOf } from "../../base/text.ts";
 
 const LABEL = "[demo model]";
 const MAX_QUOTED_CHARACTERS = 500;

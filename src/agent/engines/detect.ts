@@ -1,4 +1,4 @@
-import { isListening } from "../../base/port.ts";
+import { isListening } from "../../base/net/port.ts";
 
 /** A model server that answers on this machine. */
 export interface LocalServer {

@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import type { Log } from "../../base/log.ts";
+import type { Log } from "../../base/observe/log.ts";
 import {
   addUsage,
   zeroUsage,
@@ -16,7 +16,7 @@ import type { AssistantMessage, Message, ToolMessage } from "../message.ts";
 import { formatModel } from "../model.ts";
 import { Conversation, unmadeText } from "./conversation.ts";
 import { loadSdk, ModelCaller } from "./model-call.ts";
-import { ModelLine, type AnsweringModel } from "./model-line.ts";
+import { ModelLine, type AnsweringModel } from "./fallback-chain.ts";
 import { isContextTooLong } from "./overflow.ts";
 import { internalError, isOutage, PortError, toTurnError, type TurnError } from "./provider-error.ts";
 import type { ProviderConfig } from "./providers.ts";

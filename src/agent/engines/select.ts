@@ -1,5 +1,5 @@
 import type { Clock } from "../../base/clock.ts";
-import type { Log } from "../../base/log.ts";
+import type { Log } from "../../base/observe/log.ts";
 import type { Engine, ToolSpec } from "../engine.ts";
 import { DEMO_MODEL } from "../model.ts";
 import { demoScript } from "./demo.ts";

@@ -2,7 +2,7 @@ import type { experimental_streamLanguageModelCall } from "ai";
 import { createId } from "../../base/ids.ts";
 import { zeroUsage, type EngineEvent, type ToolCall, type Usage } from "../engine.ts";
 import type { AssistantPart, ProviderData } from "../message.ts";
-import { headOf } from "../../base/cut.ts";
+import { headOf } from "../../base/text.ts";
 
 type CallStream = Awaited<ReturnType<typeof experimental_streamLanguageModelCall>>["stream"];
 export type CallPart = CallStream extends AsyncIterable<infer P> ? P : never;

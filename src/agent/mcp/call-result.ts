@@ -1,5 +1,5 @@
 import type { MCPClient } from "@ai-sdk/mcp";
-import { ToolError } from "../tool.ts";
+import { ToolError } from "../tool/tool.ts";
 
 const MAX_RESULT_CHARACTERS = 100_000;
 

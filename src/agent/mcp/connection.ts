@@ -2,9 +2,9 @@
 import type { MCPClient, MCPTransport } from "@ai-sdk/mcp";
 import { abortable } from "../../base/abortable.ts";
 import type { Clock } from "../../base/clock.ts";
-import type { Log } from "../../base/log.ts";
-import { redact } from "../../base/redact.ts";
-import { ToolError, type Questions, type ToolContext } from "../tool.ts";
+import type { Log } from "../../base/observe/log.ts";
+import { redact } from "../../base/observe/redact.ts";
+import { ToolError, type Questions, type ToolContext } from "../tool/tool.ts";
 import { textOf } from "./call-result.ts";
 import { elicit } from "./elicitation.ts";
 import { inputSchema } from "./input-schema.ts";

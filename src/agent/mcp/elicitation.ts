@@ -1,6 +1,6 @@
 import type { ClarifyQuestion } from "../../../generated/http/client/types.gen.ts";
-import { isRecord } from "../../base/schema.ts";
-import { ToolError, type Questions } from "../tool.ts";
+import { isRecord } from "../../base/json/schema.ts";
+import { ToolError, type Questions } from "../tool/tool.ts";
 
 /** What a server asks people in the middle of a call (MCP, elicitation/create). */
 export interface Elicitation {

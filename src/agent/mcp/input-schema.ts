@@ -1,5 +1,5 @@
-import { SchemaSet } from "../../base/validate.ts";
-import { isRecord } from "../../base/schema.ts";
+import { SchemaSet } from "../../base/json/validate.ts";
+import { isRecord } from "../../base/json/schema.ts";
 
 type Schema = Readonly<Record<string, unknown>>;
 

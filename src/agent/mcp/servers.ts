@@ -1,6 +1,6 @@
 import { systemClock, type Clock } from "../../base/clock.ts";
-import type { Log } from "../../base/log.ts";
-import { defineTool, type Tool } from "../tool.ts";
+import type { Log } from "../../base/observe/log.ts";
+import { defineTool, type Tool } from "../tool/tool.ts";
 import { McpConnection, type McpServerOptions, type McpStatus, type ToolDefinition } from "./connection.ts";
 import { toolName } from "./tool-name.ts";
 

@@ -2,10 +2,10 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import process from "node:process";
 import type { MCPTransport } from "@ai-sdk/mcp";
-import { holdGroup } from "../../base/child-groups.ts";
-import { headOf } from "../../base/cut.ts";
-import { redact } from "../../base/redact.ts";
-import { isRecord } from "../../base/schema.ts";
+import { holdGroup } from "../../exec/child-groups.ts";
+import { headOf } from "../../base/text.ts";
+import { redact } from "../../base/observe/redact.ts";
+import { isRecord } from "../../base/json/schema.ts";
 
 type Message = Parameters<MCPTransport["send"]>[0];
 

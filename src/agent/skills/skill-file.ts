@@ -2,8 +2,8 @@
 import { stat } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { parse } from "yaml";
-import { readForeign } from "../../base/own-files.ts";
-import { isRecord } from "../../base/schema.ts";
+import { readForeign } from "../../base/system/own-files.ts";
+import { isRecord } from "../../base/json/schema.ts";
 
 export interface RequiredVariable {
   readonly name: string;

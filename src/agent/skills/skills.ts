@@ -1,7 +1,7 @@
 /** Where skills are found. Touches the machine. */
 import { readdir, realpath } from "node:fs/promises";
 import { join } from "node:path";
-import { isInside } from "../inside.ts";
+import { isInside } from "../../base/paths.ts";
 import { readSkill, skillVersion, type Skill, type SkillProblem } from "./skill-file.ts";
 
 export interface SkillsOptions {

@@ -1,19 +1,19 @@
 import { ServiceError } from "../../base/errors.ts";
-import type { Tool } from "../tool.ts";
+import type { Tool } from "../tool/tool.ts";
 import { createClarify } from "./clarify.ts";
-import { createDelegateTask } from "./delegate-task.ts";
-import { createPatch } from "./patch.ts";
-import { createProcess } from "./process.ts";
-import { createReadFile } from "./read-file.ts";
-import { createSearchFiles } from "./search-files.ts";
+import { createDelegateTask } from "../subagent/delegate-task.ts";
+import { createPatch } from "./files/patch.ts";
+import { createProcess } from "./process/process.ts";
+import { createReadFile } from "./files/read-file.ts";
+import { createSearchFiles } from "./files/search-files.ts";
 import type { Skills } from "../skills/skills.ts";
 import { createSkill } from "./skill.ts";
-import { createTerminal, type TerminalOptions } from "./terminal.ts";
+import { createTerminal, type TerminalOptions } from "./process/terminal.ts";
 import { createTodo } from "./todo.ts";
 import { createVisionAnalyze, type VisionOptions } from "./vision-analyze.ts";
-import { createWebFetch } from "./web-fetch.ts";
-import { createWebSearch, type WebSearchOptions } from "./web-search.ts";
-import { createWriteFile } from "./write-file.ts";
+import { createWebFetch } from "./web/fetch.ts";
+import { createWebSearch, type WebSearchOptions } from "./web/search.ts";
+import { createWriteFile } from "./files/write-file.ts";
 
 export interface ToolOptions {
   /** Names of the sets to offer, such as `terminal`. */

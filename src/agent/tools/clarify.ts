@@ -1,5 +1,5 @@
 import type { ClarifyQuestion } from "../../../generated/http/client/types.gen.ts";
-import { defineTool, type Tool } from "../tool.ts";
+import { defineTool, type Tool } from "../tool/tool.ts";
 
 interface ClarifyInput {
   readonly questions: readonly {

@@ -1,5 +1,5 @@
 import type { Todo } from "../../../generated/http/client/types.gen.ts";
-import { defineTool, ToolError, type Tool, type ToolOutput } from "../tool.ts";
+import { defineTool, ToolError, type Tool, type ToolOutput } from "../tool/tool.ts";
 
 interface TodoInput {
   readonly todos?: readonly Todo[];

@@ -1,8 +1,8 @@
 import { dirname } from "node:path";
 import { ServiceError } from "../../base/errors.ts";
 import { readAttachment } from "../attachments/attachment.ts";
-import { defineTool, ToolError, type Tool, type ToolContext } from "../tool.ts";
-import { readsOf, realPath } from "./paths.ts";
+import { defineTool, ToolError, type Tool, type ToolContext } from "../tool/tool.ts";
+import { readsOf, realPath } from "./files/paths.ts";
 
 interface VisionInput {
   readonly image: string;

@@ -2,7 +2,7 @@
 import { Box, useCursor, useInput, usePaste } from "ink";
 import { createElement as h, type ReactNode } from "react";
 import { pressesOf, type Press } from "./keys.ts";
-import { LineView } from "./line-view.ts";
+import { LineView } from "./text/line-view.ts";
 import { COLOURS, NO_COLOURS, PaletteContext } from "./palette.ts";
 import type { Frame } from "./presenter.ts";
 import { Transcript } from "./transcript.ts";

@@ -1,10 +1,10 @@
 /** An item of the transcript as lines. */
-import type { AssistantItem, NoticeItem, SubagentItem, TranscriptItem, UserItem } from "../state.ts";
-import { hanging, span, wrap, wrapText, type Line, type Span } from "./line.ts";
-import { markdownLines, type MarkdownState } from "./markdown.ts";
-import { durationText } from "./quantity.ts";
+import type { AssistantItem, NoticeItem, SubagentItem, TranscriptItem, UserItem } from "../state/state.ts";
+import { hanging, span, wrap, wrapText, type Line, type Span } from "./text/line.ts";
+import { markdownLines, type MarkdownState } from "./text/markdown.ts";
+import { durationText } from "./text/quantity.ts";
 import { toolLines } from "./tool-block.ts";
-import { toOneLine } from "./width.ts";
+import { toOneLine } from "./text/width.ts";
 
 const INDENT: Line = [span("  ")];
 const INDENTED = { first: INDENT, rest: INDENT };

@@ -3,7 +3,7 @@ import { render, type Instance } from "ink";
 import { createElement as h } from "react";
 import type { ChatScreen } from "../screen.ts";
 import { App } from "./app.ts";
-import { lineWidth } from "./line.ts";
+import { lineWidth } from "./text/line.ts";
 import { MAX_FPS, Presenter, type Frame } from "./presenter.ts";
 
 /** Home, and erase what is visible; the scrollback stays. */

@@ -1,7 +1,7 @@
 /** What the roles of spans look like. Without colour, weight and the signs in the text do all of the work. */
 import type { TextProps } from "ink";
 import { createContext } from "react";
-import type { Role } from "./line.ts";
+import type { Role } from "./text/line.ts";
 
 export type Palette = Readonly<Record<Role, TextProps | undefined>>;
 

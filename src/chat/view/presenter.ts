@@ -1,11 +1,11 @@
 /** Makes frames of the chat's state and of what is typed, at most thirty a second, and counts nothing twice. */
 import type { ChatActions } from "../screen.ts";
-import type { ChatState, ChatStore, Question } from "../state.ts";
-import { commandLines } from "./approval-card.ts";
-import { composerWidth } from "./composer-lines.ts";
-import { footLines, SPINNER_MS } from "./foot.ts";
+import type { ChatState, ChatStore, Question } from "../state/state.ts";
+import { commandLines } from "./dialog/approval.ts";
+import { composerWidth } from "./composer/lines.ts";
+import { footLines, SPINNER_MS } from "./footer.ts";
 import type { Press } from "./keys.ts";
-import { BLANK, type Line } from "./line.ts";
+import { BLANK, type Line } from "./text/line.ts";
 import { Scrollback } from "./scrollback.ts";
 import { followState, markShown, pasteUi, pressUi } from "./ui.ts";
 import { FIRST_UI, type Hands, type Ui } from "./ui-state.ts";

@@ -3,11 +3,11 @@
  * items are printed; of an answer that streams, the lines that have no room any more are printed while it comes, so that
  * drawing it costs the same at its ten-thousandth line as at its first.
  */
-import type { AssistantItem, ChatState, TranscriptItem } from "../state.ts";
+import type { AssistantItem, ChatState, TranscriptItem } from "../state/state.ts";
 import { answerLines, endLines, isTight, itemLines } from "./item.ts";
-import { BLANK, cutLine, span, wrap, type Line } from "./line.ts";
-import { markdownStateAfter, type MarkdownState } from "./markdown.ts";
-import { toOneLine } from "./width.ts";
+import { BLANK, cutLine, span, wrap, type Line } from "./text/line.ts";
+import { markdownStateAfter, type MarkdownState } from "./text/markdown.ts";
+import { toOneLine } from "./text/width.ts";
 
 /** Lines printed with one frame: more would keep keys waiting. */
 const MAX_LINES_A_FRAME = 400;

@@ -1,8 +1,8 @@
 /** The lines at the foot: what is used and what it costs, and which keys do something now. */
-import type { ChatState, StatusFacts } from "../state.ts";
-import { cutLine, lineWidth, span, type Line, type Span } from "./line.ts";
-import { countText, moneyText } from "./quantity.ts";
-import { cutToWidth, toOneLine } from "./width.ts";
+import type { ChatState, StatusFacts } from "../state/state.ts";
+import { cutLine, lineWidth, span, type Line, type Span } from "./text/line.ts";
+import { countText, moneyText } from "./text/quantity.ts";
+import { cutToWidth, toOneLine } from "./text/width.ts";
 
 const SEPARATOR = span(" · ", "dim");
 const MAX_TITLE_CELLS = 32;

@@ -1,9 +1,9 @@
 /** A tool call: one line that says what and how it went, and below it what it shows. */
-import type { Todo, ToolItem } from "../state.ts";
-import { diffLines } from "./diff.ts";
-import { hanging, span, wrap, wrapText, type Line, type Role, type Span } from "./line.ts";
-import { durationText } from "./quantity.ts";
-import { toOneLine } from "./width.ts";
+import type { Todo, ToolItem } from "../state/state.ts";
+import { diffLines } from "./text/diff.ts";
+import { hanging, span, wrap, wrapText, type Line, type Role, type Span } from "./text/line.ts";
+import { durationText } from "./text/quantity.ts";
+import { toOneLine } from "./text/width.ts";
 
 const MAX_OUTPUT_LINES = 12;
 const MAX_PROGRESS_LINES = 5;

@@ -1,8 +1,8 @@
 /** What was printed last: Ink writes it above everything else, once, and forgets it. */
 import { Static } from "ink";
 import { createElement as h, type ReactNode } from "react";
-import { LineView } from "./line-view.ts";
-import type { Line } from "./line.ts";
+import { LineView } from "./text/line-view.ts";
+import type { Line } from "./text/line.ts";
 
 export interface TranscriptProps {
   /** Another one prints again. */

@@ -1,7 +1,7 @@
 /** What the screen alone knows: the draft, selections, and answers that are being typed. */
 import type { ChatActions } from "../screen.ts";
-import type { ChatState, Picker, Question } from "../state.ts";
-import { EMPTY_DRAFT, type Draft } from "./draft.ts";
+import type { ChatState, Picker, Question } from "../state/state.ts";
+import { EMPTY_DRAFT, type Draft } from "./composer/draft.ts";
 
 export interface Ui {
   readonly draft: Draft;

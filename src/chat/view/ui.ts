@@ -1,10 +1,10 @@
 /** Keys and changes of the chat's state, handed to whatever part of the screen they concern. */
-import type { ChatState } from "../state.ts";
-import { pasteComposer, pressComposer } from "./composer-keys.ts";
-import { draftOf, EMPTY_DRAFT } from "./draft.ts";
+import type { ChatState } from "../state/state.ts";
+import { pasteComposer, pressComposer } from "./composer/keys.ts";
+import { draftOf, EMPTY_DRAFT } from "./composer/draft.ts";
 import type { Press } from "./keys.ts";
-import { pressPicker } from "./picker-keys.ts";
-import { pasteQuestion, pressQuestion } from "./question-keys.ts";
+import { pressPicker } from "./dialog/picker-keys.ts";
+import { pasteQuestion, pressQuestion } from "./dialog/question-keys.ts";
 import { isHidden, type Hands, type Ui } from "./ui-state.ts";
 
 /** A password that is typed on after its question ended must not land in the composer. */

@@ -1,15 +1,15 @@
 /** The method that runs a command of this program. */
-import type { RpcGroup } from "../contract.ts";
+import type { RpcGroup } from "../connection/contract.ts";
 import { ServiceError } from "../../base/errors.ts";
-import { redact } from "../../base/redact.ts";
+import { redact } from "../../base/observe/redact.ts";
 import { loadConfig } from "../../config/config.ts";
-import { hideSecrets } from "../../config/secret-values.ts";
-import { runCommand } from "../../agent/tools/process-group.ts";
-import { notStarted } from "../../agent/tools/run-shell.ts";
-import { OutputExcerpt } from "../../agent/tools/output-excerpt.ts";
-import { ownProgram } from "../../base/own-program.ts";
-import type { RpcContext } from "../room.ts";
-import { headOf, tailOf } from "../../base/cut.ts";
+import { hideSecrets } from "../../config/secrets/values.ts";
+import { runCommand } from "../../exec/process-group.ts";
+import { notStarted } from "../../agent/commands/run-shell.ts";
+import { OutputExcerpt } from "../../exec/output-excerpt.ts";
+import { ownProgram } from "../../base/system/own-program.ts";
+import type { RpcContext } from "../deps.ts";
+import { headOf, tailOf } from "../../base/text.ts";
 
 const MAX_CHARACTERS = 48_000;
 /** Of the output; enough for secrets that a cut at the shown length would halve to be found whole. */

@@ -1,16 +1,16 @@
 /** Methods about slash commands. */
 import type { CommandCatalog } from "../../../generated/gateway/types/types.gen.ts";
-import { parseCommand, type Command, type Directive } from "../../agent/command.ts";
+import { parseCommand, type Command, type Directive } from "../../agent/commands/command.ts";
 import { ServiceError, type ErrorCode } from "../../base/errors.ts";
-import { completePath } from "../complete-path.ts";
-import type { RpcGroup } from "../contract.ts";
-import { showDirective } from "../directive.ts";
-import { shownRoots } from "../image-attach.ts";
-import { ensureSaved, knownSession, namedSession, type KnownSession } from "../known-session.ts";
-import type { RpcContext } from "../room.ts";
-import { requireScope } from "../scope.ts";
-import { cwdOf } from "../session-view.ts";
-import { tellChanged, tellInfo } from "../viewers.ts";
+import { completePath } from "../paths/complete-path.ts";
+import type { RpcGroup } from "../connection/contract.ts";
+import { showDirective } from "../prompt/directive.ts";
+import { shownRoots } from "../prompt/image-attach.ts";
+import { ensureSaved, knownSession, namedSession, type KnownSession } from "../session/known-session.ts";
+import type { RpcContext } from "../deps.ts";
+import { requireScope } from "../connection/scope.ts";
+import { cwdOf } from "../session/session-view.ts";
+import { tellChanged, tellInfo } from "../events/viewers.ts";
 
 type Names =
   | "commands.catalog"

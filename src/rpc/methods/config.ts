@@ -1,9 +1,9 @@
 /** Methods about settings: those of a session, and the configuration. */
-import type { RpcGroup } from "../contract.ts";
-import { namedSession } from "../known-session.ts";
-import type { RpcContext } from "../room.ts";
-import { readSetting } from "../settings-read.ts";
-import { writeSetting } from "../settings-write.ts";
+import type { RpcGroup } from "../connection/contract.ts";
+import { namedSession } from "../session/known-session.ts";
+import type { RpcContext } from "../deps.ts";
+import { readSetting } from "../settings/read.ts";
+import { writeSetting } from "../settings/write.ts";
 
 export const configMethods: RpcGroup<"config.get" | "config.set", RpcContext> = {
   "config.get": async ({ params: { key, session_id: id, cwd }, ctx }) =>

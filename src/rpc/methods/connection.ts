@@ -2,10 +2,10 @@
 import { gatewayEvents, hostRequests } from "../../../generated/gateway/host.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { DEMO_MODEL, formatModel, isReady } from "../../agent/model.ts";
-import type { RpcGroup } from "../contract.ts";
-import { PROTOCOL } from "../ready.ts";
-import type { RpcContext } from "../room.ts";
-import { hasScope } from "../scope.ts";
+import type { RpcGroup } from "../connection/contract.ts";
+import { PROTOCOL } from "../connection/ready.ts";
+import type { RpcContext } from "../deps.ts";
+import { hasScope } from "../connection/scope.ts";
 
 type Names = "rpc.discover" | "client.capabilities" | "ping" | "gateway.ping" | "setup.status" | "pet.cells";
 

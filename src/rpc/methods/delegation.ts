@@ -1,12 +1,12 @@
 /** Methods about sub-agents, and the trees of them that hosts keep. */
-import { activeSubagents, subagentsOf } from "../../agent/family.ts";
-import { parseInput } from "../../agent/run.ts";
-import type { SpawnTree } from "../../agent/spawn-tree.ts";
+import { activeSubagents, subagentsOf } from "../../agent/subagent/family.ts";
+import { parseInput } from "../../agent/run/run.ts";
+import type { SpawnTree } from "../../agent/subagent/spawn-tree.ts";
 import { ServiceError } from "../../base/errors.ts";
-import type { RpcGroup } from "../contract.ts";
-import { namedSession } from "../known-session.ts";
-import type { RpcContext } from "../room.ts";
-import { savedSession } from "../session-place.ts";
+import type { RpcGroup } from "../connection/contract.ts";
+import { namedSession } from "../session/known-session.ts";
+import type { RpcContext } from "../deps.ts";
+import { savedSession } from "../session/address.ts";
 
 type Names =
   | "delegation.status"

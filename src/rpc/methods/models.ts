@@ -1,9 +1,9 @@
 /** Methods about the models there are. */
 import { isReady } from "../../agent/model.ts";
-import type { RpcGroup } from "../contract.ts";
-import { namedSession } from "../known-session.ts";
-import type { RpcContext } from "../room.ts";
-import { modelOf } from "../session-model.ts";
+import type { RpcGroup } from "../connection/contract.ts";
+import { namedSession } from "../session/known-session.ts";
+import type { RpcContext } from "../deps.ts";
+import { modelOf } from "../session/session-model.ts";
 
 export const modelMethods: RpcGroup<"model.options", RpcContext> = {
   "model.options": async ({ params, ctx }) => {

@@ -1,10 +1,10 @@
 /** Methods about what commands run in the background. */
 import { ServiceError } from "../../base/errors.ts";
-import { redact } from "../../base/redact.ts";
-import type { ProcessView } from "../../agent/tools/processes.ts";
-import type { RpcGroup } from "../contract.ts";
-import { namedSession } from "../known-session.ts";
-import type { RpcContext } from "../room.ts";
+import { redact } from "../../base/observe/redact.ts";
+import type { ProcessView } from "../../agent/tools/process/processes.ts";
+import type { RpcGroup } from "../connection/contract.ts";
+import { namedSession } from "../session/known-session.ts";
+import type { RpcContext } from "../deps.ts";
 
 type Names = "process.list" | "process.kill" | "process.stop";
 

@@ -1,20 +1,20 @@
 /** Methods that ask the agent something. */
-import type { BusyMode } from "../../agent/parts.ts";
-import type { Prompt, Submitted } from "../../agent/prompt.ts";
-import { saveSession } from "../../agent/save-session.ts";
+import type { BusyMode } from "../../agent/deps.ts";
+import type { Prompt, Submitted } from "../../agent/run/prompt.ts";
+import { saveSession } from "../../agent/session/save.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store } from "../../store/store.ts";
-import type { RpcCall, RpcGroup } from "../contract.ts";
-import { takeSentMode } from "../directive.ts";
-import { attachPlaces } from "../image-attach.ts";
-import { promptOf } from "../prompt-content.ts";
-import { putBackImages, takeImages, type QueuedImage } from "../queued-images.ts";
-import type { RpcContext, RpcRoom } from "../room.ts";
-import { liveSession, type SessionPlace } from "../session-place.ts";
-import { taskIdOf, turnIdOf } from "../turn-id.ts";
-import { findTurn, onceFor, RepeatedTurn, type MadeTurn, type TurnOnce } from "../turn-once.ts";
-import { truncateBefore } from "../truncate.ts";
-import { tellChanged } from "../viewers.ts";
+import type { RpcCall, RpcGroup } from "../connection/contract.ts";
+import { takeSentMode } from "../prompt/directive.ts";
+import { attachPlaces } from "../prompt/image-attach.ts";
+import { promptOf } from "../prompt/prompt-content.ts";
+import { putBackImages, takeImages, type QueuedImage } from "../prompt/queued-images.ts";
+import type { RpcContext, RpcRoom } from "../deps.ts";
+import { liveSession, type SessionPlace } from "../session/address.ts";
+import { taskIdOf, turnIdOf } from "../events/turn-id.ts";
+import { findTurn, onceFor, RepeatedTurn, type MadeTurn, type TurnOnce } from "../prompt/turn-once.ts";
+import { truncateBefore } from "../prompt/truncate.ts";
+import { tellChanged } from "../events/viewers.ts";
 
 type Call = RpcCall<"prompt.submit", RpcContext>;
 type Answer = Awaited<ReturnType<RpcGroup<"prompt.submit", RpcContext>["prompt.submit"]>>;

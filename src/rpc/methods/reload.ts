@@ -1,11 +1,11 @@
 /** Methods that read again what can change while the process runs. */
 import { ServiceError } from "../../base/errors.ts";
-import { setConfigValue } from "../../config/edit.ts";
-import type { RpcGroup } from "../contract.ts";
-import { namedSession } from "../known-session.ts";
-import type { RpcContext, RpcRoom } from "../room.ts";
-import { currentConfig } from "../settings-read.ts";
-import { tellAll, tellInfo } from "../viewers.ts";
+import { setConfigValue } from "../../config/file/edit.ts";
+import type { RpcGroup } from "../connection/contract.ts";
+import { namedSession } from "../session/known-session.ts";
+import type { RpcContext, RpcRoom } from "../deps.ts";
+import { currentConfig } from "../settings/read.ts";
+import { tellAll, tellInfo } from "../events/viewers.ts";
 
 type Names = "reload.mcp" | "reload.env";
 

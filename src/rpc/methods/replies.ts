@@ -1,12 +1,17 @@
 /** Methods that answer what the agent asked. All settle the same stored question. */
 import type { AskChoice } from "../../../generated/http/client/types.gen.ts";
-import { toApprovalRequest, type AskKind, type AskQuestions, type AskReplies } from "../../agent/question.ts";
+import {
+  toApprovalRequest,
+  type AskKind,
+  type AskQuestions,
+  type AskReplies,
+} from "../../agent/question/question.ts";
 import { ServiceError } from "../../base/errors.ts";
-import type { AskRow } from "../../store/tables.ts";
-import { openApprovals, settleAll } from "../approvals.ts";
-import type { RpcGroup } from "../contract.ts";
-import { knownSession } from "../known-session.ts";
-import type { RpcContext } from "../room.ts";
+import type { AskRow } from "../../store/schema/tables.ts";
+import { openApprovals, settleAll } from "../questions/approvals.ts";
+import type { RpcGroup } from "../connection/contract.ts";
+import { knownSession } from "../session/known-session.ts";
+import type { RpcContext } from "../deps.ts";
 
 type Names =
   | "clarify.respond"

@@ -1,14 +1,14 @@
 /** Methods that change the conversation of a session that is open here. */
-import { saveSession } from "../../agent/save-session.ts";
+import { saveSession } from "../../agent/session/save.ts";
 import { ServiceError } from "../../base/errors.ts";
-import type { SessionRow } from "../../store/tables.ts";
-import type { RpcGroup } from "../contract.ts";
-import type { RpcContext, RpcRoom } from "../room.ts";
-import { liveSession, savedSession, type SessionPlace } from "../session-place.ts";
-import { sessionUsage } from "../session-usage.ts";
-import { describeInfo, titleOf } from "../session-view.ts";
-import { countMessages, messageSeq, readMessages } from "../transcript.ts";
-import { tellChanged } from "../viewers.ts";
+import type { SessionRow } from "../../store/schema/tables.ts";
+import type { RpcGroup } from "../connection/contract.ts";
+import type { RpcContext, RpcRoom } from "../deps.ts";
+import { liveSession, savedSession, type SessionPlace } from "../session/address.ts";
+import { sessionUsage } from "../session/session-usage.ts";
+import { describeInfo, titleOf } from "../session/session-view.ts";
+import { countMessages, messageSeq, readMessages } from "../session/transcript.ts";
+import { tellChanged } from "../events/viewers.ts";
 
 type Names = "session.compress" | "session.branch" | "session.undo" | "session.title";
 

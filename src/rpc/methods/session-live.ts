@@ -1,18 +1,18 @@
 /** Methods about sessions that are open here: show, stop, steer, look at, leave. */
 import { ServiceError } from "../../base/errors.ts";
-import { activeSessions } from "../active-list.ts";
-import type { RpcGroup } from "../contract.ts";
-import { openRequest } from "../question-payload.ts";
-import { readEvents, replayFrom } from "../replay.ts";
-import type { RpcContext, RpcRoom } from "../room.ts";
-import { runningTurn } from "../../agent/running-turn.ts";
-import { liveSession } from "../session-place.ts";
-import { describeLive, describeState, openAsks, sessionInfo } from "../session-view.ts";
-import { sessionUsage } from "../session-usage.ts";
-import { runIdOf, turnIdOf } from "../turn-id.ts";
-import { statusText } from "../status-text.ts";
-import { countMessages, readMessages } from "../transcript.ts";
-import { tellViewers } from "../viewers.ts";
+import { activeSessions } from "../session/active-list.ts";
+import type { RpcGroup } from "../connection/contract.ts";
+import { openRequest } from "../events/question-payload.ts";
+import { readEvents, replayFrom } from "../events/replay.ts";
+import type { RpcContext, RpcRoom } from "../deps.ts";
+import { runningTurn } from "../../agent/run/running.ts";
+import { liveSession } from "../session/address.ts";
+import { describeLive, describeState, openAsks, sessionInfo } from "../session/session-view.ts";
+import { sessionUsage } from "../session/session-usage.ts";
+import { runIdOf, turnIdOf } from "../events/turn-id.ts";
+import { statusText } from "../session/status-text.ts";
+import { countMessages, readMessages } from "../session/transcript.ts";
+import { tellViewers } from "../events/viewers.ts";
 
 type Names =
   | "session.active_list"

@@ -1,21 +1,21 @@
 /** Methods about saved sessions: make, list, resume, name, read, delete. */
-import type { SessionSeed, SessionSettings } from "../../agent/session.ts";
-import { cleanTitle } from "../../agent/title.ts";
+import type { SessionSeed, SessionSettings } from "../../agent/session/session.ts";
+import { cleanTitle } from "../../agent/session/title.ts";
 import { EFFORTS } from "../../agent/agent.ts";
 import { formatModel } from "../../agent/model.ts";
-import type { LiveSession } from "../../agent/live.ts";
-import { saveSession } from "../../agent/save-session.ts";
+import type { LiveSession } from "../../agent/session/live-sessions.ts";
+import { saveSession } from "../../agent/session/save.ts";
 import type { Message } from "../../agent/message.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { createSessionId } from "../../base/ids.ts";
-import type { SessionRow } from "../../store/tables.ts";
-import type { RpcCall, RpcGroup } from "../contract.ts";
-import { chosenFolder } from "../folder.ts";
-import type { RpcContext, RpcRoom } from "../room.ts";
-import { savedSession } from "../session-place.ts";
-import { describeInfo, describeLive } from "../session-view.ts";
-import { messageCounts, readMessages } from "../transcript.ts";
-import { closeWithConnection, tellChanged } from "../viewers.ts";
+import type { SessionRow } from "../../store/schema/tables.ts";
+import type { RpcCall, RpcGroup } from "../connection/contract.ts";
+import { chosenFolder } from "../session/folder.ts";
+import type { RpcContext, RpcRoom } from "../deps.ts";
+import { savedSession } from "../session/address.ts";
+import { describeInfo, describeLive } from "../session/session-view.ts";
+import { messageCounts, readMessages } from "../session/transcript.ts";
+import { closeWithConnection, tellChanged } from "../events/viewers.ts";
 
 type Names = "session.create" | "session.list" | "session.most_recent" | "session.resume" | "session.delete";
 type CreateParams = RpcCall<"session.create", RpcContext>["params"];

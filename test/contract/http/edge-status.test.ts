@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { errorTable, ServiceError, type ErrorCode } from "../../../src/base/errors.ts";
-import { errorAnswer } from "../../../src/http/answer.ts";
+import { errorAnswer } from "../../../src/http/edge/answer.ts";
 import { assertError, assertHealthy, scenario } from "../../harness/scenario.ts";
 import { KEY, startTestService } from "../../harness/service.ts";
 import { send } from "../../harness/wire.ts";

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { assertError, scenario } from "../../harness/scenario.ts";
-import { isTicking } from "../../../src/cron/status.ts";
+import { isTicking } from "../../../src/cron/tick/status.ts";
 import { KEY } from "../../harness/service.ts";
 
 const failing = {

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import type { RunEvent } from "../../../generated/http/client/types.gen.ts";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import { sweep } from "../../../src/store/retention.ts";
+import { sweep } from "../../../src/store/retention/retention.ts";
 import { testTool } from "../../harness/agent.ts";
 import { allEvents, createGate, fetchRun, post, runEvent, startRun } from "../../harness/runs.ts";
 import { scenario } from "../../harness/scenario.ts";

@@ -4,7 +4,7 @@ import { before, test } from "node:test";
 import process from "node:process";
 import fc from "fast-check";
 import type { Script, ScriptStep } from "../../../src/agent/engines/scripted.ts";
-import type { Tool } from "../../../src/agent/tool.ts";
+import type { Tool } from "../../../src/agent/tool/tool.ts";
 import { testTool } from "../../harness/agent.ts";
 import { connectSocket, type Json, type RpcHost } from "../../harness/rpc.ts";
 import { oncePerFile } from "../../harness/guard.ts";

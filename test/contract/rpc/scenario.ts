@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createScriptedEngine, type Script } from "../../../src/agent/engines/scripted.ts";
-import type { Tool } from "../../../src/agent/tool.ts";
+import type { Tool } from "../../../src/agent/tool/tool.ts";
 import { systemClock } from "../../../src/base/clock.ts";
 import { testTool } from "../../harness/agent.ts";
 import { oncePerFile } from "../../harness/guard.ts";

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import { currentRuntime } from "../../../src/base/runtime.ts";
-import { serveStdio } from "../../../src/rpc/stdio.ts";
+import { currentRuntime } from "../../../src/base/system/runtime.ts";
+import { serveStdio } from "../../../src/rpc/connection/stdio.ts";
 import { connectRaw, type RawHost } from "../../harness/rpc-raw.ts";
 import { connectSocket, RpcHost, type Json } from "../../harness/rpc.ts";
 import { KEY, startTestService, type TestService } from "../../harness/service.ts";

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { currentRuntime } from "../../../src/base/runtime.ts";
+import { currentRuntime } from "../../../src/base/system/runtime.ts";
 import { bodyOf, connectRaw, frame, OPCODE, upgrade } from "../../harness/rpc-raw.ts";
 import { connectSocket } from "../../harness/rpc.ts";
 import { oncePerFile } from "../../harness/guard.ts";

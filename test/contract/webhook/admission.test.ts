@@ -1,10 +1,10 @@
 /** What is promised with the 202: recorded before it, run once, alone in its session, waiting where there is no room. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { checkSessionName } from "../../../src/agent/session.ts";
+import { checkSessionName } from "../../../src/agent/session/session.ts";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import type { DeliveryRow, RunRow, SessionRow } from "../../../src/store/tables.ts";
+import type { DeliveryRow, RunRow, SessionRow } from "../../../src/store/schema/tables.ts";
 import { serveChangedRoom, startWebhookService, type WebhookService } from "../../harness/webhook.ts";
 
 const named = (id: string) => ({ headers: { "x-github-delivery": id } });

@@ -1,7 +1,7 @@
 /** Events that are taken together: of several in a short time only the newest is handled. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { DeliveryRow } from "../../../src/store/tables.ts";
+import type { DeliveryRow } from "../../../src/store/schema/tables.ts";
 import { startWebhookService, type WebhookService } from "../../harness/webhook.ts";
 
 const named = (id: string) => ({ headers: { "x-github-delivery": id } });

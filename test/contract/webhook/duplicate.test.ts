@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { Webhook } from "standardwebhooks";
 import { FakeClock } from "../../../src/base/clock.ts";
-import type { DeliveryRow } from "../../../src/store/tables.ts";
+import type { DeliveryRow } from "../../../src/store/schema/tables.ts";
 import {
   bytesOf,
   SECRET,

@@ -1,11 +1,11 @@
 /** What the receiver writes down, and what it tells the log. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { DeliveryRow } from "../../../src/store/tables.ts";
-import { Deliveries } from "../../../src/webhook/deliveries.ts";
-import { replayHeaders, requestOf } from "../../../src/webhook/replay.ts";
-import type { WebhookRoute } from "../../../src/webhook/route.ts";
-import type { WebhookRoutes } from "../../../src/webhook/routes.ts";
+import type { DeliveryRow } from "../../../src/store/schema/tables.ts";
+import { Deliveries } from "../../../src/webhook/deliveries/deliveries.ts";
+import { replayHeaders, requestOf } from "../../../src/webhook/deliveries/replay.ts";
+import type { WebhookRoute } from "../../../src/webhook/routes/route.ts";
+import type { WebhookRoutes } from "../../../src/webhook/routes/routes.ts";
 import { SECRET, serveChangedRoom, startWebhookService, webhookScenario } from "../../harness/webhook.ts";
 
 const stagesOf = ({ stages }: DeliveryRow): readonly string[] =>

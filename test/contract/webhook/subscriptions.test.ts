@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { chmod, mkdir, rm, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { Deliveries } from "../../../src/webhook/deliveries.ts";
+import { Deliveries } from "../../../src/webhook/deliveries/deliveries.ts";
 import {
   SECRET,
   startWebhookService,

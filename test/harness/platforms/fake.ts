@@ -1,8 +1,8 @@
 /** A platform on loopback that holds its clients to what the vendor documents, and can misbehave on demand. */
 import { createServer, type IncomingHttpHeaders, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
-import type { JsonSchema } from "../../../src/base/schema.ts";
-import { formatIssue, SchemaSet } from "../../../src/base/validate.ts";
+import type { JsonSchema } from "../../../src/base/json/schema.ts";
+import { formatIssue, SchemaSet } from "../../../src/base/json/validate.ts";
 
 export interface Asked {
   readonly method: string;

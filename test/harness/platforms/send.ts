@@ -1,8 +1,8 @@
 /** One message through a platform's target, without a service around it. */
 import { systemClock } from "../../../src/base/clock.ts";
-import { silentLog } from "../../../src/base/log.ts";
-import { offTracer } from "../../../src/base/trace.ts";
-import type { Platform, PlatformParts } from "../../../src/deliver/platform.ts";
+import { silentLog } from "../../../src/base/observe/log.ts";
+import { offTracer } from "../../../src/base/observe/trace.ts";
+import type { Platform, PlatformParts } from "../../../src/deliver/platform/platform.ts";
 import type { Delivery, SendOutcome } from "../../../src/deliver/target.ts";
 
 export interface Sent {

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import packageFile from "../../../package.json" with { type: "json" };
-import { checkOnce } from "../../../src/base/validate.ts";
+import { checkOnce } from "../../../src/base/json/validate.ts";
 import { createAcpPlace, type AcpPlace } from "../../harness/acp.ts";
 import { agentd } from "../../harness/agentd.ts";
 

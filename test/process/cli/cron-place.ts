@@ -1,11 +1,11 @@
 /** The jobs of a home that `agentd cron` works on, in a database that this process keeps open, as a gateway would. */
 import assert from "node:assert/strict";
 import type { TestContext } from "node:test";
-import { Jobs } from "../../../src/cron/jobs.ts";
-import type { Job } from "../../../src/cron/job.ts";
+import { Jobs } from "../../../src/cron/job/jobs.ts";
+import type { Job } from "../../../src/cron/job/job.ts";
 import { createId } from "../../../src/base/ids.ts";
 import type { Store } from "../../../src/store/store.ts";
-import type { OccurrenceRow } from "../../../src/store/tables.ts";
+import type { OccurrenceRow } from "../../../src/store/schema/tables.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
 import { agentd, type Outcome } from "../../harness/agentd.ts";

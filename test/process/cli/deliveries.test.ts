@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { readdir } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
-import { dropLetter, findLetter, type LetterStatus } from "../../../src/store/letters.ts";
+import { dropLetter, findLetter, type LetterStatus } from "../../../src/store/outbox/messages.ts";
 import type { Store } from "../../../src/store/store.ts";
-import type { Try } from "../../../src/store/tries.ts";
+import type { Try } from "../../../src/store/outbox/attempts.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { startTerminal, terminalIsMissing } from "../../harness/terminal.ts";
 import { createHome } from "../../unit/config/home-folder.ts";

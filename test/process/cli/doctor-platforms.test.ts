@@ -3,7 +3,7 @@ import { chmod } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it, type TestContext } from "node:test";
 import { loadConfig } from "../../../src/config/config.ts";
-import { platforms } from "../../../src/cli/doctor-platforms.ts";
+import { platforms } from "../../../src/cli/doctor/platforms.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { createHome } from "../../unit/config/home-folder.ts";
 import { agentd } from "../../harness/agentd.ts";

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { gatewayRequests, type GatewayMethod } from "../../../generated/gateway/rpc.gen.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { REPEATABLE } from "../../../src/client/gateway-calls.ts";
+import { REPEATABLE } from "../../../src/client/gateway/calls.ts";
 import {
   connectGateway,
   GatewayClosedError,

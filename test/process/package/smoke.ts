@@ -7,7 +7,7 @@ import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import process from "node:process";
 import type { CommandDef } from "citty";
-import { subCommandNames, subCommandOf } from "../../../src/cli/command.ts";
+import { subCommandNames, subCommandOf } from "../../../src/cli/kit/command.ts";
 import type { Installed } from "./installed.ts";
 
 /** The words behind `agentd`, what stands in its output, and its exit code (default 0). */

@@ -1,6 +1,6 @@
 /** The gateway on stdio with things that print: started by stdio.test.ts. */
 import process from "node:process";
-import { rpcCommand } from "../../../src/cli/rpc.ts";
+import { rpcCommand } from "../../../src/cli/gateway/rpc.ts";
 
 const run = rpcCommand.run as () => Promise<void>;
 const served = run();

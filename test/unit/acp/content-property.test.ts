@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { RequestError, type ContentBlock } from "@agentclientprotocol/sdk/unstable";
 import fc, { type Arbitrary } from "fast-check";
-import { readBlocks } from "../../../src/acp/content-blocks.ts";
-import type { LinkedFiles } from "../../../src/acp/content-file.ts";
+import { readBlocks } from "../../../src/acp/prompt/content-blocks.ts";
+import type { LinkedFiles } from "../../../src/acp/prompt/content-file.ts";
 import {
   MAX_BLOCKS,
   MAX_IMAGES,
@@ -13,7 +13,7 @@ import {
   MAX_LINKED_BYTES,
   MAX_TEXT_CHARACTERS,
   messageOf,
-} from "../../../src/acp/content.ts";
+} from "../../../src/acp/prompt/content.ts";
 import { jpegBytes, pngBytes } from "../agent/attachments/images.ts";
 import { workspace } from "../agent/tools/call.ts";
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { RequestError, type ContentBlock } from "@agentclientprotocol/sdk/unstable";
-import type { LinkedFiles } from "../../../src/acp/content-file.ts";
+import type { LinkedFiles } from "../../../src/acp/prompt/content-file.ts";
 import {
   MAX_BLOCKS,
   MAX_IMAGES,
@@ -12,7 +12,7 @@ import {
   MAX_LINKED_FILES,
   MAX_TEXT_CHARACTERS,
   messageOf,
-} from "../../../src/acp/content.ts";
+} from "../../../src/acp/prompt/content.ts";
 import type { Attachment } from "../../../src/agent/message.ts";
 import { pngBytes } from "../agent/attachments/images.ts";
 import { workspace } from "../agent/tools/call.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { diffContent } from "../../../src/acp/diff-content.ts";
-import { fileChange } from "../../../src/agent/tools/file-diff.ts";
+import { diffContent } from "../../../src/acp/tools/diff-content.ts";
+import { fileChange } from "../../../src/agent/tools/files/file-diff.ts";
 
 const path = "/project/a.txt";
 const lines = (count: number, width = 1) =>

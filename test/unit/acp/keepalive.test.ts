@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
-import type { AcpConnection } from "../../../src/acp/connection.ts";
-import { Keepalive } from "../../../src/acp/keepalive.ts";
+import type { AcpConnection } from "../../../src/acp/wire/connection.ts";
+import { Keepalive } from "../../../src/acp/wire/keepalive.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 
 function place() {

@@ -1,6 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { formatCursor, Listings, noteSeen, parseCursor, wasBefore } from "../../../src/acp/listing.ts";
+import {
+  formatCursor,
+  Listings,
+  noteSeen,
+  parseCursor,
+  wasBefore,
+} from "../../../src/acp/session/listing.ts";
 
 test("a cursor is read as it was written; anything else is none", () => {
   for (const key of ["abc", undefined]) {

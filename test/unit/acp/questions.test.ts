@@ -6,11 +6,11 @@ import type {
   RequestPermissionRequest,
   SessionUpdate,
 } from "@agentclientprotocol/sdk/unstable";
-import { AcpConnection } from "../../../src/acp/connection.ts";
-import { TurnQuestions } from "../../../src/acp/questions.ts";
-import type { AcpRoom } from "../../../src/acp/room.ts";
-import { AcpSession } from "../../../src/acp/session.ts";
-import { AcpTurn } from "../../../src/acp/turn.ts";
+import { AcpConnection } from "../../../src/acp/wire/connection.ts";
+import { TurnQuestions } from "../../../src/acp/questions/questions.ts";
+import type { AcpRoom } from "../../../src/acp/deps.ts";
+import { AcpSession } from "../../../src/acp/session/session.ts";
+import { AcpTurn } from "../../../src/acp/prompt/turn.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 
 interface Shown {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { fitting } from "../../../src/acp/replay-size.ts";
-import { textChunks } from "../../../src/acp/replay-text.ts";
+import { fitting } from "../../../src/acp/replay/replay-size.ts";
+import { textChunks } from "../../../src/acp/replay/replay-text.ts";
 
 const MAX_BYTES = 262_144;
 const bytes = (value: unknown) => Buffer.byteLength(JSON.stringify(value));

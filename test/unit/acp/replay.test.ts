@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Replay, type RunFacts } from "../../../src/acp/replay.ts";
-import type { TranscriptRow } from "../../../src/agent/history.ts";
+import { Replay, type RunFacts } from "../../../src/acp/replay/replay.ts";
+import type { TranscriptRow } from "../../../src/agent/session/transcript.ts";
 import type { Message } from "../../../src/agent/message.ts";
 
 const NONE: RunFacts = { started: new Map(), completed: new Map(), status: "completed" };

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as fc from "fast-check";
-import { authMethodsFor } from "../../../src/acp/auth-methods.ts";
-import { clientOffers } from "../../../src/acp/client-offers.ts";
-import { missingProvider } from "../../../src/acp/provider.ts";
-import { snippets, type Launcher } from "../../../src/acp/snippets.ts";
+import { authMethodsFor } from "../../../src/acp/methods/auth-methods.ts";
+import { clientOffers } from "../../../src/acp/wire/client-capabilities.ts";
+import { missingProvider } from "../../../src/acp/settings/provider.ts";
+import { snippets, type Launcher } from "../../../src/acp/wire/snippets.ts";
 import { createModelCatalog, type ModelProvider } from "../../../src/agent/model.ts";
 
 const launcher: Launcher = { command: "/opt/node", args: ["/opt/agentd.mjs"], env: { AGENTD_HOME: "/h" } };

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
-import { ToolCalls } from "../../../src/acp/tool-calls.ts";
-import { LIVE_EVERY_MS } from "../../../src/acp/tool-pace.ts";
+import { ToolCalls } from "../../../src/acp/tools/tool-calls.ts";
+import { LIVE_EVERY_MS } from "../../../src/acp/tools/tool-pace.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
-import type { JournalEvent } from "../../../src/store/journal.ts";
+import type { JournalEvent } from "../../../src/store/journal/journal.ts";
 
 const event = (type: string, data: object): JournalEvent => ({
   seq: 1,

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LivePieces, LiveTail } from "../../../src/acp/tool-live.ts";
-import { Pace } from "../../../src/acp/tool-pace.ts";
-import { ToolSubagents } from "../../../src/acp/tool-subagents.ts";
+import { LivePieces, LiveTail } from "../../../src/acp/tools/tool-live.ts";
+import { Pace } from "../../../src/acp/tools/tool-pace.ts";
+import { ToolSubagents } from "../../../src/acp/tools/tool-subagents.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 
 test("what is told of an output that comes slowly never exceeds twice the output and a little", () => {

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { merged } from "../../../src/acp/chunks.ts";
-import { toolEndOf } from "../../../src/acp/tool-end.ts";
-import { boundedInput } from "../../../src/acp/tool-input.ts";
-import { kindOf, titleOf, toolCallOf, type ToolStart } from "../../../src/acp/tool-start.ts";
-import { planOf, toUpdates } from "../../../src/acp/update.ts";
-import type { JournalEvent } from "../../../src/store/journal.ts";
+import { merged } from "../../../src/acp/prompt/chunks.ts";
+import { toolEndOf } from "../../../src/acp/tools/tool-end.ts";
+import { boundedInput } from "../../../src/acp/tools/tool-input.ts";
+import { kindOf, titleOf, toolCallOf, type ToolStart } from "../../../src/acp/tools/tool-start.ts";
+import { planOf, toUpdates } from "../../../src/acp/prompt/update.ts";
+import type { JournalEvent } from "../../../src/store/journal/journal.ts";
 
 const start = (more: Partial<ToolStart>): ToolStart => ({
   runId: "run_1",

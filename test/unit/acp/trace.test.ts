@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { AnyMessage } from "@agentclientprotocol/sdk/unstable";
-import { traced } from "../../../src/acp/trace.ts";
+import { traced } from "../../../src/acp/wire/trace.ts";
 
 test("what servers of a client are given is never written down", () => {
   const secret = "hunter2hunter2";

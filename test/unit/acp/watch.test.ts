@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SessionUpdate } from "@agentclientprotocol/sdk/unstable";
-import { clientOffers } from "../../../src/acp/client-offers.ts";
-import type { AcpConnection } from "../../../src/acp/connection.ts";
-import { AcpSession } from "../../../src/acp/session.ts";
-import { watchSession } from "../../../src/acp/watch.ts";
-import { saveSession } from "../../../src/agent/save-session.ts";
+import { clientOffers } from "../../../src/acp/wire/client-capabilities.ts";
+import type { AcpConnection } from "../../../src/acp/wire/connection.ts";
+import { AcpSession } from "../../../src/acp/session/session.ts";
+import { watchSession } from "../../../src/acp/session/watch.ts";
+import { saveSession } from "../../../src/agent/session/save.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { createTestAgent, type TestAgent } from "../../harness/agent.ts";

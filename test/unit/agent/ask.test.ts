@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Asks } from "../../../src/agent/ask.ts";
-import { MAX_REPLY_CHARACTERS } from "../../../src/agent/ask-reply.ts";
+import type { Asks } from "../../../src/agent/question/questions.ts";
+import { MAX_REPLY_CHARACTERS } from "../../../src/agent/question/reply.ts";
 import { createClarify } from "../../../src/agent/tools/clarify.ts";
-import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
-import type { ToolContext } from "../../../src/agent/tool.ts";
+import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
+import type { ToolContext } from "../../../src/agent/tool/tool.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { forgetSecret, registerSecret } from "../../../src/base/redact.ts";
+import { forgetSecret, registerSecret } from "../../../src/base/observe/redact.ts";
 import { callsOnce, createTestAgent, TestVariables, testTool, type TestAgent } from "../../harness/agent.ts";
 
 const OWNER = "tester";

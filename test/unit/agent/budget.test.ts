@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Budget, DaySpending } from "../../../src/agent/budget.ts";
+import { Budget, DaySpending } from "../../../src/agent/usage/budget.ts";
 import { zeroUsage } from "../../../src/agent/engine.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import type { Store } from "../../../src/store/store.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { planCompression, quoteForSummary } from "../../../src/agent/compression-plan.ts";
-import type { NumberedMessage } from "../../../src/agent/history.ts";
+import { planCompression, quoteForSummary } from "../../../src/agent/context/compression-plan.ts";
+import type { NumberedMessage } from "../../../src/agent/session/transcript.ts";
 import type { Message } from "../../../src/agent/message.ts";
 
 /** u: prompt, a: answer, c2: two calls, t: a tool's answer. */

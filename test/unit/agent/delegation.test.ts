@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import { activeSubagents, subagentsOf } from "../../../src/agent/family.ts";
-import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
-import type { SubagentTask } from "../../../src/agent/tool.ts";
+import { activeSubagents, subagentsOf } from "../../../src/agent/subagent/family.ts";
+import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
+import type { SubagentTask } from "../../../src/agent/tool/tool.ts";
 import { createTestAgent, testTool } from "../../harness/agent.ts";
 
 const OWNER = "tester";
@@ -338,7 +338,7 @@ test("a drain in the middle of starting sub-agents leaves nothing at work", asyn
 });
 
 test("a goal is given with its context, and a secret in it is told to nobody", async () => {
-  const { registerSecret } = await import("../../../src/base/redact.ts");
+  const { registerSecret } = await import("../../../src/base/observe/redact.ts");
   registerSecret("macadamia-9931");
   let heard = "";
   await using agent = await createTestAgent({

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import { KeyLimits } from "../../../src/agent/key-limits.ts";
+import { KeyLimits } from "../../../src/agent/run/key-limits.ts";
 import { FakeClock, systemClock } from "../../../src/base/clock.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { createTestAgent, type TestAgent, type TestAgentOptions } from "../../harness/agent.ts";
@@ -105,7 +105,7 @@ test("whatever starts a run counts against the runs that its key may have at onc
 test("a compression on request is a run of the key", async () => {
   await using agent = await limitedAgent(1);
   const saved = await agent.core.parts.store.write(async (tx) => {
-    const { newSession } = await import("../../../src/agent/session.ts");
+    const { newSession } = await import("../../../src/agent/session/session.ts");
     const row = newSession({ owner: "tester", id: "talk" }, { source: "test" }, tx.nowMs);
     await tx.insert("sessions", [row]);
     return row;

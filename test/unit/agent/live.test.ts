@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { LiveSessions } from "../../../src/agent/live.ts";
+import { LiveSessions } from "../../../src/agent/session/live-sessions.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 
 const SIX_HOURS_MS = 6 * 3_600_000;

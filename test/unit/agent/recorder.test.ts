@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
-import { runEvent } from "../../../src/agent/event.ts";
-import { MERGE_MS, Recorder } from "../../../src/agent/recorder.ts";
+import { runEvent } from "../../../src/agent/run/event.ts";
+import { MERGE_MS, Recorder } from "../../../src/agent/run/event-writer.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { createTestAgent, type TestAgent } from "../../harness/agent.ts";
 import { failWrites, faults } from "../../harness/failing-store.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
 import { sql, type CompiledQuery } from "kysely";
-import { LEASE_MS } from "../../../src/agent/lane.ts";
-import { Recovery } from "../../../src/agent/recovery.ts";
+import { LEASE_MS } from "../../../src/agent/run/session-queue.ts";
+import { Recovery } from "../../../src/agent/recovery/recovery.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { abandonSessions, GHOST } from "../../harness/abandoned.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";

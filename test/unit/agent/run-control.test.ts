@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { requestSteer } from "../../../src/agent/run-control.ts";
+import { requestSteer } from "../../../src/agent/run/control.ts";
 import { testDialect } from "../../harness/store.ts";
 import { createTestAgent, testTool } from "../../harness/agent.ts";
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import type { Prompt } from "../../../src/agent/prompt.ts";
+import type { Prompt } from "../../../src/agent/run/prompt.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 
 const GHOST = { lease_owner: "process-that-never-was", lease_until: 1 };

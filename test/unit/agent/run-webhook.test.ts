@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI from "openai";
 import type { Webhook, WebhookEvent } from "../../../generated/http/client/types.gen.ts";
-import { checkWebhook, recordWebhook, type WebhookSettings } from "../../../src/agent/run-webhook.ts";
+import { checkWebhook, recordWebhook, type WebhookSettings } from "../../../src/agent/notify/run-webhook.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { registerSecret } from "../../../src/base/redact.ts";
-import { Dispatcher } from "../../../src/deliver/dispatch.ts";
+import { registerSecret } from "../../../src/base/observe/redact.ts";
+import { Dispatcher } from "../../../src/deliver/outbox/dispatch.ts";
 import { createTargets } from "../../../src/deliver/target.ts";
-import { createWebhookTarget } from "../../../src/deliver/targets/webhook.ts";
-import { specSchemas } from "../../../src/http/schemas.ts";
+import { createWebhookTarget } from "../../../src/deliver/targets/webhook/webhook.ts";
+import { specSchemas } from "../../../src/http/edge/schemas.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 import { openReceiver } from "../../harness/receiver.ts";
 

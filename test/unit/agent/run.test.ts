@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { endRun, findRun, isFinalStatus, moveRun, type RunStatus } from "../../../src/agent/run.ts";
+import { endRun, findRun, isFinalStatus, moveRun, type RunStatus } from "../../../src/agent/run/run.ts";
 import { createTestAgent } from "../../harness/agent.ts";
 
 const all: readonly RunStatus[] = [

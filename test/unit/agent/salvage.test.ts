@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { runEvent } from "../../../src/agent/event.ts";
-import { addMessages } from "../../../src/agent/history.ts";
+import { runEvent } from "../../../src/agent/run/event.ts";
+import { addMessages } from "../../../src/agent/session/transcript.ts";
 import type { Message } from "../../../src/agent/message.ts";
-import { pendingSteers, salvageStep } from "../../../src/agent/salvage.ts";
+import { pendingSteers, salvageStep } from "../../../src/agent/recovery/rebuild-step.ts";
 import { createClarify } from "../../../src/agent/tools/clarify.ts";
-import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
+import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 import { unnamed } from "../../harness/unnamed.ts";
 

@@ -2,10 +2,10 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { SessionHosts } from "../../../src/agent/session-hosts.ts";
-import { createDelegateTask } from "../../../src/agent/tools/delegate-task.ts";
-import { createWriteFile } from "../../../src/agent/tools/write-file.ts";
-import type { FileAccess, Tool, ToolContext } from "../../../src/agent/tool.ts";
+import { SessionHosts } from "../../../src/agent/session/client-resources.ts";
+import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
+import { createWriteFile } from "../../../src/agent/tools/files/write-file.ts";
+import type { FileAccess, Tool, ToolContext } from "../../../src/agent/tool/tool.ts";
 import { createTestAgent, testTool } from "../../harness/agent.ts";
 import { workspace } from "./tools/call.ts";
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ServiceError } from "../../../src/base/errors.ts";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import type { BusyMode } from "../../../src/agent/parts.ts";
+import type { BusyMode } from "../../../src/agent/deps.ts";
 import { createTestAgent, type TestAgent } from "../../harness/agent.ts";
 import { testDialect } from "../../harness/store.ts";
 

@@ -5,7 +5,7 @@ import {
   findSession,
   MAX_SESSION_NAME_LENGTH,
   nameOfId,
-} from "../../../src/agent/session.ts";
+} from "../../../src/agent/session/session.ts";
 import { createTestAgent } from "../../harness/agent.ts";
 
 const check = (kind: "id" | "key", value: string) => () => checkSessionName(kind, value, "X-Name");

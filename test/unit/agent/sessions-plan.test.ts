@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { DatabaseSync } from "node:sqlite";
 import { test } from "node:test";
-import { Sessions } from "../../../src/agent/sessions.ts";
+import { Sessions } from "../../../src/agent/session/sessions.ts";
 import { openTestStore, testDialect } from "../../harness/store.ts";
 import { sessionRow } from "../store/rows.ts";
 

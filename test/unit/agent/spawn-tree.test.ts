@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, realpathSync, rmSync, symlinkSync, writeFileSyn
 import { tmpdir } from "node:os";
 import { basename, dirname, join } from "node:path";
 import { test } from "node:test";
-import { SpawnTrees, type SpawnTree } from "../../../src/agent/spawn-tree.ts";
+import { SpawnTrees, type SpawnTree } from "../../../src/agent/subagent/spawn-tree.ts";
 
 interface Place {
   readonly folder: string;

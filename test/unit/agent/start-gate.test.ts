@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { StartGate } from "../../../src/agent/start-gate.ts";
+import { StartGate } from "../../../src/agent/run/concurrency.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 
 const gateOf = (max: number, onRoom = () => {}) => new StartGate({ max, onRoom });

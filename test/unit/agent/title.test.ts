@@ -1,6 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cleanTitle, freeTitle, MAX_TITLE_CHARACTERS, titleFromPrompt } from "../../../src/agent/title.ts";
+import {
+  cleanTitle,
+  freeTitle,
+  MAX_TITLE_CHARACTERS,
+  titleFromPrompt,
+} from "../../../src/agent/session/title.ts";
 import { createTestAgent } from "../../harness/agent.ts";
 
 test("a title is one trimmed line without characters that nobody sees or that turn it around", () => {

@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import { saveSession } from "../../../src/agent/save-session.ts";
-import { ToolError, type ToolIntent } from "../../../src/agent/tool.ts";
+import { saveSession } from "../../../src/agent/session/save.ts";
+import { ToolError, type ToolIntent } from "../../../src/agent/tool/tool.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 
 const DANGEROUS = "rm -rf build";

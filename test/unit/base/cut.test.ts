@@ -2,14 +2,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { LogLines } from "../../../src/agent/mcp/stdio-transport.ts";
-import { OutputExcerpt } from "../../../src/agent/tools/output-excerpt.ts";
-import { OutputRing } from "../../../src/agent/tools/output-ring.ts";
-import { LineWindow } from "../../../src/agent/tools/line-window.ts";
-import { headOf, tailOf } from "../../../src/base/cut.ts";
+import { OutputExcerpt } from "../../../src/exec/output-excerpt.ts";
+import { OutputRing } from "../../../src/exec/output-ring.ts";
+import { LineWindow } from "../../../src/agent/tools/files/line-window.ts";
+import { headOf, tailOf } from "../../../src/base/text.ts";
 import { Lines } from "../../../src/base/lines.ts";
-import { forgetSecret, registerSecret } from "../../../src/base/redact.ts";
+import { forgetSecret, registerSecret } from "../../../src/base/observe/redact.ts";
 import { readFrames as readEvents } from "../../../src/client/event-stream.ts";
-import { readFrames as readLines } from "../../../src/client/gateway-stdio.ts";
+import { readFrames as readLines } from "../../../src/client/gateway/stdio.ts";
 
 /** Characters of one to four bytes, and of two units. */
 const text = fc.string({ unit: fc.constantFrom("a", "é", "€", "😀", " "), maxLength: 40 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { errorTable, ServiceError, toServiceError, type ErrorCode } from "../../../src/base/errors.ts";
-import { errorEnvelope } from "../../../src/http/answer.ts";
+import { errorEnvelope } from "../../../src/http/edge/answer.ts";
 
 const rows = Object.entries(errorTable);
 const typeOf: Readonly<Record<number, readonly string[]>> = {

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { isExactNumber, parseExactJson } from "../../../src/base/exact-json.ts";
-import { redactValue } from "../../../src/base/redact.ts";
-import { isSameJson } from "../../../src/webhook/same.ts";
+import { isExactNumber, parseExactJson } from "../../../src/base/json/exact-json.ts";
+import { redactValue } from "../../../src/base/observe/redact.ts";
+import { isSameJson } from "../../../src/webhook/receive/same.ts";
 
 test("integers of any length, and numbers beyond the doubles, are written as they were read", () => {
   const number = fc.oneof(

@@ -1,7 +1,7 @@
 /** Takes the lock at argv[2], counts in the file argv[3] as many times as argv[4] says; 0 holds it until it is killed. */
 import { readFile, writeFile } from "node:fs/promises";
 import process from "node:process";
-import { withExclusiveLock } from "../../../src/base/file-lock.ts";
+import { withExclusiveLock } from "../../../src/base/system/file-lock.ts";
 
 const [, , path = "", counter = "", rounds = "0"] = process.argv;
 

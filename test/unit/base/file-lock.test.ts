@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { FileLockError, withExclusiveLock } from "../../../src/base/file-lock.ts";
+import { FileLockError, withExclusiveLock } from "../../../src/base/system/file-lock.ts";
 
 const child = join(import.meta.dirname, "file-lock-child.ts");
 const runtime = "Deno" in globalThis ? ["run", "-A", "--no-check", child] : [child];

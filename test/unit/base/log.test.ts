@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import process from "node:process";
 import { test } from "node:test";
-import { createLog, silentLog, type LogLevel } from "../../../src/base/log.ts";
-import { registerSecret } from "../../../src/base/redact.ts";
+import { createLog, silentLog, type LogLevel } from "../../../src/base/observe/log.ts";
+import { registerSecret } from "../../../src/base/observe/redact.ts";
 
 const SECRET = 'log "secret" \\ 0123456789';
 registerSecret(SECRET);

@@ -2,13 +2,13 @@ import assert from "node:assert/strict";
 import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test } from "node:test";
-import { FetchFailedError, guardedFetch, type GuardedFetchOptions } from "../../../src/base/guarded-fetch.ts";
+import { FetchFailedError, guardedFetch, type GuardedFetchOptions } from "../../../src/base/net/fetch.ts";
 import {
   BlockedAddressError,
   objectionTo,
   objectionToHost,
   UnresolvedNameError,
-} from "../../../src/base/net-guard.ts";
+} from "../../../src/base/net/guard.ts";
 
 interface Cleaner {
   after(clean: () => unknown): void;

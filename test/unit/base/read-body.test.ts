@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { systemClock } from "../../../src/base/clock.ts";
-import { readBody } from "../../../src/base/read-body.ts";
+import { readBody } from "../../../src/base/net/read-body.ts";
 
 const LIMITS = { maxBytes: 300_000, timeoutMs: 10_000, clock: systemClock };
 

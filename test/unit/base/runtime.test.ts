@@ -3,7 +3,12 @@ import { once } from "node:events";
 import process from "node:process";
 import { test } from "node:test";
 import { setTimeout as sleep } from "node:timers/promises";
-import { currentRuntime, residentBytes, watchEventLoop, type LoopDelay } from "../../../src/base/runtime.ts";
+import {
+  currentRuntime,
+  residentBytes,
+  watchEventLoop,
+  type LoopDelay,
+} from "../../../src/base/system/runtime.ts";
 
 test("the runtime is named as it is", () => {
   const { name, version } = currentRuntime();
@@ -37,7 +42,7 @@ test("a blocked event loop is seen, and told of once", async () => {
 
 test("measuring does not keep a process alive", async () => {
   const { spawn } = await import("node:child_process");
-  const file = new URL("../../../src/base/runtime.ts", import.meta.url).href;
+  const file = new URL("../../../src/base/system/runtime.ts", import.meta.url).href;
   const script = `const { watchEventLoop } = await import(${JSON.stringify(file)}); watchEventLoop();`;
   const args = "Deno" in globalThis ? ["eval", script] : ["--input-type=module", "-e", script];
   const child = spawn(process.execPath, args, { stdio: "ignore" });

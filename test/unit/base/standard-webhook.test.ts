@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import OpenAI from "openai";
 import { Webhook } from "standardwebhooks";
-import { isWebhookSecret, signWebhook, verifyWebhook } from "../../../src/base/standard-webhook.ts";
+import { isWebhookSecret, signWebhook, verifyWebhook } from "../../../src/base/net/standard-webhook.ts";
 
 const content = {
   id: "msg_p5jXN8AQM9LWM0D4loKWxJek",

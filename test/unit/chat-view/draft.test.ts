@@ -8,7 +8,7 @@ import {
   layoutDraft,
   moveRow,
   type Draft,
-} from "../../../src/chat/view/draft.ts";
+} from "../../../src/chat/view/composer/draft.ts";
 import { pressesOf, toPlainInput, type KeyName } from "../../../src/chat/view/keys.ts";
 
 const NO_KEY = Object.fromEntries(

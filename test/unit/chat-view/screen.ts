@@ -3,10 +3,10 @@ import { PassThrough } from "node:stream";
 import { render } from "ink";
 import { createElement as h } from "react";
 import type { ChatActions } from "../../../src/chat/screen.ts";
-import type { ChatState } from "../../../src/chat/state.ts";
+import type { ChatState } from "../../../src/chat/state/state.ts";
 import { App } from "../../../src/chat/view/app.ts";
 import type { KeyName } from "../../../src/chat/view/keys.ts";
-import type { Line } from "../../../src/chat/view/line.ts";
+import type { Line } from "../../../src/chat/view/text/line.ts";
 import { Presenter, type Frame } from "../../../src/chat/view/presenter.ts";
 import { NOW_MS } from "./states.ts";
 

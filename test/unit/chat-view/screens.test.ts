@@ -3,8 +3,8 @@ import { createRequire } from "node:module";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
 import { stripVTControlCharacters } from "node:util";
-import type { ChatState, Question } from "../../../src/chat/state.ts";
-import { widthOf } from "../../../src/chat/view/width.ts";
+import type { ChatState, Question } from "../../../src/chat/state/state.ts";
+import { widthOf } from "../../../src/chat/view/text/width.ts";
 import { testScreen } from "./screen.ts";
 import { IDLE, NOW_MS, TALK, TOOL, TURN } from "./states.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { AssistantItem, ChatState } from "../../../src/chat/state.ts";
-import { textOf } from "../../../src/chat/view/line.ts";
+import type { AssistantItem, ChatState } from "../../../src/chat/state/state.ts";
+import { textOf } from "../../../src/chat/view/text/line.ts";
 import { testScreen, type TestScreen } from "./screen.ts";
 import { IDLE, TURN } from "./states.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { defineTool } from "../../../src/agent/tool.ts";
+import { defineTool } from "../../../src/agent/tool/tool.ts";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { startCuttingProxy } from "../../harness/cutting-proxy.ts";
 import { startTestService } from "../../harness/service.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Chat } from "../../../src/chat/chat.ts";
-import { createStore, INITIAL_STATE } from "../../../src/chat/initial-state.ts";
-import type { ChatState } from "../../../src/chat/state.ts";
+import { createStore, INITIAL_STATE } from "../../../src/chat/state/initial-state.ts";
+import type { ChatState } from "../../../src/chat/state/state.ts";
 
 const SHOWN: ChatState = {
   ...INITIAL_STATE,

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { GatewayEvent } from "../../../src/client/gateway.ts";
 import type { GatewayCall } from "../../../src/chat/gateway-call.ts";
-import { createStore } from "../../../src/chat/initial-state.ts";
+import { createStore } from "../../../src/chat/state/initial-state.ts";
 import { SessionDoor } from "../../../src/chat/session-door.ts";
 import { shown } from "./session.ts";
 

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
-import { answersOf, nextPart, putQuestion } from "../../../src/chat/fold-questions.ts";
-import { foldEvent } from "../../../src/chat/fold.ts";
-import { INITIAL_STATE } from "../../../src/chat/initial-state.ts";
+import { answersOf, nextPart, putQuestion } from "../../../src/chat/state/reduce-questions.ts";
+import { foldEvent } from "../../../src/chat/state/reduce.ts";
+import { INITIAL_STATE } from "../../../src/chat/state/initial-state.ts";
 import type { GatewayEvent } from "../../../src/client/gateway.ts";
 import { testTool } from "../../harness/agent.ts";
 import { startTestService } from "../../harness/service.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ArgsDef } from "citty";
-import { findFirstArgument, normalizeArguments, UsageError } from "../../../src/cli/arguments.ts";
+import { findFirstArgument, normalizeArguments, UsageError } from "../../../src/cli/kit/arguments.ts";
 
 const args: ArgsDef = {
   name: { type: "positional", required: true },

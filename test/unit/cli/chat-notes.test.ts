@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ChildNotes } from "../../../src/cli/chat-gateway.ts";
+import { ChildNotes } from "../../../src/cli/chat/gateway.ts";
 
 test("of what a gateway says before it fails the end is kept, and not more than fits a screen", () => {
   const notes = new ChildNotes();

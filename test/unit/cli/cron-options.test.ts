@@ -1,17 +1,17 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { ArgsDef } from "citty";
-import { normalizeArguments, UsageError } from "../../../src/cli/arguments.ts";
-import { createCommand } from "../../../src/cli/cron-create.ts";
-import { editCommand } from "../../../src/cli/cron-edit.ts";
+import { normalizeArguments, UsageError } from "../../../src/cli/kit/arguments.ts";
+import { createCommand } from "../../../src/cli/cron/create.ts";
+import { editCommand } from "../../../src/cli/cron/edit.ts";
 import {
   eitherSwitch,
   hasSwitch,
   listOption,
   numberOption,
   optionOf,
-} from "../../../src/cli/cron-options.ts";
-import { wishOf } from "../../../src/cli/cron-wish.ts";
+} from "../../../src/cli/cron/options.ts";
+import { wishOf } from "../../../src/cli/cron/input.ts";
 
 const create = (...words: string[]) => normalizeArguments(words, createCommand.args as ArgsDef);
 const edit = (...words: string[]) => normalizeArguments(words, editCommand.args as ArgsDef);

@@ -1,14 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
-import { registerSecret } from "../../../src/base/redact.ts";
-import { readDefinition, type Job, type JobDefinition } from "../../../src/cron/job.ts";
-import { jobEntry, occurrenceEntry } from "../../../src/cron/job-entry.ts";
-import type { Occurrence } from "../../../src/cron/occurrence.ts";
-import type { CronStatus } from "../../../src/cron/status.ts";
-import { zonedTime } from "../../../src/cron/zoned-time.ts";
-import { endText, runsTable } from "../../../src/cli/cron-runs-text.ts";
-import { statusEntry, statusText, stillnessWarning } from "../../../src/cli/cron-status-text.ts";
-import { brokenBlock, createdText, jobBlock, jobText } from "../../../src/cli/cron-text.ts";
+import { registerSecret } from "../../../src/base/observe/redact.ts";
+import { readDefinition, type Job, type JobDefinition } from "../../../src/cron/job/job.ts";
+import { jobEntry, occurrenceEntry } from "../../../src/cron/job/entry.ts";
+import type { Occurrence } from "../../../src/cron/tick/occurrence.ts";
+import type { CronStatus } from "../../../src/cron/tick/status.ts";
+import { zonedTime } from "../../../src/cron/schedule/zoned-time.ts";
+import { endText, runsTable } from "../../../src/cli/cron/runs-text.ts";
+import { statusEntry, statusText, stillnessWarning } from "../../../src/cli/cron/status-text.ts";
+import { brokenBlock, createdText, jobBlock, jobText } from "../../../src/cli/cron/text.ts";
 
 const AT = Date.UTC(2026, 0, 5, 12);
 const SECRET = "canary-of-the-cron-texts";

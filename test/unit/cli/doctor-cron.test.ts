@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cronVerdict } from "../../../src/cli/doctor-cron.ts";
-import { Heartbeat } from "../../../src/cron/heartbeat.ts";
+import { cronVerdict } from "../../../src/cli/doctor/cron.ts";
+import { Heartbeat } from "../../../src/cron/tick/heartbeat.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";
 
 const HOUR_MS = 3_600_000;

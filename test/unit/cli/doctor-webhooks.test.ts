@@ -4,7 +4,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { test } from "node:test";
-import { webhooks } from "../../../src/cli/doctor-webhooks.ts";
+import { webhooks } from "../../../src/cli/doctor/webhooks.ts";
 import { testConfig } from "../../harness/service.ts";
 import { createHome } from "../config/home-folder.ts";
 

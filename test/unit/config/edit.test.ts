@@ -3,11 +3,11 @@ import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { describe, it } from "node:test";
 import { configSchema } from "../../../generated/config/schema.gen.ts";
-import { getAtPath, parseDotPath } from "../../../src/base/dotpath.ts";
+import { getAtPath, parseDotPath } from "../../../src/base/json/dotpath.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { isRecord, type JsonSchema } from "../../../src/base/schema.ts";
+import { isRecord, type JsonSchema } from "../../../src/base/json/schema.ts";
 import { loadConfig, readConfig } from "../../../src/config/config.ts";
-import { setConfigValue, unsetConfigValue } from "../../../src/config/edit.ts";
+import { setConfigValue, unsetConfigValue } from "../../../src/config/file/edit.ts";
 import { schemaAt } from "../../../src/config/schema-path.ts";
 import { createHome, modeOf } from "./home-folder.ts";
 

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readConfig } from "../../../src/config/config.ts";
-import { resolvePlaces } from "../../../src/config/places.ts";
+import { resolvePlaces } from "../../../src/config/paths.ts";
 import { resolveProviders } from "../../../src/config/providers.ts";
 
 function providersOf(providers: object, env = {}) {

@@ -6,9 +6,9 @@ import { describe, it } from "node:test";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { loadConfig, readConfig } from "../../../src/config/config.ts";
 import { platformKeys, type PlatformName } from "../../../src/config/platform-settings.ts";
-import { resolveSecret } from "../../../src/config/secret-reference.ts";
-import { createKeyRing, ensureApiKey, isLoopback } from "../../../src/config/secrets.ts";
-import { maskSecrets, secretValues } from "../../../src/config/secret-values.ts";
+import { resolveSecret } from "../../../src/config/secrets/reference.ts";
+import { createKeyRing, ensureApiKey, isLoopback } from "../../../src/config/secrets/secrets.ts";
+import { maskSecrets, secretValues } from "../../../src/config/secrets/values.ts";
 import { createHome, modeOf } from "./home-folder.ts";
 
 const KEY = "0123456789abcdef0123";

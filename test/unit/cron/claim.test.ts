@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sql } from "kysely";
-import { claimDue } from "../../../src/cron/claim.ts";
-import { isDuplicateKey } from "../../../src/store/failure.ts";
+import { claimDue } from "../../../src/cron/tick/claim.ts";
+import { isDuplicateKey } from "../../../src/store/tx/failure.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { definition, START_MS } from "../../harness/cron.ts";
 import { jobOf, jobRow, makeJob, occurrencesOf, startTicking } from "./ticking.ts";

@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { judgeDue, MAX_COUNTED, type DueVerdict } from "../../../src/cron/due.ts";
-import { nextRunMs } from "../../../src/cron/instants.ts";
-import type { Job, JobDefinition } from "../../../src/cron/job.ts";
-import { jitterMs } from "../../../src/cron/jitter.ts";
-import type { Schedule } from "../../../src/cron/schedule.ts";
-import { dueAtMs } from "../../../src/cron/upcoming.ts";
+import { judgeDue, MAX_COUNTED, type DueVerdict } from "../../../src/cron/schedule/due.ts";
+import { nextRunMs } from "../../../src/cron/schedule/instants.ts";
+import type { Job, JobDefinition } from "../../../src/cron/job/job.ts";
+import { jitterMs } from "../../../src/cron/schedule/jitter.ts";
+import type { Schedule } from "../../../src/cron/schedule/schedule.ts";
+import { dueAtMs } from "../../../src/cron/schedule/upcoming.ts";
 import { definition } from "../../harness/cron.ts";
 
 const MINUTE_MS = 60_000;

@@ -3,11 +3,11 @@ import { test } from "node:test";
 import { callsOnce, testTool } from "../../harness/agent.ts";
 import type { ScriptStep } from "../../../src/agent/engines/scripted.ts";
 import { createId } from "../../../src/base/ids.ts";
-import { endLost } from "../../../src/cron/end-lost.ts";
-import { endOccurrence } from "../../../src/cron/end-occurrence.ts";
-import { planOccurrence } from "../../../src/cron/plan.ts";
-import type { Job } from "../../../src/cron/job.ts";
-import type { OccurrenceRow } from "../../../src/store/tables.ts";
+import { endLost } from "../../../src/cron/tick/end-lost.ts";
+import { endOccurrence } from "../../../src/cron/run/end-occurrence.ts";
+import { planOccurrence } from "../../../src/cron/run/plan.ts";
+import type { Job } from "../../../src/cron/job/job.ts";
+import type { OccurrenceRow } from "../../../src/store/schema/tables.ts";
 import { createTestCron, START_MS, type TestCron } from "../../harness/cron.ts";
 
 const MINUTE_MS = 60_000;

@@ -4,13 +4,13 @@ import { join } from "node:path";
 import { test } from "node:test";
 import type { ScriptState } from "../../../src/agent/engines/scripted.ts";
 import { createModelCatalog } from "../../../src/agent/model.ts";
-import type { RunInput } from "../../../src/agent/run.ts";
+import type { RunInput } from "../../../src/agent/run/run.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { claimDue, type Claimed } from "../../../src/cron/claim.ts";
-import { fire } from "../../../src/cron/fire.ts";
-import type { CronRoom } from "../../../src/cron/room.ts";
+import { claimDue, type Claimed } from "../../../src/cron/tick/claim.ts";
+import { fire } from "../../../src/cron/run/fire.ts";
+import type { CronRoom } from "../../../src/cron/deps.ts";
 import type { Store } from "../../../src/store/store.ts";
-import type { OccurrenceRow } from "../../../src/store/tables.ts";
+import type { OccurrenceRow } from "../../../src/store/schema/tables.ts";
 import { callsOnce, testTool } from "../../harness/agent.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";
 

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { createJobAround } from "../../../src/cron/job-around.ts";
-import { importJobs } from "../../../src/cron/import-jobs.ts";
-import { readJobFile } from "../../../src/cron/job-file.ts";
-import type { JobAround } from "../../../src/cron/job-input.ts";
+import { createJobAround } from "../../../src/cron/job/context.ts";
+import { importJobs } from "../../../src/cron/import/import-jobs.ts";
+import { readJobFile } from "../../../src/cron/import/job-file.ts";
+import type { JobAround } from "../../../src/cron/job/input.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";
 import { assertRefused } from "../../harness/refusal.ts";
 

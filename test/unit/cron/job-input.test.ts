@@ -5,15 +5,15 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { createModelCatalog } from "../../../src/agent/model.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { createJobAround } from "../../../src/cron/job-around.ts";
+import { createJobAround } from "../../../src/cron/job/context.ts";
 import {
   changeJob,
   defineJob,
   type JobAround,
   type JobChange,
   type JobInput,
-} from "../../../src/cron/job-input.ts";
-import { readDefinition, type JobDefinition } from "../../../src/cron/job.ts";
+} from "../../../src/cron/job/input.ts";
+import { readDefinition, type JobDefinition } from "../../../src/cron/job/job.ts";
 
 /** Monday. */
 const NOW_MS = Date.UTC(2026, 0, 5, 12, 0, 0);

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { isOver, type Job } from "../../../src/cron/job.ts";
-import { dueAtMs } from "../../../src/cron/upcoming.ts";
+import { isOver, type Job } from "../../../src/cron/job/job.ts";
+import { dueAtMs } from "../../../src/cron/schedule/upcoming.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";
 
 const MINUTE_MS = 60_000;

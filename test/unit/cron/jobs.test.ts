@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { readDefinition, type JobDefinition } from "../../../src/cron/job.ts";
-import { readJobFile } from "../../../src/cron/job-file.ts";
-import type { Jobs } from "../../../src/cron/jobs.ts";
-import { readCronStatus } from "../../../src/cron/status.ts";
+import { readDefinition, type JobDefinition } from "../../../src/cron/job/job.ts";
+import { readJobFile } from "../../../src/cron/import/job-file.ts";
+import type { Jobs } from "../../../src/cron/job/jobs.ts";
+import { readCronStatus } from "../../../src/cron/tick/status.ts";
 import { createTestCron, definition, START_MS, type TestCron } from "../../harness/cron.ts";
 import { assertRefused } from "../../harness/refusal.ts";
 import { openOccurrence } from "../../harness/occurrence.ts";

@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { forgetSecret, registerSecret } from "../../../src/base/redact.ts";
-import { clip, durationText, messageText, missedText, safely } from "../../../src/cron/message.ts";
-import { keptOutput, responseOf } from "../../../src/cron/output.ts";
-import type { DeliveryPlan } from "../../../src/cron/plan.ts";
+import { forgetSecret, registerSecret } from "../../../src/base/observe/redact.ts";
+import { clip, durationText, messageText, missedText, safely } from "../../../src/cron/run/message.ts";
+import { keptOutput, responseOf } from "../../../src/cron/output/output.ts";
+import type { DeliveryPlan } from "../../../src/cron/run/plan.ts";
 import { createTestCron, START_MS } from "../../harness/cron.ts";
 
 const MINUTE_MS = 60_000;

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { silentLog } from "../../../src/base/log.ts";
+import { silentLog } from "../../../src/base/observe/log.ts";
 import { createScheduler } from "../../../src/cron/scheduler.ts";
 import { createServiceMetrics } from "../../../src/telemetry/service-metrics.ts";
 import { parseExposition, sampleValue } from "../../harness/exposition.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { JobDefinition } from "../../../src/cron/job.ts";
-import { isPlan, planOccurrence, readPlan, type DeliveryPlan } from "../../../src/cron/plan.ts";
+import type { JobDefinition } from "../../../src/cron/job/job.ts";
+import { isPlan, planOccurrence, readPlan, type DeliveryPlan } from "../../../src/cron/run/plan.ts";
 import { createTestCron, definition, START_MS } from "../../harness/cron.ts";
 
 const settings = { wrapResponse: true, silentMatch: "contains" } as const;

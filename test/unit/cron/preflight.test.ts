@@ -3,8 +3,8 @@ import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
 import { createModelCatalog } from "../../../src/agent/model.ts";
-import type { JobDefinition } from "../../../src/cron/job.ts";
-import { findBlock, type PreflightRoom } from "../../../src/cron/preflight.ts";
+import type { JobDefinition } from "../../../src/cron/job/job.ts";
+import { findBlock, type PreflightRoom } from "../../../src/cron/run/preflight.ts";
 import { createTestCron, definition, type TestCron, type TestCronOptions } from "../../harness/cron.ts";
 import { testTool } from "../../harness/agent.ts";
 

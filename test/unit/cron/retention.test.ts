@@ -3,9 +3,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { createId } from "../../../src/base/ids.ts";
-import { scheduleSweeps, sweep } from "../../../src/store/retention.ts";
+import { scheduleSweeps, sweep } from "../../../src/store/retention/retention.ts";
 import type { Store } from "../../../src/store/store.ts";
-import type { CronJobRow, OccurrenceRow } from "../../../src/store/tables.ts";
+import type { CronJobRow, OccurrenceRow } from "../../../src/store/schema/tables.ts";
 import { openTestStore } from "../../harness/store.ts";
 
 const DAY_MS = 86_400_000;

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { nextRunMs } from "../../../src/cron/instants.ts";
-import { formatSchedule } from "../../../src/cron/schedule.ts";
-import { parseSchedule } from "../../../src/cron/schedule-text.ts";
+import { nextRunMs } from "../../../src/cron/schedule/instants.ts";
+import { formatSchedule } from "../../../src/cron/schedule/schedule.ts";
+import { parseSchedule } from "../../../src/cron/schedule/text.ts";
 import { machineZone, zoneFlaw } from "../../../src/base/zone.ts";
 
 const nowMs = Date.UTC(2026, 10, 21, 12, 0);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { instantOf, nextRunMs } from "../../../src/cron/instants.ts";
-import { formatSchedule, type Schedule } from "../../../src/cron/schedule.ts";
+import { instantOf, nextRunMs } from "../../../src/cron/schedule/instants.ts";
+import { formatSchedule, type Schedule } from "../../../src/cron/schedule/schedule.ts";
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SendOutcome } from "../../../src/deliver/target.ts";
-import { settleMessage } from "../../../src/settle-message.ts";
-import { dropLetter, retryLetter } from "../../../src/store/letters.ts";
+import { settleMessage } from "../../../src/app/settle-message.ts";
+import { dropLetter, retryLetter } from "../../../src/store/outbox/messages.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";
 
 const MINUTE_MS = 60_000;

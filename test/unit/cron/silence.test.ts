@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { endingOfAnswer } from "../../../src/cron/ending.ts";
-import { isSilent } from "../../../src/cron/silence.ts";
+import { endingOfAnswer } from "../../../src/cron/run/ending.ts";
+import { isSilent } from "../../../src/cron/run/silence.ts";
 import { createTestCron } from "../../harness/cron.ts";
 
 const HOUR_MS = 3_600_000;

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sql } from "kysely";
-import { endOccurrence } from "../../../src/cron/end-occurrence.ts";
-import { messageText } from "../../../src/cron/message.ts";
-import { planOccurrence } from "../../../src/cron/plan.ts";
-import { renewClaims } from "../../../src/cron/take-over.ts";
+import { endOccurrence } from "../../../src/cron/run/end-occurrence.ts";
+import { messageText } from "../../../src/cron/run/message.ts";
+import { planOccurrence } from "../../../src/cron/run/plan.ts";
+import { renewClaims } from "../../../src/cron/tick/reclaim.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { START_MS } from "../../harness/cron.ts";
 import { jobOf, jobRow, makeJob, occurrencesOf, startTicking } from "./ticking.ts";

@@ -1,12 +1,12 @@
 /** Tickers over a database on a clock that the test moves. What they claim is run by the test, not by an agent. */
 import { FakeClock } from "../../../src/base/clock.ts";
-import { createLog } from "../../../src/base/log.ts";
-import type { Claimed } from "../../../src/cron/claim.ts";
-import type { JobDefinition } from "../../../src/cron/job.ts";
-import { nextRunMs } from "../../../src/cron/instants.ts";
-import { Ticker, type TickerOptions } from "../../../src/cron/ticker.ts";
+import { createLog } from "../../../src/base/observe/log.ts";
+import type { Claimed } from "../../../src/cron/tick/claim.ts";
+import type { JobDefinition } from "../../../src/cron/job/job.ts";
+import { nextRunMs } from "../../../src/cron/schedule/instants.ts";
+import { Ticker, type TickerOptions } from "../../../src/cron/tick/ticker.ts";
 import type { Store, StoreOptions } from "../../../src/store/store.ts";
-import type { CronJobRow, OccurrenceRow } from "../../../src/store/tables.ts";
+import type { CronJobRow, OccurrenceRow } from "../../../src/store/schema/tables.ts";
 import { definition, START_MS } from "../../harness/cron.ts";
 import { openTestStore } from "../../harness/store.ts";
 

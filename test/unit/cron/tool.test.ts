@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { mkdir, realpath, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { RunInput } from "../../../src/agent/run.ts";
-import { decide } from "../../../src/agent/policy.ts";
-import { defineTool, type ToolIntent } from "../../../src/agent/tool.ts";
-import { createCronjob } from "../../../src/cron/tool.ts";
-import { Heartbeat } from "../../../src/cron/heartbeat.ts";
+import type { RunInput } from "../../../src/agent/run/run.ts";
+import { decide } from "../../../src/agent/question/policy/policy.ts";
+import { defineTool, type ToolIntent } from "../../../src/agent/tool/tool.ts";
+import { createCronjob } from "../../../src/cron/tool/tool.ts";
+import { Heartbeat } from "../../../src/cron/tick/heartbeat.ts";
 import { createTestCron, START_MS, type TestCron, type TestCronOptions } from "../../harness/cron.ts";
 
 const HOUR_MS = 3_600_000;

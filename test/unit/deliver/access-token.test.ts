@@ -1,10 +1,14 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { redact } from "../../../src/base/redact.ts";
-import { offTracer } from "../../../src/base/trace.ts";
-import { AccessTokens, type AskForToken, type GivenToken } from "../../../src/deliver/access-token.ts";
-import type { NoAnswer, SendFailure } from "../../../src/deliver/call.ts";
+import { redact } from "../../../src/base/observe/redact.ts";
+import { offTracer } from "../../../src/base/observe/trace.ts";
+import {
+  AccessTokens,
+  type AskForToken,
+  type GivenToken,
+} from "../../../src/deliver/platform/access-token.ts";
+import type { NoAnswer, SendFailure } from "../../../src/deliver/platform/call.ts";
 
 const HOUR_MS = 3_600_000;
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Store } from "../../../src/store/store.ts";
-import { findLetter, retryLetter } from "../../../src/store/letters.ts";
-import { addTry, readTries, type Try } from "../../../src/store/tries.ts";
+import { findLetter, retryLetter } from "../../../src/store/outbox/messages.ts";
+import { addTry, readTries, type Try } from "../../../src/store/outbox/attempts.ts";
 import { breakable, openDispatch, owe, reached, row, TestTarget } from "./dispatching.ts";
 
 async function triesOf(store: Store, id: string): Promise<readonly Try[]> {

@@ -3,10 +3,10 @@ import { createServer, type RequestListener } from "node:http";
 import type { AddressInfo } from "node:net";
 import { test, type TestContext } from "node:test";
 import { systemClock } from "../../../src/base/clock.ts";
-import { forgetSecret, registerSecret } from "../../../src/base/redact.ts";
-import { offTracer } from "../../../src/base/trace.ts";
-import { createCall } from "../../../src/deliver/call.ts";
-import { outcomeOfAnswer, saidIn } from "../../../src/deliver/http-outcome.ts";
+import { forgetSecret, registerSecret } from "../../../src/base/observe/redact.ts";
+import { offTracer } from "../../../src/base/observe/trace.ts";
+import { createCall } from "../../../src/deliver/platform/call.ts";
+import { outcomeOfAnswer, saidIn } from "../../../src/deliver/platform/http-outcome.ts";
 
 const options = { signal: new AbortController().signal, span: offTracer.start("send", {}) };
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { offTracer } from "../../../src/base/trace.ts";
-import { dingtalk } from "../../../src/deliver/targets/dingtalk.ts";
+import { offTracer } from "../../../src/base/observe/trace.ts";
+import { dingtalk } from "../../../src/deliver/targets/dingtalk/dingtalk.ts";
 import type { Delivery, SendOutcome, Target } from "../../../src/deliver/target.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import {

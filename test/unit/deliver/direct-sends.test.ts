@@ -2,8 +2,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { offTracer } from "../../../src/base/trace.ts";
-import { DirectSends } from "../../../src/deliver/direct-sends.ts";
+import { offTracer } from "../../../src/base/observe/trace.ts";
+import { DirectSends } from "../../../src/deliver/outbox/direct-sends.ts";
 import { createTargets } from "../../../src/deliver/target.ts";
 import { openTestStore } from "../../harness/store.ts";
 

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { offTracer } from "../../../src/base/trace.ts";
-import { discord } from "../../../src/deliver/targets/discord.ts";
+import { offTracer } from "../../../src/base/observe/trace.ts";
+import { discord } from "../../../src/deliver/targets/discord/discord.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import {
   DISCORD_TOKEN,

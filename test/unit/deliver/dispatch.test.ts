@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { noSpan, type Tracer } from "../../../src/base/trace.ts";
+import { noSpan, type Tracer } from "../../../src/base/observe/trace.ts";
 import type { SendOptions, SendOutcome, Delivery } from "../../../src/deliver/target.ts";
-import { createWebhookTarget } from "../../../src/deliver/targets/webhook.ts";
+import { createWebhookTarget } from "../../../src/deliver/targets/webhook/webhook.ts";
 import { openReceiver } from "../../harness/receiver.ts";
 import { breakable, openDispatch, owe, reached, row, TestTarget } from "./dispatching.ts";
 

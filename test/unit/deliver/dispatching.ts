@@ -1,7 +1,7 @@
 /** A dispatcher over a store and a clock that the test moves, and targets that do what the test says. */
 import { FakeClock } from "../../../src/base/clock.ts";
-import { createLog } from "../../../src/base/log.ts";
-import { Dispatcher, type DispatcherOptions } from "../../../src/deliver/dispatch.ts";
+import { createLog } from "../../../src/base/observe/log.ts";
+import { Dispatcher, type DispatcherOptions } from "../../../src/deliver/outbox/dispatch.ts";
 import {
   createTargets,
   type Delivery,
@@ -9,7 +9,7 @@ import {
   type SendOutcome,
   type Target,
 } from "../../../src/deliver/target.ts";
-import type { NewMessage } from "../../../src/store/outbox.ts";
+import type { NewMessage } from "../../../src/store/outbox/outbox.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { watchUnhandled } from "../../harness/unhandled.ts";

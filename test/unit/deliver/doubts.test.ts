@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { staleDoubt } from "../../../src/deliver/doubts.ts";
-import { repeatMark } from "../../../src/deliver/repeat-mark.ts";
+import { staleDoubt } from "../../../src/deliver/outbox/uncertain.ts";
+import { repeatMark } from "../../../src/deliver/text/repeat-mark.ts";
 
 const chat = { title: "Chat", windowMs: 60_000 };
 const at = (nowMs: number, index = 0) => ({ index, nowMs });

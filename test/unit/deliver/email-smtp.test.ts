@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test, type TestContext } from "node:test";
 import { FakeClock, systemClock } from "../../../src/base/clock.ts";
 import type { SendOutcome } from "../../../src/deliver/target.ts";
-import { email } from "../../../src/deliver/targets/email.ts";
+import { email } from "../../../src/deliver/targets/email/email.ts";
 import { sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 import { agree, startScripted, type Say } from "../../harness/platforms/smtp.ts";
 

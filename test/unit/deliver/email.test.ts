@@ -3,7 +3,7 @@ import { test, type TestContext } from "node:test";
 import type { SMTPServerOptions } from "smtp-server";
 import { systemClock } from "../../../src/base/clock.ts";
 import type { SendOutcome } from "../../../src/deliver/target.ts";
-import { email } from "../../../src/deliver/targets/email.ts";
+import { email } from "../../../src/deliver/targets/email/email.ts";
 import { sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
 import { makeCertificate, PASSWORD, readMail, startSmtp, USER } from "../../harness/platforms/smtp.ts";
 

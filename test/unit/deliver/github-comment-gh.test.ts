@@ -4,7 +4,7 @@ import process from "node:process";
 import { test, type TestContext } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
 import type { SendOutcome } from "../../../src/deliver/target.ts";
-import { githubComment } from "../../../src/deliver/targets/github-comment.ts";
+import { githubComment } from "../../../src/deliver/targets/github-comment/github-comment.ts";
 import type { Fault, Reply } from "../../harness/platforms/fake.ts";
 import { openFolder, startGithub, TOKEN } from "../../harness/platforms/github.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";

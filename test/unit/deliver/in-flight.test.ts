@@ -1,7 +1,7 @@
 /** Messages in flight when their process ends, on platforms that cannot recognise a repeat. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { findLetter } from "../../../src/store/letters.ts";
+import { findLetter } from "../../../src/store/outbox/messages.ts";
 import { openDispatch, owe, reached, row, TestTarget } from "./dispatching.ts";
 
 const LEASE_MS = 30_000;

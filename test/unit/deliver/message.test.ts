@@ -1,7 +1,7 @@
 /** What chats are owed, as targets read it, and ids that are none. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { idFlaw } from "../../../src/deliver/exact-ids.ts";
+import { idFlaw } from "../../../src/deliver/platform/exact-ids.ts";
 import { readMessage } from "../../../src/deliver/message.ts";
 import type { Delivery } from "../../../src/deliver/target.ts";
 

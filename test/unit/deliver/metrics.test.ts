@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { offTracer } from "../../../src/base/trace.ts";
-import { meterTargets, type DeliveryMetrics } from "../../../src/deliver/metrics.ts";
+import { offTracer } from "../../../src/base/observe/trace.ts";
+import { meterTargets, type DeliveryMetrics } from "../../../src/deliver/outbox/metrics.ts";
 import { createTargets, type Delivery, type SendOutcome, type Target } from "../../../src/deliver/target.ts";
 
 const delivery: Delivery = {

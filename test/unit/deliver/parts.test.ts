@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { offTracer } from "../../../src/base/trace.ts";
-import { sendParts } from "../../../src/deliver/parts.ts";
+import { offTracer } from "../../../src/base/observe/trace.ts";
+import { sendParts } from "../../../src/deliver/deps.ts";
 import type { Delivery, SendOutcome } from "../../../src/deliver/target.ts";
 
 async function send(partsSent: number, parts: readonly string[], outcome?: SendOutcome) {

@@ -1,9 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { offTracer } from "../../../src/base/trace.ts";
+import { offTracer } from "../../../src/base/observe/trace.ts";
 import { readConfig } from "../../../src/config/config.ts";
 import type { Environment } from "../../../src/config/home.ts";
-import { createPlatformTargets, missingSettings, platformState } from "../../../src/deliver/platforms.ts";
+import {
+  createPlatformTargets,
+  missingSettings,
+  platformState,
+} from "../../../src/deliver/platform/platforms.ts";
 import type { Delivery } from "../../../src/deliver/target.ts";
 import { platformParts } from "../../harness/platforms/send.ts";
 

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
 import { describe, test, type TestContext } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { createLog } from "../../../src/base/log.ts";
-import { offTracer } from "../../../src/base/trace.ts";
-import type { PlatformParts } from "../../../src/deliver/platform.ts";
-import { createWecomBot } from "../../../src/deliver/targets/wecom-bot.ts";
-import { wecom } from "../../../src/deliver/targets/wecom.ts";
+import { createLog } from "../../../src/base/observe/log.ts";
+import { offTracer } from "../../../src/base/observe/trace.ts";
+import type { PlatformParts } from "../../../src/deliver/platform/platform.ts";
+import { createWecomBot } from "../../../src/deliver/targets/wecom/bot.ts";
+import { wecom } from "../../../src/deliver/targets/wecom/wecom.ts";
 import type { Delivery, SendOutcome, Target } from "../../../src/deliver/target.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { platformParts, sendThrough } from "../../harness/platforms/send.ts";

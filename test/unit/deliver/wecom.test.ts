@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { offTracer } from "../../../src/base/trace.ts";
-import { wecom } from "../../../src/deliver/targets/wecom.ts";
+import { offTracer } from "../../../src/base/observe/trace.ts";
+import { wecom } from "../../../src/deliver/targets/wecom/wecom.ts";
 import type { SendOutcome, Target } from "../../../src/deliver/target.ts";
 import { testBadPlatform } from "../../harness/platforms/bad-platform.ts";
 import { platformParts, sendThrough } from "../../harness/platforms/send.ts";

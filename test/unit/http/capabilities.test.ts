@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Capabilities } from "../../../generated/http/client/types.gen.ts";
 import { operations } from "../../../generated/http/server.gen.ts";
-import { KeyLimits } from "../../../src/agent/key-limits.ts";
+import { KeyLimits } from "../../../src/agent/run/key-limits.ts";
 import { systemClock } from "../../../src/base/clock.ts";
-import type { Identity } from "../../../src/http/auth.ts";
-import { getCapabilities } from "../../../src/http/capabilities.ts";
-import type { HttpRoom } from "../../../src/http/room.ts";
-import { httpSettings } from "../../../src/settings.ts";
+import type { Identity } from "../../../src/http/edge/auth.ts";
+import { getCapabilities } from "../../../src/http/meta/capabilities.ts";
+import type { HttpRoom } from "../../../src/http/deps.ts";
+import { httpSettings } from "../../../src/app/settings.ts";
 import { testConfig } from "../../harness/service.ts";
 
 const admin: Identity = { name: "default", scopes: ["admin"], authenticated: true };

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { InputItem } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { toConversation } from "../../../src/http/items.ts";
-import type { HttpRoom } from "../../../src/http/room.ts";
+import { toConversation } from "../../../src/http/responses/items.ts";
+import type { HttpRoom } from "../../../src/http/deps.ts";
 
 const room = { settings: { maxTextBytes: 1000, maxBodyBytes: 10_000 } } as HttpRoom;
 const { signal } = new AbortController();

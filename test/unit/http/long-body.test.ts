@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { connect, type Socket } from "node:net";
 import { test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { longBody } from "../../../src/http/long-body.ts";
-import { ReaderBudget } from "../../../src/store/reader-budget.ts";
+import { longBody } from "../../../src/http/edge/long-body.ts";
+import { ReaderBudget } from "../../../src/store/journal/reader-budget.ts";
 import { KEY, startTestService, type TestService } from "../../harness/service.ts";
 
 const bytes = new Uint8Array(1_000_000).map((_, at) => at % 251);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { RunEvent } from "../../../generated/http/client/types.gen.ts";
-import { ResponseFold } from "../../../src/http/response-fold.ts";
+import { ResponseFold } from "../../../src/http/responses/reducer.ts";
 import {
   asksClient,
   calls,

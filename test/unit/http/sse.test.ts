@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { encodeSse, sseStream, type SseOptions } from "../../../src/http/sse.ts";
-import { ReaderBudget } from "../../../src/store/reader-budget.ts";
+import { encodeSse, sseStream, type SseOptions } from "../../../src/http/edge/sse.ts";
+import { ReaderBudget } from "../../../src/store/journal/reader-budget.ts";
 import { watchUnhandled } from "../../harness/unhandled.ts";
 
 const decoder = new TextDecoder();

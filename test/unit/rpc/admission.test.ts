@@ -3,8 +3,8 @@ import { test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { Tickets } from "../../../src/config/tickets.ts";
-import { admit, isGatewayPath, type AdmissionRules } from "../../../src/rpc/admission.ts";
-import type { RpcIdentity } from "../../../src/rpc/peer.ts";
+import { admit, isGatewayPath, type AdmissionRules } from "../../../src/rpc/connection/admission.ts";
+import type { RpcIdentity } from "../../../src/rpc/connection/peer.ts";
 
 const KEY = "key-0123456789abcdef";
 const clock = new FakeClock();

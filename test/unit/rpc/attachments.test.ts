@@ -3,8 +3,8 @@ import { mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { LiveSession } from "../../../src/agent/live.ts";
-import { queueImage, queuedImages } from "../../../src/rpc/queued-images.ts";
+import type { LiveSession } from "../../../src/agent/session/live-sessions.ts";
+import { queueImage, queuedImages } from "../../../src/rpc/prompt/queued-images.ts";
 import { createTestGateway } from "../../harness/rpc-host.ts";
 
 test("files that the agent would ask for are attached by keys that may give leave, its own keys by none", async (context) => {

@@ -2,9 +2,9 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gatewayEvents } from "../../../generated/gateway/host.gen.ts";
 import type { SessionInfo } from "../../../generated/gateway/types/types.gen.ts";
-import { GatewayFold } from "../../../src/rpc/gateway-events.ts";
-import { rpcSchemas } from "../../../src/rpc/schemas.ts";
-import { oneLine } from "../../../src/rpc/tool-payload.ts";
+import { GatewayFold } from "../../../src/rpc/events/gateway-events.ts";
+import { rpcSchemas } from "../../../src/rpc/connection/schemas.ts";
+import { oneLine } from "../../../src/rpc/events/tool-payload.ts";
 
 type Entry = readonly [type: string, data: Readonly<Record<string, unknown>>];
 

@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { Outbox } from "../../../src/rpc/outbox.ts";
-import { ReaderBudget } from "../../../src/store/reader-budget.ts";
+import { Outbox } from "../../../src/rpc/connection/outbox.ts";
+import { ReaderBudget } from "../../../src/store/journal/reader-budget.ts";
 import type { Json } from "../../harness/rpc.ts";
 
 function outbox(limits: { maxFrames?: number; maxBytes?: number; readers?: ReaderBudget } = {}) {

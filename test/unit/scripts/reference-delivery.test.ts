@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { platformKeys, type PlatformName } from "../../../src/config/platform-settings.ts";
 import { readConfig } from "../../../src/config/config.ts";
-import { LETTER_STATUSES } from "../../../src/store/letters.ts";
+import { LETTER_STATUSES } from "../../../src/store/outbox/messages.ts";
 
 const page = readFile(new URL("../../../generated/reference/delivery.md", import.meta.url), "utf8");
 

@@ -6,9 +6,9 @@ import { readOperations } from "../../../scripts/lib/operation.ts";
 import { guideSections } from "../../../scripts/lib/reference-guide.ts";
 import { httpReference } from "../../../scripts/lib/reference-http.ts";
 import { printMarkdown } from "../../../scripts/lib/reference-markdown.ts";
-import { refuse } from "../../../src/webhook/answer.ts";
-import { checkFilters } from "../../../src/webhook/filter.ts";
-import { verifySignature } from "../../../src/webhook/signature.ts";
+import { refuse } from "../../../src/webhook/receive/answer.ts";
+import { checkFilters } from "../../../src/webhook/receive/filter.ts";
+import { verifySignature } from "../../../src/webhook/receive/signature.ts";
 
 /** The rows of a section's table, each cell without its backticks. */
 function rowsOf(title: string): readonly (readonly string[])[] {

@@ -4,9 +4,9 @@ import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test, type TestContext } from "node:test";
-import { createLog } from "../../../src/base/log.ts";
+import { createLog } from "../../../src/base/observe/log.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { boot, type Booted, type BootOptions } from "../../../src/boot.ts";
+import { boot, type Booted, type BootOptions } from "../../../src/app/start.ts";
 import { createTestDatabase } from "../../harness/store.ts";
 
 interface Place {

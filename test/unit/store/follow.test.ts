@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Followers } from "../../../src/store/follow.ts";
-import type { JournalEvent } from "../../../src/store/journal.ts";
-import type { Page } from "../../../src/store/pages.ts";
-import { ReaderBudget } from "../../../src/store/reader-budget.ts";
+import { Followers } from "../../../src/store/journal/follow.ts";
+import type { JournalEvent } from "../../../src/store/journal/journal.ts";
+import type { Page } from "../../../src/store/journal/pages.ts";
+import { ReaderBudget } from "../../../src/store/journal/reader-budget.ts";
 
 const sessionId = "s";
 const event = (seq: number, bytes = 0): JournalEvent => ({

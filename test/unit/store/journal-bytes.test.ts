@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { JournalEvent } from "../../../src/store/journal.ts";
+import type { JournalEvent } from "../../../src/store/journal/journal.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { seed } from "./rows.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { JournalEvent, Scope } from "../../../src/store/journal.ts";
+import type { JournalEvent, Scope } from "../../../src/store/journal/journal.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { startChild } from "./child.ts";

@@ -7,7 +7,7 @@ import {
   listLetters,
   retryLetter,
   type LetterStatus,
-} from "../../../src/store/letters.ts";
+} from "../../../src/store/outbox/messages.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
 

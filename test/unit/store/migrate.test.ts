@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sql } from "kysely";
-import { columnsOf } from "../../../src/store/columns.ts";
+import { columnsOf } from "../../../src/store/schema/columns.ts";
 import { openStore } from "../../../src/store/open.ts";
-import type { Tables } from "../../../src/store/tables.ts";
+import type { Tables } from "../../../src/store/schema/tables.ts";
 import { createTestDatabase, openTestStore, testDialect } from "../../harness/store.ts";
 import { startChild } from "./child.ts";
 import { seed } from "./rows.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { laneOf, queueOf } from "../../../src/store/lane.ts";
-import type { NewMessage } from "../../../src/store/outbox.ts";
+import { laneOf, queueOf } from "../../../src/store/outbox/ordering-key.ts";
+import type { NewMessage } from "../../../src/store/outbox/outbox.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
 

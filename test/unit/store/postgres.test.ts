@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sql } from "kysely";
 import postgres from "postgres";
-import type { JournalEvent } from "../../../src/store/journal.ts";
+import type { JournalEvent } from "../../../src/store/journal/journal.ts";
 import { openStore } from "../../../src/store/open.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { startDatabaseProxy } from "../../harness/database-proxy.ts";

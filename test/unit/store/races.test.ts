@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sql } from "kysely";
-import { Grants } from "../../../src/agent/grants.ts";
-import { saveSession } from "../../../src/agent/save-session.ts";
-import { Jobs } from "../../../src/cron/jobs.ts";
+import { Grants } from "../../../src/agent/question/grants.ts";
+import { saveSession } from "../../../src/agent/session/save.ts";
+import { Jobs } from "../../../src/cron/job/jobs.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import type { Store, Tx } from "../../../src/store/store.ts";
-import { keepFailed } from "../../../src/webhook/failed-messages.ts";
+import { keepFailed } from "../../../src/webhook/deliveries/failed-messages.ts";
 import { definition } from "../../harness/cron.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { sessionRow } from "./rows.ts";

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { FakeClock } from "../../../src/base/clock.ts";
-import { scheduleSweeps, sweep } from "../../../src/store/retention.ts";
+import { scheduleSweeps, sweep } from "../../../src/store/retention/retention.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { deltas, responseRow, runRow, seed } from "./rows.ts";

@@ -1,7 +1,7 @@
 import { createId, createSessionId } from "../../../src/base/ids.ts";
-import type { NewEvent } from "../../../src/store/journal.ts";
+import type { NewEvent } from "../../../src/store/journal/journal.ts";
 import type { Store } from "../../../src/store/store.ts";
-import type { DeliveryRow, ResponseRow, RunRow, SessionRow } from "../../../src/store/tables.ts";
+import type { DeliveryRow, ResponseRow, RunRow, SessionRow } from "../../../src/store/schema/tables.ts";
 
 export function sessionRow(set: Partial<SessionRow> = {}): SessionRow {
   return {

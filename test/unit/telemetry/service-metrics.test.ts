@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createLog, silentLog } from "../../../src/base/log.ts";
+import { createLog, silentLog } from "../../../src/base/observe/log.ts";
 import { createServiceMetrics } from "../../../src/telemetry/service-metrics.ts";
 import { parseExposition, sampleValue } from "../../harness/exposition.ts";
 import { openTestStore } from "../../harness/store.ts";

@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createLog } from "../../../src/base/log.ts";
+import { createLog } from "../../../src/base/observe/log.ts";
 import type { Store } from "../../../src/store/store.ts";
-import { Deliveries, type DeliveryFacts } from "../../../src/webhook/deliveries.ts";
+import { Deliveries, type DeliveryFacts } from "../../../src/webhook/deliveries/deliveries.ts";
 
 const facts = (bytes: number): DeliveryFacts =>
   ({ request: { body: new Uint8Array(bytes) }, judged: {}, stages: [] }) as unknown as DeliveryFacts;

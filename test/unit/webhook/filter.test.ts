@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { checkFilters, filterFiles, passesFilters } from "../../../src/webhook/filter.ts";
-import { isSameJson } from "../../../src/webhook/same.ts";
-import { patternOf } from "../../../src/webhook/pattern.ts";
+import { checkFilters, filterFiles, passesFilters } from "../../../src/webhook/receive/filter.ts";
+import { isSameJson } from "../../../src/webhook/receive/same.ts";
+import { patternOf } from "../../../src/webhook/routes/pattern.ts";
 
 interface Asked {
   readonly event?: string;

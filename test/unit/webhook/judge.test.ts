@@ -1,10 +1,10 @@
 /** The stages between the rate and the record, without a store or a script of their own. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { judge, type BelievedRequest, type JudgePorts } from "../../../src/webhook/judge.ts";
-import { rehearse } from "../../../src/webhook/replay.ts";
-import { checkRoute } from "../../../src/webhook/route.ts";
-import type { ScriptOutcome } from "../../../src/webhook/script.ts";
+import { judge, type BelievedRequest, type JudgePorts } from "../../../src/webhook/receive/evaluate.ts";
+import { rehearse } from "../../../src/webhook/deliveries/replay.ts";
+import { checkRoute } from "../../../src/webhook/routes/route.ts";
+import type { ScriptOutcome } from "../../../src/webhook/receive/script.ts";
 
 type Written = Parameters<typeof checkRoute>[1];
 

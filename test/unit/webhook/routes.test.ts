@@ -1,8 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createLog } from "../../../src/base/log.ts";
-import { WebhookRoutes } from "../../../src/webhook/routes.ts";
-import { subscriptionName, subscriptionOf } from "../../../src/webhook/subscription.ts";
+import { createLog } from "../../../src/base/observe/log.ts";
+import { WebhookRoutes } from "../../../src/webhook/routes/routes.ts";
+import { subscriptionName, subscriptionOf } from "../../../src/webhook/routes/subscription.ts";
 
 const NOW_MS = 1_800_000_000_000;
 

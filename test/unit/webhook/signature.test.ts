@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHmac } from "node:crypto";
 import { test } from "node:test";
-import { verifySignature, type SignatureRules } from "../../../src/webhook/signature.ts";
+import { verifySignature, type SignatureRules } from "../../../src/webhook/receive/signature.ts";
 
 const SECRET = "s3cr3t";
 const BODY = '{"action":"opened","number":42}';

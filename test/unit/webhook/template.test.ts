@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { cutText, jsonExcerpt } from "../../../src/webhook/json-excerpt.ts";
-import { renderPrompt } from "../../../src/webhook/prompt.ts";
-import { renderRoute, renderTemplate, renderTexts } from "../../../src/webhook/template.ts";
+import { cutText, jsonExcerpt } from "../../../src/webhook/receive/json-excerpt.ts";
+import { renderPrompt } from "../../../src/webhook/receive/prompt.ts";
+import { renderRoute, renderTemplate, renderTexts } from "../../../src/webhook/receive/template.ts";
 
 const subjectOf = (payload: unknown, event = "push") => ({ payload, event, headers: new Headers() });
 const render = (template: string, payload: unknown, event?: string) =>

@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Outcome } from "../../../src/agent/outcome.ts";
-import type { RunDelivery } from "../../../src/agent/run-delivery.ts";
-import { silentLog } from "../../../src/base/log.ts";
-import type { RunRow } from "../../../src/store/tables.ts";
-import { createWebhookTrigger } from "../../../src/webhook/trigger.ts";
+import type { Outcome } from "../../../src/agent/run/outcome.ts";
+import type { RunDelivery } from "../../../src/agent/notify/run-reply.ts";
+import { silentLog } from "../../../src/base/observe/log.ts";
+import type { RunRow } from "../../../src/store/schema/tables.ts";
+import { createWebhookTrigger } from "../../../src/webhook/deliveries/trigger.ts";
 import { openTestStore } from "../../harness/store.ts";
 
 const completed = { status: "completed", set: { output: "done" }, event: { data: {} } } as unknown as Outcome;

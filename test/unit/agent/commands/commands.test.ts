@@ -1,6 +1,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Commands, parseCommand, type Command, type Directive } from "../../../../src/agent/command.ts";
+import {
+  Commands,
+  parseCommand,
+  type Command,
+  type Directive,
+} from "../../../../src/agent/commands/command.ts";
 import { conversationCommands } from "../../../../src/agent/commands/conversation.ts";
 import { modelCommands } from "../../../../src/agent/commands/model.ts";
 import { quickCommands, skillCommands, type QuickCommand } from "../../../../src/agent/commands/quick.ts";

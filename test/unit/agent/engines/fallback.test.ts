@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createModelEngine } from "../../../../src/agent/engines/model-engine.ts";
 import { FakeClock, systemClock, type Clock } from "../../../../src/base/clock.ts";
-import { createLog } from "../../../../src/base/log.ts";
-import { checkToolInput } from "../../../../src/check-input.ts";
+import { createLog } from "../../../../src/base/observe/log.ts";
+import { checkToolInput } from "../../../../src/app/check-input.ts";
 import {
   calling,
   saying,

@@ -7,9 +7,9 @@ import { StreamableHTTPServerTransport } from "@modelcontextprotocol/sdk/server/
 import { z } from "zod";
 import { McpServers } from "../../../../src/agent/mcp/servers.ts";
 import { toolName } from "../../../../src/agent/mcp/tool-name.ts";
-import { ToolError } from "../../../../src/agent/tool.ts";
-import { createLog, silentLog } from "../../../../src/base/log.ts";
-import { SchemaSet } from "../../../../src/base/validate.ts";
+import { ToolError } from "../../../../src/agent/tool/tool.ts";
+import { createLog, silentLog } from "../../../../src/base/observe/log.ts";
+import { SchemaSet } from "../../../../src/base/json/validate.ts";
 import { call } from "../tools/call.ts";
 import { connected, http, raw, script, toolOf, until, type Cleaner } from "./fixture.ts";
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { decide, type PolicyContext } from "../../../../src/agent/policy.ts";
+import { decide, type PolicyContext } from "../../../../src/agent/question/policy/policy.ts";
 import { home } from "./rows.ts";
 
 const allow = [

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { decide } from "../../../../src/agent/policy.ts";
+import { decide } from "../../../../src/agent/question/policy/policy.ts";
 import { rows } from "./commands.ts";
 import { home, type Row } from "./rows.ts";
 

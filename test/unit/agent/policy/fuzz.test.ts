@@ -3,9 +3,9 @@ import { execFileSync } from "node:child_process";
 import { test } from "node:test";
 import fc from "fast-check";
 import { parse } from "unbash";
-import { decide } from "../../../../src/agent/policy.ts";
-import { Variables } from "../../../../src/agent/policy/variables.ts";
-import { expandWord, isConstant } from "../../../../src/agent/policy/words.ts";
+import { decide } from "../../../../src/agent/question/policy/policy.ts";
+import { Variables } from "../../../../src/agent/question/policy/variables.ts";
+import { expandWord, isConstant } from "../../../../src/agent/question/policy/words.ts";
 import { never, ordinary, risky } from "./commands.ts";
 import { home } from "./rows.ts";
 

@@ -5,8 +5,8 @@ import { test } from "node:test";
 import { bundledSkillsFolder } from "../../../../src/agent/skills/bundled.ts";
 import { readSkillText } from "../../../../src/agent/skills/skill-file.ts";
 import { Skills, skillsIntroduction } from "../../../../src/agent/skills/skills.ts";
-import { subscribeCommand } from "../../../../src/cli/webhook-subscribe.ts";
-import { testCommand } from "../../../../src/cli/webhook-test.ts";
+import { subscribeCommand } from "../../../../src/cli/webhook/subscribe.ts";
+import { testCommand } from "../../../../src/cli/webhook/test.ts";
 import { workspace } from "../tools/call.ts";
 
 function put(root: string, folder: string, text: string | Uint8Array): string {

@@ -4,8 +4,14 @@ import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import process from "node:process";
-import { SchemaSet } from "../../../../src/base/validate.ts";
-import type { Questions, Tool, ToolContext, ToolIntent, ToolOutput } from "../../../../src/agent/tool.ts";
+import { SchemaSet } from "../../../../src/base/json/validate.ts";
+import type {
+  Questions,
+  Tool,
+  ToolContext,
+  ToolIntent,
+  ToolOutput,
+} from "../../../../src/agent/tool/tool.ts";
 
 export interface CallOptions {
   readonly cwd: string;

@@ -13,13 +13,13 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { ServiceError } from "../../../../src/base/errors.ts";
-import { ToolError } from "../../../../src/agent/tool.ts";
+import { ToolError } from "../../../../src/agent/tool/tool.ts";
 import { Skills } from "../../../../src/agent/skills/skills.ts";
 import { createTools } from "../../../../src/agent/tools/catalog.ts";
-import { createPatch } from "../../../../src/agent/tools/patch.ts";
-import { realPath } from "../../../../src/agent/tools/paths.ts";
-import { createReadFile } from "../../../../src/agent/tools/read-file.ts";
-import { createWriteFile } from "../../../../src/agent/tools/write-file.ts";
+import { createPatch } from "../../../../src/agent/tools/files/patch.ts";
+import { realPath } from "../../../../src/agent/tools/files/paths.ts";
+import { createReadFile } from "../../../../src/agent/tools/files/read-file.ts";
+import { createWriteFile } from "../../../../src/agent/tools/files/write-file.ts";
 import { call, inspect, workspace, watchMemory } from "./call.ts";
 
 const readFile = createReadFile();

@@ -4,18 +4,18 @@ import { linkSync, mkdirSync, readFileSync, renameSync, writeFileSync } from "no
 import { join } from "node:path";
 import { test } from "node:test";
 import { pathToFileURL } from "node:url";
-import { readLinked } from "../../../../src/acp/content-file.ts";
+import { readLinked } from "../../../../src/acp/prompt/content-file.ts";
 import { readAttachment } from "../../../../src/agent/attachments/attachment.ts";
 import { contextFiles } from "../../../../src/agent/context/context-files.ts";
 import { Skills } from "../../../../src/agent/skills/skills.ts";
-import { ToolError } from "../../../../src/agent/tool.ts";
-import { createPatch } from "../../../../src/agent/tools/patch.ts";
-import { createReadFile } from "../../../../src/agent/tools/read-file.ts";
-import { createSearchFiles } from "../../../../src/agent/tools/search-files.ts";
+import { ToolError } from "../../../../src/agent/tool/tool.ts";
+import { createPatch } from "../../../../src/agent/tools/files/patch.ts";
+import { createReadFile } from "../../../../src/agent/tools/files/read-file.ts";
+import { createSearchFiles } from "../../../../src/agent/tools/files/search-files.ts";
 import { createSkill } from "../../../../src/agent/tools/skill.ts";
 import { createVisionAnalyze } from "../../../../src/agent/tools/vision-analyze.ts";
-import { createWriteFile } from "../../../../src/agent/tools/write-file.ts";
-import { protectHome } from "../../../../src/base/own-files.ts";
+import { createWriteFile } from "../../../../src/agent/tools/files/write-file.ts";
+import { protectHome } from "../../../../src/base/system/own-files.ts";
 import { call, workspace } from "./call.ts";
 
 const KEY = "canary-key-0123";

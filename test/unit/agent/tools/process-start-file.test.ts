@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { Processes } from "../../../../src/agent/tools/processes.ts";
+import { Processes } from "../../../../src/agent/tools/process/processes.ts";
 import { workspace } from "./call.ts";
 
 test("a background command does not run the user's start file", async (t) => {

@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import process from "node:process";
 import { test } from "node:test";
-import { ToolError } from "../../../../src/agent/tool.ts";
-import { createProcess } from "../../../../src/agent/tools/process.ts";
-import { Processes } from "../../../../src/agent/tools/processes.ts";
-import { createTerminal } from "../../../../src/agent/tools/terminal.ts";
-import { forgetSecret, registerSecret } from "../../../../src/base/redact.ts";
+import { ToolError } from "../../../../src/agent/tool/tool.ts";
+import { createProcess } from "../../../../src/agent/tools/process/process.ts";
+import { Processes } from "../../../../src/agent/tools/process/processes.ts";
+import { createTerminal } from "../../../../src/agent/tools/process/terminal.ts";
+import { forgetSecret, registerSecret } from "../../../../src/base/observe/redact.ts";
 import { call, inspect, workspace } from "./call.ts";
 
 function made(t: { after(clean: () => Promise<void>): void }, maxRunning = 8) {

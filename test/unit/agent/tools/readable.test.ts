@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { readPage } from "../../../../src/agent/tools/page-reader.ts";
-import { plainText } from "../../../../src/agent/tools/plain-text.ts";
-import { toReadable } from "../../../../src/agent/tools/readable.ts";
+import { readPage } from "../../../../src/agent/tools/web/page-reader.ts";
+import { plainText } from "../../../../src/agent/tools/web/plain-text.ts";
+import { toReadable } from "../../../../src/agent/tools/web/readable.ts";
 
 const url = "https://site.example/docs/page.html";
 const sentence = "Some words, and more words, that make up a paragraph which counts as text. ";

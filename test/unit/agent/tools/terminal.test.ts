@@ -3,8 +3,8 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import process from "node:process";
 import { test } from "node:test";
-import { createTerminal } from "../../../../src/agent/tools/terminal.ts";
-import { ToolError } from "../../../../src/agent/tool.ts";
+import { createTerminal } from "../../../../src/agent/tools/process/terminal.ts";
+import { ToolError } from "../../../../src/agent/tool/tool.ts";
 import { systemClock } from "../../../../src/base/clock.ts";
 import { call, callWhole, inspect, workspace, watchMemory } from "./call.ts";
 

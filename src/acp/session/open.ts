@@ -1,0 +1,140 @@
+/** Sessions become open to the client here, and are closed. */
+import { settingsOf } from "../../agent/session/session.ts";
+import type { Clock } from "../../base/clock.ts";
+import { ServiceError } from "../../base/errors.ts";
+import type { SessionRow } from "../../store/schema/tables.ts";
+import type { AcpConnection } from "../wire/connection.ts";
+import { sessionNotFound } from "../wire/error.ts";
+import { withoutLinks } from "./folder.ts";
+import { checkLoan, lendToSession, type LoanParams } from "./attach.ts";
+import type { AcpRoom } from "../deps.ts";
+import { AcpSession, type AcpSessionSeed } from "./session.ts";
+import { watchSession } from "./watch.ts";
+
+/** A session that the client can name. One that nobody prompted yet need not be saved. */
+export interface KnownSession {
+  readonly id: string;
+  readonly seed: AcpSessionSeed;
+  readonly row: SessionRow | undefined;
+}
+
+/** RequestError -32002 for a session that is neither saved nor open here, for another owner's too. */
+export async function knownSession(connection: AcpConnection, id: string): Promise<KnownSession> {
+  const { store, agent, owner } = await connection.room();
+  const row = await store.find("sessions", { id });
+  const open = connection.find(id);
+  if (row ? row.owner !== owner : !open || open.isSaved) throw sessionNotFound(id);
+  const { workspace } = agent.parts.settings;
+  const seed = row ? seedOf(row, workspace) : (open?.seed ?? { source: "acp", cwd: workspace });
+  return { id, seed, row };
+}
+
+function seedOf({ source, cwd, model, meta }: SessionRow, workspace: string): AcpSessionSeed {
+  return {
+    source,
+    cwd: cwd ?? workspace,
+    settings: settingsOf({ meta }),
+    ...(model === null ? {} : { model }),
+  };
+}
+
+/**
+ * Opens a session, or goes on with one that is open, in the folder and with the servers that the client names.
+ * RequestError -32602 for what cannot be worked with, -32002 for one that was deleted meanwhile, ServiceError
+ * `too_many_live_sessions`. `signal` aborts when the client does not want it any more: then servers are not waited for.
+ */
+export async function openSession(
+  connection: AcpConnection,
+  { id, seed, row }: KnownSession,
+  params: LoanParams,
+  { signal }: { readonly signal: AbortSignal },
+): Promise<AcpSession> {
+  const loan = await checkLoan(params);
+  const room = await connection.room();
+  const cwd = row ? await moved(room, row, loan.folder.given) : loan.folder.given;
+  const folder = cwd === loan.folder.given ? loan.folder : { given: cwd, real: await withoutLinks(cwd) };
+  const session = await findOrBegin(connection, { id, seed: { ...seed, cwd } });
+  session.moveTo(cwd);
+  session.isSaved ||= row !== undefined;
+  try {
+    await lendToSession(connection, session, { ...loan, folder, signal });
+    if (await isDeleted(connection, session)) throw sessionNotFound(id);
+  } catch (error) {
+    await closeSession(connection, session);
+    throw error;
+  }
+  return session;
+}
+
+async function findOrBegin(
+  connection: AcpConnection,
+  { id, seed }: Pick<KnownSession, "id" | "seed">,
+): Promise<AcpSession> {
+  const { agent, owner } = await connection.room();
+  // Nothing is waited for between this and the opening: of two requests at once one begins it.
+  const known = connection.find(id);
+  if (known) return known;
+  const live = agent.live.open({ id, owner, seed });
+  // As long as the client has it open it is no idle one.
+  live.viewers++;
+  const session = new AcpSession({ id, seed, openedAtMs: live.openedAtMs });
+  session.onClose(() => {
+    live.viewers--;
+    if (live.viewers === 0) agent.live.close(id, owner);
+  });
+  connection.open(session);
+  await watchSession(connection, session);
+  return session;
+}
+
+/** The folder where the session works from now on: another one than before unless a turn is at work in it. */
+async function moved({ agent, owner }: AcpRoom, row: SessionRow, cwd: string): Promise<string> {
+  const before = row.cwd ?? agent.parts.settings.workspace;
+  if (before === cwd || (await withoutLinks(before)) === (await withoutLinks(cwd))) return before;
+  try {
+    await agent.sessions.move(row.id, owner, cwd);
+    return cwd;
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === "session_busy") return before;
+    throw error;
+  }
+}
+
+/**
+ * For requests that go on with an open session. RequestError -32002 when somebody else deleted it: to go on would bring
+ * it back without all that was said in it. It is closed behind the answer.
+ */
+export async function requireUndeleted(
+  connection: AcpConnection,
+  session: AcpSession,
+  requestId: string | number | null,
+): Promise<void> {
+  if (!(await isDeleted(connection, session))) return;
+  connection.afterAnswer(requestId, () => void closeSession(connection, session));
+  throw sessionNotFound(session.id);
+}
+
+async function isDeleted(connection: AcpConnection, session: AcpSession): Promise<boolean> {
+  const { store } = await connection.room();
+  const row = await store.find("sessions", { id: session.id });
+  session.isSaved ||= row !== undefined;
+  return session.isSaved && row === undefined;
+}
+
+/** What runs and what holds on to the session gets so long. */
+const CLOSE_MS = 5_000;
+
+/** What the session runs is cancelled, and what it holds here is given back; it stays saved. */
+export async function closeSession(connection: AcpConnection, session: AcpSession): Promise<void> {
+  const { clock } = await connection.room();
+  connection.close(session);
+  await within(clock, CLOSE_MS, session.settled());
+  await within(clock, CLOSE_MS, session.released());
+}
+
+/** Waits for `work`, but not longer than that. */
+async function within(clock: Clock, ms: number, work: Promise<void>): Promise<void> {
+  const late = Promise.withResolvers<void>();
+  const cancel = clock.after(ms, late.resolve);
+  await Promise.race([work, late.promise]).finally(cancel);
+}

@@ -1,0 +1,75 @@
+/** What happened to a file, or would, as a client shows it. Pure. */
+import { parsePatch, type StructuredPatch } from "diff";
+import type { Diff, ToolCallContent } from "@agentclientprotocol/sdk/unstable";
+import type { FileChange } from "../../../generated/http/client/types.gen.ts";
+import { textContent } from "./tool-text.ts";
+
+const MAX_WHOLE_BYTES = 131_072;
+const MAX_WHOLE_LINES = 4_000;
+const MAX_HUNK_BYTES = 1_048_576;
+
+/** The whole file where it is short, else the places that change, else words. */
+export function diffContent(change: FileChange): ToolCallContent {
+  return whole(change) ?? hunks(change) ?? summary(change);
+}
+
+function whole({ path, old_text: before, new_text: after }: FileChange): ToolCallContent | undefined {
+  if (before === undefined || after === undefined) return undefined;
+  if (!isShort(before) || !isShort(after)) return undefined;
+  return { type: "diff", path, oldText: before, newText: after ?? "", ...deleted(after) };
+}
+
+/** Nothing but the changed places with their surroundings; the client sees that it is not all of the file. */
+function hunks({ path, diff, size = 0, new_text: after }: FileChange): ToolCallContent | undefined {
+  if (size > MAX_HUNK_BYTES) return undefined;
+  const patch = patchOf(diff);
+  if (!patch || patch.hunks.length === 0) return undefined;
+  const lines = patch.hunks.flatMap((hunk) => hunk.lines);
+  const side = (mark: "-" | "+") =>
+    lines.flatMap((line) => (line[0] === " " || line[0] === mark ? `${line.slice(1)}\n` : [])).join("");
+  const meta = {
+    partial: true,
+    hunks: patch.hunks.map(({ oldStart, newStart }) => ({ oldLine: oldStart, newLine: newStart })),
+  };
+  const isNew = patch.hunks.every(({ oldLines }) => oldLines === 0);
+  return {
+    type: "diff",
+    path,
+    oldText: isNew ? null : side("-"),
+    newText: after === null ? "" : side("+"),
+    _meta: { ...deleted(after)._meta, ...meta },
+  };
+}
+
+function summary({ path, diff, omitted, size }: FileChange): ToolCallContent {
+  const bytes = size === undefined ? "" : ` (${size} bytes)`;
+  if (omitted === "binary") return textContent(`${path}: binary file${bytes}; its content is not shown.`);
+  const patch = patchOf(diff);
+  const lines = patch?.hunks.flatMap((hunk) => hunk.lines) ?? [];
+  const count = (mark: string) => lines.filter((line) => line.startsWith(mark)).length;
+  const figures = patch && lines.length > 0 ? `: ${count("+")} lines added, ${count("-")} removed` : "";
+  return textContent(`${path}: too large to show${bytes}${figures}.`);
+}
+
+/** Undefined for a diff that was cut, or is none. */
+function patchOf(diff: string): StructuredPatch | undefined {
+  try {
+    return parsePatch(diff)[0];
+  } catch {
+    return undefined;
+  }
+}
+
+function isShort(text: string | null): boolean {
+  if (text === null) return true;
+  if (text.length > MAX_WHOLE_BYTES || Buffer.byteLength(text) > MAX_WHOLE_BYTES) return false;
+  let ends = 0;
+  for (let at = text.indexOf("\n"); at !== -1 && ends <= MAX_WHOLE_LINES; at = text.indexOf("\n", at + 1)) {
+    ends++;
+  }
+  return ends <= MAX_WHOLE_LINES;
+}
+
+function deleted(after: string | null | undefined): Pick<Diff, "_meta"> {
+  return after === null ? { _meta: { deleted: true } } : {};
+}

@@ -1,0 +1,206 @@
+import type {
+  SessionUpdate,
+  ToolCall,
+  ToolCallContent,
+  ToolCallUpdate,
+} from "@agentclientprotocol/sdk/unstable";
+import type { Clock } from "../../base/clock.ts";
+import type { JournalEvent } from "../../store/journal/journal.ts";
+import type { ClientOffers } from "../wire/client-capabilities.ts";
+import { terminalContent, terminalExit, terminalInfo, terminalOutput } from "./terminal-view.ts";
+import { toolCallIdOf } from "./tool-call-id.ts";
+import { CANCELLED, toolEndFrom, toolEndOf, type ToolEnd } from "./tool-end.ts";
+import { LivePieces, LiveTail } from "./tool-live.ts";
+import { LIVE_EVERY_MS, Pace } from "./tool-pace.ts";
+import { commandOf, startContent, toolCallOf, toolStartOf, type ToolStart } from "./tool-start.ts";
+import { ToolSubagents } from "./tool-subagents.ts";
+import { outputContent, tailOf, textContent } from "./tool-text.ts";
+
+export interface ToolCallsOptions {
+  readonly offers: Pick<ClientOffers, "terminalOutput">;
+  /** Of the session. */
+  readonly cwd: string;
+  readonly clock: Clock;
+  /** Resolves when the update is on its way. MUST NOT reject. */
+  readonly send: (update: SessionUpdate) => Promise<void>;
+}
+
+/** A call that has no end yet. */
+interface OpenCall {
+  readonly start: ToolStart;
+  readonly told: ToolCall;
+  /** What stands before its live output; nothing where that is long, because it is sent anew each time. */
+  readonly lead: readonly ToolCallContent[];
+  readonly pace: Pace;
+  readonly tail: LiveTail;
+  /** Set where the output is shown as a terminal. */
+  readonly pieces: LivePieces | undefined;
+  isAtWork: boolean;
+}
+
+/** More characters of live output than this the core does not tell; see tool-context.ts. */
+const MAX_PROGRESS_BYTES = 262_144;
+const LAST_BYTES = 8_192;
+/** As JSON. */
+const MAX_LEAD_CHARACTERS = 8_192;
+
+/** The tool calls of one turn, from the events of its run to what the client is told of them. */
+export class ToolCalls {
+  readonly #options: ToolCallsOptions;
+  readonly #open = new Map<string, OpenCall>();
+  readonly #subagents = new ToolSubagents();
+  /** Calls by the question that they wait with. */
+  readonly #waiting = new Map<string, string>();
+
+  constructor(options: ToolCallsOptions) {
+    this.#options = options;
+  }
+
+  /** What the client was told of a call that is open. */
+  find(toolCallId: string): ToolCall | undefined {
+    return this.#open.get(toolCallId)?.told;
+  }
+
+  async take(event: JournalEvent): Promise<void> {
+    switch (event.type) {
+      case "tool.started":
+        return this.#start(event);
+      case "approval.request":
+        return void this.#waiting.set(String(event.data["request_id"]), idOf(event));
+      case "approval.responded":
+        return this.#answered(event);
+      case "tool.progress":
+        return this.#progress(event);
+      case "tool.completed":
+        return this.#end(event);
+      default:
+        return this.#subagent(event);
+    }
+  }
+
+  /** The turn ends without an end of the calls that are open: they have failed. */
+  async abandon(): Promise<void> {
+    for (const [id, { start, pace, pieces, told }] of this.#open) {
+      pace.stop();
+      const content = [...(pieces ? (told.content ?? []) : startContent(start)), textContent(CANCELLED)];
+      const exit = pieces ? { _meta: terminalExit(id, undefined) } : {};
+      await this.#update({ toolCallId: id, status: "failed", content, ...exit });
+    }
+    this.#open.clear();
+  }
+
+  /** Nothing is told any more. */
+  stop(): void {
+    for (const { pace } of this.#open.values()) pace.stop();
+    this.#open.clear();
+  }
+
+  async #start(event: JournalEvent): Promise<void> {
+    const { offers, cwd, clock, send } = this.#options;
+    const start = toolStartOf(event, cwd);
+    const id = idOf(event);
+    const isTerminal = offers.terminalOutput !== "no" && commandOf(start) !== undefined;
+    const call = toolCallOf(start);
+    const told = isTerminal
+      ? { ...call, content: terminalContent(start, id), _meta: terminalInfo(start, id) }
+      : call;
+    this.#open.get(id)?.pace.stop();
+    this.#open.set(id, {
+      start,
+      told,
+      lead: leadOf(told.content ?? []),
+      pace: new Pace(clock, LIVE_EVERY_MS, () => this.#tellLive(id)),
+      tail: new LiveTail(),
+      pieces: isTerminal ? new LivePieces() : undefined,
+      isAtWork: false,
+    });
+    await send({ sessionUpdate: "tool_call", ...told });
+    if (event.data["waits"] !== true) await this.#atWork(id);
+  }
+
+  async #answered({ data }: JournalEvent): Promise<void> {
+    const askId = String(data["request_id"]);
+    const id = this.#waiting.get(askId);
+    this.#waiting.delete(askId);
+    if (id !== undefined && data["choice"] !== "deny") await this.#atWork(id);
+  }
+
+  async #atWork(id: string): Promise<void> {
+    const call = this.#open.get(id);
+    if (!call || call.isAtWork) return;
+    call.isAtWork = true;
+    await this.#update({ toolCallId: id, status: "in_progress" });
+  }
+
+  async #progress(event: JournalEvent): Promise<void> {
+    const call = this.#open.get(idOf(event));
+    if (!call) return;
+    const delta = String(event.data["delta"]);
+    (call.pieces ?? call.tail).push(delta);
+    await this.#atWork(idOf(event));
+    call.pace.poke();
+  }
+
+  async #subagent(event: JournalEvent): Promise<void> {
+    const callId = this.#subagents.take(event);
+    if (callId === undefined) return;
+    const id = toolCallIdOf(event.runId ?? "", callId);
+    const call = this.#open.get(id);
+    call?.tail.replace(this.#subagents.text(callId));
+    call?.pace.poke();
+  }
+
+  async #tellLive(id: string): Promise<void> {
+    const call = this.#open.get(id);
+    if (!call) return;
+    if (call.pieces) return this.#tellPiece(id, call.pieces.take());
+    const live = call.tail.take();
+    if (!live) return;
+    const content = [...call.lead, outputContent(live.text, live.omittedBytes)];
+    await this.#update({ toolCallId: id, status: "in_progress", content });
+  }
+
+  async #tellPiece(id: string, piece: string | undefined): Promise<void> {
+    const { terminalOutput: offered } = this.#options.offers;
+    if (piece === undefined || offered === "no") return;
+    await this.#update({ toolCallId: id, _meta: terminalOutput(id, piece, offered) });
+  }
+
+  async #end(event: JournalEvent): Promise<void> {
+    const id = idOf(event);
+    const call = this.#open.get(id);
+    this.#open.delete(id);
+    call?.pace.stop();
+    const start = call?.start ?? toolStartOf(event, this.#options.cwd);
+    const end = toolEndFrom(event.data);
+    const view = toolEndOf(start, end);
+    if (!call?.pieces) return this.#update({ toolCallId: id, ...view });
+    await this.#tellPiece(id, call.pieces.take());
+    await this.#tellPiece(id, lastOutput(call.pieces, end));
+    const content = isShown(call.pieces, end) ? [...(call.told.content ?? [])] : view.content;
+    await this.#update({ toolCallId: id, ...view, content, _meta: terminalExit(id, end.exit) });
+  }
+
+  #update(update: ToolCallUpdate): Promise<void> {
+    return this.#options.send({ sessionUpdate: "tool_call_update", ...update });
+  }
+}
+
+function idOf({ runId, data }: JournalEvent): string {
+  return toolCallIdOf(runId ?? "", String(data["tool_call_id"]));
+}
+
+function leadOf(content: readonly ToolCallContent[]): readonly ToolCallContent[] {
+  return JSON.stringify(content).length <= MAX_LEAD_CHARACTERS ? content : [];
+}
+
+/** A command that ran is all in its terminal. */
+function isShown(pieces: LivePieces, { status, exit }: ToolEnd): boolean {
+  return status === "ok" && (exit !== undefined || pieces.seenBytes > 0);
+}
+
+/** Where the live output ended before the command did, the terminal gets the end all the same. */
+function lastOutput({ seenBytes }: LivePieces, { result }: ToolEnd): string | undefined {
+  if (seenBytes < MAX_PROGRESS_BYTES) return undefined;
+  return `\n[more output; its end:]\n${tailOf(result, LAST_BYTES).text}`;
+}

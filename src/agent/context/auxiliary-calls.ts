@@ -1,0 +1,95 @@
+import type { Span } from "../../base/observe/trace.ts";
+import type { RunRow } from "../../store/schema/tables.ts";
+import type { Budget } from "../usage/budget.ts";
+import { completeOnce } from "./completion.ts";
+import { compress, type CompressionReason } from "./compression.ts";
+import { addUsage, zeroUsage, type Usage } from "../engine.ts";
+import type { Message } from "../message.ts";
+import type { AgentParts } from "../deps.ts";
+import type { Recorder } from "../run/event-writer.ts";
+import type { RunInput } from "../run/run.ts";
+import { ToolError, type Completion } from "../tool/tool.ts";
+import { refOf } from "../run/prepare.ts";
+
+interface SideCallsOptions {
+  readonly parts: AgentParts;
+  readonly run: RunRow;
+  readonly input: RunInput;
+  readonly budget: Budget;
+  readonly recorder: Recorder;
+  readonly signal: AbortSignal;
+  readonly span: Span;
+  /** Called with each piece of an answer. */
+  readonly onSign: () => void;
+}
+
+/** The model calls that a run makes beside its turn: those of tools, and summaries. They count to the run. */
+export class SideCalls {
+  readonly #from: SideCallsOptions;
+  #usage: Usage = zeroUsage;
+  /** A compression of this run failed: it is not tried at each step again. */
+  #cannotCompact = false;
+
+  constructor(from: SideCallsOptions) {
+    this.#from = from;
+  }
+
+  get usage(): Usage {
+    return this.#usage;
+  }
+
+  /** A model call beside the turn, without tools. */
+  async complete(prompt: Completion): Promise<string> {
+    const { parts, budget } = this.#from;
+    const ref = parts.models.resolve(prompt.model ?? this.#from.run.model);
+    if (!ref) throw new ToolError(`There is no model ${JSON.stringify(prompt.model)}.`);
+    const refusal = budget.admit();
+    if (refusal !== undefined) throw new ToolError(refusal);
+    const { instructions, messages } = prompt;
+    const request = {
+      runId: this.#from.run.id,
+      model: ref,
+      instructions,
+      messages,
+      signal: this.#from.signal,
+      span: this.#from.span,
+      onSign: this.#from.onSign,
+    };
+    const { text, usage, error } = await completeOnce(parts.engine, request);
+    this.#spend(usage);
+    if (error) throw new ToolError(error.message);
+    return text;
+  }
+
+  /** Undefined when nothing could be left out. */
+  async compact(reason: CompressionReason): Promise<readonly Message[] | undefined> {
+    const { parts, input } = this.#from;
+    const { compression } = parts.settings;
+    if (this.#cannotCompact && reason === "near_limit") return undefined;
+    await this.#from.recorder.flush();
+    const model =
+      parts.models.resolve(compression.model ?? this.#from.run.model) ?? refOf(this.#from.run.model);
+    const done = await compress({
+      store: parts.store,
+      engine: parts.engine,
+      sessionId: this.#from.run.session_id,
+      runId: this.#from.run.id,
+      model,
+      contextTokens: parts.models.contextTokensOf(model),
+      keepMessages: compression.keepMessages,
+      reason,
+      ...(input.focus === undefined ? {} : { focus: input.focus }),
+      signal: this.#from.signal,
+      span: this.#from.span,
+      onSign: this.#from.onSign,
+    });
+    this.#spend(done.usage);
+    this.#cannotCompact = done.status === "failed";
+    return done.status === "compressed" ? done.messages : undefined;
+  }
+
+  #spend(usage: Usage): void {
+    this.#usage = addUsage(this.#usage, usage);
+    this.#from.budget.spend(usage);
+  }
+}

@@ -1,0 +1,112 @@
+import type {
+  ApprovalRequest,
+  AskChoice,
+  ClarifyQuestion,
+  FileChange,
+} from "../../../generated/http/client/types.gen.ts";
+import type { NewEvent } from "../../store/journal/journal.ts";
+import type { AskRow } from "../../store/schema/tables.ts";
+import { runEvent } from "../run/event.ts";
+
+/** What an approval asks about. Redacted before it gets here. */
+export interface ApprovalQuestion {
+  readonly tool: string;
+  readonly kind: ApprovalRequest["kind"];
+  readonly title: string;
+  readonly description?: string;
+  readonly command?: string;
+  readonly choices: readonly AskChoice[];
+  /** What an approval beyond this call covers; absent: it covers this call only. */
+  readonly covers?: string;
+  /** What the call would change in files, as diffs. */
+  readonly changes?: readonly FileChange[];
+  /** Which remembered approval covers the call; nobody outside sees it. Absent: none does, or it holds a secret. */
+  readonly signature?: string;
+}
+
+/** Who answers questions that people cannot be asked, or need not be. */
+export const OURSELVES = "agentd";
+
+/** What is asked, by the kind of question. */
+export interface AskQuestions {
+  readonly approval: ApprovalQuestion;
+  readonly clarify: { readonly questions: readonly ClarifyQuestion[] };
+  /** `command` is redacted before it gets here. */
+  readonly sudo: { readonly command: string };
+  readonly secret: { readonly prompt: string; readonly env_var: string };
+}
+
+export type AskKind = keyof AskQuestions;
+
+/** What answers a question of each kind. An empty password or value refuses; a question without an answer is skipped. */
+export interface AskReplies {
+  readonly approval: { readonly choice: AskChoice; readonly reason?: string };
+  readonly clarify: { readonly answers: Readonly<Record<string, string>> };
+  readonly sudo: { readonly password: string };
+  readonly secret: { readonly value: string };
+}
+
+/** A stored approval as every surface shows it. */
+export function toApprovalRequest(row: AskRow): ApprovalRequest {
+  const { signature: _, choices, changes, ...question } = JSON.parse(row.question) as ApprovalQuestion;
+  return { ...question, choices: [...choices], ...(changes ? { changes: [...changes] } : {}), ...frame(row) };
+}
+
+/** The signature of the policy that a stored approval is about; undefined for other questions. */
+export function signatureOf(row: AskRow): string | undefined {
+  if (row.kind !== "approval") return undefined;
+  return (JSON.parse(row.question) as ApprovalQuestion).signature;
+}
+
+/** The event of an open question; a surface that connects later shows the same. */
+export function requestEvent(row: AskRow): NewEvent {
+  const question: unknown = JSON.parse(row.question);
+  switch (row.kind as AskKind) {
+    case "approval":
+      return runEvent(row.run_id, "approval.request", toApprovalRequest(row));
+    case "clarify": {
+      const { questions } = question as AskQuestions["clarify"];
+      return runEvent(row.run_id, "clarify.request", { questions: [...questions], ...frame(row) });
+    }
+    case "sudo":
+      return runEvent(row.run_id, "sudo.request", {
+        ...(question as AskQuestions["sudo"]),
+        ...frame(row),
+      });
+    case "secret":
+      return runEvent(row.run_id, "secret.request", {
+        ...(question as AskQuestions["secret"]),
+        ...frame(row),
+      });
+  }
+}
+
+/** The event of an answer. Passwords and secrets are in no event: only whether there was one. */
+export function respondedEvent(row: AskRow, reply: AskReplies[AskKind], by: string): NewEvent {
+  const about = { request_id: row.id, by };
+  if ("choice" in reply) {
+    const reason = reply.reason === undefined ? {} : { reason: reply.reason };
+    return runEvent(row.run_id, "approval.responded", { ...about, choice: reply.choice, ...reason });
+  }
+  if ("answers" in reply) {
+    return runEvent(row.run_id, "clarify.responded", { ...about, answers: { ...reply.answers } });
+  }
+  if ("password" in reply) {
+    return runEvent(row.run_id, "sudo.responded", { ...about, skipped: reply.password === "" });
+  }
+  const { env_var } = JSON.parse(row.question) as AskQuestions["secret"];
+  return runEvent(row.run_id, "secret.responded", { ...about, env_var, skipped: reply.value === "" });
+}
+
+export function expiredEvent(row: AskRow, reason: "timeout" | "cancelled"): NewEvent {
+  return runEvent(row.run_id, `${row.kind as AskKind}.expired`, { request_id: row.id, reason });
+}
+
+function frame(row: AskRow) {
+  return {
+    request_id: row.id,
+    ...(row.call_id === null ? {} : { tool_call_id: row.call_id }),
+    created_at: row.created_at / 1000,
+    expires_at: row.expires_at === null ? null : row.expires_at / 1000,
+  };
+}

@@ -1,0 +1,379 @@
+import type { AskChoice } from "../../../generated/http/client/types.gen.ts";
+import type { Clock } from "../../base/clock.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { createId } from "../../base/ids.ts";
+import { redactValue } from "../../base/observe/redact.ts";
+import type { NewEvent } from "../../store/journal/journal.ts";
+import { isUnavailable } from "../../store/tx/failure.ts";
+import { retryWhileUnavailable } from "../../store/tx/retry.ts";
+import type { Store, Tx } from "../../store/store.ts";
+import type { AskRow } from "../../store/schema/tables.ts";
+import { checkReply } from "./reply.ts";
+import {
+  expiredEvent,
+  requestEvent,
+  respondedEvent,
+  type AskKind,
+  type AskQuestions,
+  type AskReplies,
+} from "./question.ts";
+import { moveRun } from "../run/run.ts";
+import { isParked } from "../run/stop.ts";
+import { oweQuestionWebhook } from "../notify/run-webhook.ts";
+
+/** How a question ended. `by` names who answered. */
+export type AskOutcome<K extends AskKind = "approval"> =
+  | ({ readonly status: "answered"; readonly id: string; readonly by: string } & Learned[K])
+  | { readonly status: "expired" }
+  | { readonly status: "cancelled" };
+
+/** What the asker learns of an answer. */
+interface Learned {
+  readonly approval: { readonly choice: AskChoice; readonly reason?: string };
+  readonly clarify: { readonly answers: Readonly<Record<string, string>> };
+  /** Undefined: refused. */
+  readonly sudo: { readonly password: string | undefined };
+  readonly secret: { readonly stored: boolean };
+}
+
+export interface AskSubject {
+  readonly sessionId: string;
+  readonly runId: string;
+  readonly owner: string;
+}
+
+/** Where the values of secrets go. */
+export interface SecretKeeper {
+  /** ServiceError when it cannot hold the value. */
+  set(name: string, value: string): Promise<void>;
+}
+
+/**
+ * Questions are rows: stored before anybody sees them, answered once, from any surface and any process, and closed
+ * when their time or their run is over. The asker learns the outcome from the journal like everyone else; a password
+ * alone goes from hand to hand, in memory, and so is taken by the process that asks for it only.
+ */
+export class Asks {
+  readonly #store: Store;
+  readonly #clock: Clock;
+  readonly #secrets: SecretKeeper | undefined;
+  /** Passwords on their way from the answer to the asker, by question; a key without a value is waited for. */
+  readonly #passwords = new Map<string, string | undefined>();
+  /** The newest answer under way, by question: they are taken one after the other. */
+  readonly #answering = new Map<string, Promise<void>>();
+  /** Runs of which a question may be open that nobody waits for: the store failed when it was asked, or closed. */
+  readonly #doubtful = new Set<string>();
+
+  constructor(store: Store, clock: Clock, secrets?: SecretKeeper) {
+    this.#store = store;
+    this.#clock = clock;
+    this.#secrets = secrets;
+  }
+
+  /**
+   * Stores a question, waits for its outcome and resolves with it. While it is open the run waits (status
+   * `waiting_for_approval`). When `signal` aborts the question is closed as cancelled. `timeoutMs` 0 waits without end.
+   */
+  async ask<K extends AskKind>(
+    kind: K,
+    subject: AskSubject,
+    question: AskQuestions[K],
+    options: AskOptions,
+  ): Promise<AskOutcome<K>> {
+    const { timeoutMs, callId } = options;
+    const id = createId("ask", this.#clock.now());
+    if (kind === "sudo") this.#passwords.set(id, undefined);
+    const opening = this.#open({ id, kind, subject, question, timeoutMs, callId });
+    const opened = await opening.catch((error: unknown) => {
+      this.#passwords.delete(id);
+      this.#doubtful.add(subject.runId);
+      throw error;
+    });
+    if (!opened) {
+      this.#passwords.delete(id);
+      return { status: "cancelled" };
+    }
+    try {
+      return (await this.#wait(opened.row, opened.after, options)) as AskOutcome<K>;
+    } finally {
+      this.#passwords.delete(id);
+    }
+  }
+
+  /**
+   * Waits for the outcome of an approval that another process asked for, which may be known already. Its time runs on as
+   * it was set then.
+   */
+  async attach(row: AskRow, { signal }: { readonly signal: AbortSignal }): Promise<AskOutcome> {
+    const timeoutMs = row.expires_at === null ? 0 : Math.max(1, row.expires_at - this.#clock.now());
+    return (await this.#wait(row, 0, { timeoutMs, signal })) as AskOutcome;
+  }
+
+  /**
+   * Makes use of leave that was given, once: false when it was made use of before, or `signal` aborted meanwhile. What
+   * it is for may begin now.
+   */
+  async take(askId: string, { signal }: { readonly signal: AbortSignal }): Promise<boolean> {
+    const taken = { id: askId, status: "answered", taken_at: null };
+    return this.#store.write(
+      async (tx) => !signal.aborted && (await tx.update("asks", taken, { taken_at: tx.nowMs })) === 1,
+    );
+  }
+
+  /** Closes questions of a run that ends, inside `tx`, which the store's failures may have left open. */
+  async closeDoubtful(tx: Tx, runId: string): Promise<void> {
+    if (this.#doubtful.has(runId)) await cancelOpenAsks(tx, this.#store, runId);
+  }
+
+  /** Nothing more is asked of a run here. */
+  forget(runId: string): void {
+    this.#doubtful.delete(runId);
+  }
+
+  /** Closes a question, if it is open, that no answer matters to any more. */
+  async withdraw(row: AskRow): Promise<void> {
+    await this.#close(row, "cancelled");
+  }
+
+  /** Ends a question, if it is open, as if its time were over: nobody there can show it. */
+  async giveUp(askId: string): Promise<void> {
+    const asks = this.#store.read.selectFrom("asks").selectAll();
+    const row = await asks.where("id", "=", askId).executeTakeFirst();
+    if (row) await this.#close(row, "timeout");
+  }
+
+  async #wait(
+    row: AskRow,
+    after: number,
+    { timeoutMs, signal }: Pick<AskOptions, "timeoutMs" | "signal">,
+  ): Promise<AskOutcome<AskKind>> {
+    const ended = new AbortController();
+    const trouble = Promise.withResolvers<never>();
+    const patiently = <T>(work: () => Promise<T>) =>
+      retryWhileUnavailable(work, { clock: this.#clock, forMs: Number.POSITIVE_INFINITY, signal });
+    const expire = () => void patiently(() => this.#close(row, "timeout")).catch(trouble.reject);
+    const stopTimer = timeoutMs > 0 ? this.#clock.after(timeoutMs, expire) : undefined;
+    // A question whose run is parked stays open for the next process.
+    const cancel = () =>
+      isParked(signal) ? ended.abort() : void this.#close(row, "cancelled").catch(trouble.reject);
+    signal.addEventListener("abort", cancel, { once: true });
+    if (signal.aborted) cancel();
+    try {
+      const outcome = patiently(() => this.#outcome(row, { after, signal: ended.signal }));
+      outcome.catch(() => {}); // the loser of the race must not count as unhandled
+      return await Promise.race([outcome, trouble.promise]);
+    } catch (error) {
+      if (isUnavailable(error)) this.#doubtful.add(row.run_id);
+      throw error;
+    } finally {
+      ended.abort();
+      stopTimer?.();
+      signal.removeEventListener("abort", cancel);
+    }
+  }
+
+  /** The open questions of a run or a session, oldest first. */
+  async open(where: { readonly runId: string } | { readonly sessionId: string }): Promise<readonly AskRow[]> {
+    const open = this.#store.read.selectFrom("asks").selectAll().where("status", "=", "open");
+    const mine =
+      "runId" in where
+        ? open.where("run_id", "=", where.runId)
+        : open.where("session_id", "=", where.sessionId);
+    return mine.orderBy("created_at").orderBy("id").execute();
+  }
+
+  /**
+   * Answers an open question of `owner`; the first valid answer wins.
+   * ServiceError `ask_not_found` for an unknown or foreign id, `ask_not_pending` when it is closed already or waits for
+   * a password in another process, `invalid_request` for an answer that does not fit the question.
+   */
+  async answer(askId: string, answer: Answer): Promise<void> {
+    const before = this.#answering.get(askId);
+    const work = (async () => {
+      await before?.catch(() => {});
+      await this.#answer(askId, answer);
+    })();
+    this.#answering.set(askId, work);
+    try {
+      await work;
+    } finally {
+      if (this.#answering.get(askId) === work) this.#answering.delete(askId);
+    }
+  }
+
+  /** Never two of a question at once in this process: a password or secret of the one that loses must not stay. */
+  async #answer(askId: string, { owner, by, ...given }: Answer): Promise<void> {
+    // What people type may hold a secret that is known here, by mistake.
+    const isText = "answers" in given || "choice" in given;
+    const reply = isText ? (redactValue(given) as typeof given) : given;
+    const row = await this.#store.read
+      .selectFrom("asks")
+      .selectAll()
+      .where("id", "=", askId)
+      .executeTakeFirst();
+    if (!row || row.owner !== owner) {
+      throw new ServiceError("ask_not_found", `There is no question ${JSON.stringify(askId)}.`);
+    }
+    checkReply(row, reply);
+    if (row.status !== "open") throw closedAlready(askId);
+    if (row.expires_at !== null && row.expires_at <= this.#clock.now()) {
+      // Nobody may be at work who watches the time.
+      await this.#close(row, "timeout");
+      throw closedAlready(askId);
+    }
+    await this.#deliver(row, reply);
+    const won = await this.#store.write(async (tx) => {
+      const set = {
+        status: "answered",
+        answer: "choice" in reply || "answers" in reply ? JSON.stringify(reply) : null,
+        answered_by: by,
+        answered_at: tx.nowMs,
+      };
+      if ((await tx.update("asks", { id: askId, status: "open" }, set)) === 0) return false;
+      await this.#resume(tx, row, respondedEvent(row, reply, by));
+      return true;
+    });
+    if (!won) throw closedAlready(askId);
+  }
+
+  /** Puts what must not be stored where it is wanted, before anybody is told of the answer. */
+  async #deliver(row: AskRow, reply: AskReplies[AskKind]): Promise<void> {
+    if ("password" in reply) {
+      if (!this.#passwords.has(row.id)) {
+        throw new ServiceError(
+          "ask_not_pending",
+          "The command that needs this password runs in another process. Answer where it runs.",
+        );
+      }
+      this.#passwords.set(row.id, reply.password === "" ? undefined : reply.password);
+    }
+    if ("value" in reply && reply.value !== "") {
+      const { env_var: name } = JSON.parse(row.question) as AskQuestions["secret"];
+      await this.#secrets?.set(name, reply.value);
+    }
+  }
+
+  /** Undefined when the run has ended, as one does whose process slept past its lease: nobody is asked then. */
+  async #open({
+    id,
+    kind,
+    subject,
+    question,
+    timeoutMs,
+    callId,
+  }: Opening): Promise<{ row: AskRow; after: number } | undefined> {
+    return this.#store.write(async (tx) => {
+      const row: AskRow = {
+        id,
+        session_id: subject.sessionId,
+        run_id: subject.runId,
+        owner: subject.owner,
+        kind,
+        status: "open",
+        question: JSON.stringify(question),
+        answer: null,
+        answered_by: null,
+        created_at: tx.nowMs,
+        expires_at: timeoutMs > 0 ? tx.nowMs + timeoutMs : null,
+        answered_at: null,
+        call_id: callId ?? null,
+        taken_at: null,
+      };
+      if (!(await moveRun(tx, subject.runId, { from: "running", to: "waiting_for_approval" }))) {
+        const run = await tx.find("runs", { id: subject.runId });
+        if (run && run.ended_at !== null) return undefined;
+      }
+      await tx.insert("asks", [row]);
+      await oweQuestionWebhook(tx, this.#store, row);
+      const [appended] = await this.#store.journal.append(tx, subject.sessionId, [requestEvent(row)]);
+      return { row, after: appended?.runSeq ?? 0 };
+    });
+  }
+
+  async #close(row: AskRow, reason: "timeout" | "cancelled"): Promise<void> {
+    const status = reason === "timeout" ? "expired" : "cancelled";
+    await this.#store.write(async (tx) => {
+      if ((await tx.update("asks", { id: row.id, status: "open" }, { status })) === 0) return;
+      await this.#resume(tx, row, expiredEvent(row, reason));
+    });
+  }
+
+  /** Appends the closing event, and lets the run go on when nothing else is open. */
+  async #resume(tx: Tx, row: AskRow, event: NewEvent): Promise<void> {
+    await this.#store.journal.append(tx, row.session_id, [event]);
+    const other = await tx.db
+      .selectFrom("asks")
+      .select("id")
+      .where("run_id", "=", row.run_id)
+      .where("status", "=", "open")
+      .limit(1)
+      .executeTakeFirst();
+    if (!other) await moveRun(tx, row.run_id, { from: "waiting_for_approval", to: "running" });
+  }
+
+  async #outcome(row: AskRow, from: { after: number; signal: AbortSignal }): Promise<AskOutcome<AskKind>> {
+    for await (const events of this.#store.journal.follow({ runId: row.run_id }, from)) {
+      for (const { type, data } of events) {
+        if (data["request_id"] !== row.id) continue;
+        if (type.endsWith(".responded")) return this.#answered(row, data);
+        if (type.endsWith(".expired")) {
+          return { status: data["reason"] === "timeout" ? "expired" : "cancelled" };
+        }
+      }
+    }
+    return { status: "cancelled" }; // the store closed under us
+  }
+
+  #answered(row: AskRow, data: Readonly<Record<string, unknown>>): AskOutcome<AskKind> {
+    const by = String(data["by"]);
+    const { id } = row;
+    const reason = data["reason"] === undefined ? {} : { reason: String(data["reason"]) };
+    switch (row.kind as AskKind) {
+      case "approval":
+        return { status: "answered", id, by, choice: data["choice"] as AskChoice, ...reason };
+      case "clarify":
+        return { status: "answered", id, by, answers: data["answers"] as Record<string, string> };
+      case "sudo":
+        return { status: "answered", id, by, password: this.#passwords.get(row.id) };
+      case "secret":
+        return { status: "answered", id, by, stored: data["skipped"] === false };
+    }
+  }
+}
+
+type Answer = { readonly owner: string; readonly by: string } & AskReplies[AskKind];
+
+export interface AskOptions {
+  /** 0 waits without end. */
+  readonly timeoutMs: number;
+  readonly signal: AbortSignal;
+  /** The call that waits, when it is one of the run that is asked about. */
+  readonly callId?: string | undefined;
+}
+
+interface Opening {
+  readonly id: string;
+  readonly kind: AskKind;
+  readonly subject: AskSubject;
+  readonly question: AskQuestions[AskKind];
+  readonly timeoutMs: number;
+  readonly callId: string | undefined;
+}
+
+/** Closes what a dead run left open, inside `tx`. */
+export async function cancelOpenAsks(tx: Tx, store: Store, runId: string): Promise<void> {
+  const rows = await tx.db
+    .selectFrom("asks")
+    .selectAll()
+    .where("run_id", "=", runId)
+    .where("status", "=", "open")
+    .execute();
+  for (const row of rows) {
+    await tx.update("asks", { id: row.id, status: "open" }, { status: "cancelled" });
+    await store.journal.append(tx, row.session_id, [expiredEvent(row, "cancelled")]);
+  }
+}
+
+function closedAlready(askId: string): ServiceError {
+  return new ServiceError("ask_not_pending", `The question ${askId} is closed already.`);
+}

@@ -1,0 +1,244 @@
+import type { ToolEndCode } from "../../../generated/http/client/types.gen.ts";
+import type { JournalEvent, NewEvent } from "../../store/journal/journal.ts";
+import type { Tx } from "../../store/store.ts";
+import { runEvent } from "../run/event.ts";
+import type { AssistantPart, Message, ToolMessage, ToolStatus } from "../message.ts";
+
+/** What matters of an event here. */
+export type RunFact = Pick<JournalEvent, "type" | "data">;
+
+/** What a call is answered with when its process ended in the middle of it. */
+const UNKNOWN_OUTCOME =
+  "The server process ended while this call was at work. Whether it took effect is not known: look before you repeat it.";
+
+/**
+ * The messages of a step that a run was at when its process died, made from the events that were journaled: what was
+ * said so far, and each tool call with its answer or word that it was cut. So the model learns that a tool has begun,
+ * and does not run it again unknowing. `events` are those after the last step that was saved.
+ */
+export function salvageStep(events: readonly RunFact[]): readonly Message[] {
+  const step = new Step();
+  for (const event of events) step.take(event);
+  return step.messages();
+}
+
+/** A step in the middle, as the next process finds it. */
+export interface BrokenStep {
+  /** Steering, and what the assistant said and called. */
+  readonly messages: readonly Message[];
+  /** Answers of the calls that ended. */
+  readonly answers: readonly ToolMessage[];
+  /** The other calls, with their arguments as they were journaled: redacted. */
+  readonly unfinished: readonly { readonly callId: string; readonly tool: string; readonly input: unknown }[];
+  /** Ids of the approvals that were asked for in it. */
+  readonly asked: ReadonlySet<string>;
+}
+
+/** As {@link salvageStep}, for a step that is to go on. */
+export function brokenStep(events: readonly RunFact[]): BrokenStep {
+  const step = new Step();
+  for (const event of events) step.take(event);
+  const asked = events.filter(({ type }) => type === "approval.request");
+  return { ...step.broken(), asked: new Set(asked.map(({ data }) => String(data["request_id"]))) };
+}
+
+/** The ends of the calls that were at work when the process of a run died. */
+export function cutCalls(runId: string, events: readonly RunFact[]): readonly NewEvent[] {
+  return brokenStep(events).unfinished.map(({ callId, tool }) =>
+    runEvent(runId, "tool.completed", {
+      tool_call_id: callId,
+      tool,
+      status: "aborted",
+      code: "interrupted",
+      // How long it worked nobody knows.
+      duration: 0,
+      error: true,
+      preview: UNKNOWN_OUTCOME,
+      result: UNKNOWN_OUTCOME,
+    }),
+  );
+}
+
+const STEP_EVENTS = ["run.steered", "message.delta", "tool.started", "tool.completed", "approval.request"];
+
+/** The events of a run that belong to no saved step: those after the last one that tells of usage, which follows each. */
+export async function unsavedEvents(tx: Tx, runId: string): Promise<readonly RunFact[]> {
+  return (await unsavedEventsOf(tx, [runId])).get(runId) ?? [];
+}
+
+/** As {@link unsavedEvents}, of several runs at once; a run without any is left out. */
+export async function unsavedEventsOf(
+  tx: Tx,
+  runIds: readonly string[],
+): Promise<ReadonlyMap<string, readonly RunFact[]>> {
+  if (runIds.length === 0) return new Map();
+  const steps = await tx.db
+    .selectFrom("runs")
+    .select(({ selectFrom }) => [
+      "id",
+      selectFrom("events")
+        .select("run_seq")
+        .whereRef("events.run_id", "=", "runs.id")
+        .where("type", "=", "usage.updated")
+        .orderBy("run_seq", "desc")
+        .limit(1)
+        .as("saved"),
+    ])
+    .where("id", "in", runIds)
+    .execute();
+  const rows = await tx.db
+    .selectFrom("events")
+    .select(["run_id", "type", "data"])
+    .where((is) => is.or(steps.map(({ id, saved }) => is("run_id", "=", id).and("run_seq", ">", saved ?? 0))))
+    .where("type", "in", STEP_EVENTS)
+    .orderBy("run_id")
+    .orderBy("run_seq")
+    .execute();
+  return byRun(rows);
+}
+
+/**
+ * Of the runs at work in these sessions, those whose newest step is saved although no event says so: one that only
+ * speaks, the last of its turn as a rule, is followed by none.
+ */
+export async function answeredRuns(tx: Tx, sessionIds: readonly string[]): Promise<ReadonlySet<string>> {
+  if (sessionIds.length === 0) return new Set();
+  const rows = await tx.db
+    .selectFrom("sessions")
+    .innerJoin("messages", (join) =>
+      join
+        .onRef("messages.session_id", "=", "sessions.id")
+        .onRef("messages.seq", "=", "sessions.last_message"),
+    )
+    .select("messages.run_id")
+    .where("sessions.id", "in", sessionIds)
+    .where("messages.role", "=", "assistant")
+    .execute();
+  return new Set(rows.flatMap(({ run_id: runId }) => (runId === null ? [] : [runId])));
+}
+
+/** The events of a run that tell of steering. */
+export async function steerEvents(tx: Tx, runId: string): Promise<readonly RunFact[]> {
+  return (await steerEventsOf(tx, [runId])).get(runId) ?? [];
+}
+
+/** As {@link steerEvents}, of several runs at once; a run without any is left out. */
+export async function steerEventsOf(
+  tx: Tx,
+  runIds: readonly string[],
+): Promise<ReadonlyMap<string, readonly RunFact[]>> {
+  if (runIds.length === 0) return new Map();
+  const rows = await tx.db
+    .selectFrom("events")
+    .select(["run_id", "type", "data"])
+    .where("run_id", "in", runIds)
+    .where("type", "in", ["run.steer_accepted", "run.steered"])
+    .orderBy("run_id")
+    .orderBy("run_seq")
+    .execute();
+  return byRun(rows);
+}
+
+function byRun(
+  rows: readonly { readonly run_id: string | null; readonly type: string; readonly data: string }[],
+): ReadonlyMap<string, readonly RunFact[]> {
+  const all = new Map<string, RunFact[]>();
+  for (const { run_id: runId, ...row } of rows) {
+    if (runId === null) continue;
+    const facts = all.get(runId);
+    if (facts) facts.push(toFact(row));
+    else all.set(runId, [toFact(row)]);
+  }
+  return all;
+}
+
+function toFact({ type, data }: { readonly type: string; readonly data: string }): RunFact {
+  return { type, data: JSON.parse(data) as RunFact["data"] };
+}
+
+/** Steering that was accepted and never reached the model. */
+export function pendingSteers(events: readonly RunFact[]): readonly string[] {
+  const taken = new Set(
+    events.filter(({ type }) => type === "run.steered").map(({ data }) => data["steer_id"]),
+  );
+  return events
+    .filter(({ type, data }) => type === "run.steer_accepted" && !taken.has(data["steer_id"]))
+    .map(({ data }) => String(data["text"]));
+}
+
+class Step {
+  readonly #parts: AssistantPart[] = [];
+  readonly #answers = new Map<string, ToolMessage>();
+  /** Ids of the calls that ended. */
+  readonly #ended = new Set<string>();
+  readonly #steers: Message[] = [];
+
+  take({ type, data }: RunFact): void {
+    switch (type) {
+      case "run.steered":
+        this.#steers.push({ role: "user", text: String(data["text"]), origin: "steer" });
+        return;
+      case "message.delta":
+        return this.#say(String(data["delta"]), String(data["message_id"]));
+      case "tool.started":
+        return this.#call(data);
+      case "tool.completed":
+        return this.#answer(data);
+      default:
+        return;
+    }
+  }
+
+  messages(): readonly Message[] {
+    if (this.#parts.length === 0) return this.#steers;
+    return [
+      ...this.#steers,
+      { role: "assistant", parts: this.#parts, interrupted: true },
+      ...this.#answers.values(),
+    ];
+  }
+
+  broken(): Omit<BrokenStep, "asked"> {
+    const assistant = { role: "assistant" as const, parts: this.#parts };
+    const calls = this.#parts.flatMap((part) => (part.type === "tool_call" ? [part] : []));
+    return {
+      messages: this.#parts.length === 0 ? this.#steers : [...this.#steers, assistant],
+      answers: [...this.#answers.values()].filter(({ callId }) => this.#ended.has(callId)),
+      unfinished: calls.filter(({ callId }) => !this.#ended.has(callId)),
+    };
+  }
+
+  #say(text: string, id: string): void {
+    if (text === "") return;
+    const last = this.#parts.at(-1);
+    if (last?.type === "text" && last.id === id) {
+      this.#parts[this.#parts.length - 1] = { ...last, text: last.text + text };
+    } else this.#parts.push({ type: "text", text, id });
+  }
+
+  #call(data: RunFact["data"]): void {
+    const callId = String(data["tool_call_id"]);
+    const tool = String(data["tool"]);
+    this.#parts.push({ type: "tool_call", callId, tool, input: data["arguments"] ?? {} });
+    const cut = { status: "aborted", code: "interrupted", text: UNKNOWN_OUTCOME } as const;
+    this.#answers.set(callId, { role: "tool", callId, tool, ...cut });
+  }
+
+  #answer(data: RunFact["data"]): void {
+    const callId = String(data["tool_call_id"]);
+    const known = this.#answers.get(callId);
+    if (!known) return;
+    this.#ended.add(callId);
+    const { role, tool } = known;
+    const { code, reason, result = "" } = data;
+    this.#answers.set(callId, {
+      role,
+      callId,
+      tool,
+      status: data["status"] as ToolStatus,
+      text: String(result),
+      ...(code === undefined ? {} : { code: code as ToolEndCode }),
+      ...(reason === undefined ? {} : { reason: String(reason) }),
+    });
+  }
+}

@@ -1,0 +1,153 @@
+/** Stop and steer, asked for by any process on the store, and heard by the one that runs the run. */
+import { createId } from "../../base/ids.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { Store, Tx } from "../../store/store.ts";
+import { runEvent } from "./event.ts";
+import { moveRun } from "./run.ts";
+import { runningTurn } from "./running.ts";
+import { pendingSteers, steerEvents } from "../recovery/rebuild-step.ts";
+
+/** Runs that end sooner are not followed: it would cost each of them, and nobody can mean to stop them. */
+const FOLLOW_AFTER_MS = 250;
+/** From this age on a run takes steering from elsewhere: it is sure to be followed, or to look for it at its end. */
+const REMOTE_STEER_AFTER_MS = 2 * FOLLOW_AFTER_MS;
+
+/** Text for the model, given to a turn at work. */
+export interface Steer {
+  readonly id: string;
+  readonly text: string;
+}
+
+/** Asks a run to stop, inside `tx`, wherever it is at work. False when it is not at work (any more). */
+export async function requestStop(
+  tx: Tx,
+  store: Store,
+  run: { readonly id: string; readonly sessionId: string },
+  reason: string,
+): Promise<boolean> {
+  const set = { stop_requested: 1 };
+  const moved =
+    (await moveRun(tx, run.id, { from: "running", to: "stopping" }, set)) ||
+    (await moveRun(tx, run.id, { from: "waiting_for_approval", to: "stopping" }, set));
+  if (!moved) return false;
+  await store.journal.append(tx, run.sessionId, [runEvent(run.id, "run.stopping", { reason })]);
+  return true;
+}
+
+/** As {@link requestStop}, for a run of which only the id is known. */
+export async function requestStopOf(tx: Tx, store: Store, runId: string, reason: string): Promise<boolean> {
+  const run = await tx.find("runs", { id: runId });
+  return run !== undefined && requestStop(tx, store, { id: runId, sessionId: run.session_id }, reason);
+}
+
+/** As {@link requestStop}, for the run at work in a session. Resolves to its id; undefined when none is. */
+export async function requestStopIn(
+  tx: Tx,
+  store: Store,
+  sessionId: string,
+  reason: string,
+): Promise<string | undefined> {
+  const running = await runningTurn({ read: tx.db }, sessionId);
+  if (!running) return undefined;
+  await requestStop(tx, store, { id: running.runId, sessionId }, reason);
+  return running.runId;
+}
+
+/**
+ * Gives text to a run by the store, in whatever process it is at work. False when it is not running (any more): it was not
+ * taken. `alsoSteer` is called in the transaction that gives it.
+ */
+export async function steerByStore(
+  { store, clock }: { readonly store: Store; readonly clock: Clock },
+  { runId, text, alsoSteer }: StoreSteer,
+): Promise<boolean> {
+  for (;;) {
+    const { taken, retryMs } = await store.write(async (tx) => {
+      const asked = await requestSteer(tx, store, runId, text);
+      if (asked.taken) await alsoSteer?.(tx, runId);
+      return asked;
+    });
+    if (retryMs === undefined) return taken;
+    await clock.sleep(retryMs);
+  }
+}
+
+interface StoreSteer {
+  readonly runId: string;
+  readonly text: string;
+  readonly alsoSteer?: ((tx: Tx, runId: string) => Promise<void>) | undefined;
+}
+
+/** As {@link steerByStore}, inside `tx`. A run that has only just begun takes nothing yet: `retryMs` says when. */
+export async function requestSteer(
+  tx: Tx,
+  store: Store,
+  runId: string,
+  text: string,
+): Promise<{ readonly taken: boolean; readonly retryMs?: number }> {
+  const run = await tx.find("runs", { id: runId });
+  if (run?.status !== "running" || run.kind === "compression") return { taken: false };
+  const youngMs = REMOTE_STEER_AFTER_MS - (tx.nowMs - (run.started_at ?? run.created_at));
+  if (youngMs > 0) return { taken: false, retryMs: Math.min(youngMs, REMOTE_STEER_AFTER_MS) };
+  // Transactions overlap on some stores: this fails when the run has ended since it was read, else its end waits for us.
+  const isOurs = { id: runId, status: "running" };
+  if ((await tx.update("runs", isOurs, { updated_at: tx.nowMs })) === 0) return { taken: false };
+  const event = runEvent(runId, "run.steer_accepted", { steer_id: createId("str", tx.nowMs), text });
+  await store.journal.append(tx, run.session_id, [event]);
+  return { taken: true };
+}
+
+/**
+ * Steering that was accepted by another process and has not been heard here, inside the transaction that ends the run.
+ * `heard` are the ids that are known already.
+ */
+export async function unheardSteers(
+  tx: Tx,
+  run: { readonly id: string; readonly startedAtMs: number },
+  heard: ReadonlySet<string>,
+): Promise<readonly string[]> {
+  if (tx.nowMs - run.startedAtMs < FOLLOW_AFTER_MS) return [];
+  // Whoever gives text holds the row until it is committed, and none is taken from here on.
+  await tx.update("runs", { id: run.id, ended_at: null }, { updated_at: tx.nowMs });
+  const events = await steerEvents(tx, run.id);
+  return pendingSteers(events.filter(({ data }) => !heard.has(String(data["steer_id"]))));
+}
+
+export interface ControlListener {
+  readonly onStop: (reason: string) => void;
+  readonly onSteer: (steer: Steer) => void;
+}
+
+const ENDED = "the run has ended";
+
+/** Listens for what is asked of a run, once it has lasted a while; the returned function ends it. */
+export function listenForControl(
+  { store, clock }: { readonly store: Store; readonly clock: Clock },
+  runId: string,
+  listener: ControlListener & { readonly onFailure: (error: unknown) => void },
+): () => void {
+  const over = new AbortController();
+  const begin = () => void follow(store, runId, listener, over.signal).catch(listener.onFailure);
+  const cancelTimer = clock.after(FOLLOW_AFTER_MS, begin);
+  return () => {
+    cancelTimer();
+    // A reason of its own: without one an exception would be made for each run, and nobody sees it.
+    over.abort(ENDED);
+  };
+}
+
+async function follow(
+  store: Store,
+  runId: string,
+  listener: ControlListener,
+  signal: AbortSignal,
+): Promise<void> {
+  for await (const group of store.journal.follow({ runId }, { signal })) {
+    for (const { type, data } of group) {
+      if (type === "run.stopping") listener.onStop(String(data["reason"] ?? "somebody asked"));
+      if (type === "run.steer_accepted") {
+        listener.onSteer({ id: String(data["steer_id"]), text: String(data["text"]) });
+      }
+    }
+  }
+}

@@ -1,0 +1,396 @@
+import { abortable } from "../../base/abortable.ts";
+import { createId } from "../../base/ids.ts";
+import type { Span } from "../../base/observe/trace.ts";
+import type { RunToolCall } from "../../../generated/http/client/types.gen.ts";
+import type { NewEvent } from "../../store/journal/journal.ts";
+import type { Tx } from "../../store/store.ts";
+import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
+import type { Budget } from "../usage/budget.ts";
+import { CallOrder } from "../tool/call-order.ts";
+import { Delegation, type Spawner } from "../subagent/delegation.ts";
+import { fromEngine } from "./engine-event.ts";
+import { addUsage, zeroUsage, type EngineTurn, type TurnEnd, type TurnPorts, type Usage } from "../engine.ts";
+import { runEvent } from "./event.ts";
+import { describeRunEnd, startRunSpan } from "../usage/span.ts";
+import { loadContext } from "../session/transcript.ts";
+import { Inactivity } from "./idle-timeout.ts";
+import type { Message } from "../message.ts";
+import { outcomeOf, type Outcome, type RunClose } from "./outcome.ts";
+import type { AgentParts } from "../deps.ts";
+import { Recorder } from "./event-writer.ts";
+import { listenForControl, requestStop, unheardSteers, type Steer } from "./control.ts";
+import { toRunUsage, type RunFamily, type RunInput, type RunKind } from "./run.ts";
+import type { LentToSession } from "../session/client-resources.ts";
+import { SideCalls } from "../context/auxiliary-calls.ts";
+import { settleStep, type Suspended } from "../recovery/resume.ts";
+import { keepOnDisk } from "../recovery/restart.ts";
+import { isParked, RunStop } from "./stop.ts";
+import { callTool } from "../tool/call.ts";
+import type { ToolCallScope } from "../tool/scope.ts";
+import { todoListOf } from "../session/todo-list.ts";
+import { policyNow, setupTurn, type TurnSetup } from "./prepare.ts";
+
+export interface ExecutionOptions {
+  readonly parts: AgentParts;
+  readonly run: RunRow;
+  readonly session: SessionRow;
+  readonly input: RunInput;
+  readonly budget: Budget;
+  readonly spawner: Spawner;
+  /** True when the run's prompt is all there is: the transcript need not be read. */
+  readonly fresh: boolean;
+  /** Set for a run that another process left waiting. */
+  readonly suspended?: Suspended | undefined;
+}
+
+/** One run at work: hands the engine its turn, records what it does, and can be steered and stopped meanwhile. */
+export class Execution {
+  readonly runId: string;
+  readonly sessionId: string;
+  /** Effective `provider:model`. */
+  readonly model: string;
+  readonly #options: ExecutionOptions;
+  readonly #recorder: Recorder;
+  readonly #aside: SideCalls;
+  readonly #span: Span;
+  readonly #abort = new AbortController();
+  readonly #inactivity: Inactivity;
+  #steers: Steer[] = [];
+  /** Ids of all steering that was ever in `#steers`. */
+  readonly #heard: Set<string>;
+  /** Calls that the client is to make. */
+  readonly #requested: RunToolCall[] = [];
+  #usage: Usage = zeroUsage;
+  #over = false;
+  #acts: "no" | "soon" | "yes" = "no";
+
+  constructor(options: ExecutionOptions) {
+    const { parts, run } = options;
+    this.#options = options;
+    this.runId = run.id;
+    this.sessionId = run.session_id;
+    this.model = run.model;
+    this.#heard = new Set(options.suspended?.steered);
+    for (const steer of options.suspended?.steers ?? []) this.#hear(steer);
+    this.#recorder = new Recorder({
+      store: parts.store,
+      clock: parts.clock,
+      sessionId: run.session_id,
+      runId: run.id,
+      onFailure: (cause) =>
+        this.#abort.abort(new RunStop("failure", "The run could not be recorded.", { cause })),
+    });
+    this.#span = startRunSpan(parts.tracing, run, options.input.traceparent);
+    this.#inactivity = this.#watch();
+    this.#aside = new SideCalls({
+      parts,
+      run,
+      span: this.#span,
+      input: options.input,
+      budget: options.budget,
+      recorder: this.#recorder,
+      signal: this.#abort.signal,
+      onSign: () => this.#inactivity.sign(),
+    });
+  }
+
+  /** Whether the run is a turn of the agent, which can be steered. */
+  get isTurn(): boolean {
+    return this.#options.run.kind !== "compression";
+  }
+
+  /** Whether another process can take the run up where it stands, if it waits for leave. */
+  get isDetached(): boolean {
+    return this.#options.input.isDetached === true;
+  }
+
+  /** Whether the next process starts the run again, if this one lets go of it now. */
+  get canStartAgain(): boolean {
+    return this.#options.input.startsAgain === true && this.#acts === "no" && !this.#abort.signal.aborted;
+  }
+
+  get isParked(): boolean {
+    return isParked(this.#abort.signal);
+  }
+
+  get isSubagent(): boolean {
+    return this.#options.run.kind === "subagent";
+  }
+
+  /** Runs the turn to its end, which is one transaction. Undefined when the run was parked: it has not ended. */
+  async run<T>(close: RunClose<T>): Promise<T | undefined> {
+    const end = await this.#work();
+    this.#over = true;
+    if (this.isParked) {
+      this.#span.end();
+      return undefined;
+    }
+    const before = this.#options.suspended?.usage ?? zeroUsage;
+    const whole = { ...end, usage: addUsage(before, addUsage(end.usage, this.#aside.usage)) };
+    const conclude = async (tx: Tx): Promise<NewEvent | undefined> => {
+      const outcome = await this.#outcome(tx, whole);
+      describeRunEnd(this.#span, whole, outcome);
+      await this.#options.parts.asks.closeDoubtful(tx, this.runId);
+      return (await close.end(tx, outcome)) ? outcome.event : undefined;
+    };
+    try {
+      return await close.attempts(() => this.#recorder.finish(conclude, close.next, close.ended));
+    } finally {
+      this.#span.end();
+      this.#options.parts.asks.forget(this.runId);
+    }
+  }
+
+  async #outcome(tx: Tx, end: TurnEnd): Promise<Outcome> {
+    const { started_at: startedAt, created_at: createdAt } = this.#options.run;
+    const run = { id: this.runId, startedAtMs: startedAt ?? createdAt };
+    const unheard = await unheardSteers(tx, run, this.#heard);
+    const { reason } = this.#abort.signal;
+    return outcomeOf(this.runId, end, {
+      stop: reason instanceof RunStop ? reason : undefined,
+      pendingSteer: [...this.#steers.map(({ text }) => text), ...unheard],
+      requested: this.#requested,
+    });
+  }
+
+  /**
+   * Adds text to the turn at its next step; what comes too late for one is handed back in the final event. False when
+   * the turn is over: it was not taken. Once this resolves a crash does not lose the text.
+   */
+  async steer(text: string): Promise<boolean> {
+    if (this.#over || this.#abort.signal.aborted || !this.isTurn) return false;
+    const steer = { id: createId("str"), text };
+    this.#hear(steer);
+    this.#record(runEvent(this.runId, "run.steer_accepted", { steer_id: steer.id, text }));
+    await this.#recorder.flush();
+    return true;
+  }
+
+  /** Asks the turn to stop; the run ends when the engine really has. */
+  async stop(stop: RunStop): Promise<void> {
+    if (this.#over || this.#abort.signal.aborted) return;
+    this.#abort.abort(stop);
+    if (stop.kind !== "cancelled") return;
+    const { store } = this.#options.parts;
+    const run = { id: this.runId, sessionId: this.sessionId };
+    await store.write((tx) => requestStop(tx, store, run, stop.message));
+  }
+
+  /** Leaves the run as it is stored, for the next process: from now on nothing of it is written here. */
+  park(): void {
+    if (this.#over || this.#abort.signal.aborted) return;
+    this.#recorder.abandon();
+    this.#abort.abort(new RunStop("parked", "The server was shut down while the run waited for leave."));
+  }
+
+  #hear(steer: Steer): void {
+    if (this.#heard.has(steer.id)) return;
+    this.#heard.add(steer.id);
+    this.#steers.push(steer);
+  }
+
+  /** What other processes ask of the run. */
+  #listen(): () => void {
+    const { log } = this.#options.parts;
+    return listenForControl(this.#options.parts, this.runId, {
+      onStop: (reason) => {
+        if (!this.#abort.signal.aborted) this.#abort.abort(new RunStop("cancelled", reason));
+      },
+      onSteer: (steer) => this.#hear(steer),
+      onFailure: (error) => log.warn("a run cannot be controlled from elsewhere", { run: this.runId, error }),
+    });
+  }
+
+  async #work(): Promise<TurnEnd> {
+    const { engine, clock, log, settings } = this.#options.parts;
+    const timeoutMs = this.#options.input.timeoutMs ?? settings.runTimeoutMs;
+    const seconds = timeoutMs / 1000;
+    const expire = () =>
+      this.#abort.abort(new RunStop("timeout", `The run took longer than ${seconds} seconds.`));
+    const cancelTimer = seconds > 0 ? clock.after(timeoutMs, expire) : undefined;
+    const stopListening = this.#listen();
+    try {
+      return this.isTurn ? await engine.runTurn(await this.#engineTurn()) : await this.#compression();
+    } catch (error) {
+      if (this.#abort.signal.aborted) return { stop: "aborted", text: "", usage: this.#usage };
+      // An engine must not reject; when one does it is a bug, and the run must end all the same.
+      log.error("the engine failed unexpectedly", { run: this.runId, engine: engine.name, error });
+      const message = "The agent failed inside the server; its log has the details.";
+      return { stop: "error", text: "", usage: this.#usage, error: { code: "internal_error", message } };
+    } finally {
+      cancelTimer?.();
+      this.#inactivity.end();
+      stopListening();
+    }
+  }
+
+  /** Ends the run when nothing happens in it for as long as it may not. */
+  #watch(): Inactivity {
+    const { inactivityMs: limitMs = 0 } = this.#options.input;
+    const message = `Nothing happened in the run for ${limitMs / 1000} seconds: no text, and no output of a tool.`;
+    const onInactive = () => this.#abort.abort(new RunStop("timeout", message));
+    return new Inactivity({ clock: this.#options.parts.clock, limitMs, onInactive });
+  }
+
+  #record(event: NewEvent): void {
+    this.#inactivity.sign();
+    this.#recorder.event(event);
+  }
+
+  async #engineTurn(): Promise<EngineTurn> {
+    const { parts, run, session, input, fresh, budget } = this.#options;
+    const kind = run.kind as RunKind;
+    const lent = parts.hosts.of(this.#root.sessionId);
+    await abortable(lent.settled(), this.#abort.signal);
+    const setup = await setupTurn(parts, { kind, model: run.model, session, input, lent });
+    for (const notice of [...(fresh ? parts.notices() : []), ...lent.notices()]) {
+      this.#record(runEvent(this.runId, "run.notice", { message: notice }));
+    }
+    const scope = this.#toolScope(setup, lent);
+    const ports: TurnPorts = {
+      emit: (event) => this.#record(fromEngine(this.runId, event)),
+      callTool: (call) => callTool(call, scope),
+      takeSteers: () => this.#takeSteers(),
+      saveStep: (step) => this.#saveStep(step.messages, step.usage),
+      admit: () => budget.admit(),
+      compact: (reason) => this.#aside.compact(reason),
+    };
+    await this.#settle(scope);
+    const { compactAtTokens, model, fallbacks, instructions, settings, maxSteps } = setup;
+    return {
+      runId: this.runId,
+      model,
+      fallbacks,
+      instructions,
+      messages: fresh ? input.prompt : await this.#context(),
+      tools: [...setup.tools, ...setup.clientTools],
+      ...(input.toolChoice === undefined ? {} : { toolChoice: input.toolChoice }),
+      settings,
+      maxSteps,
+      ...(compactAtTokens === undefined ? {} : { compactAtTokens }),
+      signal: this.#abort.signal,
+      span: this.#span,
+      ports,
+    };
+  }
+
+  /** Ends the step that the process before left in the middle. */
+  async #settle(scope: ToolCallScope): Promise<void> {
+    const { suspended } = this.#options;
+    if (!suspended) return;
+    this.#saveStep(await settleStep(suspended, scope), zeroUsage);
+    await this.#recorder.flush();
+  }
+
+  async #context(): Promise<readonly Message[]> {
+    const { store } = this.#options.parts;
+    // The row that the run was recorded with may be older than the last compression.
+    const session = await store.read
+      .selectFrom("sessions")
+      .select(["id", "context_seq", "summary_seq"])
+      .where("id", "=", this.sessionId)
+      .executeTakeFirstOrThrow();
+    return (await loadContext(store, session)).map(({ message }) => message);
+  }
+
+  /** At the top of the family: there questions are asked, and lent what there is. */
+  get #root(): RunFamily["root"] {
+    return this.#options.input.family?.root ?? { runId: this.runId, sessionId: this.sessionId };
+  }
+
+  #toolScope({ tools, clientTools, cwd, policy }: TurnSetup, { files }: LentToSession): ToolCallScope {
+    const { parts, run, session, input, spawner } = this.#options;
+    const { settings, asks, grants, clock, log, checkInput } = parts;
+    const { signal } = this.#abort;
+    const record = (event: NewEvent) => this.#record(event);
+    const delegation = new Delegation(parts, spawner, { run, session, input, signal, record });
+    const root = this.#root;
+    return {
+      runId: this.runId,
+      sessionId: this.sessionId,
+      model: this.model,
+      subject: { ...root, owner: run.owner },
+      tools: new Map(tools.map((tool) => [tool.name, tool])),
+      cwd,
+      policy: () => policyNow(parts, policy, root.sessionId),
+      answerable: input.answerable,
+      onlyApprovals: input.onlyApprovals === true,
+      clientTools: new Set(clientTools.map(({ name }) => name)),
+      request: (call) => this.#request(call),
+      timeouts: settings.questionTimeouts,
+      onTimeout: settings.onApprovalTimeout,
+      grants,
+      variables: parts.variables.of(root.sessionId),
+      complete: (prompt) => this.#aside.complete(prompt),
+      delegate: (callId, tasks, traceparent) =>
+        this.#inactivity.during(() => delegation.run(callId, tasks, traceparent)),
+      todos: todoListOf(parts.store, this.sessionId),
+      files,
+      order: new CallOrder(),
+      asks,
+      clock,
+      log,
+      checkInput,
+      signal,
+      record,
+      sign: () => this.#inactivity.sign(),
+      recorded: () => this.#recorder.flush(),
+      begins: () => this.#begins(),
+      span: this.#span,
+      stopRun: (reason) => this.#abort.abort(new RunStop("cancelled", reason)),
+    };
+  }
+
+  /** A run that would start again does not once this resolves: its first call is on disk before the tool begins. */
+  async #begins(): Promise<void> {
+    if (this.#acts === "yes" || this.#options.input.startsAgain !== true) return;
+    this.#acts = "soon";
+    await this.#recorder.flush();
+    await keepOnDisk(this.#options.parts.store, this.runId);
+    this.#acts = "yes";
+  }
+
+  /** A run that only compresses. */
+  async #compression(): Promise<TurnEnd> {
+    const { budget } = this.#options;
+    const refusal = budget.admit();
+    const error = (message: string) => ({ code: "budget_exceeded" as const, message });
+    if (refusal !== undefined) return { stop: "error", text: "", usage: zeroUsage, error: error(refusal) };
+    await this.#aside.compact("requested");
+    return { stop: "end", text: "", usage: zeroUsage };
+  }
+
+  #request(call: RunToolCall): void {
+    this.#requested.push(call);
+    const { id, name, arguments: json } = call;
+    const data = { tool_call_id: id, tool: name, arguments: json };
+    this.#record(runEvent(this.runId, "tool.requested", data));
+  }
+
+  #takeSteers(): readonly string[] {
+    const taken = this.#steers;
+    this.#steers = [];
+    for (const { id, text } of taken) {
+      this.#record(runEvent(this.runId, "run.steered", { steer_id: id, text }));
+    }
+    return taken.map(({ text }) => text);
+  }
+
+  #saveStep(messages: readonly Message[], spent: Usage): void {
+    this.#inactivity.sign();
+    this.#usage = addUsage(this.#usage, spent);
+    this.#options.budget.spend(spent);
+    this.#recorder.messages(messages.map(asSteer));
+    // The final event carries the usage of a turn of one step; only longer turns report on the way. What follows this
+    // event belongs to no saved step, which is what salvage goes by.
+    if (messages.some((message) => message.role !== "assistant")) {
+      const usage = addUsage(this.#options.suspended?.usage ?? zeroUsage, this.#usage);
+      this.#record(runEvent(this.runId, "usage.updated", { usage: toRunUsage(usage) }));
+    }
+  }
+}
+
+/** What a user says in the middle of a turn is steering: the prompt was written before it began. */
+function asSteer(message: Message): Message {
+  return message.role === "user" && message.origin === undefined ? { ...message, origin: "steer" } : message;
+}

@@ -1,0 +1,188 @@
+import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
+import { ServiceError } from "../../base/errors.ts";
+import type { Store, Tx } from "../../store/store.ts";
+import type { SessionRow } from "../../store/schema/tables.ts";
+import { branchSession, type BranchOptions } from "./branch.ts";
+import { sessionEvent, type SessionEventData } from "../run/event.ts";
+import { listSessions, type ListOptions, type SessionPage } from "./list.ts";
+import { textOf } from "../message.ts";
+import type { SessionMode } from "./mode.ts";
+import { changeSettings, idOfName, sessionNotFound } from "./session.ts";
+import { promptsOf, takeBack } from "./undo.ts";
+import { cleanTitle, freeTitle } from "./title.ts";
+
+/** Saved sessions: find, list, name, branch, take back, delete. What is open in a process is another matter, see live.ts. */
+export class Sessions {
+  readonly #store: Store;
+
+  constructor(store: Store) {
+    this.#store = store;
+  }
+
+  /** ServiceError `session_not_found`, for others' sessions too. */
+  async get(id: string, owner: string): Promise<SessionRow> {
+    const row = await this.#store.read
+      .selectFrom("sessions")
+      .selectAll()
+      .where("id", "=", id)
+      .executeTakeFirst();
+    if (row?.owner !== owner) throw sessionNotFound(id);
+    return row;
+  }
+
+  /** By id or name, else by exact title: the newest of that title. ServiceError `session_not_found`. */
+  async find(idOrTitle: string, owner: string): Promise<SessionRow> {
+    const ids = [idOrTitle, idOfName(owner, idOrTitle)];
+    const rows = await this.#store.read
+      .selectFrom("sessions")
+      .selectAll()
+      .where("owner", "=", owner)
+      .where((is) => is.or([is("id", "in", ids), is("title", "=", idOrTitle)]))
+      .orderBy("updated_at", "desc")
+      .limit(10)
+      .execute();
+    const row = rows.find(({ id }) => ids.includes(id)) ?? rows[0];
+    if (!row) throw sessionNotFound(idOrTitle);
+    return row;
+  }
+
+  /** A page of an owner's sessions, newest first; see {@link listSessions}. */
+  list(options: ListOptions): Promise<SessionPage> {
+    return listSessions(this.#store, options);
+  }
+
+  /**
+   * Gives the session a title, unique among its branches. Resolves to the title as stored. ServiceError
+   * `invalid_title` when it is empty, too long or taken.
+   */
+  async rename(id: string, owner: string, title: string): Promise<string> {
+    const clean = cleanTitle(title);
+    const session = await this.get(id, owner);
+    await this.#store.write(async (tx) => {
+      if ((await freeTitle(tx, session, clean)) !== clean) {
+        throw new ServiceError(
+          "invalid_title",
+          `Another branch of this session is named ${JSON.stringify(clean)}.`,
+          {
+            param: "title",
+          },
+        );
+      }
+      await tx.update("sessions", { id }, { title: clean });
+      await this.#tell(tx, id, { title: clean });
+    });
+    return clean;
+  }
+
+  /** Names a session that has no title yet; a taken title gets a number. False when it has one by now. */
+  async nameOnce(id: string, title: string): Promise<boolean> {
+    return this.#store.write(async (tx) => {
+      const session = await tx.find("sessions", { id });
+      if (!session || session.title !== null) return false;
+      const free = await freeTitle(tx, session, cleanTitle(title));
+      await tx.update("sessions", { id }, { title: free });
+      await this.#tell(tx, id, { title: free });
+      return true;
+    });
+  }
+
+  /**
+   * Chooses what applies to the session from its next turn on; the mode and `yolo` apply from the next tool call on, also
+   * in a turn that runs. Null takes a choice back. Values are checked by the caller.
+   */
+  async choose(
+    id: string,
+    owner: string,
+    choice: {
+      readonly model?: string | null;
+      readonly reasoningEffort?: string | null;
+      readonly yolo?: boolean;
+      readonly mode?: SessionMode;
+    },
+  ): Promise<void> {
+    await this.get(id, owner);
+    const { model, reasoningEffort, yolo, mode } = choice;
+    await this.#store.write(async (tx) => {
+      if (model !== undefined) await tx.update("sessions", { id }, { model });
+      if (reasoningEffort !== undefined) {
+        await changeSettings(tx, id, { reasoningEffort: reasoningEffort ?? undefined });
+      }
+      if (yolo !== undefined) await changeSettings(tx, id, { yolo: yolo || undefined });
+      if (mode !== undefined) await changeSettings(tx, id, { mode });
+      await this.#tell(tx, id, {
+        ...(model === undefined ? {} : { model }),
+        ...(reasoningEffort === undefined ? {} : { reasoning_effort: reasoningEffort }),
+        ...(yolo === undefined ? {} : { yolo }),
+        ...(mode === undefined ? {} : { mode }),
+      });
+    });
+  }
+
+  /** Moves the session to another directory. ServiceError `session_busy` while a turn is at work. */
+  async move(id: string, owner: string, cwd: string): Promise<void> {
+    await this.get(id, owner);
+    await this.#store.write(async (tx) => {
+      if ((await tx.update("sessions", { id, lease_owner: null }, { cwd })) === 0) throw busy();
+      await this.#tell(tx, id, { cwd });
+    });
+  }
+
+  /** A new session with a copy of this one's conversation; see {@link branchSession}. */
+  branch(id: string, owner: string, options: BranchOptions = {}): Promise<SessionRow> {
+    return this.#store.write((tx) => branchSession(tx, { id, owner, ...options }));
+  }
+
+  /**
+   * Takes back the newest `turns` prompts with all that followed them. Resolves to how many messages went, and to the
+   * text of the oldest prompt among them. ServiceError `session_busy`, and `nothing_to_undo` when there are no such
+   * prompts behind the last compression.
+   */
+  async undo(
+    id: string,
+    owner: string,
+    turns = 1,
+  ): Promise<{ readonly removed: number; readonly prompt: string }> {
+    const session = await this.get(id, owner);
+    if (session.lease_owner !== null) throw busy();
+    return this.#store.write(async (tx) => {
+      const { context_seq: after } = (await tx.find("sessions", { id })) ?? session;
+      const prompts = (await promptsOf(tx, id)).filter(({ seq }) => seq > after);
+      const first = prompts.at(-turns);
+      if (!first) {
+        throw new ServiceError(
+          "nothing_to_undo",
+          `There are ${prompts.length} prompts that can be taken back.`,
+        );
+      }
+      const removed = await takeBack(tx, this.#store, { sessionId: id, seq: first.seq });
+      return { removed, prompt: textOf(first.message) };
+    });
+  }
+
+  /** Figures over all turns so far; undefined before the first ended. */
+  usage(session: SessionRow): RunUsage | undefined {
+    return session.usage === null ? undefined : (JSON.parse(session.usage) as RunUsage);
+  }
+
+  /** Deletes a session with all that belongs to it. ServiceError `session_busy` while a turn is at work. */
+  async delete(id: string, owner: string): Promise<void> {
+    await this.get(id, owner);
+    await this.#store.write(async (tx) => {
+      if ((await tx.update("sessions", { id, lease_owner: null }, { updated_at: tx.nowMs })) === 0)
+        throw busy();
+      for (const table of ["events", "messages", "asks", "responses", "runs"] as const) {
+        await tx.db.deleteFrom(table).where("session_id", "=", id).execute();
+      }
+      await tx.db.deleteFrom("sessions").where("id", "=", id).execute();
+    });
+  }
+
+  async #tell(tx: Tx, id: string, change: SessionEventData<"session.updated">): Promise<void> {
+    await tx.update("sessions", { id }, { updated_at: tx.nowMs });
+    await this.#store.journal.append(tx, id, [sessionEvent("session.updated", change)]);
+  }
+}
+
+function busy(): ServiceError {
+  return new ServiceError("session_busy", "The session is at work. Stop its turn first.");
+}

@@ -1,0 +1,125 @@
+import { ServiceError } from "../../base/errors.ts";
+import type { Store, Tx } from "../../store/store.ts";
+import type { SessionRow } from "../../store/schema/tables.ts";
+import type { Message } from "../message.ts";
+
+/** A message of the transcript and its number, which it keeps for ever. */
+export interface NumberedMessage {
+  readonly seq: number;
+  readonly message: Message;
+}
+
+/** What of the transcript the model gets: the summary first, if there is one, then what came after what it sums up. */
+export async function loadContext(
+  store: Store,
+  session: Pick<SessionRow, "id" | "context_seq" | "summary_seq">,
+): Promise<readonly NumberedMessage[]> {
+  const { id, context_seq: after, summary_seq: summarySeq } = session;
+  const rows = await store.read
+    .selectFrom("messages")
+    .select(["seq", "content"])
+    .where("session_id", "=", id)
+    .where("seq", ">", after)
+    .orderBy("seq")
+    .execute();
+  const messages = rows.map(toNumbered);
+  if (summarySeq === null) return messages;
+  const summary = messages.find(({ seq }) => seq === summarySeq);
+  const rest = messages.filter(({ message }) => !isSummary(message));
+  return summary ? [summary, ...rest] : rest;
+}
+
+/** A page of the transcript as people see it: all messages but summaries, newest page first, each page oldest first. */
+export async function readTranscript(
+  store: Store,
+  sessionId: string,
+  options: { readonly before?: number; readonly limit?: number } = {},
+): Promise<{ readonly messages: readonly NumberedMessage[]; readonly hasMore: boolean }> {
+  const { before = Number.MAX_SAFE_INTEGER, limit = 1000 } = options;
+  const rows = await store.read
+    .selectFrom("messages")
+    .select(["seq", "content"])
+    .where("session_id", "=", sessionId)
+    .where("seq", "<", before)
+    .orderBy("seq", "desc")
+    .limit(limit + 1)
+    .execute();
+  const page = rows.slice(0, limit).reverse().map(toNumbered);
+  return { messages: page.filter(({ message }) => !isSummary(message)), hasMore: rows.length > limit };
+}
+
+/** A message and the run that said it; null where it came otherwise. */
+export interface TranscriptRow extends NumberedMessage {
+  readonly runId: string | null;
+}
+
+/** A page of all that was said, oldest first, from behind the message numbered `after`. */
+export async function readForward(
+  store: Store,
+  sessionId: string,
+  { after, limit }: { readonly after: number; readonly limit: number },
+): Promise<readonly TranscriptRow[]> {
+  const rows = await store.read
+    .selectFrom("messages")
+    .select(["seq", "run_id", "content"])
+    .where("session_id", "=", sessionId)
+    .where("seq", ">", after)
+    .orderBy("seq")
+    .limit(limit)
+    .execute();
+  return rows.map((row) => ({ ...toNumbered(row), runId: row.run_id }));
+}
+
+/**
+ * Adds messages to the end of a transcript, inside `tx`. Resolves to the number of the last one. `leasedBy` fences:
+ * ServiceError `session_busy` when that owner does not hold the session's lease (any more).
+ */
+export async function addMessages(
+  tx: Tx,
+  where: { readonly sessionId: string; readonly runId: string; readonly leasedBy?: string },
+  messages: readonly Message[],
+): Promise<number | undefined> {
+  if (messages.length === 0) return undefined;
+  const { sessionId, leasedBy } = where;
+  const session = leasedBy === undefined ? { id: sessionId } : { id: sessionId, lease_owner: leasedBy };
+  const last = await tx.increment("sessions", session, "last_message", messages.length);
+  if (last === undefined && leasedBy !== undefined) {
+    throw new ServiceError("session_busy", "Another process has taken this session over (session busy).");
+  }
+  if (last === undefined) throw new Error(`session ${sessionId} is gone`);
+  await insertMessages(tx, where, { messages, after: last - messages.length });
+  return last;
+}
+
+/** Writes messages numbered from `after` on, inside `tx`; for a session whose counter says so already. */
+export async function insertMessages(
+  tx: Tx,
+  where: { readonly sessionId: string; readonly runId: string },
+  { messages, after }: { readonly messages: readonly Message[]; readonly after: number },
+): Promise<void> {
+  const rows = messages.map((message, index) => ({
+    session_id: where.sessionId,
+    seq: after + index + 1,
+    run_id: where.runId,
+    role: message.role,
+    content: JSON.stringify(message),
+    created_at: tx.nowMs,
+  }));
+  await tx.insert("messages", rows);
+}
+
+/** From now on the model gets only what comes after this moment, inside `tx`. ServiceError `session_busy`. */
+export async function resetContext(tx: Tx, sessionId: string): Promise<void> {
+  const session = await tx.find("sessions", { id: sessionId });
+  const set = { context_seq: session?.last_message ?? 0, summary_seq: null };
+  if ((await tx.update("sessions", { id: sessionId, lease_owner: null }, set)) === 1) return;
+  throw new ServiceError("session_busy", "The session is at work. Stop its turn first.");
+}
+
+export function isSummary(message: Message): boolean {
+  return message.role === "user" && message.origin === "summary";
+}
+
+function toNumbered(row: { readonly seq: number; readonly content: string }): NumberedMessage {
+  return { seq: row.seq, message: JSON.parse(row.content) as Message };
+}

@@ -1,0 +1,45 @@
+import type { SessionVariables } from "../tool/tool.ts";
+
+/** Where variables come from. */
+export interface VariableSource {
+  get(name: string): string | undefined;
+}
+
+/** Sessions whose shared variables are remembered; the longest unused go first. */
+const MAX_SESSIONS = 1000;
+
+/** Which variables the commands of a session see, in this process: none, until a skill or tool shares some. */
+export class VariableShares {
+  readonly #source: VariableSource;
+  readonly #names = new Map<string, Set<string>>();
+
+  constructor(source: VariableSource) {
+    this.#source = source;
+  }
+
+  of(sessionId: string): SessionVariables {
+    const source = this.#source;
+    return {
+      has: (name) => source.get(name) !== undefined,
+      share: (name) => void this.#keep(sessionId).add(name),
+      shared: () =>
+        Object.fromEntries(
+          [...(this.#names.get(sessionId) ?? [])].flatMap((name) => {
+            const value = source.get(name);
+            return value === undefined ? [] : [[name, value]];
+          }),
+        ),
+    };
+  }
+
+  #keep(sessionId: string): Set<string> {
+    const names = this.#names.get(sessionId) ?? new Set<string>();
+    this.#names.delete(sessionId);
+    this.#names.set(sessionId, names);
+    if (this.#names.size > MAX_SESSIONS) {
+      const [oldest] = this.#names.keys();
+      if (oldest !== undefined) this.#names.delete(oldest);
+    }
+    return names;
+  }
+}

@@ -1,0 +1,89 @@
+import { defineTool, ToolError, type SubagentResult, type SubagentTask, type Tool } from "../tool/tool.ts";
+
+interface DelegateInput {
+  readonly tasks: readonly SubagentTask[];
+}
+
+const MAX_TASKS = 64;
+const MAX_GOAL_CHARACTERS = 50_000;
+/** Of one sub-agent's report. */
+const MAX_REPORT_CHARACTERS = 20_000;
+
+/** The tool that gives tasks to sub-agents. */
+export function createDelegateTask(): Tool {
+  return defineTool<DelegateInput>({
+    name: "delegate_task",
+    toolset: "delegation",
+    kind: "think",
+    description:
+      "Gives tasks to sub-agents that work in parallel with tools of their own and know nothing of this conversation: " +
+      "put all they need into goal and context. Returns their reports when all have ended. Use it for work that can be " +
+      "done side by side, or that would fill the context with detail.",
+    parameters: {
+      type: "object",
+      additionalProperties: false,
+      required: ["tasks"],
+      properties: {
+        tasks: {
+          type: "array",
+          minItems: 1,
+          maxItems: MAX_TASKS,
+          items: {
+            type: "object",
+            additionalProperties: false,
+            required: ["goal"],
+            properties: {
+              goal: {
+                type: "string",
+                minLength: 1,
+                maxLength: MAX_GOAL_CHARACTERS,
+                description: "What to do.",
+              },
+              context: {
+                type: "string",
+                maxLength: MAX_GOAL_CHARACTERS,
+                description: "Facts the sub-agent needs: paths, findings, constraints.",
+              },
+              toolsets: {
+                type: "array",
+                maxItems: 32,
+                items: { type: "string", maxLength: 64 },
+                description: "Only these sets of tools. Default: those of this run.",
+              },
+              model: {
+                type: "string",
+                minLength: 1,
+                maxLength: 256,
+                description: "Default: the model of this run.",
+              },
+            },
+          },
+        },
+      },
+    },
+    inspect: ({ tasks }) => ({
+      kind: "tool",
+      effect: "none",
+      title:
+        tasks.length === 1 ? `Delegate: ${line(tasks[0]?.goal ?? "")}` : `Delegate ${tasks.length} tasks`,
+    }),
+    run: async ({ tasks }, context) => {
+      const results = await context.delegate(tasks);
+      if (results.every(({ status }) => status !== "completed")) throw new ToolError(report(results));
+      return report(results);
+    },
+  });
+}
+
+function report(results: readonly SubagentResult[]): string {
+  const texts = results.map(({ subagentId, status, text, durationSeconds }, index) => {
+    const cut = text.length > MAX_REPORT_CHARACTERS ? `${text.slice(0, MAX_REPORT_CHARACTERS)}\n[cut]` : text;
+    return `Task ${index + 1} (${subagentId}): ${status} after ${durationSeconds.toFixed(1)} s\n${cut}`;
+  });
+  return texts.join("\n\n");
+}
+
+function line(text: string): string {
+  const flat = text.replace(/\s+/g, " ").trim();
+  return flat.length > 100 ? `${flat.slice(0, 100)}...` : flat;
+}

@@ -1,0 +1,283 @@
+import { createId } from "../../base/ids.ts";
+import { redact } from "../../base/observe/redact.ts";
+import type { NewEvent } from "../../store/journal/journal.ts";
+import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
+import { isFinalEvent, runEvent } from "../run/event.ts";
+import type { AgentParts } from "../deps.ts";
+import type { RunFamily, RunInput } from "../run/run.ts";
+import { ToolError, type SubagentResult, type SubagentTask } from "../tool/tool.ts";
+import { headOf } from "../../base/text.ts";
+
+/** What delegation needs of the turn queue. */
+export interface Spawner {
+  /** Starts a sub-agent; `onStart` gets its run before anything of it is committed. */
+  spawn(
+    child: ChildPrompt,
+  ): Promise<{ readonly runId: string; readonly sessionId: string; readonly model: string }>;
+  stop(runId: string, reason: string): Promise<boolean>;
+}
+
+export interface ChildPrompt {
+  /** Of the run it becomes. */
+  readonly runId: string;
+  readonly owner: string;
+  readonly cwd: string | null;
+  /** The session it works for; what was chosen there holds for it too. */
+  readonly parent: Pick<SessionRow, "id" | "meta">;
+  /** `model` or `provider:model`. */
+  readonly model: string;
+  readonly input: RunInput;
+}
+
+/** The run that delegates. */
+export interface Delegator {
+  readonly run: RunRow;
+  readonly session: SessionRow;
+  readonly input: RunInput;
+  readonly signal: AbortSignal;
+  readonly record: (event: NewEvent) => void;
+}
+
+const MAX_PROGRESS_CHARACTERS = 1_000;
+const MAX_GOAL_CHARACTERS = 1_000;
+
+/**
+ * Runs tasks as sub-agents: each a run of its own in a session of its own, told of in the run that delegates by
+ * `subagent.*` events, stopped with it, and stopped alone like any run. So what is at work, and the tree of what was, can
+ * be read off the runs.
+ */
+export class Delegation {
+  readonly #parts: AgentParts;
+  readonly #spawner: Spawner;
+  readonly #from: Delegator;
+
+  constructor(parts: AgentParts, spawner: Spawner, from: Delegator) {
+    this.#parts = parts;
+    this.#spawner = spawner;
+    this.#from = from;
+  }
+
+  /** Resolves when every task has ended, in the order of the tasks. ToolError beyond the limits of delegation. */
+  async run(
+    callId: string,
+    tasks: readonly SubagentTask[],
+    traceparent?: string,
+  ): Promise<readonly SubagentResult[]> {
+    const { maxTasks, maxConcurrent, maxDepth } = this.#parts.settings.delegation;
+    if (tasks.length > maxTasks) {
+      throw new ToolError(
+        `${tasks.length} tasks are too many; the limit is ${maxTasks} (delegation.max_tasks).`,
+      );
+    }
+    const depth = (this.#from.input.family?.depth ?? 0) + 1;
+    if (depth > maxDepth) {
+      throw new ToolError(`Sub-agents may be ${maxDepth} deep (delegation.max_depth). Do the task yourself.`);
+    }
+    // Before any of them starts: a task that cannot be given must not leave others at work.
+    const models = tasks.map((task) => this.#modelOf(task));
+    const requests = tasks.map((task, index): Request => {
+      const model = models[index] ?? this.#from.run.model;
+      return { id: createId("run", this.#parts.clock.now()), task, model, callId, index, depth };
+    });
+    for (const request of requests) this.#tellRequested(request, tasks.length);
+    const waiting = [...requests];
+    const results: SubagentResult[] = [];
+    const worker = async () => {
+      for (let next = waiting.shift(); next; next = waiting.shift()) {
+        results[next.index] = await this.#one(next, { count: tasks.length, traceparent });
+      }
+    };
+    const workers = Array.from({ length: Math.min(maxConcurrent, tasks.length) }, async () => {
+      try {
+        await worker();
+      } catch (error) {
+        for (const { id } of waiting.splice(0)) this.#tellNotStarted(id);
+        throw error;
+      }
+    });
+    const ends = await Promise.allSettled(workers);
+    this.#from.signal.throwIfAborted();
+    for (const end of ends) if (end.status === "rejected") throw end.reason;
+    return results;
+  }
+
+  #tellRequested(request: Request, count: number): void {
+    const { run, record } = this.#from;
+    record(runEvent(run.id, "subagent.spawn_requested", this.#about(request, count)));
+  }
+
+  /** What was asked for has an end, also when it never began. */
+  #tellNotStarted(id: string): void {
+    const { run, record } = this.#from;
+    record(
+      runEvent(run.id, "subagent.complete", {
+        subagent_id: id,
+        status: "cancelled",
+        summary: "It was not started.",
+        duration_seconds: 0,
+      }),
+    );
+  }
+
+  #about({ id, task, model, callId, index, depth }: Request, count: number) {
+    return {
+      subagent_id: id,
+      tool_call_id: callId,
+      parent_id: this.#from.run.id,
+      goal: headOf(redact(task.goal), MAX_GOAL_CHARACTERS),
+      depth,
+      task_index: index,
+      task_count: count,
+      model,
+    };
+  }
+
+  async #one(request: Request, { count, traceparent }: Place): Promise<SubagentResult> {
+    const { run, signal, record } = this.#from;
+    const startedMs = this.#parts.clock.now();
+    const child = await this.#spawn(request, traceparent).catch((error: unknown) => {
+      this.#tellNotStarted(request.id);
+      throw error;
+    });
+    const about = this.#about({ ...request, model: child.model }, count);
+    record(runEvent(run.id, "subagent.start", { ...about, child_session_id: child.sessionId }));
+    const { log } = this.#parts;
+    const stop = () =>
+      void this.#spawner
+        .stop(child.runId, "The run that started it was stopped.")
+        .catch((error: unknown) => log.warn("a sub-agent could not be stopped", { run: child.runId, error }));
+    signal.addEventListener("abort", stop, { once: true });
+    if (signal.aborted) stop();
+    try {
+      return await this.#watch(child.runId, startedMs);
+    } finally {
+      signal.removeEventListener("abort", stop);
+    }
+  }
+
+  async #spawn({ id, task, model, depth }: Request, traceparent: string | undefined) {
+    const { run, session, signal } = this.#from;
+    signal.throwIfAborted();
+    const input = this.#inputOf(task, depth, traceparent);
+    const { owner } = run;
+    return this.#spawner.spawn({ runId: id, owner, cwd: session.cwd, parent: session, model, input });
+  }
+
+  /** Follows a sub-agent to its end and tells of it in our run. */
+  async #watch(childId: string, startedMs: number): Promise<SubagentResult> {
+    const { store, clock } = this.#parts;
+    const { run, record } = this.#from;
+    let tools = 0;
+    for await (const group of store.journal.follow({ runId: childId })) {
+      for (const { type, data } of group) {
+        // Of its own sub-agents people learn here too.
+        if (type.startsWith("subagent.")) record({ type, runId: run.id, data });
+        if (type === "tool.started") {
+          const preview = data["preview"] === undefined ? {} : { preview: String(data["preview"]) };
+          const about = { subagent_id: childId, tool: String(data["tool"]), tool_count: ++tools };
+          record(runEvent(run.id, "subagent.tool", { ...about, ...preview }));
+        }
+        const said = SAID[type];
+        if (said && data["text"] !== "") {
+          const text = headOf(String(data["text"]), MAX_PROGRESS_CHARACTERS);
+          record(runEvent(run.id, said, { subagent_id: childId, text }));
+        }
+        if (isFinalEvent(type)) {
+          const durationSeconds = (clock.now() - startedMs) / 1000;
+          return this.#complete(childId, { type, data, durationSeconds });
+        }
+      }
+    }
+    throw new Error(`the events of the sub-agent ${childId} ended before it did`); // the store closed under us
+  }
+
+  #complete(
+    childId: string,
+    end: { readonly type: string; readonly data: NewEvent["data"]; readonly durationSeconds: number },
+  ): SubagentResult {
+    const { run, record } = this.#from;
+    const status = end.type.slice("run.".length) as SubagentResult["status"];
+    const error = end.data["error"] as { readonly message?: string } | undefined;
+    const text = String(end.data["output"] ?? error?.message ?? end.data["reason"] ?? "");
+    record(
+      runEvent(run.id, "subagent.complete", {
+        subagent_id: childId,
+        status,
+        summary: headOf(text, MAX_PROGRESS_CHARACTERS),
+        duration_seconds: end.durationSeconds,
+        ...(end.data["usage"] ? { usage: end.data["usage"] as never } : {}),
+      }),
+    );
+    return { subagentId: childId, status, text, durationSeconds: end.durationSeconds };
+  }
+
+  #modelOf(task: SubagentTask): string {
+    const { models, settings } = this.#parts;
+    const wanted = task.model ?? settings.delegation.model;
+    if (wanted !== undefined && !models.resolve(wanted)) {
+      throw new ToolError(
+        `There is no model ${JSON.stringify(wanted)}. Leave model out to use the one of this run.`,
+      );
+    }
+    return wanted ?? this.#from.run.model;
+  }
+
+  #inputOf(task: SubagentTask, depth: number, traceparent: string | undefined): RunInput {
+    const { input, run, session } = this.#from;
+    const { maxSteps, tokenBudget } = this.#parts.settings.delegation;
+    const text = task.context === undefined ? task.goal : `${task.goal}\n\nContext:\n${task.context}`;
+    const family: RunFamily = {
+      parentRunId: run.id,
+      depth,
+      root: input.family?.root ?? { runId: run.id, sessionId: session.id },
+    };
+    const toolsets = narrowed(input.toolsets, task.toolsets);
+    return {
+      prompt: [{ role: "user", text }],
+      instructions: INSTRUCTIONS,
+      settings: input.settings,
+      answerable: input.answerable,
+      ...(input.onlyApprovals ? { onlyApprovals: true as const } : {}),
+      ...(traceparent === undefined ? {} : { traceparent }),
+      family,
+      maxSteps,
+      ...(tokenBudget > 0 ? { tokenBudget } : {}),
+      ...(input.inactivityMs === undefined ? {} : { inactivityMs: input.inactivityMs }),
+      ...(toolsets ? { toolsets } : {}),
+    };
+  }
+}
+
+/** A task that waits for its sub-agent. */
+interface Request {
+  /** Of the run that it becomes. */
+  readonly id: string;
+  readonly task: SubagentTask;
+  readonly model: string;
+  readonly callId: string;
+  readonly index: number;
+  readonly depth: number;
+}
+
+interface Place {
+  readonly count: number;
+  readonly traceparent: string | undefined;
+}
+
+/** What a sub-agent says on its way, and what tells of it. */
+const SAID: Readonly<Record<string, "subagent.progress" | "subagent.thinking" | undefined>> = {
+  "message.completed": "subagent.progress",
+  "reasoning.completed": "subagent.thinking",
+};
+
+const INSTRUCTIONS =
+  "You are a sub-agent: another agent gave you one task and sees nothing but your last message. Do the task, ask nobody, " +
+  "and end with a complete, short report of what you did and found, with the names of files you changed.";
+
+/** What both allow; undefined allows everything. */
+function narrowed(
+  above: readonly string[] | undefined,
+  own: readonly string[] | undefined,
+): readonly string[] | undefined {
+  return above && own ? own.filter((name) => above.includes(name)) : (own ?? above);
+}

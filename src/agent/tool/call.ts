@@ -1,0 +1,221 @@
+import type { FileChange, Todo } from "../../../generated/http/client/types.gen.ts";
+import { redact, redactValue } from "../../base/observe/redact.ts";
+import type { CallPlace } from "./call-order.ts";
+import type { SettledAnswer, ToolAnswer, ToolCall } from "../engine.ts";
+import { runEvent } from "../run/event.ts";
+import { endToolSpan, startToolSpan } from "../usage/span.ts";
+import { evaluate, permission, type Evaluation } from "../question/permission.ts";
+import { shownChanges } from "./shown-changes.ts";
+import { toolContext } from "./context.ts";
+import { previewOf } from "./preview.ts";
+import type { ToolCallScope } from "./scope.ts";
+import { ToolError, type Tool, type ToolIntent, type ToolOutput } from "./tool.ts";
+import { headOf, tailOf } from "../../base/text.ts";
+
+const PREVIEW_CHARACTERS = 400;
+/** What people see of a result; the model reads all of it. */
+const MAX_RESULT_CHARACTERS = 65_536;
+
+/**
+ * Takes one tool call from the model to its answer: checks that the tool exists, that the arguments fit and that the
+ * call is allowed, then runs it. Every way this can end is an answer that the model reads; it never rejects.
+ */
+export async function callTool(call: ToolCall, scope: ToolCallScope): Promise<ToolAnswer> {
+  if (scope.clientTools.has(call.tool)) return handOver(call, scope);
+  const startedMs = scope.clock.now();
+  const span = startToolSpan(scope.span, call);
+  const { status, code, reason, ...output } = await attempt(
+    call,
+    span === scope.span ? scope : { ...scope, span },
+  );
+  endToolSpan(span, status);
+  const text = bounded(redact(output.text));
+  const why = { ...(code === undefined ? {} : { code }), ...(reason === undefined ? {} : { reason }) };
+  scope.record(
+    runEvent(scope.runId, "tool.completed", {
+      tool_call_id: call.callId,
+      tool: call.tool,
+      status,
+      ...why,
+      duration: (scope.clock.now() - startedMs) / 1000,
+      error: status !== "ok",
+      preview: headOf(text, PREVIEW_CHARACTERS),
+      result: tailOf(text, MAX_RESULT_CHARACTERS),
+      ...omittedOf(text),
+      ...(output.exit ? { exit: output.exit } : {}),
+      ...(output.changes ? { changes: shownChanges(output.changes) } : {}),
+      ...(output.todos ? { todos: redactValue(output.todos) as Todo[] } : {}),
+    }),
+  );
+  return { status, text, ...why };
+}
+
+function omittedOf(text: string): { readonly omitted_bytes?: number } {
+  if (text.length <= MAX_RESULT_CHARACTERS) return {};
+  const shown = tailOf(text, MAX_RESULT_CHARACTERS);
+  return { omitted_bytes: Buffer.byteLength(text) - Buffer.byteLength(shown) };
+}
+
+/** A call of a tool of the client's: the turn ends with it, and a later one brings the answer. */
+function handOver({ callId, tool, input, invalid }: ToolCall, scope: ToolCallScope): ToolAnswer {
+  if (invalid !== undefined) return { status: "error", code: "invalid", text: invalid };
+  scope.request({ id: callId, name: tool, arguments: JSON.stringify(redactValue(input) ?? {}) });
+  return { status: "pending", text: "The client has not answered this call." };
+}
+
+/** Tools bound what they say; those that do not must not fill the context and the transcript. */
+const MAX_ANSWER_CHARACTERS = 400_000;
+
+function bounded(text: string): string {
+  if (text.length <= MAX_ANSWER_CHARACTERS) return text;
+  const half = MAX_ANSWER_CHARACTERS / 2;
+  const [head, tail] = [headOf(text, half), tailOf(text, half)];
+  const cut = text.length - head.length - tail.length;
+  return `${head}\n[... ${cut} characters cut here ...]\n${tail}`;
+}
+
+type Attempt = SettledAnswer & Omit<ToolOutput, "text" | "code">;
+
+async function attempt(call: ToolCall, scope: ToolCallScope): Promise<Attempt> {
+  const tool = scope.tools.get(call.tool);
+  const place = scope.order.place();
+  try {
+    const problem = tool
+      ? (call.invalid ?? scope.checkInput(tool, call.input))
+      : unknownTool(call.tool, scope);
+    if (!tool || problem !== undefined) {
+      await place.reached;
+      started(call, scope, { tool });
+      return { status: "error", code: "invalid", text: problem ?? unknownTool(call.tool, scope) };
+    }
+    const about = await inspect(tool, call, { scope, place });
+    started(call, scope, { tool, ...about });
+    place.leave();
+    const refusal = await permission(call, about.intent, { ...about, scope });
+    if (refusal) return refusal;
+    await scope.begins();
+    scope.signal.throwIfAborted();
+    return { status: "ok", ...(await run(tool, call, scope)) };
+  } catch (error) {
+    return failure(error, call, scope);
+  } finally {
+    place.leave();
+  }
+}
+
+interface About {
+  readonly intent: ToolIntent;
+  readonly evaluation: Evaluation;
+  /** What it would change. */
+  readonly changes: FileChange[] | undefined;
+}
+
+/** What the call is about to do, and whether it may, in its turn; people see that it began also when this fails. */
+async function inspect(
+  tool: Tool,
+  call: ToolCall,
+  { scope, place }: { readonly scope: ToolCallScope; readonly place: CallPlace },
+): Promise<About> {
+  let intent: ToolIntent | undefined;
+  try {
+    intent = tool.inspect(call.input as never, { cwd: scope.cwd });
+    const evaluation = await evaluate(call, intent, scope);
+    const isSeen = !scope.prior && mayBeShown(intent, evaluation);
+    const changes = isSeen ? await previewOf(tool, call, scope) : undefined;
+    await place.reached;
+    return { intent, evaluation, changes };
+  } catch (error) {
+    await place.reached;
+    started(call, scope, { tool, intent });
+    throw error;
+  }
+}
+
+/** Files with secrets require approval each time, and nobody sees their content before that. */
+function mayBeShown({ kind }: ToolIntent, evaluation: Evaluation): boolean {
+  if (evaluation.outcome !== "ask") return evaluation.outcome === "allow";
+  return kind !== "file" || evaluation.decision.remember !== "never";
+}
+
+async function run(tool: Tool, call: ToolCall, scope: ToolCallScope): Promise<ToolOutput> {
+  const { context, end } = toolContext(call, scope);
+  const abandoned = abandonment(scope);
+  try {
+    const output = await Promise.race([tool.run(call.input as never, context), abandoned.rejection]);
+    // Before what was lent to the call, a password too, is forgotten.
+    return typeof output === "string" ? { text: redact(output) } : { ...output, text: redact(output.text) };
+  } catch (error) {
+    if (error instanceof ToolError) throw new ToolError(redact(error.message), error);
+    throw scope.signal.aborted ? error : unexpected(error, call, scope);
+  } finally {
+    abandoned.cancel();
+    end();
+  }
+}
+
+/** A tool that does not stop when it is told to is not waited for: the run has to end. */
+const STOP_GRACE_MS = 10_000;
+
+function abandonment({ signal, clock }: ToolCallScope): {
+  readonly rejection: Promise<never>;
+  readonly cancel: () => void;
+} {
+  const { promise, reject } = Promise.withResolvers<never>();
+  promise.catch(() => {});
+  let cancelTimer = (): void => {};
+  const onAbort = () => void (cancelTimer = clock.after(STOP_GRACE_MS, () => reject(signal.reason)));
+  signal.addEventListener("abort", onAbort, { once: true });
+  const cancel = () => {
+    cancelTimer();
+    signal.removeEventListener("abort", onAbort);
+  };
+  return { rejection: promise, cancel };
+}
+
+function started(
+  call: ToolCall,
+  scope: ToolCallScope,
+  {
+    tool,
+    intent,
+    evaluation,
+    changes,
+  }: { readonly tool: Tool | undefined } & {
+    readonly [K in keyof About]?: About[K] | undefined;
+  },
+): void {
+  if (scope.prior) return; // its start was recorded when it began to wait
+  const paths = [...(intent?.writes ?? []), ...(intent?.reads ?? [])];
+  scope.record(
+    runEvent(scope.runId, "tool.started", {
+      tool_call_id: call.callId,
+      tool: call.tool,
+      kind: tool?.kind ?? "other",
+      ...(intent ? { preview: redact(intent.title) } : {}),
+      arguments: redactValue(call.input),
+      ...(paths.length > 0 ? { paths: [...new Set(paths)].map(redact) } : {}),
+      ...(changes ? { changes } : {}),
+      ...(evaluation?.outcome === "ask" ? { waits: true } : {}),
+    }),
+  );
+}
+
+function failure(error: unknown, call: ToolCall, scope: ToolCallScope): SettledAnswer {
+  if (scope.signal.aborted) return { status: "aborted", code: "cancelled", text: STOPPED };
+  const { message, code } = error instanceof ToolError ? error : unexpected(error, call, scope);
+  return { status: "error", code, text: message };
+}
+
+const STOPPED = "The call was stopped before it finished.";
+
+/** Logs a bug, and returns what the model reads of it. A running call's is logged while its passwords are hidden. */
+function unexpected(error: unknown, call: ToolCall, scope: ToolCallScope): ToolError {
+  scope.log.error("a tool failed unexpectedly", { run: scope.runId, tool: call.tool, error });
+  const text = `The tool ${call.tool} failed inside the server; its log has the details.`;
+  return new ToolError(text, { code: "internal_error" });
+}
+
+function unknownTool(name: string, scope: ToolCallScope): string {
+  const known = [...scope.tools.keys()].join(", ");
+  return `There is no tool ${JSON.stringify(name)}. Tools: ${known === "" ? "none" : known}.`;
+}

@@ -1,0 +1,206 @@
+import { rm } from "node:fs/promises";
+import type { FileChange } from "../../../../generated/http/client/types.gen.ts";
+import {
+  defineTool,
+  ToolError,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  type ToolPreviewContext,
+} from "../../tool/tool.ts";
+import { readForeign } from "../../../base/system/own-files.ts";
+import { editedText } from "./edited-file.ts";
+import { applyFileDiff, parseDiff, showDiff, type FileDiff, fileChange } from "./file-diff.ts";
+import { suggestNames } from "./suggest-names.ts";
+import { readsOf, realPath, statOf, toToolError } from "./paths.ts";
+import { replaceExactly } from "./replacement.ts";
+import { stageText, type Editing } from "./staged-file.ts";
+
+interface PatchInput {
+  readonly path?: string;
+  readonly old?: string;
+  readonly new?: string;
+  readonly replace_all?: boolean;
+  readonly diff?: string;
+}
+
+/** One file before and after; undefined where it does not exist. */
+interface Change {
+  readonly name: string;
+  readonly target: string;
+  readonly before: string | undefined;
+  readonly after: string | undefined;
+}
+
+const MAX_BYTES = 5_242_880;
+const MAX_SHOWN_CHARACTERS = 40_000;
+const text = (maxLength: number, description: string) => ({ type: "string", maxLength, description });
+
+/** The tool that changes parts of files. */
+export function createPatch(): Tool {
+  return defineTool<PatchInput>({
+    name: "patch",
+    toolset: "files",
+    kind: "edit",
+    description:
+      "Changes parts of text files; give either path, old and new for one exact replacement, or diff. Nothing is " +
+      `written unless everything fits. Files up to ${MAX_BYTES} bytes. Returns the resulting diff.`,
+    parameters: {
+      type: "object",
+      additionalProperties: false,
+      properties: {
+        path: {
+          ...text(4096, "The file, relative to the workspace or absolute; ~ is the user's home."),
+          minLength: 1,
+        },
+        old: text(
+          MAX_BYTES,
+          "The exact text to replace, spaces and line breaks included. Must be there exactly once.",
+        ),
+        new: text(MAX_BYTES, "What comes in its place; empty to delete it."),
+        replace_all: {
+          type: "boolean",
+          description: "Replace every place where old is found. Default false.",
+        },
+        diff: text(MAX_BYTES, "A unified diff over one or more files; /dev/null creates or deletes a file."),
+      },
+    },
+    inspect: (input, { cwd }) => {
+      const names =
+        input.diff === undefined ? [input.path ?? "."] : parseDiff(input.diff).map((file) => file.path);
+      const writes = names.flatMap((name) => readsOf(name, cwd));
+      return { kind: "file", title: `Patch: ${names.join(", ").slice(0, 200)}`, writes };
+    },
+    preview,
+    run,
+  });
+}
+
+async function run(input: PatchInput, context: ToolContext): Promise<ToolOutput> {
+  const changes = await plan(input, context);
+  context.signal.throwIfAborted();
+  await applyAll(changes, context);
+  const shown = changes
+    .map(({ name, before, after }) => showDiff(name, before ?? "", after ?? ""))
+    .join("\n");
+  const cut = shown.length > MAX_SHOWN_CHARACTERS ? "\n[... the rest of the diff is cut ...]" : "";
+  return {
+    text: `Changed ${changes.map(({ name }) => name).join(", ")}.\n${shown.slice(0, MAX_SHOWN_CHARACTERS)}${cut}`,
+    changes: changes.map(shownChange),
+  };
+}
+
+async function preview(input: PatchInput, context: ToolPreviewContext): Promise<readonly FileChange[]> {
+  return (await plan(input, context)).map(shownChange);
+}
+
+const shownChange = ({ target, before, after }: Change) => fileChange(target, before, after);
+
+async function plan(input: PatchInput, context: ToolPreviewContext): Promise<readonly Change[]> {
+  const { path, old, new: replacement, diff } = input;
+  if (diff !== undefined) {
+    if (path !== undefined || old !== undefined || replacement !== undefined) {
+      throw new ToolError("Give either diff, or path with old and new, not both.");
+    }
+    return planDiff(parseDiff(diff), context);
+  }
+  if (path === undefined || old === undefined || replacement === undefined) {
+    throw new ToolError("Give path, old and new, or diff.");
+  }
+  const target = realPath(path, context.cwd);
+  const before = await readText(target, path, context);
+  const after = replaceExactly(before, { old, new: replacement, all: input.replace_all === true });
+  return [{ name: path, target, before, after }];
+}
+
+async function planDiff(files: readonly FileDiff[], context: ToolPreviewContext): Promise<readonly Change[]> {
+  const changes: Change[] = [];
+  for (const file of files) {
+    const target = realPath(file.path, context.cwd);
+    if (changes.some((other) => other.target === target)) {
+      throw new ToolError(
+        `diff changes ${file.path} twice, by different names. Put its hunks under one header.`,
+      );
+    }
+    const exists = (await statOf(target)) !== undefined;
+    if (file.creates && exists) throw new ToolError(`diff creates ${file.path}, but it exists already.`);
+    const before = file.creates ? "" : await readText(target, file.path, context);
+    const after = applyFileDiff(before, file);
+    if (file.deletes && after !== "") {
+      throw new ToolError(
+        `diff deletes ${file.path}, but not all of its lines. Delete all of them, or none.`,
+      );
+    }
+    changes.push({
+      name: file.path,
+      target,
+      before: file.creates ? undefined : before,
+      after: file.deletes ? undefined : after,
+    });
+  }
+  return changes;
+}
+
+/** All or nothing: everything is written beside its target first; when a later step fails, earlier ones are undone. */
+async function applyAll(changes: readonly Change[], { files, signal }: ToolContext): Promise<void> {
+  const editing = { signal, ...(files ? { files } : {}) };
+  const staged: { readonly change: Change; commit(): Promise<void>; discard(): Promise<void> }[] = [];
+  const done: Change[] = [];
+  try {
+    for (const change of changes) staged.push({ change, ...(await stage(change, editing)) });
+    signal.throwIfAborted();
+    for (const { change, commit } of staged) {
+      await commit();
+      done.push(change);
+    }
+  } catch (error) {
+    for (const { discard } of staged) await discard();
+    for (const change of done.toReversed()) await undo(change, { ...editing, signal: NEVER });
+    throw error;
+  }
+}
+
+async function stage(
+  { target, after }: Change,
+  editing: Editing,
+): Promise<{ commit(): Promise<void>; discard(): Promise<void> }> {
+  if (after === undefined) return { commit: () => remove(target), discard: async () => {} };
+  if (Buffer.byteLength(after) > MAX_BYTES) throw new ToolError(`${target} would exceed ${MAX_BYTES} bytes.`);
+  const { commit, discard } = await stageText(target, after, editing);
+  return { commit, discard };
+}
+
+/** What was begun is taken back also when the call was stopped meanwhile. */
+const NEVER = new AbortController().signal;
+
+async function undo({ target, before }: Change, editing: Editing): Promise<void> {
+  if (before === undefined) return remove(target);
+  const staged = await stageText(target, before, editing);
+  await staged.commit();
+}
+
+async function remove(target: string): Promise<void> {
+  await rm(target).catch((error: unknown) => {
+    throw toToolError(error, target);
+  });
+}
+
+async function readText(target: string, name: string, context: ToolPreviewContext): Promise<string> {
+  const found = await statOf(target);
+  if (!found) throw new ToolError(`${name}: there is no such file.${await suggestNames(target)}`);
+  if (!found.isFile()) throw new ToolError(`${name} is not a regular file.`);
+  if (found.size > MAX_BYTES)
+    throw new ToolError(`${name} has ${found.size} bytes; patch takes at most ${MAX_BYTES}.`);
+  const bytes = await readForeign(target).catch((error: unknown) => {
+    throw toToolError(error, name);
+  });
+  const edited = await editedText(target, found.size, context);
+  if (edited !== undefined) return edited;
+  if (bytes.includes(0)) throw new ToolError(`${name} is a binary file.`);
+  try {
+    // Fatal, and with the byte order mark kept: what is written back must be the same but for the change.
+    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  } catch {
+    throw new ToolError(`${name} is not UTF-8 text; change it with the terminal.`);
+  }
+}

@@ -1,0 +1,136 @@
+import { openForeign, refuseOwn } from "../../../base/system/own-files.ts";
+import { defineTool, ToolError, type Tool, type ToolContext } from "../../tool/tool.ts";
+import { editedText } from "./edited-file.ts";
+import { LineWindow } from "./line-window.ts";
+import { suggestNames } from "./suggest-names.ts";
+import { readsOf, realPath, resolvePath, statOf, toToolError } from "./paths.ts";
+
+interface ReadFileInput {
+  readonly path: string;
+  readonly offset?: number;
+  readonly limit?: number;
+}
+
+const DEFAULT_LINES = 1_000;
+const MAX_LINES = 5_000;
+const MAX_LINE_CHARACTERS = 2_000;
+const MAX_TEXT_CHARACTERS = 100_000;
+/** How far into a file the tool looks for the first line wanted. */
+const MAX_SCANNED_BYTES = 268_435_456;
+const CHUNK_BYTES = 262_144;
+const BINARY_PROBE_BYTES = 8_192;
+
+/** The tool that reads lines of a text file. */
+export function createReadFile(): Tool {
+  return defineTool<ReadFileInput>({
+    name: "read_file",
+    toolset: "files",
+    kind: "read",
+    description:
+      "Reads a text file; each line comes as its number, a tab and its text. " +
+      `Lines above ${MAX_LINE_CHARACTERS} characters are cut, and one call returns at most ${MAX_TEXT_CHARACTERS} ` +
+      "characters: read on with offset.",
+    parameters: {
+      type: "object",
+      additionalProperties: false,
+      required: ["path"],
+      properties: {
+        path: {
+          type: "string",
+          minLength: 1,
+          maxLength: 4096,
+          description: "The file, relative to the workspace or absolute; ~ is the user's home.",
+        },
+        offset: { type: "integer", minimum: 1, description: "First line to read, from 1. Default 1." },
+        limit: {
+          type: "integer",
+          minimum: 1,
+          maximum: MAX_LINES,
+          description: `Lines to read. Default ${DEFAULT_LINES}, at most ${MAX_LINES}.`,
+        },
+      },
+    },
+    inspect: (input, { cwd }) => ({
+      kind: "file",
+      title: `Read: ${input.path}`,
+      reads: readsOf(input.path, cwd),
+    }),
+    run,
+  });
+}
+
+async function run(input: ReadFileInput, context: ToolContext): Promise<string> {
+  const path = resolvePath(input.path, context.cwd);
+  const sizeBytes = await sizeOf(path, input.path);
+  const window = new LineWindow({
+    first: input.offset ?? 1,
+    maxLines: input.limit ?? DEFAULT_LINES,
+    maxLineCharacters: MAX_LINE_CHARACTERS,
+    maxCharacters: MAX_TEXT_CHARACTERS,
+  });
+  const edited = await editedText(realPath(input.path, context.cwd), sizeBytes, context);
+  const scannedBytes =
+    edited === undefined ? await scan(path, window, context) : take(Buffer.from(edited), window);
+  if (window.lines.length > 0) return `${window.lines.join("\n")}\n${trailer(window)}`;
+  if (scannedBytes === 0 && (sizeBytes === 0 || edited === "")) return "The file is empty.";
+  if (scannedBytes >= MAX_SCANNED_BYTES) {
+    throw new ToolError(
+      `Line ${window.first} is beyond the first ${MAX_SCANNED_BYTES} bytes; use the terminal instead.`,
+    );
+  }
+  throw new ToolError(`The file has ${window.seenLines} lines; offset ${window.first} is beyond its end.`);
+}
+
+/** Feeds the file to the window until that is full; resolves to the bytes read. */
+async function scan(path: string, window: LineWindow, { signal }: ToolContext): Promise<number> {
+  let scannedBytes = 0;
+  try {
+    await using file = await openForeign(path);
+    for (;;) {
+      signal.throwIfAborted();
+      const chunk = Buffer.alloc(CHUNK_BYTES);
+      const { bytesRead } = await file.read(chunk, 0, CHUNK_BYTES, null);
+      if (bytesRead === 0) break;
+      if (scannedBytes === 0) assertText(chunk.subarray(0, bytesRead), path);
+      scannedBytes += bytesRead;
+      if (window.push(chunk.subarray(0, bytesRead)) || scannedBytes >= MAX_SCANNED_BYTES) return scannedBytes;
+    }
+    window.end();
+    return scannedBytes;
+  } catch (error) {
+    signal.throwIfAborted();
+    throw toToolError(error, path);
+  }
+}
+
+/** As {@link scan}, of bytes that are there. */
+function take(bytes: Buffer, window: LineWindow): number {
+  if (!window.push(bytes)) window.end();
+  return bytes.length;
+}
+
+async function sizeOf(path: string, given: string): Promise<number> {
+  const found = await statOf(path);
+  if (!found) throw new ToolError(`${given}: there is no such file.${await suggestNames(path)}`);
+  if (found.isDirectory())
+    throw new ToolError(`${given} is a directory. List it with search_files or the terminal.`);
+  // Pipes and devices could block for ever or never end.
+  if (!found.isFile()) throw new ToolError(`${given} is not a regular file.`);
+  try {
+    refuseOwn(path, found);
+  } catch (error) {
+    throw toToolError(error, given);
+  }
+  return found.size;
+}
+
+function assertText(start: Buffer, path: string): void {
+  if (!start.subarray(0, BINARY_PROBE_BYTES).includes(0)) return;
+  throw new ToolError(`${path} is a binary file. Look into it with the terminal, such as file or xxd.`);
+}
+
+function trailer(window: LineWindow): string {
+  if (!window.more) return `(end of file, ${window.seenLines} lines)`;
+  const last = window.first + window.lines.length - 1;
+  return `(lines ${window.first} to ${last}; more follows: read on with offset ${last + 1})`;
+}

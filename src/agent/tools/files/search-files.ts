@@ -1,0 +1,227 @@
+import { relative } from "node:path";
+import ignore from "ignore";
+import { OwnFileError, openForeign } from "../../../base/system/own-files.ts";
+import { secretReason } from "../../question/policy/paths.ts";
+import { defineTool, ToolError, type Tool, type ToolContext } from "../../tool/tool.ts";
+import { FileWalk } from "./file-walk.ts";
+import { LineMatcher } from "./line-matcher.ts";
+import { readsOf, resolvePath, statOf } from "./paths.ts";
+
+interface SearchInput {
+  readonly pattern: string;
+  readonly mode?: "names" | "content";
+  readonly path?: string;
+  readonly glob?: string;
+  readonly ignore_case?: boolean;
+  readonly max_results?: number;
+}
+
+const DEFAULT_RESULTS = 100;
+const MAX_RESULTS = 500;
+const MAX_PER_FILE = 50;
+const MAX_ENTRIES = 200_000;
+const MAX_FILE_BYTES = 4_194_304;
+const MAX_TOTAL_BYTES = 268_435_456;
+const MAX_SEARCH_MS = 20_000;
+const MAX_FILE_MS = 2_000;
+const MAX_LINE_CHARACTERS = 300;
+const BINARY_PROBE_BYTES = 8_192;
+
+/** The tool that finds files by name, or lines by content. */
+export function createSearchFiles(): Tool {
+  return defineTool<SearchInput>({
+    name: "search_files",
+    toolset: "files",
+    kind: "search",
+    description:
+      "Finds files: with mode content, lines that match a regular expression; with mode names, files whose path matches " +
+      "a glob. What .gitignore excludes, .git, links, binary files and files with secrets are left out. Results come in " +
+      `the order of their paths. Stops after ${MAX_SEARCH_MS / 1000} s.`,
+    parameters: {
+      type: "object",
+      additionalProperties: false,
+      required: ["pattern"],
+      properties: {
+        pattern: {
+          type: "string",
+          minLength: 1,
+          maxLength: 2000,
+          description:
+            "content: a JavaScript regular expression, tested line by line. names: a glob such as *.ts or src/**/x.*",
+        },
+        mode: { enum: ["names", "content"], description: "Default content." },
+        path: {
+          type: "string",
+          minLength: 1,
+          maxLength: 4096,
+          description: "Folder or file to search. Default: the workspace.",
+        },
+        glob: {
+          type: "string",
+          minLength: 1,
+          maxLength: 1000,
+          description: "With mode content: only files whose path matches.",
+        },
+        ignore_case: { type: "boolean", description: "Default false." },
+        max_results: {
+          type: "integer",
+          minimum: 1,
+          maximum: MAX_RESULTS,
+          description: `Default ${DEFAULT_RESULTS}, at most ${MAX_RESULTS}.`,
+        },
+      },
+    },
+    inspect: (input, { cwd }) => ({
+      kind: "file",
+      title: `Search ${input.path ?? "."} for ${input.pattern.slice(0, 120)}`,
+      reads: readsOf(input.path ?? ".", cwd),
+    }),
+    run,
+  });
+}
+
+async function run(input: SearchInput, context: ToolContext): Promise<string> {
+  const root = resolvePath(input.path ?? ".", context.cwd);
+  const found = await statOf(root);
+  if (!found) throw new ToolError(`${input.path ?? root}: there is no such folder or file.`);
+  const search = new Search(input, { root, isFile: found.isFile(), context });
+  await search.run();
+  return search.report();
+}
+
+/** One search: what it found and what it had to leave out. */
+class Search {
+  readonly #input: SearchInput;
+  readonly #at: { readonly root: string; readonly isFile: boolean; readonly context: ToolContext };
+  readonly #maxResults: number;
+  readonly #deadlineMs = performance.now() + MAX_SEARCH_MS;
+  readonly #results: string[] = [];
+  readonly #notes = new Map<string, number>();
+  #bytes = 0;
+
+  constructor(
+    input: SearchInput,
+    at: { readonly root: string; readonly isFile: boolean; readonly context: ToolContext },
+  ) {
+    this.#input = input;
+    this.#at = at;
+    this.#maxResults = input.max_results ?? DEFAULT_RESULTS;
+  }
+
+  async run(): Promise<void> {
+    const { root, isFile, context } = this.#at;
+    const isNames = this.#input.mode === "names";
+    const matches = globMatcher(
+      isNames ? this.#input.pattern : this.#input.glob,
+      this.#input.ignore_case === true,
+    );
+    const matcher = isNames ? undefined : this.#matcher();
+    const walk = new FileWalk(root, { maxEntries: MAX_ENTRIES, isOver: () => this.#isOver() });
+    try {
+      for await (const path of isFile ? [root] : walk.files()) {
+        context.signal.throwIfAborted();
+        if (!matches(isFile ? path.slice(path.lastIndexOf("/") + 1) : relative(root, path))) continue;
+        if (matcher) await this.#searchFile(path, matcher);
+        else this.#results.push(this.#show(path));
+      }
+      context.signal.throwIfAborted();
+    } finally {
+      await matcher?.close();
+    }
+    if (walk.cut && !this.#isFull())
+      this.#note("stopped early at a limit of time, bytes or entries; narrow path or glob");
+    if (walk.skipped > 0) this.#note("folders could not be read", walk.skipped);
+  }
+
+  report(): string {
+    const notes = [...this.#notes].map(([text, count]) => (count > 1 ? `${count} ${text}` : text));
+    if (this.#isFull())
+      notes.unshift(`stopped at ${this.#maxResults} results; narrow the search or raise max_results`);
+    const tail = notes.length === 0 ? "" : `\n(${notes.join("; ")})`;
+    return this.#results.length === 0 ? `Nothing found.${tail}` : `${this.#results.join("\n")}${tail}`;
+  }
+
+  async #searchFile(path: string, matcher: LineMatcher): Promise<void> {
+    const text = await this.#read(path);
+    if (text === undefined) return;
+    const found = await matcher.match(text, Math.min(MAX_PER_FILE, this.#maxResults - this.#results.length));
+    if (found.length === MAX_PER_FILE)
+      this.#note(`${this.#show(path)} has more than ${MAX_PER_FILE} matches`);
+    for (const { line, text: shown } of found) this.#results.push(`${this.#show(path)}:${line}: ${shown}`);
+  }
+
+  /** Undefined for what is not searched. */
+  async #read(path: string): Promise<string | undefined> {
+    // A file that was named is the policy's to judge; one that was come across is never opened.
+    if (!this.#at.isFile && secretReason(path, { home: "", agentHome: "\0" })) {
+      return void this.#note("files that may hold secrets were left out");
+    }
+    try {
+      await using file = await openForeign(path);
+      const { size } = await file.stat();
+      if (size > MAX_FILE_BYTES) return void this.#note(`files above ${MAX_FILE_BYTES} bytes were left out`);
+      this.#bytes += size;
+      const bytes = await file.readFile({ signal: this.#at.context.signal });
+      return bytes.subarray(0, BINARY_PROBE_BYTES).includes(0) ? undefined : new TextDecoder().decode(bytes);
+    } catch (error) {
+      if (error instanceof OwnFileError) return void this.#note("files that may hold secrets were left out");
+      // Aborted, gone meanwhile or not ours to read; the first is seen by the loop.
+      return void this.#note("files could not be read");
+    }
+  }
+
+  #matcher(): LineMatcher {
+    return new LineMatcher(this.#input.pattern, {
+      ignoreCase: this.#input.ignore_case === true,
+      maxLineCharacters: MAX_LINE_CHARACTERS,
+      timeoutMs: MAX_FILE_MS,
+      signal: this.#at.context.signal,
+    });
+  }
+
+  #isFull(): boolean {
+    return this.#results.length >= this.#maxResults;
+  }
+
+  #isOver(): boolean {
+    const isLate = performance.now() > this.#deadlineMs || this.#bytes > MAX_TOTAL_BYTES;
+    return isLate || this.#isFull() || this.#at.context.signal.aborted;
+  }
+
+  #note(text: string, count = 1): void {
+    this.#notes.set(text, (this.#notes.get(text) ?? 0) + count);
+  }
+
+  #show(path: string): string {
+    const shown = relative(this.#at.context.cwd, path);
+    return shown === "" || shown.startsWith("..") ? path : shown;
+  }
+}
+
+/** A glob in the manner of .gitignore: without a slash it is matched against names at any depth. */
+function globMatcher(glob: string | undefined, ignoreCase: boolean): (path: string) => boolean {
+  if (glob === undefined) return () => true;
+  // A leading ! or # would be read as a negation or a comment.
+  const patterns = expandBraces(glob.replace(/^\.\//, "")).map((pattern) => pattern.replace(/^[!#]/, "\\$&"));
+  const rules = ignore({ ignorecase: ignoreCase, allowRelativePaths: true }).add(patterns);
+  return (path) => rules.ignores(path);
+}
+
+const MAX_ALTERNATIVES = 64;
+
+function expandBraces(glob: string): readonly string[] {
+  let open = [glob];
+  for (let round = 0; round < 8; round += 1) {
+    const next = open.flatMap((pattern) => {
+      const group = /\{([^{}]*,[^{}]*)\}/.exec(pattern);
+      if (!group) return [pattern];
+      const [before, after] = [pattern.slice(0, group.index), pattern.slice(group.index + group[0].length)];
+      return (group[1] ?? "").split(",").map((part) => `${before}${part}${after}`);
+    });
+    if (next.length > MAX_ALTERNATIVES)
+      throw new ToolError(`The glob has more than ${MAX_ALTERNATIVES} alternatives.`);
+    if (next.length === open.length) return next;
+    open = next;
+  }
+  return open;
+}

@@ -1,0 +1,105 @@
+import { stat } from "node:fs/promises";
+import type { FileChange } from "../../../../generated/http/client/types.gen.ts";
+import {
+  defineTool,
+  ToolError,
+  type Tool,
+  type ToolContext,
+  type ToolOutput,
+  type ToolPreviewContext,
+} from "../../tool/tool.ts";
+import { readForeign } from "../../../base/system/own-files.ts";
+import { editedText } from "./edited-file.ts";
+import { fileChange, MAX_SHOWN_BYTES } from "./file-diff.ts";
+import { readsOf, realPath } from "./paths.ts";
+import { stageText } from "./staged-file.ts";
+
+interface WriteFileInput {
+  readonly path: string;
+  readonly content: string;
+}
+
+const MAX_BYTES = 5_242_880;
+
+/** The tool that creates a file or replaces all of it. */
+export function createWriteFile(): Tool {
+  return defineTool<WriteFileInput>({
+    name: "write_file",
+    toolset: "files",
+    kind: "edit",
+    description:
+      "Creates a text file, with its missing parent directories, or replaces all of an existing one; its rights are " +
+      `kept. At most ${MAX_BYTES} bytes. To change a part of a file use patch.`,
+    parameters: {
+      type: "object",
+      additionalProperties: false,
+      required: ["path", "content"],
+      properties: {
+        path: {
+          type: "string",
+          minLength: 1,
+          maxLength: 4096,
+          description: "The file, relative to the workspace or absolute; ~ is the user's home.",
+        },
+        content: {
+          type: "string",
+          maxLength: MAX_BYTES,
+          description: "All of the new content, written as UTF-8.",
+        },
+      },
+    },
+    inspect: (input, { cwd }) => ({
+      kind: "file",
+      title: `Write: ${input.path}`,
+      writes: readsOf(input.path, cwd),
+    }),
+    preview,
+    run,
+  });
+}
+
+async function run(input: WriteFileInput, context: ToolContext): Promise<ToolOutput> {
+  const sizeBytes = Buffer.byteLength(input.content);
+  if (sizeBytes > MAX_BYTES) {
+    throw new ToolError(`The content has ${sizeBytes} bytes; the limit is ${MAX_BYTES}. Write it in parts.`);
+  }
+  const target = realPath(input.path, context.cwd);
+  const changes = await preview(input, context);
+  const staged = await stageText(target, input.content, context);
+  if (context.signal.aborted) {
+    await staged.discard();
+    throw context.signal.reason;
+  }
+  await staged.commit();
+  const text = `${staged.existed ? "Replaced" : "Created"} ${input.path} (${sizeBytes} bytes).`;
+  return { text, changes };
+}
+
+async function preview(input: WriteFileInput, context: ToolPreviewContext): Promise<readonly FileChange[]> {
+  const target = realPath(input.path, context.cwd);
+  const before = await textBefore(target, context);
+  if (typeof before !== "object") return [fileChange(target, before, input.content)];
+  return [{ path: target, diff: "", ...before }];
+}
+
+/** Undefined for what is not there; of what is no text or too long to be shown, only why. */
+async function textBefore(
+  target: string,
+  context: ToolPreviewContext,
+): Promise<string | undefined | Required<Pick<FileChange, "omitted" | "size">>> {
+  const found = await stat(target).catch(() => undefined);
+  if (!found?.isFile()) return undefined;
+  const { size } = found;
+  if (size > MAX_SHOWN_BYTES) return { omitted: "large", size };
+  try {
+    const bytes = await readForeign(target);
+    const edited = await editedText(target, size, context);
+    if (edited !== undefined) return edited;
+    return bytes.includes(0)
+      ? { omitted: "binary", size }
+      : new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch {
+    context.signal.throwIfAborted();
+    return { omitted: "binary", size };
+  }
+}

@@ -1,0 +1,189 @@
+import { commandEnvironment } from "../../../exec/environment.ts";
+import { defineTool, ToolError, type Tool, type ToolContext, type ToolOutput } from "../../tool/tool.ts";
+import { headOf } from "../../../base/text.ts";
+import { OutputExcerpt } from "../../../exec/output-excerpt.ts";
+import { directoryOf, realPath } from "../files/paths.ts";
+import { runCommand, type CommandEnd } from "../../../exec/process-group.ts";
+import type { Processes } from "./processes.ts";
+import { grantSudo, mentionsSudo } from "./sudo.ts";
+
+export interface TerminalOptions {
+  /** For commands whose call names no timeout of its own. */
+  readonly timeoutMs: number;
+  readonly maxOutputBytes: number;
+  /** Names of environment variables that commands see besides the harmless ones. */
+  readonly envPassthrough: readonly string[];
+  /** What commands see their share of; default: the environment of this process. */
+  readonly env?: Readonly<Record<string, string | undefined>>;
+  /** Where background commands are looked after; without it there are none. */
+  readonly processes?: Processes;
+}
+
+interface TerminalInput {
+  readonly command: string;
+  readonly timeout_seconds?: number;
+  readonly workdir?: string;
+  readonly background?: boolean;
+}
+
+const MAX_TIMEOUT_SECONDS = 600;
+const MAX_COMMAND_CHARACTERS = 100_000;
+/** Live output of one call; all of it counts only in the result. */
+const MAX_LIVE_CHARACTERS = 262_144;
+const TITLE_CHARACTERS = 160;
+
+/** The tool that runs one shell command to its end. */
+export function createTerminal(options: TerminalOptions): Tool {
+  const defaultSeconds = Math.ceil(options.timeoutMs / 1000);
+  return defineTool<TerminalInput>({
+    name: "terminal",
+    toolset: "terminal",
+    kind: "execute",
+    description:
+      "Runs a shell command and returns its exit code and output (stdout and stderr together). It runs in the " +
+      "foreground without input: nothing can be typed, and processes left behind are ended with it. With background it " +
+      "goes on beside you: look after it with the process tool. " +
+      `Output above ${options.maxOutputBytes} bytes is cut in the middle.`,
+    parameters: {
+      type: "object",
+      additionalProperties: false,
+      required: ["command"],
+      properties: {
+        command: {
+          type: "string",
+          minLength: 1,
+          maxLength: MAX_COMMAND_CHARACTERS,
+          description: "What bash runs with -c.",
+        },
+        timeout_seconds: {
+          type: "number",
+          exclusiveMinimum: 0,
+          maximum: MAX_TIMEOUT_SECONDS,
+          description: `After this long the command is stopped. Default ${defaultSeconds}, at most ${MAX_TIMEOUT_SECONDS}.`,
+        },
+        workdir: {
+          type: "string",
+          minLength: 1,
+          maxLength: 4096,
+          description: "Directory to run in, relative to the workspace. Default: the workspace.",
+        },
+        background: {
+          type: "boolean",
+          description: "For servers and long work: returns at once with a process id. Default false.",
+        },
+      },
+    },
+    inspect: (input, { cwd }) => {
+      const command =
+        input.workdir === undefined ? input.command : `cd ${quote(input.workdir)} && ${input.command}`;
+      const line = command.replace(/\s+/g, " ").trim();
+      const title = line.length > TITLE_CHARACTERS ? `${line.slice(0, TITLE_CHARACTERS)}...` : line;
+      const folder = input.workdir === undefined ? undefined : realPath(input.workdir, cwd);
+      const script = folder === undefined ? {} : { script: { text: input.command, folder } };
+      return { kind: "command", title: `Run: ${title}`, command, ...script };
+    },
+    run: (input, context) => run(input, context, options),
+  });
+}
+
+async function run(
+  input: TerminalInput,
+  context: ToolContext,
+  options: TerminalOptions,
+): Promise<string | ToolOutput> {
+  context.signal.throwIfAborted();
+  if (input.command.includes("\0")) throw new ToolError("The command holds a NUL character; remove it.");
+  const cwd = await directoryOf(input.workdir ?? ".", context.cwd);
+  const shared = commandEnvironment(options.envPassthrough, context.variables.shared(), options.env);
+  const env = { ...shared, PWD: cwd };
+  if (input.background === true) return runInBackground(input.command, { cwd, env, context, options });
+  const timeoutMs = input.timeout_seconds === undefined ? options.timeoutMs : input.timeout_seconds * 1000;
+  const excerpt = new OutputExcerpt(options.maxOutputBytes);
+  const sudo = mentionsSudo(input.command) ? await grantSudo(input.command, env, context) : undefined;
+  const startedMs = performance.now();
+  const end = await runCommand(input.command, {
+    cwd,
+    env: sudo?.env ?? env,
+    timeoutMs,
+    onOutput: tee(excerpt, context),
+    signal: context.signal,
+  }).finally(() => sudo?.end());
+  if (end.stoppedBy === "abort") throw context.signal.reason;
+  const text = report(end, excerpt.text(), { timeoutMs, durationMs: performance.now() - startedMs });
+  return { text, exit: exitOf(end, excerpt.omittedBytes), ...codeOf(end) };
+}
+
+/** Long enough for what fails at once to have failed. */
+const FIRST_LOOK_MS = 500;
+
+async function runInBackground(
+  command: string,
+  {
+    cwd,
+    env,
+    context,
+    options,
+  }: {
+    readonly cwd: string;
+    readonly env: Readonly<Record<string, string>>;
+    readonly context: ToolContext;
+    readonly options: TerminalOptions;
+  },
+): Promise<string> {
+  const { processes } = options;
+  if (!processes) throw new ToolError("Background commands are not available here.");
+  const { sessionId, signal } = context;
+  const { id } = processes.start({ sessionId, command, cwd, env });
+  await processes.wait(id, sessionId, { timeoutMs: FIRST_LOOK_MS, orOutput: true, signal });
+  const { output, view } = processes.poll(id, sessionId);
+  const state = view.end === undefined ? "runs in the background" : "has ended already";
+  return `The process ${id} ${state}.\n${output === "" ? "No output yet." : `Output so far:\n${output}`}`;
+}
+
+function tee(excerpt: OutputExcerpt, context: ToolContext): (bytes: Uint8Array) => void {
+  const decoder = new TextDecoder();
+  let left = MAX_LIVE_CHARACTERS;
+  return (bytes) => {
+    excerpt.push(bytes);
+    if (left <= 0) return;
+    const text = decoder.decode(bytes, { stream: true });
+    context.progress(headOf(text, left));
+    left -= text.length;
+  };
+}
+
+function report(
+  end: CommandEnd,
+  output: string,
+  { timeoutMs, durationMs }: { readonly timeoutMs: number; readonly durationMs: number },
+): string {
+  const seconds = (durationMs / 1000).toFixed(2);
+  const how =
+    end.exitCode === undefined ? `Ended by ${end.signalName ?? "a signal"}` : `Exit code ${end.exitCode}`;
+  const lines = [`${how} after ${seconds} s.`];
+  if (end.stoppedBy === "timeout") {
+    lines.push(
+      `Timed out: stopped after ${timeoutMs / 1000} s. Give timeout_seconds (at most ${MAX_TIMEOUT_SECONDS}) for ` +
+        "more time, or split the work.",
+    );
+  }
+  if (end.leftovers && end.stoppedBy === undefined)
+    lines.push("Processes it left in the background were ended.");
+  lines.push(output === "" ? "No output." : `Output:\n${output}`);
+  return lines.join("\n");
+}
+
+function exitOf({ exitCode, signalName }: CommandEnd, omittedBytes: number): ToolOutput["exit"] {
+  return {
+    ...(exitCode === undefined ? {} : { code: exitCode }),
+    ...(signalName === undefined ? {} : { signal: signalName }),
+    omitted_bytes: omittedBytes,
+  };
+}
+
+function codeOf({ exitCode, stoppedBy }: CommandEnd): Pick<ToolOutput, "code"> {
+  if (stoppedBy === "timeout") return { code: "timed_out" };
+  return exitCode === 0 ? {} : { code: "command_failed" };
+}
+
+const quote = (word: string): string => `'${word.replaceAll("'", `'\\''`)}'`;

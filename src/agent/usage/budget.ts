@@ -1,0 +1,132 @@
+import type { Clock } from "../../base/clock.ts";
+import type { Store } from "../../store/store.ts";
+import type { Usage } from "../engine.ts";
+
+export interface BudgetLimits {
+  /** Tokens of one run and its sub-agents; 0: no limit. */
+  readonly runTokens: number;
+  /** Tokens of all runs of an owner on a day (UTC); 0: no limit. */
+  readonly dayTokens: number;
+}
+
+/**
+ * What one run may still spend. A sub-agent's budget lies within that of the run above it: what it spends counts there
+ * too. The day's figure is kept in the store, so that it holds across processes and restarts.
+ */
+export class Budget {
+  readonly #limit: number;
+  readonly #setting: string | undefined;
+  readonly #above: Budget | undefined;
+  readonly #day: DaySpending | undefined;
+  #spent = 0;
+
+  /** `setting` is where people change the limit. */
+  constructor(options: {
+    readonly limit: number;
+    readonly setting?: string;
+    readonly above?: Budget;
+    readonly day?: DaySpending;
+  }) {
+    this.#limit = options.limit;
+    this.#setting = options.setting;
+    this.#above = options.above;
+    this.#day = options.day;
+  }
+
+  /** Counts what a model call used. */
+  spend(usage: Usage): void {
+    const tokens = usage.inputTokens + usage.outputTokens;
+    if (tokens === 0) return;
+    this.#count(tokens);
+    this.#day?.add(tokens);
+  }
+
+  /** Undefined when a model may be called; else why not. */
+  admit(): string | undefined {
+    if (this.#limit > 0 && this.#spent >= this.#limit) {
+      const where = this.#setting === undefined ? "" : ` (${this.#setting})`;
+      return `The run used ${this.#spent} tokens of its ${this.#limit}${where}. It was stopped before the next model call.`;
+    }
+    return this.#above?.admit() ?? this.#day?.admit();
+  }
+
+  #count(tokens: number): void {
+    this.#spent += tokens;
+    if (this.#above) this.#above.#count(tokens);
+  }
+}
+
+/** What the runs of one owner used today, as this process knows it. */
+export class DaySpending {
+  readonly #store: Store;
+  readonly #clock: Clock;
+  readonly #owner: string;
+  readonly #limit: number;
+  readonly #onProblem: (error: unknown) => void;
+  #day = "";
+  #tokens = 0;
+  /** What is being written: until it is, the stored figure lacks it. */
+  #written: Promise<void> = Promise.resolve();
+
+  constructor(options: {
+    readonly store: Store;
+    readonly clock: Clock;
+    readonly owner: string;
+    readonly limit: number;
+    readonly onProblem: (error: unknown) => void;
+  }) {
+    this.#store = options.store;
+    this.#clock = options.clock;
+    this.#owner = options.owner;
+    this.#limit = options.limit;
+    this.#onProblem = options.onProblem;
+  }
+
+  /** Reads what all processes spent today. Before each run. */
+  async load(): Promise<void> {
+    await this.#written;
+    const day = this.#today();
+    const row = await this.#store.read
+      .selectFrom("spending")
+      .select("tokens")
+      .where("owner", "=", this.#owner)
+      .where("day", "=", day)
+      .executeTakeFirst();
+    // What was spent while this was read is in the memory only.
+    const stored = row?.tokens ?? 0;
+    this.#tokens = this.#day === day ? Math.max(this.#tokens, stored) : stored;
+    this.#day = day;
+  }
+
+  add(tokens: number): void {
+    const day = this.#today();
+    if (day !== this.#day) this.#tokens = 0;
+    this.#day = day;
+    this.#tokens += tokens;
+    const owner = this.#owner;
+    // One statement: the first of a day may meet another process that is the first too.
+    const work = this.#store
+      .write(async (tx) => {
+        await tx.db
+          .insertInto("spending")
+          .values({ owner, day, tokens })
+          .onConflict((on) =>
+            on
+              .columns(["owner", "day"])
+              .doUpdateSet((is) => ({ tokens: is("spending.tokens", "+", tokens) })),
+          )
+          .execute();
+      })
+      .catch(this.#onProblem);
+    this.#written = Promise.all([this.#written, work]).then(() => {});
+  }
+
+  admit(): string | undefined {
+    if (this.#day !== this.#today() || this.#tokens < this.#limit) return undefined;
+    return `${this.#tokens} tokens were used today, of ${this.#limit} (agent.day_token_budget). Go on tomorrow (UTC), or raise the budget.`;
+  }
+
+  #today(): string {
+    return new Date(this.#clock.now()).toISOString().slice(0, 10);
+  }
+}

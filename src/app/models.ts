@@ -1,0 +1,52 @@
+/** Which models there are, from the configuration and this machine. */
+import type { Config } from "../../generated/config/types.gen.ts";
+import { createModelCatalog, type ModelCatalog } from "../agent/model.ts";
+import { ServiceError } from "../base/errors.ts";
+import type { Log } from "../base/observe/log.ts";
+import type { Environment } from "../config/home.ts";
+import { resolveProviders, type ResolvedProvider } from "../config/providers.ts";
+
+/** What is configured; when nothing is, a model server on this machine, if one answers. */
+export async function findProviders(
+  config: Config,
+  env: Environment,
+  log: Log,
+): Promise<readonly ResolvedProvider[]> {
+  const configured = resolveProviders(config, env);
+  if (configured.length > 0 || config.model.default !== undefined || !config.model.detect_local) {
+    return configured;
+  }
+  const { detectLocalModels } = await import("../agent/engines/detect.ts");
+  const found = await detectLocalModels();
+  for (const { name, baseUrl } of found) log.info("found a local model server", { name, baseUrl });
+  return found
+    .filter(({ models }) => models.length > 0)
+    .map((server) => ({ ...server, type: "openai_compatible" as const, timeoutMs: LOCAL_TIMEOUT_MS }));
+}
+
+/** Local models load from disk with their first prompt. */
+const LOCAL_TIMEOUT_MS = 600_000;
+
+/** The models of the configuration. ServiceError `invalid_config` for a default that is of no provider. */
+export function createCatalog(config: Config, providers: readonly ResolvedProvider[]): ModelCatalog {
+  const named = providers.map(({ name, type, models = [], apiKey, contextTokens }) => ({
+    name,
+    type,
+    models,
+    hasKey: apiKey !== undefined,
+    ...(contextTokens === undefined ? {} : { contextTokens }),
+  }));
+  const defaultModel = config.model.default === undefined ? {} : { defaultModel: config.model.default };
+  try {
+    return createModelCatalog({
+      providers: named,
+      defaultContextTokens: config.model.context_tokens,
+      ...defaultModel,
+    });
+  } catch (cause) {
+    if (!(cause instanceof RangeError)) throw cause;
+    throw new ServiceError("invalid_config", `${cause.message}. Correct it with \`agentd config set\`.`, {
+      cause,
+    });
+  }
+}

@@ -1,0 +1,121 @@
+/** The receiver of webhooks, built from the configuration. */
+import { join } from "node:path";
+import type { Config } from "../../generated/config/types.gen.ts";
+import type { AgentRoom } from "./wire-agent.ts";
+import type { Skills } from "../agent/skills/skills.ts";
+import { ALL, homesOf, type Homes } from "../deliver/address.ts";
+import { DirectSends } from "../deliver/outbox/direct-sends.ts";
+import { platformFlaws } from "../deliver/platform/platforms.ts";
+import type { Targets } from "../deliver/target.ts";
+import type { Log } from "../base/observe/log.ts";
+import { RateLimiter } from "../base/rate-limiter.ts";
+import { offTracer } from "../base/observe/trace.ts";
+import type { Environment } from "../config/home.ts";
+import type { Places } from "./settings.ts";
+import { Coalescer } from "../webhook/receive/coalesce.ts";
+import { Deliveries } from "../webhook/deliveries/deliveries.ts";
+import type { JudgePorts } from "../webhook/receive/evaluate.ts";
+import { knownDelivery } from "../webhook/receive/dedupe.ts";
+import { listFilePath, readListFile } from "../webhook/routes/list-file.ts";
+import type { WebhookRoom } from "../webhook/deps.ts";
+import { WebhookRoutes } from "../webhook/routes/routes.ts";
+import { createRunScript } from "../webhook/receive/script.ts";
+import { createLoadSkill } from "../webhook/receive/skill.ts";
+import { requireUsableRoutes, routeDefaults } from "../webhook/routes/static-routes.ts";
+import { fileState, readSubscriptionsText, subscriptionsPath } from "../webhook/routes/subscriptions.ts";
+import { webhookSettings, type WebhookSettings } from "../webhook/settings.ts";
+
+export interface OpenWebhookRoom {
+  readonly room: WebhookRoom;
+  readonly settings: WebhookSettings;
+  readonly sends: DirectSends;
+}
+
+/** Undefined when the receiver is not enabled. ServiceError `invalid_config` that says what is wrong with which route. */
+export function createWebhookRoom(
+  { config, env, places }: { readonly config: Config; readonly env: Environment; readonly places: Places },
+  {
+    agent,
+    skills,
+    targets,
+    metrics = {},
+  }: Pick<AgentRoom, "agent" | "skills"> & {
+    readonly targets: Targets;
+    /** Absent or empty: metrics are off. */
+    readonly metrics?: Pick<WebhookRoom, "metrics">;
+  },
+): OpenWebhookRoom | undefined {
+  const settings = webhookSettings(config);
+  if (!settings.isEnabled) return undefined;
+  const from = { env };
+  const homes = homesOf(targets);
+  const { store, clock, log } = agent.parts;
+  const file = subscriptionsPath(places.agentHome);
+  const routes = new WebhookRoutes({
+    routes: requireUsableRoutes(config, from),
+    defaults: routeDefaults(settings, from),
+    file: { state: () => fileState(file), text: () => readSubscriptionsText(file) },
+    platformFlaws: (names) => flawsOf(names, { config, env, homes }),
+    clock,
+    log,
+  });
+  const sends = new DirectSends({
+    targets,
+    clock,
+    tracer: offTracer,
+    store,
+    retryDelaysMs: config.delivery.retry_seconds.map((seconds) => seconds * 1000),
+  });
+  const room: WebhookRoom = {
+    store,
+    clock,
+    log,
+    routes,
+    turns: agent.turns,
+    rate: new RateLimiter(settings.rateLimit),
+    deliveries: new Deliveries(store, log),
+    coalescer: new Coalescer({ store, turns: agent.turns, clock, log }),
+    ports: {
+      knownAs: (name) => knownDelivery(store, { ...name, nowMs: clock.now() }),
+      ...createJudgePorts({ config, env, places }, { skills, log }),
+    },
+    homes,
+    send: (row, timeoutMs) => sends.send(row, timeoutMs),
+    record: (tx, row, end) => sends.record(tx, row, end),
+    toolsets: () => [...config.agent.toolsets, ...agent.parts.tools().map(({ toolset }) => toolset)],
+    owner: "default",
+    maxBodyBytes: settings.maxBodyBytes,
+    bodyTimeoutMs: 10_000,
+    ...metrics,
+  };
+  return { room, settings, sends };
+}
+
+async function flawsOf(
+  names: readonly string[],
+  { config, env, homes }: { readonly config: Config; readonly env: Environment; readonly homes: Homes },
+): Promise<readonly string[]> {
+  const nowhere = names.includes(ALL) && homes.size === 0;
+  const flaws = await platformFlaws(names, config, env);
+  return nowhere ? ["All goes nowhere: no platform has a home_channel", ...flaws] : flaws;
+}
+
+/** What the stages of the pipeline need of the machine; whether a delivery is known is asked of the store. */
+export function createJudgePorts(
+  { config, env, places }: { readonly config: Config; readonly env: Environment; readonly places: Places },
+  { skills, log }: { readonly skills: Pick<Skills, "find">; readonly log: Log },
+): Omit<JudgePorts, "knownAs"> {
+  const { scriptTimeoutMs } = webhookSettings(config);
+  return {
+    valuesIn: (path) =>
+      readListFile(listFilePath(path, { home: places.agentHome, userHome: places.userHome, env })),
+    runScript: createRunScript({
+      folder: join(places.agentHome, "scripts"),
+      timeoutMs: scriptTimeoutMs,
+      envPassthrough: config.terminal.env_passthrough,
+      log,
+    }),
+    loadSkill: createLoadSkill({ skills, cwd: places.workspace, log }),
+    warn: (flaw) => log.warn("a filter cannot be used", { flaw }),
+  };
+}

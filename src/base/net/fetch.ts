@@ -1,0 +1,311 @@
+// Touches the machine: sends requests to other machines, past the guard only.
+import type { IncomingMessage } from "node:http";
+import { pipeline, type Readable } from "node:stream";
+import { createBrotliDecompress, createGunzip, createInflate } from "node:zlib";
+import { checkedAddresses, type GuardOptions } from "./guard.ts";
+
+export interface GuardedFetchOptions {
+  /** Default GET. */
+  readonly method?: string;
+  readonly headers?: Readonly<Record<string, string>>;
+  readonly body?: string | Uint8Array;
+  /** From the first look-up to the last byte, redirects included. */
+  readonly timeoutMs: number;
+  /** Most of the body, decompressed, that is read; the rest is cut off. */
+  readonly maxBytes: number;
+  /** Redirects to follow, default and at most 5. With 0 the redirecting response itself is the answer. */
+  readonly maxRedirects?: number;
+  readonly allowedPrivateHosts: readonly string[];
+  /** See {@link GuardOptions}. */
+  readonly setting?: string;
+  /** For tests; see {@link GuardOptions}. */
+  readonly lookup?: GuardOptions["lookup"];
+  readonly signal?: AbortSignal;
+}
+
+export interface GuardedResponse {
+  /** Where it came from in the end. */
+  readonly url: string;
+  readonly status: number;
+  /** By lower-case name; several of one name are joined by commas. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body: Uint8Array;
+  /** The body went on beyond `maxBytes`. */
+  readonly truncated: boolean;
+}
+
+/** A request that got no answer, or none that can be read. The message is one sentence and names no secret. */
+export class FetchFailedError extends Error {
+  override readonly name = "FetchFailedError";
+  readonly reason: "url" | "connection" | "timeout" | "redirect" | "body";
+  /** False: no part of the request left this machine, so that it can be made again without harm. */
+  readonly isSent: boolean;
+  /** What stood before a body that cannot be read. */
+  readonly head: Pick<GuardedResponse, "status" | "headers"> | undefined;
+
+  constructor(
+    reason: FetchFailedError["reason"],
+    message: string,
+    {
+      isSent = false,
+      head,
+      ...options
+    }: ErrorOptions & Partial<Pick<FetchFailedError, "isSent" | "head">> = {},
+  ) {
+    super(message, options);
+    this.reason = reason;
+    this.isSent = isSent;
+    this.head = head;
+  }
+}
+
+const MAX_REDIRECTS = 5;
+const MAX_ADDRESSES = 4;
+/** How long an address may take to answer the call while there is another one to try. */
+const CONNECT_MS = 3_000;
+const redirects = new Set([301, 302, 303, 307, 308]);
+/** All that follows a redirect to another origin; vendors put keys under many names, so no list of those is enough. */
+const harmlessHeaders = new Set(["accept", "accept-language", "content-type", "user-agent"]);
+
+/**
+ * Fetches over http or https from public machines, and from others that are allowed by name. Each hop is resolved and
+ * checked anew, and the connection goes to the address that was checked. Proxies of the environment are not used: one
+ * of them would resolve the name a second time. Throws BlockedAddressError, UnresolvedNameError,
+ * {@link FetchFailedError}, or the reason of `signal`.
+ */
+export async function guardedFetch(url: string, options: GuardedFetchOptions): Promise<GuardedResponse> {
+  const deadline = AbortSignal.timeout(options.timeoutMs);
+  const signal = options.signal ? AbortSignal.any([options.signal, deadline]) : deadline;
+  const progress = { isSent: false };
+  try {
+    return await follow(url, options, { signal, progress });
+  } catch (error) {
+    options.signal?.throwIfAborted();
+    if (!deadline.aborted) throw error;
+    const seconds = options.timeoutMs / 1000;
+    const message = `There was no complete answer within ${seconds} s.`;
+    throw new FetchFailedError("timeout", message, progress);
+  }
+}
+
+interface Hop {
+  readonly url: URL;
+  readonly method: string;
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string | Uint8Array | undefined;
+}
+
+/** How far a request has come. */
+interface Way {
+  readonly signal: AbortSignal;
+  readonly progress: { isSent: boolean };
+}
+
+async function follow(given: string, options: GuardedFetchOptions, way: Way): Promise<GuardedResponse> {
+  const { signal } = way;
+  const most = Math.min(options.maxRedirects ?? MAX_REDIRECTS, MAX_REDIRECTS);
+  let hop: Hop = { url: toUrl(given), method: "GET", ...pick(options) };
+  for (let followed = 0; ; followed += 1) {
+    const addresses = await checkedAddresses(hop.url, { ...options, signal });
+    const response = await connect(hop, addresses, way);
+    const target = most > 0 ? locationOf(response) : undefined;
+    if (target === undefined) return await read(hop, response, options.maxBytes, signal);
+    response.destroy();
+    if (followed >= most)
+      throw new FetchFailedError(
+        "redirect",
+        `There were more than ${most} redirects, the last to ${target}.`,
+      );
+    hop = redirected(hop, target, response.statusCode ?? 0);
+  }
+}
+
+function pick({
+  method,
+  headers = {},
+  body,
+}: GuardedFetchOptions): Omit<Hop, "url" | "method"> & Partial<Hop> {
+  const named = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const);
+  return { ...(method ? { method } : {}), headers: Object.fromEntries(named), body };
+}
+
+function toUrl(given: string, base?: URL): URL {
+  if (!URL.canParse(given, base?.href)) throw new FetchFailedError("url", "The address is not a valid URL.");
+  const url = new URL(given, base);
+  if (url.protocol !== "http:" && url.protocol !== "https:")
+    throw new FetchFailedError("url", `Only http and https are fetched, not ${url.protocol}`);
+  if (url.username !== "" || url.password !== "")
+    throw new FetchFailedError(
+      "url",
+      "An address with a user name or password in it is not fetched; leave them out.",
+    );
+  return url;
+}
+
+function locationOf({ statusCode, headers }: IncomingMessage): string | undefined {
+  return redirects.has(statusCode ?? 0) ? headers.location : undefined;
+}
+
+/** The next request, RFC 9110 15.4 as browsers read it: what was posted is kept by 307 and 308 only. */
+function redirected(from: Hop, target: string, status: number): Hop {
+  const url = toUrl(target, from.url);
+  if (from.url.protocol === "https:" && url.protocol === "http:")
+    throw new FetchFailedError(
+      "redirect",
+      `${from.url.host} redirects from https to http (${url.host}), refused.`,
+    );
+  const keepsBody = status === 307 || status === 308 || from.method === "GET" || from.method === "HEAD";
+  const kept = Object.entries(from.headers).filter(
+    ([name]) =>
+      (url.origin === from.url.origin || harmlessHeaders.has(name)) &&
+      (keepsBody || !name.startsWith("content-")),
+  );
+  const headers = Object.fromEntries(kept);
+  return keepsBody ? { ...from, url, headers } : { url, method: "GET", headers };
+}
+
+/** Tries the addresses in turn until one takes the connection; from then on a failure is a failure. */
+async function connect(hop: Hop, addresses: readonly string[], way: Way): Promise<IncomingMessage> {
+  const tried = addresses.slice(0, MAX_ADDRESSES);
+  for (const [index, address] of tried.entries()) {
+    const attempt = { isConnected: false, isLast: index === tried.length - 1 };
+    try {
+      return await send(hop, address, way, attempt);
+    } catch (error) {
+      way.signal.throwIfAborted();
+      if (attempt.isConnected || attempt.isLast) throw unreachable(hop.url, error, way.progress);
+    }
+  }
+  throw unreachable(hop.url, undefined, way.progress);
+}
+
+async function send(
+  { url, method, headers, body }: Hop,
+  address: string,
+  { signal, progress }: Way,
+  attempt: { isConnected: boolean; readonly isLast: boolean },
+): Promise<IncomingMessage> {
+  const name = url.hostname.replace(/^\[|\]$/g, "");
+  const isSecure = url.protocol === "https:";
+  const length = body === undefined ? undefined : String(Buffer.byteLength(body));
+  // Loaded when it is needed: Node takes tens of milliseconds for it, which every start would pay.
+  const { request: open } = await (isSecure ? import("node:https") : import("node:http"));
+  return new Promise((resolve, reject) => {
+    const request = open({
+      host: address,
+      port: url.port === "" ? (isSecure ? 443 : 80) : Number(url.port),
+      path: `${url.pathname}${url.search}`,
+      method,
+      headers: {
+        "accept-encoding": "gzip, deflate, br",
+        ...headers,
+        host: url.host,
+        ...(length === undefined ? {} : { "content-length": length }),
+      },
+      // A connection of its own: a pool would be keyed by address and outlive the check.
+      agent: false,
+      signal,
+      // RFC 6066: a server name is a name, never an address.
+      ...(isSecure && name !== address ? { servername: name.replace(/\.$/, "") } : {}),
+    });
+    const tooSlow = () => request.destroy(new Error("no connection in time"));
+    const timer = attempt.isLast ? undefined : setTimeout(tooSlow, CONNECT_MS);
+    request.on("socket", (socket) => {
+      socket.once("connect", () => {
+        attempt.isConnected = true;
+        clearTimeout(timer);
+      });
+      // A TLS connection that does not come about has carried nothing of the request.
+      socket.once(isSecure ? "secureConnect" : "connect", () => (progress.isSent = true));
+    });
+    request.once("response", resolve);
+    request.once("close", () => {
+      clearTimeout(timer);
+      // An upgrade that nobody asked for ends the connection without an error.
+      reject(new Error("the connection ended without an answer"));
+    });
+    request.on("error", reject);
+    request.end(body);
+  });
+}
+
+function unreachable(url: URL, cause: unknown, { isSent }: Way["progress"]): FetchFailedError {
+  const code = cause instanceof Error && "code" in cause ? String(cause.code) : "";
+  const detail = code === "" ? (cause instanceof Error ? cause.message : "no answer") : code;
+  return new FetchFailedError("connection", `${url.host} could not be reached (${detail.slice(0, 200)}).`, {
+    cause,
+    isSent,
+  });
+}
+
+async function read(
+  { url, method }: Hop,
+  response: IncomingMessage,
+  maxBytes: number,
+  signal: AbortSignal,
+): Promise<GuardedResponse> {
+  const head = { status: response.statusCode ?? 0, headers: flat(response) };
+  const chunks: Uint8Array[] = [];
+  let length = 0;
+  let truncated = false;
+  try {
+    const isEmpty = method === "HEAD" || response.statusCode === 204 || response.statusCode === 304;
+    for await (const chunk of (isEmpty ? response : decoded(response)) as AsyncIterable<Uint8Array>) {
+      truncated = length + chunk.length > maxBytes;
+      chunks.push(truncated ? chunk.subarray(0, maxBytes - length) : chunk);
+      length += chunk.length;
+      if (truncated) break;
+    }
+  } catch (error) {
+    signal.throwIfAborted();
+    if (error instanceof FetchFailedError) throw error;
+    throw new FetchFailedError("body", `The answer of ${url.host} broke off or is damaged.`, {
+      cause: error,
+      isSent: true,
+      head,
+    });
+  } finally {
+    response.destroy();
+  }
+  return { url: url.href, ...head, body: joined(chunks), truncated };
+}
+
+function decoded(response: IncomingMessage): Readable {
+  const codings = (response.headers["content-encoding"] ?? "")
+    .toLowerCase()
+    .split(",")
+    .map((coding) => coding.trim())
+    .filter((coding) => coding !== "" && coding !== "identity");
+  if (codings.length > 1 || (codings[0] !== undefined && !decoders.has(codings[0]))) {
+    response.destroy();
+    throw new FetchFailedError(
+      "body",
+      `The answer is encoded as ${codings.join(", ").slice(0, 100)}, which is unknown.`,
+      { isSent: true, head: { status: response.statusCode ?? 0, headers: flat(response) } },
+    );
+  }
+  const decoder = decoders.get(codings[0] ?? "")?.();
+  // The reader sees the failure of either on the decoder.
+  return decoder ? pipeline(response, decoder, () => {}) : response;
+}
+
+/** The decoders hold back while nobody reads, so that a bomb unfolds only as far as the limit. */
+const decoders: ReadonlyMap<string, () => ReturnType<typeof createGunzip>> = new Map([
+  ["gzip", () => createGunzip()],
+  ["x-gzip", () => createGunzip()],
+  ["deflate", () => createInflate()],
+  ["br", () => createBrotliDecompress()],
+]);
+
+function flat({ headers }: IncomingMessage): Readonly<Record<string, string>> {
+  return Object.fromEntries(
+    Object.entries(headers).map(([name, value]) => [
+      name,
+      Array.isArray(value) ? value.join(", ") : (value ?? ""),
+    ]),
+  );
+}
+
+function joined(chunks: readonly Uint8Array[]): Uint8Array {
+  return new Uint8Array(Buffer.concat(chunks));
+}

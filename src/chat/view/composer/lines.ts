@@ -1,0 +1,77 @@
+/** The composer: what is being written, and the completions below it. */
+import type { ChatState, Completion } from "../../state/state.ts";
+import type { CardLines } from "../dialog/clarify.ts";
+import { openCompletions } from "./keys.ts";
+import { layoutDraft } from "./draft.ts";
+import { cutLine, span, type Line } from "../text/line.ts";
+import type { Ui } from "../ui-state.ts";
+import { cutToWidth, toOneLine, widthOf } from "../text/width.ts";
+
+/** Cells beside the text: the sign before it, and one for the cursor behind a full row. */
+export const COMPOSER_MARGIN = 3;
+const MAX_COMPLETIONS = 8;
+const MAX_NAME_CELLS = 24;
+const PLACEHOLDER = "write a prompt, or / for commands";
+
+export interface ComposerFacts {
+  readonly state: ChatState;
+  readonly ui: Ui;
+  readonly width: number;
+  /** Lines that the text may take; the rest of it is scrolled out. */
+  readonly rows: number;
+}
+
+/** Cells of the text in a terminal of this width. */
+export function composerWidth(width: number): number {
+  return Math.max(1, width - COMPOSER_MARGIN);
+}
+
+export function composerLines(facts: ComposerFacts): CardLines {
+  const { ui, width, rows } = facts;
+  const sign = span("› ", "accent");
+  if (ui.draft.text === "") {
+    return { lines: [cutLine([sign, span(PLACEHOLDER, "dim")], width)], cursor: { x: 2, y: 0 } };
+  }
+  const layout = layoutDraft(ui.draft, composerWidth(width));
+  const start = Math.max(0, Math.min(layout.row - rows + 1, layout.rows.length - rows));
+  const shown = layout.rows.slice(start, start + rows);
+  const lines = shown.map((row, index) => {
+    if (start + index === 0) return [sign, span(row)];
+    const isCut = index === 0 || (index === shown.length - 1 && start + rows < layout.rows.length);
+    return [span(isCut ? "⋮ " : "  ", "dim"), span(row)];
+  });
+  return {
+    lines: [...lines, ...completionLines(facts)],
+    cursor: { x: 2 + layout.column, y: layout.row - start },
+  };
+}
+
+function completionLines({ state, ui, width }: ComposerFacts): readonly Line[] {
+  const open = openCompletions(ui, state);
+  if (open.length === 0) return [];
+  const selected = Math.min(ui.completion.selected, open.length - 1);
+  const start = Math.max(0, Math.min(selected - MAX_COMPLETIONS + 2, open.length - MAX_COMPLETIONS));
+  const shown = open.slice(start, start + MAX_COMPLETIONS);
+  const column = Math.min(
+    MAX_NAME_CELLS,
+    Math.max(...shown.map(({ display }) => widthOf(toOneLine(display)))),
+  );
+  const lines = shown.map((each, index) => completionLine(each, start + index === selected, column, width));
+  const hidden = open.length - shown.length;
+  return hidden === 0 ? lines : [...lines, [span(`    ${selected + 1} of ${open.length}`, "dim")]];
+}
+
+function completionLine(
+  { display, meta }: Completion,
+  isSelected: boolean,
+  column: number,
+  width: number,
+): Line {
+  const name = cutToWidth(toOneLine(display), column);
+  const gap = " ".repeat(Math.max(0, column - widthOf(name)) + 2);
+  const mark = span(isSelected ? "  › " : "    ", "accent");
+  return cutLine(
+    [mark, span(name, isSelected ? "strong" : "plain"), span(`${gap}${toOneLine(meta)}`, "dim")],
+    width,
+  );
+}

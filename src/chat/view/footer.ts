@@ -1,0 +1,107 @@
+/** What stands below the transcript: what goes on, the question, the picker or the composer, and the status. */
+import type { ChatState, Question } from "../state/state.ts";
+import { approvalCard } from "./dialog/approval.ts";
+import { clarifyCard, type CardLines } from "./dialog/clarify.ts";
+import { composerLines } from "./composer/lines.ts";
+import { hiddenCard } from "./dialog/hidden.ts";
+import { BLANK, cutLine, hanging, span, wrap, type Line } from "./text/line.ts";
+import { pickerList } from "./dialog/picker-list.ts";
+import { durationText } from "./text/quantity.ts";
+import { hintLine, statusLine } from "./status-line.ts";
+import type { CardUi, Ui } from "./ui-state.ts";
+import { toOneLine } from "./text/width.ts";
+
+const MAX_QUEUE_LINES = 3;
+const SPINNER = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"] as const;
+export const SPINNER_MS = 120;
+
+export interface FootFacts {
+  readonly state: ChatState;
+  readonly ui: Ui;
+  readonly columns: number;
+  /** Lines that there are for it. */
+  readonly rows: number;
+  readonly nowMs: number;
+}
+
+/** At most `rows` lines; if they do not suffice, the lower lines win. */
+export function footLines(facts: FootFacts): CardLines {
+  const { state, ui, columns: width, rows } = facts;
+  const above = [...activityLines(facts), ...waitingLines(state, width), ...notificationLines(state, width)];
+  const below = [statusLine(state, width), hintLine(state, ui.draft.text !== "", width)];
+  const middle = middleLines(facts, Math.max(1, rows - below.length - 2));
+  const lines = [BLANK, ...above, ...(above.length > 0 ? [BLANK] : []), ...middle.lines, BLANK, ...below];
+  const cut = Math.max(0, lines.length - Math.max(1, rows));
+  const offset = 1 + above.length + Number(above.length > 0) - cut;
+  const { cursor } = middle;
+  if (cursor === undefined || cursor.y + offset < 0) return { lines: lines.slice(cut) };
+  return { lines: lines.slice(cut), cursor: { x: Math.min(cursor.x, width - 1), y: cursor.y + offset } };
+}
+
+function middleLines(facts: FootFacts, room: number): CardLines {
+  const { state, ui, columns: width, nowMs } = facts;
+  const question = state.questions[0];
+  if (question !== undefined && ui.card?.id === question.id) {
+    const card = cardLines(question, ui.card, facts);
+    if (question.kind === "sudo" || question.kind === "secret") return card;
+    // A draft stays in sight, as what is typed too early goes there.
+    return ui.draft.text === ""
+      ? card
+      : below(card, composerLines({ state, ui, width, rows: 2 }).lines, width);
+  }
+  if (state.picker !== undefined && ui.picker !== undefined) {
+    return { lines: pickerList({ picker: state.picker, own: ui.picker, width, rows: room, nowMs }) };
+  }
+  return composerLines({ state, ui, width, rows: Math.max(1, Math.min(10, Math.floor(facts.rows / 3))) });
+}
+
+function below(card: CardLines, lines: readonly Line[], width: number): CardLines {
+  const note: Line = [span("  what is typed beside the answer waits in the composer", "dim")];
+  return { ...card, lines: [...card.lines, BLANK, ...lines, cutLine(note, width)] };
+}
+
+function cardLines(question: Question, card: CardUi, { state, columns: width, nowMs }: FootFacts): CardLines {
+  switch (question.kind) {
+    case "approval": {
+      const waiting = state.questions.filter(({ kind }) => kind === "approval").length - 1;
+      return { lines: approvalCard({ question, card, waiting, width, nowMs }) };
+    }
+    case "clarify":
+      return clarifyCard({ question, card, width, nowMs });
+    default:
+      return hiddenCard({ question, card, width, nowMs });
+  }
+}
+
+function activityLines({ state: { turn, questions }, columns: width, nowMs }: FootFacts): readonly Line[] {
+  if (turn === undefined) return [];
+  const isWaiting = questions.length > 0;
+  const frame = SPINNER[Math.floor(nowMs / SPINNER_MS) % SPINNER.length] ?? "•";
+  const text = turn.isInterrupting
+    ? "interrupting"
+    : isWaiting
+      ? "waits for you"
+      : toOneLine(turn.activity) || "working";
+  const seconds = Math.max(0, Math.floor((nowMs - turn.startedAtMs) / 1000));
+  const clock = seconds < 1 ? "" : `  ${seconds < 10 ? `${seconds} s` : durationText(seconds)}`;
+  const sign = isWaiting ? span("● ", "warning") : span(`${frame} `, "accent");
+  return [cutLine([sign, span(text, turn.isInterrupting ? "warning" : "plain"), span(clock, "dim")], width)];
+}
+
+/** Prompts that wait behind the turn at work. */
+function waitingLines({ queue }: ChatState, width: number): readonly Line[] {
+  const prompts = queue.slice(0, MAX_QUEUE_LINES).map(({ preview }) => waitingLine("next", preview, width));
+  const hidden = queue.length - prompts.length;
+  return hidden > 0 ? [...prompts, [span(`  and ${hidden} more`, "dim")]] : prompts;
+}
+
+function waitingLine(label: string, text: string, width: number): Line {
+  return cutLine([span("  "), span(label, "accent"), span(`  ${toOneLine(text)}`, "dim")], width);
+}
+
+function notificationLines({ notifications }: ChatState, width: number): readonly Line[] {
+  return notifications.slice(-MAX_QUEUE_LINES).flatMap(({ level, text }) => {
+    const role = level === "error" ? "bad" : level === "warning" ? "warning" : "dim";
+    return wrap([span(toOneLine(text), role)], width, hanging([span("! ", role)]));
+  });
+}

@@ -1,0 +1,44 @@
+/** `agentd acp --bootstrap`: what editors need to start this program. Writes no files. */
+import packageFile from "../../../package.json" with { type: "json" };
+import { EDITORS, places, snippets, type Editor, type SnippetOptions } from "../../acp/wire/snippets.ts";
+import { UsageError } from "../kit/arguments.ts";
+import { ownLauncher } from "./launcher.ts";
+import { print, printJson } from "../kit/output.ts";
+
+interface Wanted {
+  /** An editor, or `all`. */
+  readonly ide?: string | undefined;
+  readonly json?: boolean | undefined;
+  readonly name?: string | undefined;
+}
+
+const MAX_NAME_CHARACTERS = 64;
+
+/** Throws {@link UsageError} for a name that no editor would show. */
+export function printBootstrap({ ide = "all", json, name = packageFile.name }: Wanted): void {
+  const blocks = snippets(options(nameOf(name)));
+  const editors = EDITORS.filter((editor) => ide === "all" || editor === ide);
+  if (json) return printJson(Object.fromEntries(editors.map((editor) => [editor, blocks[editor]])));
+  print(editors.map((editor) => section(editor, blocks[editor])).join("\n"));
+}
+
+function section(editor: Editor, block: object): string {
+  const { title, where } = places[editor];
+  return `${title}: ${where}\n\n${JSON.stringify(block, null, 2)}\n`;
+}
+
+function options(name: string): SnippetOptions {
+  const { name: own, version, description, license } = packageFile;
+  return {
+    name,
+    launcher: ownLauncher(),
+    package: { name: own, version, description, license },
+  };
+}
+
+function nameOf(text: string): string {
+  const name = text.trim();
+  const isShown = name !== "" && name.length <= MAX_NAME_CHARACTERS && !/\p{Cc}/u.test(name);
+  if (isShown) return name;
+  throw new UsageError(`--name must be one line of at most ${MAX_NAME_CHARACTERS} characters.`);
+}

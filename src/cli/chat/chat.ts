@@ -1,0 +1,156 @@
+/** `agentd chat`: talk with the agent, at a terminal or through pipes. */
+import process from "node:process";
+import { defineCommand } from "citty";
+import type { ChatProgram } from "../../chat/run-chat.ts";
+import type { SessionTarget } from "../../chat/session-door.ts";
+import { UsageError } from "../kit/arguments.ts";
+import { readPrompt } from "./prompt.ts";
+import { print, warn } from "../kit/output.ts";
+import { readVersion } from "../kit/package-file.ts";
+import { EXIT_FAILURE } from "./run.ts";
+
+/** What shells expect of a program that was interrupted. */
+const EXIT_INTERRUPTED = 130;
+
+export const chatCommand = defineCommand({
+  meta: {
+    name: "chat",
+    description:
+      "Talk with the agent. Through pipes it prints one answer: `echo hi | agentd chat`, `agentd chat hi > answer`.",
+  },
+  args: {
+    prompt: {
+      type: "positional",
+      required: false,
+      description: "The first prompt; what is piped in stands behind it",
+    },
+    resume: { type: "string", valueHint: "id or title", description: "Go on with this session" },
+    continue: { type: "boolean", description: "Go on with the session that was used last" },
+    model: {
+      type: "string",
+      valueHint: "provider:model",
+      description: "Answer with this model, in this session",
+    },
+    cwd: {
+      type: "string",
+      valueHint: "folder",
+      description: "Where a new session works (default: this folder, unless the gateway is elsewhere)",
+    },
+    url: {
+      type: "string",
+      valueHint: "url",
+      description: "Attach to the gateway at this address, such as http://127.0.0.1:8642, and start none",
+    },
+    token: {
+      type: "string",
+      valueHint: "key",
+      description: "API key for --url; better in API_SERVER_KEY, where no process list shows it",
+    },
+    attach: {
+      type: "boolean",
+      description: "Attach to the gateway of this home, which `agentd gateway` runs, and start none",
+    },
+    "no-color": { type: "boolean", description: "No colours (or set NO_COLOR)" },
+  },
+  async run({ args }) {
+    const target = targetOf(args);
+    const { chatTransport, ChildNotes } = await import("./gateway.ts");
+    const notes = new ChildNotes();
+    const { transport } = await chatTransport(args, notes.add);
+    const version = await readVersion();
+    const program = {
+      transport,
+      version,
+      target,
+      ...(args.model === undefined ? {} : { model: args.model }),
+    };
+    const isTerminal = process.stdin.isTTY && process.stdout.isTTY;
+    try {
+      if (isTerminal) await atTerminal(program, { prompt: args.prompt, hasColour: hasColour(args) });
+      else await throughPipes(program, args.prompt);
+    } catch (error) {
+      if (error instanceof UsageError) throw error;
+      await report(error, notes.lines);
+    }
+  },
+});
+
+interface Args {
+  readonly resume?: string | undefined;
+  readonly continue?: boolean | undefined;
+  readonly model?: string | undefined;
+  readonly cwd?: string | undefined;
+  readonly url?: string | undefined;
+  readonly attach?: boolean | undefined;
+  readonly "no-color"?: boolean | undefined;
+}
+
+function targetOf({ resume, continue: isRecent, cwd, model, url, attach }: Args): SessionTarget {
+  if (resume !== undefined && isRecent) throw new UsageError("Give either --resume or --continue.");
+  if (resume !== undefined) return { kind: "saved", ref: resume };
+  if (isRecent) return { kind: "recent" };
+  // A gateway on another machine has other folders.
+  const folder = cwd ?? (url === undefined || attach ? process.cwd() : undefined);
+  return {
+    kind: "new",
+    ...(folder === undefined ? {} : { cwd: folder }),
+    ...(model === undefined ? {} : { model }),
+  };
+}
+
+async function atTerminal(
+  program: ChatProgram,
+  { prompt, hasColour: isColoured }: { readonly prompt: string | undefined; readonly hasColour: boolean },
+): Promise<void> {
+  const { runChat } = await import("../../chat/run-chat.ts");
+  const sessionId = await runChat({
+    ...program,
+    ...(prompt === undefined ? {} : { prompt }),
+    input: process.stdin,
+    output: process.stdout,
+    hasColour: isColoured,
+    render: async () => (await import("../../chat/view/render-chat.ts")).renderChat,
+  });
+  if (sessionId === undefined) return;
+  const { cleanLine } = await import("../../chat/clean-text.ts");
+  print(`To go on: agentd chat --resume ${cleanLine(sessionId)}`);
+}
+
+async function throughPipes(program: ChatProgram, words: string | undefined): Promise<void> {
+  const prompt = await readPrompt(words);
+  const stop = new AbortController();
+  for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(name, () => stop.abort());
+  const [{ runPlain }, { cleanText }] = await Promise.all([
+    import("../../chat/run-plain.ts"),
+    import("../../chat/clean-text.ts"),
+  ]);
+  const end = await runPlain({
+    ...program,
+    prompt,
+    // Where it goes to a program or a file, the answer is the model's, to the letter.
+    write: (text) => print(process.stdout.isTTY ? cleanText(text) : text),
+    tell: warn,
+    signal: stop.signal,
+  });
+  if (end === "complete") return;
+  process.exitCode = end === "interrupted" && stop.signal.aborted ? EXIT_INTERRUPTED : EXIT_FAILURE;
+}
+
+function hasColour({ "no-color": isOff }: Args): boolean {
+  const { NO_COLOR, TERM } = process.env;
+  return isOff !== true && !NO_COLOR && TERM !== "dumb" && process.stdout.hasColors();
+}
+
+/** What the gateway that was started said last, as that is where the reason stands, and the message beside it. */
+async function report(error: unknown, notes: readonly string[]): Promise<void> {
+  const [{ describeFailure }, { cleanText }] = await Promise.all([
+    import("../../chat/gateway-call.ts"),
+    import("../../chat/clean-text.ts"),
+  ]);
+  const message = describeFailure(error);
+  const last = notes.findLast((line) => line.trim() !== "");
+  // The client's own message ends with the last line.
+  const isSaid = last !== undefined && message.endsWith(last.trim());
+  for (const line of isSaid ? notes : [...notes, message]) warn(cleanText(line));
+  process.exitCode = EXIT_FAILURE;
+}

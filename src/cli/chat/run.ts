@@ -1,0 +1,111 @@
+/** Finds the command that was meant, checks its words, runs it, and says how it went. */
+import process from "node:process";
+import { runCommand, type CommandDef } from "citty";
+import { ServiceError } from "../../base/errors.ts";
+import { suggest } from "../../base/nearest.ts";
+import { normalizeArguments, findFirstArgument, UsageError } from "../kit/arguments.ts";
+import { argsHere, argsOf, defaultOf, subCommandNames, subCommandOf } from "../kit/command.ts";
+import { renderUsage } from "../kit/usage.ts";
+
+export const EXIT_OK = 0;
+export const EXIT_FAILURE = 1;
+export const EXIT_USAGE = 2;
+
+interface Found {
+  readonly command: CommandDef;
+  /** How it was reached: `agentd config set`. */
+  readonly names: readonly string[];
+  readonly words: readonly string[];
+}
+
+/**
+ * Runs what `words` ask for and sets the process's exit code: 0, 1 for a failure (one message on stderr, no stack), 2 for
+ * a mistake in the words (with the usage on stderr). A command may set `process.exitCode` itself.
+ */
+export async function runCli(root: CommandDef, words: readonly string[]): Promise<void> {
+  process.stdout.on("error", leaveQuietly);
+  process.stderr.on("error", sayNoMore);
+  let found: Found = { command: root, names: ["agentd"], words };
+  try {
+    found = { ...found, words: takeProfile(words) };
+    for (let next: Found | undefined = found; next; next = await descend(found)) found = next;
+    if (wantsHelp(found.words))
+      return void process.stdout.write(`${await renderUsage(found.command, found.names)}\n`);
+    await start(found);
+  } catch (error) {
+    process.exitCode = await report(error, found);
+  }
+}
+
+/** Nobody reads any more: a pipe that was closed, a terminal that is gone. */
+const isUnread = ({ code }: NodeJS.ErrnoException): boolean => code === "EPIPE" || code === "EIO";
+
+/** Whoever reads has seen enough, as `head` has: no reason to complain. */
+function leaveQuietly(error: NodeJS.ErrnoException): void {
+  if (!isUnread(error)) throw error;
+  process.exit();
+}
+
+/** What is said beside the output is lost, and the output goes on. */
+function sayNoMore(error: NodeJS.ErrnoException): void {
+  if (!isUnread(error)) throw error;
+}
+
+async function start(found: Found): Promise<void> {
+  const { command, words } = found;
+  if ((await subCommandNames(command)).length > 0) {
+    const first = await defaultOf(command);
+    if (!first) throw new UsageError("Name a command.");
+    return start({ command: first, names: found.names, words });
+  }
+  await runCommand(command, { rawArgs: normalizeArguments(words, await argsOf(command)) });
+}
+
+/** One command further down, when the next word names one; undefined when `found` is the one to run. */
+async function descend({ command, names, words }: Found): Promise<Found | undefined> {
+  const known = await subCommandNames(command);
+  if (known.length === 0) return undefined;
+  const args = await argsHere(command);
+  const at = findFirstArgument(words, args);
+  const name = words[at];
+  if (name === undefined) return undefined;
+  const next = await subCommandOf(command, name);
+  if (next) return { command: next, names: [...names, name], words: words.toSpliced(at, 1) };
+  // Behind an option that is not known, the word may be its value: then the option is what is wrong.
+  if (at > 0 && (await defaultOf(command))) normalizeArguments(words.slice(0, at), args);
+  throw new UsageError(`Unknown command ${JSON.stringify(name)}${suggest(name, known)}`);
+}
+
+/**
+ * `--profile NAME` may stand anywhere before `--`. It becomes AGENTD_PROFILE, so that it also holds for the processes
+ * that the command starts.
+ */
+function takeProfile(words: readonly string[]): readonly string[] {
+  const end = words.indexOf("--");
+  const at = words.findIndex((word, index) => (end < 0 || index < end) && /^--profile(=|$)/.test(word));
+  const word = words[at];
+  if (word === undefined) return words;
+  const value = word.includes("=") ? word.slice("--profile=".length) : words[at + 1];
+  if (!value || value.startsWith("-")) throw new UsageError("--profile needs a name.");
+  process.env["AGENTD_PROFILE"] = value;
+  return words.toSpliced(at, word.includes("=") ? 1 : 2);
+}
+
+function wantsHelp(words: readonly string[]): boolean {
+  const end = words.indexOf("--");
+  return words.slice(0, end < 0 ? words.length : end).some((word) => word === "--help" || word === "-h");
+}
+
+async function report(error: unknown, { command, names }: Found): Promise<number> {
+  if (error instanceof UsageError) {
+    process.stderr.write(`${error.message}\n\n${await renderUsage(command, names)}\n`);
+    return EXIT_USAGE;
+  }
+  if (error instanceof ServiceError) {
+    process.stderr.write(`${error.message}\n`);
+    return EXIT_FAILURE;
+  }
+  // A bug: its stack is what helps.
+  process.stderr.write(`${error instanceof Error ? (error.stack ?? error.message) : String(error)}\n`);
+  return EXIT_FAILURE;
+}

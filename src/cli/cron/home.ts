@@ -1,0 +1,96 @@
+/** What the commands of the clock work on: the jobs of a home, whether its gateway runs or not. */
+import { realpath } from "node:fs/promises";
+import { join } from "node:path";
+import type { Config } from "../../../generated/config/types.gen.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { redact } from "../../base/observe/redact.ts";
+import { loadConfig, requireValid } from "../../config/config.ts";
+import { prepareHome, type Environment } from "../../config/home.ts";
+import { resolvePlaces } from "../../config/paths.ts";
+import { hideSecrets } from "../../config/secrets/values.ts";
+import { Jobs } from "../../cron/job/jobs.ts";
+import { cronSettings, type CronSettings } from "../../cron/settings.ts";
+import type { Store } from "../../store/store.ts";
+import { currentContext } from "../kit/context.ts";
+import { findDatabase, noDatabase, withDatabase } from "../sessions/database.ts";
+import { warn } from "../kit/output.ts";
+
+export interface CronHome {
+  readonly config: Config;
+  /** With the variables of the home's file. */
+  readonly env: Environment;
+  readonly settings: CronSettings;
+  readonly scriptsFolder: string;
+  readonly outputFolder: string;
+}
+
+export interface CronPlace extends CronHome {
+  readonly store: Store;
+  readonly jobs: Jobs;
+}
+
+/** Makes nothing. From then on no secret of the home is printed. ServiceError `invalid_config`. */
+export async function readCronHome(): Promise<CronHome> {
+  const { home, env, userHome } = currentContext();
+  const loaded = await loadConfig({ home, env });
+  const config = requireValid(loaded);
+  hideSecrets(loaded);
+  const { agentHome } = resolvePlaces({ config, env: loaded.env, home, userHome });
+  const folder = await realpath(agentHome).catch(() => agentHome);
+  return {
+    config,
+    env: loaded.env,
+    settings: cronSettings(config),
+    scriptsFolder: join(folder, "scripts"),
+    outputFolder: join(folder, "cron", "output"),
+  };
+}
+
+/**
+ * Works on the jobs; the home and its database are made when there are none. What is wrong with the wish is told as
+ * `Failed to <action> job: ...`.
+ */
+export async function changeJobs(action: string, work: (place: CronPlace) => Promise<void>): Promise<void> {
+  await prepareHome(currentContext().home);
+  const home = await readCronHome();
+  await withDatabase(await findDatabase(), (store) =>
+    work({ ...home, store, jobs: new Jobs(store, home.settings) }).catch((error: unknown) => {
+      throw failure(action, error);
+    }),
+  );
+}
+
+/** As {@link changeJobs}, for what needs a job: where there is no database none is made. */
+export async function changeKnownJob(
+  action: string,
+  work: (place: CronPlace) => Promise<void>,
+): Promise<void> {
+  if (!(await findDatabase()).exists) throw failure(action, noJobs());
+  await changeJobs(action, work);
+}
+
+/** Looks at the jobs. Where there is no database none is made: that is told, and the answer is false. */
+export async function lookAtJobs(work: (place: CronPlace) => Promise<void>): Promise<boolean> {
+  const home = await readCronHome();
+  const database = await findDatabase();
+  if (!database.exists) {
+    warn(noDatabase(database.place));
+    return false;
+  }
+  await withDatabase(database, (store) => work({ ...home, store, jobs: new Jobs(store, home.settings) }));
+  return true;
+}
+
+/** As {@link lookAtJobs}, for what needs a job. ServiceError `not_found` where there is no database. */
+export async function lookAtJob(work: (place: CronPlace) => Promise<void>): Promise<void> {
+  if (!(await lookAtJobs(work))) throw noJobs();
+}
+
+function noJobs(): ServiceError {
+  return new ServiceError("not_found", "There are no jobs yet: `agentd cron create` makes one.");
+}
+
+function failure(action: string, error: unknown): unknown {
+  if (!(error instanceof ServiceError)) return error;
+  return new ServiceError(error.code, redact(`Failed to ${action} job: ${error.message}`), { cause: error });
+}

@@ -1,0 +1,151 @@
+/** How the scheduler stands, as people and programs read it. Pure. */
+import { redact } from "../../base/observe/redact.ts";
+import { JOB_STATES } from "../../cron/job/job.ts";
+import type { CronStatus, DueJob, TickerStatus } from "../../cron/tick/status.ts";
+import { zonedTime } from "../../cron/schedule/zoned-time.ts";
+import { factLines, shown } from "./text.ts";
+
+/** What this process knows besides the store. */
+export interface StatusAround {
+  readonly nowMs: number;
+  /** Of the configuration. */
+  readonly zone: string;
+  /** False: `cron.enabled` is off. */
+  readonly isEnabled: boolean;
+}
+
+export function statusText(status: CronStatus, around: StatusAround): string {
+  const { next, late, failures, open, broken } = status;
+  const at = ({ id, name, dueAtMs }: DueJob) => `${shown(name)} (${id}), ${zonedTime(dueAtMs, around.zone)}`;
+  const more = (count: number, named: readonly unknown[]) =>
+    count > named.length ? [`... and ${count - named.length} more`] : [];
+  return [
+    ...factLines(
+      [
+        ["Scheduler", schedulerText(status, around)],
+        ["Last tick", lastTickText(status, around)],
+        ["Error", lastErrorOf(status)],
+        ["Jobs", jobsText(status)],
+        ["Broken", broken > 0 ? `${broken}, which cannot be read and do not run` : undefined],
+        ["At work", String(open)],
+        ["Next due", next === undefined ? "nothing" : at(next)],
+        ["Clock", clockText(status, around)],
+        ["Late", late.count === 0 ? "nothing" : `${late.count} due for more than a minute`],
+        ["Not well", failures.count === 0 ? "nothing" : `${failures.count}`],
+      ],
+      "",
+    ),
+    ...section("Late:", [...late.named.map(at), ...more(late.count, late.named)]),
+    ...section("Did not end well:", [
+      ...failures.named.map(({ id, name, lastStatus }) => `${shown(name)} (${id}): ${lastStatus}`),
+      ...more(failures.count, failures.named),
+    ]),
+  ].join("\n");
+}
+
+export function statusEntry(status: CronStatus, { isEnabled }: StatusAround): object {
+  const { late, next, failures } = status;
+  return {
+    enabled: isEnabled,
+    scheduler: status.state,
+    last_tick_at: iso(status.lastTickAtMs),
+    tickers: status.tickers.map(tickerEntry),
+    jobs: status.jobs,
+    broken: status.broken,
+    at_work: status.open,
+    next: next === undefined ? null : dueEntry(next),
+    corrected: status.corrected ? { at: iso(status.corrected.atMs), count: status.corrected.count } : null,
+    late: { count: late.count, oldest_due_at: iso(late.oldestDueAtMs), jobs: late.named.map(dueEntry) },
+    failures: {
+      count: failures.count,
+      jobs: failures.named.map(({ id, name, lastStatus }) => ({
+        id,
+        name: redact(name),
+        last_status: lastStatus,
+      })),
+    },
+  };
+}
+
+/** A sentence for those whose jobs nobody would run; undefined when somebody does. */
+export function stillnessWarning(
+  state: CronStatus["state"],
+  { isEnabled }: StatusAround,
+): string | undefined {
+  if (state === "ticking") return undefined;
+  const off = isEnabled ? "" : " (and cron.enabled is off in this configuration)";
+  if (state === "stalled")
+    return `Warning: the scheduler has stalled${off}: jobs do not run. See \`agentd cron status\`, and restart \`agentd gateway\`.`;
+  return `Warning: no gateway is running${off}, so jobs do not fire by themselves. Start \`agentd gateway\`, or run what is due with \`agentd cron tick\`.`;
+}
+
+function schedulerText({ state, tickers }: CronStatus, { isEnabled }: StatusAround): string {
+  const off = isEnabled ? "" : "; cron.enabled is off in this configuration";
+  if (state === "none") return `not running: no \`agentd gateway\` looks at the jobs${off}`;
+  if (state === "stalled") return `stalled: it has not looked at the jobs for more than 200 s${off}`;
+  const places = tickers.filter((each) => each.state === "ticking").map(placeText);
+  return `running, ${places.join("; ")}${off}`;
+}
+
+function placeText({ host, pid, owner }: TickerStatus): string {
+  return pid === undefined ? owner : `process ${pid} on ${host ?? "this machine"}`;
+}
+
+function clockText({ corrected }: CronStatus, { zone }: StatusAround): string | undefined {
+  if (corrected === undefined) return undefined;
+  const { atMs, count } = corrected;
+  return `had been ahead: ${count} due too late, corrected ${zonedTime(atMs, zone)}`;
+}
+
+function lastTickText({ lastTickAtMs }: CronStatus, { nowMs, zone }: StatusAround): string {
+  if (lastTickAtMs === undefined) return "not known";
+  const seconds = Math.max(0, Math.round((nowMs - lastTickAtMs) / 1000));
+  return `${zonedTime(lastTickAtMs, zone)}, ${agoText(seconds)} ago`;
+}
+
+function agoText(seconds: number): string {
+  if (seconds < 120) return `${seconds} s`;
+  if (seconds < 7_200) return `${Math.floor(seconds / 60)} min`;
+  return seconds < 172_800 ? `${Math.floor(seconds / 3_600)} h` : `${Math.floor(seconds / 86_400)} days`;
+}
+
+/** Of those that are still there. */
+function lastErrorOf({ tickers }: CronStatus): string | undefined {
+  const error = tickers.find(
+    ({ state, lastError }) => state !== "gone" && lastError !== undefined,
+  )?.lastError;
+  return error === undefined ? undefined : shown(error);
+}
+
+function jobsText({ jobs }: CronStatus): string {
+  if (jobs.all === 0) return "none";
+  const there = JOB_STATES.filter((state) => jobs[state] > 0);
+  return (
+    there.map((state) => `${jobs[state]} ${state === "scheduled" ? "active" : state}`).join(", ") || "none"
+  );
+}
+
+function section(title: string, lines: readonly string[]): readonly string[] {
+  return lines.length === 0 ? [] : [title, ...lines.map((line) => `  ${line}`)];
+}
+
+function tickerEntry(ticker: TickerStatus): object {
+  return {
+    owner: ticker.owner,
+    host: ticker.host ?? null,
+    pid: ticker.pid ?? null,
+    state: ticker.state,
+    started_at: iso(ticker.startedAtMs),
+    ticked_at: iso(ticker.tickedAtMs),
+    succeeded_at: iso(ticker.succeededAtMs),
+    last_error: ticker.lastError === undefined ? null : redact(ticker.lastError),
+  };
+}
+
+function dueEntry({ id, name, dueAtMs }: DueJob): object {
+  return { id, name: redact(name), due_at: iso(dueAtMs) };
+}
+
+function iso(atMs: number | undefined): string | null {
+  return atMs === undefined ? null : new Date(atMs).toISOString();
+}

@@ -1,0 +1,141 @@
+/** `agentd cron tick`: one pass over the jobs, for homes whose gateway is not always there. */
+import { join } from "node:path";
+import process from "node:process";
+import { defineCommand } from "citty";
+import { systemClock } from "../../base/clock.ts";
+import { createLog } from "../../base/observe/log.ts";
+import { occurrenceEntry } from "../../cron/job/entry.ts";
+import { toOccurrence, type Occurrence } from "../../cron/tick/occurrence.ts";
+import type { TickService } from "../../app/service.ts";
+import type { Store } from "../../store/store.ts";
+import { keepCompiledCode } from "../kit/compiled-code.ts";
+import { currentContext } from "../kit/context.ts";
+import { readCronHome } from "./home.ts";
+import { endText } from "./runs-text.ts";
+import { shown } from "./text.ts";
+import { print, printJson, warn } from "../kit/output.ts";
+import { EXIT_FAILURE } from "../chat/run.ts";
+
+export const tickCommand = defineCommand({
+  meta: {
+    name: "tick",
+    description:
+      "Run what is due, once, and wait for its end and its messages: for the system's own cron, or to see a job work. A running gateway may be there too: nothing runs twice. Ctrl-C lets what runs end",
+  },
+  args: { json: { type: "boolean", description: "Print JSON" } },
+  async run({ args }) {
+    const context = currentContext();
+    keepCompiledCode(context.home);
+    const { bootTick } = await import("../../app/start.ts");
+    const service = await bootTick({ ...context, log: createLog("warn") });
+    const ran = await runDue(service).finally(() => service.stop());
+    for (const name of SIGNALS) process.removeAllListeners(name);
+    if (!ran) {
+      warn("What did not end in time is cut off; `agentd cron runs` tells what became of it.");
+      process.exit(EXIT_FAILURE);
+    }
+    const { outputFolder } = await readCronHome();
+    if (args.json) printJson({ runs: ran.map(occurrenceEntry), count: ran.length });
+    else print(ranText(ran, outputFolder));
+  },
+});
+
+/** What messages get to leave, once the runs have ended. Others send what is left. */
+const MESSAGES_MS = 60_000;
+/** When it is to stop. */
+const LAST_MESSAGES_MS = 5_000;
+const LOOK_MS = 100;
+const SIGNALS = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
+
+/** Undefined: it was stopped, and something did not end in time. */
+async function runDue(service: TickService): Promise<readonly Occurrence[] | undefined> {
+  const { scheduler, store } = service;
+  const { signal, cut } = stopOnSignal(service);
+  const ids = await Promise.race([scheduler.once({ signal }), cut]);
+  if (ids === undefined) return undefined;
+  const left = await messagesLeft(store, ids, signal);
+  if (left > 0)
+    warn(`${left} of the messages have not gone out yet; a gateway, or the next tick, sends them.`);
+  return occurrencesOf(store, ids);
+}
+
+/** What the ends of runs that were cut get to be written. */
+const LAST_WRITES_MS = 2_000;
+
+/**
+ * The first signal takes nothing more up and gives runs the time that the gateway gives them; the second ends at once.
+ * `cut` resolves when that time is over.
+ */
+function stopOnSignal(service: Pick<TickService, "drain">): {
+  readonly signal: AbortSignal;
+  readonly cut: Promise<undefined>;
+} {
+  const stop = new AbortController();
+  const { promise: cut, resolve } = Promise.withResolvers<undefined>();
+  const take = async (name: string) => {
+    // A terminal that closes says so twice.
+    if (stop.signal.aborted && name === "SIGHUP") return;
+    if (stop.signal.aborted) process.exit(EXIT_FAILURE);
+    stop.abort();
+    warn("Stopping: what runs may end. Again to stop at once.");
+    await service.drain();
+    await systemClock.sleep(LAST_WRITES_MS);
+    resolve(undefined);
+  };
+  for (const name of SIGNALS) process.on(name, () => void take(name));
+  return { signal: stop.signal, cut };
+}
+
+/** Resolves to how many have not been tried yet. */
+async function messagesLeft(store: Store, ids: readonly string[], signal: AbortSignal): Promise<number> {
+  if (ids.length === 0) return 0;
+  for (let waitedMs = 0; ; waitedMs += LOOK_MS) {
+    const left = await countWaiting(store, ids);
+    if (left === 0 || waitedMs >= (signal.aborted ? LAST_MESSAGES_MS : MESSAGES_MS)) return left;
+    await systemClock.sleep(LOOK_MS);
+  }
+}
+
+/** Those that wait for another try are not waited for. */
+async function countWaiting(store: Store, ids: readonly string[]): Promise<number> {
+  const nowMs = Date.now();
+  let count = 0;
+  for (const some of chunksOf(ids)) {
+    const row = await store.read
+      .selectFrom("outbox")
+      .select(({ fn }) => fn.countAll().as("count"))
+      .where("ref", "in", some)
+      .where("status", "in", ["due", "leased"])
+      .where((is) => is.or([is("status", "=", "leased"), is("available_at", "<=", nowMs)]))
+      .executeTakeFirst();
+    count += Number(row?.count ?? 0);
+  }
+  return count;
+}
+
+async function occurrencesOf(store: Store, ids: readonly string[]): Promise<readonly Occurrence[]> {
+  const found: Occurrence[] = [];
+  for (const some of chunksOf(ids)) {
+    const rows = await store.read.selectFrom("occurrences").selectAll().where("id", "in", some).execute();
+    found.push(...rows.map(toOccurrence));
+  }
+  return found.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+}
+
+/** Databases take so many values in one question. */
+const CHUNK = 1_000;
+
+function chunksOf(ids: readonly string[]): readonly string[][] {
+  const count = Math.ceil(ids.length / CHUNK);
+  return Array.from({ length: count }, (_, at) => ids.slice(at * CHUNK, (at + 1) * CHUNK));
+}
+
+function ranText(ran: readonly Occurrence[], outputFolder: string): string {
+  if (ran.length === 0) return "Nothing was due.";
+  const lines = ran.map((each) => {
+    const output =
+      each.outputFile === undefined ? "" : `\n    ${join(outputFolder, each.jobId, each.outputFile)}`;
+    return `  ${shown(each.jobName)} (${each.jobId}): ${endText(each)}${output}`;
+  });
+  return [`Ran ${ran.length} ${ran.length === 1 ? "job" : "jobs"}:`, ...lines].join("\n");
+}

@@ -1,0 +1,108 @@
+/** What `agentd doctor` says of the platforms that messages go out to, and of the outbox. Touches the machine. */
+import { stat } from "node:fs/promises";
+import type { LoadedConfig } from "../../config/config.ts";
+import { isRecord } from "../../base/json/schema.ts";
+import { platformKeys } from "../../config/platform-settings.ts";
+import { readOutboxFigures, type OutboxCounts, type OutboxFigures } from "../../deliver/outbox/stats.ts";
+import type { Verdict } from "./finding.ts";
+import { standings, type Standing } from "../platforms/status.ts";
+import { findDatabase, withDatabase } from "../sessions/database.ts";
+
+/** A message that waits longer than its usual retries has nobody who sends it. */
+const LONG_WAIT_MS = 3_600_000;
+const MAX_NAMED = 5;
+
+/** The first of what is wrong, the worst before the rest. */
+export async function platforms(loaded: LoadedConfig): Promise<Verdict> {
+  const all = await standings(loaded.config, loaded.env);
+  return (await openSecrets(loaded, all)) ?? halfSetUp(all) ?? switchedOff(all) ?? setUp(all);
+}
+
+/** Secrets in a file that others can read; `.env` has a check of its own. */
+async function openSecrets(
+  { config, path }: LoadedConfig,
+  all: readonly Standing[],
+): Promise<Verdict | undefined> {
+  const holders = all.filter(({ name }) => {
+    const written = config.platforms[name] as Readonly<Record<string, unknown>>;
+    const extra = isRecord(written["extra"]) ? written["extra"] : {};
+    return platformKeys(name).some(
+      ({ key, isSecret }) => isSecret && [written[key], extra[key]].some(isPlain),
+    );
+  });
+  const found = holders.length === 0 ? undefined : await stat(path).catch(() => undefined);
+  if (!found || (found.mode & 0o077) === 0) return undefined;
+  const detail = `${path} holds secrets of ${listed(holders.map(({ name }) => name))}, and is open to other users`;
+  return { status: "fail", detail, fix: `chmod 600 ${path}` };
+}
+
+function isPlain(value: unknown): boolean {
+  return value !== undefined && !(typeof value === "string" && value.startsWith("env:"));
+}
+
+function halfSetUp(all: readonly Standing[]): Verdict | undefined {
+  const half = all.filter(({ status }) => status === "incomplete");
+  const [first] = half;
+  if (!first) return undefined;
+  const more = half.length > 1 ? ` (and ${half.length - 1} more)` : "";
+  return {
+    status: "warn",
+    detail: `${first.name} is half set up: it lacks ${first.missing.join(" and ")}${more}`,
+    fix: `Run \`agentd gateway setup --platform ${first.name}\`, or take out what is set.`,
+  };
+}
+
+function switchedOff(all: readonly Standing[]): Verdict | undefined {
+  const off = all.find(({ status, keys }) => status === "off" && keys.length > 0);
+  if (!off) return undefined;
+  const detail = `${off.name} is switched off, though these keys are set: ${off.keys.join(", ")}`;
+  return { status: "warn", detail, fix: `Set platforms.${off.name}.enabled to true, or take its keys out.` };
+}
+
+function setUp(all: readonly Standing[]): Verdict {
+  const ready = all
+    .filter(({ status, keys }) => status === "ready" && keys.length > 0)
+    .map(({ name }) => name);
+  const detail =
+    ready.length === 0
+      ? "none is set up; `agentd gateway setup` changes that"
+      : `${listed(ready)}; \`agentd platforms test\` tries one`;
+  return { status: "ok", detail };
+}
+
+/** Messages that nobody will send any more, or that wait too long. */
+export async function outbox(nowMs: number): Promise<Verdict> {
+  const database = await findDatabase();
+  if (!database.exists) return { status: "ok", detail: "there is none yet" };
+  const read: OutboxFigures[] = [];
+  await withDatabase(database, async (store) => void read.push(await readOutboxFigures(store)));
+  const [figures] = read;
+  return figures ? judge(figures, nowMs) : { status: "ok", detail: "there is none yet" };
+}
+
+function judge(figures: OutboxFigures, nowMs: number): Verdict {
+  const { all, oldestDueAtMs } = figures;
+  const waitedMs = oldestDueAtMs === undefined ? 0 : Math.max(0, nowMs - oldestDueAtMs);
+  const flaws = [
+    ...(all.dead > 0 ? [`${all.dead} given up (${perPlatform(figures, "dead")})`] : []),
+    ...(all.unknown > 0 ? [`${all.unknown} may have arrived (${perPlatform(figures, "unknown")})`] : []),
+    ...(waitedMs > LONG_WAIT_MS
+      ? [`the oldest that is due waits for ${Math.round(waitedMs / 60_000)} minutes`]
+      : []),
+  ];
+  if (flaws.length === 0) return { status: "ok", detail: `messages that wait: ${all.due + all.sending}` };
+  const isStuck = waitedMs > LONG_WAIT_MS ? " Does `agentd gateway` run?" : "";
+  const fix = `\`agentd deliveries list\` shows each; \`retry\` and \`drop\` settle them.${isStuck}`;
+  return { status: "warn", detail: flaws.join("; "), fix };
+}
+
+function perPlatform({ byPlatform }: OutboxFigures, status: keyof OutboxCounts): string {
+  return listed(
+    [...byPlatform].flatMap(([name, counts]) => (counts[status] > 0 ? [`${name} ${counts[status]}`] : [])),
+  );
+}
+
+function listed(names: readonly string[]): string {
+  const more = names.length - MAX_NAMED;
+  return names.slice(0, MAX_NAMED).join(", ") + (more > 0 ? ` and ${more} more` : "");
+}

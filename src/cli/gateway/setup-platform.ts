@@ -1,0 +1,119 @@
+/** What `agentd gateway setup` writes of a platform: secrets into `<home>/.env`, the rest into the file. */
+import type { Config } from "../../../generated/config/types.gen.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { suggest } from "../../base/nearest.ts";
+import { registerSecret } from "../../base/observe/redact.ts";
+import { isRecord } from "../../base/json/schema.ts";
+import { readConfig } from "../../config/config.ts";
+import { parseEditValue } from "../../config/file/edit-value.ts";
+import { setConfigValue } from "../../config/file/edit.ts";
+import { setEnvVariable } from "../../config/file/env-file.ts";
+import { envPath, prepareHome } from "../../config/home.ts";
+import { platformKeys, type PlatformKey, type PlatformName } from "../../config/platform-settings.ts";
+import { schemaAt } from "../../config/schema-path.ts";
+import { UsageError } from "../kit/arguments.ts";
+
+export interface PlatformAnswers {
+  readonly platform: PlatformName;
+  /** By key, as they were typed. */
+  readonly values: ReadonlyMap<string, string>;
+}
+
+export interface PlatformPlan {
+  readonly platform: PlatformName;
+  /** Of `<home>/.env`: name and value. */
+  readonly variables: readonly (readonly [string, string])[];
+  /** Of the configuration file: key and value. */
+  readonly edits: readonly (readonly [string, string])[];
+}
+
+/** Nothing is written yet. UsageError for keys and values that cannot be. */
+export function planPlatform(
+  { platform, values }: PlatformAnswers,
+  { platforms }: Pick<Config, "platforms">,
+): PlatformPlan {
+  const written = platforms[platform] as Readonly<Record<string, unknown>>;
+  const variables: (readonly [string, string])[] = [];
+  const edits: (readonly [string, string])[] = [];
+  for (const [name, typed] of values) {
+    const key = keyNamed(platform, name);
+    const value = typed.trim();
+    checkValue(platform, key, value);
+    const { place, before } = placeOf(platform, written, name);
+    const variable = variableOf(key, before);
+    const isKept = key.isSecret && !value.startsWith("env:") && variable !== undefined;
+    if (!isKept) edits.push([place, value]);
+    else variables.push([variable, value]);
+    // What stands in the file goes before the environment: there it must refer to the variable.
+    if (isKept && before !== undefined && before !== `env:${variable}`)
+      edits.push([place, `env:${variable}`]);
+  }
+  if (written["enabled"] === false) edits.push([`platforms.${platform}.enabled`, "true"]);
+  return { platform, variables, edits };
+}
+
+/** The secrets first: a file that refers to variables which are not there would be of no use. */
+export async function carryOutPlatform(home: string, { variables, edits }: PlatformPlan): Promise<void> {
+  await prepareHome(home);
+  for (const [name, value] of variables) {
+    registerSecret(value);
+    await setEnvVariable(envPath(home), name, value);
+  }
+  for (const [key, value] of edits) await setConfigValue({ home, key, value });
+}
+
+function keyNamed(platform: PlatformName, name: string): PlatformKey {
+  const keys = platformKeys(platform);
+  const found = keys.find(({ key }) => key === name);
+  if (found?.type === "object") {
+    throw new UsageError(
+      `${name} holds several values: set it with \`agentd config set platforms.${platform}.${name}\`.`,
+    );
+  }
+  if (found) return found;
+  const names = keys.map(({ key }) => key);
+  throw new UsageError(`${platform} has no key ${JSON.stringify(name)}${suggest(name, names)}`);
+}
+
+/** The value never stands in the message: it may be a secret. */
+function checkValue(platform: PlatformName, { key }: PlatformKey, value: string): void {
+  const path = ["platforms", platform, key];
+  if (value === "") throw new UsageError(`${key} is empty. Leave it out to keep what there is.`);
+  if (/\p{Cc}/u.test(value)) throw new UsageError(`${key} must be one line, without control characters.`);
+  const { issues } = readConfig(
+    JSON.stringify({ platforms: { [platform]: { [key]: valueOf(value, path) } } }),
+  );
+  const [issue] = issues;
+  if (issue) throw new UsageError(`${key} ${issue.message}.`);
+}
+
+function valueOf(text: string, path: readonly string[]): unknown {
+  try {
+    return parseEditValue(text, schemaAt(path) ?? {}, path.join("."));
+  } catch (error) {
+    if (error instanceof ServiceError) throw new UsageError(error.message);
+    throw error;
+  }
+}
+
+interface Place {
+  /** The whole key. */
+  readonly place: string;
+  /** What stands there. */
+  readonly before: string | undefined;
+}
+
+/** Where the key stands already; what stands in `extra` goes before what stands beside it. */
+function placeOf(platform: string, written: Readonly<Record<string, unknown>>, key: string): Place {
+  const extra = isRecord(written["extra"]) ? written["extra"] : {};
+  const isInExtra = extra[key] !== undefined;
+  const before = isInExtra ? extra[key] : written[key];
+  return {
+    place: `platforms.${platform}.${isInExtra ? "extra." : ""}${key}`,
+    before: before === undefined ? undefined : String(before),
+  };
+}
+
+function variableOf({ variables }: PlatformKey, before: string | undefined): string | undefined {
+  return before?.startsWith("env:") ? before.slice("env:".length) : variables[0];
+}

@@ -1,0 +1,155 @@
+import process from "node:process";
+import { defineCommand } from "citty";
+import { formatDotPath, getAtPath } from "../../base/json/dotpath.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { loadConfig, type LoadedConfig } from "../../config/config.ts";
+import {
+  readKey,
+  setConfigValue,
+  unknownKey,
+  unsetConfigValue,
+  type Edited,
+} from "../../config/file/edit.ts";
+import { configPath } from "../../config/home.ts";
+import { formatConfigIssue, type ConfigIssue } from "../../config/issue.ts";
+import { resolveProviders } from "../../config/providers.ts";
+import { schemaAt } from "../../config/schema-path.ts";
+import { maskSecrets } from "../../config/secrets/values.ts";
+import { createKeyRing } from "../../config/secrets/secrets.ts";
+import { requireUsableRoutes } from "../../webhook/routes/static-routes.ts";
+import { currentContext } from "../kit/context.ts";
+import { print, printJson, warn } from "../kit/output.ts";
+import { EXIT_FAILURE } from "../chat/run.ts";
+
+const json = { type: "boolean", description: "Print JSON" } as const;
+const key = {
+  type: "positional",
+  required: true,
+  description: "Such as api_server.port or model.providers.local.type",
+} as const;
+
+const get = defineCommand({
+  meta: {
+    name: "get",
+    description: "Print the configuration, or one key of it, as it holds with all defaults",
+  },
+  args: {
+    key: { ...key, required: false },
+    reveal: { type: "boolean", description: "Print secrets instead of [redacted]" },
+    json,
+  },
+  async run({ args }) {
+    const loaded = await load();
+    const path = args.key === undefined ? [] : readKey(args.key);
+    const value = getAtPath(loaded.config, path);
+    if (value === undefined && !schemaAt(path)) throw unknownKey(path);
+    const shown = args.reveal ? value : maskSecrets(value, path);
+    for (const issue of loaded.issues) warn(formatConfigIssue(issue, loaded.path));
+    if (shown === undefined) {
+      throw new ServiceError("not_found", `${formatDotPath(path)} is not set, and has no default.`);
+    }
+    if (args.json) return printJson(shown);
+    print(typeof shown === "object" && shown !== null ? await toYaml(shown) : String(shown));
+  },
+});
+
+const set = defineCommand({
+  meta: { name: "set", description: "Set one key of the file; its comments stay" },
+  args: {
+    key,
+    value: {
+      type: "positional",
+      required: true,
+      description: "A YAML scalar or JSON: 8643, true, [terminal, files], '{\"type\": ...}'",
+    },
+    json,
+  },
+  async run({ args }) {
+    const edited = await setConfigValue({ home: currentContext().home, key: args.key, value: args.value });
+    await tell(edited, { json: args.json, key: args.key, done: "set" });
+  },
+});
+
+const unset = defineCommand({
+  meta: { name: "unset", description: "Take one key out of the file, so that its default holds" },
+  args: { key, json },
+  async run({ args }) {
+    const edited = await unsetConfigValue({ home: currentContext().home, key: args.key });
+    await tell(edited, { json: args.json, key: args.key, done: "unset" });
+  },
+});
+
+const path = defineCommand({
+  meta: { name: "path", description: "Print the path of the file" },
+  args: { json },
+  run({ args }) {
+    const file = configPath(currentContext().home);
+    if (args.json) return printJson({ path: file });
+    print(file);
+  },
+});
+
+const check = defineCommand({
+  meta: { name: "check", description: "Tell what is wrong with the configuration; exit code 1 when it is" },
+  args: { json },
+  async run({ args }) {
+    const loaded = await load();
+    const issues = [...loaded.issues, ...useIssues(loaded)];
+    const valid = !issues.some(({ severity }) => severity === "error");
+    if (args.json) printJson({ path: loaded.path, exists: loaded.exists, valid, issues });
+    else if (valid)
+      print(`${loaded.path} ${loaded.exists ? "is valid" : "does not exist; the defaults hold"}`);
+    if (!args.json) for (const issue of issues) warn(formatConfigIssue(issue, loaded.path));
+    if (!valid) process.exitCode = EXIT_FAILURE;
+  },
+});
+
+export const configCommand = defineCommand({
+  meta: { name: "config", description: "Read, change and check the configuration" },
+  subCommands: { get, set, unset, path, check },
+});
+
+function load(): Promise<LoadedConfig> {
+  return loadConfig(currentContext());
+}
+
+/** What only using the configuration shows, such as a reference to a variable that is not set, or an unusable filter. */
+function useIssues({ config, env, issues }: LoadedConfig): readonly ConfigIssue[] {
+  if (issues.some(({ severity }) => severity === "error")) return [];
+  const hasKey = config.api_server.key !== undefined || config.api_server.keys.length > 0;
+  const uses = [
+    () => resolveProviders(config, env),
+    ...(hasKey ? [() => createKeyRing(config, { env })] : []),
+    () => requireUsableRoutes(config, { env }),
+  ];
+  return uses.flatMap((use) => {
+    try {
+      use();
+      return [];
+    } catch (error) {
+      if (!(error instanceof ServiceError)) throw error;
+      const place = { line: undefined, column: undefined };
+      // These messages begin with the key themselves.
+      return [{ path: "", message: `is not usable: ${error.message}`, ...place, severity: "error" as const }];
+    }
+  });
+}
+
+/** The change is made either way; what is still missing for a start is worth a word. */
+async function tell(
+  edited: Edited,
+  { json: asJson, key: name, done }: { readonly json?: boolean; readonly key: string; readonly done: string },
+): Promise<void> {
+  if (asJson) printJson({ key: name, ...edited });
+  else
+    print(
+      edited.changed ? `${done} ${name} in ${edited.path}` : `${name} needed no change in ${edited.path}`,
+    );
+  const { issues, path: file } = await load();
+  for (const issue of issues) warn(formatConfigIssue(issue, file));
+}
+
+async function toYaml(value: object): Promise<string> {
+  const { stringify } = await import("yaml");
+  return stringify(value, { lineWidth: 0 });
+}

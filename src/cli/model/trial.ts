@@ -1,0 +1,48 @@
+/** One tiny call of a model, to see whether it answers. */
+import { completeOnce } from "../../agent/context/completion.ts";
+import { createEngine } from "../../agent/engines/select.ts";
+import type { ModelRef, TurnEnd } from "../../agent/engine.ts";
+import { systemClock } from "../../base/clock.ts";
+import { createLog } from "../../base/observe/log.ts";
+import { checkToolInput } from "../../app/check-input.ts";
+import type { ModelRoom } from "./deps.ts";
+
+export interface Trial {
+  readonly end: TurnEnd;
+  readonly durationMs: number;
+}
+
+const TIMEOUT_MS = 60_000;
+
+/** Never rejects for what the provider does: the end says how it went. */
+export async function tryModel({ providers }: Pick<ModelRoom, "providers">, model: ModelRef): Promise<Trial> {
+  const engine = createEngine({
+    providers,
+    checkInput: checkToolInput,
+    clock: systemClock,
+    log: createLog("error", () => {}),
+  });
+  const startedMs = performance.now();
+  const end = await completeOnce(engine, {
+    runId: "run_trial",
+    model,
+    instructions: "Answer with one short sentence.",
+    messages: [{ role: "user", text: "Say hello." }],
+    settings: { maxOutputTokens: 200 },
+    signal: AbortSignal.timeout(TIMEOUT_MS),
+  });
+  return { end, durationMs: performance.now() - startedMs };
+}
+
+/** How a trial went, in a line or two. */
+export function describeTrial({ end, durationMs }: Trial, name: string): string {
+  if (end.stop === "aborted") return `${name} did not answer within ${TIMEOUT_MS / 1000} s.`;
+  if (end.error) return `${name} failed: ${end.error.message}`;
+  const { inputTokens, outputTokens } = end.usage;
+  const answer = end.text.replace(/\s+/g, " ").trim().slice(0, 200);
+  return `${name} answered in ${(durationMs / 1000).toFixed(1)} s (${inputTokens} tokens in, ${outputTokens} out):\n${answer}`;
+}
+
+export function hasFailed({ end }: Trial): boolean {
+  return end.error !== undefined || end.stop === "aborted";
+}

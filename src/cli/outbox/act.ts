@@ -1,0 +1,167 @@
+/** `agentd deliveries retry` and `drop`: what is to become of messages. */
+import process from "node:process";
+import { defineCommand } from "citty";
+import { ServiceError } from "../../base/errors.ts";
+import {
+  dropLetter,
+  listLetters,
+  retryLetter,
+  type LetterRefusal,
+  type LetterStatus,
+} from "../../store/outbox/messages.ts";
+import type { Store } from "../../store/store.ts";
+import { settleMessage } from "../../app/settle-message.ts";
+import { positionalsOf, UsageError } from "../kit/arguments.ts";
+import { confirm } from "../kit/confirm.ts";
+import { toPlatformName } from "./options.ts";
+import { print, printJson, warn } from "../kit/output.ts";
+import { EXIT_FAILURE } from "../chat/run.ts";
+import { findDatabase, noDatabase, withDatabase } from "../sessions/database.ts";
+
+/** Ids that one call takes in. */
+const MAX_IDS = 1_000;
+/** Dead letters that are looked up at a time. */
+const PAGE = 500;
+
+const message = {
+  type: "positional",
+  required: false,
+  valueHint: "...",
+  description: "Ids of messages (out_...)",
+} as const;
+const target = {
+  type: "string",
+  valueHint: "platform",
+  description: "With --all-dead: only those to this platform, such as telegram",
+} as const;
+const json = { type: "boolean", description: "Print JSON" } as const;
+
+export const retryCommand = defineCommand({
+  meta: {
+    name: "retry",
+    description:
+      "Make messages due now, with all their attempts before them; exit code 1 when one could not be",
+  },
+  args: {
+    message,
+    "all-dead": { type: "boolean", description: "All that were given up, instead of ids" },
+    target,
+    json,
+  },
+  async run({ args, rawArgs }) {
+    const choice = toChoice(args, positionalsOf(rawArgs));
+    await inDatabase(async (store) => {
+      const ids = choice.ids ?? (await deadLetters(store, choice.platform));
+      const outcomes = await each(ids, (id) => retryLetter(store, id, settleMessage));
+      report(outcomes, { done: "retried", isJson: args.json === true });
+    });
+  },
+});
+
+export const dropCommand = defineCommand({
+  meta: {
+    name: "drop",
+    description: "Owe messages no more: they stay on record as dropped; exit code 1 when one could not be",
+  },
+  args: {
+    message,
+    "all-dead": { type: "boolean", description: "All that were given up, instead of ids" },
+    target,
+    yes: { type: "boolean", alias: "y", description: "Do not ask" },
+    json,
+  },
+  async run({ args, rawArgs }) {
+    const choice = toChoice(args, positionalsOf(rawArgs));
+    if (!args.yes && !confirm.isPossible()) {
+      throw new UsageError("There is no terminal to ask on. Give --yes to drop the messages.");
+    }
+    await inDatabase(async (store) => {
+      const ids = choice.ids ?? (await deadLetters(store, choice.platform));
+      const count = ids.length === 1 ? "1 message" : `${ids.length} messages`;
+      if (ids.length > 0 && !args.yes && !(await confirm.ask(`Drop ${count}? Nothing is sent again.`))) {
+        warn("Nothing was dropped.");
+        process.exitCode = EXIT_FAILURE;
+        return;
+      }
+      const outcomes = await each(ids, (id) => dropLetter(store, id, settleMessage));
+      report(outcomes, { done: "dropped", isJson: args.json === true });
+    });
+  },
+});
+
+interface Choice {
+  /** Undefined: all that were given up. */
+  readonly ids: readonly string[] | undefined;
+  readonly platform: string | undefined;
+}
+
+function toChoice(
+  args: { readonly "all-dead"?: boolean | undefined; readonly target?: string | undefined },
+  ids: readonly string[],
+): Choice {
+  const isAll = args["all-dead"] === true;
+  if (isAll === ids.length > 0)
+    throw new UsageError("Name messages by their ids, or give --all-dead, one of the two.");
+  if (args.target !== undefined && !isAll) throw new UsageError("--target needs --all-dead.");
+  if (ids.length > MAX_IDS) throw new UsageError(`Name at most ${MAX_IDS} messages at a time.`);
+  const platform = args.target === undefined ? undefined : toPlatformName(args.target);
+  return { ids: isAll ? undefined : [...new Set(ids)], platform };
+}
+
+async function deadLetters(store: Store, platform: string | undefined): Promise<readonly string[]> {
+  const ids: string[] = [];
+  const statuses: readonly LetterStatus[] = ["dead"];
+  for (;;) {
+    const before = ids.at(-1);
+    const page = await listLetters(store, {
+      statuses,
+      limit: PAGE,
+      ...(platform === undefined ? {} : { platform }),
+      ...(before === undefined ? {} : { before }),
+    });
+    ids.push(...page.map(({ id }) => id));
+    if (page.length < PAGE) return ids;
+  }
+}
+
+type Outcome = "retried" | "dropped" | LetterRefusal;
+
+/** One after the other: each is a small transaction of its own beside those of a running service. */
+async function each(
+  ids: readonly string[],
+  act: (id: string) => Promise<Outcome>,
+): Promise<readonly (readonly [string, Outcome])[]> {
+  const outcomes: (readonly [string, Outcome])[] = [];
+  for (const id of ids) outcomes.push([id, await act(id)]);
+  return outcomes;
+}
+
+const REFUSALS: Readonly<Record<LetterRefusal, string>> = {
+  missing: "there is no such message; `agentd deliveries list` lists what there is",
+  done: "it was delivered or dropped already",
+  leased: "it is being sent right now; wait for its end",
+};
+
+function report(
+  outcomes: readonly (readonly [string, Outcome])[],
+  { done, isJson }: { readonly done: "retried" | "dropped"; readonly isJson: boolean },
+): void {
+  const isDone = (outcome: Outcome) => outcome === done;
+  if (isJson) printJson({ messages: outcomes.map(([id, outcome]) => ({ id, outcome })) });
+  for (const [id, outcome] of isJson ? [] : outcomes) {
+    if (outcome === "retried" || outcome === "dropped") print(`${outcome} ${id}`);
+    else warn(`${JSON.stringify(id)}: ${REFUSALS[outcome]}.`);
+  }
+  if (outcomes.length === 0 && !isJson) warn("There are no such messages.");
+  if (done === "retried" && !isJson && outcomes.some(([, outcome]) => isDone(outcome))) {
+    warn("A running `agentd gateway` sends what is due within seconds.");
+  }
+  if (outcomes.length === 0 || !outcomes.every(([, outcome]) => isDone(outcome)))
+    process.exitCode = EXIT_FAILURE;
+}
+
+async function inDatabase(work: (store: Store) => Promise<void>): Promise<void> {
+  const database = await findDatabase();
+  if (!database.exists) throw new ServiceError("not_found", noDatabase(database.place));
+  await withDatabase(database, work);
+}

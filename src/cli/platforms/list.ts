@@ -1,0 +1,41 @@
+/** `agentd platforms list`: every platform, whether it is set up, and what lacks. */
+import { defineCommand } from "citty";
+import { loadConfig, requireValid } from "../../config/config.ts";
+import { currentContext } from "../kit/context.ts";
+import { print, printJson } from "../kit/output.ts";
+import { standings, type Standing } from "./status.ts";
+import { oneLine } from "../sessions/text.ts";
+import { toTable } from "../kit/table.ts";
+
+const WORDS: Readonly<Record<Standing["status"], string>> = {
+  ready: "ready",
+  incomplete: "incomplete",
+  unset: "not set up",
+  off: "off",
+};
+
+export const listCommand = defineCommand({
+  meta: { name: "list", description: "List the platforms: which are ready, what the others lack" },
+  args: { json: { type: "boolean", description: "Print JSON" } },
+  async run({ args }) {
+    const loaded = await loadConfig(currentContext());
+    const list = await standings(requireValid(loaded), loaded.env);
+    if (args.json) return printJson({ platforms: list.map(entryOf) });
+    print(toTable(["PLATFORM", "STATUS", "HOME CHANNEL", "WHAT TO DO"], list.map(rowOf)));
+  },
+});
+
+function entryOf({ name, title, status, missing, keys, home }: Standing): object {
+  return { name, title, status, missing, keys, home_channel: home ?? null };
+}
+
+function rowOf(standing: Standing): readonly string[] {
+  const { name, status, home } = standing;
+  return [name, WORDS[status], oneLine(home ?? "-"), remedyOf(standing)];
+}
+
+function remedyOf({ name, status, missing, home }: Standing): string {
+  if (status === "off") return `platforms.${name}.enabled is false`;
+  if (status !== "ready") return `set ${missing.join(" and ")}`;
+  return home === undefined ? "" : `\`agentd platforms test ${name}\` tries it`;
+}

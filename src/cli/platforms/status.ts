@@ -1,0 +1,59 @@
+/** How the platforms that messages are sent through stand here: what is set, what lacks. */
+import type { Config } from "../../../generated/config/types.gen.ts";
+import type { Environment } from "../../config/home.ts";
+import { platformSettings, type PlatformName } from "../../config/platform-settings.ts";
+import { platforms as traits } from "../../deliver/platform/names.ts";
+import { missingSettings, platformNames } from "../../deliver/platform/platforms.ts";
+
+/** incomplete: some of its keys are set, not all. unset: none is. off: switched off in the configuration. */
+export type StandingStatus = "ready" | "incomplete" | "unset" | "off";
+
+export interface Standing {
+  readonly name: PlatformName;
+  /** As people write it. */
+  readonly title: string;
+  readonly status: StandingStatus;
+  /** What lacks, a clause each; of one that is off, what would. */
+  readonly missing: readonly string[];
+  /** Keys that are set, in the file or the environment. */
+  readonly keys: readonly string[];
+  /** Chat, or chat and thread, of messages that name the platform alone. */
+  readonly home: string | undefined;
+}
+
+/** In the order in which platforms are told of everywhere. */
+export async function standings(
+  config: Pick<Config, "platforms">,
+  env: Environment,
+): Promise<readonly Standing[]> {
+  const names = Object.keys(traits).flatMap((each) => platformNames.find((name) => name === each) ?? []);
+  return Promise.all(names.map((name) => standingOf(name, config, env)));
+}
+
+export async function standingOf(
+  name: PlatformName,
+  config: Pick<Config, "platforms">,
+  env: Environment,
+): Promise<Standing> {
+  const settings = platformSettings(name, config, env);
+  const missing = await missingSettings(name, settings);
+  const keys = Object.keys(settings);
+  const own = keys.length > 0 ? "incomplete" : "unset";
+  const isOff = config.platforms[name].enabled === false;
+  return {
+    name,
+    title: traits[name].title,
+    status: isOff ? "off" : missing.length === 0 ? "ready" : own,
+    missing,
+    keys,
+    home: homeOf(settings),
+  };
+}
+
+function homeOf(settings: object): string | undefined {
+  const { home_channel: chat, home_thread: thread } = settings as {
+    readonly home_channel?: string;
+    readonly home_thread?: string;
+  };
+  return chat !== undefined && thread !== undefined ? `${chat}:${thread}` : chat;
+}

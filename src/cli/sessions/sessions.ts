@@ -1,0 +1,246 @@
+/** `agentd sessions`: what is saved, straight from the database, whether the service runs or not. */
+import process from "node:process";
+import { defineCommand } from "citty";
+import type { SessionSummary } from "../../agent/session/list.ts";
+import { Sessions } from "../../agent/session/sessions.ts";
+import { ServiceError } from "../../base/errors.ts";
+import type { Store } from "../../store/store.ts";
+import type { SessionRow } from "../../store/schema/tables.ts";
+import { UsageError } from "../kit/arguments.ts";
+import { print, printJson, warn } from "../kit/output.ts";
+import { confirm } from "../kit/confirm.ts";
+import { newestMessages, readPages } from "./pages.ts";
+import { factsOf, messageText, oneLine, toJson, toMarkdown } from "./text.ts";
+import { findDatabase, noDatabase, withDatabase } from "./database.ts";
+import { writeOutput, writeStdout } from "../kit/stream-file.ts";
+
+/** Whose sessions are those made with `api_server.key`, such as the key that the first start makes. */
+const MAIN_OWNER = "default";
+const SHOWN_MESSAGES = 20;
+const MAX_LIMIT = 200;
+const MAX_OWNERS = 20;
+
+const json = { type: "boolean", description: "Print JSON" } as const;
+const owner = {
+  type: "string",
+  valueHint: "name",
+  default: MAIN_OWNER,
+  description: 'Name of the API key the sessions belong to; "anonymous" where no key is asked for',
+} as const;
+const session = {
+  type: "positional",
+  required: true,
+  description: "Id of the session, or its exact title (the newest of that title counts)",
+} as const;
+
+const list = defineCommand({
+  meta: { name: "list", description: "List the saved sessions of an owner, newest first" },
+  args: {
+    owner,
+    limit: {
+      type: "string",
+      valueHint: "number",
+      default: "50",
+      description: `Sessions a page, 1 to ${MAX_LIMIT}`,
+    },
+    cursor: { type: "string", description: "Go on where a page ended, with the cursor that it told" },
+    json,
+  },
+  async run({ args }) {
+    const limit = toLimit(args.limit);
+    const database = await findDatabase();
+    if (!database.exists) {
+      warn(noDatabase(database.place));
+      if (args.json) printJson({ sessions: [], next_cursor: null });
+      return;
+    }
+    await withDatabase(database, async (store) => {
+      const cursor = args.cursor === undefined ? {} : { cursor: args.cursor };
+      const page = await new Sessions(store).list({ owner: args.owner, limit, ...cursor });
+      if (args.json) {
+        printJson({ sessions: page.sessions.map(entryOf), next_cursor: page.nextCursor ?? null });
+      } else if (page.sessions.length > 0) print(table(page.sessions));
+      if (page.sessions.length === 0) warn(await nothingHere(store, args.owner));
+      if (page.nextCursor !== undefined && !args.json) warn(`There are more: --cursor ${page.nextCursor}`);
+    });
+  },
+});
+
+const show = defineCommand({
+  meta: { name: "show", description: `Print a session: its facts and the last ${SHOWN_MESSAGES} messages` },
+  args: {
+    session,
+    owner,
+    all: { type: "boolean", description: "Print all messages" },
+    json,
+  },
+  async run({ args }) {
+    await withSession(args, async (store, row) => {
+      if (args.json) {
+        const newest = args.all ? undefined : newestMessages(store, row, SHOWN_MESSAGES);
+        return writeStdout(toJson(row, newest ?? readPages(store, row)));
+      }
+      for (const [name, value] of factsOf(row)) print(`${name.padEnd(9)} ${value}`);
+      await writeStdout(shownMessages(store, row, args.all === true));
+    });
+  },
+});
+
+const exportCommand = defineCommand({
+  meta: { name: "export", description: "Write a whole session, with its tool calls, to stdout or a file" },
+  args: {
+    session,
+    owner,
+    format: {
+      type: "enum",
+      options: ["json", "markdown"],
+      valueHint: "format",
+      default: "json",
+      description: "How it is written",
+    },
+    output: {
+      type: "string",
+      valueHint: "file",
+      description: "Write to this file (mode 0600), whole or not at all",
+    },
+    force: { type: "boolean", description: "Replace the file when there is one" },
+  },
+  async run({ args }) {
+    if (args.force && args.output === undefined) throw new UsageError("--force needs --output.");
+    await withSession(args, async (store, row) => {
+      const pages = readPages(store, row);
+      const text = args.format === "markdown" ? toMarkdown(row, pages) : toJson(row, pages);
+      if (args.output === undefined) return writeStdout(text);
+      const path = await writeOutput(args.output, text, { force: args.force === true });
+      warn(`wrote ${row.id} to ${path}`);
+    });
+  },
+});
+
+const deleteCommand = defineCommand({
+  meta: { name: "delete", description: "Delete a session with its messages, runs and events, for good" },
+  args: {
+    session,
+    owner,
+    yes: { type: "boolean", alias: "y", description: "Do not ask" },
+    json,
+  },
+  async run({ args }) {
+    if (!args.yes && !confirm.isPossible()) {
+      throw new UsageError("There is no terminal to ask on. Give --yes to delete the session.");
+    }
+    await withSession(args, async (store, row) => {
+      refuseBusy(store, row);
+      const question = `Delete ${row.id} (${nameOf(row)}, ${row.last_message} messages) for good?`;
+      if (!args.yes && !(await confirm.ask(question))) {
+        warn("Nothing was deleted.");
+        process.exitCode = 1;
+        return;
+      }
+      await new Sessions(store).delete(row.id, row.owner);
+      if (args.json) printJson({ id: row.id, deleted: true });
+      else print(`deleted ${row.id}`);
+    });
+  },
+});
+
+export const sessionsCommand = defineCommand({
+  meta: { name: "sessions", description: "List, show, export and delete saved sessions" },
+  subCommands: { list, show, export: exportCommand, delete: deleteCommand },
+});
+
+async function withSession(
+  args: { readonly session: string; readonly owner: string },
+  work: (store: Store, row: SessionRow) => Promise<void>,
+): Promise<void> {
+  const database = await findDatabase();
+  if (!database.exists) throw new ServiceError("not_found", noDatabase(database.place));
+  await withDatabase(database, async (store) => {
+    const row = await new Sessions(store).find(args.session, args.owner).catch(async (error: unknown) => {
+      if (!(error instanceof ServiceError) || error.code !== "session_not_found") throw error;
+      const hint = `\`agentd sessions list --owner ${args.owner}\` lists what there is.`;
+      throw new ServiceError(error.code, `${error.message} ${hint}`, { cause: error });
+    });
+    await work(store, row);
+  });
+}
+
+/** A lease without its process is left by a crash; only the service closes what hangs on it. */
+function refuseBusy(store: Store, { id, lease_owner: holder }: SessionRow): void {
+  if (holder === null) return;
+  const next = store.ownerIsDead(holder)
+    ? "its turn was cut off by a crash. Start `agentd gateway` once, which closes the turn, then delete it."
+    : "a turn is at work in it. Stop the turn, or wait for its end.";
+  throw new ServiceError("session_busy", `The session ${id} is busy: ${next}`);
+}
+
+async function* shownMessages(store: Store, row: SessionRow, all: boolean): AsyncGenerator<string> {
+  let count = 0;
+  for await (const page of all ? readPages(store, row) : newestMessages(store, row, SHOWN_MESSAGES)) {
+    for (const message of page) yield `\n${messageText(message)}\n`;
+    count += page.length;
+  }
+  if (!all && count === SHOWN_MESSAGES && row.last_message > count) {
+    warn(`These are the last ${count} messages; --all prints all of them.`);
+  }
+}
+
+function toLimit(text: string): number {
+  const limit = /^\d{1,3}$/.test(text) ? Number(text) : 0;
+  if (limit >= 1 && limit <= MAX_LIMIT) return limit;
+  throw new UsageError(`--limit must be a number from 1 to ${MAX_LIMIT}, not ${JSON.stringify(text)}.`);
+}
+
+async function nothingHere(store: Store, name: string): Promise<string> {
+  const rows = await store.read
+    .selectFrom("sessions")
+    .select("owner")
+    .distinct()
+    .where((is) => is("transient", "=", is.lit(0)))
+    .where("owner", "!=", name)
+    .orderBy("owner")
+    .limit(MAX_OWNERS)
+    .execute();
+  const others = rows.map((row) => oneLine(row.owner)).join(", ");
+  const hint = others === "" ? "" : ` There are sessions of: ${others}. Choose with --owner.`;
+  return `There are no sessions of ${JSON.stringify(name)}.${hint}`;
+}
+
+function table(sessions: readonly SessionSummary[]): string {
+  const rows = sessions.map((each) => [
+    each.id,
+    new Date(each.updatedAtMs).toISOString(),
+    String(each.messageCount),
+    each.source,
+    oneLine(each.title ?? each.preview),
+  ]);
+  const all = [["ID", "UPDATED", "MESSAGES", "SOURCE", "TITLE"], ...rows];
+  const widths = [0, 1, 2, 3].map((column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));
+  return all
+    .map((row) =>
+      row
+        .map((cell, n) => cell.padEnd(widths[n] ?? 0))
+        .join("  ")
+        .trimEnd(),
+    )
+    .join("\n");
+}
+
+function entryOf(each: SessionSummary): Readonly<Record<string, unknown>> {
+  return {
+    id: each.id,
+    title: each.title,
+    preview: each.preview,
+    source: each.source,
+    model: each.model,
+    cwd: each.cwd,
+    message_count: each.messageCount,
+    created_at: new Date(each.createdAtMs).toISOString(),
+    updated_at: new Date(each.updatedAtMs).toISOString(),
+    is_busy: each.isBusy,
+  };
+}
+
+function nameOf({ title }: SessionRow): string {
+  return title === null ? "untitled" : JSON.stringify(oneLine(title));
+}

@@ -1,0 +1,124 @@
+/** What the commands of webhooks work on: the settings of the receiver, its routes, the file of subscriptions. */
+import type { Config } from "../../../generated/config/types.gen.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { suggest } from "../../base/nearest.ts";
+import { loadConfig, requireValid } from "../../config/config.ts";
+import { configPath, type Environment } from "../../config/home.ts";
+import { checkRoute, type RouteDefaults, type WebhookRoute } from "../../webhook/routes/route.ts";
+import { webhookSettings, type WebhookSettings } from "../../webhook/settings.ts";
+import { checkStaticRoutes, routeDefaults, type StaticRoutes } from "../../webhook/routes/static-routes.ts";
+import {
+  checkSubscription,
+  type Subscription,
+  type Subscriptions,
+} from "../../webhook/routes/subscription.ts";
+import { loadSubscriptions, subscriptionsPath } from "../../webhook/routes/subscriptions.ts";
+import { currentContext } from "../kit/context.ts";
+import { UsageError } from "../kit/arguments.ts";
+
+export interface WebhookPlace {
+  readonly home: string;
+  /** Of the file of subscriptions. */
+  readonly path: string;
+  readonly config: Config;
+  /** With the variables of the home's file. */
+  readonly env: Environment;
+  readonly settings: WebhookSettings;
+  readonly defaults: RouteDefaults;
+  readonly configured: StaticRoutes;
+  readonly subscriptions: Subscriptions;
+  /** What is wrong with the file of subscriptions, which then counts as empty. */
+  readonly flaw: string | undefined;
+}
+
+/** ServiceError `invalid_config` for a configuration that is not valid, and where webhooks are not enabled. */
+export async function openWebhookPlace(): Promise<WebhookPlace> {
+  const { home, env: processEnv } = currentContext();
+  const loaded = await loadConfig({ home, env: processEnv });
+  const config = requireValid(loaded);
+  const settings = webhookSettings(config);
+  if (!settings.isEnabled) throw notEnabled(home);
+  const defaults = routeDefaults(settings, { env: loaded.env });
+  const path = subscriptionsPath(home);
+  const parsed = await loadSubscriptions(path);
+  return {
+    home,
+    path,
+    config,
+    env: loaded.env,
+    settings,
+    defaults,
+    configured: checkStaticRoutes(settings, defaults),
+    subscriptions: "flaw" in parsed ? {} : parsed.subscriptions,
+    flaw: "flaw" in parsed ? parsed.flaw : undefined,
+  };
+}
+
+function notEnabled(home: string): ServiceError {
+  return new ServiceError(
+    "invalid_config",
+    [
+      "Webhooks are not enabled.",
+      "  Run `agentd gateway setup`, or do it by hand:",
+      `  set platforms.webhook.enabled to true in ${configPath(home)}, or WEBHOOK_ENABLED=true in the environment,`,
+      "  and restart `agentd gateway`.",
+    ].join("\n"),
+  );
+}
+
+export type CheckedEntry =
+  | { readonly route: WebhookRoute; readonly warnings: readonly string[] }
+  | { readonly flaws: readonly string[] };
+
+/** A subscription as the receiver would see it. */
+export function checkEntry(name: string, entry: Subscription, defaults: RouteDefaults): CheckedEntry {
+  const { written, flaws, unknown } = checkSubscription(entry);
+  const checked = checkRoute(name, written, { ...defaults, origin: "dynamic" });
+  const all = [...flaws, ...("flaws" in checked ? checked.flaws : [])];
+  if ("flaws" in checked || all.length > 0) return { flaws: all };
+  const strange = unknown.map((key) => `${key} means nothing here`);
+  return { route: checked.route, warnings: [...checked.warnings, ...strange] };
+}
+
+/** The route that requests to this name would go to. ServiceError `not_found`, or `invalid_config` with what is wrong. */
+export function routeNamed(place: WebhookPlace, name: string): WebhookRoute {
+  const { configured, settings, subscriptions, defaults } = place;
+  const isConfigured = Object.hasOwn(settings.routes, name);
+  const own = configured.routes.find((route) => route.name === name);
+  if (own) return own;
+  if (isConfigured) throw unusable(name, configured.flaws);
+  const entry = Object.hasOwn(subscriptions, name) ? subscriptions[name] : undefined;
+  if (!entry) {
+    const known = [...Object.keys(settings.routes), ...Object.keys(subscriptions)];
+    throw new ServiceError("not_found", `There is no route ${JSON.stringify(name)}${suggest(name, known)}`);
+  }
+  const checked = checkEntry(name, entry, defaults);
+  if ("flaws" in checked) throw unusable(name, checked.flaws);
+  return checked.route;
+}
+
+function unusable(name: string, flaws: readonly string[]): ServiceError {
+  return new ServiceError("invalid_config", `The route ${name} cannot be used: ${flaws.join("; ")}.`);
+}
+
+/** Where people on this machine reach the receiver; the path of a route is added. */
+export function receiverUrl({ host, port }: Pick<WebhookSettings, "host" | "port">): string {
+  const bare = host.trim().replace(/^\[(.*)\]$/, "$1");
+  const isEverywhere = bare === "0.0.0.0" || bare === "::" || bare === "";
+  const name = isEverywhere ? "localhost" : bare.includes(":") ? `[${bare}]` : bare;
+  return `http://${name}:${port}`;
+}
+
+export function routeUrl(base: string, name: string): string {
+  return `${base.replace(/\/+$/, "")}/webhooks/${encodeURIComponent(name)}`;
+}
+
+/** The address that commands send to. UsageError where only the gateway's log knows the port. */
+export function targetUrl(place: WebhookPlace, given: string | undefined): string {
+  if (given !== undefined) {
+    if (!/^https?:\/\/\S+$/.test(given)) throw new UsageError("--url must begin with http:// or https://.");
+    return given;
+  }
+  if (place.settings.port !== 0) return receiverUrl(place.settings);
+  throw new UsageError("The receiver takes any free port (port: 0). Give --url, which the gateway prints.");
+}

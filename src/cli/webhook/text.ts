@@ -1,0 +1,151 @@
+/** Answers, verdicts and deliveries as people and programs read them. Pure. */
+import { redact } from "../../base/observe/redact.ts";
+import type { Delivery, DeliverySummary } from "../../webhook/deliveries/deliveries.ts";
+import type { Judged } from "../../webhook/receive/evaluate.ts";
+import type { StageVerdict } from "../../webhook/receive/stage.ts";
+import { oneLine } from "../sessions/text.ts";
+import type { Posted } from "./post.ts";
+
+/** What is shown of one text; `--json` has all of it. */
+const MAX_SHOWN_CHARACTERS = 4_000;
+
+export function answerText(posted: Posted): string {
+  if (posted.status === undefined) {
+    return `  Error: ${oneLine(posted.error)}\n  Is the gateway running? Start it with \`agentd gateway\`.`;
+  }
+  const answer = `  Response (${posted.status}): ${oneLine(posted.body)}`;
+  const isIgnored = posted.status === 200 && posted.body.includes('"ignored"');
+  return isIgnored ? `${answer}\n  See why with --dry-run; --event names another kind of event.` : answer;
+}
+
+/** What a rehearsal found: each stage, and what would be told. */
+export function judgedText(judged: Judged): string {
+  const { stages, subject, stop, text } = judged;
+  return [
+    `  Event: ${oneLine(subject.event)}`,
+    ...stages.map((each) => `  ${stageLine(each)}`),
+    ...(stop ? [`  It would be answered ${stop.status}: ${JSON.stringify(stop.body)}`] : []),
+    ...(text === undefined ? [] : ["", block(redact(text))]),
+  ].join("\n");
+}
+
+export function judgedJson({ stages, subject, stop, text, deliveryId }: Judged): object {
+  return {
+    event: subject.event,
+    delivery_id: deliveryId,
+    stages,
+    answer: stop ? { status: stop.status, body: stop.body } : null,
+    rendered: text === undefined ? null : redact(text),
+  };
+}
+
+export function deliveriesTable(list: readonly DeliverySummary[]): string {
+  const rows = list.map((each) => [
+    each.id,
+    new Date(each.createdAtMs).toISOString(),
+    each.route,
+    oneLine(each.event),
+    each.status,
+    oneLine(each.reason ?? ""),
+  ]);
+  const all = [["ID", "TIME", "ROUTE", "EVENT", "STATUS", "REASON"], ...rows];
+  const widths = [0, 1, 2, 3, 4].map((column) => Math.max(...all.map((row) => row[column]?.length ?? 0)));
+  const line = (row: readonly string[]) => row.map((cell, n) => cell.padEnd(widths[n] ?? 0)).join("  ");
+  return all.map((row) => line(row).trimEnd()).join("\n");
+}
+
+export function summaryJson(each: DeliverySummary): Readonly<Record<string, unknown>> {
+  return {
+    id: each.id,
+    route: each.route,
+    delivery_id: each.deliveryId,
+    event: each.event,
+    status: each.status,
+    reason: each.reason ?? null,
+    run_id: each.runId ?? null,
+    outbox_id: each.outboxId ?? null,
+    replay_of: each.replayOf ?? null,
+    created_at: new Date(each.createdAtMs).toISOString(),
+    ended_at: each.endedAtMs === undefined ? null : new Date(each.endedAtMs).toISOString(),
+  };
+}
+
+/** What became of the run that a delivery asked for, and of the messages that it owes, one for each target. */
+export interface DeliveryEnds {
+  readonly run: { readonly id: string; readonly status: string } | undefined;
+  readonly messages: readonly OwedMessage[];
+}
+
+interface OwedMessage {
+  readonly id: string;
+  readonly target: string;
+  readonly status: string;
+  readonly attempts: number;
+  readonly error: string | null;
+  /** When it is sent again; null: it is not. */
+  readonly due_at: string | null;
+}
+
+export function deliveryJson(delivery: Delivery, { run, messages }: DeliveryEnds): object {
+  const { stages, headers, payload, rendered } = delivery;
+  return {
+    ...summaryJson(delivery),
+    stages,
+    headers,
+    payload: payload === undefined ? null : redact(payload),
+    rendered: rendered ?? null,
+    run: run ?? null,
+    messages,
+  };
+}
+
+export function deliveryText(delivery: Delivery, { run, messages }: DeliveryEnds): string {
+  const facts = Object.entries(summaryJson(delivery)).flatMap(([name, value]) =>
+    value === null || name === "run_id" || name === "outbox_id"
+      ? []
+      : [`${name.padEnd(11)} ${oneLine(String(value))}`],
+  );
+  return [
+    ...facts,
+    ...(run ? [`run         ${run.id} ${run.status}`] : []),
+    ...messages.map((message) => `message     ${messageLine(message)}`),
+    "",
+    "Stages:",
+    ...delivery.stages.map((each) => `  ${stageLine(each)}`),
+    "",
+    "Headers:",
+    ...Object.entries(delivery.headers).map(([name, value]) => `  ${name}: ${oneLine(value)}`),
+    ...section("Payload", delivery.payload === undefined ? "(not kept)" : redact(delivery.payload)),
+    ...(delivery.rendered === undefined ? [] : section("Rendered", delivery.rendered)),
+  ].join("\n");
+}
+
+function messageLine({ id, target, status, attempts, error, due_at: dueAt }: OwedMessage): string {
+  const tries = attempts === 1 ? "1 attempt" : `${attempts} attempts`;
+  const due = dueAt === null ? "" : `, next at ${dueAt}`;
+  // Once it is there, what went wrong before does not matter any more.
+  const why = error === null || status === "delivered" ? "" : `, ${error}`;
+  return oneLine(`${id} to ${redact(target)}: ${status}, ${tries}${due}${why}`);
+}
+
+function stageLine({ stage, verdict, detail }: StageVerdict): string {
+  return `${stage.padEnd(9)} ${verdict}${detail === undefined ? "" : `  ${oneLine(detail)}`}`;
+}
+
+function section(title: string, text: string): readonly string[] {
+  return ["", `${title}:`, block(text)];
+}
+
+/** Lines stay lines; what could steer a terminal is made visible. */
+function block(text: string): string {
+  const shown = text.slice(0, MAX_SHOWN_CHARACTERS);
+  const left = text.length - shown.length;
+  const lines = shown.split(/\r?\n/).map((line) => `  ${visible(line)}`);
+  return [...lines, ...(left > 0 ? [`  (${left} more characters; --json has all)`] : [])].join("\n");
+}
+
+/** One line as it is, with its spaces. */
+function visible(line: string): string {
+  const [, indent = "", rest = ""] = /^(\s*)(.*)$/s.exec(line) ?? [];
+  return indent.replaceAll(/[^ \t]/g, "") + oneLine(rest);
+}

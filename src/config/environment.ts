@@ -1,0 +1,88 @@
+/** The variables of the environment that stand above the file. Pure. */
+import type { DotPath } from "../base/json/dotpath.ts";
+import { isRecord } from "../base/json/schema.ts";
+import type { Environment } from "./home.ts";
+import { platformKeys, type PlatformName } from "./platform-settings.ts";
+import { conventionalVariables } from "./providers.ts";
+import { namesAt, schemaAt } from "./schema-path.ts";
+import { readVariable } from "./variable-value.ts";
+
+export const overlayVariables: Readonly<Record<string, DotPath>> = {
+  AGENTD_DATABASE_URL: ["database", "url"],
+  AGENTD_MODEL: ["model", "default"],
+  AGENTD_HOST: ["api_server", "host"],
+  AGENTD_PORT: ["api_server", "port"],
+  AGENTD_LOG_LEVEL: ["log", "level"],
+  API_SERVER_KEY: ["api_server", "key"],
+  // The standard's own names: a machine's collector is configured once for all that runs there.
+  OTEL_EXPORTER_OTLP_ENDPOINT: ["telemetry", "endpoint"],
+  OTEL_EXPORTER_OTLP_HEADERS: ["telemetry", "headers"],
+  OTEL_SERVICE_NAME: ["telemetry", "service_name"],
+  AGENT_TIMEZONE: ["timezone"],
+  AGENT_CRON_TIMEOUT: ["cron", "inactivity_seconds"],
+  AGENT_CRON_MAX_PARALLEL: ["cron", "max_parallel_jobs"],
+  AGENT_CRON_SCRIPT_TIMEOUT: ["cron", "script_timeout_seconds"],
+  WEBHOOK_ENABLED: ["platforms", "webhook", "enabled"],
+  WEBHOOK_PORT: ["platforms", "webhook", "extra", "port"],
+  WEBHOOK_SECRET: ["platforms", "webhook", "extra", "secret"],
+  API_SERVER_WEBHOOK_SECRET: ["api_server", "webhook_secret"],
+};
+
+let settings: ReadonlyMap<string, boolean> | undefined;
+
+/** Whether the setting that `variable` stands for is secret; undefined for variables that set nothing. */
+export function isSecretSetting(variable: string): boolean | undefined {
+  return allSettings().get(variable);
+}
+
+/** The variables that set something secret. */
+export function secretSettings(): readonly string[] {
+  return [...allSettings()].flatMap(([name, isSecret]) => (isSecret ? [name] : []));
+}
+
+function allSettings(): ReadonlyMap<string, boolean> {
+  settings ??= new Map([
+    ...Object.entries(overlayVariables).map(([name, path]) => [name, isSecretAt(path)] as const),
+    ...namesAt(["platforms"]).flatMap((name) =>
+      name === "webhook" ? [] : platformVariables(name as PlatformName),
+    ),
+    ...Object.values(conventionalVariables).flatMap((names) => names.map((name) => [name, true] as const)),
+    ...["AGENTD_HOME", "AGENTD_PROFILE"].map((name) => [name, false] as const),
+  ]);
+  return settings;
+}
+
+function isSecretAt(path: DotPath): boolean {
+  return schemaAt(path)?.["x-secret"] === true;
+}
+
+function platformVariables(name: PlatformName) {
+  return platformKeys(name).flatMap(({ variables, isSecret }) =>
+    variables.map((variable) => [variable, isSecret] as const),
+  );
+}
+
+/** `value` with every variable of the table that is set and not empty laid over it, as the kind of value it is. */
+export function overlay(value: unknown, env: Environment): unknown {
+  return Object.entries(overlayVariables).reduce((sofar, [variable, path]) => {
+    const text = env[variable];
+    return text ? put(sofar, path, readVariable(schemaAt(path) ?? {}, text).value) : sofar;
+  }, value);
+}
+
+/** The variable that laid a value over `path`, if one did. */
+export function overlayAt(path: string, env: Environment): string | undefined {
+  return Object.entries(overlayVariables).find(([name, at]) => env[name] && at.join(".") === path)?.[0];
+}
+
+/** What is wrong with the text of a variable of the table, as {@link readVariable} says it. */
+export function overlayProblem(variable: string, env: Environment): string | undefined {
+  const path = overlayVariables[variable];
+  return path && readVariable(schemaAt(path) ?? {}, env[variable] ?? "").problem;
+}
+
+function put(value: unknown, [head, ...rest]: DotPath, item: unknown): unknown {
+  if (head === undefined) return item;
+  const parent = isRecord(value) ? value : {};
+  return { ...parent, [head]: put(parent[head], rest, item) };
+}

@@ -1,0 +1,89 @@
+/** The configuration file as a YAML document that keeps its comments and knows its lines. Pure. */
+import { isMap, isPair, isScalar, LineCounter, parseDocument, visit, type Document, type Node } from "yaml";
+import type { DotPath } from "../../base/json/dotpath.ts";
+import type { ConfigIssue, Flaw } from "../issue.ts";
+import { formatDotPath } from "../../base/json/dotpath.ts";
+
+export interface ConfigDocument {
+  readonly yaml: Document.Parsed;
+  readonly lines: LineCounter;
+  /** What the YAML itself has wrong. With an error among them the document must not be used. */
+  readonly issues: readonly ConfigIssue[];
+}
+
+export function parseConfig(text: string): ConfigDocument {
+  const lines = new LineCounter();
+  const yaml = parseDocument(text, { lineCounter: lines, prettyErrors: false });
+  const toIssue =
+    (severity: ConfigIssue["severity"]) =>
+    ({ message, pos: [at] }: { readonly message: string; readonly pos: readonly [number, number] }) => {
+      const { line, col } = lines.linePos(at);
+      return { path: "", message: `is not valid YAML here: ${message}`, line, column: col, severity };
+    };
+  return {
+    yaml,
+    lines,
+    issues: [...yaml.errors.map(toIssue("error")), ...yaml.warnings.map(toIssue("warning"))],
+  };
+}
+
+/** The document as plain data; an issue when an alias stands for nothing, or aliases make it grow without bound. */
+export function toPlain(
+  document: ConfigDocument,
+): { readonly value: unknown } | { readonly issue: ConfigIssue } {
+  try {
+    return { value: document.yaml.toJS() as unknown };
+  } catch (error) {
+    if (!(error instanceof ReferenceError)) throw error;
+    const place = document.lines.linePos(firstAlias(document.yaml));
+    const message = `cannot be read: ${error.message}`;
+    return { issue: { path: "", message, line: place.line, column: place.col, severity: "error" } };
+  }
+}
+
+/** The first that stands for nothing, else the first. */
+function firstAlias(yaml: Document.Parsed): number {
+  const offsets: { readonly isBad: boolean; readonly at: number }[] = [];
+  visit(yaml, {
+    Alias: (_, alias) => void offsets.push({ isBad: !alias.resolve(yaml), at: alias.range?.[0] ?? 0 }),
+  });
+  return (offsets.find(({ isBad }) => isBad) ?? offsets[0])?.at ?? 0;
+}
+
+/** The flaw with its place in the file: of an unknown key its name, of a missing one what should hold it. */
+export function locate(flaw: Flaw, document: ConfigDocument): ConfigIssue {
+  const at =
+    flaw.kind === "unknown" ? keyOffset(document.yaml, flaw.path) : valueOffset(document.yaml, flaw.path);
+  const place = at === undefined ? undefined : document.lines.linePos(at);
+  return {
+    path: formatDotPath(flaw.path),
+    message: flaw.message,
+    line: place?.line,
+    column: place?.col,
+    severity: "error",
+  };
+}
+
+function keyOffset(yaml: Document.Parsed, path: DotPath): number | undefined {
+  const parent = path.length > 1 ? yaml.getIn(path.slice(0, -1), true) : yaml.contents;
+  if (!isMap(parent)) return valueOffset(yaml, path);
+  const pair = parent.items.find(
+    (item) => isPair(item) && isScalar(item.key) && String(item.key.value) === path.at(-1),
+  );
+  return startOf(pair?.key) ?? valueOffset(yaml, path);
+}
+
+/** Of the nearest thing above, when there is nothing at `path`. */
+function valueOffset(yaml: Document.Parsed, path: DotPath): number | undefined {
+  for (let length = path.length; length > 0; length--) {
+    const offset = startOf(
+      yaml.hasIn(path.slice(0, length)) ? yaml.getIn(path.slice(0, length), true) : undefined,
+    );
+    if (offset !== undefined) return offset;
+  }
+  return startOf(yaml.contents);
+}
+
+function startOf(node: unknown): number | undefined {
+  return (node as Node | null | undefined)?.range?.[0];
+}

@@ -1,0 +1,29 @@
+/** Where a service of this configuration keeps and finds things; absolute paths. Pure. */
+import type { Config } from "../../generated/config/types.gen.ts";
+import { databasePath, resolveWithin, type Environment } from "./home.ts";
+import { resolveSecret } from "./secrets/reference.ts";
+
+export interface ConfigPlaces {
+  readonly agentHome: string;
+  readonly userHome: string;
+  readonly workspace: string;
+  /** `postgres://...`, or the path of an SQLite file. */
+  readonly databaseUrl: string;
+}
+
+/** Relative paths of the configuration are relative to `home`. ServiceError `invalid_config` as of resolveSecret. */
+export function resolvePlaces(from: {
+  readonly config: Config;
+  readonly env: Environment;
+  readonly home: string;
+  readonly userHome: string;
+}): ConfigPlaces {
+  const { config, env, home, userHome } = from;
+  const { workspace = "workspace" } = config.agent;
+  return {
+    agentHome: home,
+    userHome,
+    workspace: resolveWithin(home, workspace, userHome),
+    databaseUrl: resolveSecret(config.database.url ?? databasePath(home), env, "database.url"),
+  };
+}

@@ -1,0 +1,224 @@
+/** The file in which another service of this kind keeps its jobs, `jobs.json`. Pure. */
+import { isRecord } from "../../base/json/schema.ts";
+import type { JobPast } from "../job/start.ts";
+import type { JobInput } from "../job/options.ts";
+import type { LastStatus } from "../job/job.ts";
+import { fileSchedule, timeOf } from "./job-file-schedule.ts";
+
+/** A job as the file has it. */
+export interface FileJob {
+  /** For `defineJob`, which judges it. */
+  readonly input: JobInput;
+  readonly isPaused: boolean;
+  readonly pausedReason?: string | undefined;
+  /** It will not run again; it is told of, and not taken over. */
+  readonly isOver: boolean;
+  readonly past: JobPast;
+}
+
+export interface JobFile {
+  readonly jobs: readonly FileJob[];
+  /** What could not be used or was mended, a sentence each. */
+  readonly flaws: readonly string[];
+}
+
+type Record = Readonly<{ [name: string]: unknown }>;
+
+const JOB_ID = /^[0-9a-f]{12}$/;
+/** More than any service of this kind has. */
+const MAX_RECORDS = 100_000;
+const MAX_FLAWS = 1_000;
+const MAX_COUNT = 1_000_000_000;
+
+/**
+ * The jobs of the file: one object with a list `jobs`, a bare list, or an object with a job under each id. What is wrong
+ * with one job is told, and does not stop the others. RangeError for what is no such file.
+ */
+export function readJobFile(text: string): JobFile {
+  const flaws: string[] = [];
+  const jobs: FileJob[] = [];
+  const ids = new Set<string>();
+  for (const { key, value } of recordsOf(parse(text))) {
+    const name = nameOf(value, key);
+    const tell = (flaw: string) => void (flaws.length < MAX_FLAWS && flaws.push(`${name}: ${flaw}`));
+    const job = isRecord(value) ? readRecord(value, key, tell) : undefined;
+    if (!job) {
+      if (!isRecord(value)) tell("it is no object, and is left out.");
+      continue;
+    }
+    const { id } = job.past;
+    if (id !== undefined && ids.has(id))
+      tell(`the id ${id} is another job's in the file, so it gets a new one.`);
+    const isDouble = id !== undefined && ids.has(id);
+    if (id !== undefined) ids.add(id);
+    jobs.push(isDouble ? { ...job, past: { ...job.past, id: undefined } } : job);
+  }
+  return { jobs, flaws };
+}
+
+function parse(text: string): unknown {
+  const clean = text.replace(/^\ufeff/, "");
+  try {
+    return JSON.parse(clean);
+  } catch {
+    // Writers of old left control characters in texts as they were.
+  }
+  try {
+    return JSON.parse(mendTexts(clean));
+  } catch (error) {
+    throw new RangeError(`It is no JSON: ${error instanceof Error ? error.message : String(error)}.`);
+  }
+}
+
+/** Inside texts they are escaped, elsewhere they are taken for spaces. */
+function mendTexts(text: string): string {
+  // oxlint-disable-next-line no-control-regex -- They are what is mended.
+  return text.replace(/"[^"\\]*(?:\\[^][^"\\]*)*"|[\u0000-\u0008\u000b\u000c\u000e-\u001f]/g, (part) =>
+    part.startsWith('"')
+      ? // oxlint-disable-next-line no-control-regex -- As above.
+        part.replace(/[\u0000-\u001f]/g, (character) => JSON.stringify(character).slice(1, -1))
+      : " ",
+  );
+}
+
+interface Entry {
+  readonly key: string | undefined;
+  readonly value: unknown;
+}
+
+function recordsOf(value: unknown): readonly Entry[] {
+  const list = isRecord(value) && "jobs" in value ? value["jobs"] : value;
+  if (Array.isArray(list)) return bounded(list.map((each: unknown) => ({ key: undefined, value: each })));
+  const isKeyed = isRecord(list) && Object.values(list).every(isRecord);
+  if (isKeyed) return bounded(Object.entries(list).map(([key, each]) => ({ key, value: each })));
+  throw new RangeError('It is no file of jobs: it holds neither a list nor { "jobs": [...] }.');
+}
+
+function bounded(entries: readonly Entry[]): readonly Entry[] {
+  if (entries.length <= MAX_RECORDS) return entries;
+  throw new RangeError(`It holds ${entries.length} jobs; at most ${MAX_RECORDS} are read.`);
+}
+
+function nameOf(value: unknown, key: string | undefined): string {
+  const { name, id, job_id: jobId } = isRecord(value) ? value : {};
+  const said = [name, id, jobId, key].find((each) => typeof each === "string" && each.trim() !== "");
+  return said === undefined
+    ? "A job without a name"
+    : JSON.stringify(String(said).slice(0, 100).toWellFormed());
+}
+
+function readRecord(
+  record: Record,
+  key: string | undefined,
+  tell: (flaw: string) => void,
+): FileJob | undefined {
+  const schedule = fileSchedule(record["schedule"]);
+  if (typeof schedule === "object") {
+    tell(`${schedule.flaw}, so it is left out.`);
+    return undefined;
+  }
+  const id = [record["id"], record["job_id"], key].find(
+    (each) => typeof each === "string" && JOB_ID.test(each),
+  );
+  if (id === undefined) tell("it has no id of 12 hex digits, so it gets a new one.");
+  const { state, enabled } = record;
+  const isOver = state === "completed" || state === "missed";
+  return {
+    input: { schedule, ...inputOf(record), ...timingOf(record) },
+    isPaused: !isOver && (state === "paused" || enabled === false || text(record["paused_at"]) !== undefined),
+    pausedReason: text(record["paused_reason"]),
+    isOver,
+    past: { ...pastOf(record), id: id as string | undefined },
+  };
+}
+
+function inputOf(record: Record): JobInput {
+  return {
+    prompt: text(record["prompt"])?.replace(/(?![\n\t])\p{Cc}/gu, ""),
+    name: text(record["name"])
+      ?.replace(/\p{Cc}+/gu, " ")
+      .slice(0, 100),
+    deliver: textOrTexts(record["deliver"]),
+    failureDeliver: textOrTexts(record["failure_deliver"]),
+    origin: originOf(record["origin"]),
+    skills: texts(record["skills"]) ?? texts(record["skill"]),
+    script: text(record["script"]),
+    isScriptOnly: flag(record["no_agent"]),
+    contextFrom: texts(record["context_from"]),
+    workdir: text(record["workdir"]),
+    model: modelOf(record),
+    reasoningEffort: text(record["reasoning_effort"]),
+    toolsets: texts(record["enabled_toolsets"]),
+  };
+}
+
+function timingOf(record: Record): JobInput {
+  const { repeat, schedule } = record;
+  const times = isRecord(repeat) ? repeat["times"] : repeat;
+  const isOnce = isRecord(schedule) && schedule["kind"] === "once";
+  return {
+    repeat: !isOnce && (typeof times === "number" || typeof times === "string") ? times : undefined,
+    zone: text(record["timezone"]) ?? text(record["tz"]),
+    catchUp: isOnce ? undefined : flag(record["catch_up"]),
+    misfireGraceSeconds: isOnce ? undefined : whole(record["misfire_grace_seconds"]),
+  };
+}
+
+function pastOf(record: Record): JobPast {
+  const { repeat } = record;
+  return {
+    nextRunAtMs: timeOf(record["next_run_at"]),
+    repeatDone: isRecord(repeat) ? countOf(repeat["completed"]) : undefined,
+    failureStreak: countOf(record["failure_streak"]),
+    lastRunAtMs: timeOf(record["last_run_at"]),
+    lastStatus: LAST_STATUSES.find((status) => status === record["last_status"]),
+    createdAtMs: timeOf(record["created_at"]),
+  };
+}
+
+const LAST_STATUSES: readonly LastStatus[] = ["ok", "error", "delivery_failed", "blocked_config"];
+
+/** A provider of its own stands in front of the model. */
+function modelOf(record: Record): string | undefined {
+  const model = text(record["model"]);
+  const provider = text(record["provider"]);
+  return model !== undefined && provider !== undefined ? `${provider}:${model}` : model;
+}
+
+function originOf(value: unknown): string | undefined {
+  if (!isRecord(value)) return text(value);
+  const parts = [value["platform"], value["chat_id"], value["thread_id"]].map(idText);
+  if (parts[0] === undefined || parts[1] === undefined) return undefined;
+  return parts.filter((part) => part !== undefined).join(":");
+}
+
+const idText = (value: unknown): string | undefined =>
+  typeof value === "number" && Number.isSafeInteger(value) ? String(value) : text(value);
+
+function text(value: unknown): string | undefined {
+  return typeof value === "string" && value.trim() !== "" ? value : undefined;
+}
+
+function texts(value: unknown): readonly string[] | undefined {
+  if (typeof value === "string") return value.trim() === "" ? undefined : [value];
+  return Array.isArray(value) ? value.filter((each) => text(each) !== undefined) : undefined;
+}
+
+function textOrTexts(value: unknown): string | readonly string[] | undefined {
+  const list = texts(value);
+  return list?.length === 0 ? undefined : list;
+}
+
+function flag(value: unknown): boolean | undefined {
+  return typeof value === "boolean" ? value : undefined;
+}
+
+/** It is counted on from here. */
+function countOf(value: unknown): number | undefined {
+  const count = whole(value);
+  return count === undefined ? undefined : Math.min(count, MAX_COUNT);
+}
+
+function whole(value: unknown): number | undefined {
+  return typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : undefined;
+}

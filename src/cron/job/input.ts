@@ -1,0 +1,166 @@
+/** The definition that comes of what people say of a job. */
+import type { Job, JobDefinition } from "./job.ts";
+import * as fields from "./fields.ts";
+import type { JobModels } from "./fields.ts";
+import { refusal } from "./refusal.ts";
+import { jitterFlaw } from "../schedule/jitter-limit.ts";
+import type { JobChange, JobInput } from "./options.ts";
+import { lifecycleFlaw } from "./lifecycle.ts";
+import { scanPrompt } from "./scan.ts";
+import { parseSchedule } from "../schedule/text.ts";
+import type { Schedule } from "../schedule/schedule.ts";
+import { zoneFlaw } from "../../base/zone.ts";
+
+export type { JobChange, JobInput } from "./options.ts";
+
+/** What is there when a job is defined. */
+export interface JobAround {
+  readonly nowMs: number;
+  /** Of jobs that name none. */
+  readonly zone: string;
+  readonly models: JobModels;
+  /** Names of the sets of tools that there are; undefined where nobody knows. */
+  readonly toolsets?: readonly string[] | undefined;
+  /** Rejects with a ServiceError for a job that there is not, or not only once. */
+  readonly findJob: (ref: string) => Promise<Pick<Job, "id">>;
+  /** The start of a file below the folder of scripts; undefined when there is none. */
+  readonly readScript: (script: string) => Promise<string | undefined>;
+  readonly isFolder: (path: string) => Promise<boolean>;
+}
+
+/**
+ * The job that was wished for. ServiceError `invalid_request` for every flaw: `param` is the field in snake case, and the
+ * message says what would be right.
+ */
+export async function defineJob(input: JobInput, around: JobAround): Promise<JobDefinition> {
+  return complete({}, input, around);
+}
+
+/** The job with what was said of it now. Throws like {@link defineJob}. */
+export async function changeJob(
+  definition: JobDefinition,
+  change: JobChange,
+  around: JobAround,
+): Promise<JobDefinition> {
+  return complete(definition, change, around);
+}
+
+type Before = Partial<JobDefinition>;
+
+async function complete(before: Before, change: JobChange, around: JobAround): Promise<JobDefinition> {
+  const timing = readTiming(before, change, around);
+  const payload = await readPayload(before, change, around);
+  const name = fields.readName(change.name, before.name, payload);
+  const whole = {
+    name,
+    ...timing,
+    ...payload,
+    ...fields.readTargets(change, before),
+    ...(await readSurroundings(before, change, around)),
+    ...fields.readLimits(change, before),
+  };
+  return withoutUndefined(whole);
+}
+
+type Timing = Pick<
+  JobDefinition,
+  "schedule" | "zone" | "repeat" | "catchUp" | "misfireGraceSeconds" | "overlap" | "jitterSeconds"
+>;
+
+function readTiming(before: Before, change: JobChange, around: JobAround): Timing {
+  const zone = fields.given(change.zone, before.zone) ?? around.zone;
+  const flaw = zoneFlaw(zone);
+  if (flaw !== undefined) throw refusal("zone", flaw);
+  const schedule = readSchedule(before, change, { nowMs: around.nowMs, zone });
+  const kept = before.schedule?.kind === schedule.kind ? before : {};
+  const timing = {
+    zone,
+    schedule,
+    repeat: fields.readRepeat(change.repeat, kept.repeat, schedule),
+    ...fields.readMisfire(change, kept, schedule),
+    overlap: fields.readOverlap(change.overlap, before.overlap),
+    jitterSeconds: fields.readJitter(change.jitterSeconds, kept.jitterSeconds),
+  };
+  const excess = jitterFlaw(timing, around.nowMs);
+  if (excess !== undefined) throw refusal("jitter_seconds", excess);
+  return timing;
+}
+
+function readSchedule(
+  before: Before,
+  { schedule }: JobChange,
+  at: { readonly nowMs: number; readonly zone: string },
+): Schedule {
+  if (schedule !== undefined && schedule !== null) return parseSchedule(schedule, at);
+  if (before.schedule && schedule === undefined) return before.schedule;
+  return parseSchedule("", at);
+}
+
+type Payload = Pick<JobDefinition, "prompt" | "skills" | "script" | "isScriptOnly">;
+
+async function readPayload(before: Before, change: JobChange, around: JobAround): Promise<Payload> {
+  const prompt = fields.readPrompt(change.prompt, before.prompt);
+  const threat = scanPrompt(prompt) ?? lifecycleFlaw(prompt, "prompt");
+  if (threat !== undefined && change.prompt !== undefined) throw refusal("prompt", threat);
+  const skills = fields.readSkills(change, before.skills);
+  const script = fields.given(change.script, before.script);
+  if (script !== undefined && change.script !== undefined) await requireScript(script, around);
+  const isScriptOnly =
+    (change.isScriptOnly === undefined ? before.isScriptOnly : change.isScriptOnly) ?? false;
+  if (isScriptOnly && script === undefined)
+    throw refusal("script", "A job without the agent needs a script: its output is the message.");
+  if (prompt.trim() === "" && skills.length === 0 && script === undefined)
+    throw refusal("prompt", "There is nothing to do: say a prompt, a skill or a script.");
+  return { prompt, skills, ...(script === undefined ? {} : { script }), isScriptOnly };
+}
+
+async function requireScript(script: string, { readScript }: JobAround): Promise<void> {
+  const formFlaw = fields.scriptFlaw(script);
+  if (formFlaw !== undefined) throw refusal("script", formFlaw);
+  const text = await readScript(script);
+  if (text === undefined) {
+    const what = `There is no file ${JSON.stringify(script)} in the folder of scripts, <home>/scripts.`;
+    throw refusal("script", `${what} Put it there, and name it from that folder on.`);
+  }
+  const flaw = lifecycleFlaw(text, "script");
+  if (flaw !== undefined) throw refusal("script", flaw);
+}
+
+type Surroundings = Pick<JobDefinition, "contextFrom" | "workdir" | "model" | "reasoningEffort" | "toolsets">;
+
+async function readSurroundings(before: Before, change: JobChange, around: JobAround): Promise<Surroundings> {
+  const { contextFrom, workdir: folder } = change;
+  const workdir = fields.given(folder, before.workdir);
+  if (typeof folder === "string" && workdir !== undefined && !(await around.isFolder(workdir))) {
+    throw refusal(
+      "workdir",
+      `${JSON.stringify(workdir.slice(0, 200))} is no folder. Name one that is there, from the root on.`,
+    );
+  }
+  return {
+    contextFrom:
+      contextFrom === undefined ? (before.contextFrom ?? []) : await idsOf(contextFrom ?? [], around),
+    workdir,
+    model: fields.readModel(change.model, before.model, around.models),
+    reasoningEffort: fields.readEffort(change.reasoningEffort, before.reasoningEffort),
+    toolsets: fields.readToolsets(change.toolsets, before.toolsets, around.toolsets),
+  };
+}
+
+async function idsOf(refs: readonly string[], { findJob }: JobAround): Promise<readonly string[]> {
+  fields.requireList("context_from", refs, fields.MAX_CONTEXTS);
+  const ids = [];
+  for (const ref of refs) {
+    const found = await findJob(ref).catch((error: unknown) => {
+      throw refusal("context_from", error instanceof Error ? error.message : String(error));
+    });
+    ids.push(found.id);
+  }
+  return [...new Set(ids)];
+}
+
+function withoutUndefined(whole: JobDefinition): JobDefinition {
+  return Object.fromEntries(
+    Object.entries(whole).filter(([, value]) => value !== undefined),
+  ) as unknown as JobDefinition;
+}

@@ -1,0 +1,133 @@
+/** Schedules as people write them. Pure. */
+import { ServiceError } from "../../base/errors.ts";
+import { instantOf, nextRunMs } from "./instants.ts";
+import type { Schedule } from "./schedule.ts";
+import { readWeekly } from "./weekly.ts";
+import { zoneFlaw } from "../../base/zone.ts";
+
+const FORMS =
+  "`every 30m`, `every 2h`, `every 1d`, `in 45m`, `weekdays at 9am`, `monday, wednesday at 17:30`, " +
+  "`0 9 * * 1-5` (minute, hour, day of month, month, day of week), `2026-12-24T18:00`";
+/** A one-shot may be so late; the text took its time to get here. */
+export const ONCE_GRACE_MS = 120_000;
+const MAX_TEXT_CHARACTERS = 200;
+const MAX_MINUTES = 5_256_000;
+const NICKNAMES = new Set(["@hourly", "@daily", "@weekly", "@monthly", "@yearly", "@annually"]);
+
+/**
+ * The schedule that the text stands for, seen from `nowMs` in `zone` (IANA). ServiceError `invalid_request` that says what
+ * would be right: for what is no schedule, an interval under a minute, a time that never comes, one that has passed.
+ */
+export function parseSchedule(
+  text: string,
+  { nowMs, zone }: { readonly nowMs: number; readonly zone: string },
+): Schedule {
+  const flaw = zoneFlaw(zone);
+  if (flaw !== undefined) throw refusal(flaw);
+  const clean = text.trim().replace(/\s+/g, " ");
+  if (clean.length > MAX_TEXT_CHARACTERS)
+    throw refusal(`A schedule has at most ${MAX_TEXT_CHARACTERS} characters.`);
+  const schedule =
+    readDuration(clean, nowMs) ??
+    readInstant(clean, zone) ??
+    readCron(clean, { nowMs, zone }) ??
+    readWords(clean);
+  if (!schedule) throw refusal(`${JSON.stringify(clean)} is no schedule. Say one of: ${FORMS}.`);
+  requireNotPast(schedule, { nowMs, text: clean });
+  return schedule;
+}
+
+/** Refuses a one-shot of the past, also when a job is resumed. */
+export function requireNotPast(
+  schedule: Schedule,
+  { nowMs, text }: { readonly nowMs: number; readonly text: string },
+): void {
+  if (schedule.kind !== "once" || schedule.atMs >= nowMs - ONCE_GRACE_MS) return;
+  throw refusal(
+    `${text} is more than ${ONCE_GRACE_MS / 1000} s in the past and cannot be scheduled. Name a time to come.`,
+  );
+}
+
+const UNIT_MINUTES: Readonly<Record<string, number>> = { m: 1, h: 60, d: 1440 };
+
+/** `every 30m`, `every hour`, `in 2 hours`. A bare `30m` could be either, and guessing wrong costs. */
+function readDuration(text: string, nowMs: number): Schedule | undefined {
+  const match =
+    /^(?:(?<how>every|in) )?(?<count>\d{1,9})? ?(?<unit>m|mins?|minutes?|h|hrs?|hours?|d|days?)$/i.exec(
+      text,
+    )?.groups;
+  if (!match) return undefined;
+  const { how, count, unit = "" } = match;
+  if (count === undefined && how === undefined) return undefined;
+  const amount = `${count ?? 1}${unit[0]?.toLowerCase()}`;
+  const minutes = Number(count ?? 1) * (UNIT_MINUTES[amount.slice(-1)] ?? 0);
+  if (minutes < 1) throw refusal("The shortest time is one minute: say `every 1m` or more.");
+  if (how === undefined) {
+    throw refusal(`${text} may mean once or again and again: say \`every ${amount}\` or \`in ${amount}\`.`);
+  }
+  if (minutes > MAX_MINUTES) throw refusal("The longest time is ten years.");
+  if (how.toLowerCase() === "every") return { kind: "interval", minutes };
+  return { kind: "once", atMs: nowMs + minutes * 60_000 };
+}
+
+const INSTANT =
+  /^(?<date>\d{4}-\d{2}-\d{2})(?:[Tt ](?<time>\d{2}:\d{2}(?::\d{2})?)(?:\.\d{1,9})?(?<offset>[Zz]|[+-]\d{2}:?\d{2})?)?$/;
+
+/** A date with or without a time of day; without an offset it is of the zone. */
+function readInstant(text: string, zone: string): Schedule | undefined {
+  const { date, time = "00:00", offset } = INSTANT.exec(text)?.groups ?? {};
+  if (date === undefined) return undefined;
+  const wall = `${date}T${time.length === 5 ? `${time}:00` : time}`;
+  const asUtc = Date.parse(`${wall}Z`);
+  // Engines take the 31st of any month, and count on.
+  if (Number.isNaN(asUtc) || new Date(asUtc).toISOString().slice(0, wall.length) !== wall) {
+    throw refusal(`${text} is no date that the calendar has.`);
+  }
+  const atMs =
+    offset === undefined
+      ? instantOf(wall, zone)
+      : Date.parse(`${wall}${offset.toUpperCase().replace(/^(.\d{2})(\d{2})$/, "$1:$2")}`);
+  if (Number.isNaN(atMs)) throw refusal(`${text} is no instant: its offset is not one.`);
+  return { kind: "once", atMs };
+}
+
+function readCron(
+  text: string,
+  { nowMs, zone }: { readonly nowMs: number; readonly zone: string },
+): Schedule | undefined {
+  const expression = text.startsWith("@") ? text.toLowerCase() : text;
+  if (expression.startsWith("@") && !NICKNAMES.has(expression)) {
+    throw refusal(`${expression} is not known here: there are ${[...NICKNAMES].join(", ")}.`);
+  }
+  const isFields = /^[\d*]/.test(text) && text.split(" ").length >= 5;
+  if (!isFields && !expression.startsWith("@")) return undefined;
+  if (isFields && text.split(" ").length > 5) {
+    throw refusal(
+      "A cron expression has five fields here: minute, hour, day of month, month, day of week. Leave the seconds out.",
+    );
+  }
+  const schedule = { kind: "cron", expression } as const;
+  if (isDue(schedule, { nowMs, zone })) return schedule;
+  throw refusal(`${expression} never comes: no month has that day.`);
+}
+
+function isDue(
+  schedule: Extract<Schedule, { readonly kind: "cron" }>,
+  { nowMs, zone }: { readonly nowMs: number; readonly zone: string },
+): boolean {
+  try {
+    return nextRunMs(schedule, nowMs, zone) !== undefined;
+  } catch (error) {
+    const detail = error instanceof Error ? error.message.replace(/^CronPattern: /, "") : String(error);
+    throw refusal(`${schedule.expression} is no cron expression: ${detail.replace(/\.$/, "")}.`);
+  }
+}
+
+function readWords(text: string): Schedule | undefined {
+  const expression = readWeekly(text);
+  return expression === undefined ? undefined : { kind: "cron", expression };
+}
+
+function refusal(message: string): ServiceError {
+  return new ServiceError("invalid_request", message, { param: "schedule" });
+}

@@ -1,0 +1,56 @@
+/** Instants as people read them in a zone. Pure. */
+import { zoneFlaw } from "../../base/zone.ts";
+
+/** `2026-01-05 13:00:00 +01:00 (Europe/Berlin)`: the offset tells apart the two hours of clocks that go back. */
+export function zonedTime(atMs: number, zone: string): string {
+  if (Math.abs(atMs) > MAX_TIME_MS) return "at no time that a calendar has";
+  const at = clockTime(atMs, zone);
+  return `${at.time} ${at.offset} (${at.zone})`;
+}
+
+/** `YYYY-MM-DD HH:MM:SS` by the clock on the wall of `zone`. */
+export function wallTime(atMs: number, zone: string): string {
+  return clockTime(atMs, zone).time;
+}
+
+const MAX_TIME_MS = 8.64e15;
+
+interface Clock {
+  /** UTC where the data of this runtime have no such zone (any more). */
+  readonly zone: string;
+  readonly format: Intl.DateTimeFormat;
+}
+
+function clockTime(atMs: number, name: string): Pick<Clock, "zone"> & Record<"time" | "offset", string> {
+  const { zone, format } = clockOf(name);
+  const parts = new Map(format.formatToParts(atMs).map(({ type, value }) => [type, value]));
+  const of = (type: Intl.DateTimeFormatPartTypes) => parts.get(type) ?? "";
+  const date = `${of("year")}-${of("month")}-${of("day")}`;
+  const time = `${date} ${of("hour")}:${of("minute")}:${of("second")}`;
+  return { zone, time, offset: of("timeZoneName").replace(/^(GMT|UTC)/, "") || "+00:00" };
+}
+
+function clockOf(name: string): Clock {
+  const known = clocks.get(name);
+  if (known) return known;
+  const zone = zoneFlaw(name) === undefined ? name : "UTC";
+  const format = new Intl.DateTimeFormat("en-CA", {
+    timeZone: zone,
+    hourCycle: "h23",
+    year: "numeric",
+    month: "2-digit",
+    day: "2-digit",
+    hour: "2-digit",
+    minute: "2-digit",
+    second: "2-digit",
+    timeZoneName: "longOffset",
+  });
+  if (clocks.size >= MAX_CLOCKS) clocks.clear();
+  const made = { zone, format };
+  clocks.set(name, made);
+  return made;
+}
+
+/** Making a format costs a hundred times what asking it does, and there are few zones. */
+const clocks = new Map<string, Clock>();
+const MAX_CLOCKS = 100;

@@ -1,0 +1,244 @@
+/** What the agent's tool does. Touches the machine. */
+import { realpath } from "node:fs/promises";
+import { isInside } from "../../base/paths.ts";
+import { ToolError, type ToolContext } from "../../agent/tool/tool.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { redact } from "../../base/observe/redact.ts";
+import { readCaller, type Caller } from "./caller.ts";
+import { createJobAround } from "../job/context.ts";
+import { jobEntry, occurrenceEntry } from "../job/entry.ts";
+import { changeJob, defineJob, type JobAround } from "../job/input.ts";
+import { refusal } from "../job/refusal.ts";
+import type { JobInput } from "../job/options.ts";
+import type { Job, JobDefinition } from "../job/job.ts";
+import { Jobs } from "../job/jobs.ts";
+import { removeOutputs } from "../output/outputs.ts";
+import { formatSchedule } from "../schedule/schedule.ts";
+import { isTicking } from "../tick/status.ts";
+import type { CronjobInput, JobDesk } from "./job-service.ts";
+import { jobToolsets } from "./toolsets.ts";
+import { zonedTime } from "../schedule/zoned-time.ts";
+
+const MAX_LISTED = 100;
+const MAX_BROKEN = 10;
+const SHOWN_RUNS = 5;
+const MAX_PROMPT_CHARACTERS = 4_000;
+/** The tools that run programs. */
+const RUNNING = "terminal";
+
+/** JSON with `success`, and `job`, `jobs` and `count`, or `error`. Throws ToolError with the latter. */
+export async function actOnJobs(
+  desk: JobDesk,
+  input: CronjobInput,
+  context: Pick<ToolContext, "runId" | "cwd">,
+): Promise<string> {
+  try {
+    return JSON.stringify({ success: true, ...(await new Desk(desk, context).act(input)) });
+  } catch (error) {
+    if (!(error instanceof ServiceError)) throw error;
+    throw new ToolError(JSON.stringify({ success: false, error: redact(error.message) }));
+  }
+}
+
+class Desk {
+  readonly #desk: JobDesk;
+  readonly #jobs: Jobs;
+  readonly #context: Pick<ToolContext, "runId" | "cwd">;
+
+  constructor(desk: JobDesk, context: Pick<ToolContext, "runId" | "cwd">) {
+    this.#desk = desk;
+    this.#jobs = new Jobs(desk.store, desk.settings);
+    this.#context = context;
+  }
+
+  async act(input: CronjobInput): Promise<object> {
+    const { action, job } = input;
+    if (action === "list") return this.#list(input.all === true);
+    if (action === "show") return this.#show(required(job, action));
+    const caller = await this.#caller();
+    if (action === "create") return this.#create(input, caller);
+    const ref = required(job, action);
+    if (action === "update") return this.#update(ref, input, caller);
+    if (action === "remove") return this.#remove(ref);
+    const changed = await this.#move(action, ref, input);
+    return { job: entryOf(changed), ...(action === "pause" ? {} : await this.#notice()) };
+  }
+
+  async #list(withOver: boolean): Promise<object> {
+    const { jobs, broken } = await this.#jobs.list({ withOver });
+    const left = jobs.length - MAX_LISTED;
+    return {
+      count: jobs.length,
+      jobs: jobs.slice(0, MAX_LISTED).map(lineOf),
+      ...(left > 0 ? { not_listed: left } : {}),
+      ...(broken.length > 0
+        ? { broken: broken.slice(0, MAX_BROKEN).map(({ id, name }) => ({ id, name: redact(name) })) }
+        : {}),
+    };
+  }
+
+  async #show(ref: string): Promise<object> {
+    const job = await this.#jobs.find(ref);
+    const { occurrences } = await this.#jobs.history(job.id, { limit: SHOWN_RUNS });
+    return { job: entryOf(job), runs: occurrences.map(occurrenceEntry) };
+  }
+
+  async #create(input: CronjobInput, caller: Caller): Promise<object> {
+    const wish = { ...wishOf(input), origin: caller.origin, toolsets: this.#narrow(input.toolsets, caller) };
+    await this.#requireWorkdir(input.workdir);
+    const definition = await defineJob(wish, this.#around());
+    requireOwnScript(definition, caller);
+    const job = await this.#jobs.create(definition);
+    return { job: entryOf(job), ...(await this.#notice()) };
+  }
+
+  async #update(ref: string, input: CronjobInput, caller: Caller): Promise<object> {
+    await this.#requireWorkdir(input.workdir);
+    const job = await this.#jobs.edit(ref, async (before) => {
+      this.#requireOwnTools(before.definition, caller);
+      requireOwnScript(before.definition, caller);
+      const { toolsets, deliver } = input;
+      const origin = deliver === undefined ? undefined : (before.definition.origin ?? caller.origin);
+      const narrowed = toolsets === undefined ? {} : { toolsets: this.#narrow(toolsets, caller) };
+      const change = { ...wishOf(input), origin, ...narrowed };
+      const definition = await changeJob(before.definition, change, this.#around());
+      requireOwnScript(definition, caller);
+      return definition;
+    });
+    return { job: entryOf(job), ...(await this.#notice()) };
+  }
+
+  async #remove(ref: string): Promise<object> {
+    const { id, name } = await this.#jobs.remove(ref);
+    await removeOutputs(this.#desk.outputFolder, id);
+    return { job: { id, name: redact(name), removed: true } };
+  }
+
+  #move(action: "pause" | "resume" | "run", ref: string, { reason }: CronjobInput): Promise<Job> {
+    if (action === "pause") return this.#jobs.pause(ref, { reason });
+    return action === "resume" ? this.#jobs.resume(ref) : this.#jobs.run(ref);
+  }
+
+  /** ServiceError `invalid_request` in a run of a job, unless that is allowed: jobs that make jobs know no end. */
+  async #caller(): Promise<Caller> {
+    const caller = await readCaller(this.#desk.store, this.#context.runId);
+    if (!caller.isJob || this.#desk.settings.allowAgentScheduling) return caller;
+    throw new ServiceError("invalid_request", "A scheduled run may not make or change jobs.");
+  }
+
+  /** No job gets a tool that the run which makes it does not have. */
+  #narrow(wanted: readonly string[] | undefined, { toolsets: own }: Caller): readonly string[] | undefined {
+    if (wanted === undefined) return own && this.#toolsetsOf({}).filter((name) => own.includes(name));
+    const foreign = own && wanted.find((name) => !own.includes(name));
+    if (foreign === undefined) return wanted;
+    const yours = own?.join(", ");
+    throw refusal("toolsets", `You do not have the toolset ${JSON.stringify(foreign)}; yours: ${yours}.`);
+  }
+
+  #requireOwnTools(definition: JobDefinition, { toolsets: own }: Caller): void {
+    const foreign = own && this.#toolsetsOf(definition).find((name) => !own.includes(name));
+    if (foreign === undefined) return;
+    const why = `The job has tools that you do not have (${foreign})`;
+    throw refusal("job", `${why}. A person can change it with \`agentd cron edit\`.`);
+  }
+
+  #toolsetsOf(definition: Pick<JobDefinition, "toolsets">): readonly string[] {
+    return jobToolsets(definition, this.#desk.settings, this.#desk.toolsets());
+  }
+
+  /** What nobody watches stays where the agent works anyway. */
+  async #requireWorkdir(workdir: string | undefined): Promise<void> {
+    if (workdir === undefined || workdir.trim() === "") return;
+    const { workspace, workspaceRoots = [] } = this.#desk;
+    const roots = await Promise.all([workspace, ...workspaceRoots, this.#context.cwd].map(real));
+    const path = await real(workdir.trim());
+    if (roots.some((root) => isInside(path, root))) return;
+    const where = roots.join(" or ");
+    throw refusal(
+      "workdir",
+      `workdir is a folder inside ${where}. Others are added in agent.workspace_roots.`,
+    );
+  }
+
+  #around(): JobAround {
+    const { clock, settings, models, toolsets, scriptsFolder } = this.#desk;
+    return createJobAround({
+      nowMs: clock.now(),
+      zone: settings.zone,
+      models,
+      toolsets: toolsets(),
+      findJob: (ref) => this.#jobs.find(ref),
+      scriptsFolder,
+    });
+  }
+
+  async #notice(): Promise<{ readonly notice?: string }> {
+    const { store, clock } = this.#desk;
+    if (await isTicking(store, clock.now())) return {};
+    return {
+      notice: "No gateway is running: jobs run once somebody starts `agentd gateway`. Tell the user.",
+    };
+  }
+}
+
+/** A script may do what a terminal may. */
+function requireOwnScript({ script }: JobDefinition, { toolsets: own }: Caller): void {
+  if (script === undefined || own === undefined || own.includes(RUNNING)) return;
+  const why = `The job has a script, and you do not have the toolset ${RUNNING}`;
+  throw refusal("script", `${why}. A person can do this with \`agentd cron\`.`);
+}
+
+function required(job: string | undefined, action: string): string {
+  if (job !== undefined && job.trim() !== "") return job;
+  throw refusal("job", `${action} needs job, an id or a name. List the jobs to see them.`);
+}
+
+/** What is not said here, such as a model, stays as it is. */
+function wishOf(input: CronjobInput): JobInput {
+  const { schedule, prompt, name, deliver, repeat, skills, script, workdir } = input;
+  return {
+    schedule,
+    prompt,
+    name,
+    deliver,
+    repeat,
+    skills,
+    script,
+    workdir,
+    isScriptOnly: input.no_agent,
+    contextFrom: input.context_from,
+    zone: input.time_zone,
+  };
+}
+
+function lineOf(job: Job): object {
+  const { id, definition, state } = job;
+  return {
+    id,
+    name: redact(definition.name),
+    state,
+    schedule: formatSchedule(definition.schedule),
+    next_run: nextOf(job),
+    deliver: redact(definition.deliver),
+    last_status: job.lastStatus ?? null,
+  };
+}
+
+function entryOf(job: Job): object {
+  const prompt = redact(job.definition.prompt);
+  const left = prompt.length - MAX_PROMPT_CHARACTERS;
+  const cut = left > 0 ? `${prompt.slice(0, MAX_PROMPT_CHARACTERS)}... (${left} more characters)` : prompt;
+  const definition = { ...job.definition, prompt: cut };
+  return { ...jobEntry({ ...job, definition }), next_run: nextOf(job) };
+}
+
+/** In the job's own zone; people are told of it. */
+function nextOf({ state, nextRunAtMs, definition }: Job): string | null {
+  const isComing = state === "scheduled" && nextRunAtMs !== undefined;
+  return isComing ? zonedTime(nextRunAtMs, definition.zone) : null;
+}
+
+/** Of what there is not, the path as it is: it is refused in its own words. */
+async function real(path: string): Promise<string> {
+  return realpath(path).catch(() => path);
+}

@@ -1,0 +1,70 @@
+import type { Clock } from "../../base/clock.ts";
+import type { Tracer } from "../../base/observe/trace.ts";
+import type { Store, Tx } from "../../store/store.ts";
+import type { OutboxRow } from "../../store/schema/tables.ts";
+import { Attempt, type AttemptEnd } from "./attempt.ts";
+import { recordIn, type Recorded } from "./record.ts";
+import { sendRow } from "./send-row.ts";
+import { parseTarget, type Targets } from "../target.ts";
+import { rulesFor } from "./decision.ts";
+
+export interface DirectSendsOptions {
+  readonly targets: Targets;
+  readonly clock: Clock;
+  readonly tracer: Tracer;
+  readonly store: Store;
+  /** Waits before each further attempt where the target has none of its own, milliseconds. */
+  readonly retryDelaysMs: readonly number[];
+}
+
+/** Attempts at messages whose senders wait to hear how they went; their callers hold the leases. */
+export class DirectSends {
+  readonly #options: DirectSendsOptions;
+  readonly #attempts = new Map<Attempt, Promise<AttemptEnd>>();
+  #isClosed = false;
+
+  constructor(options: DirectSendsOptions) {
+    this.#options = options;
+  }
+
+  /** Makes one attempt. `stopped`: the service ends, and the message is to be sent again. Never rejects. */
+  async send(row: OutboxRow, timeoutMs: number): Promise<AttemptEnd> {
+    if (this.#isClosed) return { status: "stopped" };
+    const { platform } = parseTarget(row.target);
+    if (this.#options.targets.get(platform)?.isReady?.() === false) return notReady(platform);
+    const attempt = new Attempt();
+    const end = sendRow(row, attempt, { ...this.#options, timeoutMs });
+    this.#attempts.set(attempt, end);
+    await end;
+    this.#attempts.delete(attempt);
+    return end;
+  }
+
+  /** Writes how an attempt went, as the dispatcher would: what stays owed is the dispatcher's from then on. */
+  record(tx: Tx, row: OutboxRow, end: AttemptEnd): Promise<Recorded> {
+    const { targets, store, retryDelaysMs: delaysMs } = this.#options;
+    const target = targets.get(parseTarget(row.target).platform);
+    const rules = rulesFor(target, { delaysMs, random: Math.random });
+    return recordIn(tx, store, { row, end }, { target, rules });
+  }
+
+  /** Waits `graceMs` for the attempts under way, and cuts the rest. */
+  async close(graceMs: number): Promise<void> {
+    const over = new AbortController();
+    const late = this.#options.clock.sleep(graceMs, { signal: over.signal }).catch(() => {});
+    await Promise.race([Promise.all(this.#attempts.values()), late]);
+    over.abort();
+    this.#isClosed = true;
+    for (const attempt of this.#attempts.keys()) attempt.cut("stopped");
+    await Promise.all(this.#attempts.values());
+  }
+}
+
+/** Another process may hold the one connection that the platform allows, or the platform asked everybody to wait. */
+function notReady(platform: string): AttemptEnd {
+  return {
+    status: "retry",
+    isThrottled: true,
+    error: `${platform} takes no messages from this process for now.`,
+  };
+}

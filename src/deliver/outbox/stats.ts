@@ -1,0 +1,47 @@
+/** How much there is in the outbox, for those who watch the service. */
+import { countLetters, type LetterStatus } from "../../store/outbox/messages.ts";
+import type { Store } from "../../store/store.ts";
+import { platforms } from "../platform/names.ts";
+
+/** Messages by how they stand. */
+export interface OutboxCounts {
+  readonly due: number;
+  readonly sending: number;
+  /** Given up. */
+  readonly dead: number;
+  /** They may have arrived. */
+  readonly unknown: number;
+}
+
+export interface OutboxFigures {
+  readonly all: OutboxCounts;
+  /** When the oldest of those that are due was owed. */
+  readonly oldestDueAtMs: number | undefined;
+  /** Of each platform that has such messages; what is no platform of ours counts as `other`. */
+  readonly byPlatform: ReadonlyMap<string, OutboxCounts>;
+}
+
+const NONE: OutboxCounts = { due: 0, sending: 0, dead: 0, unknown: 0 };
+const COUNTED: Readonly<Partial<Record<LetterStatus, keyof OutboxCounts>>> = {
+  due: "due",
+  leased: "sending",
+  dead: "dead",
+  unknown: "unknown",
+};
+
+/** Of the whole database. ServiceError `state_store_unavailable`. */
+export async function readOutboxFigures(store: Store): Promise<OutboxFigures> {
+  const byPlatform = new Map<string, OutboxCounts>();
+  let all = NONE;
+  let oldestDueAtMs: number | undefined;
+  for (const { platform, status, count, oldestAtMs } of await countLetters(store)) {
+    const key = COUNTED[status];
+    if (key === undefined) continue;
+    const name = Object.hasOwn(platforms, platform) ? platform : "other";
+    const before = byPlatform.get(name) ?? NONE;
+    byPlatform.set(name, { ...before, [key]: before[key] + count });
+    all = { ...all, [key]: all[key] + count };
+    if (key === "due") oldestDueAtMs = Math.min(oldestDueAtMs ?? Infinity, oldestAtMs);
+  }
+  return { all, oldestDueAtMs, byPlatform };
+}

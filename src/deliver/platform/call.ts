@@ -1,0 +1,176 @@
+import { createClient } from "../../../generated/delivery/client/client/index.ts";
+import { DeliveryClient } from "../../../generated/delivery/client/sdk.gen.ts";
+import { schemas, type SchemaTypes } from "../../../generated/delivery/schemas.gen.ts";
+import type { Clock } from "../../base/clock.ts";
+import { FetchFailedError, guardedFetch, type GuardedResponse } from "../../base/net/fetch.ts";
+import { UnresolvedNameError } from "../../base/net/guard.ts";
+import { parseRetryAfter } from "../../base/net/retry-after.ts";
+import { SchemaSet } from "../../base/json/validate.ts";
+import type { SendOptions, SendOutcome } from "../target.ts";
+
+export type SendFailure = Exclude<SendOutcome, { readonly status: "delivered" }>;
+
+/** What a platform answered, whatever it said. */
+export interface PlatformAnswer<Body> {
+  readonly kind: "answer";
+  readonly status: number;
+  /** By lower-case name. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** Undefined when it is not in the platform's own form. */
+  readonly body: Body | undefined;
+  /** The start of what stood there, for people. */
+  readonly text: string;
+  /** What `Retry-After` asks for, milliseconds. */
+  readonly retryAfterMs: number | undefined;
+}
+
+/** Why there is no answer. */
+export interface NoAnswer {
+  readonly kind: "none";
+  readonly outcome: SendFailure;
+}
+
+export interface CallerOptions {
+  /** The platform as people write it. */
+  readonly title: string;
+  /** Without a slash at the end. It may be private: the operator chose it. */
+  readonly baseUrl: string;
+  readonly version: string;
+  readonly clock: Clock;
+  /** Default 30 s. */
+  readonly timeoutMs?: number;
+}
+
+/** Makes one request through the generated client, and reads the answer as `schema`. */
+export type Call = <Name extends keyof SchemaTypes>(
+  schema: Name,
+  operation: (client: DeliveryClient) => Promise<unknown>,
+  options: Pick<SendOptions, "signal" | "span">,
+) => Promise<PlatformAnswer<SchemaTypes[Name]> | NoAnswer>;
+
+const TIMEOUT_MS = 30_000;
+const MAX_ANSWER_BYTES = 262_144;
+const SHOWN_CHARACTERS = 200;
+const validators = new SchemaSet(schemas);
+
+/**
+ * Requests to one platform. Redirects are not followed: they would carry credentials to others. Addresses of the
+ * operator's choice are reached wherever they are.
+ */
+export function createCall(caller: CallerOptions): Call {
+  const flaw = flawOf(caller);
+  return async (schema, operation, options) => {
+    if (flaw) return { kind: "none", outcome: flaw };
+    const sent: { isMade?: true; answer?: Answer } = {};
+    const client = createClient({
+      baseUrl: caller.baseUrl.replace(/\/+$/, ""),
+      headers: { "user-agent": `agentd/${caller.version}` },
+      throwOnError: true,
+      // The client builds the request; the answer is read here, where anything may stand in it.
+      fetch: async (request) => {
+        sent.isMade = true;
+        sent.answer = await refusalIn(transmit(request as Request, caller, options));
+        return new Response(null, { status: 204 });
+      },
+    });
+    try {
+      await operation(new DeliveryClient({ client }));
+    } catch (error) {
+      options.signal.throwIfAborted();
+      return { kind: "none", outcome: sent.isMade ? failureOf(error, caller) : unmade(error, caller) };
+    }
+    if (!sent.answer) throw new TypeError(`${caller.title} was not asked anything.`);
+    options.span.set({ "http.response.status_code": sent.answer.status });
+    return toAnswer(schema, sent.answer, caller.clock.now());
+  };
+}
+
+type Answer = Pick<GuardedResponse, "status" | "headers" | "body">;
+
+/** The answer; of a refusal that broke off its status, which says enough: nothing was taken. */
+async function refusalIn(answer: Promise<Answer>): Promise<Answer> {
+  try {
+    return await answer;
+  } catch (error) {
+    const head = error instanceof FetchFailedError ? error.head : undefined;
+    if (!head || head.status < 400) throw error;
+    return { ...head, body: new Uint8Array() };
+  }
+}
+
+async function transmit(
+  request: Request,
+  { timeoutMs = TIMEOUT_MS }: CallerOptions,
+  { signal }: Pick<SendOptions, "signal">,
+): Promise<GuardedResponse> {
+  const body = new Uint8Array(await request.arrayBuffer());
+  return guardedFetch(request.url, {
+    method: request.method,
+    headers: Object.fromEntries(request.headers),
+    ...(body.length > 0 ? { body } : {}),
+    timeoutMs,
+    maxBytes: MAX_ANSWER_BYTES,
+    maxRedirects: 0,
+    allowedPrivateHosts: [new URL(request.url).host],
+    signal,
+  });
+}
+
+function toAnswer<Name extends keyof SchemaTypes>(
+  schema: Name,
+  { status, headers, body: bytes }: Answer,
+  nowMs: number,
+): PlatformAnswer<SchemaTypes[Name]> {
+  const whole = new TextDecoder().decode(bytes);
+  const body = parse(whole);
+  const fits = body !== undefined && validators.checkNamed(schema, body) === undefined;
+  return {
+    kind: "answer",
+    status,
+    headers,
+    body: fits ? (body as SchemaTypes[Name]) : undefined,
+    text: whole.slice(0, SHOWN_CHARACTERS),
+    retryAfterMs: parseRetryAfter(headers["retry-after"], nowMs),
+  };
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text) as unknown;
+  } catch {
+    return undefined;
+  }
+}
+
+/** Told before a request is made: the errors of those that cannot be made hold the whole address, secrets and all. */
+function flawOf({ title, baseUrl }: CallerOptions): SendFailure | undefined {
+  const url = URL.parse(baseUrl);
+  if (!url || !/^https?:$/.test(url.protocol)) {
+    return { status: "permanent", error: `${title}: the base_url is no address. Correct it.` };
+  }
+  if (url.username === "" && url.password === "" && url.search === "" && url.hash === "") return undefined;
+  return {
+    status: "permanent",
+    error: `${title}: the base_url must be an address alone, without a user, a query or a fragment.`,
+  };
+}
+
+/** Headers refuse some characters, and their errors show the value. */
+function unmade(error: unknown, { title }: CallerOptions): SendFailure {
+  if (!(error instanceof TypeError)) throw error;
+  return {
+    status: "permanent",
+    error: `${title}: the request could not be made. Has a credential characters that are none of it, such as line breaks?`,
+  };
+}
+
+function failureOf(error: unknown, { title }: CallerOptions): SendFailure {
+  if (error instanceof UnresolvedNameError) {
+    return { status: "retry", error: `${title}: ${error.message} Check the network and the base_url.` };
+  }
+  if (!(error instanceof FetchFailedError)) throw error;
+  if (error.reason === "url") return { status: "permanent", error: `${title}: ${error.message}` };
+  if (!error.isSent) return { status: "retry", error: `${title}: ${error.message}` };
+  const said = `${title}: ${error.message}`;
+  return { status: "unknown", error: `${said} The message may have arrived.`, said };
+}

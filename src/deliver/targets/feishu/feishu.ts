@@ -1,0 +1,169 @@
+import { registerSecret } from "../../../base/observe/redact.ts";
+import type { PlatformSettings } from "../../../config/platform-settings.ts";
+import type {
+  FeishuAnswer,
+  FeishuReceiverKind,
+  FeishuReply,
+} from "../../../../generated/delivery/client/types.gen.ts";
+import { AccessTokens, type AskForToken } from "../../platform/access-token.ts";
+import { createCall, type Call, type NoAnswer, type PlatformAnswer } from "../../platform/call.ts";
+import { staleDoubt } from "../../outbox/uncertain.ts";
+import { readMessage, type Message } from "../../message.ts";
+import { sendParts } from "../../deps.ts";
+import type { Platform } from "../../platform/platform.ts";
+import { repeatMark } from "../../text/repeat-mark.ts";
+import type { Delivery, SendOptions, SendOutcome } from "../../target.ts";
+import { defuseMentions } from "../../text/mentions.ts";
+import { renderParts } from "../../text/parts.ts";
+import { feishuWords, isTokenRefused, outcomeOf, tokenFailure } from "./outcome.ts";
+
+type Settings = PlatformSettings<"feishu">;
+
+/** Send message: content of at most 150 KB, also where each character takes several bytes. */
+const TEXT_LIMIT = 8000;
+/** Send message: `uuid` has up to 50 characters, and tells repeats for 1 hour; less, since clocks differ. */
+const MARK_LENGTH = 50;
+const REPEATS_KNOWN_MS = 3_300_000;
+/** In texts this begins `<at user_id="all">`, which addresses people. */
+const MENTIONS = ["<at", "</at"];
+const HOSTS = { feishu: "https://open.feishu.cn", lark: "https://open.larksuite.com" } as const;
+/** Ids by how they begin: "How to obtain different user IDs" and "Group ID description". */
+const KINDS: readonly (readonly [RegExp, FeishuReceiverKind])[] = [
+  [/^oc_\w{1,100}$/, "chat_id"],
+  [/^ou_\w{1,100}$/, "open_id"],
+  [/^on_\w{1,100}$/, "union_id"],
+  [/^[^\s@]{1,100}@[^\s@]{1,150}$/, "email"],
+];
+
+/**
+ * Server API, im/v1/messages, of Feishu and Lark: plain texts, which address nobody unless `allow_mentions` is told; to
+ * a thread as a reply. Repeats are told apart for an hour.
+ */
+export const feishu: Platform<Settings> = {
+  name: feishuWords.name,
+  missing: ({ app_id: id, app_secret: secret }) => [
+    ...(id === undefined ? ["app_id (FEISHU_APP_ID)"] : []),
+    ...(secret === undefined ? ["app_secret (FEISHU_APP_SECRET)"] : []),
+  ],
+  create({ app_id: id = "", app_secret: secret = "", domain = "feishu", ...settings }, { clock, version }) {
+    registerSecret(secret.trim());
+    const baseUrl = settings.base_url ?? HOSTS[domain];
+    const call = createCall({ title: feishuWords.title, baseUrl, clock, version });
+    const tokens = new AccessTokens(clock, askWith(call, { app_id: id.trim(), app_secret: secret.trim() }));
+    const repeats = { title: feishuWords.title, windowMs: REPEATS_KNOWN_MS };
+    return {
+      name: feishuWords.name,
+      knowsRepeats: true,
+      ...(settings.home_channel === undefined ? {} : { home: settings.home_channel }),
+      async send(delivery, options) {
+        const message = readMessage(feishuWords.name, delivery);
+        if (!message) return { status: "permanent", error: "The message has no text." };
+        const kind = kindOf(message);
+        const flaw = flawOf(message, kind);
+        if (kind === undefined || flaw !== undefined) return { status: "permanent", error: flaw ?? "" };
+        const limit = settings.text_limit ?? TEXT_LIMIT;
+        const parts = renderParts(message.text, { format: "plain", limit, unit: "utf16" });
+        const errand = { call, tokens, kind, message, delivery, options };
+        return sendParts(
+          parts,
+          errand,
+          async (part, index) =>
+            staleDoubt(repeats, delivery, { index, nowMs: clock.now() }) ??
+            sendPart(errand, part.text, index),
+        );
+      },
+    };
+  },
+};
+
+interface Errand {
+  readonly call: Call;
+  readonly tokens: AccessTokens;
+  readonly kind: FeishuReceiverKind;
+  readonly message: Message;
+  readonly delivery: Delivery;
+  readonly options: SendOptions;
+}
+
+/** Good for up to 2 hours, and the same for everybody who asks. */
+function askWith(call: Call, body: { readonly app_id: string; readonly app_secret: string }): AskForToken {
+  return async (options) => {
+    const answer = await call("FeishuAnswer", (client) => client.feishuTenantToken({ body }), options);
+    const {
+      code,
+      tenant_access_token: value,
+      expire = 0,
+    } = (answer.kind === "answer" && answer.body) || { code: -1 };
+    if (answer.kind === "none" || code !== 0 || value === undefined)
+      return { kind: "none", outcome: tokenFailure(answer) };
+    return { kind: "given", value, lifeMs: expire * 1000 };
+  };
+}
+
+/** A token that has served and is refused now is asked for anew, once. */
+async function sendPart(errand: Errand, text: string, index: number): Promise<SendOutcome> {
+  for (let tries = 1; ; tries += 1) {
+    const token = await errand.tokens.get(errand.options);
+    if (token.kind === "none") return token.outcome;
+    const answer = await post(errand, token.value, contentOf(errand, text, index));
+    if (answer.kind === "none") return answer.outcome;
+    if (!isTokenRefused(answer)) return outcomeOf(answer);
+    errand.tokens.drop(token.value);
+    if (!token.isKept || tries > 1) return outcomeOf(answer);
+  }
+}
+
+type Content = Pick<FeishuReply, "msg_type" | "content" | "uuid">;
+
+/** What addresses people is looked for last: rendering may bring it about, as from `&lt;at`. */
+function contentOf({ delivery, message }: Errand, words: string, index: number): Content {
+  const text = message.extra["allow_mentions"] === true ? words : defuseMentions(words, MENTIONS);
+  return {
+    msg_type: "text",
+    content: JSON.stringify({ text }),
+    uuid: repeatMark(delivery, index, MARK_LENGTH),
+  };
+}
+
+function post(
+  { call, kind, message, options }: Errand,
+  token: string,
+  content: Content,
+): Promise<PlatformAnswer<FeishuAnswer> | NoAnswer> {
+  const headers = { authorization: `Bearer ${token}` };
+  const { chat, thread } = message;
+  return call(
+    "FeishuAnswer",
+    (client) =>
+      thread === undefined
+        ? client.feishuSendMessage({
+            query: { receive_id_type: kind },
+            headers,
+            body: { receive_id: chat, ...content },
+          })
+        : client.feishuReplyMessage({
+            path: { message_id: thread },
+            headers,
+            body: { ...content, reply_in_thread: true },
+          }),
+    options,
+  );
+}
+
+function kindOf({ chat, extra }: Message): FeishuReceiverKind | undefined {
+  const kind = KINDS.find(([id]) => id.test(chat))?.[1];
+  return kind ?? (extra["receive_id_type"] === "user_id" && chat !== "" ? "user_id" : undefined);
+}
+
+function flawOf({ chat, thread }: Message, kind: FeishuReceiverKind | undefined): string | undefined {
+  if (chat === "") {
+    return "No chat is named: set deliver_extra.chat_id, or platforms.feishu.home_channel (FEISHU_HOME_CHANNEL).";
+  }
+  if (kind === undefined) {
+    return "The chat must be the id of a chat (oc_...), of a user (ou_... or on_...), an e-mail address, or with deliver_extra.receive_id_type: user_id a user's id.";
+  }
+  if (thread !== undefined && !/^om_\w{1,100}$/.test(thread)) {
+    return "The thread (thread_id) must be the id of the message to answer, om_...";
+  }
+  return undefined;
+}

@@ -1,0 +1,155 @@
+import type { Clock } from "../../../base/clock.ts";
+import { registerSecret } from "../../../base/observe/redact.ts";
+import type { PlatformSettings } from "../../../config/platform-settings.ts";
+import { readMessage } from "../../message.ts";
+import { Pace } from "../../outbox/pace.ts";
+import { sendParts } from "../../deps.ts";
+import type { Platform } from "../../platform/platform.ts";
+import type { Delivery, SendOptions, SendOutcome, Target } from "../../target.ts";
+import { renderParts } from "../../text/parts.ts";
+import { failureOf, parseAnswer } from "./answer.ts";
+import { createRunGh, type RunGh } from "./gh.ts";
+import { readPlace, type CommentPlace } from "./address.ts";
+
+type Settings = PlatformSettings<"github_comment">;
+
+const NAME = "github_comment";
+/** GitHub: body is too long (maximum is 65536 characters). */
+const TEXT_LIMIT = 65_536;
+const MAX_PARTS = 10;
+/** Between comments of one text: GitHub, Best practices for using the REST API, Pause between mutative requests. */
+const PAUSE_MS = 1_000;
+/** A message that is owed for so long may have been sent by a service that was stopped meanwhile. */
+const FRESH_MS = 10_000;
+/** How far GitHub's clock may be behind ours. */
+const CLOCK_SKEW_MS = 600_000;
+const PER_PAGE = 100;
+const MAX_PAGES = 10;
+/** GitHub, Best practices: avoid concurrent requests. Each is a process besides. */
+const CONCURRENCY = 2;
+const ID = /^[A-Za-z0-9_-]{1,128}$/;
+
+/**
+ * Comments on a pull request, else on an issue, through GitHub's command-line client: every pull request is an issue to
+ * the comments API, so that one call serves both, and a number that is no pull request gets the comment as an issue.
+ *
+ * A hidden mark at the end of each comment bears the message's id. Before a message is tried again the comments since
+ * it was owed are searched for it, so that none appears twice.
+ */
+export const githubComment: Platform<Settings> = {
+  name: NAME,
+  missing: () => [],
+  create(settings, { clock, env }) {
+    for (const name of ["GH_TOKEN", "GITHUB_TOKEN", "GH_ENTERPRISE_TOKEN", "GITHUB_ENTERPRISE_TOKEN"]) {
+      registerSecret(env[name] ?? "");
+    }
+    const gh = createRunGh({ program: settings.program ?? "gh", env, clock });
+    return createTarget(settings, { gh, clock });
+  },
+};
+
+interface Tools {
+  readonly gh: RunGh;
+  readonly clock: Clock;
+}
+
+function createTarget(settings: Settings, tools: Tools): Target {
+  const { clock } = tools;
+  // Asks for silence alone count; what is sent does not.
+  const pace = new Pace({ clock, limit: Infinity, windowMs: 0 });
+  return {
+    name: NAME,
+    concurrency: CONCURRENCY,
+    knowsRepeats: true,
+    // Limits hold for the token, whatever the repository.
+    isReady: () => pace.waitMs === 0,
+    async send(delivery, options) {
+      const outcome = await sendMessage(settings, tools, { delivery, options });
+      if (outcome.status === "retry" && outcome.isThrottled) pace.hold(outcome.afterMs ?? 0);
+      return outcome;
+    },
+  };
+}
+
+interface Sending {
+  readonly delivery: Delivery;
+  readonly options: SendOptions;
+}
+
+async function sendMessage(settings: Settings, tools: Tools, sending: Sending): Promise<SendOutcome> {
+  const { delivery, options } = sending;
+  const message = readMessage(NAME, delivery);
+  if (!message) return { status: "permanent", error: "The message has no text." };
+  if (!ID.test(delivery.id))
+    return { status: "permanent", error: "The message's id cannot stand in a comment." };
+  const place = readPlace(message.extra, settings.host);
+  if ("flaw" in place) return { status: "permanent", error: place.flaw };
+  const parts = renderParts(message.text, {
+    format: "commonmark",
+    limit: Math.max((settings.text_limit ?? TEXT_LIMIT) - markOf(delivery.id, MAX_PARTS).length, 16),
+    unit: "utf16",
+    maxParts: MAX_PARTS,
+  });
+  const there = await findParts(place, tools, sending);
+  if ("status" in there) return there;
+  let posted = 0;
+  return sendParts(parts, sending, async ({ text }, index) => {
+    if (there.has(index)) return { status: "delivered" };
+    if (posted++ > 0) await tools.clock.sleep(PAUSE_MS, { signal: options.signal });
+    const mark = markOf(delivery.id, parts.length > 1 ? index + 1 : undefined);
+    return post(place, `${text}${mark}`, { ...tools, options });
+  });
+}
+
+function markOf(id: string, part: number | undefined): string {
+  return `\n\n<!-- agent-delivery:${id}${part === undefined ? "" : `#${part}`} -->`;
+}
+
+async function post(
+  place: CommentPlace,
+  body: string,
+  { gh, clock, options }: Tools & { readonly options: SendOptions },
+): Promise<SendOutcome> {
+  const end = await gh({
+    args: ["api", "-i", "--method", "POST", commentsOf(place), "--input", "-"],
+    input: JSON.stringify({ body }),
+    host: place.host,
+    signal: options.signal,
+  });
+  const status = end.kind === "exit" ? parseAnswer(end.output)?.status : undefined;
+  options.span.set({ "http.response.status_code": status });
+  // Cut off behind its status, the answer still says that the comment is there.
+  return status === 201 ? { status: "delivered" } : failureOf(end, clock.now());
+}
+
+/** Indexes of the parts that are there from an earlier attempt, when there may have been one; else the failed look. */
+async function findParts(
+  place: CommentPlace,
+  { gh, clock }: Tools,
+  { delivery, options }: Sending,
+): Promise<ReadonlySet<number> | SendOutcome> {
+  const { id, attempt, createdAtMs } = delivery;
+  const found = new Set<number>();
+  if (attempt <= 1 && clock.now() - createdAtMs < FRESH_MS) return found;
+  const since = new Date(createdAtMs - CLOCK_SKEW_MS).toISOString();
+  const mark = new RegExp(`<!-- agent-delivery:${id}(?:#(\\d+))? -->`, "g");
+  const filter = `length, (.[] | .body // "" | scan("<!-- agent-delivery:${id}(?:#[0-9]+)? -->"))`;
+  for (let page = 1; page <= MAX_PAGES; page++) {
+    const query = `since=${encodeURIComponent(since)}&per_page=${PER_PAGE}&page=${page}`;
+    const args = ["api", "-i", "--method", "GET", `${commentsOf(place)}?${query}`, "--jq", filter];
+    const end = await gh({ args, input: "", host: place.host, signal: options.signal });
+    const answer = end.kind === "exit" ? parseAnswer(end.output) : undefined;
+    if (answer?.status !== 200) {
+      const { error, ...failure } = failureOf(end, clock.now());
+      // Nothing was sent by looking.
+      return { ...failure, status: failure.status === "unknown" ? "retry" : failure.status, error };
+    }
+    for (const [, part = "1"] of answer.body.matchAll(mark)) found.add(Number(part) - 1);
+    if (Number(/^\d+/.exec(answer.body)?.[0] ?? 0) < PER_PAGE) break;
+  }
+  return found;
+}
+
+function commentsOf({ repo, number }: CommentPlace): string {
+  return `repos/${repo}/issues/${number}/comments`;
+}

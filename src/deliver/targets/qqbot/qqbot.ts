@@ -1,0 +1,169 @@
+import type { QqbotAnswer, QqbotMessage } from "../../../../generated/delivery/client/types.gen.ts";
+import { sha256 } from "../../../base/digest.ts";
+import { registerSecret } from "../../../base/observe/redact.ts";
+import type { PlatformSettings } from "../../../config/platform-settings.ts";
+import { AccessTokens, type AskForToken } from "../../platform/access-token.ts";
+import { createCall, type Call, type NoAnswer, type PlatformAnswer } from "../../platform/call.ts";
+import { readMessage, type Message } from "../../message.ts";
+import { sendParts } from "../../deps.ts";
+import type { Platform } from "../../platform/platform.ts";
+import type { Delivery, SendOptions, SendOutcome } from "../../target.ts";
+import { renderParts } from "../../text/parts.ts";
+import { isTokenRefused, outcomeOf, qqbotWords, tokenFailure } from "./outcome.ts";
+
+type Settings = PlatformSettings<"qqbot">;
+type Kind = "user" | "group" | "channel";
+
+const TEXT_LIMIT = 4000;
+/** "Send messages": a message may be answered five times, and on their own bots may write four times a month. */
+const MAX_PARTS = 5;
+const API = "https://api.sgroup.qq.com";
+const SANDBOX_API = "https://sandbox.api.sgroup.qq.com";
+const TOKEN_HOST = "https://bots.qq.com";
+/** In channels these address everybody, or somebody. */
+const MENTIONS = ["<@everyone", "@everyone", "<qqbot-at-", "<@"];
+const ID = /^[\w.-]{1,128}$/;
+
+/**
+ * QQ's bots, API v2: plain texts to users, groups and text channels. What answers a user's message (msg_id) is told from
+ * its repeats; the rest is not. A message that waits for a check at QQ counts as delivered: QQ has it.
+ */
+export const qqbot: Platform<Settings> = {
+  name: qqbotWords.name,
+  missing: ({ app_id: id, client_secret: secret }) => [
+    ...(id === undefined ? ["app_id (QQ_APP_ID)"] : []),
+    ...(secret === undefined ? ["client_secret (QQ_CLIENT_SECRET)"] : []),
+  ],
+  create({ app_id: id = "", client_secret: secret = "", ...settings }, { clock, version }) {
+    registerSecret(secret.trim());
+    const caller = { title: qqbotWords.title, clock, version };
+    const baseUrl = settings.base_url ?? (settings.sandbox === true ? SANDBOX_API : API);
+    const call = createCall({ ...caller, baseUrl });
+    const askForToken = createCall({ ...caller, baseUrl: settings.token_url ?? TOKEN_HOST });
+    const credentials = { appId: id.trim(), clientSecret: secret.trim() };
+    const tokens = new AccessTokens(clock, askWith(askForToken, credentials));
+    return {
+      name: qqbotWords.name,
+      ...(settings.home_channel === undefined ? {} : { home: settings.home_channel }),
+      knowsRepeatOf: (message) => readMessage(qqbotWords.name, message)?.extra["msg_id"] !== undefined,
+      async send(delivery, options) {
+        const message = readMessage(qqbotWords.name, delivery);
+        if (!message) return { status: "permanent", error: "The message has no text." };
+        const place = placeOf(message.chat);
+        const flaw = flawOf(message);
+        if (place === undefined || flaw !== undefined) return { status: "permanent", error: flaw ?? "" };
+        const parts = renderParts(message.text, {
+          format: "plain",
+          limit: settings.text_limit ?? TEXT_LIMIT,
+          unit: "codepoints",
+          maxParts: MAX_PARTS,
+          mentions: place.kind === "channel" ? MENTIONS : [],
+        });
+        const errand = { call, tokens, place, message, delivery, options };
+        return sendParts(parts, errand, (part, index) => sendPart(errand, part.text, index));
+      },
+    };
+  },
+};
+
+interface Place {
+  readonly kind: Kind;
+  readonly id: string;
+}
+
+interface Errand {
+  readonly call: Call;
+  readonly tokens: AccessTokens;
+  readonly place: Place;
+  readonly message: Message;
+  readonly delivery: Delivery;
+  readonly options: SendOptions;
+}
+
+/** Good for up to 2 hours; a new one is given in the last minute only. */
+function askWith(call: Call, body: { readonly appId: string; readonly clientSecret: string }): AskForToken {
+  return async (options) => {
+    const answer = await call("QqbotToken", (client) => client.qqbotAccessToken({ body }), options);
+    const { access_token: value, expires_in: seconds = 0 } = (answer.kind === "answer" && answer.body) || {};
+    if (answer.kind === "none" || answer.status >= 300 || !value) {
+      return { kind: "none", outcome: tokenFailure(answer) };
+    }
+    return { kind: "given", value, lifeMs: (Number(seconds) || 0) * 1000 };
+  };
+}
+
+/** A token that has served and is refused now is asked for anew, once. */
+async function sendPart(errand: Errand, text: string, index: number): Promise<SendOutcome> {
+  const { tokens, delivery, options } = errand;
+  for (;;) {
+    const token = await tokens.get(options);
+    if (token.kind === "none") return token.outcome;
+    const answer = await post(errand, token.value, contentOf(errand, text, index));
+    if (answer.kind === "none") return answer.outcome;
+    const isRefused = isTokenRefused(answer);
+    if (isRefused) tokens.drop(token.value);
+    if (!isRefused || !token.isKept) return outcomeOf(answer, delivery.attempt > 1);
+  }
+}
+
+function post(
+  { call, place: { kind, id }, options }: Errand,
+  token: string,
+  body: QqbotMessage,
+): Promise<PlatformAnswer<QqbotAnswer> | NoAnswer> {
+  const headers = { Authorization: `QQBot ${token}` };
+  return call(
+    "QqbotAnswer",
+    (client) => {
+      if (kind === "user") return client.qqbotSendToUser({ path: { openid: id }, headers, body });
+      if (kind === "group") return client.qqbotSendToGroup({ path: { group_openid: id }, headers, body });
+      const { msg_type: _type, msg_seq: _seq, ...rest } = body;
+      return client.qqbotSendToChannel({ path: { qqbot_channel_id: id }, headers, body: rest });
+    },
+    options,
+  );
+}
+
+function contentOf({ message: { extra }, delivery }: Errand, text: string, index: number): QqbotMessage {
+  const { msg_id: messageId, event_id: eventId, msg_seq: first } = extra;
+  const answers = {
+    ...(isText(messageId) ? { msg_id: messageId } : {}),
+    ...(isText(eventId) ? { event_id: eventId } : {}),
+  };
+  if (Object.keys(answers).length === 0) return { content: text, msg_type: 0 };
+  const sequence = (isSequence(first) ? Number(first) : firstOf(delivery)) + index;
+  return { content: text, msg_type: 0, ...answers, msg_seq: sequence };
+}
+
+/**
+ * QQ refuses a number that an answer to the same message had before. So it has to be the same in every attempt, and
+ * another for another message that answers the same one.
+ */
+function firstOf({ id }: Delivery): number {
+  return 1 + (Number.parseInt(sha256(id).slice(0, 8), 16) % 1_000_000);
+}
+
+function placeOf(chat: string): Place | undefined {
+  const at = chat.indexOf(":");
+  const [kind, id] = [chat.slice(0, at), chat.slice(at + 1)];
+  if (kind !== "user" && kind !== "group" && kind !== "channel") return undefined;
+  return ID.test(id) ? { kind, id } : undefined;
+}
+
+function flawOf({ chat, extra }: Message): string | undefined {
+  if (chat === "") {
+    return "No chat is named: set deliver_extra.chat_id, or platforms.qqbot.home_channel (QQBOT_HOME_CHANNEL).";
+  }
+  if (!placeOf(chat)) return "The chat must be user:OPENID, group:OPENID or channel:ID.";
+  const { msg_seq: first } = extra;
+  if (first === undefined || isSequence(first)) return undefined;
+  return "deliver_extra.msg_seq must be a whole number from 1.";
+}
+
+function isSequence(value: unknown): boolean {
+  return /^[1-9]\d{0,8}$/.test(String(value));
+}
+
+function isText(value: unknown): value is string {
+  return typeof value === "string" && value !== "";
+}

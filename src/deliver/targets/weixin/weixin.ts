@@ -1,0 +1,122 @@
+import type { WeixinRequest } from "../../../../generated/delivery/client/types.gen.ts";
+import { registerSecret } from "../../../base/observe/redact.ts";
+import type { PlatformSettings } from "../../../config/platform-settings.ts";
+import { createCall, type Call } from "../../platform/call.ts";
+import { readMessage, type Message } from "../../message.ts";
+import { sendParts } from "../../deps.ts";
+import type { Platform } from "../../platform/platform.ts";
+import { repeatMark } from "../../text/repeat-mark.ts";
+import type { Delivery, SendOptions, SendOutcome } from "../../target.ts";
+import { renderParts } from "../../text/parts.ts";
+import { outcomeOf, weixinWords } from "./outcome.ts";
+
+type Settings = PlatformSettings<"weixin">;
+
+const TEXT_LIMIT = 4000;
+/** The service takes about ten messages until the user writes again. */
+const MAX_PARTS = 10;
+const HOST = "https://ilinkai.weixin.qq.com";
+const CLIENT_ID_LENGTH = 64;
+const USER = /^[\w@.+=-]{1,128}$/;
+
+/**
+ * iLink, sendmessage: plain texts to users who have written to the bot, each with the context token of the user's latest
+ * message. Nothing is polled here, so any process may send. The service answers 0 to some messages that it never shows.
+ */
+export const weixin: Platform<Settings> = {
+  name: weixinWords.name,
+  missing: ({ token }) => (token === undefined ? ["token (WEIXIN_TOKEN)"] : []),
+  create({ token = "", base_url: baseUrl = HOST, ...settings }, { clock, version }) {
+    registerSecret(token.trim());
+    const call = createCall({ title: weixinWords.title, baseUrl, clock, version });
+    const sender = { call, token: token.trim(), version };
+    return {
+      name: weixinWords.name,
+      ...(settings.home_channel === undefined ? {} : { home: settings.home_channel }),
+      async send(delivery, options) {
+        const message = readMessage(weixinWords.name, delivery);
+        if (!message) return { status: "permanent", error: "The message has no text." };
+        const context = contextOf(message, settings);
+        const flaw = flawOf(message, context);
+        if (context === undefined || flaw !== undefined) return { status: "permanent", error: flaw ?? "" };
+        const limit = settings.text_limit ?? TEXT_LIMIT;
+        const parts = renderParts(message.text, {
+          format: "plain",
+          limit,
+          unit: "utf16",
+          maxParts: MAX_PARTS,
+        });
+        const errand = { ...sender, user: message.chat, context, delivery, options };
+        return sendParts(parts, errand, (part, index) => sendPart(errand, part.text, index));
+      },
+    };
+  },
+};
+
+interface Errand {
+  readonly call: Call;
+  readonly token: string;
+  /** Of agentd. */
+  readonly version: string;
+  readonly user: string;
+  /** The context token. */
+  readonly context: string;
+  readonly delivery: Delivery;
+  readonly options: SendOptions;
+}
+
+async function sendPart(errand: Errand, text: string, index: number): Promise<SendOutcome> {
+  const { call, token, version, context, options } = errand;
+  const headers = {
+    AuthorizationType: "ilink_bot_token",
+    Authorization: `Bearer ${token}`,
+    "X-WECHAT-UIN": randomUin(),
+    "iLink-App-Id": "bot",
+    "iLink-App-ClientVersion": numberOf(version),
+  } as const;
+  const body = requestOf(errand, text, index);
+  const answer = await call("WeixinAnswer", (client) => client.weixinSendMessage({ headers, body }), options);
+  return answer.kind === "none" ? answer.outcome : outcomeOf(answer, context);
+}
+
+function requestOf({ user, context, delivery, version }: Errand, text: string, index: number): WeixinRequest {
+  return {
+    msg: {
+      from_user_id: "",
+      to_user_id: user,
+      client_id: repeatMark(delivery, index, CLIENT_ID_LENGTH),
+      message_type: 2,
+      message_state: 2,
+      item_list: [{ type: 1, text_item: { text } }],
+      context_token: context,
+    },
+    base_info: { channel_version: version, bot_agent: "agentd" },
+  };
+}
+
+/** Base64 of a random number of 32 bits, written in decimal: "Request headers" of the protocol. */
+function randomUin(): string {
+  const [number = 0] = crypto.getRandomValues(new Uint32Array(1));
+  return btoa(String(number));
+}
+
+/** 1.2.3 is 0x00010203, written in decimal. */
+function numberOf(version: string): string {
+  const [major = 0, minor = 0, patch = 0] = version.split(/[.+-]/, 3).map((part) => Number(part) & 0xff);
+  return String((major << 16) | (minor << 8) | patch);
+}
+
+function contextOf({ chat, extra }: Message, { context_tokens: known = {} }: Settings): string | undefined {
+  const told = extra["context_token"];
+  if (typeof told === "string" && told !== "") return told;
+  return Object.hasOwn(known, chat) ? known[chat] || undefined : undefined;
+}
+
+function flawOf({ chat }: Message, context: string | undefined): string | undefined {
+  if (chat === "") {
+    return "No user is named: set deliver_extra.chat_id, or platforms.weixin.home_channel (WEIXIN_HOME_CHANNEL).";
+  }
+  if (!USER.test(chat)) return "The chat must be the id of a user, such as NAME@im.wechat.";
+  if (context !== undefined) return undefined;
+  return "WeChat lets bots only answer: the user must write to the bot first, and the context token of that message must stand in platforms.weixin.context_tokens or in deliver_extra.context_token.";
+}

@@ -1,0 +1,83 @@
+import type { ChatStreamFrame, ChatToolCall } from "../../../generated/http/client/types.gen.ts";
+import type { SseMessage } from "../../../generated/http/contract.gen.ts";
+import { nameOfId } from "../../agent/session/session.ts";
+import {
+  ChatChunks,
+  finishReason,
+  toCompletionUsage,
+  toolCall,
+  type ChatHead,
+} from "../../client/chat-chunks.ts";
+import { errorEnvelope } from "../edge/answer.ts";
+import { completion } from "./chat-format.ts";
+import { toChatRequest, type ChatHttpRequest, type ChatRequest } from "./chat-request.ts";
+import type { HttpResponse } from "../edge/contract.ts";
+import { idempotencyOf } from "../edge/idempotency.ts";
+import type { HttpRoom } from "../deps.ts";
+import { failedAnswer, failureOf, shuttingDown } from "../runs/failure.ts";
+import { runEvents, runHeaders, startRun, stopWhenGone, type EventGroups } from "../prompt/submission.ts";
+
+/** POST /v1/chat/completions: a chat is a run, and its answer is what the journal says about that run. */
+export async function createChatCompletion(
+  request: ChatHttpRequest,
+  room: HttpRoom,
+): Promise<HttpResponse<"createChatCompletion">> {
+  const chat = await toChatRequest(request, room);
+  const { signal } = request;
+  const claim = idempotencyOf("createChatCompletion", request);
+  const started = await startRun(chat.prompt, room, { claim, signal });
+  const { runId, sessionId, createdAtMs } = started.submitted;
+  const head: ChatHead = {
+    id: `chatcmpl_${runId.slice("run_".length)}`,
+    created: Math.floor(createdAtMs / 1000),
+    model: chat.modelName,
+    agent: { run_id: runId, session_id: nameOfId(sessionId) },
+  };
+  const headers = runHeaders(started);
+  const isMine = chat.cancelOnDisconnect && !started.isJoined;
+  const forget = isMine ? stopWhenGone(signal, runId, room) : () => {};
+  if (chat.stream) return { status: 200, headers, stream: frames(head, started.events, chat) };
+  return collect(head, started.events, headers).finally(forget);
+}
+
+/** The whole answer, once the run has ended. */
+async function collect(
+  head: ChatHead,
+  groups: EventGroups,
+  headers: ReturnType<typeof runHeaders>,
+): Promise<HttpResponse<"createChatCompletion">> {
+  const texts: string[] = [];
+  const calls: ChatToolCall[] = [];
+  let toolRan = false;
+  for await (const event of runEvents(groups)) {
+    if (event.event === "message.completed" && event.text !== "") texts.push(event.text);
+    if (event.event === "tool.started") toolRan = true;
+    if (event.event === "tool.requested") calls.push(toolCall(event));
+    if (event.event === "run.completed") {
+      const usage = toCompletionUsage(event.usage);
+      const end = { text: texts.join("\n\n"), calls, finish: finishReason(event.stop), usage };
+      return { status: 200, headers, body: completion(head, end) };
+    }
+    const failure = failureOf(event);
+    if (failure) return failedAnswer(failure, { headers, toolRan });
+  }
+  throw shuttingDown();
+}
+
+/** The answer as it comes. Each frame has the number of its event, so that a client can go on with the run's events. */
+async function* frames(
+  head: ChatHead,
+  groups: EventGroups,
+  chat: ChatRequest,
+): AsyncGenerator<SseMessage<ChatStreamFrame>> {
+  const chunks = new ChatChunks(head, chat);
+  yield { data: chunks.first() };
+  for await (const event of runEvents(groups)) {
+    const made = chunks.of(event);
+    for (const [index, data] of made.entries()) {
+      yield index === made.length - 1 ? { data, id: String(event.seq) } : { data };
+    }
+    const failure = made.length === 0 ? failureOf(event) : undefined;
+    if (failure) yield { data: errorEnvelope(failure) };
+  }
+}

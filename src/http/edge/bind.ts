@@ -1,0 +1,203 @@
+import type { H3, H3Event } from "h3";
+import type { OperationMeta, SseMessage } from "../../../generated/http/contract.gen.ts";
+import { operations, type OperationId } from "../../../generated/http/server.gen.ts";
+import { ServiceError, toServiceError } from "../../base/errors.ts";
+import { createId } from "../../base/ids.ts";
+import { errorAnswer, jsonAnswer, rawAnswer, streamAnswer, type Headers } from "./answer.ts";
+import { authorize, checkHost } from "./auth.ts";
+import { checkAnswer, checkEvent } from "./conformance.ts";
+import type { HttpHandlers } from "./contract.ts";
+import { Cors } from "./cors.ts";
+import { readInput } from "../prompt/input.ts";
+import type { LongBodyOptions } from "./long-body.ts";
+import { RequestWatch } from "./request-watch.ts";
+import type { HttpContext, HttpRoom } from "../deps.ts";
+import { sseStream } from "./sse.ts";
+
+/** What a handler may answer, without the types that tie it to its operation. */
+interface Result {
+  readonly status: number;
+  readonly headers?: Headers;
+  readonly body?: unknown;
+  readonly stream?: AsyncIterable<SseMessage<unknown>>;
+  readonly raw?: BodyInit;
+  readonly contentType?: string;
+}
+
+type Handler = (request: unknown) => Result | Promise<Result>;
+
+/** Mounts every operation of the spec, with 405 for the methods a path does not have and 404 for all other paths. */
+export function bindHttp(app: H3, handlers: HttpHandlers<HttpContext>, room: HttpRoom): void {
+  const cors = new Cors({ origins: room.settings.corsOrigins, requiresKey: room.keys.required });
+  const edge: Edge = { room, cors };
+  const methods = new Map<string, string[]>();
+  for (const id of Object.keys(operations) as OperationId[]) {
+    const operation = operations[id];
+    const route = operation.route.replace(/\{([^}]+)\}/g, ":$1");
+    const names = operation.method === "GET" && !operation.sse ? ["GET", "HEAD"] : [operation.method];
+    methods.set(route, [...(methods.get(route) ?? []), ...names]);
+    const bound = { ...edge, id, operation, handler: handlers[id] as Handler };
+    for (const name of names) app.on(name as "GET", route, (event) => serve(event, bound));
+  }
+  for (const [route, names] of methods) app.all(route, (event) => refuse(event, edge, wrongMethod(names)));
+  app.all("/**", (event) => refuse(event, edge, wrongPath));
+}
+
+/** What every request passes on its way in. */
+interface Edge {
+  readonly room: HttpRoom;
+  readonly cors: Cors;
+}
+
+interface Bound extends Edge {
+  readonly id: OperationId;
+  readonly operation: OperationMeta;
+  readonly handler: Handler;
+}
+
+async function serve(event: H3Event, bound: Bound): Promise<Response> {
+  const { operation, handler, room, id } = bound;
+  const requestId = requestIdOf(event);
+  const watch = new RequestWatch(room, bound, event.req);
+  const base = { ...headersOfAll(event, bound, requestId), traceparent: watch.traceparent };
+  const gone = new AbortController();
+  try {
+    checkSource(event, bound);
+    const identity = authorize(room.keys, operation, event.req.headers.get("authorization"));
+    room.keyLimits?.countRequest(identity.name);
+    const input = await readInput(event, operation, room);
+    if (operation.body) watchClient(event, gone);
+    const ctx: HttpContext = { identity, requestId, traceparent: watch.traceparent };
+    const result = await handler({ ...input, ctx, raw: event.req, signal: gone.signal });
+    if (room.settings.validateResponses) checkAnswer(id, operation, result);
+    room.observe?.(id, result.status);
+    watch.answered(result.status, { isStream: result.stream !== undefined });
+    const headers = { ...base, ...result.headers };
+    if (result.raw !== undefined)
+      return rawAnswer(result.status, result.raw, {
+        ...headers,
+        "content-type": result.contentType,
+      });
+    if (!result.stream) return jsonAnswer(result.status, result.body, headers, readersOf(room));
+    return streamAnswer(
+      result.status,
+      eventStream(result.stream, bound, { requestId, gone, watch }),
+      headers,
+    );
+  } catch (thrown) {
+    const error = toServiceError(thrown);
+    watch.answered(error.row.http, { error });
+    return failed(error, bound, base);
+  }
+}
+
+function failed(error: ServiceError, { id, operation, room }: Bound, base: Headers): Response {
+  if (error.row.http >= 500 && error.code !== "server_draining") {
+    room.log.error("a request failed", {
+      operation: id,
+      request: base["x-request-id"],
+      error: error.cause ?? error,
+    });
+  }
+  room.observe?.(id, error.row.http);
+  if (room.settings.validateResponses && !operation.responses[String(error.row.http)]) {
+    room.log.error("an answer is not in the spec", { operation: id, status: error.row.http, error });
+    room.observe?.(id, 0);
+  }
+  return errorAnswer(error.code === "internal_error" ? unknown(error, base) : error, base);
+}
+
+/** Of a bug clients learn where in the log it stands, and no more. */
+function unknown(cause: ServiceError, base: Headers): ServiceError {
+  const where = base["x-request-id"];
+  return new ServiceError(
+    "internal_error",
+    `Internal error. The server log tells more of request ${where}.`,
+    { cause },
+  );
+}
+
+function readersOf({ clock, settings: { slowReaderMs }, store: { readers } }: HttpRoom): LongBodyOptions {
+  return { clock, slowReaderMs, readers };
+}
+
+function eventStream(
+  source: AsyncIterable<SseMessage<unknown>>,
+  { operation, id, room }: Bound,
+  {
+    requestId,
+    gone,
+    watch,
+  }: { readonly requestId: string; readonly gone: AbortController; readonly watch: RequestWatch },
+): ReadableStream<Uint8Array> {
+  return sseStream(source, {
+    meta: operation.sse,
+    ...readersOf(room),
+    keepaliveMs: room.settings.keepaliveMs,
+    onClientGone: () => gone.abort(),
+    onEnd: (error) => watch.streamed(error),
+    onFailure: (error) => {
+      gone.abort();
+      room.log.error("a stream failed", { operation: id, request: requestId, error });
+    },
+    ...(room.settings.validateResponses
+      ? { inspect: (data: unknown) => checkEvent(id, operation, data) }
+      : {}),
+  });
+}
+
+/**
+ * Tells the handler that the client left while it waits for a JSON answer. Deno aborts this signal after every
+ * normal end too; by then nobody listens any more.
+ */
+function watchClient(event: H3Event, gone: AbortController): void {
+  event.req.signal.addEventListener("abort", () => gone.abort(), { once: true });
+}
+
+/** What every answer carries, whatever it is. */
+function headersOfAll(event: H3Event, { cors }: Edge, requestId = requestIdOf(event)): Headers {
+  return { "x-request-id": requestId, ...cors.headers(event.req.headers) };
+}
+
+/** Where a request comes from and what it believes to speak to. ServiceError `host_not_allowed`, `origin_not_allowed`. */
+function checkSource(event: H3Event, { room, cors }: Edge): void {
+  if (!room.keys.required) checkHost(room.settings.allowedHosts, event.req.headers.get("host"));
+  cors.check(event.req.headers);
+}
+
+export function requestIdOf(event: H3Event): string {
+  const given = event.req.headers.get("x-request-id");
+  return given !== null && /^[\x21-\x7e]{1,128}$/.test(given) ? given : createId("req");
+}
+
+/** Answers what no operation does: a preflight of a browser, or the error. */
+function refuse(event: H3Event, edge: Edge, refusal: (event: H3Event) => Refusal): Response {
+  const base = headersOfAll(event, edge);
+  try {
+    checkSource(event, edge);
+  } catch (thrown) {
+    return errorAnswer(thrown, base);
+  }
+  const preflight = edge.cors.preflight(event.req.method, event.req.headers);
+  if (preflight) return rawAnswer(204, null, { ...base, ...preflight });
+  const { error, headers } = refusal(event);
+  return errorAnswer(error, { ...base, ...headers });
+}
+
+interface Refusal {
+  readonly error: ServiceError;
+  readonly headers?: Headers;
+}
+
+function wrongMethod(methods: readonly string[]): (event: H3Event) => Refusal {
+  const allow = methods.join(", ");
+  return (event) => ({
+    error: new ServiceError("method_not_allowed", `This path answers ${allow}, not ${event.req.method}.`),
+    headers: { allow },
+  });
+}
+
+function wrongPath(): Refusal {
+  const what = "There is nothing at this path. GET /openapi.json lists all paths.";
+  return { error: new ServiceError("not_found", what) };
+}

@@ -1,0 +1,116 @@
+/** Which web pages may call, and what their browsers are told (Fetch standard, CORS protocol). Pure. */
+import { ServiceError } from "../../base/errors.ts";
+import type { Headers as HeaderTable } from "./answer.ts";
+
+/** The headers of a request, as far as this looks at them. */
+export type HeaderReader = Pick<globalThis.Headers, "get">;
+
+export interface CorsOptions {
+  /** Origins of pages that may call, `*` for all; empty: CORS is off. */
+  readonly origins: readonly string[];
+  /** False: the server asks for no key, so the origin of a page is all that holds it back. */
+  readonly requiresKey: boolean;
+}
+
+const METHODS = "GET, POST, PATCH, DELETE, OPTIONS";
+const REQUEST_HEADERS =
+  /^(?:authorization|content-type|idempotency-key|last-event-id|x-request-id|x-agent-[\w-]+|x-stainless-[\w-]+)$/;
+const EXPOSED = [
+  "X-Request-Id",
+  "X-Agent-Run-Id",
+  "X-Agent-Session-Id",
+  "X-Agent-Session-Key",
+  "X-Agent-Model",
+  "Idempotency-Replayed",
+  "Location",
+  "Retry-After",
+  "x-should-retry",
+  "WWW-Authenticate",
+].join(", ");
+/** How long a browser may remember what it was told. */
+const MAX_AGE_SECONDS = "600";
+
+/**
+ * The rule for pages of other origins. Credentials in the browser's sense (cookies) are never allowed: there are none,
+ * keys travel in a header that the page sets itself.
+ */
+export class Cors {
+  readonly #origins: ReadonlySet<string>;
+  readonly #requiresKey: boolean;
+
+  constructor({ origins, requiresKey }: CorsOptions) {
+    this.#origins = new Set(origins.map((origin) => originOf(origin) ?? origin));
+    this.#requiresKey = requiresKey;
+  }
+
+  /** For every answer, errors too: a page may read the answer when it may call. Nothing while CORS is off. */
+  headers(request: HeaderReader): HeaderTable {
+    if (this.#origins.size === 0) return {};
+    const allowed = this.#allowed(request.get("origin"));
+    if (allowed === undefined) return { vary: "Origin" };
+    return {
+      vary: "Origin",
+      "access-control-allow-origin": allowed,
+      "access-control-expose-headers": EXPOSED,
+    };
+  }
+
+  /**
+   * Refuses the page of an origin that is not allowed: ServiceError `origin_not_allowed`. Pages of this server itself
+   * are always let in. While CORS is off and a key is asked for, every origin passes: its browser withholds the answer,
+   * and a page cannot send the key without leave. Without a key that would not do: a page can send, if not read.
+   */
+  check(request: HeaderReader): void {
+    const origin = request.get("origin");
+    if (origin === null || (this.#origins.size === 0 && this.#requiresKey)) return;
+    if (isOwn(origin, request.get("host")) || this.#allowed(origin) !== undefined) return;
+    throw new ServiceError(
+      "origin_not_allowed",
+      `Pages of the origin ${JSON.stringify(origin.slice(0, 256))} may not call this server. Add it to api_server.cors_origins.`,
+    );
+  }
+
+  /**
+   * The headers of the answer to a preflight, besides those of every answer; undefined when the request is none. It is
+   * answered for any path, so that the page can read what the request itself is answered.
+   */
+  preflight(method: string, request: HeaderReader): HeaderTable | undefined {
+    if (method !== "OPTIONS" || this.#origins.size === 0) return undefined;
+    if (request.get("origin") === null || request.get("access-control-request-method") === null)
+      return undefined;
+    const asked = (request.get("access-control-request-headers") ?? "").toLowerCase().split(",");
+    const allowed = [...new Set(asked.map((name) => name.trim()))].filter((name) =>
+      REQUEST_HEADERS.test(name),
+    );
+    return {
+      "access-control-allow-methods": METHODS,
+      "access-control-allow-headers": allowed.length === 0 ? undefined : allowed.join(", "),
+      "access-control-allow-private-network": this.#allowsPrivateNetwork(request) ? "true" : undefined,
+      "access-control-max-age": MAX_AGE_SECONDS,
+    };
+  }
+
+  /** What the page is told: its own origin when it is listed, `*` when all are. */
+  #allowed(origin: string | null): string | undefined {
+    if (origin === null) return undefined;
+    if (this.#origins.has(origin)) return origin;
+    return this.#origins.has("*") ? "*" : undefined;
+  }
+
+  /** From a public page into a private network: for origins that were named, never for "all". */
+  #allowsPrivateNetwork(request: HeaderReader): boolean {
+    const asks = request.get("access-control-request-private-network") === "true";
+    return asks && this.#origins.has(request.get("origin") ?? "");
+  }
+}
+
+/** Whether the page came from this server: its origin is the name that this request is sent to. */
+function isOwn(origin: string, host: string | null): boolean {
+  const page = URL.parse(origin);
+  return host !== null && page !== null && page.host !== "" && page.host === host.toLowerCase();
+}
+
+/** As browsers write it: lower case, no default port, no slash at the end. */
+function originOf(text: string): string | undefined {
+  return text === "*" ? undefined : URL.parse(text)?.origin;
+}

@@ -1,0 +1,137 @@
+import type { ModelRef, ToolChoice, ToolSpec } from "../../agent/engine.ts";
+import type { Webhook } from "../../../generated/http/client/types.gen.ts";
+import type { RunInput } from "../../agent/run/run.ts";
+import { recordWebhook } from "../../agent/notify/run-webhook.ts";
+import { ServiceError } from "../../base/errors.ts";
+import type { HttpRoom } from "../deps.ts";
+
+/**
+ * The model a request asks for, undefined for the session's own or the default. The header wins over the body. A header
+ * must resolve; a body that does not is an error where `isStrict`, else as configured, since clients send any name out
+ * of habit. ServiceError `model_not_found`.
+ */
+export function requestedModel(
+  asked: {
+    readonly header: string | undefined;
+    readonly body: string | undefined;
+    readonly isStrict?: boolean;
+  },
+  { models, settings }: HttpRoom,
+): ModelRef | undefined {
+  const { header, body, isStrict = settings.unknownModel === "reject" } = asked;
+  if (header !== undefined) {
+    const found = models.resolve(header);
+    if (!found) throw modelNotFound(header, "X-Agent-Model");
+    return found;
+  }
+  if (body === undefined || body === settings.modelName) return undefined;
+  const found = models.resolve(body);
+  if (!found && isStrict) throw modelNotFound(body, "model");
+  return found;
+}
+
+function modelNotFound(name: string, param: string): ServiceError {
+  return new ServiceError(
+    "model_not_found",
+    `No configured provider has a model ${JSON.stringify(name)}. Use \`provider:model\` or leave it out.`,
+    { param },
+  );
+}
+
+/** ServiceError `invalid_request` for a toolset that this server does not have. */
+export function checkToolsets(
+  asked: readonly string[] | undefined,
+  param: string,
+  { settings }: HttpRoom,
+): readonly string[] | undefined {
+  for (const [index, name] of (asked ?? []).entries()) {
+    if (settings.toolsets.includes(name)) continue;
+    const what = `${JSON.stringify(name)} is not a toolset of this server: ${settings.toolsets.join(", ")}.`;
+    throw new ServiceError("invalid_request", what, { param: `${param}[${index}]` });
+  }
+  return asked;
+}
+
+/** ServiceError `string_above_max_length`: text is refused, never cut. */
+export function checkText(text: string, param: string, { settings }: HttpRoom): void {
+  const bytes = byteLength(text);
+  if (bytes <= settings.maxTextBytes) return;
+  const what = `${param} has ${bytes} bytes of text; the limit is ${settings.maxTextBytes} (limits.max_text_bytes).`;
+  throw new ServiceError("string_above_max_length", what, { param });
+}
+
+/** ServiceError `invalid_request` for more messages or items than are taken. */
+export function checkCount(count: number, param: string, { settings }: HttpRoom): void {
+  if (count <= settings.maxMessages) return;
+  const what = `${param} has ${count} entries; the limit is ${settings.maxMessages} (limits.max_messages).`;
+  throw new ServiceError("invalid_request", what, { param });
+}
+
+/** A function as a client declares it. */
+export interface DeclaredTool {
+  readonly name: string;
+  readonly description?: string | null | undefined;
+  readonly parameters?: Readonly<Record<string, unknown>> | null | undefined;
+}
+
+/** The client's tools in the agent's terms; with the choice `none` there are none. ServiceError `invalid_request`. */
+export function clientTools(
+  tools: readonly DeclaredTool[],
+  choice: "none" | "auto" | "required" | { readonly name: string } | undefined,
+): { readonly clientTools?: readonly ToolSpec[]; readonly toolChoice?: ToolChoice } {
+  const specs = tools.map((tool, index) => toSpec(tool, index, tools));
+  if (typeof choice === "object" && !specs.some(({ name }) => name === choice.name)) {
+    const what = `tool_choice names ${JSON.stringify(choice.name)}, which is not among tools.`;
+    throw new ServiceError("invalid_request", what, { param: "tool_choice" });
+  }
+  if (choice === "required" && specs.length === 0) {
+    const what = "tool_choice is required, and tools is empty.";
+    throw new ServiceError("invalid_request", what, { param: "tool_choice" });
+  }
+  if (specs.length === 0 || choice === "none") return {};
+  if (choice === undefined || choice === "auto") return { clientTools: specs };
+  return { clientTools: specs, toolChoice: choice === "required" ? choice : { tool: choice.name } };
+}
+
+function toSpec(tool: DeclaredTool, index: number, all: readonly DeclaredTool[]): ToolSpec {
+  const { name, description, parameters } = tool;
+  if (all.findIndex((other) => other.name === name) !== index) {
+    const what = `tools[${index}] has the name ${JSON.stringify(name)}, which another one has.`;
+    throw new ServiceError("invalid_request", what, { param: `tools[${index}]` });
+  }
+  if (parameters && parameters["type"] !== undefined && parameters["type"] !== "object") {
+    const what = `The parameters of tools[${index}] must be a JSON Schema of type object.`;
+    throw new ServiceError("invalid_request", what, { param: `tools[${index}]` });
+  }
+  return {
+    name,
+    description: description ?? "",
+    parameters: { properties: {}, ...parameters, type: "object" },
+  };
+}
+
+/** Approvals can be given over this surface; passwords, secrets and free answers have no operation here. */
+export function approvals(mode: "wait" | "deny" | undefined): Pick<RunInput, "answerable" | "onlyApprovals"> {
+  return mode === "deny" ? { answerable: false } : { answerable: true, onlyApprovals: true };
+}
+
+/** Who is told of the run. ServiceError of {@link recordWebhook}. */
+export function requestedWebhook(
+  asked: Webhook | undefined,
+  param: string,
+  { settings }: HttpRoom,
+): { readonly webhook?: string } {
+  if (asked === undefined) return {};
+  const { webhookSecret, webhookAllowedHosts, webhookAttempts } = settings;
+  const rules = {
+    hasSecret: webhookSecret !== undefined,
+    allowedPrivateHosts: webhookAllowedHosts,
+    maxAttempts: webhookAttempts,
+  };
+  return { webhook: recordWebhook(asked, rules, { param }) };
+}
+
+/** UTF-8 length; text that is far from the limit in UTF-16 units needs no count. */
+function byteLength(text: string): number {
+  return text.length * 3 < 65_536 ? text.length : new TextEncoder().encode(text).length;
+}

@@ -1,0 +1,75 @@
+import type { OperationMeta } from "../../../generated/http/contract.gen.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { ServiceError } from "../../base/errors.ts";
+import { offTracer, type Span, type Tracer } from "../../base/observe/trace.ts";
+import type { HttpMetrics } from "../meta/metrics.ts";
+
+export interface WatchRoom {
+  readonly clock: Clock;
+  readonly tracer?: Tracer;
+  readonly metrics?: HttpMetrics;
+}
+
+interface WatchedOperation {
+  readonly id: string;
+  readonly operation: OperationMeta;
+}
+
+/** Looks that machines take every few seconds: a trace of each would bury the others. */
+const untraced = new Set(["getHealth", "getHealthV1", "getDetailedHealth", "getMetrics"]);
+
+/** One request as traces and figures see it. */
+export class RequestWatch {
+  readonly #room: WatchRoom;
+  readonly #id: string;
+  readonly #span: Span;
+  readonly #startedMs: number;
+
+  constructor(room: WatchRoom, { id, operation }: WatchedOperation, request: Request) {
+    this.#room = room;
+    this.#id = id;
+    this.#startedMs = room.metrics ? room.clock.now() : 0;
+    const tracer = untraced.has(id) ? offTracer : (room.tracer ?? offTracer);
+    this.#span = startSpan(tracer, operation, request);
+  }
+
+  /** The trace context of this request, for its answer and for what it sets going. */
+  get traceparent(): string | undefined {
+    return this.#span.traceparent;
+  }
+
+  /** The answer is known; a stream goes on until {@link streamed}. */
+  answered(status: number, how: { readonly error?: ServiceError; readonly isStream?: boolean } = {}): void {
+    const { metrics, clock } = this.#room;
+    metrics?.answered(this.#id, status, (clock.now() - this.#startedMs) / 1000);
+    const span = this.#span;
+    if (span.isRecording) span.set({ "http.response.status_code": status });
+    // An error of the client's is none of the server's.
+    if (status >= 500) span.fail(how.error ?? String(status));
+    if (how.isStream) metrics?.streamOpened(this.#id);
+    else span.end();
+  }
+
+  /** A stream is over, with what failed it. */
+  streamed(error?: unknown): void {
+    this.#room.metrics?.streamClosed(this.#id);
+    if (error !== undefined) this.#span.fail(error);
+    this.#span.end();
+  }
+}
+
+function startSpan(tracer: Tracer, { route }: OperationMeta, request: Request): Span {
+  const parent = request.headers.get("traceparent") ?? undefined;
+  if (!tracer.isOn) return tracer.start(route, { parent });
+  const { method } = request;
+  const span = tracer.start(`${method} ${route}`, { kind: "server", parent });
+  if (!span.isRecording) return span;
+  const { pathname, protocol } = new URL(request.url);
+  span.set({
+    "http.request.method": method,
+    "http.route": route,
+    "url.path": pathname,
+    "url.scheme": protocol.slice(0, -1),
+  });
+  return span;
+}

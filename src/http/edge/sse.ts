@@ -1,0 +1,176 @@
+import type { SseMessage, SseMeta } from "../../../generated/http/contract.gen.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { ReaderBudget, ReaderQueue } from "../../store/journal/reader-budget.ts";
+
+export interface SseOptions {
+  /** How the spec says that the stream ends. */
+  readonly meta: SseMeta | undefined;
+  readonly clock: Clock;
+  readonly keepaliveMs: number;
+  /** How long the stream may stand still, full, because its client does not read; then it is cut. */
+  readonly slowReaderMs: number;
+  /** Called when the client leaves before the end. */
+  readonly onClientGone: () => void;
+  /** Looks at each event before it is sent; throws to end the stream. */
+  readonly inspect?: (data: unknown) => void;
+  /** Called once when the stream is over, with what failed it. */
+  readonly onEnd?: (error?: unknown) => void;
+  /** What this stream and all others may have waiting. */
+  readonly readers: ReaderBudget;
+  /** Told when the source fails: the stream can then only be cut. */
+  readonly onFailure: (error: unknown) => void;
+}
+
+const encoder = new TextEncoder();
+
+/** An event that several streams send: it is made into bytes once. */
+export class SharedMessage<T> implements SseMessage<T> {
+  readonly data: T;
+  readonly event: string;
+  readonly id: string;
+  #bytes: Uint8Array | undefined;
+
+  constructor(data: T, event: string, id: string) {
+    this.data = data;
+    this.event = event;
+    this.id = id;
+  }
+
+  /** Nobody may change them. */
+  get bytes(): Uint8Array {
+    return (this.#bytes ??= encoder.encode(encodeSse(this)));
+  }
+}
+
+/**
+ * Server-sent events (WHATWG HTML, 9.2) from a source that is pulled: the next event is asked for when the client has
+ * room, so a slow reader slows only its own source, which reads on from the journal, and nothing piles up here.
+ * Each event is one chunk: some clients lose an event that is split over two.
+ */
+export function sseStream(
+  source: AsyncIterable<SseMessage<unknown>>,
+  options: SseOptions,
+): ReadableStream<Uint8Array> {
+  return new EventStream(source, options).readable;
+}
+
+/** Bytes that may wait in the stream itself, ahead of the socket's own buffer; one event may pass them. */
+const HIGH_WATER_BYTES = 16_384;
+
+class EventStream {
+  readonly readable: ReadableStream<Uint8Array>;
+  readonly #iterator: AsyncIterator<SseMessage<unknown>>;
+  readonly #options: SseOptions;
+  readonly #queue: ReaderQueue;
+  #controller: ReadableStreamDefaultController<Uint8Array> | undefined;
+  #cancelKeepalive = () => {};
+  #cancelStalled = () => {};
+  #isOver = false;
+
+  constructor(source: AsyncIterable<SseMessage<unknown>>, options: SseOptions) {
+    this.#iterator = source[Symbol.asyncIterator]();
+    this.#options = options;
+    this.#queue = options.readers.open(() => this.#giveUp());
+    this.readable = new ReadableStream<Uint8Array>(
+      {
+        start: (controller) => {
+          this.#controller = controller;
+          // The headers leave with the first bytes, so that the client knows at once that it is connected.
+          controller.enqueue(encoder.encode(": connected\n\n"));
+          this.#keepAlive(controller);
+        },
+        pull: (controller) => this.#pull(controller),
+        cancel: () => {
+          this.#cut();
+          options.onClientGone();
+        },
+      },
+      new ByteLengthQueuingStrategy({ highWaterMark: HIGH_WATER_BYTES }),
+    );
+  }
+
+  async #pull(controller: ReadableStreamDefaultController<Uint8Array>): Promise<void> {
+    this.#cancelStalled();
+    this.#count(controller);
+    if (this.#isOver) return;
+    try {
+      const { done, value } = await this.#iterator.next();
+      if (this.#isOver) return;
+      if (done) return this.#close(controller);
+      this.#options.inspect?.(value.data);
+      controller.enqueue(value instanceof SharedMessage ? value.bytes : encoder.encode(encodeSse(value)));
+      this.#count(controller);
+    } catch (error) {
+      if (this.#isOver) return;
+      this.#cut(error);
+      this.#options.onFailure(error);
+      controller.error(error);
+    }
+  }
+
+  /** Nobody pulls a stream that is full: only its client can go on. */
+  #count(controller: ReadableStreamDefaultController<Uint8Array>): void {
+    const room = controller.desiredSize ?? 0;
+    this.#queue.set(HIGH_WATER_BYTES - room);
+    if (room <= 0 && !this.#isOver) this.#watch(controller, room);
+  }
+
+  #watch(controller: ReadableStreamDefaultController<Uint8Array>, room: number): void {
+    this.#cancelStalled = this.#options.clock.after(this.#options.slowReaderMs, () => {
+      const now = controller.desiredSize ?? 0;
+      // It read of what waits, only not enough for more.
+      if (now > room) this.#watch(controller, now);
+      else this.#giveUp();
+    });
+  }
+
+  #close(controller: ReadableStreamDefaultController<Uint8Array>): void {
+    this.#end();
+    controller.enqueue(encoder.encode(closing(this.#options.meta)));
+    controller.close();
+  }
+
+  #keepAlive(controller: ReadableStreamDefaultController<Uint8Array>): void {
+    this.#cancelKeepalive = this.#options.clock.after(this.#options.keepaliveMs, () => {
+      // What waits already keeps it alive when it is read.
+      if (controller.desiredSize === HIGH_WATER_BYTES) controller.enqueue(encoder.encode(": keepalive\n\n"));
+      this.#keepAlive(controller);
+    });
+  }
+
+  #giveUp(): void {
+    if (this.#isOver) return;
+    const error = new Error("The client does not read.");
+    this.#cut(error);
+    this.#options.onClientGone();
+    this.#controller?.error(error);
+  }
+
+  /** Ends before the source did: a generator that rests at a yield would keep what it holds for ever. */
+  #cut(error?: unknown): void {
+    this.#end(error);
+    void Promise.resolve(this.#iterator.return?.()).catch(this.#options.onFailure);
+  }
+
+  #end(error?: unknown): void {
+    if (!this.#isOver) this.#options.onEnd?.(error);
+    this.#isOver = true;
+    this.#cancelKeepalive();
+    this.#cancelStalled();
+    this.#queue.close();
+  }
+}
+
+/** One event as text. Line breaks cannot occur in JSON text, so one data line is enough. */
+export function encodeSse({ data, event, id }: SseMessage<unknown>): string {
+  let text = "";
+  if (event !== undefined) text += `event: ${event}\n`;
+  if (id !== undefined) text += `id: ${id}\n`;
+  return `${text}data: ${JSON.stringify(data)}\n\n`;
+}
+
+function closing(meta: SseMeta | undefined): string {
+  return meta === undefined || meta.terminator === "close"
+    ? ": stream closed\n\n"
+    : `data: ${meta.terminator}\n\n`;
+}

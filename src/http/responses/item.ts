@@ -1,0 +1,264 @@
+import type {
+  FunctionCallItem,
+  McpCallItem,
+  MessageItem,
+  OutputItem,
+  OutputText,
+  ReasoningItem,
+  ResponseStreamEvent,
+  RunEvent,
+} from "../../../generated/http/client/types.gen.ts";
+
+type WithoutNumber<E> = E extends unknown ? Omit<E, "sequence_number"> : never;
+
+/** An event of a response before it has its number. */
+export type ItemEvent = WithoutNumber<ResponseStreamEvent>;
+
+/** Where an item stands: its id, and its place in the output, which is the order in which items began. */
+export interface ItemPlace {
+  readonly item_id: string;
+  readonly output_index: number;
+}
+
+/** An item of the output while it is written. Each method gives the events of what it did. */
+export interface ItemWriter {
+  readonly isOpen: boolean;
+  /** The item as it is now. */
+  item(): OutputItem;
+  /** Closes an item that will not be whole. */
+  cut(): ItemEvent[];
+}
+
+/** What is said, as one text part. */
+export class MessageWriter implements ItemWriter {
+  readonly #place: ItemPlace;
+  #status: MessageItem["status"] = "in_progress";
+  #text = "";
+
+  constructor(place: ItemPlace) {
+    this.#place = place;
+  }
+
+  get isOpen(): boolean {
+    return this.#status === "in_progress";
+  }
+
+  item(): MessageItem {
+    const { item_id: id } = this.#place;
+    return {
+      id,
+      type: "message",
+      status: this.#status,
+      role: "assistant",
+      content: [outputText(this.#text)],
+    };
+  }
+
+  begin(): ItemEvent[] {
+    const part = { ...this.#place, content_index: 0, part: outputText("") };
+    return [
+      added(this.#place, { ...this.item(), content: [] }),
+      { type: "response.content_part.added", ...part },
+    ];
+  }
+
+  add(delta: string): ItemEvent[] {
+    if (delta === "") return [];
+    this.#text += delta;
+    const place = { ...this.#place, content_index: 0 };
+    return [{ type: "response.output_text.delta", ...place, delta, logprobs: [] }];
+  }
+
+  /** `text` is all of it, of which the end may not have come yet. */
+  end(text: string): ItemEvent[] {
+    return [...this.add(missing(this.#text, text)), ...this.#close("completed")];
+  }
+
+  cut(): ItemEvent[] {
+    return this.#close("incomplete");
+  }
+
+  #close(status: MessageItem["status"]): ItemEvent[] {
+    this.#status = status;
+    const place = { ...this.#place, content_index: 0 };
+    return [
+      { type: "response.output_text.done", ...place, text: this.#text, logprobs: [] },
+      { type: "response.content_part.done", ...place, part: outputText(this.#text) },
+      done(this.#place, this.item()),
+    ];
+  }
+}
+
+/** A piece of reasoning, as one part of a summary. */
+export class ReasoningWriter implements ItemWriter {
+  readonly #place: ItemPlace;
+  #status: ReasoningItem["status"] = "in_progress";
+  #text = "";
+
+  constructor(place: ItemPlace) {
+    this.#place = place;
+  }
+
+  get isOpen(): boolean {
+    return this.#status === "in_progress";
+  }
+
+  item(): ReasoningItem {
+    const { item_id: id } = this.#place;
+    return { id, type: "reasoning", summary: [summaryText(this.#text)], status: this.#status };
+  }
+
+  begin(): ItemEvent[] {
+    const part = { ...this.#place, summary_index: 0, part: summaryText("") };
+    return [
+      added(this.#place, { ...this.item(), summary: [] }),
+      { type: "response.reasoning_summary_part.added", ...part },
+    ];
+  }
+
+  add(delta: string): ItemEvent[] {
+    if (delta === "") return [];
+    this.#text += delta;
+    return [{ type: "response.reasoning_summary_text.delta", ...this.#place, summary_index: 0, delta }];
+  }
+
+  end(text: string): ItemEvent[] {
+    return [...this.add(missing(this.#text, text)), ...this.#close("completed")];
+  }
+
+  cut(): ItemEvent[] {
+    return this.#close("incomplete");
+  }
+
+  #close(status: ReasoningItem["status"]): ItemEvent[] {
+    this.#status = status;
+    const place = { ...this.#place, summary_index: 0 };
+    return [
+      { type: "response.reasoning_summary_text.done", ...place, text: this.#text },
+      { type: "response.reasoning_summary_part.done", ...place, part: summaryText(this.#text) },
+      done(this.#place, this.item()),
+    ];
+  }
+}
+
+/** Of the label that every call of the agent's own tools carries. */
+const SERVER_LABEL = "agentd";
+
+/** A call of one of the agent's own tools. */
+export class McpCallWriter implements ItemWriter {
+  readonly #place: ItemPlace;
+  #item: McpCallItem;
+
+  constructor(place: ItemPlace, name: string) {
+    this.#place = place;
+    this.#item = {
+      id: place.item_id,
+      type: "mcp_call",
+      server_label: SERVER_LABEL,
+      name,
+      arguments: "",
+      status: "in_progress",
+      output: null,
+      error: null,
+      approval_request_id: null,
+    };
+  }
+
+  get isOpen(): boolean {
+    return this.#item.status === "in_progress";
+  }
+
+  item(): McpCallItem {
+    return this.#item;
+  }
+
+  begin(json: string): ItemEvent[] {
+    const first = added(this.#place, this.#item);
+    this.#item = { ...this.#item, arguments: json };
+    return [
+      first,
+      { type: "response.mcp_call.in_progress", ...this.#place },
+      { type: "response.mcp_call_arguments.delta", ...this.#place, delta: json },
+      { type: "response.mcp_call_arguments.done", ...this.#place, arguments: json },
+    ];
+  }
+
+  end({ error, result, preview }: Extract<RunEvent, { event: "tool.completed" }>): ItemEvent[] {
+    const text = result ?? preview ?? "";
+    if (!error) {
+      this.#item = { ...this.#item, status: "completed", output: text };
+      return [{ type: "response.mcp_call.completed", ...this.#place }, done(this.#place, this.#item)];
+    }
+    const content = [{ type: "text", text }];
+    return this.#fail({ status: "failed", error: { type: "mcp_tool_execution_error", content } });
+  }
+
+  cut(): ItemEvent[] {
+    return this.#fail({ status: "incomplete" });
+  }
+
+  #fail(set: Partial<McpCallItem>): ItemEvent[] {
+    this.#item = { ...this.#item, ...set };
+    return [{ type: "response.mcp_call.failed", ...this.#place }, done(this.#place, this.#item)];
+  }
+}
+
+/** A call that is whole from the start: the client is to make it, or it stands for one that the agent makes. */
+export class FunctionCallWriter implements ItemWriter {
+  readonly isOpen = false;
+  readonly #place: ItemPlace;
+  readonly #item: FunctionCallItem;
+
+  constructor(place: ItemPlace, call: { readonly id: string; readonly name: string; readonly json: string }) {
+    const { id, name, json } = call;
+    this.#place = place;
+    this.#item = {
+      id: place.item_id,
+      type: "function_call",
+      call_id: id,
+      name,
+      arguments: json,
+      status: "completed",
+    };
+  }
+
+  item(): FunctionCallItem {
+    return this.#item;
+  }
+
+  begin(): ItemEvent[] {
+    const { name, arguments: json } = this.#item;
+    return [
+      added(this.#place, { ...this.#item, arguments: "", status: "in_progress" }),
+      { type: "response.function_call_arguments.delta", ...this.#place, delta: json },
+      { type: "response.function_call_arguments.done", ...this.#place, name, arguments: json },
+      done(this.#place, this.#item),
+    ];
+  }
+
+  cut(): ItemEvent[] {
+    return [];
+  }
+}
+
+function added({ output_index }: ItemPlace, item: OutputItem): ItemEvent {
+  return { type: "response.output_item.added", output_index, item };
+}
+
+function done({ output_index }: ItemPlace, item: OutputItem): ItemEvent {
+  return { type: "response.output_item.done", output_index, item };
+}
+
+const outputText = (text: string): OutputText => ({
+  type: "output_text",
+  text,
+  annotations: [],
+  logprobs: [],
+});
+
+const summaryText = (text: string) => ({ type: "summary_text" as const, text });
+
+/** What of the whole text was not said piece by piece. */
+function missing(said: string, whole: string): string {
+  return whole.startsWith(said) ? whole.slice(said.length) : "";
+}

@@ -1,0 +1,170 @@
+import type { InputItem, MessageContent } from "../../../generated/http/client/types.gen.ts";
+import type { AssistantPart, Attachment, Message } from "../../agent/message.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { loadAttachments, splitContent, textContent, type AttachmentSource } from "../prompt/content.ts";
+import { parseJson } from "../edge/json.ts";
+import { checkText } from "../edge/request-options.ts";
+import type { HttpRoom } from "../deps.ts";
+
+/** The items of a request in the agent's terms. */
+export interface ItemConversation {
+  /** What system and developer messages say. Empty: there were none. */
+  readonly instructions: string;
+  /** In the order of the items. What the agent said and called from one answer to the next is one message. */
+  readonly messages: readonly Message[];
+  /** Answers whose call is not among the items: it has to be known from before. */
+  readonly answers: readonly LooseAnswer[];
+}
+
+/** The answer to a call that was made before the request. */
+export interface LooseAnswer {
+  readonly callId: string;
+  /** Path of its call_id in the request. */
+  readonly param: string;
+}
+
+export interface ItemOptions {
+  /** Path of the list in the request, such as `input`. */
+  readonly param: string;
+  readonly room: HttpRoom;
+  readonly signal: AbortSignal;
+}
+
+/** Stands for the tool of a {@link LooseAnswer} until its call is found. */
+const UNKNOWN_TOOL = "unknown";
+
+/**
+ * Reads input items, and messages of the chat format. `reasoning` and `mcp_call` are left out: the agent has its own record of both. ServiceError
+ * `invalid_request`, `unsupported_parameter` and those of the content parts, naming the item.
+ */
+export async function toConversation(
+  items: readonly InputItem[],
+  { param, room, signal }: ItemOptions,
+): Promise<ItemConversation> {
+  const reader = new ItemReader(room);
+  for (const [index, item] of items.entries()) reader.take(item, `${param}[${index}]`);
+  return reader.conversation({ maxBytes: room.settings.maxBodyBytes, signal });
+}
+
+class ItemReader {
+  readonly #room: HttpRoom;
+  readonly #instructions: string[] = [];
+  readonly #messages: Message[] = [];
+  readonly #calls = new Map<string, string>();
+  readonly #answers: LooseAnswer[] = [];
+  readonly #brought: { readonly at: number; readonly sources: readonly AttachmentSource[] }[] = [];
+
+  constructor(room: HttpRoom) {
+    this.#room = room;
+  }
+
+  take(item: InputItem, path: string): void {
+    switch (item.type ?? (item.role === undefined ? undefined : "message")) {
+      case "message":
+        return this.#message(item, path);
+      case "function_call":
+        return this.#call(item, path);
+      case "function_call_output":
+        return this.#answer(item, path);
+      case "reasoning":
+      case "mcp_call":
+      case "mcp_list_tools":
+        return;
+      case "mcp_approval_response":
+        throw invalid(path, "is not supported here; POST /v1/runs/{run_id}/approval answers a question");
+      case undefined:
+        throw invalid(path, "needs a type, or a role and content");
+      default: {
+        const shown = JSON.stringify(item.type?.slice(0, 64));
+        throw invalid(`${path}.type`, `is ${shown}, which is not supported here`);
+      }
+    }
+  }
+
+  async conversation(options: { readonly maxBytes: number; readonly signal: AbortSignal }) {
+    const messages = [...this.#messages];
+    const sources = this.#brought.flatMap((brought) => brought.sources);
+    const attachments = sources.length === 0 ? [] : await loadAttachments(sources, options);
+    let used = 0;
+    for (const { at, sources: own } of this.#brought) {
+      const message = messages[at];
+      const slice: readonly Attachment[] = attachments.slice(used, (used += own.length));
+      if (message?.role === "user") messages[at] = { ...message, attachments: slice };
+    }
+    return { instructions: this.#instructions.join("\n\n"), messages, answers: this.#answers };
+  }
+
+  #message({ role, content, ...item }: InputItem, path: string): void {
+    const param = `${path}.content`;
+    if (role === "tool") return this.#answer({ ...item, output: content }, path);
+    if (role === undefined) throw invalid(`${path}.role`, "is missing: user, assistant, system or developer");
+    if (role === "user") {
+      const { text, sources } = splitContent(contentOf(content, param), param);
+      checkText(text, param, this.#room);
+      if (sources.length > 0) this.#brought.push({ at: this.#messages.length, sources });
+      this.#messages.push({ role: "user", text });
+      return;
+    }
+    const { tool_calls: calls } = item;
+    const text = calls && content == null ? "" : textContent(contentOf(content, param), param);
+    checkText(text, param, this.#room);
+    if (role !== "assistant") return void this.#instructions.push(text);
+    this.#say({ type: "text", text });
+    for (const [index, call] of (calls ?? []).entries()) {
+      this.#call({ ...call.function, call_id: call.id }, `${path}.tool_calls[${index}]`);
+    }
+  }
+
+  #call({ call_id: callId, name, arguments: json }: InputItem, path: string): void {
+    if (callId === undefined || callId === "") throw invalid(`${path}.call_id`, "is missing");
+    if (name === undefined || name === "") throw invalid(`${path}.name`, "is missing");
+    checkText(json ?? "", `${path}.arguments`, this.#room);
+    this.#calls.set(callId, name);
+    this.#say({ type: "tool_call", callId, tool: name, input: parseArguments(json ?? "{}") });
+  }
+
+  /** In the words of either format. */
+  #answer({ call_id, tool_call_id, output, type }: InputItem, path: string): void {
+    const isChat = type !== "function_call_output";
+    const param = `${path}.${isChat ? "tool_call_id" : "call_id"}`;
+    const callId = isChat ? (tool_call_id ?? "") : (call_id ?? "");
+    if (callId === "") throw invalid(param, "is missing");
+    const at = `${path}.${isChat ? "content" : "output"}`;
+    const text = textContent(contentOf(output, at), at);
+    checkText(text, at, this.#room);
+    const known = this.#calls.get(callId);
+    if (known === undefined) this.#answers.push({ callId, param });
+    this.#messages.push({ role: "tool", callId, tool: known ?? UNKNOWN_TOOL, status: "ok", text });
+  }
+
+  /** Providers want all calls of one answer in one message, before what came of any. */
+  #say(part: AssistantPart): void {
+    if (part.type === "text" && part.text === "") return;
+    const last = this.#messages.at(-1);
+    if (last?.role !== "assistant") this.#messages.push({ role: "assistant", parts: [part] });
+    else this.#messages[this.#messages.length - 1] = { ...last, parts: [...last.parts, part] };
+  }
+}
+
+function contentOf(content: unknown, param: string): MessageContent {
+  if (typeof content === "string") return content;
+  const isParts = Array.isArray(content) && content.every(isPart);
+  if (isParts) return content as MessageContent;
+  throw invalid(param, "must be text or a list of content parts, each with a type");
+}
+
+function isPart(part: unknown): boolean {
+  return typeof part === "object" && part !== null && typeof (part as { type?: unknown }).type === "string";
+}
+
+function parseArguments(json: string): unknown {
+  try {
+    return parseJson(json);
+  } catch {
+    return { arguments: json }; // an earlier model's broken call is history, not an error of this request
+  }
+}
+
+function invalid(param: string, what: string): ServiceError {
+  return new ServiceError("invalid_request", `${param} ${what}.`, { param });
+}

@@ -1,0 +1,258 @@
+import { responseIdOf } from "../../agent/run/run.ts";
+import type {
+  ResponseError,
+  ResponseStatus,
+  ResponseStreamEvent,
+  RunEvent,
+  RunUsage,
+} from "../../../generated/http/client/types.gen.ts";
+import { ServiceError } from "../../base/errors.ts";
+import {
+  FunctionCallWriter,
+  McpCallWriter,
+  MessageWriter,
+  ReasoningWriter,
+  type ItemEvent,
+  type ItemPlace,
+  type ItemWriter,
+} from "./item.ts";
+import { noUsage, toResponseUsage, type ResponseObject, type ResponseRequest } from "./object.ts";
+import { failureOf } from "../runs/failure.ts";
+
+/** How a response stands, apart from what its request says and its output. */
+interface State {
+  readonly status: ResponseStatus;
+  readonly created_at: number;
+  readonly completed_at: number | null;
+  readonly incomplete_details: ResponseObject["incomplete_details"];
+  readonly error: ResponseError | null;
+  readonly usage: ResponseObject["usage"];
+  readonly sessionId: string;
+}
+
+/**
+ * Turns the events of a run, from its first, into those of its response. It knows nothing else: the same events give
+ * the same response and the same numbers, live, read again, or in another process.
+ */
+export class ResponseFold {
+  readonly id: string;
+  readonly #runId: string;
+  readonly #request: ResponseRequest;
+  readonly #output: ItemWriter[] = [];
+  readonly #ids = new Set<string>();
+  /** Calls of the agent's own tools at work, by the id of the call. */
+  readonly #calls = new Map<string, McpCallWriter>();
+  #state: State;
+  #message: MessageWriter | undefined;
+  #reasoning: ReasoningWriter | undefined;
+  #isStarted = false;
+  #isOver = false;
+  #next = 0;
+  #lastSeq = 0;
+
+  constructor(runId: string, request: ResponseRequest) {
+    this.#runId = runId;
+    this.id = responseIdOf(runId);
+    this.#request = request;
+    this.#state = {
+      status: request.echo.background ? "queued" : "in_progress",
+      created_at: 0,
+      completed_at: null,
+      incomplete_details: null,
+      error: null,
+      usage: null,
+      sessionId: "",
+    };
+  }
+
+  /** How many events there were; the number of the next. */
+  get count(): number {
+    return this.#next;
+  }
+
+  /** Number of the run's event that was taken last. */
+  get lastSeq(): number {
+    return this.#lastSeq;
+  }
+
+  /** True after the last event. */
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** The response after the events so far. */
+  get response(): ResponseObject {
+    const { sessionId, ...state } = this.#state;
+    return {
+      id: this.id,
+      object: "response",
+      ...state,
+      ...this.#request.echo,
+      output: this.#output.map((writer) => writer.item()),
+      agent: { run_id: this.#runId, session_id: sessionId },
+    };
+  }
+
+  /** The events of the response that an event of the run makes: none, one or several. */
+  take(event: RunEvent): ResponseStreamEvent[] {
+    if (this.#isOver) return [];
+    this.#lastSeq = event.seq;
+    return this.#events(event).map((made) => this.#number(made));
+  }
+
+  #number(made: ItemEvent): ResponseStreamEvent {
+    const { type, ...data } = made;
+    return { type, sequence_number: this.#next++, ...data } as ResponseStreamEvent;
+  }
+
+  #events(event: RunEvent): ItemEvent[] {
+    switch (event.event) {
+      case "run.queued":
+        return this.#create(event);
+      case "run.started":
+        return this.#start();
+      case "message.started":
+      case "message.delta":
+      case "message.completed":
+        return this.#say(event);
+      case "reasoning.delta":
+      case "reasoning.completed":
+        return this.#request.showReasoning ? this.#reason(event) : [];
+      case "tool.started":
+        return this.#call(event);
+      case "tool.completed":
+        return this.#answer(event);
+      case "tool.requested":
+        return this.#ask(event);
+      case "run.completed":
+      case "run.failed":
+      case "run.cancelled":
+      case "run.interrupted":
+        return this.#end(event);
+      default:
+        return [];
+    }
+  }
+
+  #create({ timestamp, session_id: sessionId }: EventOf<"run.queued">): ItemEvent[] {
+    this.#state = { ...this.#state, created_at: Math.floor(timestamp), sessionId };
+    const { response } = this;
+    const created: ItemEvent = { type: "response.created", response };
+    return response.background ? [created, { type: "response.queued", response }] : [created];
+  }
+
+  /** A run that is taken up by another process starts once more; its response does not. */
+  #start(): ItemEvent[] {
+    if (this.#isStarted) return this.#closeText();
+    this.#isStarted = true;
+    this.#state = { ...this.#state, status: "in_progress" };
+    return [{ type: "response.in_progress", response: this.response }];
+  }
+
+  #say(event: EventOf<"message.started" | "message.delta" | "message.completed">): ItemEvent[] {
+    const events: ItemEvent[] = [];
+    if (event.event === "message.started" || !this.#message) {
+      events.push(...(this.#message?.cut() ?? []));
+      this.#message = this.#open(event.message_id, (place) => new MessageWriter(place));
+      events.push(...this.#message.begin());
+    }
+    if (event.event === "message.delta") events.push(...this.#message.add(event.delta));
+    if (event.event === "message.completed") {
+      events.push(...this.#message.end(event.text));
+      this.#message = undefined;
+    }
+    return events;
+  }
+
+  #reason(event: EventOf<"reasoning.delta" | "reasoning.completed">): ItemEvent[] {
+    const events: ItemEvent[] = [];
+    if (!this.#reasoning) {
+      const id = `rs_${this.id.slice("resp_".length)}_${this.#output.length}`;
+      this.#reasoning = this.#open(id, (place) => new ReasoningWriter(place));
+      events.push(...this.#reasoning.begin());
+    }
+    if (event.event === "reasoning.delta") return [...events, ...this.#reasoning.add(event.delta)];
+    events.push(...this.#reasoning.end(event.text));
+    this.#reasoning = undefined;
+    return events;
+  }
+
+  #call({ tool_call_id: id, tool: name, arguments: input }: EventOf<"tool.started">): ItemEvent[] {
+    const { toolItems } = this.#request;
+    if (toolItems === "none" || this.#calls.get(id)?.isOpen) return [];
+    const json = JSON.stringify(input ?? {});
+    if (toolItems === "function_call") {
+      const call = { id, name, json };
+      const writer = this.#open(`fc_${id}`, (place) => new FunctionCallWriter(place, call));
+      return writer.begin();
+    }
+    const writer = this.#open(`mcp_${id}`, (place) => new McpCallWriter(place, name));
+    this.#calls.set(id, writer);
+    return writer.begin(json);
+  }
+
+  #answer(event: EventOf<"tool.completed">): ItemEvent[] {
+    const writer = this.#calls.get(event.tool_call_id);
+    return writer?.isOpen ? writer.end(event) : [];
+  }
+
+  #ask({ tool_call_id: id, tool: name, arguments: json }: EventOf<"tool.requested">): ItemEvent[] {
+    const writer = this.#open(`fc_${id}`, (place) => new FunctionCallWriter(place, { id, name, json }));
+    return writer.begin();
+  }
+
+  #end(event: FinalEvent): ItemEvent[] {
+    this.#isOver = true;
+    const cut = this.#output.flatMap((writer) => (writer.isOpen ? writer.cut() : []));
+    const { type, ...state } = endOf(event);
+    const usage = "usage" in event && event.usage ? toResponseUsage(event.usage as RunUsage) : noUsage;
+    this.#state = { ...this.#state, ...state, usage, completed_at: Math.floor(event.timestamp) };
+    return [...cut, { type, response: this.response }];
+  }
+
+  /** Text that is still open when a run is taken up again was cut with the process that is gone. */
+  #closeText(): ItemEvent[] {
+    const events = [...(this.#reasoning?.cut() ?? []), ...(this.#message?.cut() ?? [])];
+    this.#reasoning = undefined;
+    this.#message = undefined;
+    return events;
+  }
+
+  /** Gives an item its place. Some providers number their calls anew in each step, so an id may come again. */
+  #open<W extends ItemWriter>(wanted: string, make: (place: ItemPlace) => W): W {
+    let id = wanted;
+    for (let again = 2; this.#ids.has(id); again++) id = `${wanted}_${again}`;
+    this.#ids.add(id);
+    const writer = make({ item_id: id, output_index: this.#output.length });
+    this.#output.push(writer);
+    return writer;
+  }
+}
+
+type EventOf<N extends RunEvent["event"]> = Extract<RunEvent, { event: N }>;
+type FinalEvent = EventOf<"run.completed" | "run.failed" | "run.cancelled" | "run.interrupted">;
+
+type End = Pick<State, "status"> &
+  Partial<State> & { readonly type: "response.completed" | "response.incomplete" | "response.failed" };
+
+function endOf(event: FinalEvent): End {
+  if (event.event === "run.cancelled") return { type: "response.incomplete", status: "cancelled" };
+  if (event.event !== "run.completed") return failed(event);
+  if (event.stop === "end" || event.stop === "tool_calls") {
+    return { type: "response.completed", status: "completed" };
+  }
+  const reason = event.stop === "refusal" ? "content_filter" : "max_output_tokens";
+  return { type: "response.incomplete", status: "incomplete", incomplete_details: { reason } };
+}
+
+function failed(event: EventOf<"run.failed" | "run.interrupted">): End {
+  const failure = failureOf(event) ?? new ServiceError("internal_error", event.error.message);
+  const { type } = failure.row;
+  const error: ResponseError = { code: codeOf(type), message: failure.message, type, param: null };
+  return { type: "response.failed", status: "failed", error };
+}
+
+function codeOf(type: ServiceError["row"]["type"]): ResponseError["code"] {
+  if (type === "rate_limit_error") return "rate_limit_exceeded";
+  return type === "invalid_request_error" ? "invalid_prompt" : "server_error";
+}

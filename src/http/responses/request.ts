@@ -1,0 +1,221 @@
+import type { CreateResponseRequest, InputItem } from "../../../generated/http/client/types.gen.ts";
+import type { ModelSettings } from "../../agent/engine.ts";
+import type { Message } from "../../agent/message.ts";
+import type { Prompt } from "../../agent/run/prompt.ts";
+import { checkSessionName, findSession, type SessionAddress } from "../../agent/session/session.ts";
+import { ServiceError } from "../../base/errors.ts";
+import type { ResponseRow } from "../../store/schema/tables.ts";
+import type { Identity } from "../edge/auth.ts";
+import type { HttpRequest } from "../edge/contract.ts";
+import { toConversation, type ItemConversation } from "./items.ts";
+import {
+  approvals,
+  checkCount,
+  checkText,
+  checkToolsets,
+  clientTools,
+  requestedModel,
+  requestedWebhook,
+} from "../edge/request-options.ts";
+import { clientCalls } from "./chain.ts";
+import { conversationOf, echoOf } from "./object.ts";
+import { resolveReferences } from "./references.ts";
+import { findPrevious, type KeptResponse } from "./store.ts";
+import type { HttpContext, HttpRoom } from "../deps.ts";
+import { sessionAddress } from "../prompt/session.ts";
+
+export type CreateRequest = HttpRequest<"createResponse", HttpContext>;
+
+/** A request for a response in the agent's terms, but for the session it goes into. */
+export interface ResponsePlan {
+  readonly prompt: Omit<Prompt, "address" | "alsoRecord" | "admit">;
+  /** Where it goes without `previous`. */
+  readonly address: SessionAddress;
+  readonly identity: Identity;
+  /** The response it goes on from. */
+  readonly previous: ResponseRow | undefined;
+  readonly kept: KeptResponse;
+}
+
+/** Reads a request that fits the schema; refuses what the schema cannot see and what is not supported. */
+export async function planResponse(request: CreateRequest, room: HttpRoom): Promise<ResponsePlan> {
+  const { body, headers, ctx } = request;
+  refuseUnsupported(body);
+  const { name: owner } = ctx.identity;
+  const { traceparent } = ctx;
+  const address = addressOf(request);
+  const previous =
+    body.previous_response_id == null
+      ? undefined
+      : await findPrevious(room.store, body.previous_response_id, owner);
+  const model = requestedModel({ header: headers["x-agent-model"], body: body.model }, room);
+  const items = await resolveReferences(room.store, inputItems(body, room), owner);
+  const talk = await talkOf(items, { request, room, address, previous });
+  const { toolItems, showReasoning, modelName } = room.settings;
+  return {
+    prompt: {
+      seed: { source: "http" },
+      kind: "response",
+      input: { ...talk, ...options(body, room), ...(traceparent === undefined ? {} : { traceparent }) },
+      ...(model ? { model } : {}),
+      ...(body.metadata ? { metadata: body.metadata } : {}),
+      ...requestedWebhook(body.agent?.webhook, "agent.webhook", room),
+    },
+    address,
+    identity: ctx.identity,
+    previous,
+    kept: {
+      request: { echo: echoOf(body, modelName), toolItems, showReasoning },
+      input: items,
+      conversation: conversationOf(body),
+      previousId: previous?.id,
+    },
+  };
+}
+
+function refuseUnsupported(body: CreateResponseRequest): void {
+  const refuse = (code: "unsupported_parameter" | "invalid_request", param: string, what: string) => {
+    throw new ServiceError(code, what, { param });
+  };
+  const format = body.text?.format?.type;
+  if (format !== undefined && format !== "text") {
+    const what = `text.format ${JSON.stringify(format)} is not supported; use "text".`;
+    refuse("unsupported_parameter", "text.format.type", what);
+  }
+  if (body.background === true && body.store === false) {
+    const what = "A background response has to be stored: leave store out, or set it to true.";
+    refuse("invalid_request", "store", what);
+  }
+  if (body.previous_response_id != null && conversationOf(body) !== undefined) {
+    const what = "Name either the conversation or the previous response, not both.";
+    refuse("invalid_request", "conversation", what);
+  }
+}
+
+/** The session that the request names. A conversation is a session key in the body. */
+function addressOf({ body, headers, ctx }: CreateRequest): SessionAddress {
+  const conversation = conversationOf(body);
+  const { session_id: sessionId } = body.agent ?? {};
+  if (conversation === undefined) return sessionAddress(ctx.identity, headers, sessionId);
+  const key = headers["x-agent-session-key"];
+  if (key !== undefined && key !== conversation) {
+    const what = "conversation and X-Agent-Session-Key name different conversations.";
+    throw new ServiceError("invalid_request", what, { param: "conversation" });
+  }
+  if (ctx.identity.authenticated) checkSessionName("key", conversation, "conversation");
+  return sessionAddress(ctx.identity, headers, sessionId, { key: conversation });
+}
+
+function inputItems({ input }: CreateResponseRequest, room: HttpRoom): readonly InputItem[] {
+  if (typeof input === "string") {
+    checkText(input, "input", room);
+    if (input === "") throw emptyInput();
+    return [{ type: "message", role: "user", content: [{ type: "input_text", text: input }] }];
+  }
+  if (!input || input.length === 0) throw emptyInput();
+  checkCount(input.length, "input", room);
+  return input;
+}
+
+function emptyInput(): ServiceError {
+  return new ServiceError("missing_required_parameter", "input is missing: it is what the agent answers.", {
+    param: "input",
+  });
+}
+
+interface TalkContext {
+  readonly request: CreateRequest;
+  readonly room: HttpRoom;
+  readonly address: SessionAddress;
+  readonly previous: ResponseRow | undefined;
+}
+
+/** What is said: before the prompt, as the prompt, and as instructions of this request. */
+async function talkOf(
+  items: readonly InputItem[],
+  { request, room, address, previous }: TalkContext,
+): Promise<{
+  readonly opening: readonly Message[];
+  readonly prompt: readonly Message[];
+  readonly instructions?: string;
+}> {
+  const { body, signal } = request;
+  const read = await toConversation(items, { param: "input", room, signal });
+  const calls = await knownCalls(room, address, previous);
+  // A client that names a session and not what it goes on from may send all it knows, as in the chat format.
+  const sendsAll = previous === undefined && conversationOf(body) === undefined;
+  const all = answered(read, calls);
+  const messages = sendsAll ? all : withoutKnown(all, calls);
+  if (messages.at(-1)?.role !== "user" && messages.at(-1)?.role !== "tool") {
+    const what = "The last item must come from the user or a tool: it is what the agent answers.";
+    throw new ServiceError("invalid_request", what, { param: "input" });
+  }
+  const start = sendsAll ? messages.findLastIndex(({ role }) => role === "assistant") + 1 : 0;
+  const asked = [body.instructions ?? "", read.instructions].filter((text) => text !== "");
+  checkText(body.instructions ?? "", "instructions", room);
+  return {
+    opening: messages.slice(0, start),
+    prompt: messages.slice(start),
+    ...(asked.length === 0 ? {} : { instructions: asked.join("\n\n") }),
+  };
+}
+
+async function knownCalls(
+  { store }: HttpRoom,
+  address: SessionAddress,
+  previous: ResponseRow | undefined,
+): Promise<ReadonlyMap<string, string>> {
+  if (previous) return clientCalls(store, previous.session_id, previous.run_id);
+  const session = await findSession(store, address);
+  return session ? clientCalls(store, session.id) : new Map();
+}
+
+/** The messages, each answer with the name of its tool. ServiceError `invalid_request` for one that answers nothing. */
+function answered(
+  { messages, answers }: ItemConversation,
+  calls: ReadonlyMap<string, string>,
+): readonly Message[] {
+  for (const { callId, param } of answers) {
+    if (calls.has(callId)) continue;
+    const what = `${param} is ${JSON.stringify(callId)}, and no such call waits for its answer here.`;
+    throw new ServiceError("invalid_request", what, { param });
+  }
+  const loose = new Set(answers.map(({ callId }) => callId));
+  return messages.map((message) =>
+    message.role === "tool" && loose.has(message.callId)
+      ? { ...message, tool: calls.get(message.callId) ?? message.tool }
+      : message,
+  );
+}
+
+/** Some clients send the call again with its answer: the conversation has it. */
+function withoutKnown(messages: readonly Message[], calls: ReadonlyMap<string, string>): readonly Message[] {
+  if (calls.size === 0) return messages;
+  return messages.flatMap((message): readonly Message[] => {
+    if (message.role !== "assistant") return [message];
+    const parts = message.parts.filter((part) => part.type !== "tool_call" || !calls.has(part.callId));
+    return parts.length === 0 ? [] : [{ ...message, parts }];
+  });
+}
+
+function options(body: CreateResponseRequest, room: HttpRoom) {
+  const toolsets = checkToolsets(body.agent?.toolsets, "agent.toolsets", room);
+  const isDetached = body.background === true || body.agent?.on_disconnect === "continue";
+  return {
+    settings: modelSettings(body),
+    ...approvals(body.agent?.approval_mode),
+    ...clientTools(body.tools ?? [], body.tool_choice ?? undefined),
+    ...(isDetached ? { isDetached: true as const } : {}),
+    ...(toolsets ? { toolsets } : {}),
+  };
+}
+
+function modelSettings(body: CreateResponseRequest): ModelSettings {
+  const effort = body.reasoning?.effort;
+  return {
+    ...(body.temperature == null ? {} : { temperature: body.temperature }),
+    ...(body.top_p == null ? {} : { topP: body.top_p }),
+    ...(body.max_output_tokens == null ? {} : { maxOutputTokens: body.max_output_tokens }),
+    ...(effort == null ? {} : { reasoningEffort: effort }),
+  };
+}

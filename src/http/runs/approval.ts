@@ -1,0 +1,132 @@
+import type { AskChoice } from "../../../generated/http/client/types.gen.ts";
+import { toApprovalRequest } from "../../agent/question/question.ts";
+import { findRun } from "../../agent/run/run.ts";
+import { ServiceError } from "../../base/errors.ts";
+import type { AskRow } from "../../store/schema/tables.ts";
+import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
+import type { HttpContext, HttpRoom } from "../deps.ts";
+
+type ApprovalRequest = HttpRequest<"resolveRunApproval", HttpContext>;
+
+/** POST /v1/runs/{run_id}/approval: the first valid answer wins, from whatever surface it comes. */
+export async function resolveRunApproval(
+  request: ApprovalRequest,
+  room: HttpRoom,
+): Promise<HttpResponse<"resolveRunApproval">> {
+  const { path, body, ctx } = request;
+  const run = await findRun(room.store, path.run_id, ctx.identity.name);
+  const choice = toChoice(body.choice);
+  const asked = await questions(run.id, request, room);
+  const fitting = asked.filter((ask) => offered(ask).includes(choice));
+  if (fitting.length === 0) throw notOffered(choice, asked);
+  const answered: AskRow[] = [];
+  for (const ask of fitting) if (await answer(ask, choice, request, room)) answered.push(ask);
+  const [first] = answered;
+  if (!first) throw closedAlready(fitting);
+  return {
+    status: 200,
+    body: {
+      object: "agent.run.approval_response",
+      run_id: run.id,
+      choice,
+      request_id: answered.length === 1 ? first.id : null,
+      resolved: answered.length,
+    },
+  };
+}
+
+const CHOICES: Readonly<Record<string, AskChoice>> = {
+  once: "once",
+  session: "session",
+  always: "always",
+  deny: "deny",
+  approve: "once",
+  approved: "once",
+  allow: "once",
+  reject: "deny",
+  rejected: "deny",
+  denied: "deny",
+};
+
+function toChoice(text: string | undefined): AskChoice {
+  const known = Object.keys(CHOICES).join(", ");
+  if (text === undefined) {
+    throw new ServiceError("missing_required_parameter", `choice is required: one of ${known}.`, {
+      param: "choice",
+    });
+  }
+  const choice = Object.hasOwn(CHOICES, text) ? CHOICES[text] : undefined;
+  if (choice) return choice;
+  const what = `choice must be one of ${known}, not ${JSON.stringify(text.slice(0, 64))}.`;
+  throw new ServiceError("invalid_approval_choice", what, { param: "choice" });
+}
+
+/** The open questions that the body speaks of, oldest first. */
+async function questions(
+  runId: string,
+  { body }: ApprovalRequest,
+  room: HttpRoom,
+): Promise<readonly AskRow[]> {
+  const isForAll = body.all === true || body.resolve_all === true;
+  if (body.request_id !== undefined) {
+    if (isForAll) throw invalidRequest("Send either request_id or all, not both.");
+    return [await question(runId, body.request_id, room)];
+  }
+  const open = (await room.asks.open({ runId })).filter(isApproval);
+  const [oldest] = open;
+  if (!oldest) {
+    throw new ServiceError("approval_not_active", `No approval of the run ${runId} is open.`);
+  }
+  return isForAll ? open : [oldest];
+}
+
+async function question(runId: string, askId: string, { store }: HttpRoom): Promise<AskRow> {
+  const ask = await store.read.selectFrom("asks").selectAll().where("id", "=", askId).executeTakeFirst();
+  if (ask?.run_id !== runId || !isApproval(ask)) {
+    throw invalidRequest(`The run has no approval ${JSON.stringify(askId)}. GET the run for those open.`);
+  }
+  if (ask.status !== "open") throw closedAlready([ask]);
+  return ask;
+}
+
+/** False when somebody else, or its time, was faster. */
+async function answer(
+  ask: AskRow,
+  choice: AskChoice,
+  { ctx, body }: ApprovalRequest,
+  { asks }: HttpRoom,
+): Promise<boolean> {
+  const { name } = ctx.identity;
+  const reason = body.reason === undefined ? {} : { reason: body.reason };
+  try {
+    await asks.answer(ask.id, { owner: name, by: `http:${name}`, choice, ...reason });
+    return true;
+  } catch (error) {
+    const isLate = error instanceof ServiceError && ["ask_not_pending", "ask_not_found"].includes(error.code);
+    if (isLate) return false;
+    throw error;
+  }
+}
+
+function isApproval(ask: AskRow): boolean {
+  return ask.kind === "approval";
+}
+
+function offered(ask: AskRow): readonly AskChoice[] {
+  return toApprovalRequest(ask).choices;
+}
+
+function notOffered(choice: AskChoice, asked: readonly AskRow[]): ServiceError {
+  const choices = [...new Set(asked.flatMap(offered))].join(", ");
+  const what = `${choice} is not among what can be chosen here: ${choices}.`;
+  return new ServiceError("invalid_approval_choice", what, { param: "choice" });
+}
+
+function closedAlready(asks: readonly AskRow[]): ServiceError {
+  const ids = asks.map(({ id }) => id).join(", ");
+  return new ServiceError("approval_not_pending", `Closed already: ${ids}. GET the run for those open.`);
+}
+
+function invalidRequest(message: string): ServiceError {
+  return new ServiceError("invalid_approval_request", message, { param: "request_id" });
+}

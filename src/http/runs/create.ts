@@ -1,0 +1,130 @@
+import type { RunAccepted } from "../../../generated/http/client/types.gen.ts";
+import type { Submitted } from "../../agent/run/prompt.ts";
+import { findRun } from "../../agent/run/run.ts";
+import { nameOfId, type SessionAddress } from "../../agent/session/session.ts";
+import { ServiceError } from "../../base/errors.ts";
+import type { ResponseRow } from "../../store/schema/tables.ts";
+import type { HttpResponse } from "../edge/contract.ts";
+import {
+  findRepeated,
+  forgetKey,
+  idempotencyOf,
+  RepeatedRequest,
+  type IdempotencyClaim,
+} from "../edge/idempotency.ts";
+import { inTurn } from "../edge/in-turn.ts";
+import { branchFrom, dropBranch, isTip } from "../responses/chain.ts";
+import type { HttpRoom } from "../deps.ts";
+import { planRun, type CreateRunHttpRequest } from "./prompt.ts";
+import { runHeaders, withClaim } from "../prompt/submission.ts";
+
+type Created = HttpResponse<"createRun">;
+
+/** POST /v1/runs: answers once the run is recorded; nobody has to stay for it. */
+export async function createRun(request: CreateRunHttpRequest, room: HttpRoom): Promise<Created> {
+  const claim = idempotencyOf("createRun", request);
+  return inTurn(room.store, claim, () => create(request, room, claim));
+}
+
+async function create(
+  request: CreateRunHttpRequest,
+  room: HttpRoom,
+  claim: IdempotencyClaim | undefined,
+): Promise<Created> {
+  const known = claim && (await findRepeated(room.store, claim));
+  const replayed = known === undefined ? undefined : await replay(known, request, room, claim);
+  if (replayed) return replayed;
+  const { prompt, address, previous } = await planRun(request, room);
+  const submit = (place: SessionAddress) => {
+    const placed = { ...prompt, address: place };
+    return room.turns.submit(claim ? withClaim(placed, room, claim) : placed);
+  };
+  try {
+    const submitted = previous ? await goOnFrom(previous, submit, room) : await submit(address);
+    // Text that was steered into the run at work made none of its own.
+    const status = submitted.status === "queued" ? "queued" : "running";
+    return accepted({ submitted, status, replayed: false });
+  } catch (error) {
+    if (!(error instanceof RepeatedRequest)) throw error;
+    const made = await replay(error.runId, request, room, claim);
+    if (made) return made;
+    throw new ServiceError("session_busy", "The same request is being made. Try again.", { cause: error });
+  }
+}
+
+/** In the session of the response when nothing was said there since, else in a branch of its own. */
+async function goOnFrom(
+  previous: ResponseRow,
+  submit: (address: SessionAddress) => Promise<Submitted>,
+  room: HttpRoom,
+): Promise<Submitted> {
+  const { owner } = previous;
+  if (await isTip(room.store, previous)) return submit({ owner, id: previous.session_id });
+  const branch = await branchFrom(room.store, previous);
+  if (!branch) return submit({ owner });
+  try {
+    return await submit({ owner, id: branch.id });
+  } catch (error) {
+    await dropBranch(room.store, branch.id);
+    throw error;
+  }
+}
+
+/** The run that the same request made before; undefined when it is gone, and with it what the key stood for. */
+async function replay(
+  runId: string,
+  { ctx }: CreateRunHttpRequest,
+  { store }: HttpRoom,
+  claim: IdempotencyClaim | undefined,
+): Promise<Created | undefined> {
+  const run = await findRun(store, runId, ctx.identity.name).catch((error: unknown) => {
+    if (error instanceof ServiceError && error.code === "run_not_found") return undefined;
+    throw error;
+  });
+  if (!run) {
+    if (claim) await forgetKey(store, claim, runId);
+    return undefined;
+  }
+  const session = await store.read
+    .selectFrom("sessions")
+    .select("session_key")
+    .where("id", "=", run.session_id)
+    .executeTakeFirst();
+  const submitted: Submitted = {
+    runId,
+    sessionId: run.session_id,
+    sessionKey: session?.session_key ?? null,
+    model: run.model,
+    createdAtMs: run.created_at,
+    status: run.status === "queued" ? "queued" : "running",
+  };
+  return accepted({ submitted, status: run.status, replayed: true });
+}
+
+function accepted(run: {
+  readonly submitted: Submitted;
+  readonly status: string;
+  readonly replayed: boolean;
+}): Created {
+  const { runId: id, sessionId, createdAtMs } = run.submitted;
+  const urls = {
+    status: `/v1/runs/${id}`,
+    events: `/v1/runs/${id}/events`,
+    stop: `/v1/runs/${id}/stop`,
+    approval: `/v1/runs/${id}/approval`,
+  };
+  return {
+    status: 202,
+    headers: { ...runHeaders(run), location: urls.status },
+    body: {
+      object: "agent.run",
+      run_id: id,
+      id,
+      status: run.status as RunAccepted["status"],
+      session_id: nameOfId(sessionId),
+      created_at: createdAtMs / 1000,
+      replayed: run.replayed,
+      urls,
+    },
+  };
+}

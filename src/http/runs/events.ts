@@ -1,0 +1,106 @@
+import type { RunEvent } from "../../../generated/http/client/types.gen.ts";
+import type { SseMessage } from "../../../generated/http/contract.gen.ts";
+import { isFinalEvent, toRunEvent } from "../../agent/run/event.ts";
+import { findRun, isFinalStatus, type RunView } from "../../agent/run/run.ts";
+import { nameOfId } from "../../agent/session/session.ts";
+import { ServiceError } from "../../base/errors.ts";
+import type { JournalEvent } from "../../store/journal/journal.ts";
+import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
+import type { HttpContext, HttpRoom } from "../deps.ts";
+import { firstKept, runSnapshot, type FirstKept } from "./snapshot.ts";
+import type { RunSubscribers } from "./subscribers.ts";
+import { SharedMessage } from "../edge/sse.ts";
+
+/**
+ * GET /v1/runs/{run_id}/events: replay after the cursor, then live, to the run's final event. Where the oldest events
+ * after the cursor are gone, a snapshot stands for them.
+ */
+export async function streamRunEvents(
+  { path, headers, query, ctx, signal }: HttpRequest<"streamRunEvents", HttpContext>,
+  room: HttpRoom,
+  subscribers: RunSubscribers,
+): Promise<HttpResponse<"streamRunEvents">> {
+  const run = await findRun(room.store, path.run_id, ctx.identity.name);
+  const after =
+    headers["last-event-id"] === undefined
+      ? cursor(query.after, run, "after")
+      : cursor(headers["last-event-id"], run, "Last-Event-ID");
+  const first = after >= run.last_seq ? undefined : await firstEvent(run, room);
+  const leave = subscribers.enter(run.id);
+  signal.addEventListener("abort", leave, { once: true });
+  return {
+    status: 200,
+    headers: { "x-agent-run-id": run.id, "x-agent-session-id": nameOfId(run.session_id) },
+    stream: follow(run, room, { after, first, signal, leave }),
+  };
+}
+
+async function* follow(
+  run: RunView,
+  room: HttpRoom,
+  from: { after: number; first: FirstKept | undefined; signal: AbortSignal; leave: () => void },
+): AsyncGenerator<SseMessage<RunEvent>> {
+  const { signal, leave } = from;
+  try {
+    let { after, first } = from;
+    if (isFinalStatus(run.status) && after >= run.last_seq) return;
+    if (first && first.seq > after + 1) {
+      yield frame(await runSnapshot(room, run, first));
+      after = first.seq - 1;
+    }
+    for await (const group of room.store.journal.follow({ runId: run.id }, { after, signal })) {
+      for (const entry of group) {
+        const seq = entry.runSeq ?? 0;
+        if (seq > after + 1) {
+          // A sweep took away what this slow reader had before it.
+          first = await firstEvent(run, room);
+          yield frame(await runSnapshot(room, run, first));
+          after = first.seq - 1;
+        }
+        if (seq <= after) continue;
+        yield sharedFrame(entry);
+        after = seq;
+        if (isFinalEvent(entry.type)) return;
+      }
+    }
+  } finally {
+    leave();
+  }
+}
+
+/** Followers of this process are handed the same events: what is made of one serves all. */
+const shared = new WeakMap<JournalEvent, SharedMessage<RunEvent>>();
+
+function sharedFrame(entry: JournalEvent): SharedMessage<RunEvent> {
+  const known = shared.get(entry);
+  if (known) return known;
+  const made = new SharedMessage(toRunEvent(entry), entry.type, String(entry.runSeq));
+  shared.set(entry, made);
+  return made;
+}
+
+function frame(event: RunEvent): SseMessage<RunEvent> {
+  return { data: event, event: event.event, id: String(event.seq) };
+}
+
+/** A run may be kept longer than its events. ServiceError `run_events_expired`. */
+async function firstEvent({ id }: RunView, room: HttpRoom): Promise<FirstKept> {
+  const first = await firstKept(room, id);
+  if (first) return first;
+  throw new ServiceError(
+    "run_events_expired",
+    `The events of run ${id} are no longer kept. GET /v1/runs/${id} still tells how it ended.`,
+  );
+}
+
+/** The number of the last event the client has: a whole number up to the newest one there is. */
+function cursor(text: string | undefined, row: RunView, param: string): number {
+  if (text === undefined || text === "") return 0;
+  const after = /^\d{1,15}$/.test(text) ? Number(text) : Number.NaN;
+  if (after <= row.last_seq) return after;
+  throw new ServiceError(
+    "invalid_cursor",
+    `The cursor ${JSON.stringify(text)} is not the number of an event of this run, which are 1 to ${row.last_seq}.`,
+    { param },
+  );
+}

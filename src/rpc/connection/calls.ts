@@ -1,0 +1,179 @@
+/** The calls of one connection: checked, bounded in number, each answered once, alone or as its batch. */
+import { ServiceError, toServiceError } from "../../base/errors.ts";
+import type { Log } from "../../base/observe/log.ts";
+import type { RpcHandlers } from "./contract.ts";
+import { checkCall, runHandler } from "./dispatch.ts";
+import {
+  errorFrame,
+  INVALID_REQUEST,
+  protocolError,
+  readInbound,
+  resultFrame,
+  type ErrorFrame,
+  type Inbound,
+  type ResultFrame,
+} from "./frame.ts";
+import type { Outbox } from "./outbox.ts";
+import type { RpcContext } from "../deps.ts";
+
+export interface CallsOptions {
+  readonly handlers: RpcHandlers<RpcContext>;
+  readonly context: RpcContext;
+  readonly outbox: Pick<Outbox, "control" | "hold" | "release">;
+  readonly log: Log;
+  /** Takes the host's answer to a question, which comes among its calls. */
+  readonly onAnswer: (answer: Extract<Inbound, { readonly kind: "answer" }>) => void;
+}
+
+type Request = Extract<Inbound, { readonly kind: "request" | "notification" }>;
+
+export class Calls {
+  readonly #options: CallsOptions;
+  #inFlight = 0;
+  #settled: PromiseWithResolvers<void> | undefined;
+
+  constructor(options: CallsOptions) {
+    this.#options = options;
+  }
+
+  /** Takes what a frame holds. `sizeBytes` is the frame's. */
+  take(value: unknown, sizeBytes: number): void {
+    if (Array.isArray(value)) return this.#batch(value, sizeBytes);
+    const call = this.#begin(value, sizeBytes);
+    if (call instanceof Call) this.#finish(call);
+    else if (call) void this.#finishLater(call);
+  }
+
+  /** Answers what is no call, by an error of the protocol. */
+  refuse(code: number, reason: string, message: string): void {
+    this.#send(protocolError(null, { code, reason, message }));
+  }
+
+  /** Resolves when no call is in flight. */
+  settled(): Promise<void> {
+    if (this.#inFlight === 0) return Promise.resolve();
+    this.#settled ??= Promise.withResolvers<void>();
+    return this.#settled.promise;
+  }
+
+  #batch(members: readonly unknown[], sizeBytes: number): void {
+    const { max_batch: max } = this.#options.context.room.settings.limits;
+    const flaw =
+      members.length === 0
+        ? "A batch must not be empty."
+        : members.length > max
+          ? `A batch has at most ${max} members, not ${members.length}.`
+          : undefined;
+    if (flaw !== undefined) return this.refuse(INVALID_REQUEST, "invalid_request", flaw);
+    void Promise.all(members.map((member) => this.#begin(member, sizeBytes))).then((calls) => {
+      const replies = calls.flatMap((call) => (call?.reply ? [call.reply] : []));
+      if (replies.length > 0) this.#send(replies);
+      for (const call of calls) if (call) this.#leave(call);
+    });
+  }
+
+  /** Undefined when there is nothing to answer; no promise for what is answered at once. */
+  #begin(member: unknown, sizeBytes: number): Call | Promise<Call> | undefined {
+    const inbound = readInbound(member);
+    if (inbound.kind === "answer") {
+      this.#options.onAnswer(inbound);
+      return undefined;
+    }
+    const call = new Call(this.#options.outbox);
+    if (inbound.kind !== "invalid") return this.#run(call, inbound, sizeBytes);
+    const { id, message } = inbound;
+    call.reply = protocolError(id, { code: INVALID_REQUEST, reason: "invalid_request", message });
+    return call;
+  }
+
+  #run(call: Call, request: Request, sizeBytes: number): Call | Promise<Call> {
+    const { handlers, context, log } = this.#options;
+    const { identity, signal } = context.peer;
+    const answered = (value: unknown): Call => {
+      if (request.kind === "request") call.reply = resultFrame(request.id, value);
+      return call;
+    };
+    const failed = (thrown: unknown): Call => {
+      const error = this.#failure(request.method, thrown);
+      if (request.kind === "request") call.reply = errorFrame(request.id, error);
+      return call;
+    };
+    try {
+      if (this.#inFlight >= context.room.settings.limits.max_inflight_requests) {
+        throw overloaded(this.#inFlight);
+      }
+      context.room.keyLimits?.countRequest(identity.owner);
+      const checked = checkCall(request.method, request.params, { identity, log, sizeBytes });
+      const result = runHandler(handlers, checked, { ctx: context, signal, hold: call.hold });
+      if (!(result instanceof Promise)) return answered(result);
+      this.#inFlight += 1;
+      call.isInFlight = true;
+      return result.then(answered, failed);
+    } catch (thrown) {
+      return failed(thrown);
+    }
+  }
+
+  async #finishLater(call: Promise<Call>): Promise<void> {
+    this.#finish(await call);
+  }
+
+  #finish(call: Call): void {
+    if (call.reply) this.#send(call.reply);
+    this.#leave(call);
+  }
+
+  /** Lets the events go that the call held back, and its place. */
+  #leave(call: Call): void {
+    call.release();
+    if (!call.isInFlight) return;
+    this.#inFlight -= 1;
+    if (this.#inFlight > 0) return;
+    this.#settled?.resolve();
+    this.#settled = undefined;
+  }
+
+  #failure(method: string, thrown: unknown): ServiceError {
+    const { context, log } = this.#options;
+    const error = toServiceError(thrown);
+    if (error.row.http >= 500 && !error.row.retryable && !context.peer.signal.aborted) {
+      log.error("a call failed", { method, error: error.cause ?? error });
+    }
+    return error;
+  }
+
+  #send(reply: Reply | readonly Reply[]): void {
+    this.#options.outbox.control(JSON.stringify(reply));
+  }
+}
+
+type Reply = ResultFrame | ErrorFrame;
+
+/** One call on its way. */
+class Call {
+  readonly #outbox: CallsOptions["outbox"];
+  #held: string[] | undefined;
+  reply: Reply | undefined;
+  isInFlight = false;
+
+  constructor(outbox: CallsOptions["outbox"]) {
+    this.#outbox = outbox;
+  }
+
+  /** See RpcCall. */
+  readonly hold = (sessionId: string): void => {
+    (this.#held ??= []).push(sessionId);
+    this.#outbox.hold(sessionId);
+  };
+
+  release(): void {
+    this.#held?.forEach((sessionId) => this.#outbox.release(sessionId));
+  }
+}
+
+function overloaded(inFlight: number): ServiceError {
+  return new ServiceError(
+    "overloaded",
+    `${inFlight} requests are in flight. Wait for some of their answers.`,
+  );
+}

@@ -1,0 +1,192 @@
+/** One connection: what it is told, what it asks, and how it ends. */
+import type { GatewayEvent, HostMethod, HostRequests } from "../../../generated/gateway/host.gen.ts";
+import { createId } from "../../base/ids.ts";
+import type { Log } from "../../base/observe/log.ts";
+import { Calls } from "./calls.ts";
+import type { RpcHandlers } from "./contract.ts";
+import { isDelta } from "./delta.ts";
+import { INVALID_REQUEST, PARSE_ERROR } from "./frame.ts";
+import { Hints } from "./debounce.ts";
+import { Outbox, type Wire } from "./outbox.ts";
+import type { ClientProfile, HostAnswer, RpcIdentity, RpcPeer, Subscriptions } from "./peer.ts";
+import { Questions } from "../questions/questions.ts";
+import { readyEvent } from "./ready.ts";
+import type { RpcContext, RpcRoom } from "../deps.ts";
+
+/** A transport's two ends: how frames leave, and how it ends. */
+export interface ConnectionWire extends Wire {
+  close(code: number, reason: string): void;
+}
+
+export interface ConnectionOptions {
+  readonly room: RpcRoom;
+  readonly handlers: RpcHandlers<RpcContext>;
+  readonly wire: ConnectionWire;
+  readonly identity: RpcIdentity;
+  readonly transport: RpcPeer["transport"];
+  readonly isLocal: boolean;
+  /** Its id, when its first frame was sent before there was a room. */
+  readonly greeted?: string;
+  /** It ended, for whatever reason. */
+  readonly onEnd?: (connection: Connection) => void;
+}
+
+/** Codes of WebSocket (RFC 6455, section 7.4) that we close with. */
+export const CLOSE = { shutdown: 1001, tooBig: 1009, failed: 1011, overloaded: 1013 };
+
+const DEFAULT_PROFILE: ClientProfile = { serverRequests: false, optOut: new Set(), deltas: "all" };
+
+export class Connection implements RpcPeer {
+  readonly id: string;
+  readonly identity: RpcIdentity;
+  readonly transport: RpcPeer["transport"];
+  readonly isLocal: boolean;
+  profile: ClientProfile = DEFAULT_PROFILE;
+  readonly #options: ConnectionOptions;
+  readonly #log: Log;
+  readonly #outbox: Outbox;
+  readonly #hints: Hints;
+  readonly #calls: Calls;
+  readonly #questions: Questions;
+  readonly #subscriptions: Subscriptions;
+  readonly #end = new AbortController();
+
+  constructor(options: ConnectionOptions) {
+    const { room, wire, identity, transport, isLocal } = options;
+    const { max_outbox_frames: maxFrames, max_outbox_bytes: maxBytes } = room.settings.limits;
+    this.#options = options;
+    this.id = options.greeted ?? createId("con");
+    this.identity = identity;
+    this.transport = transport;
+    this.isLocal = isLocal;
+    this.#log = room.log.with({ connection: this.id });
+    const onOverflow = () => this.#overflow();
+    // A pipe is not cut: those who fill it wait.
+    const shared = transport === "stdio" ? {} : { readers: room.store.readers };
+    this.#outbox = new Outbox({ wire, clock: room.clock, maxFrames, maxBytes, onOverflow, ...shared });
+    this.#hints = new Hints(room.clock, (hint) => this.#outbox.event(hint));
+    const ask = (frame: object, sessionId: string) => this.#outbox.control(JSON.stringify(frame), sessionId);
+    this.#questions = new Questions(ask, this.#log);
+    this.#calls = new Calls({
+      handlers: options.handlers,
+      context: { room, peer: this },
+      outbox: this.#outbox,
+      log: this.#log,
+      onAnswer: ({ id, result, error }) => this.#questions.answer(id, result, error),
+    });
+    this.#subscriptions = room.subscribe(room, this);
+  }
+
+  get signal(): AbortSignal {
+    return this.#end.signal;
+  }
+
+  get sessions(): ReadonlySet<string> {
+    return this.#subscriptions.sessions;
+  }
+
+  readonly attach: Subscriptions["attach"] = (sessionId, options) =>
+    this.#subscriptions.attach(sessionId, options);
+  readonly detach: Subscriptions["detach"] = (sessionId) => this.#subscriptions.detach(sessionId);
+  readonly caughtUp: Subscriptions["caughtUp"] = () => this.#subscriptions.caughtUp();
+
+  /** Sends the first frame, unless the host has it. */
+  open(): void {
+    const { room, greeted } = this.#options;
+    if (greeted !== undefined) return;
+    const { limits } = room.settings;
+    const { id: connectionId, transport } = this;
+    const { version, store, clock } = room;
+    this.event(
+      readyEvent({ connectionId, transport, version, epoch: store.epoch, limits, nowMs: clock.now() }),
+    );
+  }
+
+  introduce(profile: ClientProfile): void {
+    this.profile = profile;
+  }
+
+  event(event: GatewayEvent): void {
+    if (this.signal.aborted || this.profile.optOut.has(event.type)) return;
+    if (this.profile.deltas === "final" && isDelta(event)) return;
+    if (event.type === "sessions.changed") this.#hints.event(event);
+    else this.#outbox.event(event);
+  }
+
+  drained(): Promise<void> {
+    return this.#outbox.drained();
+  }
+
+  ask<K extends HostMethod>(
+    method: K,
+    id: string,
+    params: HostRequests[K]["params"],
+    { signal }: { readonly signal?: AbortSignal } = {},
+  ): Promise<HostAnswer<K>> {
+    if (this.signal.aborted) return Promise.resolve({ status: "gone" });
+    return this.#questions.ask(method, id, params, signal);
+  }
+
+  /** Takes a frame. `sizeBytes` is its length, where the transport knows it; blank frames are nothing. */
+  receive(text: string, sizeBytes = text.length): void {
+    if (this.signal.aborted) return;
+    let value: unknown;
+    try {
+      value = JSON.parse(text);
+    } catch {
+      if (text.trim() !== "") this.garbled("This is not JSON. Send one JSON value a frame.");
+      return;
+    }
+    this.#calls.take(value, sizeBytes);
+  }
+
+  /** Answers what cannot be read. */
+  garbled(message: string): void {
+    this.#calls.refuse(PARSE_ERROR, "parse_error", message);
+  }
+
+  /** Refuses what is no frame at all, such as a line above the limit. */
+  refuse(message: string, reason: string): void {
+    this.#calls.refuse(INVALID_REQUEST, reason, message);
+  }
+
+  /** Resolves when no call is in flight. */
+  settled(): Promise<void> {
+    return this.#calls.settled();
+  }
+
+  /** The transport takes more again. */
+  pump(): void {
+    this.#outbox.pump();
+  }
+
+  /** Ends the connection from our side; what waits is sent first. */
+  close(code: number, reason: string): void {
+    if (this.signal.aborted) return;
+    this.#outbox.flush();
+    this.#stop();
+    this.#options.wire.close(code, reason);
+  }
+
+  /** The other side is gone. */
+  gone(): void {
+    if (!this.signal.aborted) this.#stop();
+  }
+
+  #stop(): void {
+    this.#hints.close();
+    this.#outbox.close();
+    this.#end.abort();
+    this.#subscriptions.close();
+    this.#questions.close();
+    this.#options.onEnd?.(this);
+  }
+
+  #overflow(): void {
+    // A pipe has one reader who must get everything; those who fill it wait for drained().
+    if (this.transport === "stdio" || this.signal.aborted) return;
+    this.#log.warn("a client does not read: its connection is closed, it may resume by its cursor");
+    this.#stop();
+    this.#options.wire.close(CLOSE.overloaded, "overloaded");
+  }
+}

@@ -1,0 +1,239 @@
+/** What waits to be sent on one connection: bounded, in order; deltas of one stream merge while they wait. */
+import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
+import type { Clock } from "../../base/clock.ts";
+import type { ReaderBudget, ReaderQueue } from "../../store/journal/reader-budget.ts";
+import { isDelta, merge, streamOf, withDropped, type Delta } from "./delta.ts";
+
+/** The way out of a transport. */
+export interface Wire {
+  send(text: string): void;
+  /** Bytes that were sent and have not left yet. */
+  buffered(): number;
+}
+
+export interface OutboxOptions {
+  readonly wire: Wire;
+  readonly clock: Clock;
+  readonly maxFrames: number;
+  readonly maxBytes: number;
+  /** What this connection and all other readers may have waiting; absent: it counts for itself. */
+  readonly readers?: ReaderBudget;
+  /** Called once when more waits than may; nothing is sent from then on. */
+  readonly onOverflow: () => void;
+}
+
+/** A delta is kept as it is until it is sent, so that the next can be merged into it. */
+interface Waiting {
+  readonly text?: string;
+  delta?: Delta;
+  /** Characters, which stand for bytes. */
+  size: number;
+}
+
+/** Events of one session that wait until the calls that hold it were answered. */
+interface Held {
+  calls: number;
+  readonly waiting: Waiting[];
+}
+
+/** Deltas that come faster than this are merged. */
+const TICK_MS = 33;
+/** Above this much in the transport's own buffer, frames wait here, where they can be merged and counted. */
+const WIRE_BYTES = 262_144;
+/** How often a transport that is full is looked at, besides when it says that it drained. */
+const LOOK_MS = 20;
+const ENVELOPE = 160;
+
+export class Outbox {
+  readonly #options: OutboxOptions;
+  #waiting: Waiting[] = [];
+  #first = 0;
+  readonly #held = new Map<string, Held>();
+  #heldFrames = 0;
+  /** Of all that waits, held or not. */
+  #size = 0;
+  /** Deltas that were not taken, by stream; the next one that is tells their number. */
+  readonly #dropped = new Map<string, { count: number }>();
+  #lastDeltaMs = Number.NEGATIVE_INFINITY;
+  #cancelTimer: (() => void) | undefined;
+  #drained: PromiseWithResolvers<void> | undefined;
+  #isClosed = false;
+  readonly #account: ReaderQueue | undefined;
+
+  constructor(options: OutboxOptions) {
+    this.#options = options;
+    this.#account = options.readers?.open(() => options.onOverflow());
+  }
+
+  /** What waits for the transport; what is held comes on top. */
+  get #ready(): number {
+    return this.#waiting.length - this.#first;
+  }
+
+  /** Answers, questions, and every event but deltas: never dropped. What is of a session waits while that is held. */
+  control(text: string, sessionId?: string): void {
+    if (this.#isClosed) return;
+    const held = sessionId === undefined ? undefined : this.#held.get(sessionId);
+    if (!held && this.#ready === 0 && this.#hasRoom()) return this.#options.wire.send(text);
+    this.#add({ text, size: text.length }, held);
+  }
+
+  event(event: GatewayEvent): void {
+    if (this.#isClosed) return;
+    if (isDelta(event)) return this.#delta(event);
+    if (event.type === "message.complete") this.#forget(event.session_id);
+    this.control(frameOf(event), event.session_id);
+  }
+
+  /** Lets the session's events wait, under the same limits, until it is released as often. */
+  hold(sessionId: string): void {
+    const held = this.#held.get(sessionId);
+    if (held) held.calls += 1;
+    else this.#held.set(sessionId, { calls: 1, waiting: [] });
+  }
+
+  release(sessionId: string): void {
+    const held = this.#held.get(sessionId);
+    if (!held) return;
+    held.calls -= 1;
+    if (held.calls > 0) return;
+    this.#held.delete(sessionId);
+    this.#heldFrames -= held.waiting.length;
+    for (const each of held.waiting) this.#waiting.push(each);
+    this.pump();
+  }
+
+  /** Sends what the transport takes. To be called when it drained. */
+  pump(): void {
+    if (this.#isClosed) return;
+    while (this.#ready > 0) {
+      if (!this.#hasRoom()) return this.#later(LOOK_MS);
+      const next = this.#waiting[this.#first];
+      if (!next) return;
+      // A delta that is the last may get company until the tick.
+      const waitMs = next.delta && this.#ready === 1 ? this.#lastDeltaMs + TICK_MS - this.#now() : 0;
+      if (waitMs > 0) return this.#later(waitMs);
+      this.#take();
+      this.#send(next);
+    }
+    this.#settle();
+  }
+
+  /** See RpcPeer. */
+  drained(): Promise<void> {
+    if (this.#isClosed || !this.#isHalfFull()) return Promise.resolve();
+    this.#drained ??= Promise.withResolvers<void>();
+    return this.#drained.promise;
+  }
+
+  /** Sends everything but what is held, however slow the transport is: the end of the connection. */
+  flush(): void {
+    if (this.#isClosed) return;
+    for (let next = this.#take(); next; next = this.#take()) this.#send(next);
+    this.#settle();
+  }
+
+  /** Forgets what waits. */
+  close(): void {
+    this.#isClosed = true;
+    this.#cancelTimer?.();
+    this.#waiting = [];
+    this.#first = 0;
+    this.#held.clear();
+    this.#heldFrames = 0;
+    this.#size = 0;
+    this.#account?.close();
+    this.#drained?.resolve();
+  }
+
+  #delta(event: Delta): void {
+    const held = event.session_id === undefined ? undefined : this.#held.get(event.session_id);
+    const key = streamOf(event);
+    const dropped = this.#dropped.get(key);
+    if (this.#isHalfFull()) {
+      if (dropped) dropped.count += 1;
+      else this.#dropped.set(key, { count: 1 });
+      return;
+    }
+    const delta = dropped ? withDropped(event, dropped.count) : event;
+    if (dropped) this.#dropped.delete(key);
+    const last = held ? held.waiting.at(-1) : this.#ready > 0 ? this.#waiting.at(-1) : undefined;
+    const merged = last?.delta && merge(last.delta, delta);
+    if (last && merged) {
+      const grown = delta.payload.text.length;
+      last.delta = merged;
+      last.size += grown;
+      this.#resize(grown);
+      return;
+    }
+    this.#add({ delta, size: delta.payload.text.length + ENVELOPE }, held);
+  }
+
+  #add(waiting: Waiting, held?: Held): void {
+    (held?.waiting ?? this.#waiting).push(waiting);
+    if (held) this.#heldFrames += 1;
+    this.#resize(waiting.size);
+    if (this.#isClosed) return;
+    const { maxFrames, maxBytes, onOverflow } = this.#options;
+    if (this.#ready + this.#heldFrames > maxFrames || this.#size > maxBytes) onOverflow();
+    else if (!held) this.pump();
+  }
+
+  #take(): Waiting | undefined {
+    const next = this.#waiting[this.#first];
+    if (!next) return undefined;
+    this.#first += 1;
+    this.#resize(-next.size);
+    if (this.#first > 1024 || this.#ready === 0) {
+      this.#waiting = this.#waiting.slice(this.#first);
+      this.#first = 0;
+    }
+    return next;
+  }
+
+  #send({ text, delta }: Waiting): void {
+    if (delta) this.#lastDeltaMs = this.#now();
+    this.#options.wire.send(delta ? frameOf(delta) : (text ?? ""));
+  }
+
+  #resize(grown: number): void {
+    this.#size += grown;
+    this.#account?.set(this.#size);
+  }
+
+  #later(ms: number): void {
+    this.#settle();
+    this.#cancelTimer ??= this.#options.clock.after(ms, () => {
+      this.#cancelTimer = undefined;
+      this.pump();
+    });
+  }
+
+  #settle(): void {
+    if (!this.#drained || this.#isHalfFull()) return;
+    this.#drained.resolve();
+    this.#drained = undefined;
+  }
+
+  /** What the answer's text holds was not lost. */
+  #forget(sessionId: string | undefined): void {
+    for (const key of this.#dropped.keys()) if (key.startsWith(`${sessionId} `)) this.#dropped.delete(key);
+  }
+
+  #hasRoom(): boolean {
+    return this.#options.wire.buffered() < WIRE_BYTES;
+  }
+
+  #isHalfFull(): boolean {
+    const { maxFrames, maxBytes } = this.#options;
+    return this.#ready + this.#heldFrames > maxFrames / 2 || this.#size > maxBytes / 2;
+  }
+
+  #now(): number {
+    return this.#options.clock.now();
+  }
+}
+
+function frameOf(event: GatewayEvent): string {
+  return JSON.stringify({ jsonrpc: "2.0", method: "event", params: event });
+}

@@ -1,0 +1,46 @@
+import type { GatewayEvents } from "../../../generated/gateway/host.gen.ts";
+import type { GatewayLimits } from "../../../generated/gateway/types/types.gen.ts";
+
+export const PROTOCOL = { name: "agent-tui-gateway", version: 1, min_version: 1 } as const;
+
+/** What is known as soon as the journal is open: a host need not wait for the rooms to be built. */
+export interface Greeting {
+  readonly connectionId: string;
+  readonly transport: "stdio" | "ws";
+  /** Of agentd. */
+  readonly version: string;
+  /** See Store. */
+  readonly epoch: string;
+  readonly limits: GatewayLimits;
+  readonly nowMs: number;
+}
+
+/** The first event of a connection: what is spoken, by whom, and what it can do. */
+export function readyEvent(greeting: Greeting): GatewayEvents["gateway.ready"] {
+  return {
+    type: "gateway.ready",
+    ts: greeting.nowMs,
+    payload: {
+      skin: {},
+      protocol: PROTOCOL,
+      server: { name: "agentd", version: greeting.version },
+      connection_id: greeting.connectionId,
+      replay_epoch: greeting.epoch,
+      change_events: true,
+      heartbeat: greeting.transport === "ws",
+      capabilities: {
+        event_replay: true,
+        resume_cursor: true,
+        server_requests: true,
+        client_turn_id: true,
+        fanout: true,
+        busy_modes: ["queue", "steer", "interrupt", "reject"],
+        approvals_by_id: true,
+        batch_clarify: false,
+        voice: false,
+        shell_exec: false,
+      },
+      limits: greeting.limits,
+    },
+  };
+}

@@ -1,0 +1,97 @@
+/** The gateway on standard input and output: a JSON value a line. */
+import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
+import { ServiceError } from "../../base/errors.ts";
+import type { FrameOutput } from "../../base/system/frame-output.ts";
+import { createId } from "../../base/ids.ts";
+import { Lines, type Line } from "../../base/lines.ts";
+import { redact } from "../../base/observe/redact.ts";
+import type { Connection } from "./connection.ts";
+import type { RpcHub } from "../events/hub.ts";
+import type { RpcIdentity } from "./peer.ts";
+import { readyEvent, type Greeting } from "./ready.ts";
+
+/**
+ * Sends the first frame, before there are rooms to serve from. Returns the id of the connection, which
+ * {@link serveStdio} carries on; until it reads, what the host sends waits in the pipe.
+ */
+export function greetStdio(
+  output: FrameOutput,
+  known: Pick<Greeting, "version" | "epoch" | "limits">,
+): string {
+  const connectionId = createId("con");
+  send(output, readyEvent({ ...known, connectionId, transport: "stdio", nowMs: Date.now() }));
+  // Now: modules that load next leave no room for it until the last of them is there.
+  void output.flushed();
+  return connectionId;
+}
+
+/** Tells a host that was greeted why nothing will answer it. Resolves when it was told, or nobody reads. */
+export async function failStdio(output: FrameOutput, error: unknown): Promise<void> {
+  const message =
+    error instanceof ServiceError
+      ? redact(error.message)
+      : "agentd could not start. Its standard error says why.";
+  send(output, { type: "error", ts: Date.now(), payload: { message, fatal: true } });
+  await output.flushed();
+}
+
+function send(output: FrameOutput, event: GatewayEvent): void {
+  output.write(`${JSON.stringify({ jsonrpc: "2.0", method: "event", params: event })}\n`);
+}
+
+export interface StdioOptions {
+  readonly hub: RpcHub;
+  readonly identity: RpcIdentity;
+  readonly input: AsyncIterable<Uint8Array>;
+  readonly output: FrameOutput;
+  /** What {@link greetStdio} returned, when the first frame is out. */
+  readonly greeted?: string;
+  /** Ends the connection from our side. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Serves the one connection of this process. Resolves when the input ended and every call of it was answered, when
+ * nobody reads the output, or when `signal` aborts. The connection is still open then, for what the end itself says.
+ */
+export async function serveStdio(options: StdioOptions): Promise<void> {
+  const { hub, identity, input, output, greeted, signal } = options;
+  const wire = {
+    send: (text: string) => output.write(`${text}\n`),
+    buffered: () => output.buffered(),
+    close: () => {},
+  };
+  const connection = hub.connect({
+    wire,
+    identity,
+    transport: "stdio",
+    isLocal: true,
+    ...(greeted === undefined ? {} : { greeted }),
+  });
+  output.onDrain(() => connection.pump());
+  output.onBroken(() => connection.gone());
+  const ended = Promise.withResolvers<void>();
+  for (const each of [signal, connection.signal]) each.addEventListener("abort", () => ended.resolve());
+  if (signal.aborted) ended.resolve();
+  await Promise.race([readAll(connection, input, hub.room.settings.limits.max_frame_bytes), ended.promise]);
+}
+
+async function readAll(
+  connection: Connection,
+  input: AsyncIterable<Uint8Array>,
+  maxBytes: number,
+): Promise<void> {
+  const lines = new Lines(maxBytes);
+  for await (const chunk of input) {
+    for (const line of lines.push(chunk)) take(connection, line, maxBytes);
+    await connection.drained();
+  }
+  for (const line of lines.end()) take(connection, line, maxBytes);
+  await connection.settled();
+}
+
+function take(connection: Connection, line: Line, maxBytes: number): void {
+  if ("text" in line) return connection.receive(line.text, line.sizeBytes);
+  if (line.flaw === "utf8") return connection.garbled("This line is not UTF-8.");
+  connection.refuse(`A frame has at most ${maxBytes} bytes.`, "frame_too_large");
+}

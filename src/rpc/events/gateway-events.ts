@@ -1,0 +1,257 @@
+/**
+ * What a host is told of the journal of a session. Pure.
+ *
+ * Each entry of the journal gives exactly one event with a number, its own; so the numbers have no gaps, a cursor is a
+ * place in the journal, and a replay gives every event the number it had. Where an entry tells more than one thing, the
+ * rest are snapshots without a number (`session.info` behind `message.complete` and `session.title`): whoever resumes at
+ * that entry gets them again, which changes nothing, and nobody misses them.
+ */
+import type { GatewayEvent, GatewayEvents, GatewayEventType } from "../../../generated/gateway/host.gen.ts";
+import type { SessionInfo, SubagentReport } from "../../../generated/gateway/types/types.gen.ts";
+import { isFinalEvent } from "../../agent/run/event.ts";
+import type { JournalEvent } from "../../store/journal/journal.ts";
+import { completePayload, usageOf } from "./turn-payload.ts";
+import { cancelPayload, questionMethodOf, questionPayload } from "./question-payload.ts";
+import { statusLine } from "./status-line.ts";
+import { subagentChange, subagentReport } from "./subagent-payload.ts";
+import { toolPayload } from "./tool-payload.ts";
+import { taskIdOf, turnIdOf } from "./turn-id.ts";
+
+/** What is told of an entry but does not stand in it. */
+export interface EntryFacts {
+  /** Of a run that starts: what it was asked. */
+  readonly prompt?: { readonly role: string; readonly text: string };
+  /** Of a run that is queued: the start of its prompt. */
+  readonly preview?: string;
+  /** Of a run that was cut: what it had said. */
+  readonly output?: string;
+  /** The session as it is; wherever {@link Told.wantsInfo} says so. */
+  readonly info?: SessionInfo;
+  /** Of a question: it is closed by now, or shown in another way. */
+  readonly isSettled?: boolean;
+}
+
+interface OpenTurn {
+  readonly runId: string;
+  readonly kind: string;
+  readonly model: string;
+}
+
+type SubagentEventType = Extract<GatewayEventType, `subagent.${string}`>;
+
+type Payload<K extends GatewayEventType> = GatewayEvents[K]["payload"];
+
+/** Types of entries that change what is known or have a trailer, for those who begin in the middle. */
+export const STATE_TYPES = [
+  "run.queued",
+  "run.started",
+  "run.completed",
+  "run.failed",
+  "run.cancelled",
+  "run.interrupted",
+  "session.updated",
+  "subagent.spawn_requested",
+  "subagent.start",
+] as const;
+
+/** Reads the journal of one session from front to back. */
+export class GatewayFold {
+  readonly #sessionId: string;
+  #turn: OpenTurn | undefined;
+  #queued: readonly { readonly turn_id: string; readonly text_preview: string }[] = [];
+  #subagents = new Map<string, SubagentReport>();
+
+  constructor(sessionId: string) {
+    this.#sessionId = sessionId;
+  }
+
+  /** Whether `facts.info` is needed to tell of the entry. */
+  wantsInfo(entry: JournalEvent): boolean {
+    if (entry.type === "session.updated") return true;
+    return isFinalEvent(entry.type) && this.#turn?.runId === entry.runId;
+  }
+
+  /** The event with the entry's number, and what goes with it. */
+  tell(entry: JournalEvent, facts: EntryFacts = {}): readonly GatewayEvent[] {
+    const { type, runId, data } = entry;
+    switch (type) {
+      case "run.queued":
+        return this.#enqueued(entry, facts);
+      case "run.started":
+        return this.#started(entry, facts);
+      case "message.started":
+      case "message.completed":
+        // What was shown while nothing was said goes.
+        return [this.#event(entry, "thinking.delta", { text: "" })];
+      case "message.delta":
+      case "reasoning.delta":
+        return [this.#event(entry, type, { text: text(data["delta"]) })];
+      case "reasoning.completed":
+        return [this.#event(entry, "reasoning.available", { text: text(data["text"]) })];
+      case "usage.updated":
+        return [this.#event(entry, "session.usage", { usage: usageOf(data["usage"], this.#modelOf(runId)) })];
+      case "session.updated":
+        return this.#updated(entry, facts);
+      case "background.complete":
+        return [
+          this.#event(entry, type, {
+            ...(data as Payload<"background.complete">),
+            task_id: taskIdOf(text(data["task_id"])),
+          }),
+        ];
+    }
+    if (isFinalEvent(type)) return this.#ended(entry, facts);
+    return [this.#other(entry, facts)];
+  }
+
+  /** Whether an entry that was told has a snapshot behind it, as the end of a turn and a new title have. */
+  hasTrailer({ type, data, runId }: JournalEvent): boolean {
+    if (type === "session.updated") return data["title"] !== undefined;
+    return isFinalEvent(type) && this.#turn?.runId === runId;
+  }
+
+  /** What goes with an entry, for those who had its numbered event. */
+  trailer(entry: JournalEvent, info: SessionInfo): GatewayEvent {
+    const { seq: _, ...event } = this.#event(entry, "session.info", this.#now(info));
+    return event;
+  }
+
+  #other(entry: JournalEvent, facts: EntryFacts): GatewayEvent {
+    const { type, data } = entry;
+    const method = questionMethodOf(type);
+    if (method !== undefined) {
+      if (type.endsWith(".request")) return this.#question(entry, facts);
+      return this.#event(entry, "request.cancel", cancelPayload(method, entry));
+    }
+    const tool = toolPayload(entry);
+    if (tool) return this.#event(entry, tool.type, tool.payload as Payload<typeof tool.type>);
+    if (type.startsWith("subagent.")) return this.#subagent(entry);
+    const status = statusLine(type, data);
+    return this.#event(entry, "status.update", status ?? { kind: "lifecycle", text: "" });
+  }
+
+  #enqueued(entry: JournalEvent, facts: EntryFacts): readonly GatewayEvent[] {
+    const { position } = entry.data;
+    // A run without a place starts at once: it never waits where anybody sees it.
+    if (typeof position === "number") {
+      const waiting = { turn_id: turnIdOf(entry.runId ?? ""), text_preview: facts.preview ?? "" };
+      this.#queued = this.#queued.toSpliced(position - 1, 0, waiting);
+    }
+    return [this.#queue(entry)];
+  }
+
+  #started(entry: JournalEvent, facts: EntryFacts): readonly GatewayEvent[] {
+    const { runId, data } = entry;
+    // A run that goes on in another process is the same turn.
+    if (this.#turn?.runId === runId) {
+      return [this.#event(entry, "status.update", { kind: "lifecycle", text: "The turn goes on." })];
+    }
+    const turnId = turnIdOf(runId ?? "");
+    const waited = this.#queued.some(({ turn_id }) => turn_id === turnId);
+    this.#queued = this.#queued.filter(({ turn_id }) => turn_id !== turnId);
+    this.#turn = { runId: runId ?? "", kind: text(data["kind"]), model: text(data["model"]) };
+    this.#subagents = new Map();
+    if (this.#turn.kind === "compression") {
+      const payload = { kind: "compressing", text: "Compressing the conversation." };
+      return [this.#event(entry, "status.update", payload)];
+    }
+    const started = this.#event(entry, "message.start", {
+      turn_id: turnId,
+      ...(facts.prompt ? { input: facts.prompt } : {}),
+      origin: originOf(this.#turn.kind, waited),
+    });
+    return [started];
+  }
+
+  #ended(entry: JournalEvent, facts: EntryFacts): readonly GatewayEvent[] {
+    const turnId = turnIdOf(entry.runId ?? "");
+    if (this.#turn?.runId !== entry.runId) {
+      this.#queued = this.#queued.filter(({ turn_id }) => turn_id !== turnId);
+      return [this.#queue(entry)];
+    }
+    const { kind, model } = this.#turn;
+    this.#turn = undefined;
+    this.#subagents = new Map();
+    const told =
+      kind === "compression"
+        ? this.#event(entry, "status.update", { kind: "status", text: "ready" })
+        : this.#event(entry, "message.complete", completePayload(entry, { model, output: facts.output }));
+    return facts.info ? [told, this.trailer(entry, facts.info)] : [told];
+  }
+
+  #updated(entry: JournalEvent, { info }: EntryFacts): readonly GatewayEvent[] {
+    const { title } = entry.data;
+    if (title !== undefined) {
+      const told = this.#event(entry, "session.title", { session_id: this.#sessionId, title: text(title) });
+      // Hosts that do not know of session.title read it here.
+      return info ? [told, this.trailer(entry, info)] : [told];
+    }
+    if (!info) return [this.#event(entry, "status.update", { kind: "status", text: "" })];
+    return [this.#event(entry, "session.info", this.#now(info))];
+  }
+
+  #question(entry: JournalEvent, { isSettled = false }: EntryFacts): GatewayEvent {
+    // Nobody is to be asked again what was answered; its number stays.
+    if (isSettled) return this.#event(entry, "status.update", { kind: "approval", text: "" });
+    const { data } = entry;
+    switch (questionMethodOf(entry.type)) {
+      case "clarify":
+        return this.#event(entry, "clarify.request", questionPayload("clarify", data));
+      case "sudo":
+        return this.#event(entry, "sudo.request", questionPayload("sudo", data));
+      case "secret":
+        return this.#event(entry, "secret.request", questionPayload("secret", data));
+      default:
+        return this.#event(entry, "approval.request", questionPayload("approval", data));
+    }
+  }
+
+  #subagent(entry: JournalEvent): GatewayEvent {
+    const { type, data } = entry;
+    const id = text(data["subagent_id"]);
+    const isFirst = type === "subagent.spawn_requested" || type === "subagent.start";
+    if (isFirst) this.#subagents.set(id, subagentReport(data));
+    const report = this.#subagents.get(id) ?? subagentReport({ ...data, subagent_id: id });
+    const now = { ...report, ...subagentChange(type, data) };
+    if (type === "subagent.tool") this.#subagents.set(id, { ...report, ...toolsOf(now) });
+    return this.#event(entry, type as SubagentEventType, now);
+  }
+
+  #queue(entry: JournalEvent): GatewayEvent {
+    return this.#event(entry, "session.queue", { queued: this.#queued.map((waiting) => ({ ...waiting })) });
+  }
+
+  #modelOf(runId: string | null): string {
+    return this.#turn?.runId === runId ? (this.#turn?.model ?? "") : "";
+  }
+
+  /** By the journal: the session itself may be further by now. */
+  #now(info: SessionInfo): SessionInfo {
+    return { ...info, running: this.#turn !== undefined };
+  }
+
+  #event<K extends GatewayEventType>(entry: JournalEvent, type: K, payload: Payload<K>): GatewayEvents[K] {
+    return {
+      type,
+      session_id: this.#sessionId,
+      seq: entry.seq,
+      ts: entry.atMs,
+      ...(entry.runId === null ? {} : { turn_id: turnIdOf(entry.runId) }),
+      payload,
+    } as unknown as GatewayEvents[K];
+  }
+}
+
+function originOf(kind: string, waited: boolean): Payload<"message.start">["origin"] {
+  if (kind === "background") return "background";
+  if (kind === "subagent") return "other";
+  return waited ? "queue" : "user";
+}
+
+function toolsOf({ tool_count: count }: SubagentReport): Partial<SubagentReport> {
+  return count === undefined ? {} : { tool_count: count };
+}
+
+function text(value: unknown): string {
+  return typeof value === "string" ? value : "";
+}

@@ -1,0 +1,221 @@
+import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
+import type { Cursor } from "../../../generated/gateway/types/types.gen.ts";
+import type { LiveSession } from "../../agent/session/live-sessions.ts";
+import type { JournalEvent } from "../../store/journal/journal.ts";
+import { askHost } from "../questions/host-question.ts";
+import { Narrator } from "./projector.ts";
+import type { Attached, RpcPeer, Subscriptions } from "../connection/peer.ts";
+import { questionMethodOf } from "./question-payload.ts";
+import { replayFrom } from "./replay.ts";
+import type { RpcRoom } from "../deps.ts";
+import { sessionInfo } from "../session/session-view.ts";
+
+/** What a connection hears of: for each session a follower of its journal, from a cursor on. */
+export class Notify implements Subscriptions {
+  readonly #room: RpcRoom;
+  readonly #peer: RpcPeer;
+  readonly #followed = new Map<string, Followed>();
+  readonly #stopListening: () => void;
+  #isClosed = false;
+
+  constructor(room: RpcRoom, peer: RpcPeer) {
+    this.#room = room;
+    this.#peer = peer;
+    this.#stopListening = room.agent.live.onReclaimed((live) => {
+      if (live.owner === peer.identity.owner) peer.event(reclaimedEvent(live, room.clock.now()));
+    });
+  }
+
+  get sessions(): ReadonlySet<string> {
+    return new Set(this.#followed.keys());
+  }
+
+  async attach(sessionId: string, options: { readonly cursor?: Cursor } = {}): Promise<Attached> {
+    const { cursor } = options;
+    const from = await replayFrom(this.#room.store, sessionId, cursor);
+    const attached: Attached = {
+      latestSeq: from.latestSeq,
+      replayed: cursor ? from.latestSeq - from.after : 0,
+      truncated: from.truncated,
+    };
+    const known = this.#followed.get(sessionId);
+    if (this.#isClosed || (known && !cursor)) return attached;
+    if (!known) this.#count(sessionId, 1);
+    const followed = new Followed(this.#room, this.#peer, {
+      sessionId,
+      ...from,
+      isReplay: cursor !== undefined,
+      asked: known?.handOver() ?? new Map(),
+    });
+    this.#followed.set(sessionId, followed);
+    void followed.run().catch((error: unknown) => this.#failed(followed, sessionId, error));
+    return attached;
+  }
+
+  detach(sessionId: string): boolean {
+    const followed = this.#followed.get(sessionId);
+    if (!followed) return false;
+    followed.end();
+    this.#followed.delete(sessionId);
+    this.#count(sessionId, -1);
+    return true;
+  }
+
+  async caughtUp(): Promise<void> {
+    await Promise.all([...this.#followed.values()].map((followed) => followed.caughtUp()));
+  }
+
+  close(): void {
+    this.#isClosed = true;
+    this.#stopListening();
+    for (const sessionId of this.#followed.keys()) this.detach(sessionId);
+  }
+
+  #failed(followed: Followed, sessionId: string, error: unknown): void {
+    if (this.#followed.get(sessionId) !== followed) return;
+    this.detach(sessionId);
+    this.#room.log.error("a session can be followed no more", { session: sessionId, error });
+    const payload = { message: "The events of the session can be read no more. Attach again.", fatal: false };
+    this.#peer.event({ type: "error", session_id: sessionId, ts: this.#room.clock.now(), payload });
+  }
+
+  /** A session that somebody looks at is not closed for being idle. */
+  #count(sessionId: string, by: 1 | -1): void {
+    const live = this.#room.agent.live.find(sessionId, this.#peer.identity.owner);
+    if (live) live.viewers = Math.max(0, live.viewers + by);
+  }
+}
+
+interface From {
+  readonly sessionId: string;
+  readonly after: number;
+  readonly latestSeq: number;
+  readonly isReplay: boolean;
+  /** Questions that are on the host's screen by a request, and how to take them away. */
+  readonly asked: Map<string, AbortController>;
+}
+
+/** One session as one connection hears it: what was missed first, then all that comes, in one stream. */
+class Followed {
+  readonly #room: RpcRoom;
+  readonly #peer: RpcPeer;
+  readonly #from: From;
+  readonly #ended = new AbortController();
+  readonly #groups: AsyncIterable<readonly JournalEvent[]>;
+  #asked: From["asked"];
+  /** Questions that were open when the replay began; undefined until that is known. */
+  #open: ReadonlySet<string> | undefined;
+  #toldSeq: number;
+  readonly #waiting = new Set<{ readonly seq: number; readonly resolve: () => void }>();
+
+  constructor(room: RpcRoom, peer: RpcPeer, from: From) {
+    this.#room = room;
+    this.#peer = peer;
+    this.#from = from;
+    const { sessionId, after, asked } = from;
+    this.#asked = asked;
+    this.#toldSeq = after;
+    // It listens from now on: nothing comes between what was read and what is live.
+    this.#groups = room.store.journal.follow({ sessionId }, { after, signal: this.#ended.signal });
+  }
+
+  end(): void {
+    this.#ended.abort();
+    this.#told(Number.POSITIVE_INFINITY);
+    for (const asked of this.#asked.values()) asked.abort();
+    this.#asked.clear();
+  }
+
+  /** Ends, and leaves the questions to whoever takes its place: the host is still to answer them. */
+  handOver(): From["asked"] {
+    const asked = this.#asked;
+    this.#asked = new Map();
+    this.end();
+    return asked;
+  }
+
+  /** Resolves when everything was told that is committed by now, or it ended. */
+  async caughtUp(): Promise<void> {
+    const { latestSeq: seq } = await replayFrom(this.#room.store, this.#from.sessionId);
+    if (seq <= this.#toldSeq) return;
+    await new Promise<void>((resolve) => this.#waiting.add({ seq, resolve }));
+  }
+
+  /** Resolves when it ended. Rejects when the journal cannot be read. */
+  async run(): Promise<void> {
+    const { latestSeq } = this.#from;
+    const { owner } = this.#peer.identity;
+    const narrator = await this.#narrator();
+    for await (const group of this.#groups) {
+      for (const entry of group) {
+        const asks = this.#peer.profile.serverRequests && entry.type.endsWith(".request");
+        const events = await narrator.tell(entry);
+        if (this.#ended.signal.aborted) return;
+        for (const event of events) this.#peer.event(event);
+        if (asks && !this.#isOver(entry)) this.#ask(entry, owner);
+        this.#settle(entry);
+        this.#told(entry.seq);
+        if (this.#peer.transport === "stdio" || entry.seq <= latestSeq) await this.#peer.drained();
+        if (this.#ended.signal.aborted) return;
+      }
+    }
+  }
+
+  async #narrator(): Promise<Narrator> {
+    const { sessionId, after, latestSeq, isReplay } = this.#from;
+    const { owner } = this.#peer.identity;
+    if (isReplay && latestSeq > after) {
+      const open = await this.#room.agent.parts.asks.open({ sessionId });
+      this.#open = new Set(open.map(({ id }) => id));
+    }
+    const { narrator, opening } = await Narrator.open({
+      store: this.#room.store,
+      sessionId,
+      after,
+      info: () => sessionInfo(this.#room, sessionId, owner),
+      isSettled: (id, seq) =>
+        this.#peer.profile.serverRequests || (seq <= latestSeq && this.#open?.has(id) === false),
+    });
+    if (isReplay && !this.#ended.signal.aborted) for (const event of opening) this.#peer.event(event);
+    return narrator;
+  }
+
+  #told(seq: number): void {
+    this.#toldSeq = seq;
+    for (const waiting of this.#waiting) {
+      if (waiting.seq > seq) continue;
+      this.#waiting.delete(waiting);
+      waiting.resolve();
+    }
+  }
+
+  #isOver({ data, seq }: JournalEvent): boolean {
+    return seq <= this.#from.latestSeq && this.#open?.has(String(data["request_id"])) === false;
+  }
+
+  #ask(entry: JournalEvent, owner: string): void {
+    const method = questionMethodOf(entry.type);
+    if (method === undefined) return;
+    const asked = new AbortController();
+    this.#asked.set(String(entry.data["request_id"]), asked);
+    void askHost(this.#room, this.#peer, { method, entry, owner, signal: asked.signal });
+  }
+
+  /** Another answered first, or the question closed. */
+  #settle({ type, data }: JournalEvent): void {
+    if (!type.endsWith(".responded") && !type.endsWith(".expired")) return;
+    const id = String(data["request_id"]);
+    this.#asked.get(id)?.abort();
+    this.#asked.delete(id);
+  }
+}
+
+function reclaimedEvent({ id }: LiveSession, ts: number): GatewayEvent {
+  const payload = { session_id: id, stored_session_id: id, reason: "idle_timeout" as const };
+  return { type: "session.reclaimed", session_id: id, ts, payload };
+}
+
+/** For RpcRoom. */
+export function createSubscriptions(room: RpcRoom, peer: RpcPeer): Subscriptions {
+  return new Notify(room, peer);
+}

@@ -1,0 +1,42 @@
+import type { LiveSession } from "../../agent/session/live-sessions.ts";
+import { sessionNotFound } from "../../agent/session/session.ts";
+import { ServiceError } from "../../base/errors.ts";
+import type { SessionRow } from "../../store/schema/tables.ts";
+import type { RpcContext, RpcRoom } from "../deps.ts";
+
+/** A session as it is open here, and as it is saved. One that nobody prompted yet need not be saved. */
+export interface SessionPlace {
+  readonly id: string;
+  readonly owner: string;
+  readonly live: LiveSession;
+  readonly row: SessionRow | undefined;
+}
+
+/** ServiceError `session_not_found`, and `not_live` for one that is saved and not open here. */
+export async function liveSession({ room, peer }: RpcContext, id: string): Promise<SessionPlace> {
+  const { owner } = peer.identity;
+  const live = room.agent.live.find(id, owner);
+  const row = await savedSession(room, id, owner);
+  if (live) {
+    room.agent.live.touch(id);
+    return { id, owner, live, row };
+  }
+  if (!row) throw sessionNotFound(id);
+  throw new ServiceError(
+    "not_live",
+    `The session ${JSON.stringify(id)} is saved and not open here. Resume it.`,
+    {
+      details: { stored: true },
+    },
+  );
+}
+
+/** Undefined for sessions that are not saved, and for others'. */
+export async function savedSession(
+  room: RpcRoom,
+  id: string,
+  owner: string,
+): Promise<SessionRow | undefined> {
+  const row = await room.store.find("sessions", { id });
+  return row?.owner === owner ? row : undefined;
+}

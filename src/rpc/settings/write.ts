@@ -1,0 +1,261 @@
+/** Settings as `config.set` changes them: for a session, for all sessions, or in the file. Touches the machine. */
+import { realpath, stat } from "node:fs/promises";
+import { resolve } from "node:path";
+import type { ConfigSetResult } from "../../../generated/gateway/types/types.gen.ts";
+import { EFFORTS } from "../../agent/agent.ts";
+import { formatModel } from "../../agent/model.ts";
+import type { BusyMode } from "../../agent/deps.ts";
+import { getAtPath, parseDotPath } from "../../base/json/dotpath.ts";
+import { ServiceError } from "../../base/errors.ts";
+import { setConfigValue, unsetConfigValue } from "../../config/file/edit.ts";
+import { schemaAt } from "../../config/schema-path.ts";
+import { maskSecrets } from "../../config/secrets/values.ts";
+import { displaySetting, displayValue, wishOf, type DisplaySetting } from "./display-settings.ts";
+import { ensureSaved, type KnownSession } from "../session/known-session.ts";
+import type { RpcContext } from "../deps.ts";
+import { sessionInfo } from "../session/session-view.ts";
+import { currentConfig, unknownSetting } from "./read.ts";
+import { tellAll, tellChanged, tellInfo } from "../events/viewers.ts";
+
+export interface SettingChange {
+  readonly key: string;
+  readonly value: unknown;
+  readonly session: KnownSession | undefined;
+  readonly scope: "session" | "global" | undefined;
+}
+
+const AT_NEXT_START = "It holds from the next start of agentd on.";
+
+/**
+ * ServiceError `bad_value` for a key or value that there is not, `session_busy` for what a turn at work forbids,
+ * `config_failed` when the file cannot be written.
+ */
+export async function writeSetting(ctx: RpcContext, change: SettingChange): Promise<ConfigSetResult> {
+  const named = NAMED[change.key];
+  const shown = displaySetting(change.key);
+  try {
+    if (named) return await named(ctx, change);
+    return await (shown ? writeDisplay(ctx, change, shown) : writeFileKey(ctx, change));
+  } catch (error) {
+    if (!(error instanceof ServiceError) || !BAD.has(error.code)) throw error;
+    throw new ServiceError("bad_value", error.message, { param: "value", cause: error });
+  }
+}
+
+const BAD: ReadonlySet<string> = new Set([
+  "invalid_config",
+  "invalid_request",
+  "model_not_found",
+  "invalid_title",
+]);
+
+type Write = (ctx: RpcContext, change: SettingChange) => Promise<ConfigSetResult>;
+
+const model: Write = async (ctx, change) => {
+  const { name, isGlobal } = readModel(textOf(change));
+  const isForAll = isGlobal || change.scope === "global";
+  const ref = ctx.room.agent.parts.models.resolve(name);
+  if (!ref) throw badValue(`There is no model ${JSON.stringify(name.slice(0, 256))}.`);
+  const kept = isForAll
+    ? await toFile(ctx, { key: "model", at: "model.default", value: formatModel(ref) })
+    : undefined;
+  // A model for all sessions is meant for the one at hand too, and there at once.
+  if (kept && !change.session) return kept;
+  const session = sessionOf(change);
+  await ensureSaved(ctx.room, session);
+  const value = await ctx.room.agent.chooseModel(session.id, session.owner, name);
+  return { ...(await told(ctx, session, { key: "model", value })), ...kept };
+};
+
+const reasoning: Write = async (ctx, change) => {
+  const level = textOf(change);
+  const shown = SHOWN_REASONING[level];
+  if (shown)
+    return { ...(await toFile(ctx, { key: "reasoning", ...shown })), value: level, warning: SHOWN_ONLY };
+  const effort = EFFORTS.find((known) => known === level);
+  if (effort === undefined && level !== "default")
+    throw badValue(`reasoning must be one of: ${EFFORTS.join(", ")}, default.`);
+  if (change.scope === "global") {
+    return toFile(ctx, { key: "reasoning", at: "model.reasoning_effort", value: effort });
+  }
+  const session = sessionOf(change);
+  await ensureSaved(ctx.room, session);
+  await ctx.room.agent.chooseEffort(session.id, session.owner, effort ?? null);
+  return told(ctx, session, { key: "reasoning", value: level });
+};
+
+/** How much of the model's reasoning hosts show. */
+const SHOWN_REASONING: Readonly<Record<string, { readonly at: string; readonly value: string } | undefined>> =
+  {
+    __proto__: null as never,
+    show: { at: "display.show_reasoning", value: "true" },
+    hide: { at: "display.show_reasoning", value: "false" },
+    full: { at: "display.thinking_mode", value: "full" },
+    clamp: { at: "display.thinking_mode", value: "truncated" },
+  };
+const SHOWN_ONLY = "It says what hosts show; how much the model thinks stays as it is.";
+
+const UNTIL_RESTART = "It holds until agentd is started again; approvals.mode is what is kept.";
+
+const yolo: Write = async (ctx, change) => {
+  const { agent } = ctx.room;
+  const wish = wishOf(change.value);
+  if (change.scope === "global" || (!change.session && change.scope === undefined)) {
+    const { switches } = agent.parts;
+    switches.yolo = wish ?? !switches.yolo;
+    await tellInfo(ctx.room);
+    return { key: "yolo", value: switches.yolo, scope: "global", warning: UNTIL_RESTART };
+  }
+  const session = sessionOf(change);
+  await ensureSaved(ctx.room, session);
+  const value = wish ?? !(await agent.status(session.id, session.owner)).yolo;
+  await agent.sessions.choose(session.id, session.owner, { yolo: value });
+  return told(ctx, session, { key: "yolo", value });
+};
+
+const cwd: Write = async (ctx, change) => {
+  const session = sessionOf(change);
+  const wanted = resolve(ctx.room.agent.parts.settings.workspace, textOf(change));
+  const path = await realpath(wanted).catch(() => undefined);
+  const found = path === undefined ? undefined : await stat(path).catch(() => undefined);
+  if (path === undefined || !found?.isDirectory()) throw badValue("There is no such directory.");
+  await ensureSaved(ctx.room, session);
+  await ctx.room.agent.sessions.move(session.id, session.owner, path);
+  const done = await told(ctx, session, { key: change.key, value: path });
+  const branch = done.info?.branch;
+  return { ...done, cwd: path, ...(branch === undefined ? {} : { branch }) };
+};
+
+const title: Write = async (ctx, change) => {
+  const session = sessionOf(change);
+  const wanted = textOf(change);
+  await ensureSaved(ctx.room, session);
+  const value = await ctx.room.agent.sessions.rename(session.id, session.owner, wanted);
+  tellChanged(ctx.room, session.owner);
+  return told(ctx, session, { key: "title", value });
+};
+
+const busy: Write = async (ctx, change) => {
+  const value = textOf(change);
+  await toFile(ctx, { key: "busy", at: "sessions.when_busy", value });
+  ctx.room.agent.parts.switches.whenBusy = value as BusyMode; // the file took it: it is one
+  return { key: "busy", value, scope: "global" };
+};
+
+const prompt: Write = async (ctx, change) => {
+  const isReset = typeof change.value === "string" && ["", "default", "none"].includes(change.value.trim());
+  const text = isReset ? undefined : textOf(change);
+  const value = text === undefined ? undefined : JSON.stringify(text);
+  return { ...(await toFile(ctx, { key: "prompt", at: "agent.instructions", value })), value: text ?? "" };
+};
+
+/** Keys that are not keys of the file, or that may mean a session. */
+const NAMED: Readonly<Record<string, Write | undefined>> = {
+  __proto__: null as never,
+  model,
+  reasoning,
+  yolo,
+  cwd,
+  "terminal.cwd": cwd,
+  workdir: cwd,
+  title,
+  busy,
+  prompt,
+};
+
+async function writeDisplay(
+  ctx: RpcContext,
+  { key, value, scope }: SettingChange,
+  setting: DisplaySetting,
+): Promise<ConfigSetResult> {
+  if (scope === "session") throw badValue(`${key} is no setting of a session.`);
+  const { room } = ctx;
+  const path = parseDotPath(setting.at) ?? [];
+  const wanted = displayValue(setting, value, getAtPath(await currentConfig(room), path));
+  const { value: kept } = await toFile(ctx, { key, at: setting.at, value: wanted });
+  const now = kept ?? "";
+  if (key === "skin") {
+    tellAll(room, { type: "skin.changed", ts: room.clock.now(), payload: { name: String(now) } });
+  }
+  return { key, value: now, scope: "global" };
+}
+
+async function writeFileKey(ctx: RpcContext, { key, value, scope }: SettingChange): Promise<ConfigSetResult> {
+  const path = parseDotPath(key);
+  const schema = path && schemaAt(path);
+  if (!schema) throw unknownSetting(key);
+  if (scope === "session") throw badValue(`${key} is no setting of a session.`);
+  const isText = schema["type"] === "string";
+  if (isText && typeof value !== "string") throw badValue(`${key} must be a text.`);
+  const isTyped = typeof value === "string" && !isText;
+  return toFile(ctx, { key, at: key, value: isTyped ? value : JSON.stringify(value) });
+}
+
+interface FileChange {
+  readonly key: string;
+  /** In the file. */
+  readonly at: string;
+  /** As it is typed there; undefined takes the key out, so that its default holds. */
+  readonly value: string | undefined;
+}
+
+/** Resolves to what the file holds now, and not to what was typed. */
+async function toFile({ room }: RpcContext, { key, at, value }: FileChange): Promise<ConfigSetResult> {
+  const edit = { home: room.config.home, key: at };
+  try {
+    await (value === undefined ? unsetConfigValue(edit) : setConfigValue({ ...edit, value }));
+  } catch (error) {
+    // What is wrong with the key or its value names the key; all else is wrong with the file.
+    throw error instanceof ServiceError && error.param === at ? error : configFailed(error);
+  }
+  const path = parseDotPath(at) ?? [];
+  const kept = maskSecrets(getAtPath(await currentConfig(room), path) ?? null, path);
+  return { key, value: kept, scope: "global", warning: AT_NEXT_START };
+}
+
+function configFailed(cause: unknown): ServiceError {
+  return new ServiceError(
+    "config_failed",
+    "The configuration file cannot be changed as it is. `agentd config check` tells why.",
+    { cause },
+  );
+}
+
+/** With the session as it is now. */
+async function told(
+  { room }: RpcContext,
+  { id, owner }: KnownSession,
+  done: { readonly key: string; readonly value: unknown },
+): Promise<ConfigSetResult> {
+  const info = await sessionInfo(room, id, owner);
+  return { ...done, scope: "session", ...(info ? { info } : {}) };
+}
+
+/** `name`, `name --provider p` or `name --global`, as hosts write it. */
+function readModel(text: string): { readonly name: string; readonly isGlobal: boolean } {
+  const words = text.split(/\s+/).filter(Boolean);
+  const at = words.indexOf("--provider");
+  const provider = at < 0 ? undefined : words[at + 1];
+  if (at >= 0 && provider === undefined) throw badValue("--provider needs the name of a provider.");
+  const rest = words.filter(
+    (word, index) => word !== "--global" && (at < 0 || (index !== at && index !== at + 1)),
+  );
+  const [name, ...more] = rest;
+  if (name === undefined || more.length > 0 || name.startsWith("--")) throw badValue("Name one model.");
+  return {
+    name: provider === undefined ? name : `${provider}:${name}`,
+    isGlobal: words.includes("--global"),
+  };
+}
+
+function textOf({ key, value }: SettingChange): string {
+  if (typeof value === "string" && value.trim() !== "") return value.trim();
+  throw badValue(`${key} must be a text.`);
+}
+
+function sessionOf({ key, session }: SettingChange): KnownSession {
+  if (session) return session;
+  throw badValue(`${key} is a setting of a session. Name it with session_id.`);
+}
+
+const badValue = (message: string) => new ServiceError("bad_value", message, { param: "value" });

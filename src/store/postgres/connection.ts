@@ -1,0 +1,139 @@
+import postgres from "postgres";
+import { isUnavailable, toStoreError, unavailable } from "../tx/failure.ts";
+import type { Answer } from "./tx.ts";
+import type { Row } from "../tx/tx.ts";
+
+export type Sql = ReturnType<typeof connect>;
+
+/** Where a URL leads: the URL for postgres.js, and the schema it names, if any. */
+export interface Settings {
+  readonly url: string;
+  readonly schema: string | undefined;
+}
+
+const CONNECT_TIMEOUT_SECONDS = 10;
+const MAX_BACKOFF_SECONDS = 1;
+
+/** Reads `schema` or `search_path` from the URL's query. Done by hand: a URL of several hosts is none to `URL`. */
+export function toSettings(text: string): Settings {
+  const [base = "", query = ""] = text.split("?", 2);
+  const parameters = new URLSearchParams(query);
+  const named = parameters.get("schema");
+  parameters.delete("schema");
+  if (named) parameters.set("search_path", `"${named.replaceAll('"', '""')}"`);
+  const path = parameters.get("search_path");
+  const rest = parameters.toString();
+  return { url: rest ? `${base}?${rest}` : base, schema: path === null ? undefined : firstName(path) };
+}
+
+/** A pool of postgres.js: bigint and numeric come as numbers, notices are dropped. */
+export function connect({ url }: Settings, { max, onclose }: { max: number; onclose?: () => void }) {
+  return postgres(url, {
+    max,
+    ...(onclose && { onclose }),
+    onnotice: () => {},
+    // No arrays are read, so the look-up of their types at each connect is spared.
+    fetch_types: false,
+    connect_timeout: CONNECT_TIMEOUT_SECONDS,
+    backoff: (attempt: number) => Math.min(MAX_BACKOFF_SECONDS, 0.02 * 2 ** attempt),
+    connection: { application_name: "agentd" },
+    types: { number: { to: 20, from: [20, 1700], parse: Number, serialize: String } },
+  });
+}
+
+/** Runs one prepared statement. Failures of the connection come as `state_store_unavailable`. */
+export async function execute(sql: Runner, text: string, values: readonly unknown[]): Promise<Answer> {
+  try {
+    const result = await sql.unsafe(text, values as never[], { prepare: true });
+    return { rows: Array.from(result) as unknown as Row[], changes: result.count ?? 0 };
+  } catch (error) {
+    throw toStoreError(error);
+  }
+}
+
+interface Runner {
+  unsafe(
+    text: string,
+    values: never[],
+    options: { prepare: boolean },
+  ): PromiseLike<Iterable<unknown> & { readonly count: number | null }>;
+}
+
+/**
+ * One connection that stays with its owner. It is never given back to a pool: when it is lost, postgres.js would
+ * write the next statement to a socket that is gone and throw out of a timer, so `send` looks before it speaks. What
+ * was written just before the loss it may leave without an answer, so every statement under way fails with it here.
+ */
+export class PinnedConnection {
+  readonly #pool: Sql;
+  readonly #reserved: Runner;
+  readonly #life: Life;
+
+  private constructor(pool: Sql, reserved: Runner, life: Life) {
+    this.#pool = pool;
+    this.#reserved = reserved;
+    this.#life = life;
+  }
+
+  static async open(settings: Settings): Promise<PinnedConnection> {
+    const life = new Life();
+    const pool = connect(settings, { max: 1, onclose: () => life.end() });
+    try {
+      // Connects first: without the look-up of types, `reserve` on a connection that is not open never answers.
+      await pool.unsafe("select 1");
+      const reserved = await pool.reserve();
+      return new PinnedConnection(pool, reserved, life);
+    } catch (error) {
+      await pool.end({ timeout: 0 });
+      throw toStoreError(error);
+    }
+  }
+
+  get isUsable(): boolean {
+    return !this.#life.isOver;
+  }
+
+  send(text: string, values: readonly unknown[]): Promise<Answer> {
+    if (this.#life.isOver) return Promise.reject(lost());
+    return new Promise((resolve, reject) => {
+      const leave = this.#life.enter(reject);
+      execute(this.#reserved, text, values)
+        .then(resolve, (error: unknown) => {
+          reject(error);
+          // The server says good-bye in answer to a statement before the socket closes.
+          if (isUnavailable(error)) this.#life.end();
+        })
+        .finally(leave);
+    });
+  }
+
+  async drop(): Promise<void> {
+    this.#life.end();
+    await this.#pool.end({ timeout: 0 });
+  }
+}
+
+/** Whether a connection is there, and who is to be told when it is not. */
+class Life {
+  readonly #waiting = new Set<(error: unknown) => void>();
+  isOver = false;
+
+  /** `reject` is called when the life ends before the returned function was. */
+  enter(reject: (error: unknown) => void): () => void {
+    this.#waiting.add(reject);
+    return () => this.#waiting.delete(reject);
+  }
+
+  end(): void {
+    this.isOver = true;
+    for (const reject of this.#waiting) reject(lost());
+    this.#waiting.clear();
+  }
+}
+
+const lost = () => unavailable("The connection to PostgreSQL was lost.");
+
+function firstName(searchPath: string): string | undefined {
+  const [, quoted, plain] = /^\s*(?:"((?:[^"]|"")+)"|([^,\s]+))/.exec(searchPath) ?? [];
+  return quoted?.replaceAll('""', '"') ?? plain?.toLowerCase();
+}

@@ -1,0 +1,238 @@
+import type { Clock } from "../../base/clock.ts";
+import { firstIdAt } from "../../base/ids.ts";
+import { Batches } from "../tx/batches.ts";
+import { CronSweeper, type CronRetention } from "./cron-sweep.ts";
+import { EventSweeper } from "./event-sweep.ts";
+import type { Store } from "../store.ts";
+import { rawTx } from "../tx/tx.ts";
+import type { Row, Tx } from "../tx/tx.ts";
+
+/** How long what is over is kept, in milliseconds. Absent: for ever. */
+export interface Retention extends CronRetention {
+  /** Ended runs, with their events, questions and stored responses; a session made for one request goes with its runs. */
+  readonly runsMs?: number;
+  /** Events of ended runs, where they go earlier than the runs. */
+  readonly eventsMs?: number;
+  /** Finished and given-up jobs. */
+  readonly jobsMs?: number;
+  /** Messages that are not owed any more: delivered, given up, dropped, and those that may have arrived. */
+  readonly outboxMs?: number;
+  /** Ended deliveries of webhooks. */
+  readonly deliveriesMs?: number;
+  /** How many of the newest deliveries of webhooks are kept, at least one; open ones stay besides. */
+  readonly maxDeliveries?: number;
+  /** Events kept of one run; a longer one loses its oldest, also while it is at work. */
+  readonly maxRunEvents?: number;
+}
+
+/** How many rows a sweep took away. */
+export interface Swept {
+  readonly runs: number;
+  readonly sessions: number;
+  /** Taken away earlier than their runs. */
+  readonly events: number;
+  readonly ledger: number;
+  readonly jobs: number;
+  readonly outbox: number;
+  readonly deliveries: number;
+  readonly occurrences: number;
+  /** Ids of the jobs of the clock that went: what is kept of them in files is the caller's to remove. */
+  readonly cronJobs: readonly string[];
+}
+
+export interface SweepOptions {
+  readonly retention: Retention;
+  /** Most rows a transaction deletes, so that no writer waits long; default 500. */
+  readonly batchSize?: number;
+  /** Runs that ended before were looked at by an earlier sweep with the same retention, and are left out. Default 0. */
+  readonly sinceMs?: number;
+  readonly signal?: AbortSignal;
+}
+
+const BATCH_SIZE = 500;
+
+/**
+ * Deletes what is older than its retention, in small transactions between those of the others. Ledger rows carry
+ * their own end. Transcripts of saved sessions stay; only their runs and events go. A sweep that is cut, by the
+ * signal or a crash, may leave a run without its first events; the next one goes on.
+ */
+export async function sweep(store: Store, options: SweepOptions): Promise<Swept> {
+  const { retention, batchSize = BATCH_SIZE, signal, sinceMs = 0 } = options;
+  const batches = new Batches(store, { size: batchSize, signal });
+  const sweeper = new Sweeper(batches);
+  const events = new EventSweeper(batches, sinceMs);
+  const cron = new CronSweeper(batches);
+  const { eventsMs, maxRunEvents, overJobsMs } = retention;
+  await cron.tickers();
+  const none = { runs: 0, sessions: 0 };
+  return {
+    ...(retention.runsMs === undefined ? none : await sweeper.runs(retention.runsMs)),
+    events:
+      (eventsMs === undefined ? 0 : await events.expired(eventsMs)) +
+      (maxRunEvents === undefined ? 0 : await events.surplus(maxRunEvents)),
+    ledger: await sweeper.ledger(),
+    jobs: retention.jobsMs === undefined ? 0 : await sweeper.done("jobs", retention.jobsMs),
+    outbox: retention.outboxMs === undefined ? 0 : await sweeper.done("outbox", retention.outboxMs),
+    deliveries: await sweeper.deliveries(retention),
+    // Jobs first: of one that is gone no occurrence stays.
+    cronJobs: overJobsMs === undefined ? [] : await cron.overJobs(overJobsMs),
+    occurrences: await cron.occurrences(retention),
+  };
+}
+
+export interface SweepScheduleOptions {
+  readonly retention: Retention;
+  readonly everyMs: number;
+  readonly clock: Clock;
+  readonly onProblem: (message: string, error: unknown) => void;
+  /** Told of jobs of the clock that went. */
+  readonly onCronJobsGone?: (ids: readonly string[]) => Promise<void>;
+}
+
+/** Sweeps every `everyMs`, until the returned function is called; that one resolves when a sweep under way has ended. */
+export function scheduleSweeps(store: Store, options: SweepScheduleOptions): () => Promise<void> {
+  const { retention, everyMs, clock, onProblem } = options;
+  const stop = new AbortController();
+  let running: Promise<void> = Promise.resolve();
+  let cancel = () => {};
+  let sinceMs = 0;
+  const run = async () => {
+    const startMs = clock.now();
+    try {
+      const { cronJobs } = await sweep(store, { retention, signal: stop.signal, sinceMs });
+      if (cronJobs.length > 0) await options.onCronJobsGone?.(cronJobs);
+      sinceMs = startMs - CLOCK_SKEW_MS;
+    } catch (error) {
+      onProblem("A sweep of old rows failed; the next one goes on.", error);
+    }
+    schedule();
+  };
+  const schedule = () => {
+    if (!stop.signal.aborted) cancel = clock.after(everyMs, () => (running = run()));
+  };
+  schedule();
+  return async () => {
+    stop.abort();
+    cancel();
+    await running;
+  };
+}
+
+/** The database's clock may differ from ours. */
+const CLOCK_SKEW_MS = 5 * 60_000;
+
+class Sweeper {
+  readonly #batches: Batches;
+
+  constructor(batches: Batches) {
+    this.#batches = batches;
+  }
+
+  /** Events first: once a run is gone, nobody would know of them. */
+  async runs(ageMs: number): Promise<{ readonly runs: number; readonly sessions: number }> {
+    const swept = { runs: 0, sessions: 0 };
+    for (;;) {
+      const old = await this.#oldRuns(ageMs);
+      for (const { id, session_id: sessionId, expendable } of old) {
+        await this.#batches.all(DELETE_OF_RUN.events, [id ?? null]);
+        await this.#batches.all(DELETE_OF_RUN.asks, [id ?? null]);
+        if (expendable === 1) await this.#batches.all(DELETE_OF_SESSION.events, [sessionId ?? null]);
+        if (expendable === 1) await this.#batches.all(DELETE_OF_SESSION.messages, [sessionId ?? null]);
+        if (this.#batches.isStopped) return swept;
+      }
+      if (old.length === 0) return swept;
+      const gone = await this.#batches.write((tx) => deleteRuns(tx, old));
+      swept.runs += gone.runs;
+      swept.sessions += gone.sessions;
+      if (this.#batches.isStopped) return swept;
+    }
+  }
+
+  ledger(): Promise<number> {
+    return this.#batches.all(
+      "delete from ledger where (scope, key) in (select scope, key from ledger where expires_at <= ? limit ?)",
+      (tx) => [tx.nowMs],
+    );
+  }
+
+  done(table: "jobs" | "outbox", ageMs: number): Promise<number> {
+    return this.#batches.all(
+      `delete from ${table} where id in (select id from ${table} where done_at is not null and done_at <= ? limit ?)`,
+      (tx) => [tx.nowMs - ageMs],
+    );
+  }
+
+  /** Their ids sort by time, so that the key alone finds the old ones, however many there are. */
+  async deliveries({ deliveriesMs, maxDeliveries }: Retention): Promise<number> {
+    const before = await this.#batches.write(async (tx) => {
+      const byAge = deliveriesMs === undefined ? "" : firstIdAt("dlv", Math.max(0, tx.nowMs - deliveriesMs));
+      if (maxDeliveries === undefined) return byAge;
+      const [oldestKept] = await rawTx(tx).all(NTH_NEWEST_DELIVERY, [Math.max(1, maxDeliveries) - 1]);
+      const byCount = String(oldestKept?.["id"] ?? "");
+      return byCount > byAge ? byCount : byAge;
+    });
+    if (before === "") return 0;
+    await this.#batches.all(DELETE_DELIVERY_BODIES, [before]);
+    return this.#batches.isStopped ? 0 : this.#batches.all(DELETE_DELIVERIES, [before]);
+  }
+
+  #oldRuns(ageMs: number): Promise<readonly Row[]> {
+    return this.#batches.write((tx) => {
+      const endedBefore = tx.nowMs - ageMs;
+      return rawTx(tx).all(OLD_RUNS, [endedBefore, endedBefore, Math.min(this.#batches.size, MAX_RUNS)]);
+    });
+  }
+}
+
+const MAX_RUNS = 100;
+
+// Expendable: the run's session was made for one request, and nothing in it is kept.
+const OLD_RUNS = `
+  select runs.id, runs.session_id,
+    case when sessions.transient = 1 and not exists (
+      select 1 from runs as other
+      where other.session_id = runs.session_id and (other.ended_at is null or other.ended_at > ?)
+    ) then 1 else 0 end as expendable
+  from runs left join sessions on sessions.id = runs.session_id
+  where runs.ended_at is not null and runs.ended_at <= ?
+  order by runs.ended_at limit ?`;
+
+const NTH_NEWEST_DELIVERY = "select id from deliveries order by id desc limit 1 offset ?";
+// Bodies first: once a delivery is gone, nobody would know of its body. One that ends in between keeps both.
+const DELETE_DELIVERY_BODIES =
+  "delete from delivery_bodies where id in (select delivery_bodies.id from delivery_bodies " +
+  "join deliveries on deliveries.id = delivery_bodies.id " +
+  "where delivery_bodies.id < ? and deliveries.ended_at is not null order by delivery_bodies.id limit ?)";
+const DELETE_DELIVERIES =
+  "delete from deliveries where id in " +
+  "(select id from deliveries where id < ? and ended_at is not null and not exists " +
+  "(select 1 from delivery_bodies where delivery_bodies.id = deliveries.id) order by id limit ?)";
+
+const numberedRows = (table: "events" | "messages", column: "run_id" | "session_id"): string =>
+  `delete from ${table} where (session_id, seq) in ` +
+  `(select session_id, seq from ${table} where ${column} = ? limit ?)`;
+
+const DELETE_OF_RUN = {
+  events: numberedRows("events", "run_id"),
+  asks: "delete from asks where id in (select id from asks where run_id = ? limit ?)",
+};
+const DELETE_OF_SESSION = {
+  events: numberedRows("events", "session_id"),
+  messages: numberedRows("messages", "session_id"),
+};
+
+async function deleteRuns(tx: Tx, old: readonly Row[]): Promise<{ runs: number; sessions: number }> {
+  const raw = rawTx(tx);
+  const ids = old.map((row) => row["id"] ?? null);
+  const sessionIds = old.map((row) => row["session_id"] ?? null);
+  const marks = old.map(() => "?").join(", ");
+  await raw.run(`delete from responses where run_id in (${marks})`, ids);
+  const runs = await raw.run(`delete from runs where id in (${marks})`, ids);
+  // A session that got a run meanwhile stays.
+  const unused = "not exists (select 1 from runs where runs.session_id = sessions.id)";
+  const sessions = await raw.run(
+    `delete from sessions where id in (${marks}) and transient = 1 and queued = 0 and ${unused}`,
+    sessionIds,
+  );
+  return { runs, sessions };
+}

@@ -1,0 +1,99 @@
+/** Touches the machine: one connection to a file through node:sqlite, with its prepared statements. */
+import { DatabaseSync } from "node:sqlite";
+import type { StatementSync } from "node:sqlite";
+import { unavailable } from "../tx/failure.ts";
+import type { SyncConnection } from "./tx.ts";
+import type { Row, Value } from "../tx/tx.ts";
+
+/** How long a statement waits for the lock of another process. */
+export const BUSY_TIMEOUT_MS = 5_000;
+const MAX_STATEMENTS = 500;
+const WAL_LIMIT_BYTES = 64 * 1024 * 1024;
+// A page that many commits change is copied to the file once a checkpoint: fewer checkpoints, fewer copies.
+const CHECKPOINT_PAGES = 4_000;
+const CACHE_KIB = 16_384;
+
+/** A connection set up as every one of ours is. ServiceError `state_store_unavailable` when the file cannot be opened. */
+export class Connection implements SyncConnection {
+  readonly #database: DatabaseSync;
+  readonly #statements = new Map<
+    string,
+    { readonly statement: StatementSync; readonly returnsRows: boolean }
+  >();
+
+  constructor(path: string) {
+    this.#database = openFile(path);
+    // The busy timeout comes first: the switch to WAL takes a lock. fullfsync matters on macOS alone.
+    this.exec(`pragma busy_timeout = ${BUSY_TIMEOUT_MS}`);
+    this.exec("pragma journal_mode = wal");
+    this.exec("pragma foreign_keys = on");
+    this.exec("pragma fullfsync = on");
+    this.exec("pragma checkpoint_fullfsync = on");
+    this.exec(`pragma journal_size_limit = ${WAL_LIMIT_BYTES}`);
+    this.exec(`pragma wal_autocheckpoint = ${CHECKPOINT_PAGES}`);
+    this.exec(`pragma cache_size = -${CACHE_KIB}`);
+  }
+
+  get isInTransaction(): boolean {
+    return this.#database.isTransaction;
+  }
+
+  // Prepared, not `exec`: Deno's errors of `exec` do not say which of SQLite's codes they are.
+  exec(sql: string): void {
+    this.#prepare(sql).statement.all();
+  }
+
+  all(sql: string, values: readonly Value[]): Row[] {
+    return this.#prepare(sql).statement.all(...values) as Row[];
+  }
+
+  /** Rows up to the first for which `isLast` is true; those behind it are not loaded. */
+  until(sql: string, values: readonly Value[], isLast: (row: Row) => boolean): Row[] {
+    const rows: Row[] = [];
+    for (const row of this.#prepare(sql).statement.iterate(...values) as Iterable<Row>) {
+      rows.push(row);
+      if (isLast(row)) break;
+    }
+    return rows;
+  }
+
+  first(sql: string, values: readonly Value[]): Row | undefined {
+    return this.#prepare(sql).statement.get(...values) as Row | undefined;
+  }
+
+  run(sql: string, values: readonly Value[]): number {
+    return Number(this.#prepare(sql).statement.run(...values).changes);
+  }
+
+  returnsRows(sql: string): boolean {
+    return this.#prepare(sql).returnsRows;
+  }
+
+  close(): void {
+    this.#statements.clear();
+    if (this.#database.isOpen) this.#database.close();
+  }
+
+  #prepare(sql: string) {
+    let prepared = this.#statements.get(sql);
+    if (!prepared) {
+      const statement = this.#database.prepare(sql);
+      prepared = { statement, returnsRows: statement.columns().length > 0 };
+      // Lists of different lengths make different texts: the cache must not grow with them.
+      if (this.#statements.size >= MAX_STATEMENTS) this.#statements.clear();
+      this.#statements.set(sql, prepared);
+    }
+    return prepared;
+  }
+}
+
+function openFile(path: string): DatabaseSync {
+  try {
+    return new DatabaseSync(path);
+  } catch (error) {
+    throw unavailable(
+      `The database file ${path} cannot be opened. Check the path and its permissions.`,
+      error,
+    );
+  }
+}

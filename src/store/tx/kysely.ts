@@ -1,0 +1,71 @@
+import {
+  Kysely,
+  PostgresAdapter,
+  PostgresQueryCompiler,
+  SqliteAdapter,
+  SqliteIntrospector,
+  SqliteQueryCompiler,
+} from "kysely";
+import type { CompiledQuery, DatabaseConnection, QueryResult } from "kysely";
+import { TableIntrospector } from "../postgres/introspector.ts";
+import { withoutNul } from "./statement.ts";
+import type { Tables } from "../schema/tables.ts";
+import type { Dialect } from "./tx.ts";
+
+/** Runs one compiled statement. `changes` is undefined for statements that only read. */
+export type Execute = (
+  sql: string,
+  values: readonly unknown[],
+) => Promise<{ readonly rows: readonly object[]; readonly changes?: number }>;
+
+/**
+ * Kysely over one function. The drivers decide which connection a statement meets; Kysely only builds its text.
+ * (kysely-postgres-js is not used: it gives a connection that died back to the pool of postgres.js 3.4, whose next
+ * query then never ends and throws out of a timer.)
+ * With `transactions`, `begin` and `commit` are sent as statements: for the migrator, which has a connection alone.
+ */
+export function createKysely(
+  dialect: Dialect,
+  execute: Execute,
+  { transactions = false } = {},
+): Kysely<Tables> {
+  const control = async (sql: string) => {
+    if (!transactions) throw new TypeError("Transactions are opened by store.write, not by Kysely.");
+    await execute(sql, []);
+  };
+  const connection = toConnection(execute);
+  const driver = {
+    init: async () => {},
+    acquireConnection: async () => connection,
+    beginTransaction: () => control("begin"),
+    commitTransaction: () => control("commit"),
+    rollbackTransaction: () => control("rollback"),
+    releaseConnection: async () => {},
+    destroy: async () => {},
+  };
+  const isSqlite = dialect === "sqlite";
+  return new Kysely<Tables>({
+    dialect: {
+      createDriver: () => driver,
+      createAdapter: () => (isSqlite ? new SqliteAdapter() : new PostgresAdapter()),
+      createIntrospector: (db) => (isSqlite ? new SqliteIntrospector(db) : new TableIntrospector(db)),
+      createQueryCompiler: () => (isSqlite ? new SqliteQueryCompiler() : new PostgresQueryCompiler()),
+    },
+  });
+}
+
+function toConnection(execute: Execute): DatabaseConnection {
+  return {
+    async executeQuery<R>(query: CompiledQuery): Promise<QueryResult<R>> {
+      // As in statement.ts: what is looked for is written as what was kept.
+      const values = query.parameters.map((value) => (typeof value === "string" ? withoutNul(value) : value));
+      const { rows, changes } = await execute(query.sql, values);
+      const numAffectedRows = changes === undefined ? undefined : BigInt(changes);
+      return { rows: rows as R[], ...(numAffectedRows !== undefined && { numAffectedRows }) };
+    },
+    // A cursor would pin a connection for as long as its reader pleases.
+    streamQuery() {
+      throw new TypeError("Streams are not offered: read pages with `limit` and a key.");
+    },
+  };
+}

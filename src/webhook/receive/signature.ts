@@ -1,0 +1,184 @@
+/** Who a request is from, by its signature. Pure but for the machine's crypto. */
+import { hmacSha256, isSameSecret } from "../../base/digest.ts";
+import { WEBHOOK_SOURCES } from "./source.ts";
+
+/** The bytes on the wire, and their headers. */
+export interface SignedRequest {
+  /** Names in any case; a value is Latin-1, as HTTP carries it. */
+  readonly headers: { get(name: string): string | null };
+  readonly body: Uint8Array;
+}
+
+export interface SignatureRules {
+  /** Those that are live: while a secret is being changed there are two. */
+  readonly secrets: readonly string[];
+  /** What a sender's and our clock may differ, both ways. */
+  readonly toleranceSeconds: number;
+  /** Whether the secret itself will do, as `Authorization: Bearer`. */
+  readonly takesBearer: boolean;
+  readonly nowMs: number;
+}
+
+export type SignatureVerdict =
+  /** `once`: stands for this very signature of a scheme that binds the time; the same again is a repetition. */
+  | { readonly status: "valid"; readonly scheme: string; readonly once?: string }
+  | { readonly status: "invalid"; readonly scheme: string | undefined; readonly reason: Flaw };
+
+export type Flaw = "missing" | "mismatch" | "stale" | "malformed";
+
+type Outcome = Flaw | { readonly once?: string };
+
+interface Scheme {
+  readonly name: string;
+  /** The scheme decides when one of these is there: a weaker one beside it does not count. */
+  readonly commit: readonly string[];
+  verify(request: SignedRequest, rules: SignatureRules): Outcome;
+}
+
+const HEX_MAC = /^[0-9a-f]{64}$/;
+const UNIX_SECONDS = /^\d{1,12}$/;
+/** Signatures of one header that are looked at. */
+const MAX_SIGNATURES = 16;
+
+/** In the order of their weight: the first that is there decides. */
+const SCHEMES: readonly Scheme[] = [
+  timedList("svix", "svix", ["svix-id", "svix-timestamp", "svix-signature"]),
+  // Its other headers are sent by services that sign in other ways, too.
+  timedList("standard", "webhook", ["webhook-signature"]),
+  bodyMac("linear", "linear-signature", ""),
+  bodyMac("hub", "x-hub-signature-256", "sha256="),
+  ...WEBHOOK_SOURCES.flatMap(({ tokenHeader }) => (tokenHeader === undefined ? [] : [token(tokenHeader)])),
+  {
+    name: "v2",
+    commit: ["x-webhook-signature-v2"],
+    verify({ headers, body }, rules) {
+      const timestamp = headers.get("x-webhook-timestamp") ?? "";
+      const given = headers.get("x-webhook-signature-v2") ?? "";
+      if (!UNIX_SECONDS.test(timestamp) || !HEX_MAC.test(given)) return "malformed";
+      const isMatch = matches(rules.secrets, fromHex(given), (key) => hmacSha256(key, `${timestamp}.`, body));
+      if (!isMatch) return "mismatch";
+      return isFresh(timestamp, rules) ? { once: `v2:${timestamp}:${given}` } : "stale";
+    },
+  },
+  bodyMac("v1", "x-webhook-signature", ""),
+];
+
+/**
+ * Whether a request is from who it should be. Of the signatures that it carries the strongest decides, alone. All live
+ * secrets are tried in constant time. A header that is no signature at all is refused like a wrong one.
+ */
+export function verifySignature(request: SignedRequest, rules: SignatureRules): SignatureVerdict {
+  const scheme = SCHEMES.find(({ commit }) => commit.some((name) => request.headers.get(name) !== null));
+  const chosen =
+    scheme ?? (rules.takesBearer && request.headers.get("authorization") !== null ? bearer : undefined);
+  if (!chosen) return { status: "invalid", scheme: undefined, reason: "missing" };
+  const outcome = chosen.verify(request, rules);
+  return typeof outcome === "string"
+    ? { status: "invalid", scheme: chosen.name, reason: outcome }
+    : { status: "valid", scheme: chosen.name, ...outcome };
+}
+
+const bearer: Scheme = {
+  name: "bearer",
+  commit: ["authorization"],
+  verify({ headers }, { secrets }) {
+    const [, given] = /^Bearer +(\S.*)$/i.exec(headers.get("authorization") ?? "") ?? [];
+    return given === undefined ? "malformed" : holds(secrets, given);
+  },
+};
+
+function token(header: string): Scheme {
+  return {
+    name: header,
+    commit: [header],
+    verify: ({ headers }, { secrets }) => holds(secrets, headers.get(header) ?? ""),
+  };
+}
+
+function bodyMac(name: string, header: string, prefix: string): Scheme {
+  return {
+    name,
+    commit: [header],
+    verify({ headers, body }, { secrets }) {
+      const value = headers.get(header) ?? "";
+      const given = value.startsWith(prefix) ? value.slice(prefix.length) : "";
+      if (!HEX_MAC.test(given)) return "malformed";
+      return matches(secrets, fromHex(given), (key) => hmacSha256(key, body)) ? {} : "mismatch";
+    },
+  };
+}
+
+/** Standard Webhooks 1.0, and the service that it came from: a list of signatures over id, time and body. */
+function timedList(name: string, prefix: string, commit: readonly string[]): Scheme {
+  return {
+    name,
+    commit,
+    verify({ headers, body }, rules) {
+      const id = headers.get(`${prefix}-id`) ?? "";
+      const timestamp = headers.get(`${prefix}-timestamp`) ?? "";
+      if (id === "" || !UNIX_SECONDS.test(timestamp)) return "malformed";
+      const list = (headers.get(`${prefix}-signature`) ?? "").split(" ", MAX_SIGNATURES);
+      const given = list.flatMap((each) => (each.startsWith("v1,") ? (fromBase64(each.slice(3)) ?? []) : []));
+      // The id is text of the header, whose bytes were signed.
+      const head = latin1(`${id}.${timestamp}.`);
+      const macs = rules.secrets.flatMap(standardKeys).map((key) => hmacSha256(key, head, body));
+      let isMatch = false;
+      for (const mac of macs) for (const each of given) isMatch = isSameSecret(mac, each) || isMatch;
+      if (!isMatch) return "mismatch";
+      return isFresh(timestamp, rules) ? { once: `${name}:${timestamp}:${id}` } : "stale";
+    },
+  };
+}
+
+function isFresh(timestamp: string, { nowMs, toleranceSeconds }: SignatureRules): boolean {
+  // In whole seconds, as senders count: exactly the tolerance still passes.
+  return Math.abs(Math.floor(nowMs / 1000) - Number(timestamp)) <= toleranceSeconds;
+}
+
+/** All secrets are tried, so that the time does not tell which one it was. */
+function matches(
+  secrets: readonly string[],
+  given: Uint8Array,
+  macOf: (secret: string) => Uint8Array,
+): boolean {
+  let isMatch = false;
+  for (const secret of secrets) isMatch = isSameSecret(macOf(secret), given) || isMatch;
+  return isMatch;
+}
+
+function holds(secrets: readonly string[], given: string): Outcome {
+  return matches(secrets, latin1(given), (secret) => new TextEncoder().encode(secret)) ? {} : "mismatch";
+}
+
+/**
+ * `whsec_` and base64, or text that is the key itself. Some services show the base64 without its prefix, and their
+ * libraries sign with what it stands for; so text that may be base64 is read both ways.
+ */
+function standardKeys(secret: string): readonly Uint8Array[] {
+  const isEncoded = secret.startsWith(KEY_PREFIX);
+  const key = fromBase64(isEncoded ? secret.slice(KEY_PREFIX.length) : secret);
+  if (isEncoded) return key && key.length > 0 ? [key] : [];
+  return [new TextEncoder().encode(secret), ...(key && secret.length % 4 === 0 ? [key] : [])];
+}
+
+const KEY_PREFIX = "whsec_";
+
+function latin1(text: string): Uint8Array {
+  return Uint8Array.from(text, (character) => character.charCodeAt(0));
+}
+
+function fromHex(hex: string): Uint8Array {
+  return Uint8Array.from({ length: hex.length / 2 }, (_, at) =>
+    Number.parseInt(hex.slice(at * 2, at * 2 + 2), 16),
+  );
+}
+
+/** `atob` alone would pass over spaces. */
+function fromBase64(text: string): Uint8Array | undefined {
+  if (!/^[A-Za-z0-9+/]+={0,2}$/.test(text)) return undefined;
+  try {
+    return Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
+  } catch {
+    return undefined;
+  }
+}
