@@ -5,7 +5,9 @@ import { test, type TestContext } from "node:test";
 import { sql } from "kysely";
 import postgres from "postgres";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
+import { systemClock } from "../../../src/base/clock.ts";
 import { isUnavailable } from "../../../src/store/tx/failure.ts";
+import { retryWhileUnavailable } from "../../../src/store/tx/retry.ts";
 import type { JournalEvent } from "../../../src/store/journal/journal.ts";
 import { createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
 import { CompressedClock } from "../../harness/compressed-clock.ts";
@@ -283,8 +285,15 @@ test("a run whose answer does not fit on the disk ends when there is room again"
   const held = await startHeld(t as TestContext, "much ".repeat(100_000));
   await using place = held.place;
   const { agent } = place;
+  // Again while it fails: the end of the run is tried at the same time, and a transaction they share fails as a whole.
   const setPages = (count: number) =>
-    agent.store.write(async (tx) => void (await sql.raw(`pragma max_page_count = ${count}`).execute(tx.db)));
+    retryWhileUnavailable(
+      () =>
+        agent.store.write(
+          async (tx) => void (await sql.raw(`pragma max_page_count = ${count}`).execute(tx.db)),
+        ),
+      { clock: systemClock, forMs: 30_000 },
+    );
   // Never less than there are: no page can be added from now on.
   await setPages(1);
   held.release();
