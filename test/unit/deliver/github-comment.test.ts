@@ -271,7 +271,7 @@ test("where the system has no files left gh is not started, and the service goes
   const script = `
     import { openSync } from "node:fs";
     import process from "node:process";
-    import { createRunGh } from ${module("deliver/targets/github-comment-gh.ts")};
+    import { createRunGh } from ${module("deliver/targets/github-comment/gh.ts")};
     import { systemClock } from ${module("base/clock.ts")};
     const gh = createRunGh({ program: "true", env: { PATH: process.env.PATH }, clock: systemClock });
     const call = { args: [], input: "x", host: undefined, signal: new AbortController().signal };
