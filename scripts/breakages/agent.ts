@@ -29,8 +29,8 @@ export const agentBreakages: readonly Breakage[] = [
     name: "answered-once",
     guarantee: "Of two answers from two processes the first one counts",
     file: "agent/question/questions.ts",
-    from: `await tx.update("asks", { id: askId, status: "open" }, set)`,
-    to: `await tx.update("asks", { id: askId }, set)`,
+    from: `await tx.update("questions", { id: questionId, status: "open" }, set)`,
+    to: `await tx.update("questions", { id: questionId }, set)`,
     tests: ["unit/agent/ask.test.ts"],
   },
   {
@@ -45,8 +45,8 @@ export const agentBreakages: readonly Breakage[] = [
     name: "approval-used-once",
     guarantee: "An approval lets one call through, whichever process takes it first",
     file: "agent/question/questions.ts",
-    from: `const taken = { id: askId, status: "answered", taken_at: null };`,
-    to: `const taken = { id: askId, status: "answered" };`,
+    from: `const taken = { id: questionId, status: "answered", taken_at: null };`,
+    to: `const taken = { id: questionId, status: "answered" };`,
     tests: ["unit/agent/ask-call.test.ts"],
   },
   {
@@ -184,8 +184,8 @@ export const agentBreakages: readonly Breakage[] = [
     name: "edits-in-mode-ask",
     guarantee: "In mode ask every edit waits for approval",
     file: "agent/question/policy/policy.ts",
-    from: `if (context.sessionMode !== "ask") return judgement;`,
-    to: "return judgement;",
+    from: `if (context.sessionMode !== "ask") return evaluation;`,
+    to: "return evaluation;",
     tests: ["unit/agent/policy-modes.test.ts"],
   },
   {

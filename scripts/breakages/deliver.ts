@@ -14,7 +14,7 @@ export const deliverBreakages: readonly Breakage[] = [
     guarantee:
       "A message that may have arrived is not sent again where the platform cannot recognise a repeat",
     file: "deliver/outbox/decision.ts",
-    from: "return target?.knowsRepeats && !outcome.isFinal",
+    from: "return target?.supportsIdempotency && !outcome.isFinal",
     to: "return !outcome.isFinal",
     tests: ["unit/deliver/verdict.test.ts"],
   },

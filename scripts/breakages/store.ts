@@ -252,7 +252,7 @@ export const storeBreakages: readonly Breakage[] = [
     name: "followers-after-a-lost-commit",
     guarantee: "Followers get events whose commit was not answered",
     file: "store/tx/group.ts",
-    from: "    if (this.#isDoubtful) this.#onDoubt();\n",
+    from: "    if (this.#isDoubtful) this.#onUncertain();\n",
     to: "",
     tests: ["unit/store/postgres.test.ts"],
     database: "postgres",

@@ -38,7 +38,7 @@ export const surfaceBreakages: readonly Breakage[] = [
     name: "rpc-call-rate",
     guarantee: "Calls of the gateway count against the requests that their key may make in a minute",
     file: "rpc/connection/calls.ts",
-    from: "context.room.keyLimits?.countRequest(identity.owner);",
+    from: "context.deps.keyLimits?.countRequest(identity.owner);",
     to: "",
     tests: ["contract/rpc/key-limits.test.ts"],
   },

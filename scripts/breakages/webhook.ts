@@ -55,7 +55,7 @@ export const webhookBreakages: readonly Breakage[] = [
     name: "webhook-answer-after-commit",
     guarantee: "A webhook is answered 202 only after it is recorded",
     file: "webhook/receive/admit.ts",
-    from: "await room.turns.submit({ ...prompt, alsoRecord: record });",
+    from: "await deps.turns.submit({ ...prompt, alsoRecord: record });",
     to: "void room.turns.submit({ ...prompt, alsoRecord: record }).catch(() => {});",
     tests: ["contract/webhook/admission.test.ts"],
   },

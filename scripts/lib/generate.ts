@@ -113,17 +113,17 @@ async function printTypes(
   ]);
 }
 
-async function writeHttp(out: string, room: "http" | "webhook", document: BundledDocument): Promise<void> {
-  const printed = room === "http" ? "client/types.gen.ts" : "types/types.gen.ts";
+async function writeHttp(out: string, deps: "http" | "webhook", document: BundledDocument): Promise<void> {
+  const printed = deps === "http" ? "client/types.gen.ts" : "types/types.gen.ts";
   const imports = {
     types: `./${printed}`,
-    contract: room === "http" ? "./contract.gen.ts" : "../http/contract.gen.ts",
+    contract: deps === "http" ? "./contract.gen.ts" : "../http/contract.gen.ts",
   };
   const server = emitHttp(document, readOperations(document), imports);
   const schemas = emitSchemas(componentSchemas(document), imports);
-  checkPrinted(await readFile(join(out, room, printed), "utf8"), `${server}${schemas}`);
-  await writeText(join(out, room, "server.gen.ts"), server);
-  await writeText(join(out, room, "schemas.gen.ts"), schemas);
+  checkPrinted(await readFile(join(out, deps, printed), "utf8"), `${server}${schemas}`);
+  await writeText(join(out, deps, "server.gen.ts"), server);
+  await writeText(join(out, deps, "schemas.gen.ts"), schemas);
 }
 
 async function writeDelivery(out: string, document: BundledDocument): Promise<void> {

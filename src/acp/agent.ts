@@ -19,7 +19,7 @@ export function createAcpAgent(connection: AcpConnection): AgentApp {
   app.onRequest("initialize", ({ params, requestId }) => {
     connection.afterAnswer(
       requestId,
-      () => void Promise.all([handlers(), connection.room()]).catch(() => {}),
+      () => void Promise.all([handlers(), connection.deps()]).catch(() => {}),
     );
     return initialized(params, connection);
   });

@@ -6,7 +6,7 @@ import type { Store } from "../store/store.ts";
 import type { AcpSettings } from "./settings/settings.ts";
 
 /** What the editor's side is built from. */
-export interface AcpRoom {
+export interface AcpDeps {
   readonly store: Store;
   readonly agent: Agent;
   readonly commands: Commands;

@@ -6,7 +6,7 @@ import { resetContext } from "./session/transcript.ts";
 import { LiveSessions } from "./session/live-sessions.ts";
 import type { SessionMode } from "./session/mode.ts";
 import { formatModel } from "./model.ts";
-import type { AgentParts } from "./deps.ts";
+import type { AgentDeps } from "./deps.ts";
 import type { Submitted } from "./run/prompt.ts";
 import { Recovery } from "./recovery/recovery.ts";
 import { settingsOf } from "./session/session.ts";
@@ -47,14 +47,14 @@ export interface CompressionResult {
 
 /** The one agent core that all surfaces drive: what it is made of, and what takes more than one part of it. */
 export class Agent {
-  readonly parts: AgentParts;
+  readonly parts: AgentDeps;
   readonly turns: Turns;
   readonly sessions: Sessions;
   readonly live: LiveSessions;
   readonly titles: Titles;
   readonly #recovery: Recovery;
 
-  constructor(parts: AgentParts, options: { readonly maxLiveSessions: number }) {
+  constructor(parts: AgentDeps, options: { readonly maxLiveSessions: number }) {
     this.parts = parts;
     this.sessions = new Sessions(parts.store);
     this.titles = new Titles(parts, this.sessions);
@@ -92,7 +92,7 @@ export class Agent {
     const session = await this.sessions.get(sessionId, owner);
     const chosen = settingsOf(session);
     const own = session.model === null ? undefined : parts.models.resolve(session.model);
-    const open = await parts.asks.open({ sessionId });
+    const open = await parts.questions.open({ sessionId });
     return {
       session,
       runId: this.turns.runningIn(sessionId),

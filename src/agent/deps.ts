@@ -1,7 +1,7 @@
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/observe/log.ts";
 import type { Store } from "../store/store.ts";
-import type { Asks } from "./question/questions.ts";
+import type { Questions } from "./question/questions.ts";
 import type { BudgetLimits } from "./usage/budget.ts";
 import type { Engine } from "./engine.ts";
 import type { AgentTracing } from "./usage/span.ts";
@@ -9,14 +9,14 @@ import type { ModelCatalog } from "./model.ts";
 import type { PolicyMode } from "./question/policy/policy.ts";
 import type { Grants } from "./question/grants.ts";
 import type { KeyLimits } from "./run/key-limits.ts";
-import type { SessionHosts } from "./session/client-resources.ts";
+import type { AttachedClients } from "./session/client-resources.ts";
 import type { RunTrigger } from "./notify/run-trigger.ts";
 import type { QuestionTimeouts } from "./tool/scope.ts";
 import type { Tool } from "./tool/tool.ts";
 import type { VariableShares } from "./session/variables.ts";
 
 /** What the agent room is built from. */
-export interface AgentParts {
+export interface AgentDeps {
   readonly store: Store;
   readonly clock: Clock;
   readonly log: Log;
@@ -31,9 +31,9 @@ export interface AgentParts {
   /** What people should know before a turn, such as a server of tools that cannot be reached. */
   readonly notices: () => readonly string[];
   /** What programs lend to the sessions that they have open. */
-  readonly hosts: SessionHosts;
+  readonly hosts: AttachedClients;
   readonly switches: Switches;
-  readonly asks: Asks;
+  readonly questions: Questions;
   readonly grants: Grants;
   readonly variables: VariableShares;
   /** Undefined when the input fits the tool's schema, else what does not. */

@@ -8,7 +8,7 @@ import type { Config } from "../../generated/config/types.gen.ts";
 import { createLog, type Log } from "../base/observe/log.ts";
 import { loadConfig, requireValid, type LoadedConfig } from "../config/config.ts";
 import { makePrivateFolder, prepareHome, resolveHome, type Environment } from "../config/home.ts";
-import { resolvePlaces, type ConfigPlaces } from "../config/paths.ts";
+import { resolvePaths, type ConfigPaths } from "../config/paths.ts";
 import { hideSecrets } from "../config/secrets/values.ts";
 import { openStore } from "../store/open.ts";
 import type { Store } from "../store/store.ts";
@@ -30,11 +30,11 @@ export interface OpenedHome {
   readonly processEnv: Environment;
   /** The environment of the process over the variables of `<home>/.env`. */
   readonly env: Environment;
-  readonly places: ConfigPlaces;
+  readonly paths: ConfigPaths;
   /** Variables that hold secrets whatever they are called. */
   readonly secretNames: ReadonlySet<string>;
   /** Flaws of the configuration that do not keep it from being used, a clause each. */
-  readonly flaws: readonly string[];
+  readonly problems: readonly string[];
   readonly log: Log;
   readConfig(): Promise<Config>;
 }
@@ -61,8 +61,8 @@ export async function openHome(options: OpenHomeOptions): Promise<OpenedHome> {
     processEnv,
     env: loaded.env,
     secretNames: loaded.secretNames,
-    places: await realPlaces(resolvePlaces({ config, env: loaded.env, home, userHome })),
-    flaws: warningsOf(loaded).map(({ path: key, message }) => `${key} ${message}`),
+    paths: await realPaths(resolvePaths({ config, env: loaded.env, home, userHome })),
+    problems: warningsOf(loaded).map(({ path: key, message }) => `${key} ${message}`),
     log,
     readConfig: async () => {
       const now = await loadConfig({ home, env: processEnv });
@@ -75,29 +75,29 @@ export async function openHome(options: OpenHomeOptions): Promise<OpenedHome> {
 /** The store of the home. ServiceError `state_store_unavailable`. */
 export function openHomeStore({
   config,
-  places,
+  paths,
   log,
-}: Pick<OpenedHome, "config" | "places" | "log">): Promise<Store> {
+}: Pick<OpenedHome, "config" | "paths" | "log">): Promise<Store> {
   return openStore({
-    url: places.databaseUrl,
+    url: paths.databaseUrl,
     maxReaderBytes: config.limits.max_reader_bytes,
     onProblem: (message, error) => log.warn(message, { error }),
   });
 }
 
 /** Makes the workspace. The policy compares paths as they really are, without links, so its places must be so too. */
-async function realPlaces(places: ConfigPlaces): Promise<ConfigPlaces> {
-  await makePrivateFolder(places.workspace, "agent.workspace");
-  const agentHome = await realpath(places.agentHome);
+async function realPaths(paths: ConfigPaths): Promise<ConfigPaths> {
+  await makePrivateFolder(paths.workspace, "agent.workspace");
+  const agentHome = await realpath(paths.agentHome);
   // Users that services run as often have none.
-  const userHome = await realpath(places.userHome).catch(() => places.userHome);
-  const workspace = await realpath(places.workspace);
-  return { ...places, agentHome, userHome, workspace };
+  const userHome = await realpath(paths.userHome).catch(() => paths.userHome);
+  const workspace = await realpath(paths.workspace);
+  return { ...paths, agentHome, userHome, workspace };
 }
 
 function warn(loaded: LoadedConfig, log: Log): void {
   for (const { path, message } of warningsOf(loaded)) {
-    log.warn("the configuration has a flaw", { key: path, flaw: message });
+    log.warn("the configuration has a flaw", { key: path, problem: message });
   }
 }
 

@@ -1,15 +1,15 @@
 /** What the agent's tool and `/cron` work on, built from the configuration. */
 import { join } from "node:path";
 import type { Config } from "../../generated/config/types.gen.ts";
-import type { AgentParts } from "../agent/deps.ts";
+import type { AgentDeps } from "../agent/deps.ts";
 import { cronSettings } from "../cron/settings.ts";
-import type { JobDesk } from "../cron/tool/job-service.ts";
-import { workspaceRoots, type Places } from "./settings.ts";
+import type { JobService } from "../cron/tool/job-service.ts";
+import { workspaceRoots, type Paths } from "./settings.ts";
 
-export function createJobDesk(
-  { config, places }: { readonly config: Config; readonly places: Places },
-  parts: Pick<AgentParts, "store" | "clock" | "models" | "tools">,
-): JobDesk {
+export function createJobService(
+  { config, paths }: { readonly config: Config; readonly paths: Paths },
+  parts: Pick<AgentDeps, "store" | "clock" | "models" | "tools">,
+): JobService {
   const { store, clock, models, tools } = parts;
   return {
     store,
@@ -17,9 +17,9 @@ export function createJobDesk(
     models,
     settings: cronSettings(config),
     toolsets: () => [...new Set(tools().map(({ toolset }) => toolset))],
-    workspace: places.workspace,
-    workspaceRoots: workspaceRoots(config, places),
-    scriptsFolder: join(places.agentHome, "scripts"),
-    outputFolder: join(places.agentHome, "cron", "output"),
+    workspace: paths.workspace,
+    workspaceRoots: workspaceRoots(config, paths),
+    scriptsFolder: join(paths.agentHome, "scripts"),
+    outputFolder: join(paths.agentHome, "cron", "output"),
   };
 }

@@ -1,18 +1,18 @@
 import type { Config } from "../../generated/config/types.gen.ts";
-import type { AgentRoomOptions } from "./wire-agent.ts";
+import type { WireAgentOptions } from "./wire-agent.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Environment } from "../config/home.ts";
 import type { KeyRing } from "../http/edge/auth.ts";
-import type { HttpRoom } from "../http/deps.ts";
+import type { HttpDeps } from "../http/deps.ts";
 import type { Store } from "../store/store.ts";
 
 /** What every service needs, whoever its clients are. */
-export interface CoreOptions extends Omit<AgentRoomOptions, "telemetry"> {
+export interface CoreOptions extends Omit<WireAgentOptions, "telemetry"> {
   /** Complete and valid, as `loadConfig` returns it. */
   readonly config: Config;
   readonly clock?: Clock;
   /** Flaws of the configuration that did not keep it from being used, a clause each. */
-  readonly configFlaws?: readonly string[];
+  readonly configProblems?: readonly string[];
   /** The environment of the process alone; default: `env`, which also has the variables of the home's file. */
   readonly processEnv?: Environment;
   /** One that is open already; default: that of `places.databaseUrl`. The service closes it. */
@@ -25,5 +25,5 @@ export interface ServiceOptions extends CoreOptions {
   readonly openApi: Readonly<Record<string, unknown>>;
   /** For tests: check every answer against the spec, and tell of every answer. */
   readonly validateResponses?: boolean;
-  readonly observe?: HttpRoom["observe"];
+  readonly observe?: HttpDeps["observe"];
 }

@@ -1,7 +1,7 @@
 /** A service: its rooms opened, its clients let in, and all of it stopped. */
-import type { AgentRoom } from "./wire-agent.ts";
+import type { WiredAgent } from "./wire-agent.ts";
 import type { Agent } from "../agent/agent.ts";
-import type { Asks } from "../agent/question/questions.ts";
+import type { Questions } from "../agent/question/questions.ts";
 import { KeyLimits } from "../agent/run/key-limits.ts";
 import type { Turns } from "../agent/run/scheduler.ts";
 import { systemClock } from "../base/clock.ts";
@@ -10,7 +10,7 @@ import type { Listener } from "../gateway/listen.ts";
 import type { WebhookReceiver } from "../gateway/webhook-receiver.ts";
 import { openListener } from "./start-listener.ts";
 import { createReceiver } from "./start-receiver.ts";
-import { openRooms, type Rooms } from "./wire.ts";
+import { wireService, type WiredService } from "./wire.ts";
 import type { RpcHub } from "../rpc/events/hub.ts";
 import type { CoreOptions, ServiceOptions } from "./options.ts";
 import type { Store } from "../store/store.ts";
@@ -24,10 +24,10 @@ export interface Service {
   readonly webhookRoutes?: readonly string[];
   readonly store: Store;
   /** The agent with its commands, skills and processes. */
-  readonly room: AgentRoom;
+  readonly deps: WiredAgent;
   readonly agent: Agent;
   readonly turns: Turns;
-  readonly asks: Asks;
+  readonly questions: Questions;
   /** The connections of the gateway. */
   readonly hub: RpcHub;
   /**
@@ -46,32 +46,32 @@ export type RpcService = Omit<Service, "url">;
  */
 export async function startService(options: ServiceOptions): Promise<Service> {
   const keyLimits = new KeyLimits(options.keys.holders ?? [], options.clock ?? systemClock);
-  const rooms = await openRooms({ ...options, keyLimits });
+  const wired = await wireService({ ...options, keyLimits });
   try {
-    const scheduler = options.config.cron.enabled ? await loadScheduler(options, rooms) : undefined;
-    const receiver = await createReceiver(options, rooms);
-    const listener = await openListener(options, { ...rooms, receiver });
+    const scheduler = options.config.cron.enabled ? await loadScheduler(options, wired) : undefined;
+    const receiver = await createReceiver(options, wired);
+    const listener = await openListener(options, { ...wired, receiver });
     await receiver?.listen();
     // It looks at the jobs while people connect already, once those whose runs are gone are known to be at rest.
-    const { agent } = rooms.agentRoom;
+    const { agent } = wired.wiredAgent;
     void agent.recovered.then(() => (agent.turns.draining ? undefined : scheduler?.start()));
     const webhooks = receiver && { webhookRoutes: receiver.routes };
     const webhookUrl = receiver?.url === undefined ? {} : { webhookUrl: receiver.url };
     return {
-      ...toService(rooms, options, { listener, receiver, scheduler }),
+      ...toService(wired, options, { listener, receiver, scheduler }),
       url: listener.url,
       ...webhookUrl,
       ...webhooks,
     };
   } catch (error) {
-    for (const close of rooms.closers) await close();
+    for (const close of wired.closers) await close();
     throw error;
   }
 }
 
 /** As {@link startService}, without a listener: connections are opened on `hub`. */
 export async function startRpcService(options: CoreOptions): Promise<RpcService> {
-  return toService(await openRooms(options), options);
+  return toService(await wireService(options), options);
 }
 
 /** A service that runs what is due and has no clients. */
@@ -84,20 +84,20 @@ export interface TickService extends RpcService {
 
 /** As {@link startRpcService}, for the jobs of the clock, whether or not gateways are to run them. */
 export async function startTickService(options: CoreOptions): Promise<TickService> {
-  const rooms = await openRooms(options);
-  const scheduler = await loadScheduler(options, rooms);
-  const { turns, recovered } = rooms.agentRoom.agent;
+  const wired = await wireService(options);
+  const scheduler = await loadScheduler(options, wired);
+  const { turns, recovered } = wired.wiredAgent.agent;
   // It ends when the jobs that are due have run: what is left behind by others has to be settled by then.
   await recovered;
   const graceMs = options.config.api_server.drain_seconds * 1000;
   const drain = async () => void (await Promise.all([turns.drain(graceMs), scheduler.drain(graceMs)]));
   // The service does not stop the scheduler: its sign of life stays, for those who ask when jobs were last looked at.
-  return { ...toService(rooms, options), scheduler, drain };
+  return { ...toService(wired, options), scheduler, drain };
 }
 
-async function loadScheduler(options: CoreOptions, rooms: Rooms): Promise<Ticker> {
+async function loadScheduler(options: CoreOptions, wired: WiredService): Promise<Ticker> {
   const { openScheduler } = await import("./start-scheduler.ts");
-  return openScheduler(options, rooms);
+  return openScheduler(options, wired);
 }
 
 /** Where clients come in. */
@@ -107,17 +107,17 @@ interface Doors {
   readonly scheduler?: Ticker | undefined;
 }
 
-function toService(rooms: Rooms, { config }: CoreOptions, doors: Doors = {}): RpcService {
-  const { agentRoom, hub } = rooms;
-  const { agent } = agentRoom;
+function toService(wired: WiredService, { config }: CoreOptions, doors: Doors = {}): RpcService {
+  const { wiredAgent, hub } = wired;
+  const { agent } = wiredAgent;
   return {
     store: agent.parts.store,
-    room: agentRoom,
+    deps: wiredAgent,
     agent,
     turns: agent.turns,
-    asks: agent.parts.asks,
+    questions: agent.parts.questions,
     hub,
-    stop: stopper(rooms, { ...doors, drainMs: config.api_server.drain_seconds * 1000 }),
+    stop: stopper(wired, { ...doors, drainMs: config.api_server.drain_seconds * 1000 }),
   };
 }
 
@@ -133,13 +133,13 @@ const LAST_EVENTS_MS = 2_000;
 
 /** Runs first, then those who watch them, then what both stood on. */
 function stopper(
-  { agentRoom, hub, closers }: Rooms,
+  { wiredAgent, hub, closers }: WiredService,
   { listener, receiver, scheduler, drainMs }: Doors & { readonly drainMs: number },
 ): Service["stop"] {
   let stopping: Promise<void> | undefined;
   const stop = async (graceMs: number): Promise<void> => {
     await Promise.all([
-      agentRoom.agent.turns.drain(graceMs),
+      wiredAgent.agent.turns.drain(graceMs),
       receiver?.drain(graceMs),
       scheduler?.stop().then(() => scheduler.drain(graceMs)),
     ]);

@@ -12,7 +12,7 @@ import { resolveSecret } from "../config/secrets/reference.ts";
 import type { HttpSettings } from "../http/deps.ts";
 
 /** Where this service keeps and finds things; absolute paths. */
-export interface Places {
+export interface Paths {
   readonly agentHome: string;
   readonly userHome: string;
   readonly workspace: string;
@@ -20,13 +20,13 @@ export interface Places {
 }
 
 /** The configuration in the terms of each room: plain numbers with their units in the name. */
-export function agentSettings(config: Config, places: Places): AgentSettings {
+export function agentSettings(config: Config, paths: Paths): AgentSettings {
   return {
     instructions: config.agent.instructions,
-    workspace: places.workspace,
-    workspaceRoots: workspaceRoots(config, places),
-    userHome: places.userHome,
-    agentHome: places.agentHome,
+    workspace: paths.workspace,
+    workspaceRoots: workspaceRoots(config, paths),
+    userHome: paths.userHome,
+    agentHome: paths.agentHome,
     maxSteps: config.agent.max_steps,
     runTimeoutMs: config.agent.timeout_seconds * 1000,
     policyMode: config.approvals.mode,
@@ -63,7 +63,7 @@ export function agentSettings(config: Config, places: Places): AgentSettings {
 /** Absolute; relative ones are relative to the home. */
 export function workspaceRoots(
   { agent }: Pick<Config, "agent">,
-  { agentHome, userHome }: Pick<Places, "agentHome" | "userHome">,
+  { agentHome, userHome }: Pick<Paths, "agentHome" | "userHome">,
 ): readonly string[] {
   return agent.workspace_roots.map((folder) => resolveWithin(agentHome, folder, userHome));
 }
@@ -159,13 +159,13 @@ function searchOptions(search: WebSearchConfig, env: Environment): NonNullable<W
 }
 
 /** The servers of MCP that are enabled; a text says why one cannot be used. */
-export function mcpServerOptions(config: Config, env: Environment, places: Places): McpServersOptions {
+export function mcpServerOptions(config: Config, env: Environment, paths: Paths): McpServersOptions {
   const { servers, start_timeout_seconds: startSeconds } = config.mcp;
   const enabled = Object.entries(servers).filter(([, server]) => server.enabled);
   return Object.fromEntries(
     enabled.map(([name, server]) => [
       name,
-      mcpServer(`mcp.servers.${name}`, server, { startSeconds, env, places }),
+      mcpServer(`mcp.servers.${name}`, server, { startSeconds, env, paths }),
     ]),
   );
 }
@@ -176,8 +176,8 @@ function mcpServer(
   {
     startSeconds,
     env,
-    places,
-  }: { readonly startSeconds: number; readonly env: Environment; readonly places: Places },
+    paths,
+  }: { readonly startSeconds: number; readonly env: Environment; readonly paths: Paths },
 ): McpServerOptions | string {
   const { command, url, args = [], cwd, tools, timeout_seconds: seconds } = server;
   const limits = {
@@ -188,8 +188,7 @@ function mcpServer(
   try {
     if (command !== undefined && url === undefined) {
       const own = resolveAll(server.env ?? {}, env, `${path}.env`);
-      const where =
-        cwd === undefined ? places.workspace : resolveWithin(places.agentHome, cwd, places.userHome);
+      const where = cwd === undefined ? paths.workspace : resolveWithin(paths.agentHome, cwd, paths.userHome);
       return { ...limits, command, args, env: { ...commandEnvironment([], {}), ...own }, cwd: where };
     }
     if (url !== undefined && command === undefined) {

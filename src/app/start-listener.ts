@@ -3,19 +3,19 @@ import { freeBytes, processId } from "../base/system/machine.ts";
 import { isLoopback } from "../config/secrets/secrets.ts";
 import type { Listener } from "../gateway/listen.ts";
 import type { WebhookReceiver } from "../gateway/webhook-receiver.ts";
-import type { HttpRoom, ReceiverVitals } from "../http/deps.ts";
-import type { Rooms } from "./wire.ts";
+import type { HttpDeps, ReceiverStats } from "../http/deps.ts";
+import type { WiredService } from "./wire.ts";
 import type { RpcHub } from "../rpc/events/hub.ts";
 import type { SocketGate } from "../rpc/connection/socket.ts";
 import type { ServiceOptions } from "./options.ts";
 import { httpSettings } from "./settings.ts";
 
-type ListenerRooms = Pick<Rooms, "agentRoom" | "telemetry" | "hub"> & {
+type ListenerDeps = Pick<WiredService, "wiredAgent" | "telemetry" | "hub"> & {
   readonly receiver: WebhookReceiver | undefined;
 };
 
 /** Loaded here: what serves standard input and output does not wait for what it does not need. */
-export async function openListener(options: ServiceOptions, rooms: ListenerRooms): Promise<Listener> {
+export async function openListener(options: ServiceOptions, wired: ListenerDeps): Promise<Listener> {
   const { config } = options;
   const [{ listen }, { createHttpApp }, { Tickets }, { SocketGate }] = await Promise.all([
     import("../gateway/listen.ts"),
@@ -23,30 +23,30 @@ export async function openListener(options: ServiceOptions, rooms: ListenerRooms
     import("../config/tickets.ts"),
     import("../rpc/connection/socket.ts"),
   ]);
-  const { clock } = rooms.agentRoom.agent.parts;
-  const http = httpRoom(options, rooms, new Tickets(clock));
+  const { clock } = wired.wiredAgent.agent.parts;
+  const http = httpDeps(options, wired, new Tickets(clock));
   return listen(createHttpApp(http), {
     host: config.api_server.host,
     port: config.api_server.port,
     maxBodyBytes: config.limits.max_body_bytes + LISTENER_SLACK_BYTES,
     clock,
-    sockets: new SocketGate(gateOptions(options, { hub: rooms.hub, tickets: http.tickets })),
+    sockets: new SocketGate(gateOptions(options, { hub: wired.hub, tickets: http.tickets })),
   });
 }
 
 /** The listener's own limit stands above ours, so that an oversize body is refused by us, with our envelope. */
 const LISTENER_SLACK_BYTES = 1_048_576;
 
-function httpRoom(options: ServiceOptions, rooms: ListenerRooms, tickets: HttpRoom["tickets"]): HttpRoom {
-  const { config, keys, openApi, version, observe, places, configFlaws = [] } = options;
-  const { agent, mcp } = rooms.agentRoom;
-  const { receiver } = rooms;
+function httpDeps(options: ServiceOptions, wired: ListenerDeps, tickets: HttpDeps["tickets"]): HttpDeps {
+  const { config, keys, openApi, version, observe, paths, configProblems = [] } = options;
+  const { agent, mcp } = wired.wiredAgent;
+  const { receiver } = wired;
   const { parts, turns, live } = agent;
   const toolsets = [...new Set(parts.tools().map((tool) => tool.toolset))];
   return {
     store: parts.store,
     turns,
-    asks: parts.asks,
+    questions: parts.questions,
     models: parts.models,
     clock: parts.clock,
     log: parts.log,
@@ -55,15 +55,15 @@ function httpRoom(options: ServiceOptions, rooms: ListenerRooms, tickets: HttpRo
     tickets,
     openApi,
     version,
-    vitals: {
+    serviceStats: {
       pid: processId,
       startedAtMs: parts.clock.now(),
-      configFlaws,
+      configProblems,
       liveSessions: () => live.size,
       isRecovering: () => !agent.isRecovered,
       mcp: () => mcp.status(),
-      freeBytes: () => freeBytes(places.agentHome),
-      ...(receiver ? { receiver: () => receiverVitals(receiver) } : {}),
+      freeBytes: () => freeBytes(paths.agentHome),
+      ...(receiver ? { receiver: () => receiverStats(receiver) } : {}),
       cron: async () => {
         const { readCronStatus } = await import("../cron/tick/status.ts");
         const status = await readCronStatus(parts.store, { nowMs: parts.clock.now() });
@@ -76,11 +76,11 @@ function httpRoom(options: ServiceOptions, rooms: ListenerRooms, tickets: HttpRo
       env: options.env,
     }),
     ...(observe ? { observe } : {}),
-    ...rooms.telemetry.http,
+    ...wired.telemetry.http,
   };
 }
 
-function receiverVitals({ url, problem, routes }: WebhookReceiver): ReceiverVitals {
+function receiverStats({ url, problem, routes }: WebhookReceiver): ReceiverStats {
   return { url, problem, routes: routes.length };
 }
 
@@ -90,7 +90,7 @@ const LOOPBACK_NAMES = ["127.0.0.1", "localhost", "[::1]"];
 
 function gateOptions(
   { config, keys }: ServiceOptions,
-  { hub, tickets }: { readonly hub: RpcHub; readonly tickets: HttpRoom["tickets"] },
+  { hub, tickets }: { readonly hub: RpcHub; readonly tickets: HttpDeps["tickets"] },
 ): ConstructorParameters<typeof SocketGate>[0] {
   const { host, allowed_hosts: allowed, cors_origins: origins } = config.api_server;
   const hosts = [...LOOPBACK_NAMES, host, ...allowed].map((name) => name.toLowerCase());

@@ -1,10 +1,10 @@
 /** The receiver of webhooks of a service. */
-import type { AgentRoom } from "./wire-agent.ts";
+import type { WiredAgent } from "./wire-agent.ts";
 import type { Targets } from "../deliver/target.ts";
 import type { WebhookReceiver } from "../gateway/webhook-receiver.ts";
 import type { Config } from "../../generated/config/types.gen.ts";
 import type { Environment } from "../config/home.ts";
-import type { Places } from "./settings.ts";
+import type { Paths } from "./settings.ts";
 import type { Telemetry } from "../telemetry/telemetry.ts";
 
 /**
@@ -12,20 +12,20 @@ import type { Telemetry } from "../telemetry/telemetry.ts";
  * routes that cannot be used, before anybody can connect to anything.
  */
 export async function createReceiver(
-  options: { readonly config: Config; readonly env: Environment; readonly places: Places },
+  options: { readonly config: Config; readonly env: Environment; readonly paths: Paths },
   {
-    agentRoom,
+    wiredAgent,
     targets,
     telemetry,
-  }: { readonly agentRoom: AgentRoom; readonly targets: Targets; readonly telemetry: Telemetry },
+  }: { readonly wiredAgent: WiredAgent; readonly targets: Targets; readonly telemetry: Telemetry },
 ): Promise<WebhookReceiver | undefined> {
   if (!options.config.platforms.webhook.enabled) return undefined;
-  const [{ createWebhookRoom }, { createWebhookApp }, { WebhookReceiver }] = await Promise.all([
+  const [{ wireWebhook }, { createWebhookApp }, { WebhookReceiver }] = await Promise.all([
     import("./wire-webhook.ts"),
     import("../webhook/receive/app.ts"),
     import("../gateway/webhook-receiver.ts"),
   ]);
-  const opened = createWebhookRoom(options, { ...agentRoom, targets, metrics: telemetry.webhook });
-  await opened?.room.routes.warnOfPlatforms();
-  return opened && new WebhookReceiver({ ...opened, app: createWebhookApp(opened.room) });
+  const opened = wireWebhook(options, { ...wiredAgent, targets, metrics: telemetry.webhook });
+  await opened?.deps.routes.warnOfPlatforms();
+  return opened && new WebhookReceiver({ ...opened, app: createWebhookApp(opened.deps) });
 }

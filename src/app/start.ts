@@ -91,14 +91,14 @@ async function coreOptions(
   opened: OpenedHome,
   own: Pick<BootOptions, "engine" | "tools"> = {},
 ): Promise<CoreOptions> {
-  const { config, env, home, log, places, processEnv, secretNames, flaws, readConfig } = opened;
+  const { config, env, home, log, paths, processEnv, secretNames, problems, readConfig } = opened;
   const providers = await findProviders(config, env, log);
   const { max_answer_bytes: maxAnswerBytes } = config.limits;
   const engineOptions = { providers, checkInput: checkToolInput, clock: systemClock, log, maxAnswerBytes };
   const engine = own.engine ?? createEngine(engineOptions);
   return {
     config,
-    places,
+    paths,
     models: createCatalog(config, providers),
     engine,
     env,
@@ -107,7 +107,7 @@ async function coreOptions(
     variables: await Variables.open({ env: processEnv, home, secretNames }),
     ...(own.tools ? { tools: own.tools } : {}),
     version: packageFile.version,
-    configFlaws: flaws,
+    configProblems: problems,
     log,
   };
 }

@@ -1,7 +1,7 @@
 import { join } from "node:path";
 import type { Config } from "../../generated/config/types.gen.ts";
 import { Agent } from "../agent/agent.ts";
-import { Asks } from "../agent/question/questions.ts";
+import { Questions } from "../agent/question/questions.ts";
 import { Commands } from "../agent/commands/command.ts";
 import { createBriefing } from "../agent/context/briefing.ts";
 import { conversationCommands } from "../agent/commands/conversation.ts";
@@ -15,8 +15,8 @@ import type { KeyLimits } from "../agent/run/key-limits.ts";
 import type { McpStatus } from "../agent/mcp/connection.ts";
 import { McpServers } from "../agent/mcp/servers.ts";
 import type { ModelCatalog } from "../agent/model.ts";
-import type { AgentParts } from "../agent/deps.ts";
-import { SessionHosts } from "../agent/session/client-resources.ts";
+import type { AgentDeps } from "../agent/deps.ts";
+import { AttachedClients } from "../agent/session/client-resources.ts";
 import { bundledSkillsFolder } from "../agent/skills/bundled.ts";
 import { Skills } from "../agent/skills/skills.ts";
 import { joinTriggers } from "../agent/notify/run-trigger.ts";
@@ -34,15 +34,15 @@ import { createCronTrigger } from "../cron/run/trigger.ts";
 import { createWebhookTrigger } from "../webhook/deliveries/trigger.ts";
 import type { Log } from "../base/observe/log.ts";
 import { checkToolInput } from "./check-input.ts";
-import { createJobDesk } from "./job-service.ts";
+import { createJobService } from "./job-service.ts";
 import { resolveWithin, type Environment } from "../config/home.ts";
 import type { Variables } from "../config/variables.ts";
-import { agentSettings, mcpServerOptions, toolOptions, type Places } from "./settings.ts";
+import { agentSettings, mcpServerOptions, toolOptions, type Paths } from "./settings.ts";
 import type { Store } from "../store/store.ts";
 
-export interface AgentRoomOptions {
+export interface WireAgentOptions {
   readonly config: Config;
-  readonly places: Places;
+  readonly paths: Paths;
   readonly models: ModelCatalog;
   readonly engine: Engine;
   /** Tools besides the built-in ones; one of the same name replaces a built-in one. */
@@ -57,11 +57,11 @@ export interface AgentRoomOptions {
   /** Absent: nobody comes by a key. */
   readonly keyLimits?: KeyLimits;
   /** Absent: runs are neither traced nor counted. */
-  readonly telemetry?: Pick<AgentParts, "tracing" | "runEnded">;
+  readonly telemetry?: Pick<AgentDeps, "tracing" | "runEnded">;
 }
 
 /** The agent, its commands, and how both end. */
-export interface AgentRoom {
+export interface WiredAgent {
   readonly agent: Agent;
   readonly commands: Commands;
   /** What commands run in the background. */
@@ -82,24 +82,24 @@ export interface AgentRoom {
 }
 
 /** Builds the agent room from the configuration. ServiceError `invalid_config`. */
-export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: Clock): AgentRoom {
-  const { config, places, engine, models, log, variables, version, tools: extra = [] } = options;
+export function wireAgent(options: WireAgentOptions, store: Store, clock: Clock): WiredAgent {
+  const { config, paths, engine, models, log, variables, version, tools: extra = [] } = options;
   const processes = new Processes({ maxRunning: config.terminal.max_background });
-  const skills = createSkills(config, places);
-  const desk = createJobDesk(options, { store, clock, models, tools: () => agent.parts.tools() });
+  const skills = createSkills(config, paths);
+  const service = createJobService(options, { store, clock, models, tools: () => agent.parts.tools() });
   const set = toolOptions(config, options.env, { processes, skills });
-  const builtIn = createTools({ ...set, cron: [createCronjob(desk)] });
+  const builtIn = createTools({ ...set, cron: [createCronjob(service)] });
   const tools: readonly Tool[] = [
     ...builtIn.filter((tool) => !extra.some((other) => other.name === tool.name)),
     ...extra,
   ];
   const mcp = new McpServers(log);
-  const useMcp = (current: Config) => mcp.use(mcpServerOptions(current, options.env, places));
+  const useMcp = (current: Config) => mcp.use(mcpServerOptions(current, options.env, paths));
   const offersMcp = config.agent.toolsets.includes("mcp");
   let starting: Promise<void> | undefined = offersMcp
     ? useMcp(config).finally(() => (starting = undefined))
     : undefined;
-  const hosts = new SessionHosts();
+  const hosts = new AttachedClients();
   const cronEnds = new RunEnds();
   const agent: Agent = new Agent(
     {
@@ -116,12 +116,12 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
       notices: () => mcp.notices(),
       hosts,
       switches: { yolo: false },
-      asks: new Asks(store, clock, variables),
+      questions: new Questions(store, clock, variables),
       grants: new Grants(store),
       ...(options.keyLimits ? { keyLimits: options.keyLimits } : {}),
       variables: new VariableShares(variables),
       checkInput: checkToolInput,
-      settings: agentSettings(config, places),
+      settings: agentSettings(config, paths),
       trigger: joinTriggers([
         createCronTrigger({ store, ends: cronEnds }),
         createWebhookTrigger({ store, log }),
@@ -130,7 +130,7 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
     },
     { maxLiveSessions: config.sessions.max_live },
   );
-  const reload: AgentRoom["reload"] = {
+  const reload: WiredAgent["reload"] = {
     env: () => variables.reload(),
     mcp: async () => {
       await useMcp(await (options.readConfig?.() ?? config));
@@ -151,11 +151,11 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
         },
         () => commands,
       ),
-    () => [cronCommand(desk)],
+    () => [cronCommand(service)],
     () => quickCommands(config.quick_commands, createRunShell(config.terminal.env_passthrough)),
-    async (cwd = places.workspace) => skillCommands((await skills.list(cwd)).skills),
+    async (cwd = paths.workspace) => skillCommands((await skills.list(cwd)).skills),
   );
-  const spawnTrees = new SpawnTrees(join(places.agentHome, "spawn-trees"));
+  const spawnTrees = new SpawnTrees(join(paths.agentHome, "spawn-trees"));
   const close = async () => {
     await agent.stop();
     await Promise.all([processes.close(), mcp.close(), hosts.close()]);
@@ -166,7 +166,7 @@ export function createAgentRoom(options: AgentRoomOptions, store: Store, clock: 
 /** The skills that the configuration allows. */
 export function createSkills(
   config: Pick<Config, "skills" | "platforms">,
-  { agentHome, userHome }: Pick<Places, "agentHome" | "userHome">,
+  { agentHome, userHome }: Pick<Paths, "agentHome" | "userHome">,
 ): Skills {
   return new Skills({
     homeFolder: join(agentHome, "skills"),

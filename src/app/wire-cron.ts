@@ -1,22 +1,22 @@
 /** The scheduler, built from the configuration. */
 import { join } from "node:path";
 import type { Config } from "../../generated/config/types.gen.ts";
-import type { AgentRoom } from "./wire-agent.ts";
-import type { CronRoom } from "../cron/deps.ts";
+import type { WiredAgent } from "./wire-agent.ts";
+import type { CronDeps } from "../cron/deps.ts";
 import { cronSettings } from "../cron/settings.ts";
 import { homesOf } from "../deliver/address.ts";
 import type { Targets } from "../deliver/target.ts";
-import type { Places } from "./settings.ts";
+import type { Paths } from "./settings.ts";
 
-export function createCronRoom(
-  { config, places }: { readonly config: Config; readonly places: Places },
+export function wireCron(
+  { config, paths }: { readonly config: Config; readonly paths: Paths },
   {
     agent,
     skills,
     cronEnds,
     targets,
-  }: Pick<AgentRoom, "agent" | "skills" | "cronEnds"> & { readonly targets: Targets },
-): CronRoom {
+  }: Pick<WiredAgent, "agent" | "skills" | "cronEnds"> & { readonly targets: Targets },
+): CronDeps {
   const { store, clock, log, models } = agent.parts;
   return {
     store,
@@ -32,15 +32,15 @@ export function createCronRoom(
     toolsets: () => [
       ...new Set([...config.agent.toolsets, ...agent.parts.tools().map(({ toolset }) => toolset)]),
     ],
-    workspace: places.workspace,
-    scriptsFolder: join(places.agentHome, "scripts"),
-    outputFolder: cronOutputFolder(places),
+    workspace: paths.workspace,
+    scriptsFolder: join(paths.agentHome, "scripts"),
+    outputFolder: cronOutputFolder(paths),
     envPassthrough: config.terminal.env_passthrough,
     ends: cronEnds,
     owner: "default",
   };
 }
 
-export function cronOutputFolder({ agentHome }: Pick<Places, "agentHome">): string {
+export function cronOutputFolder({ agentHome }: Pick<Paths, "agentHome">): string {
   return join(agentHome, "cron", "output");
 }

@@ -11,7 +11,7 @@ import { createWebhookTarget } from "../deliver/targets/webhook/webhook.ts";
 import type { Config } from "../../generated/config/types.gen.ts";
 import type { Log } from "../base/observe/log.ts";
 import type { Environment } from "../config/home.ts";
-import { webhookSecret, type Places } from "./settings.ts";
+import { webhookSecret, type Paths } from "./settings.ts";
 import type { Store } from "../store/store.ts";
 
 export interface TargetsOptions {
@@ -19,11 +19,11 @@ export interface TargetsOptions {
   readonly env: Environment;
   readonly version: string;
   readonly log: Log;
-  readonly places: Pick<Places, "agentHome">;
+  readonly paths: Pick<Paths, "agentHome">;
 }
 
 export async function openTargets(
-  { config, env, version, log, places: { agentHome } }: TargetsOptions,
+  { config, env, version, log, paths: { agentHome } }: TargetsOptions,
   { store, clock }: { readonly store: Store; readonly clock: Clock },
 ): Promise<Targets> {
   const secret = webhookSecret(config, env);

@@ -1,23 +1,23 @@
 /** The receiver of webhooks, built from the configuration. */
 import { join } from "node:path";
 import type { Config } from "../../generated/config/types.gen.ts";
-import type { AgentRoom } from "./wire-agent.ts";
+import type { WiredAgent } from "./wire-agent.ts";
 import type { Skills } from "../agent/skills/skills.ts";
 import { ALL, homesOf, type Homes } from "../deliver/address.ts";
 import { DirectSends } from "../deliver/outbox/direct-sends.ts";
-import { platformFlaws } from "../deliver/platform/platforms.ts";
+import { platformProblems } from "../deliver/platform/platforms.ts";
 import type { Targets } from "../deliver/target.ts";
 import type { Log } from "../base/observe/log.ts";
 import { RateLimiter } from "../base/rate-limiter.ts";
 import { offTracer } from "../base/observe/trace.ts";
 import type { Environment } from "../config/home.ts";
-import type { Places } from "./settings.ts";
+import type { Paths } from "./settings.ts";
 import { Coalescer } from "../webhook/receive/coalesce.ts";
 import { Deliveries } from "../webhook/deliveries/deliveries.ts";
-import type { JudgePorts } from "../webhook/receive/evaluate.ts";
+import type { EvaluationPorts } from "../webhook/receive/evaluate.ts";
 import { knownDelivery } from "../webhook/receive/dedupe.ts";
 import { listFilePath, readListFile } from "../webhook/routes/list-file.ts";
-import type { WebhookRoom } from "../webhook/deps.ts";
+import type { WebhookDeps } from "../webhook/deps.ts";
 import { WebhookRoutes } from "../webhook/routes/routes.ts";
 import { createRunScript } from "../webhook/receive/script.ts";
 import { createLoadSkill } from "../webhook/receive/skill.ts";
@@ -25,37 +25,37 @@ import { requireUsableRoutes, routeDefaults } from "../webhook/routes/static-rou
 import { fileState, readSubscriptionsText, subscriptionsPath } from "../webhook/routes/subscriptions.ts";
 import { webhookSettings, type WebhookSettings } from "../webhook/settings.ts";
 
-export interface OpenWebhookRoom {
-  readonly room: WebhookRoom;
+export interface WiredWebhook {
+  readonly deps: WebhookDeps;
   readonly settings: WebhookSettings;
   readonly sends: DirectSends;
 }
 
 /** Undefined when the receiver is not enabled. ServiceError `invalid_config` that says what is wrong with which route. */
-export function createWebhookRoom(
-  { config, env, places }: { readonly config: Config; readonly env: Environment; readonly places: Places },
+export function wireWebhook(
+  { config, env, paths }: { readonly config: Config; readonly env: Environment; readonly paths: Paths },
   {
     agent,
     skills,
     targets,
     metrics = {},
-  }: Pick<AgentRoom, "agent" | "skills"> & {
+  }: Pick<WiredAgent, "agent" | "skills"> & {
     readonly targets: Targets;
     /** Absent or empty: metrics are off. */
-    readonly metrics?: Pick<WebhookRoom, "metrics">;
+    readonly metrics?: Pick<WebhookDeps, "metrics">;
   },
-): OpenWebhookRoom | undefined {
+): WiredWebhook | undefined {
   const settings = webhookSettings(config);
   if (!settings.isEnabled) return undefined;
   const from = { env };
   const homes = homesOf(targets);
   const { store, clock, log } = agent.parts;
-  const file = subscriptionsPath(places.agentHome);
+  const file = subscriptionsPath(paths.agentHome);
   const routes = new WebhookRoutes({
     routes: requireUsableRoutes(config, from),
     defaults: routeDefaults(settings, from),
     file: { state: () => fileState(file), text: () => readSubscriptionsText(file) },
-    platformFlaws: (names) => flawsOf(names, { config, env, homes }),
+    platformProblems: (names) => findProblems(names, { config, env, homes }),
     clock,
     log,
   });
@@ -66,7 +66,7 @@ export function createWebhookRoom(
     store,
     retryDelaysMs: config.delivery.retry_seconds.map((seconds) => seconds * 1000),
   });
-  const room: WebhookRoom = {
+  const deps: WebhookDeps = {
     store,
     clock,
     log,
@@ -77,7 +77,7 @@ export function createWebhookRoom(
     coalescer: new Coalescer({ store, turns: agent.turns, clock, log }),
     ports: {
       knownAs: (name) => knownDelivery(store, { ...name, nowMs: clock.now() }),
-      ...createJudgePorts({ config, env, places }, { skills, log }),
+      ...createEvaluationPorts({ config, env, paths }, { skills, log }),
     },
     homes,
     send: (row, timeoutMs) => sends.send(row, timeoutMs),
@@ -88,34 +88,34 @@ export function createWebhookRoom(
     bodyTimeoutMs: 10_000,
     ...metrics,
   };
-  return { room, settings, sends };
+  return { deps, settings, sends };
 }
 
-async function flawsOf(
+async function findProblems(
   names: readonly string[],
   { config, env, homes }: { readonly config: Config; readonly env: Environment; readonly homes: Homes },
 ): Promise<readonly string[]> {
   const nowhere = names.includes(ALL) && homes.size === 0;
-  const flaws = await platformFlaws(names, config, env);
-  return nowhere ? ["All goes nowhere: no platform has a home_channel", ...flaws] : flaws;
+  const problems = await platformProblems(names, config, env);
+  return nowhere ? ["All goes nowhere: no platform has a home_channel", ...problems] : problems;
 }
 
 /** What the stages of the pipeline need of the machine; whether a delivery is known is asked of the store. */
-export function createJudgePorts(
-  { config, env, places }: { readonly config: Config; readonly env: Environment; readonly places: Places },
+export function createEvaluationPorts(
+  { config, env, paths }: { readonly config: Config; readonly env: Environment; readonly paths: Paths },
   { skills, log }: { readonly skills: Pick<Skills, "find">; readonly log: Log },
-): Omit<JudgePorts, "knownAs"> {
+): Omit<EvaluationPorts, "knownAs"> {
   const { scriptTimeoutMs } = webhookSettings(config);
   return {
     valuesIn: (path) =>
-      readListFile(listFilePath(path, { home: places.agentHome, userHome: places.userHome, env })),
+      readListFile(listFilePath(path, { home: paths.agentHome, userHome: paths.userHome, env })),
     runScript: createRunScript({
-      folder: join(places.agentHome, "scripts"),
+      folder: join(paths.agentHome, "scripts"),
       timeoutMs: scriptTimeoutMs,
       envPassthrough: config.terminal.env_passthrough,
       log,
     }),
-    loadSkill: createLoadSkill({ skills, cwd: places.workspace, log }),
-    warn: (flaw) => log.warn("a filter cannot be used", { flaw }),
+    loadSkill: createLoadSkill({ skills, cwd: paths.workspace, log }),
+    warn: (problem) => log.warn("a filter cannot be used", { problem }),
   };
 }

@@ -1,6 +1,6 @@
 /** The rooms that every service has, built from the configuration. The order below is the order in which they open. */
 import type { Config } from "../../generated/config/types.gen.ts";
-import { createAgentRoom, type AgentRoom } from "./wire-agent.ts";
+import { wireAgent, type WiredAgent } from "./wire-agent.ts";
 import { systemClock } from "../base/clock.ts";
 import { protectHome } from "../base/system/own-files.ts";
 import { Dispatcher } from "../deliver/outbox/dispatch.ts";
@@ -11,15 +11,15 @@ import { rpcHandlers } from "../rpc/methods/handlers.ts";
 import { RpcHub } from "../rpc/events/hub.ts";
 import { gatewayLimits } from "../rpc/connection/limits.ts";
 import { createSubscriptions } from "../rpc/events/notify.ts";
-import type { RpcRoom } from "../rpc/deps.ts";
+import type { RpcDeps } from "../rpc/deps.ts";
 import type { CoreOptions } from "./options.ts";
 import { settleMessage } from "./settle-message.ts";
 import { openStore } from "../store/open.ts";
 import { scheduleSweeps } from "../store/retention/retention.ts";
 import { openTelemetry, type Telemetry } from "../telemetry/telemetry.ts";
 
-export interface Rooms {
-  readonly agentRoom: AgentRoom;
+export interface WiredService {
+  readonly wiredAgent: WiredAgent;
   readonly telemetry: Telemetry;
   readonly hub: RpcHub;
   readonly targets: Targets;
@@ -28,21 +28,21 @@ export interface Rooms {
 }
 
 /** When anything on the way fails, what was opened is closed again. ServiceError `invalid_config`, `state_store_unavailable`. */
-export async function openRooms(options: CoreOptions): Promise<Rooms> {
+export async function wireService(options: CoreOptions): Promise<WiredService> {
   const { config, log, clock = systemClock } = options;
   const onProblem = (message: string, error: unknown) => log.warn(message, { error });
-  const opening = { url: options.places.databaseUrl, maxReaderBytes: config.limits.max_reader_bytes };
+  const opening = { url: options.paths.databaseUrl, maxReaderBytes: config.limits.max_reader_bytes };
   const store = options.store ?? (await openStore({ ...opening, ...timeOf(options), onProblem }));
   const closers: (() => Promise<void>)[] = [() => store.close(), async () => options.variables.close()];
-  const unprotect = protectHome(options.places.agentHome);
+  const unprotect = protectHome(options.paths.agentHome);
   closers.push(async () => unprotect());
   try {
     const telemetry = await openTelemetry(options, { store, clock });
     closers.unshift(() => telemetry.close());
-    const agentRoom = createAgentRoom({ ...options, telemetry: telemetry.agent }, store, clock);
-    closers.unshift(() => agentRoom.close());
-    agentRoom.agent.start();
-    const onCronJobsGone = (ids: readonly string[]) => removeCronOutputs(options.places, ids);
+    const wiredAgent = wireAgent({ ...options, telemetry: telemetry.agent }, store, clock);
+    closers.unshift(() => wiredAgent.close());
+    wiredAgent.agent.start();
+    const onCronJobsGone = (ids: readonly string[]) => removeCronOutputs(options.paths, ids);
     closers.unshift(scheduleSweeps(store, { ...retentionOptions(config), clock, onProblem, onCronJobsGone }));
     const opened = await openTargets(options, { store, clock });
     const { metrics } = telemetry.delivery;
@@ -59,8 +59,8 @@ export async function openRooms(options: CoreOptions): Promise<Rooms> {
     });
     closers.unshift(() => dispatcher.close());
     await dispatcher.start();
-    const hub = new RpcHub(rpcParts(options, agentRoom), rpcHandlers);
-    return { agentRoom, telemetry, hub, targets, closers };
+    const hub = new RpcHub(rpcParts(options, wiredAgent), rpcHandlers);
+    return { wiredAgent, telemetry, hub, targets, closers };
   } catch (error) {
     for (const close of closers) await close();
     throw error;
@@ -72,18 +72,18 @@ function timeOf({ clock }: CoreOptions): { readonly now?: () => number } {
   return clock ? { now: () => clock.now() } : {};
 }
 
-function rpcParts(options: CoreOptions, room: AgentRoom): Omit<RpcRoom, "peers"> {
-  const { config, env, places, version, log, processEnv = env } = options;
-  const { store, clock, keyLimits } = room.agent.parts;
+function rpcParts(options: CoreOptions, deps: WiredAgent): Omit<RpcDeps, "peers"> {
+  const { config, env, paths, version, log, processEnv = env } = options;
+  const { store, clock, keyLimits } = deps.agent.parts;
   return {
-    ...room,
+    ...deps,
     ...(keyLimits ? { keyLimits } : {}),
     store,
     clock,
     log,
     version,
     settings: { limits: gatewayLimits(config.sessions.max_queue), cliExec: config.gateway.cli_exec },
-    config: { atStart: config, home: places.agentHome, userHome: places.userHome, env: processEnv },
+    config: { atStart: config, home: paths.agentHome, userHome: paths.userHome, env: processEnv },
     subscribe: createSubscriptions,
   };
 }
@@ -95,12 +95,12 @@ const MAX_OCCURRENCES = 200_000;
 const DAY_MS = 86_400_000;
 
 /** Loaded here: few services sweep a job in their life. */
-async function removeCronOutputs(places: CoreOptions["places"], ids: readonly string[]): Promise<void> {
+async function removeCronOutputs(paths: CoreOptions["paths"], ids: readonly string[]): Promise<void> {
   const [{ cronOutputFolder }, { removeOutputs }] = await Promise.all([
     import("./wire-cron.ts"),
     import("../cron/output/outputs.ts"),
   ]);
-  for (const id of ids) await removeOutputs(cronOutputFolder(places), id);
+  for (const id of ids) await removeOutputs(cronOutputFolder(paths), id);
 }
 
 function retentionOptions(config: Config) {

@@ -3,9 +3,9 @@
 export type Line =
   | { readonly text: string; readonly sizeBytes: number }
   /** The bytes are no UTF-8. */
-  | { readonly flaw: "utf8" }
+  | { readonly problem: "utf8" }
   /** More bytes than a line may have. What they were is gone, but for the first of them. */
-  | { readonly flaw: "long"; readonly head: string };
+  | { readonly problem: "long"; readonly head: string };
 
 const NEW_LINE = 10;
 const HEAD_BYTES = 512;
@@ -56,11 +56,11 @@ export class Lines {
     const [parts, sizeBytes] = [this.#parts, this.#size];
     this.#parts = [];
     this.#size = 0;
-    if (sizeBytes > this.#maxBytes) return { flaw: "long", head: this.#head };
+    if (sizeBytes > this.#maxBytes) return { problem: "long", head: this.#head };
     try {
       return { text: this.#decoder.decode(joined(parts, sizeBytes)), sizeBytes };
     } catch {
-      return { flaw: "utf8" };
+      return { problem: "utf8" };
     }
   }
 }
@@ -68,10 +68,10 @@ export class Lines {
 function headOf(parts: readonly Uint8Array[]): string {
   let head = "";
   const decoder = new TextDecoder();
-  for (let at = 0, room = HEAD_BYTES; at < parts.length && room > 0; at += 1) {
-    const part = parts[at]?.subarray(0, room) ?? new Uint8Array();
+  for (let at = 0, deps = HEAD_BYTES; at < parts.length && deps > 0; at += 1) {
+    const part = parts[at]?.subarray(0, deps) ?? new Uint8Array();
     head += decoder.decode(part, { stream: true });
-    room -= part.length;
+    deps -= part.length;
   }
   return head;
 }

@@ -2,7 +2,7 @@
 import { nearest } from "./nearest.ts";
 
 /** What is wrong with the name of a zone, a sentence; undefined when nothing is. */
-export function zoneFlaw(zone: string): string | undefined {
+export function zoneProblem(zone: string): string | undefined {
   const hint = zoneHint(zone);
   if (hint === undefined) return undefined;
   return `There is no time zone ${JSON.stringify(zone.slice(0, 64))}${hint}${hint.endsWith("?") ? "" : "."}`;

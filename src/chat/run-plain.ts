@@ -6,7 +6,7 @@ import {
   type GatewayEvent,
 } from "../client/gateway.ts";
 import { cleanLine, cleanText } from "./clean-text.ts";
-import { foldEvent } from "./state/reduce.ts";
+import { reduceEvent } from "./state/reduce.ts";
 import { isNotice } from "./connection.ts";
 import { createStore } from "./state/initial-state.ts";
 import { refusalOf, respond } from "./respond.ts";
@@ -62,7 +62,7 @@ export async function runPlain(program: PlainProgram): Promise<PlainEnd> {
   for await (const event of events) {
     assertHeard(event, sessionId);
     if (isNotice(event) || event.session_id !== sessionId) continue;
-    store.update((state) => foldEvent(state, event));
+    store.update((state) => reduceEvent(state, event));
     // The first says that the prompt waits; another one, before its turn began, that it waits no more.
     if (event.type === "session.queue" && event.turn_id === turnId && ++queueEvents > 1) {
       program.tell("The prompt was taken out of the queue.");

@@ -1,5 +1,5 @@
 /** Which session the chat is in, and how it comes into another one without losing an event on the way. */
-import { foldEvent } from "./state/reduce.ts";
+import { reduceEvent } from "./state/reduce.ts";
 import { reasonOf, type GatewayCall } from "./gateway-call.ts";
 import type { GatewayEvent } from "../client/gateway.ts";
 import type { WritableStore } from "./state/initial-state.ts";
@@ -41,7 +41,7 @@ export class SessionDoor {
 
   take(event: GatewayEvent): void {
     if (this.#held && this.#held.length < MAX_HELD) this.#held.push(event);
-    else if (this.#isNews(event)) this.#options.store.update((state) => foldEvent(state, event));
+    else if (this.#isNews(event)) this.#options.store.update((state) => reduceEvent(state, event));
   }
 
   /** Leaves the session that was shown; the gateway tells of it no more, and its turn goes on. */

@@ -9,7 +9,7 @@ import {
 } from "../base/json/dotpath.ts";
 import { isRecord } from "../base/json/schema.ts";
 import { checkOnce, type Issue } from "../base/json/validate.ts";
-import type { Flaw } from "./issue.ts";
+import type { Problem } from "./issue.ts";
 import { suggest } from "../base/nearest.ts";
 import { namesAt, schemaAt } from "./schema-path.ts";
 
@@ -19,37 +19,37 @@ const MAX_ROUNDS = 200;
 export interface Checked {
   /** The part of the value that is right, as yet without defaults. */
   readonly value: unknown;
-  readonly flaws: readonly Flaw[];
+  readonly problems: readonly Problem[];
 }
 
 /** A section that is written but empty (`model:` with its lines commented out) counts as left out. */
 export function checkConfig(raw: unknown): Checked {
   if (raw !== null && raw !== undefined && !isRecord(raw)) {
-    return { value: {}, flaws: [{ path: [], message: "must hold keys and values", kind: "invalid" }] };
+    return { value: {}, problems: [{ path: [], message: "must hold keys and values", kind: "invalid" }] };
   }
   let value: unknown = dropEmpty(structuredClone(raw ?? {}), []);
   // The usual first start: the schema requires nothing at its root.
-  if (isRecord(value) && Object.keys(value).length === 0) return { value, flaws: [] };
-  const flaws: Flaw[] = [];
+  if (isRecord(value) && Object.keys(value).length === 0) return { value, problems: [] };
+  const problems: Problem[] = [];
   for (let round = 0; round < MAX_ROUNDS; round++) {
     const issues = checkOnce(configSchema, value);
-    if (!issues) return { value, flaws };
-    const found = distinct(issues.map(toFlaw));
-    flaws.push(...found);
-    for (const flaw of found) value = without(value, partToDrop(value, flaw));
+    if (!issues) return { value, problems };
+    const found = distinct(issues.map(toProblem));
+    problems.push(...found);
+    for (const problem of found) value = without(value, partToDrop(value, problem));
   }
-  return { value: {}, flaws };
+  return { value: {}, problems };
 }
 
 /** One value can be wrong in several ways; the first is the most telling. */
-function distinct(flaws: readonly Flaw[]): readonly Flaw[] {
+function distinct(problems: readonly Problem[]): readonly Problem[] {
   return [
-    ...new Map(flaws.toReversed().map((flaw) => [formatDotPath(flaw.path), flaw])).values(),
+    ...new Map(problems.toReversed().map((problem) => [formatDotPath(problem.path), problem])).values(),
   ].toReversed();
 }
 
 /** A list goes as a whole: without one item, the others would no longer be where the file has them. */
-function partToDrop(value: unknown, { path, kind }: Flaw): DotPath {
+function partToDrop(value: unknown, { path, kind }: Problem): DotPath {
   const own = kind === "missing" ? path.slice(0, -1) : path;
   const list = own.findIndex((segment) => typeof segment === "number");
   let part = list < 0 ? own : own.slice(0, list);
@@ -57,7 +57,7 @@ function partToDrop(value: unknown, { path, kind }: Flaw): DotPath {
   return part;
 }
 
-function toFlaw({ path, message, keyword }: Issue): Flaw {
+function toProblem({ path, message, keyword }: Issue): Problem {
   const segments = parseDotPath(path) ?? [];
   if (keyword === "required") return { path: segments, message, kind: "missing" };
   if (keyword !== "additionalProperties") return { path: segments, message, kind: "invalid" };

@@ -8,10 +8,10 @@ import { checkConfig } from "./check.ts";
 import { locate, parseConfig, toPlain, type ConfigDocument } from "./file/document.ts";
 import { readEnvFile } from "./file/env-file.ts";
 import { configPath, envPath, readPrivateFile, type Environment } from "./home.ts";
-import { formatConfigIssue, type ConfigIssue, type Flaw } from "./issue.ts";
+import { formatConfigIssue, type ConfigIssue, type Problem } from "./issue.ts";
 import { checkMeaning } from "./semantic-checks.ts";
 import { migrateDocument } from "./migrate.ts";
-import { overlay, overlayAt, overlayProblem, secretSettings } from "./environment.ts";
+import { applyEnvironment, environmentAt, environmentProblem, secretSettings } from "./environment.ts";
 import { platformProblems } from "./platform-settings.ts";
 import { secretReferences } from "./secrets/values.ts";
 import { exposureOf } from "./secrets/variable.ts";
@@ -63,12 +63,12 @@ export function requireValid(loaded: LoadedConfig): Config {
 export function readConfig(text: string, env: Environment = {}): Pick<LoadedConfig, "config" | "issues"> {
   const document = parseConfig(text);
   const file = readDocument(document);
-  const { value, flaws } = checkConfig(overlay(file.value, env));
+  const { value, problems } = checkConfig(applyEnvironment(file.value, env));
   const config = applyDefaults(configSchema, value) as Config;
   const issues = [
     ...file.issues,
-    ...file.flaws.map((flaw) => locate(flaw, document)),
-    ...[...flaws, ...checkMeaning(config)].map((flaw) => blame(flaw, document, env)),
+    ...file.problems.map((flaw) => locate(flaw, document)),
+    ...[...problems, ...checkMeaning(config)].map((flaw) => blame(flaw, document, env)),
     ...platformProblems(config, env).map(({ variable, problem }) => variableIssue(variable, problem)),
   ];
   return { config: freeze(config), issues };
@@ -92,26 +92,26 @@ function exposedIn(
 interface FileContent {
   /** What the file says, without what is wrong in it. */
   readonly value: unknown;
-  readonly flaws: readonly Flaw[];
+  readonly problems: readonly Problem[];
   readonly issues: readonly ConfigIssue[];
 }
 
 function readDocument(document: ConfigDocument): FileContent {
   if (document.issues.some(({ severity }) => severity === "error")) {
-    return { value: {}, flaws: [], issues: document.issues };
+    return { value: {}, problems: [], issues: document.issues };
   }
-  const { flaw } = migrateDocument(document.yaml);
-  if (flaw) return { value: {}, flaws: [flaw], issues: document.issues };
+  const { problem } = migrateDocument(document.yaml);
+  if (problem) return { value: {}, problems: [problem], issues: document.issues };
   const plain = toPlain(document);
-  if ("issue" in plain) return { value: {}, flaws: [], issues: [...document.issues, plain.issue] };
+  if ("issue" in plain) return { value: {}, problems: [], issues: [...document.issues, plain.issue] };
   return { ...checkConfig(plain.value), issues: document.issues };
 }
 
 /** A flaw that a variable brought in is told under the variable's name. */
-function blame(flaw: Flaw, document: ConfigDocument, env: Environment): ConfigIssue {
-  const variable = overlayAt(formatDotPath(flaw.path), env);
+function blame(flaw: Problem, document: ConfigDocument, env: Environment): ConfigIssue {
+  const variable = environmentAt(formatDotPath(flaw.path), env);
   if (variable === undefined) return locate(flaw, document);
-  return variableIssue(variable, overlayProblem(variable, env) ?? flaw.message);
+  return variableIssue(variable, environmentProblem(variable, env) ?? flaw.message);
 }
 
 function variableIssue(path: string, message: string): ConfigIssue {

@@ -7,7 +7,7 @@ import { conventionalVariables } from "./providers.ts";
 import { namesAt, schemaAt } from "./schema-path.ts";
 import { readVariable } from "./variable-value.ts";
 
-export const overlayVariables: Readonly<Record<string, DotPath>> = {
+export const environmentVariables: Readonly<Record<string, DotPath>> = {
   AGENTD_DATABASE_URL: ["database", "url"],
   AGENTD_MODEL: ["model", "default"],
   AGENTD_HOST: ["api_server", "host"],
@@ -42,7 +42,7 @@ export function secretSettings(): readonly string[] {
 
 function allSettings(): ReadonlyMap<string, boolean> {
   settings ??= new Map([
-    ...Object.entries(overlayVariables).map(([name, path]) => [name, isSecretAt(path)] as const),
+    ...Object.entries(environmentVariables).map(([name, path]) => [name, isSecretAt(path)] as const),
     ...namesAt(["platforms"]).flatMap((name) =>
       name === "webhook" ? [] : platformVariables(name as PlatformName),
     ),
@@ -63,21 +63,21 @@ function platformVariables(name: PlatformName) {
 }
 
 /** `value` with every variable of the table that is set and not empty laid over it, as the kind of value it is. */
-export function overlay(value: unknown, env: Environment): unknown {
-  return Object.entries(overlayVariables).reduce((sofar, [variable, path]) => {
+export function applyEnvironment(value: unknown, env: Environment): unknown {
+  return Object.entries(environmentVariables).reduce((sofar, [variable, path]) => {
     const text = env[variable];
     return text ? put(sofar, path, readVariable(schemaAt(path) ?? {}, text).value) : sofar;
   }, value);
 }
 
 /** The variable that laid a value over `path`, if one did. */
-export function overlayAt(path: string, env: Environment): string | undefined {
-  return Object.entries(overlayVariables).find(([name, at]) => env[name] && at.join(".") === path)?.[0];
+export function environmentAt(path: string, env: Environment): string | undefined {
+  return Object.entries(environmentVariables).find(([name, at]) => env[name] && at.join(".") === path)?.[0];
 }
 
 /** What is wrong with the text of a variable of the table, as {@link readVariable} says it. */
-export function overlayProblem(variable: string, env: Environment): string | undefined {
-  const path = overlayVariables[variable];
+export function environmentProblem(variable: string, env: Environment): string | undefined {
+  const path = environmentVariables[variable];
   return path && readVariable(schemaAt(path) ?? {}, env[variable] ?? "").problem;
 }
 

@@ -22,13 +22,13 @@ export function formatConfigIssue(issue: ConfigIssue, file: string): string {
 }
 
 /** A {@link ConfigIssue} before its place in the file is known. */
-export interface Flaw {
+export interface Problem {
   readonly path: DotPath;
   readonly message: string;
   readonly kind: "unknown" | "missing" | "invalid";
 }
 
 /** What tells two flaws apart. */
-export function flawKey({ path, message }: Flaw): string {
+export function problemKey({ path, message }: Problem): string {
   return `${formatDotPath(path)} ${message}`;
 }

@@ -1,6 +1,6 @@
 /** Brings files of older versions up to date, on the YAML document so that comments survive. Pure. */
 import { isMap, type Document } from "yaml";
-import type { Flaw } from "./issue.ts";
+import type { Problem } from "./issue.ts";
 
 export interface Migration {
   /** The version that it makes. */
@@ -18,7 +18,7 @@ export interface Migrated {
   readonly from: number;
   readonly to: number;
   /** When the file was made by a newer agentd, and must be neither used nor written. */
-  readonly flaw?: Flaw;
+  readonly problem?: Problem;
 }
 
 /** Changes `yaml` in place. A file without a version is of the first one; other nonsense is left to the schema. */
@@ -28,7 +28,7 @@ export function migrateDocument(yaml: Document, steps: readonly Migration[] = mi
   const from = Number.isInteger(written) ? Number(written) : FIRST_VERSION;
   if (from > current) {
     const message = `${from} is newer than this agentd, which knows versions up to ${current}; install a newer agentd`;
-    return { from, to: current, flaw: { path: ["version"], message, kind: "invalid" } };
+    return { from, to: current, problem: { path: ["version"], message, kind: "invalid" } };
   }
   const due = from < FIRST_VERSION || !isMap(yaml.contents) ? [] : steps.filter(({ to }) => to > from);
   for (const step of due) {

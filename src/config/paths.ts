@@ -3,7 +3,7 @@ import type { Config } from "../../generated/config/types.gen.ts";
 import { databasePath, resolveWithin, type Environment } from "./home.ts";
 import { resolveSecret } from "./secrets/reference.ts";
 
-export interface ConfigPlaces {
+export interface ConfigPaths {
   readonly agentHome: string;
   readonly userHome: string;
   readonly workspace: string;
@@ -12,12 +12,12 @@ export interface ConfigPlaces {
 }
 
 /** Relative paths of the configuration are relative to `home`. ServiceError `invalid_config` as of resolveSecret. */
-export function resolvePlaces(from: {
+export function resolvePaths(from: {
   readonly config: Config;
   readonly env: Environment;
   readonly home: string;
   readonly userHome: string;
-}): ConfigPlaces {
+}): ConfigPaths {
   const { config, env, home, userHome } = from;
   const { workspace = "workspace" } = config.agent;
   return {

@@ -1,23 +1,28 @@
 /** What a schema cannot say about a configuration. Pure. */
 import type { Config } from "../../generated/config/types.gen.ts";
 import { zoneHint } from "../base/zone.ts";
-import type { Flaw } from "./issue.ts";
+import type { Problem } from "./issue.ts";
 
 export const MIN_KEY_LENGTH = 16;
 /** In place of a key: no key is asked for. */
 export const NO_AUTH = "INSECURE_NO_AUTH";
 
 /** Flaws of a configuration that fits the schema and has its defaults. */
-export function checkMeaning(config: Config): readonly Flaw[] {
-  return [...providerFlaws(config), ...keyFlaws(config), ...originFlaws(config), ...zoneFlaws(config)];
+export function checkMeaning(config: Config): readonly Problem[] {
+  return [
+    ...providerProblems(config),
+    ...keyProblems(config),
+    ...originProblems(config),
+    ...zoneProblems(config),
+  ];
 }
 
-function providerFlaws({ model }: Config): readonly Flaw[] {
+function providerProblems({ model }: Config): readonly Problem[] {
   return Object.entries(model.providers).flatMap(([name, provider]) => {
     const path = ["model", "providers", name];
-    const flaws: Flaw[] = [];
+    const problems: Problem[] = [];
     if (name === "demo") {
-      flaws.push({
+      problems.push({
         path,
         message: "is the name of the built-in model; choose another name",
         kind: "invalid",
@@ -25,41 +30,41 @@ function providerFlaws({ model }: Config): readonly Flaw[] {
     }
     if (provider.type === "openai_compatible" && provider.base_url === undefined) {
       const message = "is required for the type openai_compatible";
-      flaws.push({ path: [...path, "base_url"], message, kind: "missing" });
+      problems.push({ path: [...path, "base_url"], message, kind: "missing" });
     }
-    return flaws;
+    return problems;
   });
 }
 
-function keyFlaws({ api_server: { key, keys, webhook_secret: secret } }: Config): readonly Flaw[] {
-  const flaws: Flaw[] = [];
-  if (isShort(key)) flaws.push(short(["api_server", "key"]));
-  if (isShort(secret)) flaws.push(short(["api_server", "webhook_secret"]));
+function keyProblems({ api_server: { key, keys, webhook_secret: secret } }: Config): readonly Problem[] {
+  const problems: Problem[] = [];
+  if (isShort(key)) problems.push(short(["api_server", "key"]));
+  if (isShort(secret)) problems.push(short(["api_server", "webhook_secret"]));
   for (const [index, each] of keys.entries()) {
     const path = ["api_server", "keys", index];
     if ((each.key === undefined) === (each.key_sha256 === undefined)) {
-      flaws.push({ path, message: "must have either key or key_sha256", kind: "invalid" });
+      problems.push({ path, message: "must have either key or key_sha256", kind: "invalid" });
     }
     if (each.key === NO_AUTH) {
       const message = `${NO_AUTH} belongs in api_server.key, without other keys`;
-      flaws.push({ path: [...path, "key"], message, kind: "invalid" });
+      problems.push({ path: [...path, "key"], message, kind: "invalid" });
     }
-    if (isShort(each.key)) flaws.push(short([...path, "key"]));
+    if (isShort(each.key)) problems.push(short([...path, "key"]));
   }
   if (key === NO_AUTH && keys.length > 0) {
     const message = `must be empty while api_server.key is ${NO_AUTH}, which lets everybody in`;
-    flaws.push({ path: ["api_server", "keys"], message, kind: "invalid" });
+    problems.push({ path: ["api_server", "keys"], message, kind: "invalid" });
   }
-  return flaws;
+  return problems;
 }
 
-function originFlaws({ api_server: { key, cors_origins: origins } }: Config): readonly Flaw[] {
+function originProblems({ api_server: { key, cors_origins: origins } }: Config): readonly Problem[] {
   if (key !== NO_AUTH || !origins.includes("*")) return [];
   const message = `must name the origins while api_server.key is ${NO_AUTH}: any web page could run commands here`;
   return [{ path: ["api_server", "cors_origins"], message, kind: "invalid" }];
 }
 
-function zoneFlaws({ timezone }: Config): readonly Flaw[] {
+function zoneProblems({ timezone }: Config): readonly Problem[] {
   const hint = timezone === undefined ? undefined : zoneHint(timezone);
   if (hint === undefined) return [];
   return [{ path: ["timezone"], message: `is not the name of a time zone${hint}`, kind: "invalid" }];
@@ -69,6 +74,6 @@ function isShort(key: string | undefined): boolean {
   return key !== undefined && !key.startsWith("env:") && key.length < MIN_KEY_LENGTH;
 }
 
-function short(path: Flaw["path"]): Flaw {
+function short(path: Problem["path"]): Problem {
   return { path, message: `must have at least ${MIN_KEY_LENGTH} characters`, kind: "invalid" };
 }

@@ -1,4 +1,4 @@
-import type { AgentParts } from "../agent/deps.ts";
+import type { AgentDeps } from "../agent/deps.ts";
 import type { Skills } from "../agent/skills/skills.ts";
 import type { Turns } from "../agent/run/scheduler.ts";
 import type { Clock } from "../base/clock.ts";
@@ -10,12 +10,12 @@ import type { RunEnds } from "./run/run-ends.ts";
 import type { CronSettings } from "./settings.ts";
 
 /** What the scheduler is built from. */
-export interface CronRoom {
+export interface CronDeps {
   readonly store: Store;
   readonly clock: Clock;
   readonly log: Log;
   readonly turns: Pick<Turns, "submit" | "draining">;
-  readonly models: AgentParts["models"];
+  readonly models: AgentDeps["models"];
   /** Names of models that take over while the chosen one cannot be reached. */
   readonly fallbacks?: readonly string[];
   readonly skills: Pick<Skills, "find">;

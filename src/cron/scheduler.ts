@@ -1,13 +1,13 @@
 import type { Claimed } from "./tick/claim.ts";
 import { fire } from "./run/fire.ts";
 import { meterFire } from "./metrics.ts";
-import type { CronRoom } from "./deps.ts";
+import type { CronDeps } from "./deps.ts";
 import { Ticker } from "./tick/ticker.ts";
 
 /** The ticker of a room, which runs what it claims. */
-export function createScheduler(room: CronRoom): Ticker {
-  const { store, clock, log, settings, homes, ends, metrics } = room;
-  const run = (claimed: Claimed) => fire(room, claimed);
+export function createScheduler(deps: CronDeps): Ticker {
+  const { store, clock, log, settings, homes, ends, metrics } = deps;
+  const run = (claimed: Claimed) => fire(deps, claimed);
   return new Ticker({
     store,
     clock,

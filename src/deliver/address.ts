@@ -1,7 +1,7 @@
 /** Where messages are to go, as people write it: `origin`, `telegram:-100123:17, sms:+15550100`, `all`. Pure. */
 import { suggest } from "../base/nearest.ts";
 import { MAX_ID_CHARACTERS } from "./platform/exact-ids.ts";
-import { idOf, placeOf, splitPlace, type Place } from "./message.ts";
+import { idOf, placeOf, splitAddress, type Place } from "./message.ts";
 import { platforms, type PlatformTraits } from "./platform/names.ts";
 import { formatTarget, parseTarget, type Targets } from "./target.ts";
 
@@ -29,7 +29,7 @@ const NAMES = Object.keys(platforms);
 
 /**
  * Whole addresses, `platform`, `platform:chat` or `platform:chat:thread`, each place once, in their order. Commas separate
- * addresses wherever they stand: no platform has chats with commas in their names. What {@link addressFlaws} would refuse
+ * addresses wherever they stand: no platform has chats with commas in their names. What {@link findAddressProblems} would refuse
  * stays as it is written.
  */
 export function resolveAddresses(text: string, around: Surroundings): readonly string[] {
@@ -42,12 +42,12 @@ export function resolveAddresses(text: string, around: Surroundings): readonly s
 }
 
 /** What is wrong with addresses, a clause each. */
-export function addressFlaws(text: string): readonly string[] {
+export function findAddressProblems(text: string): readonly string[] {
   const list = splitAddresses(text);
   if (list.length === 0) return ["it names no target"];
   if (list.length > MAX_ADDRESSES)
     return [`it names ${list.length} targets; at most ${MAX_ADDRESSES} are told`];
-  return list.flatMap((address) => flawOf(address) ?? []);
+  return list.flatMap((address) => findProblem(address) ?? []);
 }
 
 /** Platforms that addresses name, each once: `origin` may be any, and counts as `local`. */
@@ -67,7 +67,7 @@ export function isOwnersAddress(text: string, homes: Homes): boolean {
   if (platform === LOCAL || platform === LOG) return true;
   const home = homes.get(platform);
   if (home === undefined || address === "") return false;
-  return splitPlace(platform, address).chat === splitPlace(platform, home).chat;
+  return splitAddress(platform, address).chat === splitAddress(platform, home).chat;
 }
 
 /** Parts that are empty do not count. */
@@ -110,17 +110,17 @@ function fullAddress(
   // They are refused when the message is sent.
   if (Math.max(chat.length, thread?.length ?? 0) > MAX_ID_CHARACTERS) return "";
   if (chat === "" || thread === undefined) return chat;
-  const written = splitPlace(platform, chat);
+  const written = splitAddress(platform, chat);
   // The thread of the home channel gives way to one that was asked for; one in `chat_id` itself does not.
   if (written.thread !== undefined && idOf(extra["chat_id"]) !== undefined) return chat;
   const whole = `${written.chat}:${thread}`;
   // Where a thread does not fit behind the chat the target finds it in the extra.
-  return isPlace(splitPlace(platform, whole), { chat: written.chat, thread }) ? whole : written.chat;
+  return isPlace(splitAddress(platform, whole), { chat: written.chat, thread }) ? whole : written.chat;
 }
 
 const isPlace = (a: Place, b: Place): boolean => a.chat === b.chat && a.thread === b.thread;
 
-function flawOf(text: string): string | undefined {
+function findProblem(text: string): string | undefined {
   if (text === ORIGIN || text === ALL) return undefined;
   const { platform, address } = parseTarget(text);
   const traits = traitsOf(platform);
@@ -130,7 +130,7 @@ function flawOf(text: string): string | undefined {
   if (!text.includes(":")) return undefined;
   if (traits.address === "none")
     return `${platform} takes no address behind it; what it needs goes into the extra`;
-  const { chat, thread } = splitPlace(platform, address);
+  const { chat, thread } = splitAddress(platform, address);
   if (chat.trim() === "") return `${quoted(text)} names no chat`;
   return thread?.trim() === "" ? `${quoted(text)} names no thread behind its last colon` : undefined;
 }

@@ -3,10 +3,10 @@ import type { Target } from "./target.ts";
 
 /** What `all` becomes where no platform has a home channel: messages to nobody are refused, not lost in silence. */
 export function createAllTarget(): Target {
-  const remedy = "Set home_channel of a platform, or name the chats in the address.";
+  const hint = "Set home_channel of a platform, or name the chats in the address.";
   return {
     name: ALL,
     isOrdered: false,
-    send: async () => ({ status: "permanent", error: `No platform had a home channel. ${remedy}` }),
+    send: async () => ({ status: "permanent", error: `No platform had a home channel. ${hint}` }),
   };
 }

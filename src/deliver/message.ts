@@ -38,7 +38,7 @@ export function placeOf(
   address: string,
   extra: Message["extra"],
 ): Pick<Message, "chat" | "thread"> {
-  const { chat, thread } = splitPlace(platform, address);
+  const { chat, thread } = splitAddress(platform, address);
   return {
     chat: chat || (idOf(extra["chat_id"]) ?? ""),
     thread: thread ?? idOf(extra["message_thread_id"]) ?? idOf(extra["thread_id"]),
@@ -46,7 +46,7 @@ export function placeOf(
 }
 
 /** The chat and the thread that stand behind a platform's name in an address. */
-export function splitPlace(platform: string, text: string): Place {
+export function splitAddress(platform: string, text: string): Place {
   const traits: PlatformTraits | undefined = Object.entries(platforms).find(
     ([name]) => name === platform,
   )?.[1];

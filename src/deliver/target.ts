@@ -23,7 +23,7 @@ export interface Delivery {
    * When the first attempt began of which nobody knows whether it arrived, Unix milliseconds; of the first part that is not
    * known to have. Absent: none.
    */
-  readonly doubtSinceMs?: number;
+  readonly uncertainSinceMs?: number;
 }
 
 /**
@@ -50,7 +50,7 @@ export type SendOutcome =
       readonly error: string;
       /** The error of a request that sends no message: `error` without the doubt whether one arrived. */
       readonly said?: string;
-      /** True: of this message the platform would not tell a repeat, though it tells others (`knowsRepeats`). */
+      /** True: of this message the platform would not tell a repeat, though it tells others (`supportsIdempotency`). */
       readonly isFinal?: boolean;
     }
   /** No attempt will ever succeed: the message stays as a dead letter. */
@@ -86,9 +86,9 @@ export interface Target {
   /** False: messages to one address have nothing to do with each other. Default: true. */
   readonly isOrdered?: boolean;
   /** True: the platform tells a repeat by the message's id, so that what may have arrived can be sent again. */
-  readonly knowsRepeats?: boolean;
-  /** In place of `knowsRepeats`, where it depends on the message. */
-  knowsRepeatOf?(message: Pick<Delivery, "address" | "payload">): boolean;
+  readonly supportsIdempotency?: boolean;
+  /** In place of `supportsIdempotency`, where it depends on the message. */
+  supportsIdempotencyFor?(message: Pick<Delivery, "address" | "payload">): boolean;
   /** Waits before each further attempt, milliseconds, instead of those of the configuration. */
   readonly retryDelaysMs?: readonly number[];
   /** Address (chat, or chat and thread) of messages that name the platform alone. */
@@ -108,7 +108,7 @@ export function canRepeat(
   target: Target | undefined,
   message: Pick<Delivery, "address" | "payload">,
 ): boolean {
-  return target?.knowsRepeatOf?.(message) ?? target?.knowsRepeats === true;
+  return target?.supportsIdempotencyFor?.(message) ?? target?.supportsIdempotency === true;
 }
 
 export interface TargetAddress {

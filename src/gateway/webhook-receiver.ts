@@ -1,13 +1,13 @@
 /** The receiver of webhooks, on a port of its own: opened, drained and closed. */
 import type { H3 } from "h3";
 import type { DirectSends } from "../deliver/outbox/direct-sends.ts";
-import type { WebhookRoom } from "../webhook/deps.ts";
+import type { WebhookDeps } from "../webhook/deps.ts";
 import type { WebhookSettings } from "../webhook/settings.ts";
 import { listen, type Listener } from "./listen.ts";
 
 export interface WebhookReceiverParts {
   readonly app: H3;
-  readonly room: WebhookRoom;
+  readonly deps: WebhookDeps;
   readonly settings: WebhookSettings;
   readonly sends: DirectSends;
 }
@@ -44,7 +44,7 @@ export class WebhookReceiver {
 
   /** Names of the routes, those of the file of subscriptions included. */
   get routes(): readonly string[] {
-    return this.#parts.room.routes.names;
+    return this.#parts.deps.routes.names;
   }
 
   /**
@@ -52,29 +52,29 @@ export class WebhookReceiver {
    * again until it is free.
    */
   async listen(): Promise<void> {
-    const { room } = this.#parts;
-    room.coalescer.start();
-    await room.routes.refresh();
+    const { deps } = this.#parts;
+    deps.coalescer.start();
+    await deps.routes.refresh();
     this.#binding = this.#bind();
     await this.#binding;
   }
 
   async #bind(): Promise<void> {
-    const { app, room, settings } = this.#parts;
+    const { app, deps, settings } = this.#parts;
     const { host, port } = settings;
     const maxBodyBytes = settings.maxBodyBytes + LISTENER_SLACK_BYTES;
     try {
-      this.#listener = await listen(app, { host, port, maxBodyBytes, clock: room.clock });
+      this.#listener = await listen(app, { host, port, maxBodyBytes, clock: deps.clock });
     } catch (error) {
       return this.#retryLater(problemOf(error, { host, port }));
     }
     this.#problem = undefined;
     const routes = this.routes.join(", ") || "(none configured)";
-    room.log.info("webhooks are received", { url: this.url, routes });
+    deps.log.info("webhooks are received", { url: this.url, routes });
   }
 
   #retryLater(problem: string): void {
-    const { log, clock } = this.#parts.room;
+    const { log, clock } = this.#parts.deps;
     // Said once: it is in the health report for as long as it lasts.
     if (problem !== this.#problem) log.error("webhooks are not received", { problem });
     this.#problem = problem;
@@ -91,7 +91,7 @@ export class WebhookReceiver {
     this.#isClosing = true;
     this.#cancelRetry();
     await this.#binding;
-    await this.#parts.room.coalescer.close();
+    await this.#parts.deps.coalescer.close();
     await this.#parts.sends.close(graceMs);
   }
 

@@ -16,7 +16,7 @@ import {
   getResponse,
   listResponseInputItems,
 } from "./responses/responses.ts";
-import type { HttpContext, HttpRoom } from "./deps.ts";
+import type { HttpContext, HttpDeps } from "./deps.ts";
 import { resolveRunApproval } from "./runs/approval.ts";
 import { steerRun, stopRun } from "./runs/control.ts";
 import { createRun } from "./runs/create.ts";
@@ -27,43 +27,43 @@ import { getRun } from "./runs/runs.ts";
 import { createSocketTicket } from "./meta/ticket.ts";
 
 /** The HTTP API as an h3 app: the operations of specs/http.openapi.yaml, each bound to its handler. */
-export function createHttpApp(room: HttpRoom): H3 {
+export function createHttpApp(deps: HttpDeps): H3 {
   const app = new H3({
     silent: true,
-    onError: (error, event) => failOutside(error, event, room),
+    onError: (error, event) => failOutside(error, event, deps),
   });
-  const subscribers = new RunSubscribers(room.settings.maxSubscribersPerRun);
+  const subscribers = new RunSubscribers(deps.settings.maxSubscribersPerRun);
   const handlers = defineHttp<HttpContext>({
-    createChatCompletion: (request) => createChatCompletion(request, room),
-    getRun: (request) => getRun(request, room, subscribers),
-    streamRunEvents: (request) => streamRunEvents(request, room, subscribers),
-    listModels: () => listModels(room),
-    getModel: (request) => getModel(request.path.model, room),
-    getHealth: () => getHealth(room),
-    getHealthV1: () => getHealth(room),
-    createResponse: (request) => createResponse(request, room),
-    getResponse: (request) => getResponse(request, room, subscribers),
-    deleteResponse: (request) => deleteResponse(request, room),
-    cancelResponse: (request) => cancelResponse(request, room),
-    listResponseInputItems: (request) => listResponseInputItems(request, room),
-    createRun: (request) => createRun(request, room),
-    listRuns: (request) => listRuns(request, room),
-    resolveRunApproval: (request) => resolveRunApproval(request, room),
-    steerRun: (request) => steerRun(request, room),
-    stopRun: (request) => stopRun(request, room),
-    createSocketTicket: (request) => createSocketTicket(request, room),
-    getCapabilities: (request) => getCapabilities(request, room),
-    getDetailedHealth: (request) => getDetailedHealth(request, room),
-    getMetrics: () => getMetrics(room),
+    createChatCompletion: (request) => createChatCompletion(request, deps),
+    getRun: (request) => getRun(request, deps, subscribers),
+    streamRunEvents: (request) => streamRunEvents(request, deps, subscribers),
+    listModels: () => listModels(deps),
+    getModel: (request) => getModel(request.path.model, deps),
+    getHealth: () => getHealth(deps),
+    getHealthV1: () => getHealth(deps),
+    createResponse: (request) => createResponse(request, deps),
+    getResponse: (request) => getResponse(request, deps, subscribers),
+    deleteResponse: (request) => deleteResponse(request, deps),
+    cancelResponse: (request) => cancelResponse(request, deps),
+    listResponseInputItems: (request) => listResponseInputItems(request, deps),
+    createRun: (request) => createRun(request, deps),
+    listRuns: (request) => listRuns(request, deps),
+    resolveRunApproval: (request) => resolveRunApproval(request, deps),
+    steerRun: (request) => steerRun(request, deps),
+    stopRun: (request) => stopRun(request, deps),
+    createSocketTicket: (request) => createSocketTicket(request, deps),
+    getCapabilities: (request) => getCapabilities(request, deps),
+    getDetailedHealth: (request) => getDetailedHealth(request, deps),
+    getMetrics: () => getMetrics(deps),
     getDocs: () => getDocs(),
-    getOpenApi: () => ({ status: 200, body: { ...room.openApi } }),
+    getOpenApi: () => ({ status: 200, body: { ...deps.openApi } }),
   });
-  bindHttp(app, handlers, room);
+  bindHttp(app, handlers, deps);
   return app;
 }
 
 /** What went wrong before a request reached its operation: the framework's own refusals, and bugs. */
-function failOutside(error: HTTPError, event: H3Event, { log }: HttpRoom): Response {
+function failOutside(error: HTTPError, event: H3Event, { log }: HttpDeps): Response {
   const headers = { "x-request-id": requestIdOf(event) };
   if (error.status === 400) {
     return errorAnswer(new ServiceError("invalid_request", "The path of the request is malformed."), headers);

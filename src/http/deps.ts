@@ -1,4 +1,4 @@
-import type { Asks } from "../agent/question/questions.ts";
+import type { Questions } from "../agent/question/questions.ts";
 import type { KeyLimits } from "../agent/run/key-limits.ts";
 import type { McpStatus } from "../agent/mcp/connection.ts";
 import type { ModelCatalog } from "../agent/model.ts";
@@ -12,10 +12,10 @@ import type { Identity, KeyRing } from "./edge/auth.ts";
 import type { HttpMetrics } from "./meta/metrics.ts";
 
 /** What the HTTP surface is built from. */
-export interface HttpRoom {
+export interface HttpDeps {
   readonly store: Store;
   readonly turns: Turns;
-  readonly asks: Asks;
+  readonly questions: Questions;
   readonly models: ModelCatalog;
   readonly clock: Clock;
   readonly log: Log;
@@ -28,7 +28,7 @@ export interface HttpRoom {
   /** The bundled OpenAPI document. */
   readonly openApi: Readonly<Record<string, unknown>>;
   readonly version: string;
-  readonly vitals: Vitals;
+  readonly serviceStats: ServiceStats;
   /** Told of every answer; status 0 stands for one that the spec does not list. For tests and figures. */
   readonly observe?: (operation: string, status: number) => void;
   /** Absent: requests are not traced, a trace context is only passed on. */
@@ -38,11 +38,11 @@ export interface HttpRoom {
 }
 
 /** What the health report tells besides what the rooms know. */
-export interface Vitals {
+export interface ServiceStats {
   readonly pid: number;
   readonly startedAtMs: number;
   /** Flaws of the configuration that did not keep the server from starting, a clause each. */
-  readonly configFlaws: readonly string[];
+  readonly configProblems: readonly string[];
   /** Sessions open in this process. */
   liveSessions(): number;
   /** What dead processes left open is not closed yet. */
@@ -51,13 +51,13 @@ export interface Vitals {
   /** On the volume of the home folder; undefined where the runtime does not tell. */
   freeBytes(): Promise<number | undefined>;
   /** Absent: webhooks are not received. */
-  readonly receiver?: () => ReceiverVitals;
+  readonly receiver?: () => ReceiverStats;
   /** Absent: there are no jobs of the clock. ServiceError `state_store_unavailable`. */
-  readonly cron?: () => Promise<CronVitals>;
+  readonly cron?: () => Promise<CronStats>;
 }
 
 /** The jobs of the clock, as the database has them now. */
-export interface CronVitals {
+export interface CronStats {
   /** Whether this server runs them. */
   readonly isEnabled: boolean;
   /** Of all servers on the database. */
@@ -80,7 +80,7 @@ export interface CronVitals {
 }
 
 /** The receiver of webhooks, as it is now. */
-export interface ReceiverVitals {
+export interface ReceiverStats {
   /** Where it listens; undefined while it cannot. */
   readonly url: string | undefined;
   /** Why it does not listen, and what to do. */

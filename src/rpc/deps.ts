@@ -14,7 +14,7 @@ import type { GatewayLimits } from "../../generated/gateway/types/types.gen.ts";
 import type { RpcPeer, Subscriptions } from "./connection/peer.ts";
 
 /** What the gateway is built from. */
-export interface RpcRoom {
+export interface RpcDeps {
   readonly store: Store;
   readonly agent: Agent;
   readonly commands: Commands;
@@ -34,7 +34,7 @@ export interface RpcRoom {
   /** All connections there are, for what concerns everybody. */
   readonly peers: Iterable<RpcPeer>;
   /** Made for each connection. */
-  readonly subscribe: (room: RpcRoom, peer: RpcPeer) => Subscriptions;
+  readonly subscribe: (deps: RpcDeps, peer: RpcPeer) => Subscriptions;
 }
 
 export interface RpcSettings {
@@ -65,6 +65,6 @@ export interface Reload {
 
 /** What every handler knows besides its parameters. */
 export interface RpcContext {
-  readonly room: RpcRoom;
+  readonly deps: RpcDeps;
   readonly peer: RpcPeer;
 }

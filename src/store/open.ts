@@ -64,11 +64,11 @@ function assemble(
     watch: (wake) => driver.watch(wake),
     budget: readers,
   });
-  const onDoubt = () => {
+  const onUncertain = () => {
     followers.look();
     driver.announce(undefined);
   };
-  const group = new GroupCommitter(driver, onProblem, onDoubt);
+  const group = new GroupCommitter(driver, onProblem, onUncertain);
   const holder = { owner, ownerIsDead: (other: string) => isOwnerDead(other, owner) };
   let closing: Promise<void> | undefined;
   const close = async () => {

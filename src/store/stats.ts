@@ -3,7 +3,7 @@ import { createId } from "../base/ids.ts";
 import type { Store } from "./store.ts";
 
 /** How much of what there is, by status. */
-export interface StoreFigures {
+export interface StoreStats {
   /** Runs that have not ended. */
   readonly runs: ReadonlyMap<string, number>;
   /** Of webhooks, that have not ended. */
@@ -14,14 +14,14 @@ export interface StoreFigures {
  * Each reads a partial index that holds only what it counts, so the cost is that of what is open now, however much is
  * kept. The statuses are written out: a bound value would keep SQLite from those indexes.
  */
-export const figureQueries = {
+export const statQueries = {
   runs: "select status, count(*) as number from runs where ended_at is null group by status",
   deliveries: "select status, count(*) as number from deliveries where ended_at is null group by status",
 } as const;
 
 /** Counts what is open, over the whole database. ServiceError `state_store_unavailable`. */
-export async function readFigures({ read }: Store): Promise<StoreFigures> {
-  const { runs, deliveries } = figureQueries;
+export async function readStats({ read }: Store): Promise<StoreStats> {
+  const { runs, deliveries } = statQueries;
   const count = (query: string) => sql<Count>`${sql.raw(query)}`.execute(read);
   const rows = await Promise.all([count(runs), count(deliveries)]);
   const [open, received] = rows.map((result) => result.rows);
@@ -35,7 +35,7 @@ export async function readFigures({ read }: Store): Promise<StoreFigures> {
 const MAX_COUNTED = 10_000;
 
 /** Deliveries of webhooks since then, by status: of the newest 10,000. ServiceError `state_store_unavailable`. */
-export async function readDeliveryFigures({ read }: Store, sinceMs: number): Promise<Map<string, number>> {
+export async function readDeliveryStats({ read }: Store, sinceMs: number): Promise<Map<string, number>> {
   const newest = read
     .selectFrom("deliveries")
     .select("status")

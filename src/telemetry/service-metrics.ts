@@ -4,9 +4,9 @@ import { currentRuntime, residentBytes, watchEventLoop } from "../base/system/ru
 import type { CronMetrics } from "../cron/metrics.ts";
 import { readCronStatus } from "../cron/tick/status.ts";
 import type { DeliveryMetrics } from "../deliver/outbox/metrics.ts";
-import { readOutboxFigures, type OutboxCounts } from "../deliver/outbox/stats.ts";
+import { readOutboxStats, type OutboxCounts } from "../deliver/outbox/stats.ts";
 import type { HttpMetrics } from "../http/meta/metrics.ts";
-import { readFigures } from "../store/stats.ts";
+import { readStats } from "../store/stats.ts";
 import type { Store } from "../store/store.ts";
 import type { WebhookMetrics } from "../webhook/metrics.ts";
 
@@ -85,12 +85,12 @@ function collectStore(metrics: Metrics, store: Store): void {
     labels: ["status"],
   });
   metrics.collect(async () => {
-    const figures = await readFigures(store);
-    for (const status of OPEN_STATUSES) runs.set(figures.runs.get(status) ?? 0, [status]);
+    const stats = await readStats(store);
+    for (const status of OPEN_STATUSES) runs.set(stats.runs.get(status) ?? 0, [status]);
     for (const status of DELIVERY_STATUSES) {
-      deliveries.set(figures.deliveries.get(status) ?? 0, [status]);
+      deliveries.set(stats.deliveries.get(status) ?? 0, [status]);
     }
-    queue.set(figures.runs.get("queued") ?? 0);
+    queue.set(stats.runs.get("queued") ?? 0);
   });
 }
 
@@ -104,7 +104,7 @@ function collectOutbox(metrics: Metrics, store: Store): void {
   });
   const seen = new Set<string>();
   metrics.collect(async () => {
-    const { byPlatform, oldestDueAtMs } = await readOutboxFigures(store);
+    const { byPlatform, oldestDueAtMs } = await readOutboxStats(store);
     for (const platform of byPlatform.keys()) seen.add(platform);
     // What was there once is shown as gone, not left as it was.
     for (const platform of seen) {

@@ -1,14 +1,14 @@
 import type { Config } from "../../generated/config/types.gen.ts";
-import type { AgentParts } from "../agent/deps.ts";
+import type { AgentDeps } from "../agent/deps.ts";
 import type { Clock } from "../base/clock.ts";
 import type { Log } from "../base/observe/log.ts";
 import type { Tracer } from "../base/observe/trace.ts";
 import type { Environment } from "../config/home.ts";
-import type { CronRoom } from "../cron/deps.ts";
+import type { CronDeps } from "../cron/deps.ts";
 import type { DeliveryMetrics } from "../deliver/outbox/metrics.ts";
-import type { HttpRoom } from "../http/deps.ts";
+import type { HttpDeps } from "../http/deps.ts";
 import type { Store } from "../store/store.ts";
-import type { WebhookRoom } from "../webhook/deps.ts";
+import type { WebhookDeps } from "../webhook/deps.ts";
 import { createServiceMetrics } from "./service-metrics.ts";
 import { tracingSettings } from "./settings.ts";
 import { openTracing } from "./tracing.ts";
@@ -24,11 +24,11 @@ export interface TelemetryOptions {
 /** What the rooms of a service get of traces and figures: nothing for what is off. */
 export interface Telemetry {
   readonly tracer: Tracer;
-  readonly agent: Pick<AgentParts, "tracing" | "runEnded">;
-  readonly http: Pick<HttpRoom, "tracer" | "metrics">;
-  readonly webhook: Pick<WebhookRoom, "metrics">;
+  readonly agent: Pick<AgentDeps, "tracing" | "runEnded">;
+  readonly http: Pick<HttpDeps, "tracer" | "metrics">;
+  readonly webhook: Pick<WebhookDeps, "metrics">;
   readonly delivery: { readonly metrics?: DeliveryMetrics };
-  readonly cron: Pick<CronRoom, "metrics">;
+  readonly cron: Pick<CronDeps, "metrics">;
   /** Sends the last spans, within a few seconds, and stops measuring. */
   close(): Promise<void>;
 }

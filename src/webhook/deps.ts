@@ -8,12 +8,12 @@ import type { Store, Tx } from "../store/store.ts";
 import type { OutboxRow } from "../store/schema/tables.ts";
 import type { Coalescer } from "./receive/coalesce.ts";
 import type { Deliveries } from "./deliveries/deliveries.ts";
-import type { JudgePorts } from "./receive/evaluate.ts";
+import type { EvaluationPorts } from "./receive/evaluate.ts";
 import type { WebhookMetrics } from "./metrics.ts";
 import type { WebhookRoutes } from "./routes/routes.ts";
 
 /** What the receiver is built from. */
-export interface WebhookRoom {
+export interface WebhookDeps {
   readonly store: Store;
   readonly turns: Pick<Turns, "submit" | "draining">;
   readonly clock: Clock;
@@ -22,7 +22,7 @@ export interface WebhookRoom {
   readonly rate: RateLimiter;
   readonly deliveries: Deliveries;
   readonly coalescer: Coalescer;
-  readonly ports: JudgePorts;
+  readonly ports: EvaluationPorts;
   /** Home channels of the platforms. */
   readonly homes: Homes;
   /** Makes one attempt at a message whose lease is held here. Never rejects. */

@@ -57,7 +57,7 @@ function wait(name: string, waits: readonly number[], alone: readonly number[]):
 /** Milliseconds that each of the paced messages waited, while `others` are owed and do not come to an end. */
 async function waits(others: () => readonly string[]): Promise<readonly number[]> {
   await using place = await Place.open();
-  await place.owe(others());
+  await place.enqueue(others());
   const owedMs = new Map<unknown, number>();
   const waited: number[] = [];
   await place.send([
@@ -76,7 +76,7 @@ async function waits(others: () => readonly string[]): Promise<readonly number[]
     // From when it was due: what this loop is late by counts as well.
     owedMs.set(sent, dueMs);
     void place.store.write((tx) =>
-      place.store.outbox.owe(tx, { target: `chat:${sent % CHATS}`, payload: sent }),
+      place.store.outbox.enqueue(tx, { target: `chat:${sent % CHATS}`, payload: sent }),
     );
   }
   while (waited.length < total) await sleep(10);
@@ -93,7 +93,7 @@ async function drain(name: string, addresses: readonly string[]): Promise<BenchR
 
 async function drained(addresses: readonly string[]): Promise<number> {
   await using place = await Place.open();
-  await place.owe(addresses);
+  await place.enqueue(addresses);
   const over = Promise.withResolvers<void>();
   let left = addresses.length;
   const startMs = performance.now();
@@ -111,7 +111,7 @@ async function drained(addresses: readonly string[]): Promise<number> {
 /** As many at once as a platform gets: two writes a row, and nothing between. */
 async function bareDrained(addresses: readonly string[]): Promise<number> {
   await using place = await Place.open();
-  await place.owe(addresses);
+  await place.enqueue(addresses);
   const rows = await place.store.read.selectFrom("outbox").select("id").orderBy("id").execute();
   const startMs = performance.now();
   const worker = async () => {
@@ -159,10 +159,10 @@ class Place implements AsyncDisposable {
     return new Place(await openStore({ url: join(folder, "state.db") }), folder);
   }
 
-  async owe(addresses: readonly string[]): Promise<void> {
+  async enqueue(addresses: readonly string[]): Promise<void> {
     const { store } = this;
     await store.write(async (tx) => {
-      for (const address of addresses) await store.outbox.owe(tx, { target: address, payload: {} });
+      for (const address of addresses) await store.outbox.enqueue(tx, { target: address, payload: {} });
     });
   }
 

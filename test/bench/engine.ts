@@ -34,7 +34,7 @@ export async function run(): Promise<readonly BenchRow[]> {
   const value = median(ours);
   const control = median(bare);
   const row = { name: "CPU of a turn, scripted engine by a bare loop", value, unit: "ms" };
-  return [{ ...row, control, ratio: value / control }, await room(value)];
+  return [{ ...row, control, ratio: value / control }, await deps(value)];
 }
 
 async function wholeTurn(engine: Engine): Promise<void> {
@@ -43,7 +43,7 @@ async function wholeTurn(engine: Engine): Promise<void> {
 }
 
 /** Turns as the service runs them, many at once: recorded, judged and journalled. */
-async function room(engineMs: number): Promise<BenchRow> {
+async function deps(engineMs: number): Promise<BenchRow> {
   const tool = testTool(async () => "hello");
   await using agent = await createTestAgent({ script, tools: [tool], settings: { policyMode: "yolo" } });
   const samples: number[] = [];

@@ -95,7 +95,7 @@ async function runService(settings: string, given: string | undefined): Promise<
   });
   const service = await startService({
     config,
-    places: { agentHome: home, userHome: home, workspace: home, databaseUrl: join(home, "state.db") },
+    paths: { agentHome: home, userHome: home, workspace: home, databaseUrl: join(home, "state.db") },
     keys: createKeyRing(config, { env: {} }),
     models: createModelCatalog({ providers: [] }),
     engine: createScriptedEngine(script, { clock: systemClock }),

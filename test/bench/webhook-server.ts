@@ -61,7 +61,7 @@ export async function runReceiver(settings: string, given: string | undefined) {
   });
   const service = await startService({
     config,
-    places: { agentHome: home, userHome: home, workspace: home, databaseUrl: join(home, "state.db") },
+    paths: { agentHome: home, userHome: home, workspace: home, databaseUrl: join(home, "state.db") },
     keys: createKeyRing(config, { env: {} }),
     models: createModelCatalog({ providers: [] }),
     engine: createScriptedEngine(

@@ -142,7 +142,7 @@ async function look({ agent, store }: Service): Promise<void> {
     .select(["id", "kind", "status", "output"])
     .orderBy("created_at")
     .execute();
-  const asks = await store.read.selectFrom("asks").select(["kind", "status"]).execute();
+  const questions = await store.read.selectFrom("questions").select(["kind", "status"]).execute();
   const { messages } = await readTranscript(store, "s");
   const ends = await store.read
     .selectFrom("events")
@@ -153,7 +153,7 @@ async function look({ agent, store }: Service): Promise<void> {
   say({
     interrupted: interrupted.map(({ kind }) => kind),
     runs,
-    asks,
+    questions,
     transcript: messages.map(({ message }) => message),
     ends: ends.map(({ data }) => JSON.parse(data)),
     summarySeq: session.summary_seq,

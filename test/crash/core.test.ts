@@ -16,7 +16,7 @@ const child = join(import.meta.dirname, "core-child.ts");
 interface Left {
   readonly interrupted: readonly string[];
   readonly runs: readonly { kind: string; status: string }[];
-  readonly asks: readonly { kind: string; status: string }[];
+  readonly questions: readonly { kind: string; status: string }[];
   readonly transcript: readonly Message[];
   readonly ends: readonly { pending_steer?: readonly string[] }[];
   readonly summarySeq: number | null;
@@ -60,7 +60,7 @@ async function crash(scenario: string): Promise<{ left: Left; marks: readonly st
 
 function assertGoesOn(left: Left): void {
   assert.equal(left.answer, "accepted", "a strict provider takes the session's next prompt");
-  assert.ok(left.asks.every(({ status }) => status !== "open"));
+  assert.ok(left.questions.every(({ status }) => status !== "open"));
   assert.ok(left.runs.every(({ status }) => ["completed", "interrupted"].includes(status)));
 }
 
@@ -90,7 +90,7 @@ test("SIGKILL in a tool: no tool runs twice, and the model learns that the outco
 test("SIGKILL in an open approval: the question is closed, and its tool did not run", async () => {
   const { left } = await crash("approval");
   assertGoesOn(left);
-  assert.deepEqual(left.asks, [{ kind: "approval", status: "cancelled" }]);
+  assert.deepEqual(left.questions, [{ kind: "approval", status: "cancelled" }]);
 });
 
 test("SIGKILL with a sub-agent at work: it and its parent are interrupted, neither runs again", async () => {

@@ -2,7 +2,7 @@
 import { Cron } from "croner";
 import { toJob, type Job } from "../../src/cron/job/job.ts";
 import type { OccurrenceRow, OutboxRow, RunRow } from "../../src/store/schema/tables.ts";
-import type { CronPlace, Span } from "./cron-place.ts";
+import type { CronContext, Span } from "./cron-place.ts";
 
 const MINUTE_MS = 60_000;
 const BEGUN = ["ok", "failed", "unknown"];
@@ -15,7 +15,7 @@ export interface Findings {
   readonly runs: readonly Pick<RunRow, "id" | "delivery">[];
   /** Runs whose turns began, each as often as one did. */
   readonly turns: readonly string[];
-  readonly arrivals: CronPlace["arrivals"];
+  readonly arrivals: CronContext["arrivals"];
   /** By job: names of the kept outputs. */
   readonly outputs: ReadonlyMap<string, readonly string[]>;
   /** By job: how often its script began. */
@@ -26,7 +26,7 @@ export interface Findings {
   readonly settledMs: number;
 }
 
-export async function find(place: CronPlace, settledMs: number): Promise<Findings> {
+export async function find(place: CronContext, settledMs: number): Promise<Findings> {
   const { read } = place.store;
   const rows = await read.selectFrom("cron_jobs").selectAll().execute();
   const jobs = rows.map((row) => toJob(row)!);
@@ -54,7 +54,7 @@ export async function find(place: CronPlace, settledMs: number): Promise<Finding
 }
 
 /** A line for each thing that is wrong; empty when every instant was run once or said to be missed. */
-export function flawsOf(found: Findings): readonly string[] {
+export function findProblems(found: Findings): readonly string[] {
   return [
     ...found.jobs.flatMap((job) => [
       ...instantFlaws(job, found),
@@ -62,7 +62,7 @@ export function flawsOf(found: Findings): readonly string[] {
       ...outputFlaws(job, found),
       ...scriptFlaws(job, found),
     ]),
-    ...found.occurrences.flatMap((row) => [...endFlaws(row, found), ...deliveryFlaws(row, found)]),
+    ...found.occurrences.flatMap((row) => [...endFlaws(row, found), ...deliveryProblems(row, found)]),
     ...runFlaws(found),
     ...arrivalFlaws(found),
   ];
@@ -200,7 +200,7 @@ function outputFlaws(job: Job, found: Findings): readonly string[] {
 }
 
 /** What is to be told was owed once to each target, and came. */
-function deliveryFlaws(row: OccurrenceRow, found: Findings): readonly string[] {
+function deliveryProblems(row: OccurrenceRow, found: Findings): readonly string[] {
   const job = found.jobs.find(({ id }) => id === row.job_id);
   if (!job || row.scheduled_at >= found.settledMs) return [];
   const owed = found.messages.filter(({ ref, target }) => ref === row.id && target !== "cron_output");

@@ -56,7 +56,7 @@ const service = await startService({
     limits: { max_concurrent_runs: 0 },
     platforms: { homeassistant: { extra: { base_url: platform, token: "token-of-the-test" } } },
   }),
-  places: { agentHome: home, userHome: home, workspace: home, databaseUrl: database },
+  paths: { agentHome: home, userHome: home, workspace: home, databaseUrl: database },
   keys: { required: true, find: () => undefined },
   models: createModelCatalog({ providers: [] }),
   engine: noted(createScriptedEngine(({ user }) => answerTo(user), { clock: systemClock })),

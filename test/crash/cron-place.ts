@@ -32,7 +32,7 @@ export interface CronPlaceOptions {
   readonly answer?: (response: ServerResponse, count: number) => void;
 }
 
-export class CronPlace implements AsyncDisposable {
+export class CronContext implements AsyncDisposable {
   readonly home: string;
   readonly clock: CompressedClock;
   readonly store: Store;
@@ -46,7 +46,7 @@ export class CronPlace implements AsyncDisposable {
   readonly #cleanups: readonly (() => Promise<unknown>)[];
 
   constructor(
-    from: Pick<CronPlace, "store" | "arrivals"> & { readonly child: Omit<ChildOptions, "host" | "stopAt"> },
+    from: Pick<CronContext, "store" | "arrivals"> & { readonly child: Omit<ChildOptions, "host" | "stopAt"> },
     cleanups: readonly (() => Promise<unknown>)[],
   ) {
     this.home = from.child.home;
@@ -161,10 +161,10 @@ export class RunningChild {
   }
 }
 
-export async function createCronPlace(options: CronPlaceOptions): Promise<CronPlace> {
+export async function createCronPlace(options: CronPlaceOptions): Promise<CronContext> {
   const home = await realpath(await mkdtemp(join(tmpdir(), "agentd-cron-")));
   const database: TestDatabase = await createTestDatabase();
-  const arrivals: CronPlace["arrivals"] = [];
+  const arrivals: CronContext["arrivals"] = [];
   await mkdir(join(home, "scripts"), { recursive: true });
   for (const [name, script] of Object.entries(options.scripts ?? {})) {
     await writeFile(join(home, "scripts", name), script);
@@ -175,7 +175,7 @@ export async function createCronPlace(options: CronPlaceOptions): Promise<CronPl
   const store = await openStore({ url: database.url, now: () => clock.now() });
   const server = await openPlatform({ arrivals, clock }, options.answer);
   const child = { home, database: database.url, compression, platform: server.url };
-  return new CronPlace({ store, arrivals, child }, [
+  return new CronContext({ store, arrivals, child }, [
     () => store.close(),
     () => server.close(),
     () => database.drop(),
@@ -185,7 +185,7 @@ export async function createCronPlace(options: CronPlaceOptions): Promise<CronPl
 
 /** Takes notifications, as Home Assistant does; the id is the message's own. */
 async function openPlatform(
-  { arrivals, clock }: Pick<CronPlace, "arrivals" | "clock">,
+  { arrivals, clock }: Pick<CronContext, "arrivals" | "clock">,
   answer: CronPlaceOptions["answer"] = (response) => void response.end("[]"),
 ): Promise<{ readonly url: string; close(): Promise<unknown> }> {
   const server = createServer(async (request, response) => {

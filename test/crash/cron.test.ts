@@ -7,8 +7,8 @@ import process from "node:process";
 import { test } from "node:test";
 import type { JobDefinition } from "../../src/cron/job/job.ts";
 import type { OccurrenceRow } from "../../src/store/schema/tables.ts";
-import { find, flawsOf } from "./cron-check.ts";
-import { createCronPlace, type CronPlace, type RunningChild } from "./cron-place.ts";
+import { find, findProblems } from "./cron-check.ts";
+import { createCronPlace, type CronContext, type RunningChild } from "./cron-place.ts";
 import { until } from "./webhook-place.ts";
 
 /** One minute a second, at which leases of half a minute are kept easily. */
@@ -21,9 +21,9 @@ const BETWEEN_KILLS_MS = 180_000;
 /** Two minutes a second: leases of half a minute are kept on a machine that has other things to do. */
 const RANDOM_FACTOR = 120;
 const every2m = { kind: "interval", minutes: 2 } as const;
-const soon = (cron: CronPlace) => ({ kind: "once", atMs: cron.clock.now() + 10_000 }) as const;
+const soon = (cron: CronContext) => ({ kind: "once", atMs: cron.clock.now() + 10_000 }) as const;
 
-const place = (options: Partial<Parameters<typeof createCronPlace>[0]> = {}): Promise<CronPlace> =>
+const place = (options: Partial<Parameters<typeof createCronPlace>[0]> = {}): Promise<CronContext> =>
   createCronPlace({ factor: FACTOR, epochMs: EPOCH_MS, ...options });
 
 for (const [where, hosts] of [
@@ -121,7 +121,7 @@ test("a message whose process is killed during delivery is sent again under its 
 });
 
 /** One file, one message, both with what came of it. */
-async function assertKeptAndTold(cron: CronPlace, { job_id: id, output_file: file }: OccurrenceRow) {
+async function assertKeptAndTold(cron: CronContext, { job_id: id, output_file: file }: OccurrenceRow) {
   await until(
     async () => (await cron.outputs(id)).length === 1,
     () => "no output is kept",
@@ -130,7 +130,7 @@ async function assertKeptAndTold(cron: CronPlace, { job_id: id, output_file: fil
   assert.equal(cron.arrivals.length, 1);
 }
 
-async function assertUnknownThenNormal(cron: CronPlace, begun: OccurrenceRow): Promise<void> {
+async function assertUnknownThenNormal(cron: CronContext, begun: OccurrenceRow): Promise<void> {
   const isLost = ({ id }: OccurrenceRow) => id === begun.id;
   const rows = await cron.untilOccurrences(
     begun.job_id,
@@ -183,7 +183,7 @@ test(`every instant runs once or is recorded as missed under two gateways and ${
   const stalls = (await cron.stalls()).length;
   t.diagnostic(`${missed} more instants missed; ${cron.kills.length} processes ended, ${stalls} stalls`);
   t.diagnostic(`${cron.arrivals.length} arrivals of ${new Set(cron.arrivals.map(({ id }) => id)).size}`);
-  assert.deepEqual(flawsOf(found), []);
+  assert.deepEqual(findProblems(found), []);
 });
 
 const mark = (name: string): string => `echo $$ >> ${name}.starts; sleep 0.1; echo ${name} is done`;
@@ -224,11 +224,11 @@ function manyJobs(nowMs: number): readonly Partial<JobDefinition>[] {
 
 /** Two gateways, each on this machine or on one of its own, that are killed and started again. */
 class Pair {
-  readonly #cron: CronPlace;
+  readonly #cron: CronContext;
   #children: readonly Starting[] = [];
   #count = 0;
 
-  constructor(cron: CronPlace) {
+  constructor(cron: CronContext) {
     this.#cron = cron;
   }
 
@@ -271,7 +271,7 @@ interface Starting {
 }
 
 /** Until what was due before has ended and been sent, and every job looks ahead. */
-async function untilSettled({ store, clock }: CronPlace, untilMs: number): Promise<void> {
+async function untilSettled({ store, clock }: CronContext, untilMs: number): Promise<void> {
   const { read } = store;
   const open = read.selectFrom("occurrences").select("id").where("ended_at", "is", null);
   const behind = read.selectFrom("cron_jobs").select("name").where("state", "=", "scheduled");
@@ -280,7 +280,15 @@ async function untilSettled({ store, clock }: CronPlace, untilMs: number): Promi
     () => "an occurrence stays open",
   );
   const endMs = clock.now();
-  const columns = ["id", "target", "status", "attempts", "available_at", "last_error", "tries"] as const;
+  const columns = [
+    "id",
+    "target",
+    "status",
+    "attempts",
+    "available_at",
+    "last_error",
+    "attempt_log",
+  ] as const;
   const owed = read.selectFrom("outbox").select(columns).where("status", "in", ["due", "leased"]);
   let left: readonly unknown[] = [];
   await until(

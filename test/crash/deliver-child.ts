@@ -37,7 +37,7 @@ const chat = (name: string, more: Partial<Target>): Target => ({
 
 const store = await openStore({ url });
 const retryDelaysMs = Array.from({ length: 1_000 }, () => 5);
-const targets = createTargets([chat("chat", { knowsRepeats: true }), chat("forgetful", {})]);
+const targets = createTargets([chat("chat", { supportsIdempotency: true }), chat("forgetful", {})]);
 await new Dispatcher({
   store,
   clock: systemClock,

@@ -126,7 +126,7 @@ class Owed {
         (_, part) => `part ${part}`,
       );
       const message = { target: `${this.#platform}:${chat}`, payload: { parts } };
-      const id = await this.#store.write((tx) => this.#store.outbox.owe(tx, message));
+      const id = await this.#store.write((tx) => this.#store.outbox.enqueue(tx, message));
       this.parts.set(chat, [...this.partsOf(chat), ...parts.map((_, part) => `${id}:${part}`)]);
     }
   }

@@ -84,7 +84,7 @@ async function fakeSudo(folder: string): Promise<void> {
   await chmod(path, 0o755);
 }
 
-const leaky = defineTool<{ how: "result" | "progress" | "throws" | "fails" | "asks" }>({
+const leaky = defineTool<{ how: "result" | "progress" | "throws" | "fails" | "questions" }>({
   name: "leaky",
   toolset: "planning",
   description: "Says more than it should.",
@@ -93,7 +93,7 @@ const leaky = defineTool<{ how: "result" | "progress" | "throws" | "fails" | "as
   run: async ({ how }, context) => {
     if (how === "throws") throw new Error(`inside: ${ENVIRONMENT} ${TOKEN}`);
     if (how === "fails") throw new ToolError(`told: ${ENVIRONMENT} ${TOKEN}`);
-    if (how === "asks") {
+    if (how === "questions") {
       const stored = await context.questions.secret({ prompt: `For ${TOKEN}`, envVar: "CANARY_SECRET" });
       context.variables.share("CANARY_SECRET");
       return `${stored} ${JSON.stringify(context.variables.shared())}`;
@@ -118,7 +118,7 @@ const leaky = defineTool<{ how: "result" | "progress" | "throws" | "fails" | "as
 });
 
 const steps: readonly { readonly tool: string; readonly input: unknown }[] = [
-  ...["result", "progress", "throws", "fails", "asks"].map((how) => ({ tool: "leaky", input: { how } })),
+  ...["result", "progress", "throws", "fails", "questions"].map((how) => ({ tool: "leaky", input: { how } })),
   { tool: "terminal", input: { command: "sudo sh -c 'echo done'" } },
   { tool: "terminal", input: { command: 'echo "$CANARY_SECRET"; env' } },
   { tool: "nowhere", input: {} },
@@ -158,10 +158,10 @@ test("a secret of the environment, a tool's output, a sudo answer and a secret a
     for (const event of group) {
       frames.push(JSON.stringify(event));
       const { type, data } = event;
-      const askId = String(data["request_id"]);
+      const questionId = String(data["request_id"]);
       const by = { owner: OWNER, by: "test" };
-      if (type === "secret.request") await agent.parts.asks.answer(askId, { ...by, value: SECRET });
-      if (type === "sudo.request") await agent.parts.asks.answer(askId, { ...by, password: SUDO });
+      if (type === "secret.request") await agent.parts.questions.answer(questionId, { ...by, value: SECRET });
+      if (type === "sudo.request") await agent.parts.questions.answer(questionId, { ...by, password: SUDO });
     }
     if (group.some(({ type }) => type.startsWith("run.") && /completed|failed|cancelled/.test(type))) break;
   }

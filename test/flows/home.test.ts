@@ -53,7 +53,7 @@ test("a home's MCP servers, skills, context files and commands are the agent's",
     log: createLog("error", () => {}),
   });
   t.after(() => service.stop({ graceMs: 0 }));
-  const { agent, room, store } = service;
+  const { agent, deps, store } = service;
   const turn = async (text: string) => {
     const { runId } = await agent.turns.submit({
       address: { owner: OWNER, id: "s" },
@@ -68,7 +68,7 @@ test("a home's MCP servers, skills, context files and commands are the agent's",
     return notices;
   };
   const command = async (text: string) => {
-    const directive = await room.commands.dispatch(text, { agent, owner: OWNER, sessionId: "s" });
+    const directive = await deps.commands.dispatch(text, { agent, owner: OWNER, sessionId: "s" });
     return directive.type === "exec" ? directive.output : directive;
   };
 

@@ -29,8 +29,8 @@ async function approvalFor(agent: TestAgent, runId: string, command: string): Pr
   throw new Error(`nobody asked about ${command}`);
 }
 
-function answer(agent: TestAgent, askId: string, choice: "once" | "session" | "always" | "deny") {
-  return agent.parts.asks.answer(askId, { owner: OWNER, choice, by: "test" });
+function answer(agent: TestAgent, questionId: string, choice: "once" | "session" | "always" | "deny") {
+  return agent.parts.questions.answer(questionId, { owner: OWNER, choice, by: "test" });
 }
 
 test("parallel approvals answered out of order: each answer reaches its own call", async () => {
@@ -208,7 +208,7 @@ test("interrupt in an approval: every open question is closed, nothing runs", as
         : { text: "ok" },
   });
   const { runId, sessionId } = await agent.submit("go", { id: "s", answerable: true });
-  const askId = await approvalFor(agent, runId, "rm -rf a");
+  const questionId = await approvalFor(agent, runId, "rm -rf a");
   await approvalFor(agent, runId, "rm -rf b");
   await agent.turns.stop(runId, "enough");
   const events = await agent.events(runId);
@@ -217,8 +217,8 @@ test("interrupt in an approval: every open question is closed, nothing runs", as
     expired.map(({ data }) => data["reason"]),
     ["cancelled", "cancelled"],
   );
-  assert.deepEqual(await agent.parts.asks.open({ sessionId }), []);
-  await assert.rejects(answer(agent, askId, "once"), { code: "ask_not_pending" });
+  assert.deepEqual(await agent.parts.questions.open({ sessionId }), []);
+  await assert.rejects(answer(agent, questionId, "once"), { code: "ask_not_pending" });
   assert.equal(ran, 0);
   await strictAfterwards(agent, sessionId);
 });

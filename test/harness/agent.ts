@@ -1,15 +1,15 @@
 /** The agent room over a fresh database, with a scripted engine and tools that the test holds in its hand. */
 import assert from "node:assert/strict";
-import { Asks } from "../../src/agent/question/questions.ts";
+import { Questions } from "../../src/agent/question/questions.ts";
 import type { Engine } from "../../src/agent/engine.ts";
 import { Grants } from "../../src/agent/question/grants.ts";
-import { SessionHosts } from "../../src/agent/session/client-resources.ts";
+import { AttachedClients } from "../../src/agent/session/client-resources.ts";
 import { VariableShares } from "../../src/agent/session/variables.ts";
 import { registerSecret } from "../../src/base/observe/redact.ts";
 import { createScriptedEngine, type Script } from "../../src/agent/engines/scripted.ts";
 import { toRunEvent } from "../../src/agent/run/event.ts";
 import { createModelCatalog, type ModelProvider } from "../../src/agent/model.ts";
-import type { AgentParts, AgentSettings } from "../../src/agent/deps.ts";
+import type { AgentDeps, AgentSettings } from "../../src/agent/deps.ts";
 import type { RunTrigger } from "../../src/agent/notify/run-trigger.ts";
 import { Recovery } from "../../src/agent/recovery/recovery.ts";
 import { readTranscript } from "../../src/agent/session/transcript.ts";
@@ -43,7 +43,7 @@ export interface TestAgentOptions {
   /** Another process's view of the same database. */
   readonly database?: string;
   /** Of keys of the API. */
-  readonly keyLimits?: AgentParts["keyLimits"];
+  readonly keyLimits?: AgentDeps["keyLimits"];
   /** Made of the store: what asks for runs and keeps a record of its own of them. */
   readonly trigger?: (store: Store) => RunTrigger;
 }
@@ -63,7 +63,7 @@ export class TestVariables {
 }
 
 export class TestAgent implements AsyncDisposable {
-  readonly parts: AgentParts;
+  readonly parts: AgentDeps;
   readonly core: Agent;
   readonly turns: Turns;
   readonly recovery: Recovery;
@@ -73,7 +73,7 @@ export class TestAgent implements AsyncDisposable {
   /** A service has its listener to stay alive; a room alone has only timers that do not count. */
   readonly #alive = setInterval(() => {}, 60_000);
 
-  constructor(parts: AgentParts, database: { url: string; drop: () => Promise<void> }, logLines: string[]) {
+  constructor(parts: AgentDeps, database: { url: string; drop: () => Promise<void> }, logLines: string[]) {
     this.parts = parts;
     this.core = new Agent(parts, { maxLiveSessions: 100 });
     this.turns = this.core.turns;
@@ -160,7 +160,7 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
   const logLines: string[] = [];
   const variables = options.variables ?? new TestVariables();
   const schemas = new SchemaSet({});
-  const parts: AgentParts = {
+  const parts: AgentDeps = {
     store,
     clock,
     log: createLog("info", (line) => void logLines.push(line)),
@@ -170,9 +170,9 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
     toolsSettled: async () => {},
     briefing: async () => [],
     notices: () => [],
-    hosts: new SessionHosts(),
+    hosts: new AttachedClients(),
     switches: { yolo: false },
-    asks: new Asks(store, clock, variables),
+    questions: new Questions(store, clock, variables),
     grants: new Grants(store),
     variables: new VariableShares(variables),
     checkInput: (tool, input) => {

@@ -7,7 +7,7 @@ import { readDefinition, type Job, type JobDefinition } from "../../src/cron/job
 import { Jobs } from "../../src/cron/job/jobs.ts";
 import { OUTPUT_TARGET } from "../../src/cron/output/name.ts";
 import { createOutputTarget } from "../../src/cron/output/target.ts";
-import type { CronRoom } from "../../src/cron/deps.ts";
+import type { CronDeps } from "../../src/cron/deps.ts";
 import { RunEnds } from "../../src/cron/run/run-ends.ts";
 import { createScheduler } from "../../src/cron/scheduler.ts";
 import type { CronSettings } from "../../src/cron/settings.ts";
@@ -39,7 +39,7 @@ export const START_MS = Date.UTC(2026, 0, 5, 12, 0, 0);
 export class TestCron implements AsyncDisposable {
   readonly clock: FakeClock;
   readonly agent: TestAgent;
-  readonly room: CronRoom;
+  readonly deps: CronDeps;
   readonly jobs: Jobs;
   readonly ticker: Ticker;
   readonly home: string;
@@ -53,24 +53,24 @@ export class TestCron implements AsyncDisposable {
   constructor(from: {
     readonly clock: FakeClock;
     readonly agent: TestAgent;
-    readonly room: CronRoom;
+    readonly deps: CronDeps;
     readonly home: string;
     readonly sent: TestCron["sent"];
     readonly dispatcher: Dispatcher;
     readonly ownsHome: boolean;
     readonly senders: Senders;
   }) {
-    const { room } = from;
+    const { deps } = from;
     this.clock = from.clock;
     this.agent = from.agent;
-    this.room = room;
+    this.deps = deps;
     this.home = from.home;
     this.sent = from.sent;
     this.#dispatcher = from.dispatcher;
     this.#ownsHome = from.ownsHome;
     this.senders = from.senders;
-    this.jobs = new Jobs(room.store, room.settings);
-    this.ticker = createScheduler(room);
+    this.jobs = new Jobs(deps.store, deps.settings);
+    this.ticker = createScheduler(deps);
   }
 
   get store(): Store {
@@ -138,7 +138,7 @@ export class TestCron implements AsyncDisposable {
 
   /** The kept outputs of a job by the names of their files. */
   async outputs(jobId: string): Promise<Readonly<Record<string, string>>> {
-    const folder = join(this.room.outputFolder, jobId);
+    const folder = join(this.deps.outputFolder, jobId);
     const names = await readdir(folder).catch(() => []);
     const texts = names.toSorted().map(async (name) => [name, await readFile(join(folder, name), "utf8")]);
     return Object.fromEntries(await Promise.all(texts)) as Record<string, string>;
@@ -222,7 +222,7 @@ export async function createTestCron(options: TestCronOptions = {}): Promise<Tes
   const target = (name: string): Target => ({
     name,
     isOrdered: false,
-    knowsRepeats: true,
+    supportsIdempotency: true,
     ...(homes[name] === undefined ? {} : { home: homes[name] }),
     async send(delivery) {
       const outcome = (await send[name]?.(delivery)) ?? { status: "delivered" };
@@ -248,7 +248,7 @@ export async function createTestCron(options: TestCronOptions = {}): Promise<Tes
     targets: createTargets([...[...names].map(target), createAllTarget(), output]),
     settled: settleMessage,
   });
-  const room: CronRoom = {
+  const deps: CronDeps = {
     store,
     clock,
     log,
@@ -271,7 +271,7 @@ export async function createTestCron(options: TestCronOptions = {}): Promise<Tes
     owner: "default",
   };
   await dispatcher.start();
-  return new TestCron({ clock, agent, room, home, sent, dispatcher, ownsHome: !like, senders });
+  return new TestCron({ clock, agent, deps, home, sent, dispatcher, ownsHome: !like, senders });
 }
 
 const settings: CronSettings = {

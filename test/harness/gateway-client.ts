@@ -23,7 +23,7 @@ export interface WatchedTransport extends GatewayTransport {
   /** Connections so far. */
   readonly connections: number;
   /** What did not fit the specs, first. */
-  readonly flaw: unknown;
+  readonly problem: unknown;
   /** Cuts the connection as a broken network would: at once, without a word to the client's transport. */
   cut(): void;
   /** The connection is cut behind what it answers `true` to. */
@@ -41,13 +41,13 @@ export function watched(inner: GatewayTransport): WatchedTransport {
   const received: Json[] = [];
   const sent: Json[] = [];
   let connections = 0;
-  let flaw: unknown;
+  let problem: unknown;
   let cutNow = () => {};
   const check = (run: () => void) => {
     try {
       run();
     } catch (error) {
-      flaw ??= error;
+      problem ??= error;
     }
   };
   const transport: WatchedTransport = {
@@ -56,8 +56,8 @@ export function watched(inner: GatewayTransport): WatchedTransport {
     get connections() {
       return connections;
     },
-    get flaw() {
-      return flaw;
+    get problem() {
+      return problem;
     },
     cut: () => cutNow(),
     async open(sink, signal) {

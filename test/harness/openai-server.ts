@@ -128,14 +128,14 @@ export function calling(
 export function strict(replies: readonly ModelReply[]): Replies {
   const left = [...replies];
   return ({ body }) => {
-    const flaw = flawOf(body.messages);
+    const problem = findProblem(body.messages);
     const none = { status: 418, body: "no reply is left" };
-    return flaw === undefined ? (left.shift() ?? none) : { status: 400, body: flaw };
+    return problem === undefined ? (left.shift() ?? none) : { status: 400, body: problem };
   };
 }
 
 /** What OpenAI, or a stricter server of its kind, would complain of. */
-export function flawOf(messages: ChatBody["messages"]): string | undefined {
+export function findProblem(messages: ChatBody["messages"]): string | undefined {
   let open: string[] = [];
   for (const [index, { role, content, tool_calls: calls, tool_call_id: id }] of messages.entries()) {
     const at = `messages[${index}]`;

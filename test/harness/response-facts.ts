@@ -1,7 +1,7 @@
 /** Events of a run, and the response that they make. */
 import assert from "node:assert/strict";
 import type { ResponseStreamEvent, RunEvent, RunUsage } from "../../generated/http/client/types.gen.ts";
-import { ResponseFold } from "../../src/http/responses/reducer.ts";
+import { ResponseReducer } from "../../src/http/responses/reducer.ts";
 import { echoOf, type ResponseRequest } from "../../src/http/responses/object.ts";
 import { checkStream } from "./responses.ts";
 
@@ -74,7 +74,7 @@ export const request = (
 
 /** The events of the response that these facts make. */
 export function fold(facts: readonly Fact[], asked = request()): ResponseStreamEvent[] {
-  const folding = new ResponseFold(RUN, asked);
+  const folding = new ResponseReducer(RUN, asked);
   const events = facts.flatMap((fact, index) =>
     folding.take({ run_id: RUN, seq: index + 1, timestamp: 1000.5 + index, ...fact } as RunEvent),
   );

@@ -11,7 +11,7 @@ import { rpcHandlers } from "../../src/rpc/methods/handlers.ts";
 import { RpcHub } from "../../src/rpc/events/hub.ts";
 import { RPC_LIMITS } from "../../src/rpc/connection/limits.ts";
 import { createSubscriptions } from "../../src/rpc/events/notify.ts";
-import type { RpcRoom } from "../../src/rpc/deps.ts";
+import type { RpcDeps } from "../../src/rpc/deps.ts";
 import { rpcSchemas } from "../../src/rpc/connection/schemas.ts";
 import { Skills } from "../../src/agent/skills/skills.ts";
 import { McpServers } from "../../src/agent/mcp/servers.ts";
@@ -46,7 +46,7 @@ export class TestGateway implements AsyncDisposable {
   constructor(agent: TestAgent) {
     this.agent = agent;
     const { clock, log, store } = agent.parts;
-    const room = {
+    const deps = {
       store,
       agent: agent.core,
       skills: new Skills({ homeFolder: "/nowhere", folders: [], disabled: [] }),
@@ -56,8 +56,8 @@ export class TestGateway implements AsyncDisposable {
       version: "0.0.0",
       settings: { limits: RPC_LIMITS, cliExec: "off" },
       subscribe: createSubscriptions,
-    } as unknown as Omit<RpcRoom, "peers">;
-    this.hub = new RpcHub(room, rpcHandlers);
+    } as unknown as Omit<RpcDeps, "peers">;
+    this.hub = new RpcHub(deps, rpcHandlers);
   }
 
   host(owner = "tester", how: HostOptions = {}): TestHost {

@@ -42,7 +42,7 @@ export interface TestServiceOptions {
   /** Level of the log whose lines are in `logLines`; default info. */
   readonly logLevel?: LogLevel;
   /** Of the configuration, as boot finds them. */
-  readonly configFlaws?: readonly string[];
+  readonly configProblems?: readonly string[];
   /** What the service gets instead of its store. */
   readonly wrapStore?: (store: Store) => Store;
   /** Take over the database and home of a service that was stopped. */
@@ -117,7 +117,7 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
   const config = testConfig(options.config);
   const service = await startService({
     config,
-    places: { agentHome: join(home, "agentd"), userHome: home, workspace: home, databaseUrl: database.url },
+    paths: { agentHome: join(home, "agentd"), userHome: home, workspace: home, databaseUrl: database.url },
     keys: keyRing(options),
     models: createModelCatalog({ providers: options.providers ?? [] }),
     engine: options.engine ?? createScriptedEngine(options.script ?? (() => ({ text: "hello" })), { clock }),
@@ -126,7 +126,7 @@ export async function startTestService(options: TestServiceOptions = {}): Promis
     ...(options.tools ? { tools: options.tools } : {}),
     openApi,
     version: "0.0.0-test",
-    ...(options.configFlaws ? { configFlaws: options.configFlaws } : {}),
+    ...(options.configProblems ? { configProblems: options.configProblems } : {}),
     log: createLog(options.logLevel ?? "info", (line) => void logLines.push(line)),
     clock,
     validateResponses: true,

@@ -153,12 +153,12 @@ export function requestFor(operation: NamedOperation, known: Known): Arbitrary<R
     "\u{1f600}",
     "'; drop table runs; --",
   );
-  const places = Object.keys(path?.coerce ?? {}).map((name) => {
+  const paths = Object.keys(path?.coerce ?? {}).map((name) => {
     const right = fc.constant(ids[name] ?? "x");
     return [name, fc.oneof({ weight: 5, arbitrary: right }, { weight: 1, arbitrary: odd })] as const;
   });
   return fc.record({
-    path: fc.record(Object.fromEntries(places)),
+    path: fc.record(Object.fromEntries(paths)),
     query: query ? (fitting(query.schema, tastesFor(known)) as Arbitrary<Request["query"]>) : fc.constant({}),
     headers: headersFor(operation),
     body: body && !body.raw ? bodyFor(operation.id, body.schema, known) : fc.constant(undefined),

@@ -12,8 +12,8 @@ import { createLogTarget } from "../../src/deliver/targets/local/log.ts";
 import { listen, type Listener } from "../../src/gateway/listen.ts";
 import type { DeliveryBodyRow, DeliveryRow } from "../../src/store/schema/tables.ts";
 import { createWebhookApp } from "../../src/webhook/receive/app.ts";
-import type { WebhookRoom } from "../../src/webhook/deps.ts";
-import { createWebhookRoom } from "../../src/app/wire-webhook.ts";
+import type { WebhookDeps } from "../../src/webhook/deps.ts";
+import { wireWebhook } from "../../src/app/wire-webhook.ts";
 import { startTestService, testConfig, type TestService, type TestServiceOptions } from "./service.ts";
 
 /** Of all routes that name none. */
@@ -69,22 +69,22 @@ function withReceiver({
 /** Rooms of the receiver that no configuration makes: `change` says what is different. Real HTTP, the service's store. */
 export async function serveChangedRoom(
   service: WebhookService,
-  change: (room: WebhookRoom) => Partial<WebhookRoom>,
+  change: (deps: WebhookDeps) => Partial<WebhookDeps>,
 ): Promise<WebhookService> {
   const { home, service: running } = service.test;
-  const { agent, skills } = running.room;
+  const { agent, skills } = running.deps;
   const { log, clock } = agent.parts;
-  const opened = createWebhookRoom(
+  const opened = wireWebhook(
     {
       config: testConfig(withReceiver({}).config),
       env: {},
-      places: { agentHome: join(home, "agentd"), userHome: home, workspace: home, databaseUrl: "" },
+      paths: { agentHome: join(home, "agentd"), userHome: home, workspace: home, databaseUrl: "" },
     },
     { agent, skills, targets: createTargets([createLogTarget(log)]) },
   );
   assert.ok(opened);
-  const room = { ...opened.room, ...change(opened.room) };
-  const app = createWebhookApp(room);
+  const deps = { ...opened.deps, ...change(opened.deps) };
+  const app = createWebhookApp(deps);
   const listener = await listen(app, { host: "127.0.0.1", port: 0, maxBodyBytes: 2_000_000, clock });
   return new ChangedService(service, listener);
 }

@@ -45,8 +45,8 @@ export const historyMethods: AcpGroup<Names> = {
   "session/list": ({ params }, connection) => listSessions(connection, params),
 
   "session/delete": async ({ params }, connection) => {
-    const room = await connection.room();
-    const { agent, store, owner } = room;
+    const deps = await connection.deps();
+    const { agent, store, owner } = deps;
     const session = connection.find(params.sessionId);
     if (session) await closeSession(connection, session);
     const row = await store.find("sessions", { id: params.sessionId });

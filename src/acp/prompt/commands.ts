@@ -50,7 +50,7 @@ async function announce(
 }
 
 async function available(connection: AcpConnection, cwd: string): Promise<AvailableCommand[]> {
-  const { commands } = await connection.room();
+  const { commands } = await connection.deps();
   const all = await commands.list(cwd);
   return all
     .filter((command) => editorsWay(command) === undefined)

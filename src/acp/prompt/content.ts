@@ -37,7 +37,7 @@ export async function toMessage(
   blocks: readonly ContentBlock[],
   { connection, session, signal }: ContentCall,
 ): Promise<UserMessage> {
-  const { agent } = await connection.room();
+  const { agent } = await connection.deps();
   const { hosts, settings } = agent.parts;
   const { roots, files } = hosts.of(session.id);
   const patience = AbortSignal.any([signal, AbortSignal.timeout(CLIENT_FILES_MS)]);

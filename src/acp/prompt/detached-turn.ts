@@ -14,11 +14,11 @@ export async function detachedTurn(
   try {
     await runMessage(connection, session, { message, signal: session.signal });
   } catch (error) {
-    await tellFailure(connection, session, toRequestError(error, session.id).message).catch(() => {});
+    await sendFailure(connection, session, toRequestError(error, session.id).message).catch(() => {});
   }
 }
 
-async function tellFailure(
+async function sendFailure(
   { client, offers }: AcpConnection,
   { id, signal }: AcpSession,
   reason: string,

@@ -5,7 +5,7 @@ import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import type { AcpSession } from "../session/session.ts";
 import { AcpTurn } from "./turn.ts";
-import { TurnTeller } from "./turn-reporter.ts";
+import { TurnReporter } from "./turn-reporter.ts";
 
 /** A turn that a client can be told of. */
 export interface LiveTurn {
@@ -19,7 +19,7 @@ export async function liveTurn(
   connection: AcpConnection,
   session: AcpSession,
 ): Promise<LiveTurn | undefined> {
-  const { store } = await connection.room();
+  const { store } = await connection.deps();
   const running = await runningTurn(store, session.id);
   const isOwn = [...session.turns].some(({ runId }) => runId === running?.runId);
   return running && !isOwn ? { runId: running.runId, after: 0 } : undefined;
@@ -27,7 +27,7 @@ export async function liveTurn(
 
 /** The same turn, to be told from now on, with the calls that are open. */
 export async function fromNow(connection: AcpConnection, { runId }: LiveTurn): Promise<LiveTurn> {
-  const { store } = await connection.room();
+  const { store } = await connection.deps();
   const events = await store.read
     .selectFrom("events")
     .select(["type", "data", "run_seq"])
@@ -54,8 +54,8 @@ export async function watchTurn(
   session: AcpSession,
   { runId, after }: LiveTurn,
 ): Promise<void> {
-  const room = await connection.room();
-  const { agent, store, log } = room;
+  const deps = await connection.deps();
+  const { agent, store, log } = deps;
   const turn = new AcpTurn();
   turn.begun(runId, (reason) => {
     agent.turns.stop(runId, reason).catch((error: unknown) => {
@@ -66,16 +66,16 @@ export async function watchTurn(
   const watched = { runId, cancel: () => turn.cancel(), leave: () => left.abort() };
   session.watched?.leave();
   session.watched = watched;
-  const teller = new TurnTeller({ connection, room, session, turn });
+  const reporter = new TurnReporter({ connection, deps, session, turn });
   const signal = AbortSignal.any([session.signal, turn.signal, left.signal]);
   const isClosed = await closedQuestions(connection, session.id, runId);
   try {
     for await (const events of store.journal.follow({ runId }, { after, signal })) {
-      await teller.tell(events.filter((event) => !isClosed(event)));
+      await reporter.tell(events.filter((event) => !isClosed(event)));
       if (signal.aborted || events.some(({ type }) => isFinalEvent(type))) break;
     }
   } finally {
-    await teller.end();
+    await reporter.end();
     if (session.watched === watched) session.watched = undefined;
   }
 }
@@ -86,9 +86,9 @@ async function closedQuestions(
   sessionId: string,
   runId: string,
 ): Promise<(event: JournalEvent) => boolean> {
-  const { agent, store } = await connection.room();
+  const { agent, store } = await connection.deps();
   const run = await store.find("runs", { id: runId });
-  const open = new Set((await agent.parts.asks.open({ sessionId })).map(({ id }) => id));
+  const open = new Set((await agent.parts.questions.open({ sessionId })).map(({ id }) => id));
   return ({ type, runSeq, data }) => {
     if (/^(?:clarify|sudo|secret)\./.test(type)) return true;
     const isOld = (runSeq ?? 0) <= (run?.last_seq ?? 0);

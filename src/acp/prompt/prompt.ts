@@ -9,12 +9,12 @@ import { toMessage } from "./content.ts";
 import type { AcpCall } from "../wire/contract.ts";
 import { forwardRun } from "./forward-run.ts";
 import { requireProvider } from "../settings/provider.ts";
-import type { AcpRoom } from "../deps.ts";
+import type { AcpDeps } from "../deps.ts";
 import type { AcpSession } from "../session/session.ts";
 import { requireUndeleted } from "../session/open.ts";
 import { dispatchCommand } from "./slash.ts";
 import { stopOf } from "./stop.ts";
-import { TurnTeller } from "./turn-reporter.ts";
+import { TurnReporter } from "./turn-reporter.ts";
 import { AcpTurn } from "./turn.ts";
 
 /** What a cancelled prompt waits for the work behind it to stop, so that what the client asks next finds it over. */
@@ -34,14 +34,14 @@ export function runPrompt(
     { signal, answered: (then) => connection.afterAnswer(requestId, then) },
     async (turn) => {
       const { signal: cancelled } = turn.turn;
-      const room = await requireProvider(connection);
+      const deps = await requireProvider(connection);
       await requireUndeleted(connection, session, requestId);
       const blocks = params.prompt;
       const done = await dispatchCommand({ connection, session, blocks, signal: cancelled });
       if (done?.type === "answer") return done.response;
       const message = done?.message ?? (await toMessage(blocks, { connection, session, signal: cancelled }));
       if (isEmpty(message)) return { stopReason: "end_turn" };
-      return converse({ connection, session, room, ...turn }, message);
+      return converse({ connection, session, deps, ...turn }, message);
     },
   );
 }
@@ -53,8 +53,8 @@ export function runMessage(
   { message, signal }: { readonly message: UserMessage; readonly signal: AbortSignal },
 ): Promise<PromptResponse> {
   return inTurn(session, { signal }, async (turn) => {
-    const room = await requireProvider(connection);
-    return converse({ connection, session, room, ...turn }, message);
+    const deps = await requireProvider(connection);
+    return converse({ connection, session, deps, ...turn }, message);
   });
 }
 
@@ -67,7 +67,7 @@ interface PlacedTurn {
 interface Talk extends PlacedTurn {
   readonly connection: AcpConnection;
   readonly session: AcpSession;
-  readonly room: AcpRoom;
+  readonly deps: AcpDeps;
 }
 
 interface TurnCall {
@@ -120,17 +120,17 @@ async function converse(talk: Talk, message: UserMessage): Promise<PromptRespons
 
 /** Resolves to the final event of the run; undefined when the prompt was cancelled. */
 async function runOnce(
-  { connection, session, room, turn, before }: Talk,
+  { connection, session, deps, turn, before }: Talk,
   message: UserMessage,
 ): Promise<JournalEvent | undefined> {
-  const { agent, owner, store } = room;
+  const { agent, owner, store } = deps;
   const { signal } = turn;
   await allOf(
     signal,
     before.map(({ recorded }) => recorded),
   );
   if (signal.aborted) return undefined;
-  await requireModel(room, session);
+  await requireModel(deps, session);
   const { runId } = await agent.turns.submit({
     address: { owner, id: session.id },
     seed: session.seed,
@@ -142,32 +142,32 @@ async function runOnce(
     alsoRecord: async () => signal.throwIfAborted(),
   });
   session.isSaved = true;
-  turn.begun(runId, (reason) => void stop(room, runId, reason));
+  turn.begun(runId, (reason) => void stop(deps, runId, reason));
   await allOf(
     signal,
     before.map(({ answered }) => answered),
   );
-  const teller = new TurnTeller({ connection, room, session, turn });
+  const reporter = new TurnReporter({ connection, deps, session, turn });
   try {
-    const { last, after } = await forwardRun(store, teller, { runId, signal });
+    const { last, after } = await forwardRun(store, reporter, { runId, signal });
     if (!signal.aborted) return last ?? noEnd();
-    await teller.end();
-    await ended(room, runId, after);
+    await reporter.end();
+    await ended(deps, runId, after);
     return undefined;
   } finally {
-    await teller.end();
+    await reporter.end();
   }
 }
 
 /** The turn ends by its own event; a stop that cannot be recorded is told in the log. */
-async function stop({ agent, log }: AcpRoom, runId: string, reason: string): Promise<void> {
+async function stop({ agent, log }: AcpDeps, runId: string, reason: string): Promise<void> {
   await agent.turns
     .stop(runId, reason)
     .catch((error: unknown) => log.error("a run could not be stopped", { run: runId, error }));
 }
 
 /** Resolves when the run has ended, or has been given time enough: a tool that dies slowly does not keep the client waiting. */
-async function ended({ store, clock }: AcpRoom, runId: string, after: number): Promise<void> {
+async function ended({ store, clock }: AcpDeps, runId: string, after: number): Promise<void> {
   const enough = new AbortController();
   const cancel = clock.after(CLEANUP_MS, () => enough.abort());
   try {

@@ -42,7 +42,7 @@ export async function dispatchCommand(call: DispatchCall): Promise<Dispatched | 
   if (!outcome) return undefined;
   const { says, prompt, notice } = outcome;
   if (says !== undefined && says !== "")
-    await tell(connection, session, message(says, (await connection.room()).clock.now()));
+    await tell(connection, session, message(says, (await connection.deps()).clock.now()));
   if (notice !== undefined && connection.offers.notices) {
     await tell(connection, session, { sessionUpdate: "notice", severity: "info", title: notice });
   }
@@ -73,7 +73,7 @@ async function run(call: DispatchCall, text: string): Promise<Outcome> {
 /** The directive of a command, or of the one that it stands for. */
 async function follow(call: DispatchCall, typed: string): Promise<Directive> {
   const { connection, session, signal } = call;
-  const { commands, agent, owner, store } = await connection.room();
+  const { commands, agent, owner, store } = await connection.deps();
   const { id, seed } = session;
   let text = typed;
   for (let hop = 0; hop < MAX_ALIASES; hop++) {
@@ -124,7 +124,7 @@ function textOf(blocks: readonly ContentBlock[]): string | undefined {
 async function find({ connection, session }: DispatchCall, text: string): Promise<Command | undefined> {
   const parsed = parseCommand(text);
   if (!parsed) return undefined;
-  const { commands } = await connection.room();
+  const { commands } = await connection.deps();
   try {
     return await commands.resolve(parsed.name, session.seed.cwd);
   } catch (error) {

@@ -4,16 +4,16 @@ import type { JournalEvent } from "../../store/journal/journal.ts";
 import { merged } from "./chunks.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { TurnQuestions } from "../questions/questions.ts";
-import type { AcpRoom } from "../deps.ts";
+import type { AcpDeps } from "../deps.ts";
 import type { AcpSession } from "../session/session.ts";
 import { ToolCalls } from "../tools/tool-calls.ts";
 import type { AcpTurn } from "./turn.ts";
 import { toUpdates } from "./update.ts";
 import { sessionUsage, turnUsage } from "./usage.ts";
 
-export interface TurnTellerOptions {
+export interface TurnReporterOptions {
   readonly connection: AcpConnection;
-  readonly room: AcpRoom;
+  readonly deps: AcpDeps;
   readonly session: AcpSession;
   readonly turn: AcpTurn;
 }
@@ -27,21 +27,21 @@ const ASKING = /^(?:approval|clarify|sudo|secret)\.(request|responded|expired)$/
  * Tells the client of one turn, from the events of its run: updates in their order, questions behind the updates of what
  * they are about. Once the turn is cancelled, or {@link end} was called, nothing more is sent.
  */
-export class TurnTeller {
-  readonly #options: TurnTellerOptions;
+export class TurnReporter {
+  readonly #options: TurnReporterOptions;
   readonly #calls: ToolCalls;
   readonly #questions: TurnQuestions;
   #usage: RunUsage | undefined;
   #usageToldMs = Number.NEGATIVE_INFINITY;
   #isOver = false;
 
-  constructor(options: TurnTellerOptions) {
+  constructor(options: TurnReporterOptions) {
     this.#options = options;
-    const { connection, room, session, turn } = options;
+    const { connection, deps, session, turn } = options;
     this.#calls = new ToolCalls({
       offers: connection.offers,
       cwd: session.seed.cwd,
-      clock: room.clock,
+      clock: deps.clock,
       send: (update) => this.#send(update),
     });
     const callOf = (toolCallId: string) => this.#calls.find(toolCallId);
@@ -61,7 +61,7 @@ export class TurnTeller {
     if (this.#isOver) return;
     this.#questions.close();
     if (!this.#isUnseen) await this.#calls.abandon();
-    if (!this.#options.turn.signal.aborted && !this.#isUnseen) await this.#tellUsage();
+    if (!this.#options.turn.signal.aborted && !this.#isUnseen) await this.#sendUsage();
     this.#isOver = true;
     this.#calls.stop();
   }
@@ -84,11 +84,11 @@ export class TurnTeller {
   async #onUsage(usage: RunUsage): Promise<void> {
     const before = this.#usage;
     this.#usage = usage;
-    const { room, session } = this.#options;
-    const nowMs = room.clock.now();
+    const { deps, session } = this.#options;
+    const nowMs = deps.clock.now();
     if (nowMs - this.#usageToldMs < USAGE_EVERY_MS) return;
-    const row = await room.store.find("sessions", { id: session.id });
-    const { models } = room.agent.parts;
+    const row = await deps.store.find("sessions", { id: session.id });
+    const { models } = deps.agent.parts;
     const own = row?.model == null ? undefined : models.resolve(row.model);
     const update = turnUsage(usage, before, models.contextTokensOf(own ?? models.default));
     if (!update) return;
@@ -96,9 +96,9 @@ export class TurnTeller {
     await this.#send(update);
   }
 
-  async #tellUsage(): Promise<void> {
-    const { room, session } = this.#options;
-    const update = await sessionUsage(room, session.id);
+  async #sendUsage(): Promise<void> {
+    const { deps, session } = this.#options;
+    const update = await sessionUsage(deps, session.id);
     if (update) await this.#send(update);
   }
 

@@ -3,20 +3,20 @@ import type { Cost, SessionUpdate } from "@agentclientprotocol/sdk/unstable";
 import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { contextUse } from "../../agent/usage/context-use.ts";
 import type { AcpConnection } from "../wire/connection.ts";
-import type { AcpRoom } from "../deps.ts";
+import type { AcpDeps } from "../deps.ts";
 import type { AcpSession } from "../session/session.ts";
 
 /** Tells how full the context of a session is; nothing of one that has none yet. */
-export async function tellUsage(connection: AcpConnection, session: AcpSession): Promise<void> {
-  const update = await sessionUsage(await connection.room(), session.id);
+export async function sendUsage(connection: AcpConnection, session: AcpSession): Promise<void> {
+  const update = await sessionUsage(await connection.deps(), session.id);
   if (update) await connection.client.notify("session/update", { sessionId: session.id, update });
 }
 
 /** Undefined before the first turn. */
-export async function sessionUsage(room: AcpRoom, sessionId: string): Promise<SessionUpdate | undefined> {
-  const row = await room.store.find("sessions", { id: sessionId });
+export async function sessionUsage(deps: AcpDeps, sessionId: string): Promise<SessionUpdate | undefined> {
+  const row = await deps.store.find("sessions", { id: sessionId });
   if (!row) return undefined;
-  const { parts, sessions } = room.agent;
+  const { parts, sessions } = deps.agent;
   const { used } = await contextUse(parts, row);
   const own = row.model === null ? undefined : parts.models.resolve(row.model);
   const size = parts.models.contextTokensOf(own ?? parts.models.default);

@@ -1,12 +1,12 @@
 import type { RequestPermissionRequest } from "@agentclientprotocol/sdk/unstable";
 import type { ClarifyQuestion } from "../../../generated/http/client/types.gen.ts";
-import { clientManners } from "../wire/client-quirks.ts";
+import { clientQuirks } from "../wire/client-quirks.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { clipped } from "../prompt/content-text.ts";
 import { formAnswers, formMessage, formSchema } from "./elicitation.ts";
 import { noteNoPermissions } from "./permission.ts";
 import { macrotask, type Answered, type PutQuestion } from "./question.ts";
-import { tellText } from "./question-report.ts";
+import { sendText } from "./question-report.ts";
 import { textContent } from "../tools/tool-text.ts";
 
 /** More choices than that do not fit where clients show them. */
@@ -19,12 +19,12 @@ const MAX_TITLE_CHARACTERS = 160;
  */
 export async function askClarify(connection: AcpConnection, question: PutQuestion): Promise<Answered> {
   const questions = question.data["questions"] as readonly ClarifyQuestion[];
-  const manners = clientManners(connection);
-  if (connection.offers.forms && !manners.hasNoForms) {
+  const quirks = clientQuirks(connection);
+  if (connection.offers.forms && !quirks.hasNoForms) {
     const answered = await askByForm(connection, question, questions);
     if (answered) return answered;
   }
-  if (!manners.hasNoPermissions && questions.every(isShort)) {
+  if (!quirks.hasNoPermissions && questions.every(isShort)) {
     const answered = await askByChoices(connection, question, questions);
     if (answered) return answered;
   }
@@ -48,14 +48,14 @@ async function askByForm(
       { sessionId, toolCallId, ...form },
       { cancellationSignal: signal, stopWaitingOnCancel: true },
     );
-    clientManners(connection).isSilent = false;
+    clientQuirks(connection).isSilent = false;
     // Who declines or closes the form leaves it to the agent; the turn goes on.
     const content = response.action === "accept" ? (response.content as Filled) : undefined;
     return { type: "reply", reply: { answers: formAnswers(questions, content) }, by: "acp" };
   } catch {
     await macrotask();
     if (signal.aborted) return { type: "open" };
-    clientManners(connection).hasNoForms = true;
+    clientQuirks(connection).hasNoForms = true;
     return undefined;
   }
 }
@@ -76,7 +76,7 @@ async function askByChoices(
         choicesRequest(question, each),
         { cancellationSignal: question.signal, stopWaitingOnCancel: true },
       );
-      clientManners(connection).isSilent = false;
+      clientQuirks(connection).isSilent = false;
       if (outcome.outcome === "cancelled") return { type: "cancel" };
       const { optionId } = outcome as { readonly optionId: unknown };
       const chosen = each.choices?.find((_, index) => choiceId(index) === optionId);
@@ -122,7 +122,7 @@ function askInConversation(
   questions: readonly ClarifyQuestion[],
 ): Answered {
   const text = questions.map(inWords).join("\n\n");
-  tellText(connection, sessionId, { messageId: `question_${id}`, text });
+  sendText(connection, sessionId, { messageId: `question_${id}`, text });
   const answers = Object.fromEntries(questions.map((question) => [question.id, ASKED]));
   return { type: "later", reply: { answers } };
 }

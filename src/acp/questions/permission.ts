@@ -1,26 +1,26 @@
 import { RequestError } from "@agentclientprotocol/sdk/unstable";
 import { OURSELVES } from "../../agent/question/question.ts";
-import { clientManners } from "../wire/client-quirks.ts";
+import { clientQuirks } from "../wire/client-quirks.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { choiceOf, permissionRequest } from "./permission-request.ts";
 import { macrotask, type Answered, type PutQuestion } from "./question.ts";
-import { tellHint } from "./question-report.ts";
+import { sendHint } from "./question-report.ts";
 
 /** How long later questions wait once one was not answered at all. */
 const SILENT_WAIT_MS = 30_000;
 
 /** Asks the client's user for permission. Any answer that does not allow the call denies it. */
 export async function askPermission(connection: AcpConnection, question: PutQuestion): Promise<Answered> {
-  const manners = clientManners(connection);
-  if (manners.hasNoPermissions) return DENIED;
-  const stopWaiting = manners.isSilent ? await shortWait(connection, question) : undefined;
+  const quirks = clientQuirks(connection);
+  if (quirks.hasNoPermissions) return DENIED;
+  const stopWaiting = quirks.isSilent ? await shortWait(connection, question) : undefined;
   try {
     const { outcome } = await connection.client.request(
       "session/request_permission",
       permissionRequest(question),
       { cancellationSignal: question.signal, stopWaitingOnCancel: true },
     );
-    manners.isSilent = false;
+    quirks.isSilent = false;
     if (outcome.outcome === "cancelled") return { type: "cancel" };
     const choice = choiceOf(question.data, String((outcome as { readonly optionId: unknown }).optionId));
     return { type: "reply", reply: { choice }, by: "acp" };
@@ -38,15 +38,15 @@ export async function askPermission(connection: AcpConnection, question: PutQues
 
 /** From now on the client gets no requests for permission, and its user a notice that says so. */
 export function noteNoPermissions(connection: AcpConnection, question: PutQuestion): void {
-  clientManners(connection).hasNoPermissions = true;
-  tellHint(connection, question, NO_PERMISSIONS);
+  clientQuirks(connection).hasNoPermissions = true;
+  sendHint(connection, question, NO_PERMISSIONS);
 }
 
 /** Its end is told to everybody, us as well. */
 async function shortWait(connection: AcpConnection, { id }: PutQuestion): Promise<() => void> {
-  const { clock, agent, log } = await connection.room();
+  const { clock, agent, log } = await connection.deps();
   return clock.after(SILENT_WAIT_MS, () => {
-    agent.parts.asks
+    agent.parts.questions
       .giveUp(id)
       .catch((error: unknown) => log.warn("a question stays open", { question: id, error }));
   });

@@ -4,25 +4,25 @@ import type { AcpConnection } from "../wire/connection.ts";
 import type { PutQuestion } from "./question.ts";
 
 /** In the order of the calls, before whatever is told later. A client that is gone is told nothing. */
-export function tellUpdate({ client }: AcpConnection, sessionId: string, update: SessionUpdate): void {
+export function sendUpdate({ client }: AcpConnection, sessionId: string, update: SessionUpdate): void {
   client.notify("session/update", { sessionId, update }).catch(() => {});
 }
 
 /** Something for the user that is no word of the model: a notice, where the client shows such. */
-export function tellHint(connection: AcpConnection, { id, sessionId }: PutQuestion, text: string): void {
+export function sendHint(connection: AcpConnection, { id, sessionId }: PutQuestion, text: string): void {
   if (connection.offers.notices) {
-    tellUpdate(connection, sessionId, { sessionUpdate: "notice", severity: "warning", title: text });
+    sendUpdate(connection, sessionId, { sessionUpdate: "notice", severity: "warning", title: text });
   } else {
-    tellText(connection, sessionId, { messageId: `hint_${id}`, text: `${text}\n` });
+    sendText(connection, sessionId, { messageId: `hint_${id}`, text: `${text}\n` });
   }
 }
 
 /** A message of the agent's, whole. */
-export function tellText(
+export function sendText(
   connection: AcpConnection,
   sessionId: string,
   { messageId, text }: { readonly messageId: string; readonly text: string },
 ): void {
   const content = { type: "text", text } as const;
-  tellUpdate(connection, sessionId, { sessionUpdate: "agent_message_chunk", messageId, content });
+  sendUpdate(connection, sessionId, { sessionUpdate: "agent_message_chunk", messageId, content });
 }

@@ -1,13 +1,13 @@
-import { OURSELVES, type AskKind } from "../../agent/question/question.ts";
+import { OURSELVES, type QuestionKind } from "../../agent/question/question.ts";
 import { toServiceError } from "../../base/errors.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import { askClarify } from "./clarify.ts";
-import { clientManners } from "../wire/client-quirks.ts";
+import { clientQuirks } from "../wire/client-quirks.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { MadeCalls } from "./synthetic-calls.ts";
 import { askPermission } from "./permission.ts";
-import { macrotask, type Answered, type PutQuestion, type ToldCall } from "./question.ts";
-import { tellHint } from "./question-report.ts";
+import { macrotask, type Answered, type PutQuestion, type ReportedCall } from "./question.ts";
+import { sendHint } from "./question-report.ts";
 import type { AcpSession } from "../session/session.ts";
 import { toolCallIdOf } from "../tools/tool-call-id.ts";
 import type { AcpTurn } from "../prompt/turn.ts";
@@ -17,7 +17,7 @@ export interface TurnQuestionsOptions {
   readonly session: AcpSession;
   readonly turn: AcpTurn;
   /** What the client was told last of a call, by the id that it knows; undefined when nothing. */
-  readonly callOf: (toolCallId: string) => ToldCall | undefined;
+  readonly callOf: (toolCallId: string) => ReportedCall | undefined;
 }
 
 /**
@@ -47,7 +47,7 @@ export class TurnQuestions {
     this.#open.set(id, withdrawn);
     const question: PutQuestion = {
       id,
-      kind: type.split(".")[0] as AskKind,
+      kind: type.split(".")[0] as QuestionKind,
       data,
       sessionId: session.id,
       toolCallId,
@@ -60,7 +60,7 @@ export class TurnQuestions {
   /** Takes an event that closes a question, whoever closed it: `*.responded` or `*.expired`. */
   settled({ type, data }: JournalEvent): void {
     if (type === "approval.expired" && data["reason"] === "timeout") {
-      clientManners(this.#options.connection).isSilent = true;
+      clientQuirks(this.#options.connection).isSilent = true;
     }
     const id = String(data["request_id"]);
     this.#made.end(id, type.endsWith(".responded") && data["choice"] !== "deny");
@@ -82,19 +82,19 @@ export class TurnQuestions {
     const { connection, turn } = this.#options;
     const { id, signal } = question;
     if (signal.aborted) return;
-    const room = await connection.room();
+    const deps = await connection.deps();
     try {
       const answered = await ask(connection, question);
       await macrotask();
       if (signal.aborted || answered.type === "open") return;
       if (answered.type === "cancel") return turn.cancel();
       const by = answered.type === "reply" ? answered.by : "acp";
-      await room.agent.parts.asks.answer(id, { owner: room.owner, by, ...answered.reply });
+      await deps.agent.parts.questions.answer(id, { owner: deps.owner, by, ...answered.reply });
       if (answered.type === "later") turn.endWithQuestion();
     } catch (error) {
       const { code } = toServiceError(error);
       if (code !== "ask_not_pending" && code !== "ask_not_found") throw error;
-      room.log.debug("an answer came too late", { question: id, reason: code });
+      deps.log.debug("an answer came too late", { question: id, reason: code });
     }
   }
 }
@@ -106,10 +106,10 @@ async function ask(connection: AcpConnection, question: PutQuestion): Promise<An
     case "clarify":
       return askClarify(connection, question);
     case "sudo":
-      tellHint(connection, question, NO_PASSWORDS);
+      sendHint(connection, question, NO_PASSWORDS);
       return { type: "reply", reply: { password: "" }, by: OURSELVES };
     case "secret":
-      tellHint(connection, question, noSecrets(String(question.data["env_var"])));
+      sendHint(connection, question, noSecrets(String(question.data["env_var"])));
       return { type: "reply", reply: { value: "" }, by: OURSELVES };
   }
 }

@@ -1,7 +1,7 @@
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { askedCall } from "./permission-request.ts";
-import { tellUpdate } from "./question-report.ts";
+import { sendUpdate } from "./question-report.ts";
 
 /** A sub-agent's question belongs to no call that the client knows, but must name one: so a call is made for it. */
 export class MadeCalls {
@@ -17,7 +17,7 @@ export class MadeCalls {
   /** Tells of the call; its id is that of the question. */
   make(id: string, data: JournalEvent["data"]): string {
     this.#open.add(id);
-    tellUpdate(this.#connection, this.#sessionId, {
+    sendUpdate(this.#connection, this.#sessionId, {
       sessionUpdate: "tool_call",
       ...askedCall({ data, toolCallId: id, told: undefined }),
     });
@@ -26,7 +26,7 @@ export class MadeCalls {
 
   end(id: string, isAllowed: boolean): void {
     if (!this.#open.delete(id)) return;
-    tellUpdate(this.#connection, this.#sessionId, {
+    sendUpdate(this.#connection, this.#sessionId, {
       sessionUpdate: "tool_call_update",
       toolCallId: id,
       status: isAllowed ? "completed" : "failed",

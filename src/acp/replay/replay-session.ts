@@ -7,7 +7,7 @@ import type { AcpConnection } from "../wire/connection.ts";
 import { sessionNotFound } from "../wire/error.ts";
 import { macrotask } from "../questions/question.ts";
 import { Replay, type ReplayOptions, type RunFacts } from "./replay.ts";
-import type { AcpRoom } from "../deps.ts";
+import type { AcpDeps } from "../deps.ts";
 import type { AcpSession } from "../session/session.ts";
 import { planOf } from "../prompt/update.ts";
 
@@ -23,7 +23,7 @@ export async function replaySession(
   session: AcpSession,
   { signal, liveRunId }: { readonly signal: AbortSignal; readonly liveRunId?: string | undefined },
 ): Promise<void> {
-  const room = await connection.room();
+  const deps = await connection.deps();
   const { id: sessionId, seed } = session;
   const tell = async (updates: readonly SessionUpdate[]) => {
     for (const update of updates) {
@@ -32,11 +32,11 @@ export async function replaySession(
       await connection.client.notify("session/update", { sessionId, update });
     }
   };
-  const replay = new Replay({ cwd: seed.cwd, describe: describer(room, seed.cwd), liveRunId });
+  const replay = new Replay({ cwd: seed.cwd, describe: describer(deps, seed.cwd), liveRunId });
   let facts: ReadonlyMap<string, RunFacts> = new Map();
   for (let after = 0; ;) {
-    const rows = await readForward(room.store, sessionId, { after, limit: PAGE });
-    facts = await factsOf(room, rows, facts);
+    const rows = await readForward(deps.store, sessionId, { after, limit: PAGE });
+    facts = await factsOf(deps, rows, facts);
     for (const row of rows) await tell(replay.take(row, facts.get(row.runId ?? "") ?? NO_FACTS));
     after = rows.at(-1)?.seq ?? after;
     // The client may say meanwhile that it does not want to know.
@@ -44,7 +44,7 @@ export async function replaySession(
     if (rows.length < PAGE) break;
   }
   await tell(replay.end());
-  const row = await room.store.find("sessions", { id: sessionId });
+  const row = await deps.store.find("sessions", { id: sessionId });
   const todos = row ? (settingsOf(row).todos ?? []) : [];
   if (todos.length > 0) await tell([planOf(todos)]);
 }
@@ -53,7 +53,7 @@ const NO_FACTS: RunFacts = { started: new Map(), completed: new Map(), status: u
 
 /** Of the runs of a page. Those of the page before are `known`: a long turn goes on over many pages. */
 async function factsOf(
-  { store }: AcpRoom,
+  { store }: AcpDeps,
   rows: readonly TranscriptRow[],
   known: ReadonlyMap<string, RunFacts>,
 ): Promise<ReadonlyMap<string, RunFacts>> {
@@ -101,7 +101,7 @@ function reasonOf(error: string | null): string | undefined {
 }
 
 /** Tools are known here that the journal has forgotten to have worked; some may be gone by now. */
-function describer({ agent }: AcpRoom, cwd: string): ReplayOptions["describe"] {
+function describer({ agent }: AcpDeps, cwd: string): ReplayOptions["describe"] {
   const tools = new Map(agent.parts.tools().map((tool) => [tool.name, tool]));
   return (name, input) => {
     const tool = tools.get(name);

@@ -7,7 +7,7 @@ import { sessionNotFound } from "../wire/error.ts";
 import { watchTurn, type LiveTurn } from "../prompt/live-turn.ts";
 import { closeSession } from "./open.ts";
 import type { AcpSession } from "./session.ts";
-import { tellUsage } from "../prompt/usage.ts";
+import { sendUsage } from "../prompt/usage.ts";
 
 /**
  * Clients take an answer without anything in it for a session that is missing. RequestError -32002 for one that was closed
@@ -41,7 +41,7 @@ export async function orClosed<T>(
 /** Told of each session once the answer that opened it is on its way: what a client needs besides it. */
 export type AfterOpen = (connection: AcpConnection, session: AcpSession) => void | Promise<void>;
 
-const AFTER_OPEN: readonly AfterOpen[] = [announceCommands, tellUsage];
+const AFTER_OPEN: readonly AfterOpen[] = [announceCommands, sendUsage];
 
 interface OpeningCall {
   readonly requestId: string | number | null;
@@ -68,7 +68,7 @@ async function telling(connection: AcpConnection, session: AcpSession, tell: Aft
   try {
     if (!session.signal.aborted) await tell(connection, session);
   } catch (error) {
-    const { log } = await connection.room();
+    const { log } = await connection.deps();
     log.warn("a client was not told of its session", { session: session.id, error });
   }
 }

@@ -10,13 +10,13 @@ import { checkFolder } from "./folder.ts";
 import type { AcpSession } from "./session.ts";
 
 /** What the requests that open a session say of it. */
-export interface LoanParams {
+export interface ResourceParams {
   readonly cwd: string;
   readonly additionalDirectories?: readonly string[];
   readonly mcpServers?: readonly McpServer[];
 }
 
-export interface CheckedLoan {
+export interface CheckedResources {
   /** Where the session works. */
   readonly folder: SessionRoot;
   /** Where it works besides. */
@@ -25,7 +25,7 @@ export interface CheckedLoan {
 }
 
 /** Nothing is started yet. RequestError -32602 for what cannot be lent. */
-export async function checkLoan(params: LoanParams): Promise<CheckedLoan> {
+export async function checkResources(params: ResourceParams): Promise<CheckedResources> {
   const servers = checkServers(params.mcpServers ?? []);
   const more = await checkRoots(params.additionalDirectories ?? []);
   return { folder: await toRoot(await checkFolder(params.cwd)), more, servers };
@@ -36,25 +36,25 @@ export async function checkLoan(params: LoanParams): Promise<CheckedLoan> {
  * same go on, and connect again where they failed. They connect in the background: resolves when they have, or after
  * `acp.mcp_wait_seconds`, or nobody waits any more.
  */
-export async function lendToSession(
+export async function attachToSession(
   connection: AcpConnection,
   session: AcpSession,
-  { folder, more, servers, signal }: CheckedLoan & { readonly signal: AbortSignal },
+  { folder, more, servers, signal }: CheckedResources & { readonly signal: AbortSignal },
 ): Promise<void> {
-  const room = await connection.room();
+  const deps = await connection.deps();
   const before = loans.get(session);
-  if (!before) session.onClose(() => takeBack(session));
-  const files = room.settings.clientFiles && clientFiles(connection, session.id, [folder, ...more]);
+  if (!before) session.onClose(() => detach(session));
+  const files = deps.settings.clientFiles && clientFiles(connection, session.id, [folder, ...more]);
   const roots = more.flatMap(({ given, real }) => [...new Set([given, real])]);
-  const returned = room.agent.parts.hosts.lend(session.id, { roots, ...(files ? { files } : {}) });
+  const returned = deps.agent.parts.hosts.attach(session.id, { roots, ...(files ? { files } : {}) });
   const key = JSON.stringify([folder.given, servers]);
   const isSame = before?.key === key;
-  const joined = isSame ? before.joined : joinServers(room, { id: session.id, cwd: folder.given }, servers);
+  const joined = isSame ? before.joined : joinServers(deps, { id: session.id, cwd: folder.given }, servers);
   loans.set(session, { key, joined, returned });
   void before?.returned();
   if (!isSame) void before?.joined.release();
   // It may have been closed while the agent loaded.
-  if (session.signal.aborted) return takeBack(session);
+  if (session.signal.aborted) return detach(session);
   await abortable(joined.start(), signal).catch((error: unknown) => {
     if (!signal.aborted) throw error;
   });
@@ -68,7 +68,7 @@ interface Loan {
 
 const loans = new WeakMap<AcpSession, Loan>();
 
-async function takeBack(session: AcpSession): Promise<void> {
+async function detach(session: AcpSession): Promise<void> {
   const loan = loans.get(session);
   await Promise.all([loan?.returned(), loan?.joined.release()]);
 }

@@ -5,7 +5,7 @@ import { commandEnvironment } from "../../exec/environment.ts";
 import type { Clock } from "../../base/clock.ts";
 import { sha256 } from "../../base/digest.ts";
 import { forgetSecret, registerSecret } from "../../base/observe/redact.ts";
-import type { AcpRoom } from "../deps.ts";
+import type { AcpDeps } from "../deps.ts";
 import { serverSecrets, type ClientServer } from "./client-server.ts";
 import type { ClientMcpSettings } from "../settings/settings.ts";
 
@@ -28,7 +28,7 @@ const LAST_WORD_MS = 500;
 
 /** Lends the tools of the servers to the session, which works in `cwd`: as they come, once the servers are started. */
 export function joinServers(
-  { agent, clock, log, settings: { mcp } }: AcpRoom,
+  { agent, clock, log, settings: { mcp } }: AcpDeps,
   session: { readonly id: string; readonly cwd: string },
   servers: readonly ClientServer[],
 ): JoinedServers {
@@ -40,7 +40,7 @@ export function joinServers(
   let settled = Promise.resolve();
   const told = new Set<string>();
   const notices = () => (mcp.isOffered ? joined.notices() : [NOT_OFFERED]);
-  const release = agent.parts.hosts.lend(session.id, {
+  const release = agent.parts.hosts.attach(session.id, {
     tools: () => joined.tools(),
     settled: () => settled,
     notices: () => notices().filter((notice) => !told.has(notice) && told.add(notice)),

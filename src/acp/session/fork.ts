@@ -3,13 +3,13 @@ import { ServiceError } from "../../base/errors.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { OpenedAnswer } from "../settings/config-options.ts";
 import type { AcpConnection } from "../wire/connection.ts";
-import { checkLoan, type LoanParams } from "./attach.ts";
+import { checkResources, type ResourceParams } from "./attach.ts";
 import type { AcpSession } from "./session.ts";
 import { openedAnswer, orClosed } from "./answer.ts";
 import { openSession, type KnownSession } from "./open.ts";
 
 export interface ForkCall {
-  readonly params: LoanParams;
+  readonly params: ResourceParams;
   /** Aborts when the client does not want the copy any more. */
   readonly signal: AbortSignal;
 }
@@ -29,8 +29,8 @@ export async function forkSession(
   { params, signal }: ForkCall,
 ): Promise<Forked> {
   // What cannot be opened is not copied.
-  await checkLoan(params);
-  const { agent, clock, owner } = await connection.room();
+  await checkResources(params);
+  const { agent, clock, owner } = await connection.deps();
   const row = await branch(connection, parent);
   const { yolo: _, todos: __, ...settings } = parent.seed.settings ?? {};
   const seed = { ...parent.seed, source: "acp", settings };
@@ -47,7 +47,7 @@ export async function forkSession(
 
 /** Undefined: there is nothing to copy. */
 async function branch(connection: AcpConnection, { id, row }: KnownSession): Promise<SessionRow | undefined> {
-  const { agent, owner } = await connection.room();
+  const { agent, owner } = await connection.deps();
   if (!row) return undefined;
   try {
     return await agent.sessions.branch(id, owner, { source: "acp" });

@@ -22,7 +22,7 @@ import {
   type ListCursor,
   type Listing,
 } from "./listing.ts";
-import type { AcpRoom } from "../deps.ts";
+import type { AcpDeps } from "../deps.ts";
 
 const PAGE = 50;
 
@@ -45,20 +45,20 @@ export async function listSessions(
   connection: AcpConnection,
   { cursor, cwd }: ListSessionsRequest,
 ): Promise<ListSessionsResponse> {
-  const room = await connection.room();
+  const deps = await connection.deps();
   const at = cursor == null ? undefined : (parseCursor(cursor) ?? badCursor());
   const listing = beginOrFind(connection, at);
   const page = at?.page ?? 0;
-  const folder = cwd == null ? undefined : await folderFilter(room, cwd);
+  const folder = cwd == null ? undefined : await folderFilter(deps, cwd);
   const options: ListOptions = {
-    owner: room.owner,
-    sources: room.settings.listSources,
+    owner: deps.owner,
+    sources: deps.settings.listSources,
     prompted: true,
     ...(folder ? { folders: folder.stored } : {}),
   };
-  const saved = await savedPage(room, options, at?.key);
-  const others = [...(await unprompted(connection, folder)), ...(await moved(room, options, listing))];
-  const all = unseen([...toListed(room, saved, true), ...others], listing, page).toSorted(newestFirst);
+  const saved = await savedPage(deps, options, at?.key);
+  const others = [...(await unprompted(connection, folder)), ...(await moved(deps, options, listing))];
+  const all = unseen([...toListed(deps, saved, true), ...others], listing, page).toSorted(newestFirst);
   const shown = all.slice(0, PAGE);
   noteSeen(
     listing,
@@ -95,7 +95,7 @@ function beginOrFind(connection: AcpConnection, at: ListCursor | undefined): Lis
 }
 
 async function savedPage(
-  { agent }: AcpRoom,
+  { agent }: AcpDeps,
   options: ListOptions,
   key: string | undefined,
 ): Promise<SessionPage> {
@@ -114,10 +114,10 @@ async function savedPage(
 const MAX_MOVED = 200;
 
 /** What changed since the listing began, which is before all of its later pages by now. */
-async function moved(room: AcpRoom, options: ListOptions, { sinceMs }: Listing): Promise<readonly Listed[]> {
+async function moved(deps: AcpDeps, options: ListOptions, { sinceMs }: Listing): Promise<readonly Listed[]> {
   if (sinceMs === undefined) return [];
-  const page = await room.agent.sessions.list({ ...options, limit: MAX_MOVED, afterMs: sinceMs });
-  return toListed(room, page, false);
+  const page = await deps.agent.sessions.list({ ...options, limit: MAX_MOVED, afterMs: sinceMs });
+  return toListed(deps, page, false);
 }
 
 /** Sessions that are open here, and in which nobody said anything yet. */
@@ -125,7 +125,7 @@ async function unprompted(
   connection: AcpConnection,
   folder: FolderFilter | undefined,
 ): Promise<readonly Listed[]> {
-  const { store } = await connection.room();
+  const { store } = await connection.deps();
   const listed: Listed[] = [];
   for (const { id, seed, openedAtMs } of connection.sessions) {
     const row = await store.find("sessions", { id });
@@ -150,7 +150,7 @@ interface FolderFilter {
 }
 
 /** RequestError -32602 for a path that is not absolute. */
-async function folderFilter({ agent, store, owner }: AcpRoom, cwd: string): Promise<FolderFilter> {
+async function folderFilter({ agent, store, owner }: AcpDeps, cwd: string): Promise<FolderFilter> {
   checkPath(cwd, "cwd");
   const real = await withoutLinks(cwd);
   const { workspace } = agent.parts.settings;
@@ -159,7 +159,7 @@ async function folderFilter({ agent, store, owner }: AcpRoom, cwd: string): Prom
   return { real, stored: all.filter((_, index) => reals[index] === real) };
 }
 
-function toListed({ agent }: AcpRoom, { sessions }: SessionPage, isInOrder: boolean): readonly Listed[] {
+function toListed({ agent }: AcpDeps, { sessions }: SessionPage, isInOrder: boolean): readonly Listed[] {
   const { workspace } = agent.parts.settings;
   return sessions.map(({ id, title, preview, cwd, updatedAtMs }) => ({
     id,

@@ -6,8 +6,8 @@ import type { SessionRow } from "../../store/schema/tables.ts";
 import type { AcpConnection } from "../wire/connection.ts";
 import { sessionNotFound } from "../wire/error.ts";
 import { withoutLinks } from "./folder.ts";
-import { checkLoan, lendToSession, type LoanParams } from "./attach.ts";
-import type { AcpRoom } from "../deps.ts";
+import { checkResources, attachToSession, type ResourceParams } from "./attach.ts";
+import type { AcpDeps } from "../deps.ts";
 import { AcpSession, type AcpSessionSeed } from "./session.ts";
 import { watchSession } from "./watch.ts";
 
@@ -20,7 +20,7 @@ export interface KnownSession {
 
 /** RequestError -32002 for a session that is neither saved nor open here, for another owner's too. */
 export async function knownSession(connection: AcpConnection, id: string): Promise<KnownSession> {
-  const { store, agent, owner } = await connection.room();
+  const { store, agent, owner } = await connection.deps();
   const row = await store.find("sessions", { id });
   const open = connection.find(id);
   if (row ? row.owner !== owner : !open || open.isSaved) throw sessionNotFound(id);
@@ -46,18 +46,18 @@ function seedOf({ source, cwd, model, meta }: SessionRow, workspace: string): Ac
 export async function openSession(
   connection: AcpConnection,
   { id, seed, row }: KnownSession,
-  params: LoanParams,
+  params: ResourceParams,
   { signal }: { readonly signal: AbortSignal },
 ): Promise<AcpSession> {
-  const loan = await checkLoan(params);
-  const room = await connection.room();
-  const cwd = row ? await moved(room, row, loan.folder.given) : loan.folder.given;
+  const loan = await checkResources(params);
+  const deps = await connection.deps();
+  const cwd = row ? await moved(deps, row, loan.folder.given) : loan.folder.given;
   const folder = cwd === loan.folder.given ? loan.folder : { given: cwd, real: await withoutLinks(cwd) };
   const session = await findOrBegin(connection, { id, seed: { ...seed, cwd } });
   session.moveTo(cwd);
   session.isSaved ||= row !== undefined;
   try {
-    await lendToSession(connection, session, { ...loan, folder, signal });
+    await attachToSession(connection, session, { ...loan, folder, signal });
     if (await isDeleted(connection, session)) throw sessionNotFound(id);
   } catch (error) {
     await closeSession(connection, session);
@@ -70,7 +70,7 @@ async function findOrBegin(
   connection: AcpConnection,
   { id, seed }: Pick<KnownSession, "id" | "seed">,
 ): Promise<AcpSession> {
-  const { agent, owner } = await connection.room();
+  const { agent, owner } = await connection.deps();
   // Nothing is waited for between this and the opening: of two requests at once one begins it.
   const known = connection.find(id);
   if (known) return known;
@@ -88,7 +88,7 @@ async function findOrBegin(
 }
 
 /** The folder where the session works from now on: another one than before unless a turn is at work in it. */
-async function moved({ agent, owner }: AcpRoom, row: SessionRow, cwd: string): Promise<string> {
+async function moved({ agent, owner }: AcpDeps, row: SessionRow, cwd: string): Promise<string> {
   const before = row.cwd ?? agent.parts.settings.workspace;
   if (before === cwd || (await withoutLinks(before)) === (await withoutLinks(cwd))) return before;
   try {
@@ -115,7 +115,7 @@ export async function requireUndeleted(
 }
 
 async function isDeleted(connection: AcpConnection, session: AcpSession): Promise<boolean> {
-  const { store } = await connection.room();
+  const { store } = await connection.deps();
   const row = await store.find("sessions", { id: session.id });
   session.isSaved ||= row !== undefined;
   return session.isSaved && row === undefined;
@@ -126,7 +126,7 @@ const CLOSE_MS = 5_000;
 
 /** What the session runs is cancelled, and what it holds here is given back; it stays saved. */
 export async function closeSession(connection: AcpConnection, session: AcpSession): Promise<void> {
-  const { clock } = await connection.room();
+  const { clock } = await connection.deps();
   connection.close(session);
   await within(clock, CLOSE_MS, session.settled());
   await within(clock, CLOSE_MS, session.released());

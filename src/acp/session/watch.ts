@@ -16,14 +16,14 @@ const MAX_RETRY_MS = 30_000;
  * comes this way too, so that every change is told once.
  */
 export async function watchSession(connection: AcpConnection, session: AcpSession): Promise<void> {
-  const { store } = await connection.room();
+  const { store } = await connection.deps();
   const row = await store.find("sessions", { id: session.id });
   void follow(connection, session, row?.last_seq ?? 0);
 }
 
 /** A store that fails for a while costs no change: what came meanwhile is read again. */
 async function follow(connection: AcpConnection, session: AcpSession, from: number): Promise<void> {
-  const { store, clock, log } = await connection.room();
+  const { store, clock, log } = await connection.deps();
   const { id } = session;
   const signal = AbortSignal.any([session.signal, connection.leaving]);
   let after = from;
@@ -74,11 +74,11 @@ async function choiceUpdates(
 ): Promise<readonly SessionUpdate[]> {
   const has = (key: string) => changes.some(({ data }) => data[key] !== undefined);
   if (!CHOICES.some(has)) return [];
-  const room = await connection.room();
-  const chosen = await chosenOf(room, session);
+  const deps = await connection.deps();
+  const chosen = await chosenOf(deps, session);
   const options: SessionUpdate = {
     sessionUpdate: "config_option_update",
-    configOptions: configOptions(connection, room, chosen),
+    configOptions: configOptions(connection, deps, chosen),
   };
   // Without a switch for approvals, clients show them as the mode.
   const isMode = has("mode") || (has("yolo") && !connection.offers.booleanOptions);
@@ -94,13 +94,13 @@ const lastOff = new WeakMap<AcpConnection, boolean>();
 
 /** Notifies the client when approvals were switched for all sessions, which no session records. */
 export async function announceApprovals(connection: AcpConnection): Promise<void> {
-  const room = await connection.room();
-  const isOff = room.agent.parts.switches.yolo;
+  const deps = await connection.deps();
+  const isOff = deps.agent.parts.switches.yolo;
   if ((lastOff.get(connection) ?? false) === isOff) return;
   lastOff.set(connection, isOff);
   for (const session of connection.sessions) {
-    const chosen = await chosenOf(room, session);
-    const options = configOptions(connection, room, chosen);
+    const chosen = await chosenOf(deps, session);
+    const options = configOptions(connection, deps, chosen);
     const updates: readonly SessionUpdate[] = [
       { sessionUpdate: "config_option_update", configOptions: options },
       modeUpdate(connection, chosen),

@@ -3,7 +3,7 @@ import { RequestError } from "@agentclientprotocol/sdk/unstable";
 import { unchosenMode, type SessionMode } from "../../agent/session/mode.ts";
 import { formatModel } from "../../agent/model.ts";
 import { settingsOf } from "../../agent/session/session.ts";
-import type { AcpRoom } from "../deps.ts";
+import type { AcpDeps } from "../deps.ts";
 import type { AcpSession } from "../session/session.ts";
 
 /** What applies to a session now. */
@@ -21,7 +21,7 @@ export interface Chosen {
 export const DEFAULT_EFFORT = "default";
 
 /** A session without a row has what it was opened with. */
-export async function chosenOf({ store, agent }: AcpRoom, { id, seed }: AcpSession): Promise<Chosen> {
+export async function chosenOf({ store, agent }: AcpDeps, { id, seed }: AcpSession): Promise<Chosen> {
   const row = await store.find("sessions", { id });
   const { models, switches, settings } = agent.parts;
   const {
@@ -36,9 +36,9 @@ export async function chosenOf({ store, agent }: AcpRoom, { id, seed }: AcpSessi
 }
 
 /** RequestError -32603 when the session's model is gone: another must not get the conversation unasked. */
-export async function requireModel(room: AcpRoom, session: AcpSession): Promise<void> {
-  const { model } = await chosenOf(room, session);
-  if (room.agent.parts.models.resolve(model)) return;
+export async function requireModel(deps: AcpDeps, session: AcpSession): Promise<void> {
+  const { model } = await chosenOf(deps, session);
+  if (deps.agent.parts.models.resolve(model)) return;
   const data = { kind: "provider", reason: "model_not_found", retryable: false };
   throw new RequestError(
     INTERNAL,

@@ -7,7 +7,7 @@ import type { AcpConnection } from "../wire/connection.ts";
 import { invalidParams } from "../wire/error.ts";
 import { legacyModels, modelGroups, readModel, type LegacyModels } from "./models.ts";
 import { modeState, NO_APPROVALS, readMode } from "./modes.ts";
-import type { AcpRoom } from "../deps.ts";
+import type { AcpDeps } from "../deps.ts";
 import type { AcpSession } from "../session/session.ts";
 
 /** What a client can choose in a session, as every answer that opens one says. `models`: for clients without options. */
@@ -19,20 +19,20 @@ export interface OpenedAnswer {
 
 /** Of the answer that opens a session. */
 export async function sessionOptions(connection: AcpConnection, session: AcpSession): Promise<OpenedAnswer> {
-  const room = await connection.room();
-  const chosen = await chosenOf(room, session);
-  const { models } = room.agent.parts;
+  const deps = await connection.deps();
+  const chosen = await chosenOf(deps, session);
+  const { models } = deps.agent.parts;
   return {
     modes: modeState(chosen, connection.offers),
-    configOptions: configOptions(connection, room, chosen),
-    ...(room.settings.legacyModels ? { models: legacyModels(models, chosen.model) } : {}),
+    configOptions: configOptions(connection, deps, chosen),
+    ...(deps.settings.legacyModels ? { models: legacyModels(models, chosen.model) } : {}),
   };
 }
 
 /** The whole list, as the protocol wants it each time. */
 export function configOptions(
   { offers }: AcpConnection,
-  { agent }: AcpRoom,
+  { agent }: AcpDeps,
   chosen: Chosen,
 ): SessionConfigOption[] {
   const { model, effort, yolo } = chosen;
@@ -121,7 +121,7 @@ export async function chooseMode(
   param: string,
 ): Promise<void> {
   const { offers } = connection;
-  const chosen = await chosenOf(await connection.room(), session);
+  const chosen = await chosenOf(await connection.deps(), session);
   const { currentModeId } = modeState(chosen, offers);
   if (wanted === NO_APPROVALS.id && currentModeId === NO_APPROVALS.id) return;
   const mode = readMode(wanted, param);
@@ -138,19 +138,19 @@ export async function chooseModel(
   wanted: unknown,
   param: string,
 ): Promise<void> {
-  const room = await connection.room();
-  const { model: current } = await chosenOf(room, session);
+  const deps = await connection.deps();
+  const { model: current } = await chosenOf(deps, session);
   return choose(connection, session, {
-    model: readModel(room.agent.parts.models, wanted, { current, param }),
+    model: readModel(deps.agent.parts.models, wanted, { current, param }),
   });
 }
 
 export async function choose(
   connection: AcpConnection,
   { id, seed }: AcpSession,
-  choice: Parameters<AcpRoom["agent"]["sessions"]["choose"]>[2],
+  choice: Parameters<AcpDeps["agent"]["sessions"]["choose"]>[2],
 ): Promise<void> {
-  const { store, agent, owner } = await connection.room();
+  const { store, agent, owner } = await connection.deps();
   await saveSession(store, { id, owner, seed });
   await agent.sessions.choose(id, owner, choice);
 }

@@ -4,27 +4,27 @@ import { formatModel, isReady, type ModelCatalog } from "../../agent/model.ts";
 import { toServiceError } from "../../base/errors.ts";
 import { authMethodsFor } from "../methods/auth-methods.ts";
 import type { AcpConnection } from "../wire/connection.ts";
-import type { AcpRoom } from "../deps.ts";
+import type { AcpDeps } from "../deps.ts";
 
 /**
  * The loaded agent, when its default model can be asked; the built-in demo model can. When it cannot, the configuration
  * may have been mended since. RequestError -32000 that says what is missing and what to do, and how to authenticate.
  */
-export async function requireProvider(connection: AcpConnection): Promise<AcpRoom> {
-  const room = await loaded(connection, () => connection.room());
-  return missingProvider(room.agent.parts.models) === undefined ? room : refreshProvider(connection);
+export async function requireProvider(connection: AcpConnection): Promise<AcpDeps> {
+  const deps = await loaded(connection, () => connection.deps());
+  return missingProvider(deps.agent.parts.models) === undefined ? deps : refreshProvider(connection);
 }
 
 /** As {@link requireProvider}, with the configuration read again. */
-export async function refreshProvider(connection: AcpConnection): Promise<AcpRoom> {
-  const room = await loaded(connection, () => connection.refresh());
-  const missing = missingProvider(room.agent.parts.models);
+export async function refreshProvider(connection: AcpConnection): Promise<AcpDeps> {
+  const deps = await loaded(connection, () => connection.refresh());
+  const missing = missingProvider(deps.agent.parts.models);
   if (missing !== undefined) throw authRequired(connection, missing);
-  return room;
+  return deps;
 }
 
 /** A configuration that is not valid has no usable provider. Whatever else keeps the agent from loading is thrown. */
-async function loaded(connection: AcpConnection, load: () => Promise<AcpRoom>): Promise<AcpRoom> {
+async function loaded(connection: AcpConnection, load: () => Promise<AcpDeps>): Promise<AcpDeps> {
   try {
     return await load();
   } catch (error) {

@@ -47,8 +47,8 @@ function summary({ path, diff, omitted, size }: FileChange): ToolCallContent {
   const patch = patchOf(diff);
   const lines = patch?.hunks.flatMap((hunk) => hunk.lines) ?? [];
   const count = (mark: string) => lines.filter((line) => line.startsWith(mark)).length;
-  const figures = patch && lines.length > 0 ? `: ${count("+")} lines added, ${count("-")} removed` : "";
-  return textContent(`${path}: too large to show${bytes}${figures}.`);
+  const stats = patch && lines.length > 0 ? `: ${count("+")} lines added, ${count("-")} removed` : "";
+  return textContent(`${path}: too large to show${bytes}${stats}.`);
 }
 
 /** Undefined for a diff that was cut, or is none. */

@@ -119,9 +119,9 @@ export class ToolCalls {
   }
 
   async #answered({ data }: JournalEvent): Promise<void> {
-    const askId = String(data["request_id"]);
-    const id = this.#waiting.get(askId);
-    this.#waiting.delete(askId);
+    const questionId = String(data["request_id"]);
+    const id = this.#waiting.get(questionId);
+    this.#waiting.delete(questionId);
     if (id !== undefined && data["choice"] !== "deny") await this.#atWork(id);
   }
 

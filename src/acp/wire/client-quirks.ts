@@ -1,7 +1,7 @@
 import type { AcpConnection } from "./connection.ts";
 
 /** How a client turned out to deal with questions, which it cannot say before. */
-export interface ClientManners {
+export interface ClientQuirks {
   /** It answered a request for permission with an error: it cannot ask its user. */
   hasNoPermissions: boolean;
   /** It failed to show a form although it offers them. */
@@ -10,11 +10,11 @@ export interface ClientManners {
   isSilent: boolean;
 }
 
-const known = new WeakMap<AcpConnection, ClientManners>();
+const known = new WeakMap<AcpConnection, ClientQuirks>();
 
 /** Of this client, for as long as it is connected. */
-export function clientManners(connection: AcpConnection): ClientManners {
-  const manners = known.get(connection) ?? { hasNoPermissions: false, hasNoForms: false, isSilent: false };
-  known.set(connection, manners);
-  return manners;
+export function clientQuirks(connection: AcpConnection): ClientQuirks {
+  const quirks = known.get(connection) ?? { hasNoPermissions: false, hasNoForms: false, isSilent: false };
+  known.set(connection, quirks);
+  return quirks;
 }

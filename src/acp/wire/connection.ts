@@ -2,7 +2,7 @@ import type { AgentContext, AnyMessage } from "@agentclientprotocol/sdk/unstable
 import { isRecord } from "../../base/json/schema.ts";
 import { NO_OFFERS, type ClientOffers } from "./client-capabilities.ts";
 import { sessionNotFound } from "./error.ts";
-import type { AcpRoom } from "../deps.ts";
+import type { AcpDeps } from "../deps.ts";
 import type { AcpSession } from "../session/session.ts";
 import type { Launcher } from "./snippets.ts";
 
@@ -10,7 +10,7 @@ export interface AcpConnectionOptions {
   /** Of agentd. */
   readonly version: string;
   /** Loads the agent. Called when a request needs it, again after it failed. */
-  readonly load: () => Promise<AcpRoom>;
+  readonly load: () => Promise<AcpDeps>;
   /** Runs `after` once the answer to a request is on its way. */
   readonly afterAnswer: (requestId: string | number | null, after: () => void) => void;
   /** Is told of errors that are nobody's input: the client gets no more than their kind. */
@@ -25,9 +25,9 @@ export class AcpConnection {
   readonly afterAnswer: AcpConnectionOptions["afterAnswer"];
   readonly onFault: AcpConnectionOptions["onFault"];
   readonly launcher: AcpConnectionOptions["launcher"];
-  readonly #load: () => Promise<AcpRoom>;
-  #room: Promise<AcpRoom> | undefined;
-  #refreshed: Promise<AcpRoom> | undefined;
+  readonly #load: () => Promise<AcpDeps>;
+  #deps: Promise<AcpDeps> | undefined;
+  #refreshed: Promise<AcpDeps> | undefined;
   #client: AgentContext | undefined;
   readonly #sessions = new Map<string, AcpSession>();
   readonly #leaving = new AbortController();
@@ -56,34 +56,34 @@ export class AcpConnection {
   }
 
   /** The agent, loaded with the first call. */
-  room(): Promise<AcpRoom> {
-    this.#room ??= this.#loaded();
-    return this.#room;
+  deps(): Promise<AcpDeps> {
+    this.#deps ??= this.#loaded();
+    return this.#deps;
   }
 
   /**
    * The agent as the configuration is now: loaded anew when that says something else, unless a session is open, which
    * works with the agent that is there.
    */
-  refresh(): Promise<AcpRoom> {
+  refresh(): Promise<AcpDeps> {
     this.#refreshed ??= this.#renewed().finally(() => (this.#refreshed = undefined));
     return this.#refreshed;
   }
 
-  async #renewed(): Promise<AcpRoom> {
+  async #renewed(): Promise<AcpDeps> {
     // What is loading may have read what stood there before.
-    const room = await this.room().catch(() => this.room());
-    if ((await room.isCurrent()) || this.#sessions.size > 0 || this.leaving.aborted) return room;
-    this.#room = this.#loaded(room);
-    return this.#room;
+    const deps = await this.deps().catch(() => this.deps());
+    if ((await deps.isCurrent()) || this.#sessions.size > 0 || this.leaving.aborted) return deps;
+    this.#deps = this.#loaded(deps);
+    return this.#deps;
   }
 
-  async #loaded(former?: AcpRoom): Promise<AcpRoom> {
+  async #loaded(former?: AcpDeps): Promise<AcpDeps> {
     try {
       await former?.close();
       return await this.#load();
     } catch (error) {
-      this.#room = undefined;
+      this.#deps = undefined;
       throw error;
     }
   }
@@ -133,7 +133,7 @@ export class AcpConnection {
   /** Ends what was loaded for the client, after what it had open. */
   async stop(): Promise<void> {
     for (const session of this.sessions) this.close(session);
-    const room = await this.#room?.catch(() => undefined);
-    await room?.close();
+    const deps = await this.#deps?.catch(() => undefined);
+    await deps?.close();
   }
 }

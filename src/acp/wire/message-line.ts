@@ -12,7 +12,7 @@ const INVALID_REQUEST = -32_600;
 /** Undefined for a line of nothing but blanks. `maxBytes` is what a line may have, for the error. */
 export function readLine(line: Line, maxBytes: number): ReadLine | undefined {
   if (!("text" in line)) {
-    if (line.flaw === "long") return tooLong(line.head, maxBytes);
+    if (line.problem === "long") return tooLong(line.head, maxBytes);
     return { answer: failure(null, PARSE_ERROR, "This line is not UTF-8.") };
   }
   if (/^\s*$/.test(line.text)) return undefined;
@@ -22,8 +22,8 @@ export function readLine(line: Line, maxBytes: number): ReadLine | undefined {
   } catch {
     return { answer: failure(null, PARSE_ERROR, "This line is not JSON.") };
   }
-  const flaw = flawOf(value);
-  if (flaw !== undefined) return { answer: failure(null, INVALID_REQUEST, flaw) };
+  const problem = findProblem(value);
+  if (problem !== undefined) return { answer: failure(null, INVALID_REQUEST, problem) };
   return { message: value as AnyMessage };
 }
 
@@ -44,7 +44,7 @@ export function failure(
 }
 
 /** What the SDK takes, it answers or passes over; it would send the rest back, of whatever size. */
-function flawOf(value: unknown): string | undefined {
+function findProblem(value: unknown): string | undefined {
   if (Array.isArray(value)) return "Batches are not supported: send one message a line.";
   if (!isRecord(value)) return "A message is a JSON object.";
   const { jsonrpc, id, method } = value;

@@ -34,7 +34,7 @@ interface Place {
   readonly where: string;
 }
 
-export const places: Readonly<Record<Editor, Place>> = {
+export const paths: Readonly<Record<Editor, Place>> = {
   zed: {
     title: "Zed",
     where:

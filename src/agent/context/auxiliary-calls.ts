@@ -5,14 +5,14 @@ import { completeOnce } from "./completion.ts";
 import { compress, type CompressionReason } from "./compression.ts";
 import { addUsage, zeroUsage, type Usage } from "../engine.ts";
 import type { Message } from "../message.ts";
-import type { AgentParts } from "../deps.ts";
+import type { AgentDeps } from "../deps.ts";
 import type { Recorder } from "../run/event-writer.ts";
 import type { RunInput } from "../run/run.ts";
 import { ToolError, type Completion } from "../tool/tool.ts";
 import { refOf } from "../run/prepare.ts";
 
-interface SideCallsOptions {
-  readonly parts: AgentParts;
+interface AuxiliaryCallsOptions {
+  readonly parts: AgentDeps;
   readonly run: RunRow;
   readonly input: RunInput;
   readonly budget: Budget;
@@ -24,13 +24,13 @@ interface SideCallsOptions {
 }
 
 /** The model calls that a run makes beside its turn: those of tools, and summaries. They count to the run. */
-export class SideCalls {
-  readonly #from: SideCallsOptions;
+export class AuxiliaryCalls {
+  readonly #from: AuxiliaryCallsOptions;
   #usage: Usage = zeroUsage;
   /** A compression of this run failed: it is not tried at each step again. */
   #cannotCompact = false;
 
-  constructor(from: SideCallsOptions) {
+  constructor(from: AuxiliaryCallsOptions) {
     this.#from = from;
   }
 

@@ -129,7 +129,7 @@ async function replace(
     text: `[Summary of the conversation so far; the messages themselves are left out]\n\n${from.summary}`,
   };
   const messages = [summary, ...kept.map(({ message }) => message)];
-  const done = figures("compressed", from.context, messages, from.usage);
+  const done = stats("compressed", from.context, messages, from.usage);
   // Summaries have numbers above those of what they sum up, so they do not count for where the rest begins.
   const lastOld = older.findLast(({ message }) => !isSummary(message))?.seq ?? 0;
   await store.write(async (tx) => {
@@ -146,14 +146,14 @@ async function end(
   how: { readonly status: "noop" | "failed"; readonly note: string; readonly usage?: Usage },
 ): Promise<Compressed> {
   const messages = context.map(({ message }) => message);
-  const done = { ...figures(how.status, context, messages, how.usage ?? zeroUsage), note: how.note };
+  const done = { ...stats(how.status, context, messages, how.usage ?? zeroUsage), note: how.note };
   await store.write((tx) =>
     store.journal.append(tx, sessionId, [completed(runId, done)], { leasedBy: store.owner }),
   );
   return done;
 }
 
-function figures(
+function stats(
   status: Compressed["status"],
   before: readonly NumberedMessage[],
   messages: readonly Message[],

@@ -9,7 +9,7 @@ export interface AnsweringModel {
 }
 
 /** The models of a turn: the chosen one, and those that take over in their order. None comes twice. */
-export class ModelLine {
+export class FallbackChain {
   readonly #providers: readonly ProviderConfig[];
   readonly #left: ModelRef[];
 

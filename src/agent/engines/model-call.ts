@@ -95,7 +95,7 @@ export class ModelCaller {
     this.#hasAnswered = true;
     const result = reader.result();
     if (reader.isFull) emit({ type: "notice", text: fullText(maxBytes) });
-    return { result, hasEmitted: reader.emitted, error: flawOfEnd(result) };
+    return { result, hasEmitted: reader.emitted, error: problemOfEnd(result) };
   }
 
   async #attempt(
@@ -167,7 +167,7 @@ function fullText(maxBytes: number): string {
 }
 
 /** An answer without a reason for its end was cut; some providers name an error as the reason. */
-function flawOfEnd({ finish }: StepResult): CutError | undefined {
+function problemOfEnd({ finish }: StepResult): CutError | undefined {
   if (finish === undefined) return new CutError("ended its answer in the middle.");
   return finish === "error" ? new CutError("ended its answer with an error.") : undefined;
 }

@@ -16,7 +16,7 @@ import type { AssistantMessage, Message, ToolMessage } from "../message.ts";
 import { formatModel } from "../model.ts";
 import { Conversation, unmadeText } from "./conversation.ts";
 import { loadSdk, ModelCaller } from "./model-call.ts";
-import { ModelLine, type AnsweringModel } from "./fallback-chain.ts";
+import { FallbackChain, type AnsweringModel } from "./fallback-chain.ts";
 import { isContextTooLong } from "./overflow.ts";
 import { internalError, isOutage, PortError, toTurnError, type TurnError } from "./provider-error.ts";
 import type { ProviderConfig } from "./providers.ts";
@@ -50,7 +50,7 @@ class ModelTurn {
   readonly #turn: EngineTurn;
   readonly #options: ModelEngineOptions;
   readonly #conversation: Conversation;
-  readonly #line: ModelLine;
+  readonly #line: FallbackChain;
   #usage: Usage = zeroUsage;
   #text = "";
 
@@ -58,7 +58,7 @@ class ModelTurn {
     this.#turn = turn;
     this.#options = options;
     this.#conversation = new Conversation(turn);
-    this.#line = new ModelLine(turn, options.providers);
+    this.#line = new FallbackChain(turn, options.providers);
   }
 
   async run(): Promise<TurnEnd> {

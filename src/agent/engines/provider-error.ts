@@ -61,8 +61,8 @@ function wordsFor(error: unknown, provider: ProviderConfig, nowMs: number): Turn
     const message = `${who} has no form for a part of the conversation, such as an attachment of its kind. Leave it out or choose another model.`;
     return { code: "provider_error", message };
   }
-  const flaw = flawOf(error);
-  if (flaw !== undefined) return { code: "agent_incomplete", message: `${who} ${flaw}` };
+  const problem = findProblem(error);
+  if (problem !== undefined) return { code: "agent_incomplete", message: `${who} ${problem}` };
   const { statusCode: status } = error as ApiCallError;
   if (status === undefined) {
     const message = `${who} could not be reached${place(provider)}: ${reason(error)}.`;
@@ -106,7 +106,7 @@ function kindOf(error: unknown, status: number | undefined): ProviderFailure["ki
   if (status === 429) return "rate_limit";
   if (status !== undefined) return OVERLOADED.has(status) ? "overloaded" : "provider";
   const isBroken = isSuccess((error as ApiCallError).statusCode);
-  return isBroken || flawOf(error) === undefined ? "network" : "provider";
+  return isBroken || findProblem(error) === undefined ? "network" : "provider";
 }
 
 /** Undefined where the provider gave none, or one that says that all went well. */
@@ -136,7 +136,7 @@ function isUnsendable(error: unknown): boolean {
 }
 
 /** What was wrong with an answer that had begun; the SDK tells each kind by another class, known here by its name. */
-function flawOf(error: unknown): string | undefined {
+function findProblem(error: unknown): string | undefined {
   const { name, statusCode } = error as ApiCallError;
   if (isSuccess(statusCode) || name === "AI_InvalidResponseDataError")
     return "ended its answer in the middle.";

@@ -40,7 +40,7 @@ export class StdioTransport implements MCPTransport {
   #pending: Buffer[] = [];
   #pendingBytes = 0;
   /** Why it had to be ended. */
-  #flaw: string | undefined;
+  #problem: string | undefined;
   #exited: Promise<void> = Promise.resolve();
 
   constructor(options: StdioOptions) {
@@ -71,7 +71,7 @@ export class StdioTransport implements MCPTransport {
     // A server that ended does not read: its end is told by close.
     child.stdin.on("error", () => {});
     child.once("close", () => {
-      this.#options.onExit(this.#flaw);
+      this.#options.onExit(this.#problem);
       this.onclose?.();
     });
     return new Promise((resolve, reject) => {
@@ -117,8 +117,8 @@ export class StdioTransport implements MCPTransport {
     if (this.#pendingBytes <= MAX_LINE_BYTES) return;
     this.#pending = [];
     this.#pendingBytes = 0;
-    this.#flaw = `it sent a line of more than ${MAX_LINE_BYTES} bytes`;
-    this.onerror?.(new Error(this.#flaw));
+    this.#problem = `it sent a line of more than ${MAX_LINE_BYTES} bytes`;
+    this.onerror?.(new Error(this.#problem));
     signalGroup(this.#child?.pid, "SIGKILL");
   }
 

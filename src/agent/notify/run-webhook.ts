@@ -11,9 +11,9 @@ import { objectionToHost } from "../../base/net/guard.ts";
 import { redactValue } from "../../base/observe/redact.ts";
 import { isWebhookSecret } from "../../base/net/standard-webhook.ts";
 import type { Store, Tx } from "../../store/store.ts";
-import type { AskRow, RunRow } from "../../store/schema/tables.ts";
+import type { QuestionRow, RunRow } from "../../store/schema/tables.ts";
 import type { Outcome } from "../run/outcome.ts";
-import { toApprovalRequest, type AskKind } from "../question/question.ts";
+import { toApprovalRequest, type QuestionKind } from "../question/question.ts";
 import { parseInput, type FinalStatus } from "../run/run.ts";
 import { nameOfId } from "../session/session.ts";
 
@@ -75,12 +75,12 @@ export function checkWebhook(webhook: Webhook, settings: WebhookSettings, param:
 }
 
 /** Owes the event of a run's end to who asked for it, in the transaction that ends the run. */
-export async function oweEndWebhook(tx: Tx, store: Store, run: RunRow, outcome: Outcome): Promise<void> {
+export async function enqueueEndWebhook(tx: Tx, store: Store, run: RunRow, outcome: Outcome): Promise<void> {
   const { status, set } = outcome;
   if (run.webhook === null) return;
   const output = set.output ?? null;
   const stop = stopOf(outcome);
-  await oweRunWebhook(tx, store, run, {
+  await enqueueRunWebhook(tx, store, run, {
     event: status,
     type: run.kind === "response" ? `response.${responseStatus(outcome)}` : `run.${status}`,
     data: {
@@ -94,18 +94,18 @@ export async function oweEndWebhook(tx: Tx, store: Store, run: RunRow, outcome: 
 }
 
 /** Owes the event of a question that a run waits with, in the transaction that asks it. */
-export async function oweQuestionWebhook(tx: Tx, store: Store, ask: AskRow): Promise<void> {
+export async function enqueueQuestionWebhook(tx: Tx, store: Store, ask: QuestionRow): Promise<void> {
   const run = await tx.find("runs", { id: ask.run_id });
   if (!run || run.webhook === null) return;
   // What is asked may be private (a password's purpose): the event of other questions names their kind alone.
   const approval = ask.kind === "approval" ? { approval: toApprovalRequest(ask) } : {};
-  await oweRunWebhook(tx, store, run, {
+  await enqueueRunWebhook(tx, store, run, {
     event: "approval_required",
     type: "run.approval_required",
     data: {
       status: "waiting_for_approval",
       request_id: ask.id,
-      request_kind: ask.kind as AskKind,
+      request_kind: ask.kind as QuestionKind,
       ...approval,
     },
   });
@@ -119,7 +119,7 @@ interface RunFact {
 }
 
 /** Owes an event to the run's webhook if that wants it. The id of the event is the same for every attempt. */
-async function oweRunWebhook(tx: Tx, store: Store, run: RunRow, fact: RunFact): Promise<void> {
+async function enqueueRunWebhook(tx: Tx, store: Store, run: RunRow, fact: RunFact): Promise<void> {
   if (run.webhook === null) return;
   const { url, secret, events = usual, maxAttempts } = JSON.parse(run.webhook) as RunWebhook;
   if (!events.includes(fact.event)) return;
@@ -139,7 +139,7 @@ async function oweRunWebhook(tx: Tx, store: Store, run: RunRow, fact: RunFact): 
     created_at: Math.floor(tx.nowMs / 1000),
     data: redactValue(data) as WebhookEventData,
   };
-  await store.outbox.owe(tx, {
+  await store.outbox.enqueue(tx, {
     target: `webhook:${new URL(url).host}`,
     payload: { id, url, secret, body: JSON.stringify(event), traceparent },
     ref: run.id,
@@ -181,8 +181,8 @@ function checkUrl(text: string, settings: WebhookSettings, param: string): void 
   }
   const objection = objectionToHost(url, settings.allowedPrivateHosts);
   if (objection === undefined) return;
-  const remedy = "The server's operator can allow it in api_server.webhook_allowed_hosts.";
-  throw refused(`${url.host} cannot be told: it is ${objection}. ${remedy}`, param);
+  const hint = "The server's operator can allow it in api_server.webhook_allowed_hosts.";
+  throw refused(`${url.host} cannot be told: it is ${objection}. ${hint}`, param);
 }
 
 function checkSecret(secret: string | undefined, { hasSecret }: WebhookSettings, param: string): void {

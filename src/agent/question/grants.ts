@@ -7,7 +7,7 @@ const MAX_SESSIONS = 1000;
 const MAX_SIGNATURES = 1000;
 
 /** Whose session it is. Two owners may give their sessions the same name. */
-export interface GrantPlace {
+export interface GrantScope {
   readonly owner: string;
   readonly sessionId: string;
 }
@@ -25,7 +25,7 @@ export class Grants {
   }
 
   /** Returns whether calls with this signature need no further approval. */
-  async allows({ owner, sessionId }: GrantPlace, signature: string): Promise<boolean> {
+  async allows({ owner, sessionId }: GrantScope, signature: string): Promise<boolean> {
     if (this.#ofSession(keyOf({ owner, sessionId }))?.has(signature)) return true;
     const row = await this.#store.read
       .selectFrom("grants")
@@ -36,7 +36,7 @@ export class Grants {
     return row !== undefined;
   }
 
-  allowForSession(place: GrantPlace, signature: string): void {
+  allowForSession(place: GrantScope, signature: string): void {
     const key = keyOf(place);
     const signatures = this.#ofSession(key) ?? new Set<string>();
     this.#bySession.set(key, signatures.add(signature));
@@ -83,7 +83,7 @@ export class Grants {
   }
 }
 
-const keyOf = ({ owner, sessionId }: GrantPlace): string => JSON.stringify([owner, sessionId]);
+const keyOf = ({ owner, sessionId }: GrantScope): string => JSON.stringify([owner, sessionId]);
 
 function dropOldest(
   kept: { readonly size: number; keys(): IterableIterator<string>; delete(key: string): boolean },

@@ -2,7 +2,7 @@
 import type { AskChoice, FileChange, ToolEndCode } from "../../../generated/http/client/types.gen.ts";
 import { toServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe/redact.ts";
-import type { AskOutcome } from "./questions.ts";
+import type { QuestionOutcome } from "./questions.ts";
 import type { SettledAnswer, ToolCall } from "../engine.ts";
 import type { SessionMode } from "../session/mode.ts";
 import { decide, type PolicyContext, type PolicyDecision } from "./policy/policy.ts";
@@ -76,7 +76,7 @@ export async function permission(
   const now = decide(intent, await scope.policy(), call.tool);
   if (now.verdict === "deny") return refused(now);
   await remember(outcome, decision, { tool: call.tool, title: redact(intent.title), scope });
-  if (await scope.asks.take(outcome.id, { signal: scope.signal })) return undefined;
+  if (await scope.questions.take(outcome.id, { signal: scope.signal })) return undefined;
   return { status: "aborted", code: "interrupted", text: "Another process used this approval." };
 }
 
@@ -102,17 +102,25 @@ function questionFor(
   };
 }
 
-async function ask(question: ApprovalQuestion, scope: ToolCallScope, callId: string): Promise<AskOutcome> {
-  const { asks, signal, subject, prior } = scope;
+async function ask(
+  question: ApprovalQuestion,
+  scope: ToolCallScope,
+  callId: string,
+): Promise<QuestionOutcome> {
+  const { questions, signal, subject, prior } = scope;
   // People who see the question have seen the call that it is about.
   await scope.recorded();
-  if (prior) return asks.attach(prior, { signal });
+  if (prior) return questions.attach(prior, { signal });
   // A sub-agent's question belongs to the run at the top of its family, which has no such call.
   const own = subject.runId === scope.runId ? { callId } : {};
-  return asks.ask("approval", subject, question, { timeoutMs: scope.timeouts.approvalMs, signal, ...own });
+  return questions.ask("approval", subject, question, {
+    timeoutMs: scope.timeouts.approvalMs,
+    signal,
+    ...own,
+  });
 }
 
-type Answered = Extract<AskOutcome, { readonly status: "answered" }>;
+type Answered = Extract<QuestionOutcome, { readonly status: "answered" }>;
 
 function deniedBy({ by, reason }: Answered): SettledAnswer {
   const [code, who] =
@@ -139,12 +147,12 @@ async function remember(
   await answerCovered(signature, scope);
 }
 
-async function answerCovered(signature: string, { asks, subject }: ToolCallScope): Promise<void> {
+async function answerCovered(signature: string, { questions, subject }: ToolCallScope): Promise<void> {
   const { owner, sessionId } = subject;
-  for (const row of await asks.open({ sessionId })) {
+  for (const row of await questions.open({ sessionId })) {
     if (row.owner !== owner || signatureOf(row) !== signature) continue;
     const answer = { owner, by: OURSELVES, choice: "once", reason: COVERED } as const;
-    await asks.answer(row.id, answer).catch((error: unknown) => {
+    await questions.answer(row.id, answer).catch((error: unknown) => {
       // Somebody answered it meanwhile, or its time was over.
       if (toServiceError(error).code !== "ask_not_pending") throw error;
     });

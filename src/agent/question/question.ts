@@ -5,7 +5,7 @@ import type {
   FileChange,
 } from "../../../generated/http/client/types.gen.ts";
 import type { NewEvent } from "../../store/journal/journal.ts";
-import type { AskRow } from "../../store/schema/tables.ts";
+import type { QuestionRow } from "../../store/schema/tables.ts";
 import { runEvent } from "../run/event.ts";
 
 /** What an approval asks about. Redacted before it gets here. */
@@ -36,10 +36,10 @@ export interface AskQuestions {
   readonly secret: { readonly prompt: string; readonly env_var: string };
 }
 
-export type AskKind = keyof AskQuestions;
+export type QuestionKind = keyof AskQuestions;
 
 /** What answers a question of each kind. An empty password or value refuses; a question without an answer is skipped. */
-export interface AskReplies {
+export interface QuestionReplies {
   readonly approval: { readonly choice: AskChoice; readonly reason?: string };
   readonly clarify: { readonly answers: Readonly<Record<string, string>> };
   readonly sudo: { readonly password: string };
@@ -47,21 +47,21 @@ export interface AskReplies {
 }
 
 /** A stored approval as every surface shows it. */
-export function toApprovalRequest(row: AskRow): ApprovalRequest {
+export function toApprovalRequest(row: QuestionRow): ApprovalRequest {
   const { signature: _, choices, changes, ...question } = JSON.parse(row.question) as ApprovalQuestion;
   return { ...question, choices: [...choices], ...(changes ? { changes: [...changes] } : {}), ...frame(row) };
 }
 
 /** The signature of the policy that a stored approval is about; undefined for other questions. */
-export function signatureOf(row: AskRow): string | undefined {
+export function signatureOf(row: QuestionRow): string | undefined {
   if (row.kind !== "approval") return undefined;
   return (JSON.parse(row.question) as ApprovalQuestion).signature;
 }
 
 /** The event of an open question; a surface that connects later shows the same. */
-export function requestEvent(row: AskRow): NewEvent {
+export function requestEvent(row: QuestionRow): NewEvent {
   const question: unknown = JSON.parse(row.question);
-  switch (row.kind as AskKind) {
+  switch (row.kind as QuestionKind) {
     case "approval":
       return runEvent(row.run_id, "approval.request", toApprovalRequest(row));
     case "clarify": {
@@ -82,7 +82,7 @@ export function requestEvent(row: AskRow): NewEvent {
 }
 
 /** The event of an answer. Passwords and secrets are in no event: only whether there was one. */
-export function respondedEvent(row: AskRow, reply: AskReplies[AskKind], by: string): NewEvent {
+export function respondedEvent(row: QuestionRow, reply: QuestionReplies[QuestionKind], by: string): NewEvent {
   const about = { request_id: row.id, by };
   if ("choice" in reply) {
     const reason = reply.reason === undefined ? {} : { reason: reply.reason };
@@ -98,11 +98,11 @@ export function respondedEvent(row: AskRow, reply: AskReplies[AskKind], by: stri
   return runEvent(row.run_id, "secret.responded", { ...about, env_var, skipped: reply.value === "" });
 }
 
-export function expiredEvent(row: AskRow, reason: "timeout" | "cancelled"): NewEvent {
-  return runEvent(row.run_id, `${row.kind as AskKind}.expired`, { request_id: row.id, reason });
+export function expiredEvent(row: QuestionRow, reason: "timeout" | "cancelled"): NewEvent {
+  return runEvent(row.run_id, `${row.kind as QuestionKind}.expired`, { request_id: row.id, reason });
 }
 
-function frame(row: AskRow) {
+function frame(row: QuestionRow) {
   return {
     request_id: row.id,
     ...(row.call_id === null ? {} : { tool_call_id: row.call_id }),

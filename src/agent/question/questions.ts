@@ -7,22 +7,22 @@ import type { NewEvent } from "../../store/journal/journal.ts";
 import { isUnavailable } from "../../store/tx/failure.ts";
 import { retryWhileUnavailable } from "../../store/tx/retry.ts";
 import type { Store, Tx } from "../../store/store.ts";
-import type { AskRow } from "../../store/schema/tables.ts";
+import type { QuestionRow } from "../../store/schema/tables.ts";
 import { checkReply } from "./reply.ts";
 import {
   expiredEvent,
   requestEvent,
   respondedEvent,
-  type AskKind,
+  type QuestionKind,
   type AskQuestions,
-  type AskReplies,
+  type QuestionReplies,
 } from "./question.ts";
 import { moveRun } from "../run/run.ts";
 import { isParked } from "../run/stop.ts";
-import { oweQuestionWebhook } from "../notify/run-webhook.ts";
+import { enqueueQuestionWebhook } from "../notify/run-webhook.ts";
 
 /** How a question ended. `by` names who answered. */
-export type AskOutcome<K extends AskKind = "approval"> =
+export type QuestionOutcome<K extends QuestionKind = "approval"> =
   | ({ readonly status: "answered"; readonly id: string; readonly by: string } & Learned[K])
   | { readonly status: "expired" }
   | { readonly status: "cancelled" };
@@ -36,7 +36,7 @@ interface Learned {
   readonly secret: { readonly stored: boolean };
 }
 
-export interface AskSubject {
+export interface QuestionSubject {
   readonly sessionId: string;
   readonly runId: string;
   readonly owner: string;
@@ -53,7 +53,7 @@ export interface SecretKeeper {
  * when their time or their run is over. The asker learns the outcome from the journal like everyone else; a password
  * alone goes from hand to hand, in memory, and so is taken by the process that asks for it only.
  */
-export class Asks {
+export class Questions {
   readonly #store: Store;
   readonly #clock: Clock;
   readonly #secrets: SecretKeeper | undefined;
@@ -74,12 +74,12 @@ export class Asks {
    * Stores a question, waits for its outcome and resolves with it. While it is open the run waits (status
    * `waiting_for_approval`). When `signal` aborts the question is closed as cancelled. `timeoutMs` 0 waits without end.
    */
-  async ask<K extends AskKind>(
+  async ask<K extends QuestionKind>(
     kind: K,
-    subject: AskSubject,
+    subject: QuestionSubject,
     question: AskQuestions[K],
-    options: AskOptions,
-  ): Promise<AskOutcome<K>> {
+    options: QuestionOptions,
+  ): Promise<QuestionOutcome<K>> {
     const { timeoutMs, callId } = options;
     const id = createId("ask", this.#clock.now());
     if (kind === "sudo") this.#passwords.set(id, undefined);
@@ -94,7 +94,7 @@ export class Asks {
       return { status: "cancelled" };
     }
     try {
-      return (await this.#wait(opened.row, opened.after, options)) as AskOutcome<K>;
+      return (await this.#wait(opened.row, opened.after, options)) as QuestionOutcome<K>;
     } finally {
       this.#passwords.delete(id);
     }
@@ -104,25 +104,25 @@ export class Asks {
    * Waits for the outcome of an approval that another process asked for, which may be known already. Its time runs on as
    * it was set then.
    */
-  async attach(row: AskRow, { signal }: { readonly signal: AbortSignal }): Promise<AskOutcome> {
+  async attach(row: QuestionRow, { signal }: { readonly signal: AbortSignal }): Promise<QuestionOutcome> {
     const timeoutMs = row.expires_at === null ? 0 : Math.max(1, row.expires_at - this.#clock.now());
-    return (await this.#wait(row, 0, { timeoutMs, signal })) as AskOutcome;
+    return (await this.#wait(row, 0, { timeoutMs, signal })) as QuestionOutcome;
   }
 
   /**
    * Makes use of leave that was given, once: false when it was made use of before, or `signal` aborted meanwhile. What
    * it is for may begin now.
    */
-  async take(askId: string, { signal }: { readonly signal: AbortSignal }): Promise<boolean> {
-    const taken = { id: askId, status: "answered", taken_at: null };
+  async take(questionId: string, { signal }: { readonly signal: AbortSignal }): Promise<boolean> {
+    const taken = { id: questionId, status: "answered", taken_at: null };
     return this.#store.write(
-      async (tx) => !signal.aborted && (await tx.update("asks", taken, { taken_at: tx.nowMs })) === 1,
+      async (tx) => !signal.aborted && (await tx.update("questions", taken, { taken_at: tx.nowMs })) === 1,
     );
   }
 
   /** Closes questions of a run that ends, inside `tx`, which the store's failures may have left open. */
   async closeDoubtful(tx: Tx, runId: string): Promise<void> {
-    if (this.#doubtful.has(runId)) await cancelOpenAsks(tx, this.#store, runId);
+    if (this.#doubtful.has(runId)) await cancelOpenQuestions(tx, this.#store, runId);
   }
 
   /** Nothing more is asked of a run here. */
@@ -131,22 +131,22 @@ export class Asks {
   }
 
   /** Closes a question, if it is open, that no answer matters to any more. */
-  async withdraw(row: AskRow): Promise<void> {
+  async withdraw(row: QuestionRow): Promise<void> {
     await this.#close(row, "cancelled");
   }
 
   /** Ends a question, if it is open, as if its time were over: nobody there can show it. */
-  async giveUp(askId: string): Promise<void> {
-    const asks = this.#store.read.selectFrom("asks").selectAll();
-    const row = await asks.where("id", "=", askId).executeTakeFirst();
+  async giveUp(questionId: string): Promise<void> {
+    const questions = this.#store.read.selectFrom("questions").selectAll();
+    const row = await questions.where("id", "=", questionId).executeTakeFirst();
     if (row) await this.#close(row, "timeout");
   }
 
   async #wait(
-    row: AskRow,
+    row: QuestionRow,
     after: number,
-    { timeoutMs, signal }: Pick<AskOptions, "timeoutMs" | "signal">,
-  ): Promise<AskOutcome<AskKind>> {
+    { timeoutMs, signal }: Pick<QuestionOptions, "timeoutMs" | "signal">,
+  ): Promise<QuestionOutcome<QuestionKind>> {
     const ended = new AbortController();
     const trouble = Promise.withResolvers<never>();
     const patiently = <T>(work: () => Promise<T>) =>
@@ -173,8 +173,10 @@ export class Asks {
   }
 
   /** The open questions of a run or a session, oldest first. */
-  async open(where: { readonly runId: string } | { readonly sessionId: string }): Promise<readonly AskRow[]> {
-    const open = this.#store.read.selectFrom("asks").selectAll().where("status", "=", "open");
+  async open(
+    where: { readonly runId: string } | { readonly sessionId: string },
+  ): Promise<readonly QuestionRow[]> {
+    const open = this.#store.read.selectFrom("questions").selectAll().where("status", "=", "open");
     const mine =
       "runId" in where
         ? open.where("run_id", "=", where.runId)
@@ -187,39 +189,39 @@ export class Asks {
    * ServiceError `ask_not_found` for an unknown or foreign id, `ask_not_pending` when it is closed already or waits for
    * a password in another process, `invalid_request` for an answer that does not fit the question.
    */
-  async answer(askId: string, answer: Answer): Promise<void> {
-    const before = this.#answering.get(askId);
+  async answer(questionId: string, answer: Answer): Promise<void> {
+    const before = this.#answering.get(questionId);
     const work = (async () => {
       await before?.catch(() => {});
-      await this.#answer(askId, answer);
+      await this.#answer(questionId, answer);
     })();
-    this.#answering.set(askId, work);
+    this.#answering.set(questionId, work);
     try {
       await work;
     } finally {
-      if (this.#answering.get(askId) === work) this.#answering.delete(askId);
+      if (this.#answering.get(questionId) === work) this.#answering.delete(questionId);
     }
   }
 
   /** Never two of a question at once in this process: a password or secret of the one that loses must not stay. */
-  async #answer(askId: string, { owner, by, ...given }: Answer): Promise<void> {
+  async #answer(questionId: string, { owner, by, ...given }: Answer): Promise<void> {
     // What people type may hold a secret that is known here, by mistake.
     const isText = "answers" in given || "choice" in given;
     const reply = isText ? (redactValue(given) as typeof given) : given;
     const row = await this.#store.read
-      .selectFrom("asks")
+      .selectFrom("questions")
       .selectAll()
-      .where("id", "=", askId)
+      .where("id", "=", questionId)
       .executeTakeFirst();
     if (!row || row.owner !== owner) {
-      throw new ServiceError("ask_not_found", `There is no question ${JSON.stringify(askId)}.`);
+      throw new ServiceError("ask_not_found", `There is no question ${JSON.stringify(questionId)}.`);
     }
     checkReply(row, reply);
-    if (row.status !== "open") throw closedAlready(askId);
+    if (row.status !== "open") throw closedAlready(questionId);
     if (row.expires_at !== null && row.expires_at <= this.#clock.now()) {
       // Nobody may be at work who watches the time.
       await this.#close(row, "timeout");
-      throw closedAlready(askId);
+      throw closedAlready(questionId);
     }
     await this.#deliver(row, reply);
     const won = await this.#store.write(async (tx) => {
@@ -229,15 +231,15 @@ export class Asks {
         answered_by: by,
         answered_at: tx.nowMs,
       };
-      if ((await tx.update("asks", { id: askId, status: "open" }, set)) === 0) return false;
+      if ((await tx.update("questions", { id: questionId, status: "open" }, set)) === 0) return false;
       await this.#resume(tx, row, respondedEvent(row, reply, by));
       return true;
     });
-    if (!won) throw closedAlready(askId);
+    if (!won) throw closedAlready(questionId);
   }
 
   /** Puts what must not be stored where it is wanted, before anybody is told of the answer. */
-  async #deliver(row: AskRow, reply: AskReplies[AskKind]): Promise<void> {
+  async #deliver(row: QuestionRow, reply: QuestionReplies[QuestionKind]): Promise<void> {
     if ("password" in reply) {
       if (!this.#passwords.has(row.id)) {
         throw new ServiceError(
@@ -261,9 +263,9 @@ export class Asks {
     question,
     timeoutMs,
     callId,
-  }: Opening): Promise<{ row: AskRow; after: number } | undefined> {
+  }: Opening): Promise<{ row: QuestionRow; after: number } | undefined> {
     return this.#store.write(async (tx) => {
-      const row: AskRow = {
+      const row: QuestionRow = {
         id,
         session_id: subject.sessionId,
         run_id: subject.runId,
@@ -283,26 +285,26 @@ export class Asks {
         const run = await tx.find("runs", { id: subject.runId });
         if (run && run.ended_at !== null) return undefined;
       }
-      await tx.insert("asks", [row]);
-      await oweQuestionWebhook(tx, this.#store, row);
+      await tx.insert("questions", [row]);
+      await enqueueQuestionWebhook(tx, this.#store, row);
       const [appended] = await this.#store.journal.append(tx, subject.sessionId, [requestEvent(row)]);
       return { row, after: appended?.runSeq ?? 0 };
     });
   }
 
-  async #close(row: AskRow, reason: "timeout" | "cancelled"): Promise<void> {
+  async #close(row: QuestionRow, reason: "timeout" | "cancelled"): Promise<void> {
     const status = reason === "timeout" ? "expired" : "cancelled";
     await this.#store.write(async (tx) => {
-      if ((await tx.update("asks", { id: row.id, status: "open" }, { status })) === 0) return;
+      if ((await tx.update("questions", { id: row.id, status: "open" }, { status })) === 0) return;
       await this.#resume(tx, row, expiredEvent(row, reason));
     });
   }
 
   /** Appends the closing event, and lets the run go on when nothing else is open. */
-  async #resume(tx: Tx, row: AskRow, event: NewEvent): Promise<void> {
+  async #resume(tx: Tx, row: QuestionRow, event: NewEvent): Promise<void> {
     await this.#store.journal.append(tx, row.session_id, [event]);
     const other = await tx.db
-      .selectFrom("asks")
+      .selectFrom("questions")
       .select("id")
       .where("run_id", "=", row.run_id)
       .where("status", "=", "open")
@@ -311,7 +313,10 @@ export class Asks {
     if (!other) await moveRun(tx, row.run_id, { from: "waiting_for_approval", to: "running" });
   }
 
-  async #outcome(row: AskRow, from: { after: number; signal: AbortSignal }): Promise<AskOutcome<AskKind>> {
+  async #outcome(
+    row: QuestionRow,
+    from: { after: number; signal: AbortSignal },
+  ): Promise<QuestionOutcome<QuestionKind>> {
     for await (const events of this.#store.journal.follow({ runId: row.run_id }, from)) {
       for (const { type, data } of events) {
         if (data["request_id"] !== row.id) continue;
@@ -324,11 +329,11 @@ export class Asks {
     return { status: "cancelled" }; // the store closed under us
   }
 
-  #answered(row: AskRow, data: Readonly<Record<string, unknown>>): AskOutcome<AskKind> {
+  #answered(row: QuestionRow, data: Readonly<Record<string, unknown>>): QuestionOutcome<QuestionKind> {
     const by = String(data["by"]);
     const { id } = row;
     const reason = data["reason"] === undefined ? {} : { reason: String(data["reason"]) };
-    switch (row.kind as AskKind) {
+    switch (row.kind as QuestionKind) {
       case "approval":
         return { status: "answered", id, by, choice: data["choice"] as AskChoice, ...reason };
       case "clarify":
@@ -341,9 +346,9 @@ export class Asks {
   }
 }
 
-type Answer = { readonly owner: string; readonly by: string } & AskReplies[AskKind];
+type Answer = { readonly owner: string; readonly by: string } & QuestionReplies[QuestionKind];
 
-export interface AskOptions {
+export interface QuestionOptions {
   /** 0 waits without end. */
   readonly timeoutMs: number;
   readonly signal: AbortSignal;
@@ -353,27 +358,27 @@ export interface AskOptions {
 
 interface Opening {
   readonly id: string;
-  readonly kind: AskKind;
-  readonly subject: AskSubject;
-  readonly question: AskQuestions[AskKind];
+  readonly kind: QuestionKind;
+  readonly subject: QuestionSubject;
+  readonly question: AskQuestions[QuestionKind];
   readonly timeoutMs: number;
   readonly callId: string | undefined;
 }
 
 /** Closes what a dead run left open, inside `tx`. */
-export async function cancelOpenAsks(tx: Tx, store: Store, runId: string): Promise<void> {
+export async function cancelOpenQuestions(tx: Tx, store: Store, runId: string): Promise<void> {
   const rows = await tx.db
-    .selectFrom("asks")
+    .selectFrom("questions")
     .selectAll()
     .where("run_id", "=", runId)
     .where("status", "=", "open")
     .execute();
   for (const row of rows) {
-    await tx.update("asks", { id: row.id, status: "open" }, { status: "cancelled" });
+    await tx.update("questions", { id: row.id, status: "open" }, { status: "cancelled" });
     await store.journal.append(tx, row.session_id, [expiredEvent(row, "cancelled")]);
   }
 }
 
-function closedAlready(askId: string): ServiceError {
-  return new ServiceError("ask_not_pending", `The question ${askId} is closed already.`);
+function closedAlready(questionId: string): ServiceError {
+  return new ServiceError("ask_not_pending", `The question ${questionId} is closed already.`);
 }

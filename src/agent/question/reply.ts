@@ -1,6 +1,6 @@
 import { ServiceError } from "../../base/errors.ts";
-import type { AskRow } from "../../store/schema/tables.ts";
-import { toApprovalRequest, type AskKind, type AskQuestions, type AskReplies } from "./question.ts";
+import type { QuestionRow } from "../../store/schema/tables.ts";
+import { toApprovalRequest, type QuestionKind, type AskQuestions, type QuestionReplies } from "./question.ts";
 
 /** Most characters of a typed answer, password or secret. */
 export const MAX_REPLY_CHARACTERS = 65_536;
@@ -11,8 +11,8 @@ const MAX_REASON_CHARACTERS = 1024;
 const FIELD = { approval: "choice", clarify: "answers", sudo: "password", secret: "value" } as const;
 
 /** Throws ServiceError `invalid_request` when `reply` does not answer the question in `row`; names the field. */
-export function checkReply(row: AskRow, reply: AskReplies[AskKind]): void {
-  const field = FIELD[row.kind as AskKind];
+export function checkReply(row: QuestionRow, reply: QuestionReplies[QuestionKind]): void {
+  const field = FIELD[row.kind as QuestionKind];
   if (!(field in reply)) throw invalid(field, `is required: the question ${row.id} is a ${row.kind}`);
   const allowed = field === "choice" ? [field, "reason"] : [field];
   const other = Object.keys(reply).find((key) => !allowed.includes(key));
@@ -31,7 +31,7 @@ export function checkReply(row: AskRow, reply: AskReplies[AskKind]): void {
   }
 }
 
-function checkAnswers(row: AskRow, answers: Readonly<Record<string, string>>): void {
+function checkAnswers(row: QuestionRow, answers: Readonly<Record<string, string>>): void {
   const { questions } = JSON.parse(row.question) as AskQuestions["clarify"];
   for (const [id, answer] of Object.entries(answers)) {
     if (!questions.some((question) => question.id === id)) {

@@ -1,10 +1,10 @@
 import { retryWhileUnavailable } from "../../store/tx/retry.ts";
 import type { Execution } from "../run/execution.ts";
 import { LEASE_MS } from "../run/session-queue.ts";
-import type { AgentParts } from "../deps.ts";
+import type { AgentDeps } from "../deps.ts";
 
 interface AliveOptions {
-  readonly parts: Pick<AgentParts, "clock" | "log">;
+  readonly parts: Pick<AgentDeps, "clock" | "log">;
   readonly running: ReadonlyMap<string, Execution>;
   /** Sessions whose runs wait for room. */
   readonly waiting: () => Iterable<string>;

@@ -16,7 +16,7 @@ const UNKNOWN_OUTCOME =
  * said so far, and each tool call with its answer or word that it was cut. So the model learns that a tool has begun,
  * and does not run it again unknowing. `events` are those after the last step that was saved.
  */
-export function salvageStep(events: readonly RunFact[]): readonly Message[] {
+export function rebuildStep(events: readonly RunFact[]): readonly Message[] {
   const step = new Step();
   for (const event of events) step.take(event);
   return step.messages();
@@ -34,7 +34,7 @@ export interface BrokenStep {
   readonly asked: ReadonlySet<string>;
 }
 
-/** As {@link salvageStep}, for a step that is to go on. */
+/** As {@link rebuildStep}, for a step that is to go on. */
 export function brokenStep(events: readonly RunFact[]): BrokenStep {
   const step = new Step();
   for (const event of events) step.take(event);

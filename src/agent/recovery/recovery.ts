@@ -1,19 +1,19 @@
 import { isUnavailable } from "../../store/tx/failure.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
-import { cancelOpenAsks } from "../question/questions.ts";
+import { cancelOpenQuestions } from "../question/questions.ts";
 import { cancelledOutcome, interruptedOutcome } from "../run/outcome.ts";
-import type { AgentParts } from "../deps.ts";
+import type { AgentDeps } from "../deps.ts";
 import { addMessages } from "../session/transcript.ts";
 import { LEASE_MS, UNOWNED } from "../run/session-queue.ts";
-import { asksOf, suspended, type KnownOfRun } from "./resume.ts";
+import { questionsOf, suspended, type KnownOfRun } from "./resume.ts";
 import { startAgain } from "./restart.ts";
 import { concludeRun } from "../run/finish.ts";
 import {
   answeredRuns,
   cutCalls,
   pendingSteers,
-  salvageStep,
+  rebuildStep,
   steerEventsOf,
   unsavedEventsOf,
   type RunFact,
@@ -43,7 +43,7 @@ const END_LOST = "The end of this run could not be written to the database, and 
  * one round, 40 seconds, of the last sign of life; at once where the process is known to be dead.
  */
 export class Recovery {
-  readonly #parts: AgentParts;
+  readonly #parts: AgentDeps;
   readonly #turns: Turns;
   readonly #stopping = new AbortController();
   readonly #first = Promise.withResolvers<void>();
@@ -52,7 +52,7 @@ export class Recovery {
   #round: Promise<void> | undefined;
   #isRecovered = false;
 
-  constructor(parts: AgentParts, turns: Turns) {
+  constructor(parts: AgentDeps, turns: Turns) {
     this.#parts = parts;
     this.#turns = turns;
   }
@@ -298,13 +298,13 @@ export class Recovery {
   /** Ends a run whose process is gone, with what it had said and done as far as anybody knows. */
   async #close(
     tx: Tx,
-    { run, asks, events, steers, isAnswered }: DeadRun,
+    { run, questions, events, steers, isAnswered }: DeadRun,
     { reason, inOrder }: { readonly reason: string; readonly inOrder: Queue },
   ): Promise<void> {
     const { store } = this.#parts;
-    if (asks.some(({ status }) => status === "open")) await cancelOpenAsks(tx, store, run.id);
+    if (questions.some(({ status }) => status === "open")) await cancelOpenQuestions(tx, store, run.id);
     const step = isAnswered ? [] : events;
-    await addMessages(tx, { sessionId: run.session_id, runId: run.id }, salvageStep(step));
+    await addMessages(tx, { sessionId: run.session_id, runId: run.id }, rebuildStep(step));
     const pending = pendingSteers(steers);
     const outcome =
       run.stop_requested === 1
@@ -344,14 +344,14 @@ async function readDead(
   const runs = await (dialect === "postgres" ? query.forUpdate() : query).execute();
   const ids = runs.map(({ id }) => id);
   if (ids.length === 0) return [];
-  const asks = await asksOf(tx, ids);
+  const questions = await questionsOf(tx, ids);
   const events = await unsavedEventsOf(tx, ids);
   const steers = await steerEventsOf(tx, ids);
   const answered = await answeredRuns(tx, sessionIds);
   return runs.map((run) => ({
     run,
     isAlone: runs.every(({ id, session_id: sessionId }) => id === run.id || sessionId !== run.session_id),
-    asks: asks.filter(({ run_id: runId }) => runId === run.id),
+    questions: questions.filter(({ run_id: runId }) => runId === run.id),
     events: events.get(run.id) ?? [],
     steers: steers.get(run.id) ?? [],
     isAnswered: answered.has(run.id),

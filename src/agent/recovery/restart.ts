@@ -2,7 +2,7 @@
 import type { Store, Tx } from "../../store/store.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
 import { runEvent } from "../run/event.ts";
-import type { AgentParts } from "../deps.ts";
+import type { AgentDeps } from "../deps.ts";
 import { MAX_STARTS, startsOf } from "./resume.ts";
 import { parseInput } from "../run/run.ts";
 
@@ -17,7 +17,7 @@ const NOTICE = "The server process ended before this run did anything: the run s
 export async function startAgain(
   tx: Tx,
   run: RunRow,
-  { store, trigger, log }: Pick<AgentParts, "store" | "trigger" | "log">,
+  { store, trigger, log }: Pick<AgentDeps, "store" | "trigger" | "log">,
 ): Promise<boolean> {
   const { id, session_id: sessionId } = run;
   if (run.status !== "running" || run.stop_requested === 1 || parseInput(run).startsAgain !== true)

@@ -2,7 +2,7 @@
 import type { RunUsage } from "../../../generated/http/client/types.gen.ts";
 import { MASK } from "../../base/observe/redact.ts";
 import type { Tx } from "../../store/store.ts";
-import type { AskRow, RunRow } from "../../store/schema/tables.ts";
+import type { QuestionRow, RunRow } from "../../store/schema/tables.ts";
 import { zeroUsage, type ToolAnswer, type ToolCall, type Usage } from "../engine.ts";
 import type { Message, ToolMessage } from "../message.ts";
 import type { Steer } from "../run/control.ts";
@@ -28,7 +28,7 @@ export interface Suspended {
 
 interface WaitingCall {
   readonly call: ToolCall;
-  readonly ask: AskRow;
+  readonly ask: QuestionRow;
 }
 
 /** What is known of a run already. */
@@ -36,7 +36,7 @@ export interface KnownOfRun {
   /** Those of its unsaved step. */
   readonly events: readonly RunFact[];
   /** All its questions, newest first. */
-  readonly asks: readonly AskRow[];
+  readonly questions: readonly QuestionRow[];
 }
 
 /**
@@ -49,13 +49,13 @@ export async function suspended(tx: Tx, run: RunRow, known?: KnownOfRun): Promis
     return undefined;
   const step = brokenStep(known?.events ?? (await unsavedEvents(tx, run.id)));
   if (step.unfinished.length === 0) return undefined;
-  const asks = known?.asks ?? (await asksOf(tx, [run.id]));
-  const isOther = ({ status, kind, call_id: callId }: AskRow) =>
+  const questions = known?.questions ?? (await questionsOf(tx, [run.id]));
+  const isOther = ({ status, kind, call_id: callId }: QuestionRow) =>
     status === "open" && (kind !== "approval" || callId === null);
-  if (asks.some(isOther)) return undefined;
+  if (questions.some(isOther)) return undefined;
   const waiting: WaitingCall[] = [];
   for (const call of step.unfinished) {
-    const ask = asks.find(({ id, call_id: callId }) => callId === call.callId && step.asked.has(id));
+    const ask = questions.find(({ id, call_id: callId }) => callId === call.callId && step.asked.has(id));
     if (!ask || ask.taken_at !== null || ask.status === "cancelled") return undefined;
     waiting.push({ call, ask });
   }
@@ -73,7 +73,7 @@ export async function settleStep(
       const { callId, tool } = call;
       const answered = await answer(call, { ...scope, prior: ask });
       // A call that cannot be made any more was answered without its question.
-      if (!isParked(scope.signal)) await scope.asks.withdraw(ask);
+      if (!isParked(scope.signal)) await scope.questions.withdraw(ask);
       return { role: "tool", callId, tool, ...answered };
     }),
   );
@@ -90,10 +90,10 @@ const LOST_ARGUMENTS =
   "The server was restarted while this call waited for leave, and its arguments held a secret that is not kept. Call again.";
 
 /** The questions of runs, newest first. */
-export async function asksOf(tx: Tx, runIds: readonly string[]): Promise<AskRow[]> {
+export async function questionsOf(tx: Tx, runIds: readonly string[]): Promise<QuestionRow[]> {
   if (runIds.length === 0) return [];
   return tx.db
-    .selectFrom("asks")
+    .selectFrom("questions")
     .selectAll()
     .where("run_id", "in", runIds)
     .orderBy("created_at", "desc")

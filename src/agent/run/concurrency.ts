@@ -40,7 +40,7 @@ export class EntryOnDemand {
     this.#admit = admit;
   }
 
-  /** As {@link StartGate.admit}. */
+  /** As {@link ConcurrencyLimit.admit}. */
   take(): Entry {
     return (this.#entry ??= this.#admit());
   }
@@ -57,7 +57,7 @@ const MAX_WAITING = 1_000;
  * Counts the runs at work, all together and by group, and keeps the sessions of those that wait in their order. What
  * waits is on disk before it comes here: a crash loses the order only.
  */
-export class StartGate {
+export class ConcurrencyLimit {
   readonly #max: number;
   readonly #onRoom: () => void;
   readonly #groups = new Map<string, number>();

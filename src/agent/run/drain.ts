@@ -1,5 +1,5 @@
 import type { Execution } from "./execution.ts";
-import type { AgentParts } from "../deps.ts";
+import type { AgentDeps } from "../deps.ts";
 import { suspended } from "../recovery/resume.ts";
 import { RunStop } from "./stop.ts";
 
@@ -13,7 +13,7 @@ const PARK_MS = 500;
  */
 export async function drainRuns(
   running: Iterable<Execution>,
-  parts: AgentParts,
+  parts: AgentDeps,
   {
     graceMs,
     settled,
@@ -34,7 +34,7 @@ export async function drainRuns(
   await settled;
 }
 
-function isStillPatient({ clock }: AgentParts, over: AbortSignal): Promise<boolean> {
+function isStillPatient({ clock }: AgentDeps, over: AbortSignal): Promise<boolean> {
   return clock.sleep(PARK_MS, { signal: over }).then(
     () => true,
     () => false,
@@ -42,7 +42,7 @@ function isStillPatient({ clock }: AgentParts, over: AbortSignal): Promise<boole
 }
 
 /** A run that cannot be parked, for want of a database too, is cut like any. */
-async function parkWaiting(running: Iterable<Execution>, { store, log }: AgentParts): Promise<void> {
+async function parkWaiting(running: Iterable<Execution>, { store, log }: AgentDeps): Promise<void> {
   for (const execution of running) {
     if (!execution.isDetached) continue;
     try {

@@ -1,5 +1,5 @@
 import { followRun } from "./follow.ts";
-import type { AgentParts } from "../deps.ts";
+import type { AgentDeps } from "../deps.ts";
 import type { Turns } from "./scheduler.ts";
 
 /**
@@ -7,7 +7,7 @@ import type { Turns } from "./scheduler.ts";
  * not after `timeoutMs`.
  */
 export async function endRuns(
-  { parts, turns }: { readonly parts: Pick<AgentParts, "store" | "clock">; readonly turns: Turns },
+  { parts, turns }: { readonly parts: Pick<AgentDeps, "store" | "clock">; readonly turns: Turns },
   sessionId: string,
   { reason, timeoutMs }: { readonly reason: string; readonly timeoutMs: number },
 ): Promise<boolean> {

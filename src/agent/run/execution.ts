@@ -16,12 +16,12 @@ import { loadContext } from "../session/transcript.ts";
 import { Inactivity } from "./idle-timeout.ts";
 import type { Message } from "../message.ts";
 import { outcomeOf, type Outcome, type RunClose } from "./outcome.ts";
-import type { AgentParts } from "../deps.ts";
+import type { AgentDeps } from "../deps.ts";
 import { Recorder } from "./event-writer.ts";
 import { listenForControl, requestStop, unheardSteers, type Steer } from "./control.ts";
 import { toRunUsage, type RunFamily, type RunInput, type RunKind } from "./run.ts";
-import type { LentToSession } from "../session/client-resources.ts";
-import { SideCalls } from "../context/auxiliary-calls.ts";
+import type { SessionResources } from "../session/client-resources.ts";
+import { AuxiliaryCalls } from "../context/auxiliary-calls.ts";
 import { settleStep, type Suspended } from "../recovery/resume.ts";
 import { keepOnDisk } from "../recovery/restart.ts";
 import { isParked, RunStop } from "./stop.ts";
@@ -31,7 +31,7 @@ import { todoListOf } from "../session/todo-list.ts";
 import { policyNow, setupTurn, type TurnSetup } from "./prepare.ts";
 
 export interface ExecutionOptions {
-  readonly parts: AgentParts;
+  readonly parts: AgentDeps;
   readonly run: RunRow;
   readonly session: SessionRow;
   readonly input: RunInput;
@@ -51,7 +51,7 @@ export class Execution {
   readonly model: string;
   readonly #options: ExecutionOptions;
   readonly #recorder: Recorder;
-  readonly #aside: SideCalls;
+  readonly #aside: AuxiliaryCalls;
   readonly #span: Span;
   readonly #abort = new AbortController();
   readonly #inactivity: Inactivity;
@@ -82,7 +82,7 @@ export class Execution {
     });
     this.#span = startRunSpan(parts.tracing, run, options.input.traceparent);
     this.#inactivity = this.#watch();
-    this.#aside = new SideCalls({
+    this.#aside = new AuxiliaryCalls({
       parts,
       run,
       span: this.#span,
@@ -130,14 +130,14 @@ export class Execution {
     const conclude = async (tx: Tx): Promise<NewEvent | undefined> => {
       const outcome = await this.#outcome(tx, whole);
       describeRunEnd(this.#span, whole, outcome);
-      await this.#options.parts.asks.closeDoubtful(tx, this.runId);
+      await this.#options.parts.questions.closeDoubtful(tx, this.runId);
       return (await close.end(tx, outcome)) ? outcome.event : undefined;
     };
     try {
       return await close.attempts(() => this.#recorder.finish(conclude, close.next, close.ended));
     } finally {
       this.#span.end();
-      this.#options.parts.asks.forget(this.runId);
+      this.#options.parts.questions.forget(this.runId);
     }
   }
 
@@ -298,9 +298,9 @@ export class Execution {
     return this.#options.input.family?.root ?? { runId: this.runId, sessionId: this.sessionId };
   }
 
-  #toolScope({ tools, clientTools, cwd, policy }: TurnSetup, { files }: LentToSession): ToolCallScope {
+  #toolScope({ tools, clientTools, cwd, policy }: TurnSetup, { files }: SessionResources): ToolCallScope {
     const { parts, run, session, input, spawner } = this.#options;
-    const { settings, asks, grants, clock, log, checkInput } = parts;
+    const { settings, questions, grants, clock, log, checkInput } = parts;
     const { signal } = this.#abort;
     const record = (event: NewEvent) => this.#record(event);
     const delegation = new Delegation(parts, spawner, { run, session, input, signal, record });
@@ -327,7 +327,7 @@ export class Execution {
       todos: todoListOf(parts.store, this.sessionId),
       files,
       order: new CallOrder(),
-      asks,
+      questions,
       clock,
       log,
       checkInput,

@@ -3,9 +3,9 @@ import type { Store, Tx } from "../../store/store.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
 import { sessionEvent } from "./event.ts";
 import type { Outcome } from "./outcome.ts";
-import type { AgentParts } from "../deps.ts";
+import type { AgentDeps } from "../deps.ts";
 import { endRun, parseInput, type RunInput } from "./run.ts";
-import { oweEndWebhook } from "../notify/run-webhook.ts";
+import { enqueueEndWebhook } from "../notify/run-webhook.ts";
 import { headOf } from "../../base/text.ts";
 
 /** Longest text of a background prompt that its event carries; all of it stands in the run. */
@@ -15,7 +15,7 @@ interface ConcludedRun {
   readonly run: RunRow;
   /** The session was made for this one request. */
   readonly isStateless?: boolean;
-  readonly parts: Pick<AgentParts, "store" | "runEnded" | "trigger">;
+  readonly parts: Pick<AgentDeps, "store" | "runEnded" | "trigger">;
 }
 
 /**
@@ -31,7 +31,7 @@ export async function concludeRun(
   const { store, runEnded: ended, trigger } = parts;
   if (!(await endRun(tx, run.id, outcome.status, outcome.set))) return false;
   if (ended) tx.afterCommit(() => ended(run.kind, outcome.status));
-  await oweEndWebhook(tx, store, run, outcome);
+  await enqueueEndWebhook(tx, store, run, outcome);
   if (run.delivery !== null && trigger?.owns(run.delivery)) await trigger.ended(tx, run, outcome);
   const isPlain = run.kind !== "subagent" && run.kind !== "background";
   if (isPlain && isStateless) return true;

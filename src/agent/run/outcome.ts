@@ -100,13 +100,13 @@ export function interruptedOutcome(
   };
 }
 
-interface Figures {
+interface Stats {
   readonly usage: ReturnType<typeof toRunUsage>;
   readonly stored: Partial<RunRow>;
   readonly pending: { readonly pending_steer?: string[] };
 }
 
-function stopped(runId: string, stop: RunStop | undefined, { usage, stored, pending }: Figures): Outcome {
+function stopped(runId: string, stop: RunStop | undefined, { usage, stored, pending }: Stats): Outcome {
   if (stop?.kind === "shutdown") {
     const outcome = interruptedOutcome(runId, stop.message, pending.pending_steer);
     return { ...outcome, set: { ...stored, ...outcome.set } };

@@ -6,7 +6,7 @@ const MAX_NOTED = 1_000;
  * Runs that were to stop while they waited: one that begins before that is written does nothing. Only the last 1,000 are
  * known; of others the store alone decides.
  */
-export class EarlyStops {
+export class PendingCancellations {
   readonly #stops = new Map<string, RunStop>();
 
   note(runId: string, stop: RunStop): void {

@@ -1,11 +1,11 @@
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { ModelRef, ModelSettings, ToolSpec } from "../engine.ts";
 import { PLAN_INSTRUCTIONS, type SessionMode } from "../session/mode.ts";
-import type { AgentParts } from "../deps.ts";
+import type { AgentDeps } from "../deps.ts";
 import type { PolicyContext } from "../question/policy/policy.ts";
 import type { RunInput, RunKind } from "./run.ts";
 import { settingsOf, type SessionSettings } from "../session/session.ts";
-import type { LentToSession } from "../session/client-resources.ts";
+import type { SessionResources } from "../session/client-resources.ts";
 import type { Tool } from "../tool/tool.ts";
 
 /** What a turn is made of, worked out from the configuration, the session and the request, in this order of weight. */
@@ -24,7 +24,7 @@ export interface TurnSetup {
 }
 
 export async function setupTurn(
-  parts: AgentParts,
+  parts: AgentDeps,
   {
     kind,
     model: name,
@@ -38,7 +38,7 @@ export async function setupTurn(
     readonly session: SessionRow;
     readonly input: RunInput;
     /** By the program that has the session open. */
-    readonly lent: LentToSession;
+    readonly lent: SessionResources;
   },
 ): Promise<TurnSetup> {
   const { settings, models } = parts;
@@ -75,7 +75,7 @@ export async function setupTurn(
  * prompt goes by the session that started it.
  */
 export async function policyNow(
-  parts: AgentParts,
+  parts: AgentDeps,
   policy: PolicyContext,
   sessionId: string,
 ): Promise<PolicyContext> {
@@ -84,7 +84,7 @@ export async function policyNow(
   return { ...places, ...approvalsOf(parts, chosen), roots: parts.hosts.of(sessionId).roots };
 }
 
-async function choicesFor(store: AgentParts["store"], sessionId: string): Promise<SessionSettings> {
+async function choicesFor(store: AgentDeps["store"], sessionId: string): Promise<SessionSettings> {
   const row = await store.find("sessions", { id: sessionId });
   if (!row) return {};
   const { source, parent_id: parentId } = row;
@@ -94,7 +94,7 @@ async function choicesFor(store: AgentParts["store"], sessionId: string): Promis
 }
 
 function approvalsOf(
-  { settings, switches }: AgentParts,
+  { settings, switches }: AgentDeps,
   { yolo, mode }: SessionSettings,
 ): Pick<PolicyContext, "mode" | "sessionMode"> {
   return {
@@ -116,8 +116,12 @@ function effortOf(chosen: SessionSettings, configured: string | undefined): Mode
 
 /** Sub-agents talk to nobody, and at the greatest depth start no others. */
 function toolsFor(
-  { tools, settings }: AgentParts,
-  { kind, input, lent }: { readonly kind: RunKind; readonly input: RunInput; readonly lent: LentToSession },
+  { tools, settings }: AgentDeps,
+  {
+    kind,
+    input,
+    lent,
+  }: { readonly kind: RunKind; readonly input: RunInput; readonly lent: SessionResources },
 ): readonly Tool[] {
   const { toolsets, family, clientTools = [] } = input;
   const isDeepest = (family?.depth ?? 0) >= settings.delegation.maxDepth;
@@ -131,10 +135,10 @@ function toolsFor(
 }
 
 async function instructionsFor(
-  { settings, briefing }: AgentParts,
+  { settings, briefing }: AgentDeps,
   of: {
     readonly cwd: string;
-    readonly lent: LentToSession;
+    readonly lent: SessionResources;
     readonly mode: SessionMode | undefined;
     readonly asked: string | undefined;
   },

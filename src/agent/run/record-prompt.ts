@@ -2,9 +2,9 @@ import { ServiceError } from "../../base/errors.ts";
 import { createId } from "../../base/ids.ts";
 import type { Tx } from "../../store/store.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
-import type { Lane, Started } from "./session-queue.ts";
+import type { SessionQueue, Started } from "./session-queue.ts";
 import { formatModel } from "../model.ts";
-import type { AgentParts, BusyMode } from "../deps.ts";
+import type { AgentDeps, BusyMode } from "../deps.ts";
 import type { Prompt } from "./prompt.ts";
 import { requestStopIn } from "./control.ts";
 import { newRun, type RunInput } from "./run.ts";
@@ -12,8 +12,8 @@ import { claimSession, newSession } from "../session/session.ts";
 import type { EntryOnDemand } from "./concurrency.ts";
 
 export interface RecordWork {
-  readonly parts: AgentParts;
-  readonly lane: Lane;
+  readonly parts: AgentDeps;
+  readonly queue: SessionQueue;
 }
 
 export interface RecordRequest {
@@ -75,35 +75,36 @@ interface Asked {
 }
 
 /** In a session that is new. */
-async function open(tx: Tx, { lane }: RecordWork, { prompt, entry, starts }: Asked): Promise<Recorded> {
+async function open(tx: Tx, { queue }: RecordWork, { prompt, entry, starts }: Asked): Promise<Recorded> {
   const { waits } = entry.take();
   const { run } = starts;
   await prompt.alsoRecord?.(tx, waits ? run : running(run));
   await prompt.admit?.(tx);
-  await (waits ? lane.openQueued(tx, starts) : lane.open(tx, starts));
+  await (waits ? queue.openQueued(tx, starts) : queue.open(tx, starts));
   return { ...starts, isNew: true, isLeased: true, position: waits ? 1 : 0 };
 }
 
 /** In a session that there is: at once, or in its queue. */
 async function join(tx: Tx, work: RecordWork, { prompt, entry, starts }: Asked): Promise<Recorded> {
-  const { lane, parts } = work;
+  const { queue, parts } = work;
   const { run, session, input } = starts;
   const recorded = { ...starts, isNew: false };
   const limit = parts.settings.maxQueuePerSession;
   await prompt.alsoRecord?.(tx, run);
-  await lane.keep(tx, session);
-  if (!(await lane.lease(tx, session.id))) return { ...recorded, ...(await queue(tx, work, prompt, run)) };
+  await queue.keep(tx, session);
+  if (!(await queue.lease(tx, session.id)))
+    return { ...recorded, ...(await waitInQueue(tx, work, prompt, run)) };
   const { waits } = entry.take();
   await prompt.admit?.(tx);
-  if (waits) return { ...recorded, isLeased: true, position: await lane.enqueue(tx, run, { limit }) };
-  await lane.begin(tx, run, input);
+  if (waits) return { ...recorded, isLeased: true, position: await queue.enqueue(tx, run, { limit }) };
+  await queue.begin(tx, run, input);
   return { ...recorded, isLeased: true, position: 0 };
 }
 
 /** Behind the run at work, or next in its place. */
-async function queue(
+async function waitInQueue(
   tx: Tx,
-  { parts, lane }: RecordWork,
+  { parts, queue }: RecordWork,
   prompt: Prompt,
   run: RunRow,
 ): Promise<Pick<Recorded, "isLeased" | "position" | "interrupted">> {
@@ -111,12 +112,12 @@ async function queue(
   const mode = busyModeOf(prompt, parts);
   if (mode === "reject") throw busy();
   const isNext = mode === "interrupt";
-  const position = await lane.enqueue(tx, run, { limit: settings.maxQueuePerSession, isNext });
+  const position = await queue.enqueue(tx, run, { limit: settings.maxQueuePerSession, isNext });
   const interrupted = isNext ? await requestStopIn(tx, store, run.session_id, INTERRUPTED) : undefined;
   return { isLeased: false, position, interrupted };
 }
 
-export function busyModeOf({ whenBusy }: Prompt, { settings }: AgentParts): BusyMode {
+export function busyModeOf({ whenBusy }: Prompt, { settings }: AgentDeps): BusyMode {
   return whenBusy ?? settings.whenBusy;
 }
 
@@ -128,7 +129,7 @@ function busy(): ServiceError {
 
 const running = (run: RunRow): RunRow => ({ ...run, status: "running" });
 
-function modelFor(prompt: Prompt, session: SessionRow, { models }: AgentParts): string {
+function modelFor(prompt: Prompt, session: SessionRow, { models }: AgentDeps): string {
   const own = session.model === null ? undefined : models.resolve(session.model);
   return formatModel(prompt.model ?? own ?? models.default);
 }

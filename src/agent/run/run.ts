@@ -2,7 +2,7 @@ import type { Run, RunUsage } from "../../../generated/http/client/types.gen.ts"
 import { ServiceError } from "../../base/errors.ts";
 import { columnsOf } from "../../store/schema/columns.ts";
 import type { Store, Tx } from "../../store/store.ts";
-import type { AskRow, RunRow, SessionRow } from "../../store/schema/tables.ts";
+import type { QuestionRow, RunRow, SessionRow } from "../../store/schema/tables.ts";
 import type { ModelSettings, ToolChoice, ToolSpec, Usage } from "../engine.ts";
 import type { Message } from "../message.ts";
 import { textOf } from "../message.ts";
@@ -178,8 +178,8 @@ export async function findRun(store: Store, runId: string, owner: string): Promi
 }
 
 /** The run as every surface shows it. */
-export function describeRun(row: RunView, sessionKey: string | null, asks: readonly AskRow[]): Run {
-  const approvals = asks
+export function describeRun(row: RunView, sessionKey: string | null, questions: readonly QuestionRow[]): Run {
+  const approvals = questions
     .filter((ask) => ask.kind === "approval" && ask.status === "open")
     .map(toApprovalRequest);
   return {

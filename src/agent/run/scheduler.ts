@@ -4,10 +4,10 @@ import { AliveSessions } from "../recovery/alive-sessions.ts";
 import { Budgets } from "../usage/budgets.ts";
 import type { ChildPrompt } from "../subagent/delegation.ts";
 import { drainRuns } from "./drain.ts";
-import { EarlyStops } from "./pending-cancellations.ts";
+import { PendingCancellations } from "./pending-cancellations.ts";
 import { Execution } from "./execution.ts";
-import { Lane, type Started } from "./session-queue.ts";
-import type { AgentParts } from "../deps.ts";
+import { SessionQueue, type Started } from "./session-queue.ts";
+import type { AgentDeps } from "../deps.ts";
 import { steerableText, type Prompt, type Submitted } from "./prompt.ts";
 import { busyModeOf, INTERRUPTED, recordPrompt, type Recorded } from "./record-prompt.ts";
 import { requestStopOf, steerByStore } from "./control.ts";
@@ -16,7 +16,7 @@ import { concludeRun } from "./finish.ts";
 import { parseInput } from "./run.ts";
 import { runningTurn } from "./running.ts";
 import { findSession, settingsOf } from "../session/session.ts";
-import { EntryOnDemand, StartGate, uncounted, type Entry, type RunSlot } from "./concurrency.ts";
+import { EntryOnDemand, ConcurrencyLimit, uncounted, type Entry, type RunSlot } from "./concurrency.ts";
 import { RunStop } from "./stop.ts";
 
 /** Of runs that nobody waits at the wire for any more, as the process that recorded them is gone. */
@@ -27,24 +27,27 @@ const RECOVERED: RunSlot = { group: "recovered" };
  * A prompt is recorded, with its run, before `submit` resolves; from then on it is never lost.
  */
 export class Turns {
-  readonly #parts: AgentParts;
-  readonly #lane: Lane;
+  readonly #parts: AgentDeps;
+  readonly #queue: SessionQueue;
   readonly #budgets: Budgets;
-  readonly #gate: StartGate;
+  readonly #gate: ConcurrencyLimit;
   readonly #onEnd: ((run: RunRow) => void) | undefined;
   readonly #running = new Map<string, Execution>();
   /** Prompts being recorded and turns at work. */
   readonly #open = new Set<Promise<unknown>>();
-  readonly #earlyStops = new EarlyStops();
+  readonly #pendingCancellations = new PendingCancellations();
   readonly alive: AliveSessions;
   #draining = false;
 
   /** `onEnd` is told of each run of a kept session that ended in this process, after its end is committed. It MUST NOT throw. */
-  constructor(parts: AgentParts, options: { readonly onEnd?: (run: RunRow) => void } = {}) {
+  constructor(parts: AgentDeps, options: { readonly onEnd?: (run: RunRow) => void } = {}) {
     this.#parts = parts;
-    this.#lane = new Lane(parts);
+    this.#queue = new SessionQueue(parts);
     this.#budgets = new Budgets(parts);
-    this.#gate = new StartGate({ max: parts.settings.maxConcurrentRuns, onRoom: () => this.#startWaiting() });
+    this.#gate = new ConcurrencyLimit({
+      max: parts.settings.maxConcurrentRuns,
+      onRoom: () => this.#startWaiting(),
+    });
     this.#onEnd = options.onEnd;
     this.alive = new AliveSessions({ parts, running: this.#running, waiting: () => this.#gate.sessions });
   }
@@ -126,9 +129,9 @@ export class Turns {
     const stop = new RunStop("cancelled", reason);
     const execution = this.#running.get(runId);
     if (!execution) {
-      this.#earlyStops.note(runId, stop);
+      this.#pendingCancellations.note(runId, stop);
       const { cancelled, isStopping } = await store.write(async (tx) => {
-        const cancelled = await this.#lane.cancelQueued(tx, runId, reason);
+        const cancelled = await this.#queue.cancelQueued(tx, runId, reason);
         return { cancelled, isStopping: !cancelled && (await requestStopOf(tx, store, runId, reason)) };
       });
       if (cancelled) await this.#waitNoMore(cancelled.session_id);
@@ -154,7 +157,7 @@ export class Turns {
    * back.
    */
   async continueSession(sessionId: string): Promise<void> {
-    const slot = await this.#lane.slotOfNext(sessionId, RECOVERED);
+    const slot = await this.#queue.slotOfNext(sessionId, RECOVERED);
     if (slot && !this.#gate.hasRoom(slot)) return this.#wait(sessionId, slot);
     await this.#continue(sessionId, this.#gate.enter(slot));
   }
@@ -164,7 +167,7 @@ export class Turns {
     const { store } = this.#parts;
     const left = await store.write(async (tx) => {
       const left = this.#draining ? undefined : await suspended(tx, run);
-      await (left ? this.#lane.resume(tx, run) : this.#lane.park(tx, session.id));
+      await (left ? this.#queue.resume(tx, run) : this.#queue.park(tx, session.id));
       return left;
     });
     if (left) this.#execute({ run, session, input: parseInput(run) }, { suspended: left });
@@ -172,7 +175,7 @@ export class Turns {
 
   /** Leaves a session to whoever looks after sessions next, this process included. */
   async letGo(sessionId: string): Promise<void> {
-    await this.#parts.store.write((tx) => this.#lane.park(tx, sessionId));
+    await this.#parts.store.write((tx) => this.#queue.park(tx, sessionId));
   }
 
   async #settled(): Promise<void> {
@@ -213,7 +216,7 @@ export class Turns {
 
   async #continue(sessionId: string, entry: Entry): Promise<void> {
     const { store } = this.#parts;
-    const successor = this.#lane.successor(sessionId, { hold: () => this.#draining });
+    const successor = this.#queue.successor(sessionId, { hold: () => this.#draining });
     let next: Started | undefined;
     try {
       next = await this.alive.start(sessionId, () => store.write(successor.next));
@@ -240,7 +243,7 @@ export class Turns {
   async #place(prompt: Prompt, entry: EntryOnDemand): Promise<Submitted> {
     await this.#budgets.refresh(prompt.address.owner);
     const text = busyModeOf(prompt, this.#parts) === "steer" ? steerableText(prompt) : undefined;
-    const work = { parts: this.#parts, lane: this.#lane };
+    const work = { parts: this.#parts, queue: this.#queue };
     // Once more when the session came to be at work between the two.
     for (let steersFirst = text !== undefined; ; steersFirst = false) {
       const steered = text === undefined ? undefined : await this.#steerInto(prompt, text);
@@ -283,12 +286,12 @@ export class Turns {
     const stop = new RunStop("cancelled", INTERRUPTED);
     const execution = this.#running.get(runId);
     if (execution) void this.#track(this.#stopEarly(execution, stop));
-    else this.#earlyStops.note(runId, stop);
+    else this.#pendingCancellations.note(runId, stop);
   }
 
   /** A session in which nothing waits any more has nothing to wait for. */
   async #waitNoMore(sessionId: string): Promise<void> {
-    if (!this.#gate.isWaiting(sessionId) || !(await this.#lane.isEmpty(sessionId))) return;
+    if (!this.#gate.isWaiting(sessionId) || !(await this.#queue.isEmpty(sessionId))) return;
     if (this.#gate.forget(sessionId)) await this.continueSession(sessionId);
   }
 
@@ -315,7 +318,7 @@ export class Turns {
       suspended,
     });
     this.#running.set(started.run.id, execution);
-    const stop = this.#earlyStops.of(started.run.id);
+    const stop = this.#pendingCancellations.of(started.run.id);
     if (stop) void this.#track(this.#stopEarly(execution, stop));
     void this.#track(this.#conclude(execution, started).finally(entry.leave));
   }
@@ -332,7 +335,7 @@ export class Turns {
   async #conclude(execution: Execution, { run, session }: Started): Promise<void> {
     const isStateless = session.transient === 1;
     const parts = this.#parts;
-    const successor = this.#lane.successor(session.id, { hold: () => this.#draining });
+    const successor = this.#queue.successor(session.id, { hold: () => this.#draining });
     try {
       const next = await execution.run({
         end: (tx, outcome) => concludeRun(tx, { run, isStateless, parts }, outcome),
@@ -341,7 +344,7 @@ export class Turns {
         attempts: (write) => this.alive.end(run.id, write),
       });
       this.#running.delete(run.id);
-      if (execution.isParked) return await parts.store.write((tx) => this.#lane.park(tx, session.id));
+      if (execution.isParked) return await parts.store.write((tx) => this.#queue.park(tx, session.id));
       if (!isStateless) this.#onEnd?.(run);
       if (next) this.#execute(next);
     } catch (error) {

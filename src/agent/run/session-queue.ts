@@ -4,7 +4,7 @@ import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import { runEvent } from "./event.ts";
 import { addMessages, insertMessages } from "../session/transcript.ts";
 import type { Outcome } from "./outcome.ts";
-import type { AgentParts } from "../deps.ts";
+import type { AgentDeps } from "../deps.ts";
 import { concludeRun } from "./finish.ts";
 import { parseInput, type RunInput, type RunKind } from "./run.ts";
 import { nameOfId, releaseLease, sessionNotFound, takeLease } from "../session/session.ts";
@@ -31,11 +31,11 @@ export interface Started {
  * What a session's turn queue is in the database: one run at work under the lease, the others queued behind it. Each
  * method is one move, inside the caller's transaction, so that the run, its events and the lease change together.
  */
-export class Lane {
+export class SessionQueue {
   readonly #store: Store;
-  readonly #parts: Pick<AgentParts, "store" | "runEnded" | "trigger">;
+  readonly #parts: Pick<AgentDeps, "store" | "runEnded" | "trigger">;
 
-  constructor(parts: Pick<AgentParts, "store" | "runEnded" | "trigger">) {
+  constructor(parts: Pick<AgentDeps, "store" | "runEnded" | "trigger">) {
     this.#store = parts.store;
     this.#parts = parts;
   }

@@ -1,7 +1,7 @@
 import type { FileAccess, Tool } from "../tool/tool.ts";
 
 /** What the program that has a session open lends to it while it has. */
-export interface SessionLoan {
+export interface ClientResources {
   /** Tools beside the agent's own, as they are now. */
   readonly tools?: () => readonly Tool[];
   /** Resolves when tools that are still coming are there, or are not waited for any longer. */
@@ -17,7 +17,7 @@ export interface SessionLoan {
 }
 
 /** All that is lent to one session; of files, what was lent last. */
-export interface LentToSession {
+export interface SessionResources {
   /** `own`, and what is lent; a lent tool whose name is taken gets another. */
   tools(own: readonly Tool[]): readonly Tool[];
   settled(): Promise<void>;
@@ -32,18 +32,18 @@ const MAX_NAME_CHARACTERS = 64;
  * What programs lend to the sessions they have open. Known to this process only: a run that goes on in another does
  * without. Sub-agents get what the session at the top of their family gets.
  */
-export class SessionHosts {
-  readonly #loans = new Map<string, Set<SessionLoan>>();
+export class AttachedClients {
+  readonly #loans = new Map<string, Set<ClientResources>>();
   readonly #closing = new Set<Promise<void>>();
 
   /** From now on turns of the session get the loan; the result takes it back, and resolves when it is closed. */
-  lend(sessionId: string, loan: SessionLoan): () => Promise<void> {
+  attach(sessionId: string, loan: ClientResources): () => Promise<void> {
     const loans = this.#loans.get(sessionId) ?? new Set();
     this.#loans.set(sessionId, loans.add(loan));
-    return () => this.#takeBack(sessionId, loan);
+    return () => this.#truncateAt(sessionId, loan);
   }
 
-  of(sessionId: string): LentToSession {
+  of(sessionId: string): SessionResources {
     const loans = [...(this.#loans.get(sessionId) ?? [])];
     return {
       tools: (own) => joined(own, loans),
@@ -57,12 +57,12 @@ export class SessionHosts {
   /** Takes everything back; resolves when all of it is closed. */
   async close(): Promise<void> {
     for (const [sessionId, loans] of this.#loans) {
-      for (const loan of loans) void this.#takeBack(sessionId, loan);
+      for (const loan of loans) void this.#truncateAt(sessionId, loan);
     }
     await Promise.all(this.#closing);
   }
 
-  async #takeBack(sessionId: string, loan: SessionLoan): Promise<void> {
+  async #truncateAt(sessionId: string, loan: ClientResources): Promise<void> {
     const loans = this.#loans.get(sessionId);
     if (!loans?.delete(loan)) return;
     if (loans.size === 0) this.#loans.delete(sessionId);
@@ -72,7 +72,7 @@ export class SessionHosts {
   }
 }
 
-function joined(own: readonly Tool[], loans: readonly SessionLoan[]): readonly Tool[] {
+function joined(own: readonly Tool[], loans: readonly ClientResources[]): readonly Tool[] {
   const lent = loans.flatMap((loan) => loan.tools?.() ?? []);
   if (lent.length === 0) return own;
   const taken = new Set(own.map(({ name }) => name));

@@ -8,7 +8,7 @@ import { listSessions, type ListOptions, type SessionPage } from "./list.ts";
 import { textOf } from "../message.ts";
 import type { SessionMode } from "./mode.ts";
 import { changeSettings, idOfName, sessionNotFound } from "./session.ts";
-import { promptsOf, takeBack } from "./undo.ts";
+import { promptsOf, truncateAt } from "./undo.ts";
 import { cleanTitle, freeTitle } from "./title.ts";
 
 /** Saved sessions: find, list, name, branch, take back, delete. What is open in a process is another matter, see live.ts. */
@@ -154,7 +154,7 @@ export class Sessions {
           `There are ${prompts.length} prompts that can be taken back.`,
         );
       }
-      const removed = await takeBack(tx, this.#store, { sessionId: id, seq: first.seq });
+      const removed = await truncateAt(tx, this.#store, { sessionId: id, seq: first.seq });
       return { removed, prompt: textOf(first.message) };
     });
   }
@@ -170,7 +170,7 @@ export class Sessions {
     await this.#store.write(async (tx) => {
       if ((await tx.update("sessions", { id, lease_owner: null }, { updated_at: tx.nowMs })) === 0)
         throw busy();
-      for (const table of ["events", "messages", "asks", "responses", "runs"] as const) {
+      for (const table of ["events", "messages", "questions", "responses", "runs"] as const) {
         await tx.db.deleteFrom(table).where("session_id", "=", id).execute();
       }
       await tx.db.deleteFrom("sessions").where("id", "=", id).execute();

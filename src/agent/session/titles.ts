@@ -2,7 +2,7 @@ import { redact } from "../../base/observe/redact.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
 import { completeOnce } from "../context/completion.ts";
 import { DEMO_MODEL } from "../model.ts";
-import type { AgentParts } from "../deps.ts";
+import type { AgentDeps } from "../deps.ts";
 import { parseInput } from "../run/run.ts";
 import type { Sessions } from "./sessions.ts";
 import { textOf } from "../message.ts";
@@ -20,12 +20,12 @@ const INSTRUCTIONS =
 
 /** Names sessions after their first turn, beside whatever goes on in them. */
 export class Titles {
-  readonly #parts: AgentParts;
+  readonly #parts: AgentDeps;
   readonly #sessions: Sessions;
   readonly #stop = new AbortController();
   readonly #open = new Set<Promise<void>>();
 
-  constructor(parts: AgentParts, sessions: Sessions) {
+  constructor(parts: AgentDeps, sessions: Sessions) {
     this.#parts = parts;
     this.#sessions = sessions;
   }

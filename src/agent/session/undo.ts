@@ -23,7 +23,7 @@ export async function promptsOf(tx: Tx, sessionId: string): Promise<readonly Num
  * Takes a prompt and all that followed it back, inside `tx`. Resolves to how many messages went. ServiceError
  * `session_busy` while a turn is at work.
  */
-export async function takeBack(
+export async function truncateAt(
   tx: Tx,
   store: Store,
   from: { readonly sessionId: string; readonly seq: number },

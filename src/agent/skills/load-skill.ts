@@ -11,7 +11,7 @@ export interface LoadedSkill {
   readonly variables: readonly string[];
 }
 
-export type ToldSkill = Pick<LoadedSkill, "name" | "path" | "instructions">;
+export type ReportedSkill = Pick<LoadedSkill, "name" | "path" | "instructions">;
 
 /** Undefined when there is none of this name. Rejects when its file cannot be read. */
 export async function loadSkill(
@@ -27,6 +27,6 @@ export async function loadSkill(
 }
 
 /** As a prompt brings it. */
-export function skillInstructions({ name, path, instructions }: ToldSkill): string {
+export function skillInstructions({ name, path, instructions }: ReportedSkill): string {
   return `Follow the skill ${name}. Its folder is ${path}; these are its instructions:\n\n${instructions}`;
 }

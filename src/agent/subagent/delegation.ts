@@ -3,7 +3,7 @@ import { redact } from "../../base/observe/redact.ts";
 import type { NewEvent } from "../../store/journal/journal.ts";
 import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import { isFinalEvent, runEvent } from "../run/event.ts";
-import type { AgentParts } from "../deps.ts";
+import type { AgentDeps } from "../deps.ts";
 import type { RunFamily, RunInput } from "../run/run.ts";
 import { ToolError, type SubagentResult, type SubagentTask } from "../tool/tool.ts";
 import { headOf } from "../../base/text.ts";
@@ -47,11 +47,11 @@ const MAX_GOAL_CHARACTERS = 1_000;
  * be read off the runs.
  */
 export class Delegation {
-  readonly #parts: AgentParts;
+  readonly #parts: AgentDeps;
   readonly #spawner: Spawner;
   readonly #from: Delegator;
 
-  constructor(parts: AgentParts, spawner: Spawner, from: Delegator) {
+  constructor(parts: AgentDeps, spawner: Spawner, from: Delegator) {
     this.#parts = parts;
     this.#spawner = spawner;
     this.#from = from;

@@ -1,5 +1,5 @@
 /** A place among calls that were made at once. */
-export interface CallPlace {
+export interface CallPosition {
   /** Resolves when every call before has left its place. */
   readonly reached: Promise<void>;
   /** Once; later calls change nothing. */
@@ -10,7 +10,7 @@ export interface CallPlace {
 export class CallOrder {
   #last: Promise<void> = Promise.resolve();
 
-  place(): CallPlace {
+  place(): CallPosition {
     const { promise: left, resolve } = Promise.withResolvers<void>();
     const reached = this.#last;
     this.#last = reached.then(() => left);

@@ -1,6 +1,6 @@
 import type { FileChange, Todo } from "../../../generated/http/client/types.gen.ts";
 import { redact, redactValue } from "../../base/observe/redact.ts";
-import type { CallPlace } from "./call-order.ts";
+import type { CallPosition } from "./call-order.ts";
 import type { SettledAnswer, ToolAnswer, ToolCall } from "../engine.ts";
 import { runEvent } from "../run/event.ts";
 import { endToolSpan, startToolSpan } from "../usage/span.ts";
@@ -114,7 +114,7 @@ interface About {
 async function inspect(
   tool: Tool,
   call: ToolCall,
-  { scope, place }: { readonly scope: ToolCallScope; readonly place: CallPlace },
+  { scope, place }: { readonly scope: ToolCallScope; readonly place: CallPosition },
 ): Promise<About> {
   let intent: ToolIntent | undefined;
   try {

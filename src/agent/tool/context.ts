@@ -1,10 +1,10 @@
 import type { ClarifyQuestion } from "../../../generated/http/client/types.gen.ts";
 import { forgetSecret, redact, redactValue, registerSecret } from "../../base/observe/redact.ts";
 import { RedactStream } from "../../base/observe/redact-stream.ts";
-import type { AskOutcome } from "../question/questions.ts";
+import type { QuestionOutcome } from "../question/questions.ts";
 import type { ToolCall } from "../engine.ts";
 import { runEvent } from "../run/event.ts";
-import type { AskKind, AskQuestions } from "../question/question.ts";
+import type { QuestionKind, AskQuestions } from "../question/question.ts";
 import type { ToolCallScope } from "./scope.ts";
 import { ToolError, type Questions, type ToolContext } from "./tool.ts";
 import { headOf } from "../../base/text.ts";
@@ -103,11 +103,11 @@ interface Asking {
   readonly callId: string;
 }
 
-async function ask<K extends AskKind>(
+async function ask<K extends QuestionKind>(
   { scope, callId: asker }: Asking,
   kind: K,
   question: AskQuestions[K],
-): Promise<AskOutcome<K>> {
+): Promise<QuestionOutcome<K>> {
   if (!scope.answerable || scope.onlyApprovals) {
     throw new ToolError(
       "Nobody can answer a question in this run. Go on with what you know, or say what you would need.",
@@ -120,7 +120,7 @@ async function ask<K extends AskKind>(
   const callId = scope.subject.runId === scope.runId ? asker : undefined;
   // Whoever hears the question has heard of the call that asks.
   await scope.recorded();
-  return scope.asks.ask(kind, scope.subject, question, { timeoutMs, signal: scope.signal, callId });
+  return scope.questions.ask(kind, scope.subject, question, { timeoutMs, signal: scope.signal, callId });
 }
 
 function unanswered(outcome: { readonly status: string }, scope: ToolCallScope): unknown {

@@ -3,8 +3,8 @@ import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/observe/log.ts";
 import type { Span } from "../../base/observe/trace.ts";
 import type { NewEvent } from "../../store/journal/journal.ts";
-import type { AskRow } from "../../store/schema/tables.ts";
-import type { Asks, AskSubject } from "../question/questions.ts";
+import type { QuestionRow } from "../../store/schema/tables.ts";
+import type { Questions, QuestionSubject } from "../question/questions.ts";
 import type { CallOrder } from "./call-order.ts";
 import type { Grants } from "../question/grants.ts";
 import type { PolicyContext } from "../question/policy/policy.ts";
@@ -26,7 +26,7 @@ export interface ToolCallScope {
   /** `provider:model` of the run. */
   readonly model: string;
   /** Whose people are asked, and whose remembered approvals count: the run itself, or the top of its family. */
-  readonly subject: AskSubject;
+  readonly subject: QuestionSubject;
   readonly tools: ReadonlyMap<string, Tool>;
   readonly cwd: string;
   /** Reads the policy as it is now: people switch modes and approvals while a turn runs. */
@@ -35,7 +35,7 @@ export interface ToolCallScope {
   /** Nobody can answer other questions than approvals. */
   readonly onlyApprovals: boolean;
   /** The question that the call waits for already, when its run was resumed. */
-  readonly prior?: AskRow;
+  readonly prior?: QuestionRow;
   /** Tools that the client runs. */
   readonly clientTools: ReadonlySet<string>;
   /** Takes a call that the client is to make. */
@@ -45,7 +45,7 @@ export interface ToolCallScope {
   readonly onTimeout: "deny" | "cancel";
   readonly grants: Grants;
   readonly variables: SessionVariables;
-  readonly asks: Asks;
+  readonly questions: Questions;
   readonly clock: Clock;
   readonly log: Log;
   readonly signal: AbortSignal;

@@ -1,6 +1,6 @@
 import type { RunRow } from "../../store/schema/tables.ts";
 import { Budget, DaySpending } from "./budget.ts";
-import type { AgentParts } from "../deps.ts";
+import type { AgentDeps } from "../deps.ts";
 import type { RunInput } from "../run/run.ts";
 
 /** Owners whose figures are remembered; the longest unused go first, and are read again. */
@@ -8,11 +8,11 @@ const MAX_OWNERS = 1000;
 
 /** The budgets of the runs at work in this process. */
 export class Budgets {
-  readonly #parts: AgentParts;
+  readonly #parts: AgentDeps;
   readonly #runs = new Map<string, Budget>();
   readonly #days = new Map<string, DaySpending>();
 
-  constructor(parts: AgentParts) {
+  constructor(parts: AgentDeps) {
     this.#parts = parts;
   }
 

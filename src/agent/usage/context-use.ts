@@ -5,7 +5,7 @@ import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
 import { contextTokens } from "../engines/context-size.ts";
 import { loadContext } from "../session/transcript.ts";
 import type { Message } from "../message.ts";
-import type { AgentParts, AgentSettings } from "../deps.ts";
+import type { AgentDeps, AgentSettings } from "../deps.ts";
 
 export interface ContextUse {
   /** About how many tokens the next call begins with; 0 when nothing was said yet. */
@@ -18,7 +18,7 @@ const contexts = new WeakMap<Store, Memo<ContextUse>>();
 
 /** How full the context of a session is. Looked up again when messages came or went. */
 export function contextUse(
-  { store, settings }: Pick<AgentParts, "store" | "settings">,
+  { store, settings }: Pick<AgentDeps, "store" | "settings">,
   row: SessionRow,
 ): Promise<ContextUse> {
   const memo = contexts.get(store) ?? new Memo(MAX_KNOWN);

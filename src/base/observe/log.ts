@@ -46,8 +46,8 @@ function toLine(entry: LogFields): string {
     return JSON.stringify(entry, plain).replaceAll(STEERING, escaped);
   } catch (error) {
     const { time, level, message } = entry;
-    const flaw = error instanceof RangeError ? "nested without end" : "no JSON";
-    return JSON.stringify({ time, level, message, flaw: `the fields are left out: ${flaw}` }, plain);
+    const problem = error instanceof RangeError ? "nested without end" : "no JSON";
+    return JSON.stringify({ time, level, message, problem: `the fields are left out: ${problem}` }, plain);
   }
 }
 

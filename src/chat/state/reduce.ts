@@ -14,7 +14,7 @@ const MAX_QUEUE = 32;
 const WORK = "work";
 
 /** The state after `event`; the same object when nothing is to be seen of it. */
-export function foldEvent(state: ChatState, event: GatewayEvent): ChatState {
+export function reduceEvent(state: ChatState, event: GatewayEvent): ChatState {
   if (event.session_id !== undefined && event.session_id !== state.session?.id) return state;
   switch (event.type) {
     case "message.start":
@@ -55,12 +55,12 @@ export function foldEvent(state: ChatState, event: GatewayEvent): ChatState {
     case "subagent.complete":
       return reportSubagent(state, event.payload);
     default:
-      return foldSession(state, event);
+      return reduceSession(state, event);
   }
 }
 
 /** Events about the session and not about what is said in it. */
-function foldSession(state: ChatState, event: GatewayEvent): ChatState {
+function reduceSession(state: ChatState, event: GatewayEvent): ChatState {
   switch (event.type) {
     case "session.info":
       return withInfo(state, event.payload);

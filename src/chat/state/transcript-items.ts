@@ -1,6 +1,6 @@
 /** A session that was opened, as a screen. Pure. */
 import { cleanHead, cleanLine, cleanText } from "../clean-text.ts";
-import { foldEvent, withInfo } from "./reduce.ts";
+import { reduceEvent, withInfo } from "./reduce.ts";
 import type { GatewayEvent, LiveSession, OpenRequest, TranscriptMessage } from "../../client/gateway.ts";
 import { append, restart } from "./items.ts";
 import type { ChatState, TranscriptItem } from "./state.ts";
@@ -26,7 +26,7 @@ export function showSession(state: ChatState, opened: OpenedSession, nowMs: numb
   };
   const known = withInfo(shown, info);
   const working = opened.running === true ? atWork(known, inflight, nowMs) : known;
-  return open.reduce((next, request) => foldEvent(next, questionEvent(request, id, nowMs)), working);
+  return open.reduce((next, request) => reduceEvent(next, questionEvent(request, id, nowMs)), working);
 }
 
 function itemsOf(message: TranscriptMessage, index: number): TranscriptItem[] {

@@ -38,7 +38,7 @@ export function footLines(facts: FootFacts): CardLines {
   return { lines: lines.slice(cut), cursor: { x: Math.min(cursor.x, width - 1), y: cursor.y + offset } };
 }
 
-function middleLines(facts: FootFacts, room: number): CardLines {
+function middleLines(facts: FootFacts, deps: number): CardLines {
   const { state, ui, columns: width, nowMs } = facts;
   const question = state.questions[0];
   if (question !== undefined && ui.card?.id === question.id) {
@@ -50,7 +50,7 @@ function middleLines(facts: FootFacts, room: number): CardLines {
       : below(card, composerLines({ state, ui, width, rows: 2 }).lines, width);
   }
   if (state.picker !== undefined && ui.picker !== undefined) {
-    return { lines: pickerList({ picker: state.picker, own: ui.picker, width, rows: room, nowMs }) };
+    return { lines: pickerList({ picker: state.picker, own: ui.picker, width, rows: deps, nowMs }) };
   }
   return composerLines({ state, ui, width, rows: Math.max(1, Math.min(10, Math.floor(facts.rows / 3))) });
 }

@@ -147,8 +147,8 @@ export class Presenter {
     const rows = Math.max(1, size.rows - SPARE_ROWS);
     const shown = this.#shortened(state, columns, rows);
     const foot = footLines({ state: shown, ui: this.#ui, columns, rows, nowMs });
-    const room = Math.max(0, rows - foot.lines.length);
-    const step = this.#scrollback.advance(state, { columns, rows: room, nowMs });
+    const deps = Math.max(0, rows - foot.lines.length);
+    const step = this.#scrollback.advance(state, { columns, rows: deps, nowMs });
     const print = [...step.print, ...(step.isBehind ? [] : this.#longCommand(state, columns, rows))];
     if (print.length > 0) {
       this.#printSerial++;

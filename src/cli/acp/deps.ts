@@ -1,6 +1,6 @@
 /** The agent behind `agentd acp`, loaded behind the answer to `initialize`. */
 import { isDeepStrictEqual } from "node:util";
-import type { AcpRoom } from "../../acp/deps.ts";
+import type { AcpDeps } from "../../acp/deps.ts";
 import { acpSettings } from "../../acp/settings/settings.ts";
 import { systemClock } from "../../base/clock.ts";
 import { bootRpc } from "../../app/start.ts";
@@ -16,10 +16,10 @@ import { keepHeapSmall } from "../kit/small-heap.ts";
 const GRACE_MS = 250;
 
 /** ServiceError `invalid_config` that lists what is wrong, or `state_store_unavailable`. */
-export async function loadAcpRoom(watched: WatchedWire): Promise<AcpRoom> {
+export async function loadAcpDeps(watched: WatchedWire): Promise<AcpDeps> {
   const opened = await openHome(currentContext());
   const { approvals, acp } = opened.config;
-  const { agentHome, userHome } = opened.places;
+  const { agentHome, userHome } = opened.paths;
   keepLog(acp.log_file === undefined ? undefined : resolveWithin(agentHome, acp.log_file, userHome));
   watched.wire.limit(acp.max_line_bytes);
   // An editor has a person in front of it: its questions wait as long as its own block says.
@@ -33,7 +33,7 @@ export async function loadAcpRoom(watched: WatchedWire): Promise<AcpRoom> {
   // Behind the loading, which needs room and would be slower without.
   keepHeapSmall();
   return {
-    ...service.room,
+    ...service.deps,
     store: service.store,
     clock: systemClock,
     log: opened.log,

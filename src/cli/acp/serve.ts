@@ -18,7 +18,7 @@ export async function serveAcp(output: FrameOutput, leaving: Leaving): Promise<n
   const wire = new Wire({ input: process.stdin, output, clock: systemClock, onEnd: () => end() });
   const connection: AcpConnection = new AcpConnection({
     version: packageFile.version,
-    load: async () => (await import("./deps.ts")).loadAcpRoom({ wire, connection }),
+    load: async () => (await import("./deps.ts")).loadAcpDeps({ wire, connection }),
     afterAnswer: (id, after) => wire.afterAnswer(id, after),
     onFault: reportFault,
     launcher: ownLauncher,

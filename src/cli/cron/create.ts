@@ -3,13 +3,13 @@ import { defineCommand } from "citty";
 import { defineJob, type JobInput } from "../../cron/job/input.ts";
 import { jobEntry } from "../../cron/job/entry.ts";
 import { platformsOf } from "../../deliver/address.ts";
-import { platformFlaws } from "../../deliver/platform/platforms.ts";
+import { platformProblems } from "../../deliver/platform/platforms.ts";
 import { positionalsOf, UsageError } from "../kit/arguments.ts";
 import { definitionArgs, hasSwitch, optionOf } from "./options.ts";
-import { changeJobs, type CronPlace } from "./home.ts";
+import { changeJobs, type CronContext } from "./home.ts";
 import { warnOfStillness } from "./status.ts";
 import { createdText } from "./text.ts";
-import { aroundOf, readPromptOption, wishOf } from "./input.ts";
+import { contextOf, readPromptOption, inputOf } from "./input.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 
 export const createCommand = defineCommand({
@@ -44,14 +44,14 @@ export const createCommand = defineCommand({
     },
   },
   async run({ args, rawArgs }) {
-    const input = { ...(wishOf(rawArgs) as JobInput), schedule: args.schedule };
+    const input = { ...(inputOf(rawArgs) as JobInput), schedule: args.schedule };
     const [, words] = positionalsOf(rawArgs);
     const pausedReason = optionOf(rawArgs, "paused-reason");
     const isPaused = hasSwitch(rawArgs, "paused");
     if (pausedReason !== undefined && !isPaused) throw new UsageError("--paused-reason needs --paused.");
     const prompt = await readPromptOption(words);
     await changeJobs("create", async (place) => {
-      const definition = await defineJob({ ...input, prompt }, await aroundOf(place, input));
+      const definition = await defineJob({ ...input, prompt }, await contextOf(place, input));
       const job = await place.jobs.create(definition, { isPaused, pausedReason });
       if (args.json) printJson({ job: jobEntry(job) });
       else print(createdText(job));
@@ -63,10 +63,10 @@ export const createCommand = defineCommand({
 
 /** Says which platforms could not be reached as things are. */
 export async function warnOfTargets(
-  { config, env }: CronPlace,
+  { config, env }: CronContext,
   { deliver, failureDeliver }: { readonly deliver: string; readonly failureDeliver?: string },
 ): Promise<void> {
   const addresses = [deliver, ...(failureDeliver === undefined ? [] : [failureDeliver])].join(",");
   const names = platformsOf(addresses).filter((name) => name !== "local" && name !== "all");
-  for (const flaw of await platformFlaws(names, config, env)) warn(`Warning: ${flaw}.`);
+  for (const problem of await platformProblems(names, config, env)) warn(`Warning: ${problem}.`);
 }

@@ -8,7 +8,7 @@ import { definitionArgs, eitherSwitch, hasSwitch, listOption, optionOf } from ".
 import { changeKnownJob } from "./home.ts";
 import { warnOfStillness } from "./status.ts";
 import { jobText, nameAndId } from "./text.ts";
-import { aroundOf, readPromptOption, wishOf } from "./input.ts";
+import { contextOf, readPromptOption, inputOf } from "./input.ts";
 import { print, printJson } from "../kit/output.ts";
 
 export const editCommand = defineCommand({
@@ -37,8 +37,10 @@ export const editCommand = defineCommand({
   async run({ args, rawArgs }) {
     const change = await changeOf(rawArgs);
     await changeKnownJob("edit", async (place) => {
-      const around = await aroundOf(place, change);
-      const job = await place.jobs.edit(args.job, ({ definition }) => changeJob(definition, change, around));
+      const jobContext = await contextOf(place, change);
+      const job = await place.jobs.edit(args.job, ({ definition }) =>
+        changeJob(definition, change, jobContext),
+      );
       if (args.json) printJson({ job: jobEntry(job) });
       else print(`Updated job: ${nameAndId(job)}\n${jobText(job)}`);
       await warnOfTargets(place, job.definition);
@@ -53,7 +55,7 @@ async function changeOf(words: readonly string[]): Promise<JobChange> {
     throw new UsageError("--schedule is empty. A job has one: to stop it, pause it.");
   const prompt = await readPromptOption(optionOf(words, "prompt"));
   const change: JobChange = {
-    ...wishOf(words),
+    ...inputOf(words),
     schedule,
     prompt,
     isScriptOnly: eitherSwitch(words, "no-agent", "agent"),

@@ -6,7 +6,7 @@ import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { loadConfig, requireValid } from "../../config/config.ts";
 import { prepareHome, type Environment } from "../../config/home.ts";
-import { resolvePlaces } from "../../config/paths.ts";
+import { resolvePaths } from "../../config/paths.ts";
 import { hideSecrets } from "../../config/secrets/values.ts";
 import { Jobs } from "../../cron/job/jobs.ts";
 import { cronSettings, type CronSettings } from "../../cron/settings.ts";
@@ -24,7 +24,7 @@ export interface CronHome {
   readonly outputFolder: string;
 }
 
-export interface CronPlace extends CronHome {
+export interface CronContext extends CronHome {
   readonly store: Store;
   readonly jobs: Jobs;
 }
@@ -35,7 +35,7 @@ export async function readCronHome(): Promise<CronHome> {
   const loaded = await loadConfig({ home, env });
   const config = requireValid(loaded);
   hideSecrets(loaded);
-  const { agentHome } = resolvePlaces({ config, env: loaded.env, home, userHome });
+  const { agentHome } = resolvePaths({ config, env: loaded.env, home, userHome });
   const folder = await realpath(agentHome).catch(() => agentHome);
   return {
     config,
@@ -50,7 +50,7 @@ export async function readCronHome(): Promise<CronHome> {
  * Works on the jobs; the home and its database are made when there are none. What is wrong with the wish is told as
  * `Failed to <action> job: ...`.
  */
-export async function changeJobs(action: string, work: (place: CronPlace) => Promise<void>): Promise<void> {
+export async function changeJobs(action: string, work: (place: CronContext) => Promise<void>): Promise<void> {
   await prepareHome(currentContext().home);
   const home = await readCronHome();
   await withDatabase(await findDatabase(), (store) =>
@@ -63,14 +63,14 @@ export async function changeJobs(action: string, work: (place: CronPlace) => Pro
 /** As {@link changeJobs}, for what needs a job: where there is no database none is made. */
 export async function changeKnownJob(
   action: string,
-  work: (place: CronPlace) => Promise<void>,
+  work: (place: CronContext) => Promise<void>,
 ): Promise<void> {
   if (!(await findDatabase()).exists) throw failure(action, noJobs());
   await changeJobs(action, work);
 }
 
 /** Looks at the jobs. Where there is no database none is made: that is told, and the answer is false. */
-export async function lookAtJobs(work: (place: CronPlace) => Promise<void>): Promise<boolean> {
+export async function lookAtJobs(work: (place: CronContext) => Promise<void>): Promise<boolean> {
   const home = await readCronHome();
   const database = await findDatabase();
   if (!database.exists) {
@@ -82,7 +82,7 @@ export async function lookAtJobs(work: (place: CronPlace) => Promise<void>): Pro
 }
 
 /** As {@link lookAtJobs}, for what needs a job. ServiceError `not_found` where there is no database. */
-export async function lookAtJob(work: (place: CronPlace) => Promise<void>): Promise<void> {
+export async function lookAtJob(work: (place: CronContext) => Promise<void>): Promise<void> {
   if (!(await lookAtJobs(work))) throw noJobs();
 }
 

@@ -6,10 +6,10 @@ import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { readJobFile } from "../../cron/import/job-file.ts";
 import { importJobs, type ImportedJob, type JobImport } from "../../cron/import/import-jobs.ts";
-import { changeJobs, lookAtJobs, readCronHome, type CronHome, type CronPlace } from "./home.ts";
+import { changeJobs, lookAtJobs, readCronHome, type CronHome, type CronContext } from "./home.ts";
 import { warnOfStillness } from "./status.ts";
 import { masked, shown } from "./text.ts";
-import { aroundOf } from "./input.ts";
+import { contextOf } from "./input.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
@@ -27,12 +27,12 @@ export const importCommand = defineCommand({
   async run({ args }) {
     const isDryRun = args["dry-run"] === true;
     const text = await readText(args.file);
-    let done: JobImport = { jobs: [], flaws: [] };
-    const take = async (place: CronHome & Partial<CronPlace>) => {
-      const around = await aroundOf(place, text.includes('"model"') ? ANY_MODEL : {});
-      done = await importJobs(text, { jobs: place.jobs, around, isDryRun });
+    let done: JobImport = { jobs: [], problems: [] };
+    const take = async (place: CronHome & Partial<CronContext>) => {
+      const jobContext = await contextOf(place, text.includes('"model"') ? ANY_MODEL : {});
+      done = await importJobs(text, { jobs: place.jobs, jobContext, isDryRun });
     };
-    const takeAndWarn = async (place: CronPlace) => {
+    const takeAndWarn = async (place: CronContext) => {
       await take(place);
       if (done.jobs.some(({ outcome }) => outcome === "imported")) await warnOfStillness(place);
     };
@@ -64,7 +64,7 @@ async function readText(path: string): Promise<string> {
 const ANY_MODEL = { model: "any" };
 
 function report(
-  { jobs, flaws }: JobImport,
+  { jobs, problems }: JobImport,
   { isDryRun, isJson }: { readonly isDryRun: boolean; readonly isJson: boolean },
 ): void {
   if (isJson) {
@@ -74,10 +74,10 @@ function report(
       outcome,
       reason: reason === undefined ? null : redact(reason),
     }));
-    printJson({ dry_run: isDryRun, jobs: entries, flaws: flaws.map(redact) });
+    printJson({ dry_run: isDryRun, jobs: entries, problems: problems.map(redact) });
     return;
   }
-  for (const flaw of flaws) warn(`Warning: ${masked(flaw)}`);
+  for (const problem of problems) warn(`Warning: ${masked(problem)}`);
   for (const each of jobs) print(lineOf(each, isDryRun));
   const count = jobs.filter(({ outcome }) => outcome === "imported").length;
   print(

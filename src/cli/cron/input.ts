@@ -1,15 +1,15 @@
 /** From the words of `agentd cron create` and `edit` to what is asked of a job, and what it is judged by. */
 import { ServiceError } from "../../base/errors.ts";
-import { createJobAround } from "../../cron/job/context.ts";
-import type { JobAround, JobChange } from "../../cron/job/input.ts";
+import { createJobContext } from "../../cron/job/context.ts";
+import type { JobContext, JobChange } from "../../cron/job/input.ts";
 import type { JobModels } from "../../cron/job/fields.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { eitherSwitch, hasSwitch, listOption, numberOption, optionOf } from "./options.ts";
-import type { CronHome, CronPlace } from "./home.ts";
+import type { CronHome, CronContext } from "./home.ts";
 import { readStandardInput } from "../kit/standard-input.ts";
 
 /** What the options say; what they do not is undefined, and what is empty is null. UsageError for what contradicts. */
-export function wishOf(words: readonly string[]): JobChange {
+export function inputOf(words: readonly string[]): JobChange {
   const text = (name: string) => emptyAsNull(optionOf(words, name));
   const list = (name: string) => emptyListAsNull(listOption(words, name));
   const provider = optionOf(words, "provider");
@@ -47,12 +47,12 @@ export async function readPromptOption(text: string | undefined): Promise<string
 }
 
 /** What the wish is judged by. Models are only looked for where one is named: that may ask servers on this machine. */
-export async function aroundOf(
-  place: CronHome & Partial<CronPlace>,
+export async function contextOf(
+  place: CronHome & Partial<CronContext>,
   { model }: Pick<JobChange, "model">,
-): Promise<JobAround> {
+): Promise<JobContext> {
   const { config, settings, jobs, scriptsFolder } = place;
-  return createJobAround({
+  return createJobContext({
     nowMs: Date.now(),
     zone: settings.zone,
     models: model ? await loadJobModels() : NO_MODELS,

@@ -4,7 +4,7 @@ import { ServiceError } from "../../base/errors.ts";
 import { jobEntry } from "../../cron/job/entry.ts";
 import { parseSchedule } from "../../cron/schedule/text.ts";
 import { UsageError } from "../kit/arguments.ts";
-import { changeKnownJob, type CronPlace } from "./home.ts";
+import { changeKnownJob, type CronContext } from "./home.ts";
 import { warnOfStillness } from "./status.ts";
 import { nameAndId, nextRunText } from "./text.ts";
 import { print, printJson } from "../kit/output.ts";
@@ -55,7 +55,7 @@ export const resumeCommand = defineCommand({
 });
 
 /** As the job's own zone reads it. ServiceError for what is not one time. */
-async function timeOf({ jobs }: CronPlace, ref: string, text: string): Promise<number> {
+async function timeOf({ jobs }: CronContext, ref: string, text: string): Promise<number> {
   const { definition } = await jobs.find(ref);
   const schedule = parseSchedule(text, { nowMs: Date.now(), zone: definition.zone });
   if (schedule.kind === "once") return schedule.atMs;

@@ -9,7 +9,7 @@ import type { Job } from "../../cron/job/job.ts";
 import { jobEntry, occurrenceEntry } from "../../cron/job/entry.ts";
 import { toOccurrence, type Occurrence } from "../../cron/tick/occurrence.ts";
 import { isTicking } from "../../cron/tick/status.ts";
-import { changeKnownJob, type CronPlace } from "./home.ts";
+import { changeKnownJob, type CronContext } from "./home.ts";
 import { endText } from "./runs-text.ts";
 import { nameAndId } from "./text.ts";
 import { print, printJson, warn } from "../kit/output.ts";
@@ -63,7 +63,7 @@ const PULSE_MS = 10_000;
 const OUTPUT_MS = 10_000;
 
 /** ServiceError when nobody is left to run it. */
-async function endOf({ store, jobs }: CronPlace, { id, manualAtMs = 0 }: Job): Promise<Occurrence> {
+async function endOf({ store, jobs }: CronContext, { id, manualAtMs = 0 }: Job): Promise<Occurrence> {
   for (let waitedMs = 0; ; waitedMs += LOOK_MS) {
     const row = await store.find("occurrences", { job_id: id, scheduled_at: manualAtMs, cause: "manual" });
     if (row && row.ended_at !== null) return toOccurrence(row);
@@ -84,7 +84,7 @@ async function endOf({ store, jobs }: CronPlace, { id, manualAtMs = 0 }: Job): P
 const MESSAGES_MS = 10_000;
 
 /** The run, once it is known what became of its messages, or as it is when that takes long. */
-async function sentOf({ store }: CronPlace, run: Occurrence): Promise<Occurrence> {
+async function sentOf({ store }: CronContext, run: Occurrence): Promise<Occurrence> {
   let seen = run;
   for (let waitedMs = 0; seen.deliveryStatus === "pending" && waitedMs < MESSAGES_MS; waitedMs += LOOK_MS) {
     await systemClock.sleep(LOOK_MS);
@@ -97,7 +97,7 @@ async function sentOf({ store }: CronPlace, run: Occurrence): Promise<Occurrence
 
 /** Undefined: there is none, or it is not there yet. */
 async function outputOf(
-  { outputFolder }: CronPlace,
+  { outputFolder }: CronContext,
   { jobId, outputFile }: Occurrence,
 ): Promise<string | undefined> {
   if (outputFile === undefined) return undefined;

@@ -6,7 +6,7 @@ import { zonedTime } from "../../cron/schedule/zoned-time.ts";
 import { factLines, shown } from "./text.ts";
 
 /** What this process knows besides the store. */
-export interface StatusAround {
+export interface StatusContext {
   readonly nowMs: number;
   /** Of the configuration. */
   readonly zone: string;
@@ -14,22 +14,23 @@ export interface StatusAround {
   readonly isEnabled: boolean;
 }
 
-export function statusText(status: CronStatus, around: StatusAround): string {
+export function statusText(status: CronStatus, jobContext: StatusContext): string {
   const { next, late, failures, open, broken } = status;
-  const at = ({ id, name, dueAtMs }: DueJob) => `${shown(name)} (${id}), ${zonedTime(dueAtMs, around.zone)}`;
+  const at = ({ id, name, dueAtMs }: DueJob) =>
+    `${shown(name)} (${id}), ${zonedTime(dueAtMs, jobContext.zone)}`;
   const more = (count: number, named: readonly unknown[]) =>
     count > named.length ? [`... and ${count - named.length} more`] : [];
   return [
     ...factLines(
       [
-        ["Scheduler", schedulerText(status, around)],
-        ["Last tick", lastTickText(status, around)],
+        ["Scheduler", schedulerText(status, jobContext)],
+        ["Last tick", lastTickText(status, jobContext)],
         ["Error", lastErrorOf(status)],
         ["Jobs", jobsText(status)],
         ["Broken", broken > 0 ? `${broken}, which cannot be read and do not run` : undefined],
         ["At work", String(open)],
         ["Next due", next === undefined ? "nothing" : at(next)],
-        ["Clock", clockText(status, around)],
+        ["Clock", clockText(status, jobContext)],
         ["Late", late.count === 0 ? "nothing" : `${late.count} due for more than a minute`],
         ["Not well", failures.count === 0 ? "nothing" : `${failures.count}`],
       ],
@@ -43,7 +44,7 @@ export function statusText(status: CronStatus, around: StatusAround): string {
   ].join("\n");
 }
 
-export function statusEntry(status: CronStatus, { isEnabled }: StatusAround): object {
+export function statusEntry(status: CronStatus, { isEnabled }: StatusContext): object {
   const { late, next, failures } = status;
   return {
     enabled: isEnabled,
@@ -70,7 +71,7 @@ export function statusEntry(status: CronStatus, { isEnabled }: StatusAround): ob
 /** A sentence for those whose jobs nobody would run; undefined when somebody does. */
 export function stillnessWarning(
   state: CronStatus["state"],
-  { isEnabled }: StatusAround,
+  { isEnabled }: StatusContext,
 ): string | undefined {
   if (state === "ticking") return undefined;
   const off = isEnabled ? "" : " (and cron.enabled is off in this configuration)";
@@ -79,25 +80,25 @@ export function stillnessWarning(
   return `Warning: no gateway is running${off}, so jobs do not fire by themselves. Start \`agentd gateway\`, or run what is due with \`agentd cron tick\`.`;
 }
 
-function schedulerText({ state, tickers }: CronStatus, { isEnabled }: StatusAround): string {
+function schedulerText({ state, tickers }: CronStatus, { isEnabled }: StatusContext): string {
   const off = isEnabled ? "" : "; cron.enabled is off in this configuration";
   if (state === "none") return `not running: no \`agentd gateway\` looks at the jobs${off}`;
   if (state === "stalled") return `stalled: it has not looked at the jobs for more than 200 s${off}`;
-  const places = tickers.filter((each) => each.state === "ticking").map(placeText);
-  return `running, ${places.join("; ")}${off}`;
+  const paths = tickers.filter((each) => each.state === "ticking").map(placeText);
+  return `running, ${paths.join("; ")}${off}`;
 }
 
 function placeText({ host, pid, owner }: TickerStatus): string {
   return pid === undefined ? owner : `process ${pid} on ${host ?? "this machine"}`;
 }
 
-function clockText({ corrected }: CronStatus, { zone }: StatusAround): string | undefined {
+function clockText({ corrected }: CronStatus, { zone }: StatusContext): string | undefined {
   if (corrected === undefined) return undefined;
   const { atMs, count } = corrected;
   return `had been ahead: ${count} due too late, corrected ${zonedTime(atMs, zone)}`;
 }
 
-function lastTickText({ lastTickAtMs }: CronStatus, { nowMs, zone }: StatusAround): string {
+function lastTickText({ lastTickAtMs }: CronStatus, { nowMs, zone }: StatusContext): string {
   if (lastTickAtMs === undefined) return "not known";
   const seconds = Math.max(0, Math.round((nowMs - lastTickAtMs) / 1000));
   return `${zonedTime(lastTickAtMs, zone)}, ${agoText(seconds)} ago`;

@@ -1,8 +1,8 @@
 /** `agentd cron status`: nothing changes. */
 import { defineCommand } from "citty";
 import { isTicking, readCronStatus, type CronStatus } from "../../cron/tick/status.ts";
-import { lookAtJobs, readCronHome, type CronHome, type CronPlace } from "./home.ts";
-import { statusEntry, statusText, stillnessWarning, type StatusAround } from "./status-text.ts";
+import { lookAtJobs, readCronHome, type CronHome, type CronContext } from "./home.ts";
+import { statusEntry, statusText, stillnessWarning, type StatusContext } from "./status-text.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 
 export const statusCommand = defineCommand({
@@ -12,16 +12,16 @@ export const statusCommand = defineCommand({
   },
   args: { json: { type: "boolean", description: "Print JSON" } },
   async run({ args }) {
-    const show = (status: CronStatus, around: StatusAround) => {
-      if (args.json) printJson(statusEntry(status, around));
-      else print(statusText(status, around));
-      tell(stillnessWarning(status.state, around));
+    const show = (status: CronStatus, jobContext: StatusContext) => {
+      if (args.json) printJson(statusEntry(status, jobContext));
+      else print(statusText(status, jobContext));
+      tell(stillnessWarning(status.state, jobContext));
     };
     const isThere = await lookAtJobs(async (place) => {
-      const around = aroundOf(place);
-      show(await readCronStatus(place.store, around), around);
+      const jobContext = contextOf(place);
+      show(await readCronStatus(place.store, jobContext), jobContext);
     });
-    if (!isThere) show(EMPTY, aroundOf(await readCronHome()));
+    if (!isThere) show(EMPTY, contextOf(await readCronHome()));
   },
 });
 
@@ -40,14 +40,14 @@ const EMPTY: CronStatus = {
 };
 
 /** Says, on stderr, when nobody would run the jobs. */
-export async function warnOfStillness(place: CronPlace): Promise<void> {
-  const around = aroundOf(place);
-  if (await isTicking(place.store, around.nowMs)) return;
-  const { state } = await readCronStatus(place.store, around);
-  tell(stillnessWarning(state, around));
+export async function warnOfStillness(place: CronContext): Promise<void> {
+  const jobContext = contextOf(place);
+  if (await isTicking(place.store, jobContext.nowMs)) return;
+  const { state } = await readCronStatus(place.store, jobContext);
+  tell(stillnessWarning(state, jobContext));
 }
 
-function aroundOf({ settings }: Pick<CronHome, "settings">): StatusAround {
+function contextOf({ settings }: Pick<CronHome, "settings">): StatusContext {
   return { nowMs: Date.now(), zone: settings.zone, isEnabled: settings.isEnabled };
 }
 

@@ -9,7 +9,7 @@ import { createLog } from "../../base/observe/log.ts";
 import { envPath } from "../../config/home.ts";
 import { formatConfigIssue } from "../../config/issue.ts";
 import { loadConfig, type LoadedConfig } from "../../config/config.ts";
-import { resolvePlaces } from "../../config/paths.ts";
+import { resolvePaths } from "../../config/paths.ts";
 import { createCatalog, findProviders } from "../../app/models.ts";
 import type { CliContext } from "../kit/context.ts";
 import type { Finding, Verdict } from "./finding.ts";
@@ -152,11 +152,11 @@ async function disk({ home }: CliContext): Promise<Verdict> {
 }
 
 async function workspace(context: CliContext, config: Config, loaded: LoadedConfig): Promise<Verdict> {
-  const { workspace: path } = resolvePlaces({ ...context, config, env: loaded.env });
+  const { workspace: path } = resolvePaths({ ...context, config, env: loaded.env });
   const found = await stat(path).catch(() => undefined);
   if (!found) {
-    const flaw = await unmakeable(path, "agent.workspace");
-    return flaw ?? { status: "ok", detail: `${path} is made when agentd first starts` };
+    const problem = await unmakeable(path, "agent.workspace");
+    return problem ?? { status: "ok", detail: `${path} is made when agentd first starts` };
   }
   if (!found.isDirectory())
     return { status: "fail", detail: `${path} is not a folder`, fix: "Set agent.workspace." };

@@ -3,12 +3,12 @@ import { createSkills } from "../../app/wire-agent.ts";
 import type { Skills } from "../../agent/skills/skills.ts";
 import { createLog } from "../../base/observe/log.ts";
 import { redact } from "../../base/observe/redact.ts";
-import { zoneFlaw } from "../../base/zone.ts";
-import { resolvePlaces } from "../../config/paths.ts";
-import { createJobDesk } from "../../app/job-service.ts";
+import { zoneProblem } from "../../base/zone.ts";
+import { resolvePaths } from "../../config/paths.ts";
+import { createJobService } from "../../app/job-service.ts";
 import type { JobDefinition } from "../../cron/job/job.ts";
 import { Jobs, type BrokenJob } from "../../cron/job/jobs.ts";
-import { findBlock, type PreflightRoom } from "../../cron/run/preflight.ts";
+import { findBlock, type PreflightDeps } from "../../cron/run/preflight.ts";
 import { readCronStatus, type CronStatus } from "../../cron/tick/status.ts";
 import { platformsOf } from "../../deliver/address.ts";
 import { systemClock } from "../../base/clock.ts";
@@ -17,12 +17,12 @@ import type { LoadedConfig } from "../../config/config.ts";
 import type { Store } from "../../store/store.ts";
 import type { CliContext } from "../kit/context.ts";
 import type { Verdict } from "./finding.ts";
-import { standings } from "../platforms/status.ts";
+import { statuses } from "../platforms/status.ts";
 import { findDatabase, withDatabase } from "../sessions/database.ts";
 
 /** What jobs need besides the store. */
 export interface JobNeeds {
-  readonly room: PreflightRoom;
+  readonly deps: PreflightDeps;
   readonly skills: Pick<Skills, "find">;
   /** Where jobs work that have no folder of their own. */
   readonly workspace: string;
@@ -53,15 +53,15 @@ export async function cronVerdict(store: Store, needs: JobNeeds): Promise<Verdic
     new Jobs(store, { maxJobs: 0 }).list(),
   ]);
   if (status.jobs.all === 0) return NO_JOBS;
-  const flaws: string[] = [];
+  const problems: string[] = [];
   for (const { id, definition, state } of jobs.slice(0, MAX_CHECKED)) {
-    const flaw = state === "paused" ? undefined : await flawOf(definition, needs);
-    if (flaw !== undefined) flaws.push(`${redact(definition.name)} (${id}): ${redact(flaw)}`);
+    const problem = state === "paused" ? undefined : await findProblem(definition, needs);
+    if (problem !== undefined) problems.push(`${redact(definition.name)} (${id}): ${redact(problem)}`);
   }
   return (
     brokenRows(broken) ??
     stillness(status, needs) ??
-    complaint(flaws) ??
+    complaint(problems) ??
     late(status) ??
     clockAhead(status) ??
     standing(status)
@@ -92,11 +92,11 @@ function stillness({ state, jobs }: CronStatus, { isEnabled }: JobNeeds): Verdic
   return { status: "warn", detail, fix };
 }
 
-function complaint(flaws: readonly string[]): Verdict | undefined {
-  const [first] = flaws;
+function complaint(problems: readonly string[]): Verdict | undefined {
+  const [first] = problems;
   if (first === undefined) return undefined;
   const fix = "Put what is missing in its place, or change the job with `agentd cron edit`.";
-  return { status: "warn", detail: first + more(flaws), fix };
+  return { status: "warn", detail: first + more(problems), fix };
 }
 
 function late({ late: { count, named } }: CronStatus): Verdict | undefined {
@@ -124,10 +124,10 @@ function standing({ jobs, failures, state }: CronStatus): Verdict {
   return { status: "ok", detail: `${jobs.all} job${jobs.all === 1 ? "" : "s"}${failed}${runs}` };
 }
 
-async function flawOf(definition: JobDefinition, needs: JobNeeds): Promise<string | undefined> {
+async function findProblem(definition: JobDefinition, needs: JobNeeds): Promise<string | undefined> {
   const { zone, skills, workdir, deliver, failureDeliver = "" } = definition;
-  const flaw = zoneFlaw(zone) ?? (await findBlock(needs.room, definition));
-  if (flaw !== undefined) return flaw;
+  const problem = zoneProblem(zone) ?? (await findBlock(needs.deps, definition));
+  if (problem !== undefined) return problem;
   for (const name of skills) {
     if (!(await needs.skills.find(name, workdir ?? needs.workspace)))
       return `There is no skill ${JSON.stringify(name)}.`;
@@ -141,15 +141,15 @@ async function flawOf(definition: JobDefinition, needs: JobNeeds): Promise<strin
 async function needsOf(loaded: LoadedConfig, context: CliContext, store: Store): Promise<JobNeeds> {
   const { config, env } = loaded;
   const { home, userHome } = context;
-  const places = resolvePlaces({ config, env, home, userHome });
+  const paths = resolvePaths({ config, env, home, userHome });
   const silent = createLog("error", () => {});
   const models = createCatalog(config, await findProviders(config, env, silent));
-  const desk = createJobDesk({ config, places }, { store, clock: systemClock, models, tools: () => [] });
-  const platforms = await standings(config, env);
+  const service = createJobService({ config, paths }, { store, clock: systemClock, models, tools: () => [] });
+  const platforms = await statuses(config, env);
   return {
-    room: { ...desk, fallbacks: config.model.fallbacks, toolsets: () => config.agent.toolsets },
-    skills: createSkills(config, places),
-    workspace: places.workspace,
+    deps: { ...service, fallbacks: config.model.fallbacks, toolsets: () => config.agent.toolsets },
+    skills: createSkills(config, paths),
+    workspace: paths.workspace,
     silentPlatforms: platforms.filter(({ status }) => status !== "ready").map(({ name }) => name),
     isEnabled: config.cron.enabled,
     nowMs: Date.now(),

@@ -3,9 +3,9 @@ import { stat } from "node:fs/promises";
 import type { LoadedConfig } from "../../config/config.ts";
 import { isRecord } from "../../base/json/schema.ts";
 import { platformKeys } from "../../config/platform-settings.ts";
-import { readOutboxFigures, type OutboxCounts, type OutboxFigures } from "../../deliver/outbox/stats.ts";
+import { readOutboxStats, type OutboxCounts, type OutboxStats } from "../../deliver/outbox/stats.ts";
 import type { Verdict } from "./finding.ts";
-import { standings, type Standing } from "../platforms/status.ts";
+import { statuses, type PlatformStatus } from "../platforms/status.ts";
 import { findDatabase, withDatabase } from "../sessions/database.ts";
 
 /** A message that waits longer than its usual retries has nobody who sends it. */
@@ -14,14 +14,14 @@ const MAX_NAMED = 5;
 
 /** The first of what is wrong, the worst before the rest. */
 export async function platforms(loaded: LoadedConfig): Promise<Verdict> {
-  const all = await standings(loaded.config, loaded.env);
+  const all = await statuses(loaded.config, loaded.env);
   return (await openSecrets(loaded, all)) ?? halfSetUp(all) ?? switchedOff(all) ?? setUp(all);
 }
 
 /** Secrets in a file that others can read; `.env` has a check of its own. */
 async function openSecrets(
   { config, path }: LoadedConfig,
-  all: readonly Standing[],
+  all: readonly PlatformStatus[],
 ): Promise<Verdict | undefined> {
   const holders = all.filter(({ name }) => {
     const written = config.platforms[name] as Readonly<Record<string, unknown>>;
@@ -40,7 +40,7 @@ function isPlain(value: unknown): boolean {
   return value !== undefined && !(typeof value === "string" && value.startsWith("env:"));
 }
 
-function halfSetUp(all: readonly Standing[]): Verdict | undefined {
+function halfSetUp(all: readonly PlatformStatus[]): Verdict | undefined {
   const half = all.filter(({ status }) => status === "incomplete");
   const [first] = half;
   if (!first) return undefined;
@@ -52,14 +52,14 @@ function halfSetUp(all: readonly Standing[]): Verdict | undefined {
   };
 }
 
-function switchedOff(all: readonly Standing[]): Verdict | undefined {
+function switchedOff(all: readonly PlatformStatus[]): Verdict | undefined {
   const off = all.find(({ status, keys }) => status === "off" && keys.length > 0);
   if (!off) return undefined;
   const detail = `${off.name} is switched off, though these keys are set: ${off.keys.join(", ")}`;
   return { status: "warn", detail, fix: `Set platforms.${off.name}.enabled to true, or take its keys out.` };
 }
 
-function setUp(all: readonly Standing[]): Verdict {
+function setUp(all: readonly PlatformStatus[]): Verdict {
   const ready = all
     .filter(({ status, keys }) => status === "ready" && keys.length > 0)
     .map(({ name }) => name);
@@ -74,29 +74,29 @@ function setUp(all: readonly Standing[]): Verdict {
 export async function outbox(nowMs: number): Promise<Verdict> {
   const database = await findDatabase();
   if (!database.exists) return { status: "ok", detail: "there is none yet" };
-  const read: OutboxFigures[] = [];
-  await withDatabase(database, async (store) => void read.push(await readOutboxFigures(store)));
-  const [figures] = read;
-  return figures ? judge(figures, nowMs) : { status: "ok", detail: "there is none yet" };
+  const read: OutboxStats[] = [];
+  await withDatabase(database, async (store) => void read.push(await readOutboxStats(store)));
+  const [stats] = read;
+  return stats ? evaluate(stats, nowMs) : { status: "ok", detail: "there is none yet" };
 }
 
-function judge(figures: OutboxFigures, nowMs: number): Verdict {
-  const { all, oldestDueAtMs } = figures;
+function evaluate(stats: OutboxStats, nowMs: number): Verdict {
+  const { all, oldestDueAtMs } = stats;
   const waitedMs = oldestDueAtMs === undefined ? 0 : Math.max(0, nowMs - oldestDueAtMs);
-  const flaws = [
-    ...(all.dead > 0 ? [`${all.dead} given up (${perPlatform(figures, "dead")})`] : []),
-    ...(all.unknown > 0 ? [`${all.unknown} may have arrived (${perPlatform(figures, "unknown")})`] : []),
+  const problems = [
+    ...(all.dead > 0 ? [`${all.dead} given up (${perPlatform(stats, "dead")})`] : []),
+    ...(all.unknown > 0 ? [`${all.unknown} may have arrived (${perPlatform(stats, "unknown")})`] : []),
     ...(waitedMs > LONG_WAIT_MS
       ? [`the oldest that is due waits for ${Math.round(waitedMs / 60_000)} minutes`]
       : []),
   ];
-  if (flaws.length === 0) return { status: "ok", detail: `messages that wait: ${all.due + all.sending}` };
+  if (problems.length === 0) return { status: "ok", detail: `messages that wait: ${all.due + all.sending}` };
   const isStuck = waitedMs > LONG_WAIT_MS ? " Does `agentd gateway` run?" : "";
   const fix = `\`agentd deliveries list\` shows each; \`retry\` and \`drop\` settle them.${isStuck}`;
-  return { status: "warn", detail: flaws.join("; "), fix };
+  return { status: "warn", detail: problems.join("; "), fix };
 }
 
-function perPlatform({ byPlatform }: OutboxFigures, status: keyof OutboxCounts): string {
+function perPlatform({ byPlatform }: OutboxStats, status: keyof OutboxCounts): string {
   return listed(
     [...byPlatform].flatMap(([name, counts]) => (counts[status] > 0 ? [`${name} ${counts[status]}`] : [])),
   );

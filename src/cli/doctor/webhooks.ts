@@ -29,15 +29,15 @@ export async function webhooks({
     return { status: "ok", detail: "not received; `agentd gateway setup` changes that" };
   const defaults = routeDefaults(settings, { env });
   const configured = checkStaticRoutes(settings, defaults);
-  const [flaw] = configured.flaws;
-  if (flaw !== undefined) {
-    return { status: "fail", detail: flaw + more(configured.flaws), fix: "Correct platforms.webhook." };
+  const [problem] = configured.problems;
+  if (problem !== undefined) {
+    return { status: "fail", detail: problem + more(configured.problems), fix: "Correct platforms.webhook." };
   }
   const path = subscriptionsPath(home);
   const parsed = parseSubscriptions(await readSubscriptionsText(path));
-  if ("flaw" in parsed) {
+  if ("problem" in parsed) {
     const fix = "Correct it, or move it away; the receiver goes on with what it knew.";
-    return { status: "fail", detail: `${path}: ${parsed.flaw}`, fix };
+    return { status: "fail", detail: `${path}: ${parsed.problem}`, fix };
   }
   const entries = Object.entries(parsed.subscriptions).filter(
     ([name]) => !Object.hasOwn(settings.routes, name),
@@ -45,7 +45,7 @@ export async function webhooks({
   const checked = entries.map(([name, entry]) => ({ name, ...checkEntry(name, entry, defaults) }));
   const served = checked.flatMap((each) => ("route" in each ? [each.route] : []));
   const complaints = checked.flatMap((each) =>
-    ("flaws" in each ? each.flaws : each.warnings).map((words) => `${each.name}: ${words}`),
+    ("problems" in each ? each.problems : each.warnings).map((words) => `${each.name}: ${words}`),
   );
   const routes = [...configured.routes, ...served];
   return (
@@ -105,6 +105,6 @@ function names(routes: readonly WebhookRoute[]): string {
   return shown.join(", ") + (routes.length > MAX_NAMED ? ` and ${routes.length - MAX_NAMED} more` : "");
 }
 
-function more(flaws: readonly string[]): string {
-  return flaws.length > 1 ? ` (and ${flaws.length - 1} more)` : "";
+function more(problems: readonly string[]): string {
+  return problems.length > 1 ? ` (and ${problems.length - 1} more)` : "";
 }

@@ -6,7 +6,7 @@ import { platforms as traits } from "../../deliver/platform/names.ts";
 import { currentContext } from "../kit/context.ts";
 import type { PlatformPlan } from "./setup-platform.ts";
 import { print, warn } from "../kit/output.ts";
-import { standingOf, type Standing } from "../platforms/status.ts";
+import { statusOf, type PlatformStatus } from "../platforms/status.ts";
 import { sendTrial, trialIsGood, trialText, untilInterrupted } from "../platforms/trial.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 
@@ -14,7 +14,7 @@ const TRIAL_TIMEOUT_MS = 60_000;
 
 export interface FinishOptions {
   /** Somebody is at the terminal. */
-  readonly asks: boolean;
+  readonly questions: boolean;
   /** A test message is wanted, whoever is there. */
   readonly tries: boolean;
 }
@@ -25,7 +25,7 @@ export async function finishPlatform(
   options: FinishOptions,
 ): Promise<void> {
   const { config, env, path, home } = await loadConfig(currentContext());
-  const standing = await standingOf(platform, config, env);
+  const standing = await statusOf(platform, config, env);
   if (edits.length > 0) print(`${path} has ${edits.map(([key]) => key).join(", ")}.`);
   if (variables.length > 0) print(`${envPath(home)} has ${variables.map(([name]) => name).join(", ")}.`);
   for (const [name, value] of variables) {
@@ -49,10 +49,10 @@ interface Wish {
 
 /** Undefined: nothing is to be sent. */
 async function wishFor(
-  { title, home, name }: Standing,
-  { asks, tries }: FinishOptions,
+  { title, home, name }: PlatformStatus,
+  { questions, tries }: FinishOptions,
 ): Promise<Wish | undefined> {
-  if (!asks) return tries ? {} : undefined;
+  if (!questions) return tries ? {} : undefined;
   const { askChat, askYesNo } = await import("./setup-prompts.ts");
   // What a comment is written on is not known here.
   if (traits[name].address === "none") return undefined;
@@ -62,7 +62,7 @@ async function wishFor(
   return chat === undefined ? undefined : { chat };
 }
 
-async function tryOut({ name }: Standing, { chat }: Wish): Promise<void> {
+async function tryOut({ name }: PlatformStatus, { chat }: Wish): Promise<void> {
   const message = { platform: name, chat, thread: undefined, text: undefined, extra: {} };
   const options = { timeoutMs: TRIAL_TIMEOUT_MS, signal: untilInterrupted(), onSend: () => {} };
   const trial = await sendTrial(message, options);

@@ -3,9 +3,9 @@ import type { Environment } from "../../config/home.ts";
 import { platformKeys, type PlatformKey, type PlatformName } from "../../config/platform-settings.ts";
 import { missingSettings } from "../../deliver/platform/platforms.ts";
 import type { PlatformAnswers } from "./setup-platform.ts";
-import type { Standing } from "../platforms/status.ts";
+import type { PlatformStatus } from "../platforms/status.ts";
 
-const MARKS: Readonly<Record<Standing["status"], string>> = {
+const MARKS: Readonly<Record<PlatformStatus["status"], string>> = {
   ready: "is ready",
   incomplete: "incomplete",
   unset: "",
@@ -14,18 +14,18 @@ const MARKS: Readonly<Record<Standing["status"], string>> = {
 
 /** Undefined when the person broke off. */
 export async function askPlatform(
-  standings: readonly Standing[],
+  statuses: readonly PlatformStatus[],
   env: Environment,
 ): Promise<PlatformAnswers | undefined> {
   const ask = await import("@clack/prompts");
-  const options = standings.map(({ name, title, status }) => ({
+  const options = statuses.map(({ name, title, status }) => ({
     value: name,
     label: title,
     ...(MARKS[status] === "" ? {} : { hint: MARKS[status] }),
   }));
   const platform = await ask.select<PlatformName>({ message: "Which platform?", options, maxItems: 10 });
   if (ask.isCancel(platform)) return undefined;
-  const standing = standings.find(({ name }) => name === platform);
+  const standing = statuses.find(({ name }) => name === platform);
   const values = new Map<string, string>();
   const needed = await neededKeys(platform, standing);
   const asked = platformKeys(platform).filter(
@@ -49,7 +49,7 @@ export async function askPlatform(
 /** What the platform says is needed, from nothing and from how it stands. */
 async function neededKeys(
   platform: PlatformName,
-  standing: Standing | undefined,
+  standing: PlatformStatus | undefined,
 ): Promise<ReadonlySet<string>> {
   const clauses = [...(await missingSettings(platform, {})), ...(standing?.missing ?? [])].join(" ");
   return new Set(clauses.match(/[a-z][a-z0-9_]*/g));

@@ -15,7 +15,7 @@ import { carryOutPlatform, planPlatform, type PlatformAnswers } from "./setup-pl
 import type { GatewayAnswers } from "./setup-prompts.ts";
 import { print, warn } from "../kit/output.ts";
 import { toPair, toPlatform } from "../platforms/options.ts";
-import { standings } from "../platforms/status.ts";
+import { statuses } from "../platforms/status.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { repeatedOption, toPort } from "../webhook/options.ts";
 
@@ -65,7 +65,7 @@ export const gatewaySetupCommand = defineCommand({
     if (webhooks) await carryOut(context.home, webhooks);
     for (const plan of plans) await carryOutPlatform(context.home, plan);
     if (webhooks) report(await loadConfig(context), webhooks);
-    for (const plan of plans) await finishPlatform(plan, { asks: !given, tries: args.test === true });
+    for (const plan of plans) await finishPlatform(plan, { questions: !given, tries: args.test === true });
   },
 });
 
@@ -124,7 +124,7 @@ async function askAtTerminal(
     );
     if (wanted === undefined) return undefined;
     if (!wanted) return { webhooks: webhooks === "no" ? undefined : webhooks, platforms };
-    const answers = await askPlatform(await standings(config, env), processEnv);
+    const answers = await askPlatform(await statuses(config, env), processEnv);
     if (answers === undefined) return undefined;
     platforms.push(answers);
   }

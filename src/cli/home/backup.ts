@@ -17,7 +17,7 @@ import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
 import { loadConfig, requireValid } from "../../config/config.ts";
 import { databasePath } from "../../config/home.ts";
-import { resolvePlaces } from "../../config/paths.ts";
+import { resolvePaths } from "../../config/paths.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { findDatabase } from "../sessions/database.ts";
@@ -74,7 +74,7 @@ async function findSource(): Promise<Source> {
     throw new ServiceError("not_found", `There is nothing to back up: ${context.home} does not exist.`);
   });
   const loaded = await loadConfig(context);
-  const { workspace } = resolvePlaces({ ...context, config: requireValid(loaded), env: loaded.env });
+  const { workspace } = resolvePaths({ ...context, config: requireValid(loaded), env: loaded.env });
   const database = await findDatabase();
   return { home, workspace: await realpath(workspace).catch(() => workspace), database };
 }

@@ -8,7 +8,7 @@ import { hideSecrets } from "../../config/secrets/values.ts";
 import { createCatalog, findProviders } from "../../app/models.ts";
 import { currentContext } from "../kit/context.ts";
 
-export interface ModelRoom {
+export interface ModelDeps {
   readonly loaded: LoadedConfig;
   readonly config: Config;
   readonly providers: readonly ResolvedProvider[];
@@ -16,7 +16,7 @@ export interface ModelRoom {
 }
 
 /** ServiceError `invalid_config`. */
-export async function loadModels(): Promise<ModelRoom> {
+export async function loadModels(): Promise<ModelDeps> {
   const loaded = await loadConfig(currentContext());
   const config = requireValid(loaded);
   hideSecrets(loaded);

@@ -6,7 +6,7 @@ import { formatModel } from "../../agent/model.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { setConfigValue } from "../../config/file/edit.ts";
 import { currentContext } from "../kit/context.ts";
-import { loadModels, type ModelRoom } from "./deps.ts";
+import { loadModels, type ModelDeps } from "./deps.ts";
 import { describeTrial, hasFailed, tryModel } from "./trial.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
@@ -66,10 +66,10 @@ const test = defineCommand({
     json,
   },
   async run({ args }) {
-    const room = await loadModels();
-    const name = args.model === undefined ? formatModel(room.models.default) : resolve(room, args.model);
-    const ref = room.models.resolve(name) ?? room.models.default;
-    const trial = await tryModel(room, ref);
+    const deps = await loadModels();
+    const name = args.model === undefined ? formatModel(deps.models.default) : resolve(deps, args.model);
+    const ref = deps.models.resolve(name) ?? deps.models.default;
+    const trial = await tryModel(deps, ref);
     if (args.json) {
       const { error, text, usage } = trial.end;
       printJson({ model: name, ok: !hasFailed(trial), text, usage, ...(error ? { error } : {}) });
@@ -109,7 +109,7 @@ export const modelCommand = defineCommand({
   default: "show",
 });
 
-function resolve({ models }: ModelRoom, name: string): string {
+function resolve({ models }: ModelDeps, name: string): string {
   const ref = models.resolve(name);
   if (ref) return formatModel(ref);
   const known = models.providers.map((provider) => provider.name).join(", ");

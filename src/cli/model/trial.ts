@@ -5,7 +5,7 @@ import type { ModelRef, TurnEnd } from "../../agent/engine.ts";
 import { systemClock } from "../../base/clock.ts";
 import { createLog } from "../../base/observe/log.ts";
 import { checkToolInput } from "../../app/check-input.ts";
-import type { ModelRoom } from "./deps.ts";
+import type { ModelDeps } from "./deps.ts";
 
 export interface Trial {
   readonly end: TurnEnd;
@@ -15,7 +15,7 @@ export interface Trial {
 const TIMEOUT_MS = 60_000;
 
 /** Never rejects for what the provider does: the end says how it went. */
-export async function tryModel({ providers }: Pick<ModelRoom, "providers">, model: ModelRef): Promise<Trial> {
+export async function tryModel({ providers }: Pick<ModelDeps, "providers">, model: ModelRef): Promise<Trial> {
   const engine = createEngine({
     providers,
     checkInput: checkToolInput,

@@ -3,11 +3,11 @@ import process from "node:process";
 import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
 import {
-  dropLetter,
-  listLetters,
+  dropMessage,
+  listMessages,
   retryLetter,
-  type LetterRefusal,
-  type LetterStatus,
+  type MessageRefusal,
+  type MessageStatus,
 } from "../../store/outbox/messages.ts";
 import type { Store } from "../../store/store.ts";
 import { settleMessage } from "../../app/settle-message.ts";
@@ -51,7 +51,7 @@ export const retryCommand = defineCommand({
   async run({ args, rawArgs }) {
     const choice = toChoice(args, positionalsOf(rawArgs));
     await inDatabase(async (store) => {
-      const ids = choice.ids ?? (await deadLetters(store, choice.platform));
+      const ids = choice.ids ?? (await deadMessages(store, choice.platform));
       const outcomes = await each(ids, (id) => retryLetter(store, id, settleMessage));
       report(outcomes, { done: "retried", isJson: args.json === true });
     });
@@ -76,14 +76,14 @@ export const dropCommand = defineCommand({
       throw new UsageError("There is no terminal to ask on. Give --yes to drop the messages.");
     }
     await inDatabase(async (store) => {
-      const ids = choice.ids ?? (await deadLetters(store, choice.platform));
+      const ids = choice.ids ?? (await deadMessages(store, choice.platform));
       const count = ids.length === 1 ? "1 message" : `${ids.length} messages`;
       if (ids.length > 0 && !args.yes && !(await confirm.ask(`Drop ${count}? Nothing is sent again.`))) {
         warn("Nothing was dropped.");
         process.exitCode = EXIT_FAILURE;
         return;
       }
-      const outcomes = await each(ids, (id) => dropLetter(store, id, settleMessage));
+      const outcomes = await each(ids, (id) => dropMessage(store, id, settleMessage));
       report(outcomes, { done: "dropped", isJson: args.json === true });
     });
   },
@@ -108,12 +108,12 @@ function toChoice(
   return { ids: isAll ? undefined : [...new Set(ids)], platform };
 }
 
-async function deadLetters(store: Store, platform: string | undefined): Promise<readonly string[]> {
+async function deadMessages(store: Store, platform: string | undefined): Promise<readonly string[]> {
   const ids: string[] = [];
-  const statuses: readonly LetterStatus[] = ["dead"];
+  const statuses: readonly MessageStatus[] = ["dead"];
   for (;;) {
     const before = ids.at(-1);
-    const page = await listLetters(store, {
+    const page = await listMessages(store, {
       statuses,
       limit: PAGE,
       ...(platform === undefined ? {} : { platform }),
@@ -124,7 +124,7 @@ async function deadLetters(store: Store, platform: string | undefined): Promise<
   }
 }
 
-type Outcome = "retried" | "dropped" | LetterRefusal;
+type Outcome = "retried" | "dropped" | MessageRefusal;
 
 /** One after the other: each is a small transaction of its own beside those of a running service. */
 async function each(
@@ -136,7 +136,7 @@ async function each(
   return outcomes;
 }
 
-const REFUSALS: Readonly<Record<LetterRefusal, string>> = {
+const REFUSALS: Readonly<Record<MessageRefusal, string>> = {
   missing: "there is no such message; `agentd deliveries list` lists what there is",
   done: "it was delivered or dropped already",
   leased: "it is being sent right now; wait for its end",

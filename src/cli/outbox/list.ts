@@ -3,11 +3,11 @@ import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
 import { loadConfig } from "../../config/config.ts";
 import { hideSecrets as hide } from "../../config/secrets/values.ts";
-import { findLetter, listLetters } from "../../store/outbox/messages.ts";
+import { findMessage, listMessages } from "../../store/outbox/messages.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { currentContext } from "../kit/context.ts";
 import { SHOWN_STATUSES, statusNamed, toPlatformName } from "./options.ts";
-import { letterEntry, letterText, lettersTable } from "./text.ts";
+import { messageEntry, messageText, messagesTable } from "./text.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { findDatabase, noDatabase, withDatabase } from "../sessions/database.ts";
 
@@ -53,12 +53,12 @@ export const listCommand = defineCommand({
     }
     await hideSecrets();
     await withDatabase(database, async (store) => {
-      const found = await listLetters(store, { ...request, limit: limit + 1 });
+      const found = await listMessages(store, { ...request, limit: limit + 1 });
       const page = found.slice(0, limit);
       const next = found.length > limit ? page.at(-1)?.id : undefined;
       if (args.json)
-        return printJson({ deliveries: page.map((each) => letterEntry(each)), next_before: next ?? null });
-      if (page.length > 0) print(lettersTable(page, Date.now()));
+        return printJson({ deliveries: page.map((each) => messageEntry(each)), next_before: next ?? null });
+      if (page.length > 0) print(messagesTable(page, Date.now()));
       else warn("There are no such messages.");
       if (next !== undefined) warn(`There are more: --before ${next}`);
     });
@@ -77,12 +77,12 @@ export const showCommand = defineCommand({
     if (!database.exists) throw new ServiceError("not_found", noDatabase(database.place));
     await hideSecrets();
     await withDatabase(database, async (store) => {
-      const found = await findLetter(store, args.message);
+      const found = await findMessage(store, args.message);
       if (!found) throw missing(args.message);
-      const { payload, tries, ...letter } = found;
+      const { payload, attemptLog, ...message } = found;
       const shown = args.text ? payload : undefined;
-      if (args.json) printJson(letterEntry(letter, { isWhole: true, payload: shown, tries }));
-      else print(letterText(letter, { nowMs: Date.now(), payload: shown, tries }));
+      if (args.json) printJson(messageEntry(message, { isWhole: true, payload: shown, attemptLog }));
+      else print(messageText(message, { nowMs: Date.now(), payload: shown, attemptLog }));
     });
   },
 });

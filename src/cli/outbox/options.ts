@@ -1,21 +1,21 @@
 /** Options of the commands about messages to people. Pure. */
 import { suggest } from "../../base/nearest.ts";
 import { platforms } from "../../deliver/platform/names.ts";
-import { LETTER_STATUSES, type LetterStatus } from "../../store/outbox/messages.ts";
+import { MESSAGE_STATUSES, type MessageStatus } from "../../store/outbox/messages.ts";
 import { UsageError } from "../kit/arguments.ts";
 
 /** The words for people: what is leased is being sent. */
-export type ShownStatus = Exclude<LetterStatus, "leased"> | "sending";
+export type ShownStatus = Exclude<MessageStatus, "leased"> | "sending";
 
-export const SHOWN_STATUSES: readonly ShownStatus[] = LETTER_STATUSES.map(shownStatus);
+export const SHOWN_STATUSES: readonly ShownStatus[] = MESSAGE_STATUSES.map(shownStatus);
 
-export function shownStatus(status: LetterStatus): ShownStatus {
+export function shownStatus(status: MessageStatus): ShownStatus {
   return status === "leased" ? "sending" : status;
 }
 
 /** UsageError for any other word. */
-export function statusNamed(text: string): LetterStatus {
-  const found = LETTER_STATUSES.find((status) => shownStatus(status) === text);
+export function statusNamed(text: string): MessageStatus {
+  const found = MESSAGE_STATUSES.find((status) => shownStatus(status) === text);
   if (found) return found;
   throw new UsageError(`--status must be one of ${SHOWN_STATUSES.join(", ")}.`);
 }

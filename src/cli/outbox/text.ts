@@ -1,7 +1,7 @@
 /** Messages of the outbox as people and programs read them. Pure. */
 import { redact } from "../../base/observe/redact.ts";
 import { formatTarget, parseTarget } from "../../deliver/target.ts";
-import type { Letter } from "../../store/outbox/messages.ts";
+import type { OutboxMessage } from "../../store/outbox/messages.ts";
 import type { Try, TryOutcome } from "../../store/outbox/attempts.ts";
 import { shownStatus } from "./options.ts";
 import { oneLine } from "../sessions/text.ts";
@@ -13,15 +13,15 @@ const SHOWN_ERROR = 80;
 /** What is shown of one text; `--json` has all of it. */
 const MAX_SHOWN_CHARACTERS = 4_000;
 
-export function lettersTable(letters: readonly Letter[], nowMs: number): string {
-  const rows = letters.map((letter) => [
-    letter.id,
-    iso(letter.createdAtMs),
-    oneLine(shortTarget(letter.target)),
-    String(letter.attempts),
-    shownStatus(letter.status),
-    nextAttempt(letter, nowMs),
-    shortened(oneLine(redact(letter.error ?? "")), SHOWN_ERROR),
+export function messagesTable(messages: readonly OutboxMessage[], nowMs: number): string {
+  const rows = messages.map((message) => [
+    message.id,
+    iso(message.createdAtMs),
+    oneLine(shortTarget(message.target)),
+    String(message.attempts),
+    shownStatus(message.status),
+    nextAttempt(message, nowMs),
+    shortened(oneLine(redact(message.error ?? "")), SHOWN_ERROR),
   ]);
   return toTable(["ID", "OWED", "TARGET", "ATTEMPTS", "STATUS", "NEXT ATTEMPT", "LAST ERROR"], rows);
 }
@@ -32,12 +32,15 @@ export interface EntryOptions {
   /** JSON, when what the message says is to be shown. */
   readonly payload?: string | undefined;
   /** The latest attempts that ended, when they are to be shown. */
-  readonly tries?: readonly Try[];
+  readonly attemptLog?: readonly Try[];
 }
 
-export function letterEntry(letter: Letter, { isWhole = false, payload, tries }: EntryOptions = {}): object {
+export function messageEntry(
+  message: OutboxMessage,
+  { isWhole = false, payload, attemptLog }: EntryOptions = {},
+): object {
   const { id, target, status, ref, attempts, partsSent, error, createdAtMs, dueAtMs, isHeld, endedAtMs } =
-    letter;
+    message;
   return {
     id,
     platform: parseTarget(target).platform,
@@ -51,7 +54,7 @@ export function letterEntry(letter: Letter, { isWhole = false, payload, tries }:
     next_attempt_at: dueAtMs === undefined ? null : iso(dueAtMs),
     waits_for_older: isHeld,
     ended_at: endedAtMs === undefined ? null : iso(endedAtMs),
-    ...(tries === undefined ? {} : { tries: tries.map(tryEntry) }),
+    ...(attemptLog === undefined ? {} : { attemptLog: attemptLog.map(tryEntry) }),
     ...(payload === undefined ? {} : { text: redact(textIn(payload)) }),
   };
 }
@@ -69,9 +72,12 @@ export interface TextOptions extends Omit<EntryOptions, "isWhole"> {
   readonly nowMs: number;
 }
 
-export function letterText(letter: Letter, { nowMs, payload, tries = [] }: TextOptions): string {
-  const { id, target, status, ref, attempts, partsSent, error, createdAtMs, endedAtMs } = letter;
-  const next = nextAttempt(letter, nowMs);
+export function messageText(
+  message: OutboxMessage,
+  { nowMs, payload, attemptLog = [] }: TextOptions,
+): string {
+  const { id, target, status, ref, attempts, partsSent, error, createdAtMs, endedAtMs } = message;
+  const next = nextAttempt(message, nowMs);
   const facts: readonly (readonly [string, string | undefined])[] = [
     ["id", id],
     ["target", redact(target)],
@@ -84,12 +90,12 @@ export function letterText(letter: Letter, { nowMs, payload, tries = [] }: TextO
     ["next", next === "-" ? undefined : next],
     ["ended", endedAtMs === undefined ? undefined : iso(endedAtMs)],
   ];
-  const todo = whatToDo(letter);
+  const todo = whatToDo(message);
   return [
     ...facts.flatMap(([name, value]) =>
       value === undefined ? [] : [`${name.padEnd(11)} ${oneLine(value)}`],
     ),
-    ...(tries.length === 0 ? [] : ["", "Attempts:", ...tries.map(tryLine)]),
+    ...(attemptLog.length === 0 ? [] : ["", "Attempts:", ...attemptLog.map(tryLine)]),
     ...(todo === undefined ? [] : ["", todo]),
     ...(payload === undefined ? [] : ["", "Text:", block(redact(textIn(payload)))]),
   ].join("\n");
@@ -110,7 +116,7 @@ function tryLine({ atMs, tookMs, outcome, error }: Try): string {
   return `  ${iso(atMs)} ${oneLine(`${TRY_WORDS[outcome]}${took}${why}`)}`;
 }
 
-function whatToDo({ id, status, ref, isHeld }: Letter): string | undefined {
+function whatToDo({ id, status, ref, isHeld }: OutboxMessage): string | undefined {
   const retry = `\`agentd deliveries retry ${id}\``;
   const drop = `\`agentd deliveries drop ${id}\``;
   const origin = ref?.startsWith("dlv_")
@@ -133,7 +139,7 @@ function whatToDo({ id, status, ref, isHeld }: Letter): string | undefined {
   }
 }
 
-function nextAttempt({ status, dueAtMs, isHeld }: Letter, nowMs: number): string {
+function nextAttempt({ status, dueAtMs, isHeld }: OutboxMessage, nowMs: number): string {
   if (status === "leased") return "under way";
   if (dueAtMs === undefined) return "-";
   if (isHeld) return "after an older one";

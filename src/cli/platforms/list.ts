@@ -3,11 +3,11 @@ import { defineCommand } from "citty";
 import { loadConfig, requireValid } from "../../config/config.ts";
 import { currentContext } from "../kit/context.ts";
 import { print, printJson } from "../kit/output.ts";
-import { standings, type Standing } from "./status.ts";
+import { statuses, type PlatformStatus } from "./status.ts";
 import { oneLine } from "../sessions/text.ts";
 import { toTable } from "../kit/table.ts";
 
-const WORDS: Readonly<Record<Standing["status"], string>> = {
+const WORDS: Readonly<Record<PlatformStatus["status"], string>> = {
   ready: "ready",
   incomplete: "incomplete",
   unset: "not set up",
@@ -19,22 +19,22 @@ export const listCommand = defineCommand({
   args: { json: { type: "boolean", description: "Print JSON" } },
   async run({ args }) {
     const loaded = await loadConfig(currentContext());
-    const list = await standings(requireValid(loaded), loaded.env);
+    const list = await statuses(requireValid(loaded), loaded.env);
     if (args.json) return printJson({ platforms: list.map(entryOf) });
     print(toTable(["PLATFORM", "STATUS", "HOME CHANNEL", "WHAT TO DO"], list.map(rowOf)));
   },
 });
 
-function entryOf({ name, title, status, missing, keys, home }: Standing): object {
+function entryOf({ name, title, status, missing, keys, home }: PlatformStatus): object {
   return { name, title, status, missing, keys, home_channel: home ?? null };
 }
 
-function rowOf(standing: Standing): readonly string[] {
+function rowOf(standing: PlatformStatus): readonly string[] {
   const { name, status, home } = standing;
-  return [name, WORDS[status], oneLine(home ?? "-"), remedyOf(standing)];
+  return [name, WORDS[status], oneLine(home ?? "-"), hintOf(standing)];
 }
 
-function remedyOf({ name, status, missing, home }: Standing): string {
+function hintOf({ name, status, missing, home }: PlatformStatus): string {
   if (status === "off") return `platforms.${name}.enabled is false`;
   if (status !== "ready") return `set ${missing.join(" and ")}`;
   return home === undefined ? "" : `\`agentd platforms test ${name}\` tries it`;

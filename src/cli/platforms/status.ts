@@ -6,13 +6,13 @@ import { platforms as traits } from "../../deliver/platform/names.ts";
 import { missingSettings, platformNames } from "../../deliver/platform/platforms.ts";
 
 /** incomplete: some of its keys are set, not all. unset: none is. off: switched off in the configuration. */
-export type StandingStatus = "ready" | "incomplete" | "unset" | "off";
+export type PlatformReadiness = "ready" | "incomplete" | "unset" | "off";
 
-export interface Standing {
+export interface PlatformStatus {
   readonly name: PlatformName;
   /** As people write it. */
   readonly title: string;
-  readonly status: StandingStatus;
+  readonly status: PlatformReadiness;
   /** What lacks, a clause each; of one that is off, what would. */
   readonly missing: readonly string[];
   /** Keys that are set, in the file or the environment. */
@@ -22,19 +22,19 @@ export interface Standing {
 }
 
 /** In the order in which platforms are told of everywhere. */
-export async function standings(
+export async function statuses(
   config: Pick<Config, "platforms">,
   env: Environment,
-): Promise<readonly Standing[]> {
+): Promise<readonly PlatformStatus[]> {
   const names = Object.keys(traits).flatMap((each) => platformNames.find((name) => name === each) ?? []);
-  return Promise.all(names.map((name) => standingOf(name, config, env)));
+  return Promise.all(names.map((name) => statusOf(name, config, env)));
 }
 
-export async function standingOf(
+export async function statusOf(
   name: PlatformName,
   config: Pick<Config, "platforms">,
   env: Environment,
-): Promise<Standing> {
+): Promise<PlatformStatus> {
   const settings = platformSettings(name, config, env);
   const missing = await missingSettings(name, settings);
   const keys = Object.keys(settings);

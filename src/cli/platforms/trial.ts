@@ -150,11 +150,11 @@ function notReady(
   name: PlatformName,
   state: Exclude<PlatformState, { readonly status: "ready" }>,
 ): ServiceError {
-  const remedy =
+  const hint =
     state.status === "disabled"
       ? `is switched off: set platforms.${name}.enabled to true.`
       : `is not set up: it lacks ${state.missing.join(" and ")}. Run \`agentd gateway setup --platform ${name}\`.`;
-  return new ServiceError("invalid_config", `${name} ${remedy} Nothing was sent.`);
+  return new ServiceError("invalid_config", `${name} ${hint} Nothing was sent.`);
 }
 
 /** Aborts at Ctrl-C. From now on the process does not end by it. */

@@ -1,7 +1,7 @@
 /** The database of the home, for commands that work beside the service. Touches the machine. */
 import { stat } from "node:fs/promises";
 import { loadConfig, requireValid } from "../../config/config.ts";
-import { resolvePlaces } from "../../config/paths.ts";
+import { resolvePaths } from "../../config/paths.ts";
 import type { Store } from "../../store/store.ts";
 import { currentContext } from "../kit/context.ts";
 
@@ -18,7 +18,7 @@ export async function findDatabase(): Promise<FoundDatabase> {
   const { home, env, userHome } = currentContext();
   const loaded = await loadConfig({ home, env });
   const config = requireValid(loaded);
-  const { databaseUrl: url } = resolvePlaces({ config, env: loaded.env, home, userHome });
+  const { databaseUrl: url } = resolvePaths({ config, env: loaded.env, home, userHome });
   if (/^postgres(ql)?:\/\//.test(url)) return { url, place: "the PostgreSQL server", exists: true };
   const size = await stat(url).then(
     (found) => found.size,

@@ -128,8 +128,8 @@ async function report({ secret, edits }: SetupPlan): Promise<string> {
 }
 
 async function tryOut(name: string): Promise<void> {
-  const room = await loadModels();
-  const trial = await tryModel(room, room.models.default);
+  const deps = await loadModels();
+  const trial = await tryModel(deps, deps.models.default);
   if (!hasFailed(trial)) return print(describeTrial(trial, name));
   warn(describeTrial(trial, name));
   process.exitCode = EXIT_FAILURE;

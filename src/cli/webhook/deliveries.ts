@@ -3,7 +3,7 @@ import process from "node:process";
 import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
 import { createId } from "../../base/ids.ts";
-import { findLetter, listLetters } from "../../store/outbox/messages.ts";
+import { findMessage, listMessages } from "../../store/outbox/messages.ts";
 import type { Store } from "../../store/store.ts";
 import {
   Deliveries,
@@ -18,15 +18,15 @@ import { UsageError } from "../kit/arguments.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { findDatabase, noDatabase, withDatabase } from "../sessions/database.ts";
-import { openWebhookPlace, routeNamed, routeUrl, targetUrl, type WebhookPlace } from "./home.ts";
+import { openWebhookHome, routeNamed, routeUrl, targetUrl, type WebhookHome } from "./home.ts";
 import { postSigned } from "./post.ts";
 import {
   answerText,
   deliveriesTable,
   deliveryJson,
   deliveryText,
-  judgedJson,
-  judgedText,
+  evaluationJson,
+  evaluationText,
   summaryJson,
   type DeliveryEnds,
 } from "./text.ts";
@@ -124,7 +124,7 @@ const replay = defineCommand({
     json,
   },
   async run({ args }) {
-    const place = await openWebhookPlace();
+    const place = await openWebhookHome();
     const { found } = await readDelivery(args.delivery);
     const isRehearsal = args["dry-run"] === true || args.until !== undefined;
     if (isRehearsal)
@@ -163,9 +163,9 @@ const MAX_MESSAGES = 100;
 
 async function endsOf({ id, runId, outboxId }: Delivery, store: Store): Promise<DeliveryEnds> {
   const run = runId === undefined ? undefined : await store.find("runs", { id: runId });
-  const owed = (await listLetters(store, { ref: id, limit: MAX_MESSAGES })).toReversed();
+  const owed = (await listMessages(store, { ref: id, limit: MAX_MESSAGES })).toReversed();
   // A message that failed is sent again under its id when the sender tries again: it is the newer delivery's then.
-  const first = outboxId === undefined || owed.length > 0 ? undefined : await findLetter(store, outboxId);
+  const first = outboxId === undefined || owed.length > 0 ? undefined : await findMessage(store, outboxId);
   return {
     run: run && { id: run.id, status: run.status },
     messages: (first ? [first] : owed).map((letter) => ({
@@ -184,21 +184,21 @@ interface Shown {
 }
 
 async function rehearseDelivery(
-  place: WebhookPlace,
+  place: WebhookHome,
   found: Delivery,
   { upTo, json: asJson }: Shown & { readonly upTo: StageName | undefined },
 ): Promise<void> {
   const request = requestOf(found, routeNamed(place, found.route));
   if (!request) throw notKept(found);
   const { rehearseRequest } = await import("./rehearsal.ts");
-  const judged = await rehearseRequest(request, upTo === undefined ? {} : { upTo });
-  if (asJson) printJson(judgedJson(judged));
-  else print(judgedText(judged));
+  const evaluated = await rehearseRequest(request, upTo === undefined ? {} : { upTo });
+  if (asJson) printJson(evaluationJson(evaluated));
+  else print(evaluationText(evaluated));
 }
 
 /** The gateway records it with what it repeats; the new id lets nobody take it for the old one. */
 async function post(
-  place: WebhookPlace,
+  place: WebhookHome,
   found: Delivery,
   { url: base, json: asJson }: Shown & { readonly url: string },
 ): Promise<void> {

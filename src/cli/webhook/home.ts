@@ -16,7 +16,7 @@ import { loadSubscriptions, subscriptionsPath } from "../../webhook/routes/subsc
 import { currentContext } from "../kit/context.ts";
 import { UsageError } from "../kit/arguments.ts";
 
-export interface WebhookPlace {
+export interface WebhookHome {
   readonly home: string;
   /** Of the file of subscriptions. */
   readonly path: string;
@@ -28,11 +28,11 @@ export interface WebhookPlace {
   readonly configured: StaticRoutes;
   readonly subscriptions: Subscriptions;
   /** What is wrong with the file of subscriptions, which then counts as empty. */
-  readonly flaw: string | undefined;
+  readonly problem: string | undefined;
 }
 
 /** ServiceError `invalid_config` for a configuration that is not valid, and where webhooks are not enabled. */
-export async function openWebhookPlace(): Promise<WebhookPlace> {
+export async function openWebhookHome(): Promise<WebhookHome> {
   const { home, env: processEnv } = currentContext();
   const loaded = await loadConfig({ home, env: processEnv });
   const config = requireValid(loaded);
@@ -49,8 +49,8 @@ export async function openWebhookPlace(): Promise<WebhookPlace> {
     settings,
     defaults,
     configured: checkStaticRoutes(settings, defaults),
-    subscriptions: "flaw" in parsed ? {} : parsed.subscriptions,
-    flaw: "flaw" in parsed ? parsed.flaw : undefined,
+    subscriptions: "problem" in parsed ? {} : parsed.subscriptions,
+    problem: "problem" in parsed ? parsed.problem : undefined,
   };
 }
 
@@ -68,37 +68,37 @@ function notEnabled(home: string): ServiceError {
 
 export type CheckedEntry =
   | { readonly route: WebhookRoute; readonly warnings: readonly string[] }
-  | { readonly flaws: readonly string[] };
+  | { readonly problems: readonly string[] };
 
 /** A subscription as the receiver would see it. */
 export function checkEntry(name: string, entry: Subscription, defaults: RouteDefaults): CheckedEntry {
-  const { written, flaws, unknown } = checkSubscription(entry);
+  const { written, problems, unknown } = checkSubscription(entry);
   const checked = checkRoute(name, written, { ...defaults, origin: "dynamic" });
-  const all = [...flaws, ...("flaws" in checked ? checked.flaws : [])];
-  if ("flaws" in checked || all.length > 0) return { flaws: all };
+  const all = [...problems, ...("problems" in checked ? checked.problems : [])];
+  if ("problems" in checked || all.length > 0) return { problems: all };
   const strange = unknown.map((key) => `${key} means nothing here`);
   return { route: checked.route, warnings: [...checked.warnings, ...strange] };
 }
 
 /** The route that requests to this name would go to. ServiceError `not_found`, or `invalid_config` with what is wrong. */
-export function routeNamed(place: WebhookPlace, name: string): WebhookRoute {
+export function routeNamed(place: WebhookHome, name: string): WebhookRoute {
   const { configured, settings, subscriptions, defaults } = place;
   const isConfigured = Object.hasOwn(settings.routes, name);
   const own = configured.routes.find((route) => route.name === name);
   if (own) return own;
-  if (isConfigured) throw unusable(name, configured.flaws);
+  if (isConfigured) throw unusable(name, configured.problems);
   const entry = Object.hasOwn(subscriptions, name) ? subscriptions[name] : undefined;
   if (!entry) {
     const known = [...Object.keys(settings.routes), ...Object.keys(subscriptions)];
     throw new ServiceError("not_found", `There is no route ${JSON.stringify(name)}${suggest(name, known)}`);
   }
   const checked = checkEntry(name, entry, defaults);
-  if ("flaws" in checked) throw unusable(name, checked.flaws);
+  if ("problems" in checked) throw unusable(name, checked.problems);
   return checked.route;
 }
 
-function unusable(name: string, flaws: readonly string[]): ServiceError {
-  return new ServiceError("invalid_config", `The route ${name} cannot be used: ${flaws.join("; ")}.`);
+function unusable(name: string, problems: readonly string[]): ServiceError {
+  return new ServiceError("invalid_config", `The route ${name} cannot be used: ${problems.join("; ")}.`);
 }
 
 /** Where people on this machine reach the receiver; the path of a route is added. */
@@ -114,7 +114,7 @@ export function routeUrl(base: string, name: string): string {
 }
 
 /** The address that commands send to. UsageError where only the gateway's log knows the port. */
-export function targetUrl(place: WebhookPlace, given: string | undefined): string {
+export function targetUrl(place: WebhookHome, given: string | undefined): string {
   if (given !== undefined) {
     if (!/^https?:\/\/\S+$/.test(given)) throw new UsageError("--url must begin with http:// or https://.");
     return given;

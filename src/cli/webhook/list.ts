@@ -5,20 +5,20 @@ import type { Subscription } from "../../webhook/routes/subscription.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { oneLine } from "../sessions/text.ts";
-import { checkEntry, openWebhookPlace, receiverUrl, routeUrl, type WebhookPlace } from "./home.ts";
+import { checkEntry, openWebhookHome, receiverUrl, routeUrl, type WebhookHome } from "./home.ts";
 
 export const listCommand = defineCommand({
   meta: { name: "list", description: "List the subscriptions; their secrets are not shown" },
   args: { json: { type: "boolean", description: "Print JSON" } },
   async run({ args }) {
-    const place = await openWebhookPlace();
-    const { path, flaw, settings, subscriptions } = place;
+    const place = await openWebhookHome();
+    const { path, problem, settings, subscriptions } = place;
     const listed = Object.entries(subscriptions).map(([name, entry]) => listedOf(place, name, entry));
     const routes = Object.keys(settings.routes);
     if (args.json) printJson({ subscriptions: listed, configured_routes: routes });
     else print(textOf(listed, routes));
-    if (flaw === undefined) return;
-    warn(`${path} cannot be used: ${flaw}. Correct it; a running gateway keeps what it said before.`);
+    if (problem === undefined) return;
+    warn(`${path} cannot be used: ${problem}. Correct it; a running gateway keeps what it said before.`);
     process.exitCode = EXIT_FAILURE;
   },
 });
@@ -34,11 +34,11 @@ interface Listed {
   readonly enabled: boolean;
   readonly created_at: string | null;
   /** What keeps it from being served, or from doing what it says. */
-  readonly flaws: readonly string[];
+  readonly problems: readonly string[];
 }
 
 /** Hands may have written anything into the file: what has not the right form is told by its flaws alone. */
-function listedOf({ settings, defaults }: WebhookPlace, name: string, entry: Subscription): Listed {
+function listedOf({ settings, defaults }: WebhookHome, name: string, entry: Subscription): Listed {
   const checked = checkEntry(name, entry, defaults);
   const isHidden = Object.hasOwn(settings.routes, name);
   const route = "route" in checked ? checked.route : undefined;
@@ -53,8 +53,8 @@ function listedOf({ settings, defaults }: WebhookPlace, name: string, entry: Sub
     script: route?.script ?? null,
     enabled: route?.isEnabled ?? false,
     created_at: typeof createdAt === "string" ? createdAt : null,
-    flaws: [
-      ...("flaws" in checked ? checked.flaws : checked.warnings),
+    problems: [
+      ...("problems" in checked ? checked.problems : checked.warnings),
       ...(isHidden ? ["the configuration has a route of this name, which counts"] : []),
     ],
   };
@@ -70,8 +70,8 @@ function textOf(listed: readonly Listed[], routes: readonly string[]): string {
 }
 
 function linesOf(each: Listed): readonly string[] {
-  const { name, description, url, events, deliver, deliver_only: isDirect, script, enabled, flaws } = each;
-  const isServed = enabled || flaws.length > 0;
+  const { name, description, url, events, deliver, deliver_only: isDirect, script, enabled, problems } = each;
+  const isServed = enabled || problems.length > 0;
   return [
     "",
     `  ◆ ${oneLine(name)}${isServed ? "" : " (disabled)"}`,
@@ -80,6 +80,6 @@ function linesOf(each: Listed): readonly string[] {
     `    Events:  ${events.length > 0 ? oneLine(events.join(", ")) : "(all)"}`,
     `    Deliver: ${oneLine(deliver)}${isDirect ? " (direct — no agent)" : ""}`,
     ...(script === null ? [] : [`    Script:  ${oneLine(script)}`]),
-    ...flaws.map((flaw) => `    Flaw:    ${oneLine(flaw)}`),
+    ...problems.map((problem) => `    Flaw:    ${oneLine(problem)}`),
   ];
 }

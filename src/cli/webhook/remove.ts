@@ -5,7 +5,7 @@ import { suggest } from "../../base/nearest.ts";
 import { subscriptionName, type Subscriptions } from "../../webhook/routes/subscription.ts";
 import { changeSubscriptions } from "../../webhook/routes/subscriptions.ts";
 import { print, printJson } from "../kit/output.ts";
-import { openWebhookPlace, type WebhookPlace } from "./home.ts";
+import { openWebhookHome, type WebhookHome } from "./home.ts";
 
 export const removeCommand = defineCommand({
   meta: { name: "remove", description: "Remove a subscription, with its secret" },
@@ -14,7 +14,7 @@ export const removeCommand = defineCommand({
     json: { type: "boolean", description: "Print JSON" },
   },
   async run({ args }) {
-    const place = await openWebhookPlace();
+    const place = await openWebhookHome();
     let removed = args.name;
     await changeSubscriptions(place.path, (subscriptions) => {
       removed = find(subscriptions, args.name) ?? refuse(place, args.name);
@@ -32,7 +32,7 @@ function find(subscriptions: Subscriptions, text: string): string | undefined {
   );
 }
 
-function refuse({ settings, subscriptions }: WebhookPlace, name: string): never {
+function refuse({ settings, subscriptions }: WebhookHome, name: string): never {
   const hint = Object.hasOwn(settings.routes, name)
     ? "It is a route of the configuration, which is not removed here: take it out of platforms.webhook."
     : "Routes of the configuration cannot be removed here.";

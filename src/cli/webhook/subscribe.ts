@@ -5,11 +5,11 @@ import { defineCommand } from "citty";
 import { ServiceError } from "../../base/errors.ts";
 import { prepareHome } from "../../config/home.ts";
 import { platformsOf } from "../../deliver/address.ts";
-import { platformFlaws } from "../../deliver/platform/platforms.ts";
+import { platformProblems } from "../../deliver/platform/platforms.ts";
 import {
   subscriptionName,
   subscriptionOf,
-  type SubscribeWish,
+  type SubscribeInput,
   type Subscription,
 } from "../../webhook/routes/subscription.ts";
 import { changeSubscriptions } from "../../webhook/routes/subscriptions.ts";
@@ -18,7 +18,7 @@ import { currentContext } from "../kit/context.ts";
 import { print, printJson, warn } from "../kit/output.ts";
 import { oneLine } from "../sessions/text.ts";
 import { commaList, repeatedOption } from "./options.ts";
-import { checkEntry, openWebhookPlace, receiverUrl, routeUrl, type WebhookPlace } from "./home.ts";
+import { checkEntry, openWebhookHome, receiverUrl, routeUrl, type WebhookHome } from "./home.ts";
 
 const SECRET_BYTES = 32;
 const SHOWN_CHARACTERS = 80;
@@ -76,7 +76,7 @@ export const subscribeCommand = defineCommand({
   async run({ args, rawArgs }) {
     const name = nameOf(args.name);
     const skills = [...repeatedOption(rawArgs, "skill"), ...commaList(args.skills)];
-    const wish: SubscribeWish = {
+    const input: SubscribeInput = {
       description: args.description,
       events: commaList(args.events),
       prompt: args.prompt,
@@ -87,12 +87,12 @@ export const subscribeCommand = defineCommand({
       script: args.script,
       retriesScript: args["retry-on-script-failure"] === true,
     };
-    checkWish(wish, args.secret);
-    const place = await openWebhookPlace();
+    checkInput(input, args.secret);
+    const place = await openWebhookHome();
     refuseConfigured(place, name);
-    const made = await write(place, { name, wish, secret: args.secret });
+    const made = await write(place, { name, input, secret: args.secret });
     const names = platformsOf(args.deliver);
-    for (const flaw of await platformFlaws(names, place.config, place.env)) warn(`${flaw}.`);
+    for (const problem of await platformProblems(names, place.config, place.env)) warn(`${problem}.`);
     if (args.json) printJson(jsonOf(place, name, made));
     else print(textOf(place, name, made));
   },
@@ -112,7 +112,7 @@ function nameOf(text: string): string {
   );
 }
 
-function checkWish({ deliverOnly, deliver, script, retriesScript }: SubscribeWish, secret?: string): void {
+function checkInput({ deliverOnly, deliver, script, retriesScript }: SubscribeInput, secret?: string): void {
   if (secret === "") throw new UsageError("--secret is empty. Leave it out to have one made.");
   if (deliverOnly && deliver === "log") {
     throw new UsageError("--deliver-only needs a real target: give --deliver another than log.");
@@ -122,7 +122,7 @@ function checkWish({ deliverOnly, deliver, script, retriesScript }: SubscribeWis
   }
 }
 
-function refuseConfigured({ settings }: WebhookPlace, name: string): void {
+function refuseConfigured({ settings }: WebhookHome, name: string): void {
   if (!Object.hasOwn(settings.routes, name)) return;
   throw new ServiceError(
     "invalid_config",
@@ -132,8 +132,12 @@ function refuseConfigured({ settings }: WebhookPlace, name: string): void {
 
 /** Under the lock of the file, so that two who subscribe at once both stay. */
 async function write(
-  place: WebhookPlace,
-  { name, wish, secret: given }: { readonly name: string; wish: SubscribeWish; secret: string | undefined },
+  place: WebhookHome,
+  {
+    name,
+    input,
+    secret: given,
+  }: { readonly name: string; input: SubscribeInput; secret: string | undefined },
 ): Promise<Made> {
   await prepareHome(place.home);
   await setAside(place);
@@ -144,10 +148,10 @@ async function write(
     const known = before?.secret || before?.secrets?.[0];
     const secret = given ?? known ?? randomBytes(SECRET_BYTES).toString("base64url");
     const createdAt = new Date().toISOString();
-    const entry = subscriptionOf(wish, { before, secret, createdAt });
+    const entry = subscriptionOf(input, { before, secret, createdAt });
     const checked = checkEntry(name, entry, place.defaults);
-    if ("flaws" in checked) {
-      throw new ServiceError("invalid_config", `${name} was not written: ${checked.flaws.join("; ")}.`);
+    if ("problems" in checked) {
+      throw new ServiceError("invalid_config", `${name} was not written: ${checked.problems.join("; ")}.`);
     }
     for (const warning of checked.warnings) warn(`${name}: ${warning}`);
     made = { entry, secret, isNew: before === undefined };
@@ -158,14 +162,14 @@ async function write(
 }
 
 /** A file that nobody can read is kept beside: its secrets may still be wanted. */
-async function setAside({ path, flaw }: WebhookPlace): Promise<void> {
-  if (flaw === undefined) return;
+async function setAside({ path, problem }: WebhookHome): Promise<void> {
+  if (problem === undefined) return;
   const aside = `${path}.broken-${Date.now()}`;
   await rename(path, aside);
-  warn(`${path} could not be used: ${flaw}. It is now ${aside}, and a new one was begun.`);
+  warn(`${path} could not be used: ${problem}. It is now ${aside}, and a new one was begun.`);
 }
 
-function textOf({ settings }: WebhookPlace, name: string, { entry, secret, isNew }: Made): string {
+function textOf({ settings }: WebhookHome, name: string, { entry, secret, isNew }: Made): string {
   const { events = [], prompt, script, deliver = "log" } = entry;
   const isDirect = entry.deliver_only === true;
   const url = routeUrl(receiverUrl(settings), name);
@@ -187,7 +191,7 @@ function textOf({ settings }: WebhookPlace, name: string, { entry, secret, isNew
   ].join("\n");
 }
 
-function jsonOf({ settings }: WebhookPlace, name: string, { entry, secret, isNew }: Made) {
+function jsonOf({ settings }: WebhookHome, name: string, { entry, secret, isNew }: Made) {
   const { secret: _, secrets: __, ...shown } = entry;
   return { name, url: routeUrl(receiverUrl(settings), name), secret, created: isNew, ...shown };
 }

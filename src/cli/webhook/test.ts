@@ -12,8 +12,8 @@ import { UsageError } from "../kit/arguments.ts";
 import { print, printJson } from "../kit/output.ts";
 import { EXIT_FAILURE } from "../chat/run.ts";
 import { repeatedOption } from "./options.ts";
-import { openWebhookPlace, routeNamed, routeUrl, targetUrl, type WebhookPlace } from "./home.ts";
-import { answerText, judgedJson, judgedText } from "./text.ts";
+import { openWebhookHome, routeNamed, routeUrl, targetUrl, type WebhookHome } from "./home.ts";
+import { answerText, evaluationJson, evaluationText } from "./text.ts";
 import { postSigned, type Posted } from "./post.ts";
 
 const DEFAULT_EVENT = "test";
@@ -54,14 +54,14 @@ export const testCommand = defineCommand({
   async run({ args, rawArgs }) {
     const body = await bodyOf(args);
     const headers = headersOf(repeatedOption(rawArgs, "header"), args.event);
-    const place = await openWebhookPlace();
+    const place = await openWebhookHome();
     const route = findRoute(place, args.name);
     if (args["dry-run"]) {
       const request = { route, headers: new Headers(headers), body, requestId: createId("req") };
       const { rehearseRequest } = await import("./rehearsal.ts");
-      const judged = await rehearseRequest(request);
-      if (args.json) printJson(judgedJson(judged));
-      else print(judgedText(judged));
+      const evaluated = await rehearseRequest(request);
+      if (args.json) printJson(evaluationJson(evaluated));
+      else print(evaluationText(evaluated));
       return;
     }
     const url = routeUrl(targetUrl(place, args.url), route.name);
@@ -74,7 +74,7 @@ export const testCommand = defineCommand({
 });
 
 /** As it is written, else as subscribe would have written it. */
-function findRoute(place: WebhookPlace, text: string): WebhookRoute {
+function findRoute(place: WebhookHome, text: string): WebhookRoute {
   const { settings, subscriptions } = place;
   const isThere = Object.hasOwn(settings.routes, text) || Object.hasOwn(subscriptions, text);
   return routeNamed(place, isThere ? text : (subscriptionName(text) ?? text));

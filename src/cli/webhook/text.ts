@@ -1,8 +1,8 @@
 /** Answers, verdicts and deliveries as people and programs read them. Pure. */
 import { redact } from "../../base/observe/redact.ts";
 import type { Delivery, DeliverySummary } from "../../webhook/deliveries/deliveries.ts";
-import type { Judged } from "../../webhook/receive/evaluate.ts";
-import type { StageVerdict } from "../../webhook/receive/stage.ts";
+import type { Evaluated } from "../../webhook/receive/evaluate.ts";
+import type { StageResult } from "../../webhook/receive/stage.ts";
 import { oneLine } from "../sessions/text.ts";
 import type { Posted } from "./post.ts";
 
@@ -19,8 +19,8 @@ export function answerText(posted: Posted): string {
 }
 
 /** What a rehearsal found: each stage, and what would be told. */
-export function judgedText(judged: Judged): string {
-  const { stages, subject, stop, text } = judged;
+export function evaluationText(evaluated: Evaluated): string {
+  const { stages, subject, stop, text } = evaluated;
   return [
     `  Event: ${oneLine(subject.event)}`,
     ...stages.map((each) => `  ${stageLine(each)}`),
@@ -29,7 +29,7 @@ export function judgedText(judged: Judged): string {
   ].join("\n");
 }
 
-export function judgedJson({ stages, subject, stop, text, deliveryId }: Judged): object {
+export function evaluationJson({ stages, subject, stop, text, deliveryId }: Evaluated): object {
   return {
     event: subject.event,
     delivery_id: deliveryId,
@@ -73,10 +73,10 @@ export function summaryJson(each: DeliverySummary): Readonly<Record<string, unkn
 /** What became of the run that a delivery asked for, and of the messages that it owes, one for each target. */
 export interface DeliveryEnds {
   readonly run: { readonly id: string; readonly status: string } | undefined;
-  readonly messages: readonly OwedMessage[];
+  readonly messages: readonly PendingMessage[];
 }
 
-interface OwedMessage {
+interface PendingMessage {
   readonly id: string;
   readonly target: string;
   readonly status: string;
@@ -120,15 +120,15 @@ export function deliveryText(delivery: Delivery, { run, messages }: DeliveryEnds
   ].join("\n");
 }
 
-function messageLine({ id, target, status, attempts, error, due_at: dueAt }: OwedMessage): string {
-  const tries = attempts === 1 ? "1 attempt" : `${attempts} attempts`;
+function messageLine({ id, target, status, attempts, error, due_at: dueAt }: PendingMessage): string {
+  const attemptLog = attempts === 1 ? "1 attempt" : `${attempts} attempts`;
   const due = dueAt === null ? "" : `, next at ${dueAt}`;
   // Once it is there, what went wrong before does not matter any more.
   const why = error === null || status === "delivered" ? "" : `, ${error}`;
-  return oneLine(`${id} to ${redact(target)}: ${status}, ${tries}${due}${why}`);
+  return oneLine(`${id} to ${redact(target)}: ${status}, ${attemptLog}${due}${why}`);
 }
 
-function stageLine({ stage, verdict, detail }: StageVerdict): string {
+function stageLine({ stage, verdict, detail }: StageResult): string {
   return `${stage.padEnd(9)} ${verdict}${detail === undefined ? "" : `  ${oneLine(detail)}`}`;
 }
 

@@ -7,7 +7,7 @@ import { Calls, type Answer, type Fields, type PendingCall } from "./calls.ts";
 import { GatewayConnection, VERSION } from "./connection.ts";
 import { GatewayClosedError, GatewayError } from "./error.ts";
 import { createEventQueue, type EventQueue } from "./queue.ts";
-import { QuestionDesk, type AskedQuestion } from "./questions.ts";
+import { QuestionService, type AskedQuestion } from "./questions.ts";
 import { FollowedSessions } from "./sessions.ts";
 import type { TransportError } from "./transport.ts";
 import type {
@@ -44,7 +44,7 @@ export class ReconnectingClient implements GatewayClient {
   readonly #clock: GatewayClock;
   readonly #calls: Calls;
   readonly #sessions = new FollowedSessions();
-  readonly #desk: QuestionDesk;
+  readonly #desk: QuestionService;
   readonly #queues = new Map<EventQueue, string | undefined>();
   /** Resolves when the first connection is ready; rejects with what hindered it. */
   readonly opened = Promise.withResolvers<GatewayClient>();
@@ -63,7 +63,7 @@ export class ReconnectingClient implements GatewayClient {
     this.#options = options;
     this.#clock = clock;
     this.#calls = new Calls(clock);
-    this.#desk = new QuestionDesk({
+    this.#desk = new QuestionService({
       questions,
       send: (...answer) => this.#sendAnswer(...answer),
       onThrown: ({ id: request_id, params: { session_id } }, error) => {

@@ -15,7 +15,7 @@ interface Open {
   answer?: object | undefined;
 }
 
-export interface QuestionDeskOptions {
+export interface QuestionServiceOptions {
   readonly questions: GatewayQuestions;
   /** Sends an answer, to the connection on which the question waits if it still stands; undefined declines. */
   send(question: AskedQuestion, answer: object | undefined, on: object | undefined): void;
@@ -23,11 +23,11 @@ export interface QuestionDeskOptions {
 }
 
 /** Questions that are at the host, over all connections. */
-export class QuestionDesk {
-  readonly #options: QuestionDeskOptions;
+export class QuestionService {
+  readonly #options: QuestionServiceOptions;
   readonly #open = new Map<string, Open>();
 
-  constructor(options: QuestionDeskOptions) {
+  constructor(options: QuestionServiceOptions) {
     this.#options = options;
   }
 

@@ -1,7 +1,7 @@
 /** The configuration file as a YAML document that keeps its comments and knows its lines. Pure. */
 import { isMap, isPair, isScalar, LineCounter, parseDocument, visit, type Document, type Node } from "yaml";
 import type { DotPath } from "../../base/json/dotpath.ts";
-import type { ConfigIssue, Flaw } from "../issue.ts";
+import type { ConfigIssue, Problem } from "../issue.ts";
 import { formatDotPath } from "../../base/json/dotpath.ts";
 
 export interface ConfigDocument {
@@ -51,13 +51,15 @@ function firstAlias(yaml: Document.Parsed): number {
 }
 
 /** The flaw with its place in the file: of an unknown key its name, of a missing one what should hold it. */
-export function locate(flaw: Flaw, document: ConfigDocument): ConfigIssue {
+export function locate(problem: Problem, document: ConfigDocument): ConfigIssue {
   const at =
-    flaw.kind === "unknown" ? keyOffset(document.yaml, flaw.path) : valueOffset(document.yaml, flaw.path);
+    problem.kind === "unknown"
+      ? keyOffset(document.yaml, problem.path)
+      : valueOffset(document.yaml, problem.path);
   const place = at === undefined ? undefined : document.lines.linePos(at);
   return {
-    path: formatDotPath(flaw.path),
-    message: flaw.message,
+    path: formatDotPath(problem.path),
+    message: problem.message,
     line: place?.line,
     column: place?.col,
     severity: "error",

@@ -6,7 +6,7 @@ import { checkConfig } from "../check.ts";
 import { parseConfig, toPlain } from "./document.ts";
 import { parseEditValue } from "./edit-value.ts";
 import { configPath, readPrivateFile, withFileLock, writePrivateFile } from "../home.ts";
-import { flawKey, formatConfigIssue, type Flaw } from "../issue.ts";
+import { problemKey, formatConfigIssue, type Problem } from "../issue.ts";
 import { migrateDocument } from "../migrate.ts";
 import { suggest } from "../../base/nearest.ts";
 import { namesAt, schemaAt } from "../schema-path.ts";
@@ -99,7 +99,7 @@ function applyEdit(
   const wanted = apply(yaml, before);
   const after = yaml.toJS() as unknown;
   if (JSON.stringify(after) === unchanged) return from.text;
-  refuseNewFlaws(before, after, from.key);
+  refuseNewProblems(before, after, from.key);
   const text =
     yaml.contents === null || isEmptyMap(yaml.contents) ? commentsOf(yaml) : yaml.toString({ lineWidth: 0 });
   const reread = getAtPath(parseConfig(text).yaml.toJS(), from.key);
@@ -117,8 +117,8 @@ function open({ text, path }: { readonly text: string; readonly path: string }) 
   const broken = document.issues.find(({ severity }) => severity === "error");
   if (broken)
     throw refuse(`${formatConfigIssue(broken, path)}\nCorrect the file by hand, then try again.`, path);
-  const { flaw } = migrateDocument(document.yaml);
-  if (flaw) throw refuse(`${path}: ${flawKey(flaw)}.`, "version");
+  const { problem } = migrateDocument(document.yaml);
+  if (problem) throw refuse(`${path}: ${problemKey(problem)}.`, "version");
   const plain = toPlain(document);
   if ("issue" in plain) throw refuse(formatConfigIssue(plain.issue, path), path);
   const { contents } = document.yaml;
@@ -129,14 +129,16 @@ function open({ text, path }: { readonly text: string; readonly path: string }) 
 }
 
 /** What was wrong before may stay wrong: a mistake elsewhere must not keep anybody from correcting this one. */
-function refuseNewFlaws(before: unknown, after: unknown, key: DotPath): void {
-  const known = new Set(checkConfig(before).flaws.map(flawKey));
+function refuseNewProblems(before: unknown, after: unknown, key: DotPath): void {
+  const known = new Set(checkConfig(before).problems.map(problemKey));
   const at = formatDotPath(key);
-  const fresh = checkConfig(after).flaws.filter((flaw) => isWithin(flaw, key) || !known.has(flawKey(flaw)));
-  if (fresh.length > 0) throw refuse(`${fresh.map(flawKey).join(".\n")}.`, at);
+  const fresh = checkConfig(after).problems.filter(
+    (problem) => isWithin(problem, key) || !known.has(problemKey(problem)),
+  );
+  if (fresh.length > 0) throw refuse(`${fresh.map(problemKey).join(".\n")}.`, at);
 }
 
-function isWithin({ path }: Flaw, key: DotPath): boolean {
+function isWithin({ path }: Problem, key: DotPath): boolean {
   return key.every((segment, index) => path[index] === segment);
 }
 

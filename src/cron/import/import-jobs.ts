@@ -2,7 +2,7 @@
 import { sha256 } from "../../base/digest.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { readJobFile, type FileJob, type JobFile } from "./job-file.ts";
-import { defineJob, type JobAround } from "../job/input.ts";
+import { defineJob, type JobContext } from "../job/input.ts";
 import type { JobPast } from "../job/start.ts";
 import type { JobDefinition } from "../job/job.ts";
 import type { Jobs } from "../job/jobs.ts";
@@ -21,13 +21,13 @@ export interface ImportedJob {
 export interface JobImport {
   readonly jobs: readonly ImportedJob[];
   /** Of records that are no jobs, or were mended, a sentence each. */
-  readonly flaws: readonly string[];
+  readonly problems: readonly string[];
 }
 
 export interface ImportPlace {
   /** Absent: there is no database yet, and so no job. */
   readonly jobs?: Jobs | undefined;
-  readonly around: JobAround;
+  readonly jobContext: JobContext;
   /** True: nothing is made. */
   readonly isDryRun?: boolean;
 }
@@ -39,15 +39,16 @@ const MINUTE_MS = 60_000;
  * jobs stay paused, and intervals keep their beat. ServiceError `invalid_request` for what is no such file.
  */
 export async function importJobs(text: string, place: ImportPlace): Promise<JobImport> {
-  const { jobs, flaws } = read(text);
+  const { jobs, problems } = read(text);
   const identified = withIds(jobs);
   const ids = new Set(identified.map(({ id }) => id));
-  const { around } = place;
-  const findJob: JobAround["findJob"] = async (ref) => (ids.has(ref) ? { id: ref } : around.findJob(ref));
+  const { jobContext } = place;
+  const findJob: JobContext["findJob"] = async (ref) =>
+    ids.has(ref) ? { id: ref } : jobContext.findJob(ref);
   const all: ImportedJob[] = [];
   for (const each of identified)
-    all.push(await importOne(each, { ...place, around: { ...around, findJob } }));
-  return { jobs: all, flaws };
+    all.push(await importOne(each, { ...place, jobContext: { ...jobContext, findJob } }));
+  return { jobs: all, problems };
 }
 
 function read(text: string): JobFile {
@@ -80,7 +81,7 @@ function withIds(jobs: readonly FileJob[]): readonly Identified[] {
 
 async function importOne(
   { id, job }: Identified,
-  { jobs, around, isDryRun }: ImportPlace,
+  { jobs, jobContext, isDryRun }: ImportPlace,
 ): Promise<ImportedJob> {
   const { input, isPaused, pausedReason, isOver, past } = job;
   const told = { id, name: input.name ?? input.prompt?.slice(0, 100) ?? id };
@@ -89,10 +90,10 @@ async function importOne(
   const over = { ...told, outcome: "over", reason: "it will not run again" } as const;
   if (isOver) return over;
   try {
-    const definition = await defineJob(input, around);
+    const definition = await defineJob(input, jobContext);
     const { name, repeat } = definition;
     if (repeat !== null && (past.repeatDone ?? 0) >= repeat) return { ...over, name };
-    const kept = { ...past, id, nextRunAtMs: nextBeatMs(definition, past, around) };
+    const kept = { ...past, id, nextRunAtMs: nextBeatMs(definition, past, jobContext) };
     if (!isDryRun) await jobs?.create(definition, { isPaused, pausedReason, past: kept });
     return { ...told, name, outcome: "imported" };
   } catch (error) {
@@ -105,7 +106,7 @@ async function importOne(
 function nextBeatMs(
   { schedule }: JobDefinition,
   { nextRunAtMs }: JobPast,
-  { nowMs }: Pick<JobAround, "nowMs">,
+  { nowMs }: Pick<JobContext, "nowMs">,
 ): number | undefined {
   if (schedule.kind !== "interval" || nextRunAtMs === undefined) return undefined;
   const periodMs = schedule.minutes * MINUTE_MS;

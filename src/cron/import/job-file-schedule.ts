@@ -2,18 +2,18 @@
 import { isRecord } from "../../base/json/schema.ts";
 
 /** The text of a schedule as `parseSchedule` reads it, or what is wrong with it, a clause. */
-export function fileSchedule(value: unknown): string | { readonly flaw: string } {
+export function fileSchedule(value: unknown): string | { readonly problem: string } {
   if (typeof value === "string" && value.trim() !== "") return value;
-  if (!isRecord(value)) return { flaw: "its schedule is no object" };
+  if (!isRecord(value)) return { problem: "its schedule is no object" };
   const { kind, minutes, expr, expression, run_at: runAt, display } = value;
   if (kind === "interval" && typeof minutes === "number") return `every ${minutes}m`;
   if (kind === "cron" && typeof (expr ?? expression) === "string") return String(expr ?? expression);
   if (kind === "once") {
     const atMs = timeOf(runAt);
-    return atMs === undefined ? { flaw: "its time is none" } : isoOf(runAt, atMs);
+    return atMs === undefined ? { problem: "its time is none" } : isoOf(runAt, atMs);
   }
   if (kind === undefined && typeof display === "string" && display.trim() !== "") return display;
-  return { flaw: "its schedule is of no kind that is known" };
+  return { problem: "its schedule is of no kind that is known" };
 }
 
 /** What names no offset is of the job's zone, and is left to it. */

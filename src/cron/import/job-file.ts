@@ -19,7 +19,7 @@ export interface FileJob {
 export interface JobFile {
   readonly jobs: readonly FileJob[];
   /** What could not be used or was mended, a sentence each. */
-  readonly flaws: readonly string[];
+  readonly problems: readonly string[];
 }
 
 type Record = Readonly<{ [name: string]: unknown }>;
@@ -27,7 +27,7 @@ type Record = Readonly<{ [name: string]: unknown }>;
 const JOB_ID = /^[0-9a-f]{12}$/;
 /** More than any service of this kind has. */
 const MAX_RECORDS = 100_000;
-const MAX_FLAWS = 1_000;
+const MAX_PROBLEMS = 1_000;
 const MAX_COUNT = 1_000_000_000;
 
 /**
@@ -35,12 +35,13 @@ const MAX_COUNT = 1_000_000_000;
  * with one job is told, and does not stop the others. RangeError for what is no such file.
  */
 export function readJobFile(text: string): JobFile {
-  const flaws: string[] = [];
+  const problems: string[] = [];
   const jobs: FileJob[] = [];
   const ids = new Set<string>();
   for (const { key, value } of recordsOf(parse(text))) {
     const name = nameOf(value, key);
-    const tell = (flaw: string) => void (flaws.length < MAX_FLAWS && flaws.push(`${name}: ${flaw}`));
+    const tell = (problem: string) =>
+      void (problems.length < MAX_PROBLEMS && problems.push(`${name}: ${problem}`));
     const job = isRecord(value) ? readRecord(value, key, tell) : undefined;
     if (!job) {
       if (!isRecord(value)) tell("it is no object, and is left out.");
@@ -53,7 +54,7 @@ export function readJobFile(text: string): JobFile {
     if (id !== undefined) ids.add(id);
     jobs.push(isDouble ? { ...job, past: { ...job.past, id: undefined } } : job);
   }
-  return { jobs, flaws };
+  return { jobs, problems };
 }
 
 function parse(text: string): unknown {
@@ -110,11 +111,11 @@ function nameOf(value: unknown, key: string | undefined): string {
 function readRecord(
   record: Record,
   key: string | undefined,
-  tell: (flaw: string) => void,
+  tell: (problem: string) => void,
 ): FileJob | undefined {
   const schedule = fileSchedule(record["schedule"]);
   if (typeof schedule === "object") {
-    tell(`${schedule.flaw}, so it is left out.`);
+    tell(`${schedule.problem}, so it is left out.`);
     return undefined;
   }
   const id = [record["id"], record["job_id"], key].find(

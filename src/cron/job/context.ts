@@ -2,15 +2,15 @@
 import { open, stat } from "node:fs/promises";
 import { isAbsolute } from "node:path";
 import { findScriptFile } from "../../exec/script-file.ts";
-import type { JobAround } from "./input.ts";
+import type { JobContext } from "./input.ts";
 
 const MAX_SCRIPT_BYTES = 262_144;
 
 /** For `defineJob` and `changeJob`. `scriptsFolder` is absolute. */
-export function createJobAround({
+export function createJobContext({
   scriptsFolder,
   ...rest
-}: Omit<JobAround, "readScript" | "isFolder"> & { readonly scriptsFolder: string }): JobAround {
+}: Omit<JobContext, "readScript" | "isFolder"> & { readonly scriptsFolder: string }): JobContext {
   return {
     ...rest,
     readScript: (script) => readScript(script, scriptsFolder),

@@ -3,7 +3,7 @@ import { EFFORTS } from "../../agent/agent.ts";
 import { formatModel, type ModelCatalog } from "../../agent/model.ts";
 import { SKILL_NAME } from "../../agent/skills/skill-file.ts";
 import { suggest } from "../../base/nearest.ts";
-import { addressFlaws, platformsOf } from "../../deliver/address.ts";
+import { findAddressProblems, platformsOf } from "../../deliver/address.ts";
 import type { JobDefinition } from "./job.ts";
 import { invisibleIn, withoutInvisible } from "./invisible.ts";
 import { refusal } from "./refusal.ts";
@@ -107,7 +107,7 @@ export function readSkills(change: JobChange, before: readonly string[] = []): r
 }
 
 /** Of how a script is named, a sentence; whether there is one is another matter. */
-export function scriptFlaw(script: string): string | undefined {
+export function scriptProblem(script: string): string | undefined {
   if (script.length > MAX_PATH_CHARACTERS)
     return `The script's path has ${script.length} characters; at most ${MAX_PATH_CHARACTERS} are allowed.`;
   return /\p{Cc}/u.test(script) ? "The script's path has control characters in it." : undefined;
@@ -206,8 +206,8 @@ function requireAddresses(param: string, text: string, unfit: readonly string[] 
       param,
       `${param} has ${text.length} characters; at most ${MAX_ADDRESSES_CHARACTERS} are allowed.`,
     );
-  const flaws = addressFlaws(text);
-  if (flaws.length > 0) throw refusal(param, `${param} cannot be used: ${flaws.join("; ")}.`);
+  const problems = findAddressProblems(text);
+  if (problems.length > 0) throw refusal(param, `${param} cannot be used: ${problems.join("; ")}.`);
   const event = platformsOf(text).find((name) => EVENT_PLATFORMS.includes(name));
   if (event !== undefined)
     throw refusal(param, `${event} answers events, and a job has none. Name a chat, an address or local.`);

@@ -3,18 +3,18 @@ import type { Job, JobDefinition } from "./job.ts";
 import * as fields from "./fields.ts";
 import type { JobModels } from "./fields.ts";
 import { refusal } from "./refusal.ts";
-import { jitterFlaw } from "../schedule/jitter-limit.ts";
+import { jitterProblem } from "../schedule/jitter-limit.ts";
 import type { JobChange, JobInput } from "./options.ts";
-import { lifecycleFlaw } from "./lifecycle.ts";
+import { lifecycleProblem } from "./lifecycle.ts";
 import { scanPrompt } from "./scan.ts";
 import { parseSchedule } from "../schedule/text.ts";
 import type { Schedule } from "../schedule/schedule.ts";
-import { zoneFlaw } from "../../base/zone.ts";
+import { zoneProblem } from "../../base/zone.ts";
 
 export type { JobChange, JobInput } from "./options.ts";
 
 /** What is there when a job is defined. */
-export interface JobAround {
+export interface JobContext {
   readonly nowMs: number;
   /** Of jobs that name none. */
   readonly zone: string;
@@ -32,31 +32,31 @@ export interface JobAround {
  * The job that was wished for. ServiceError `invalid_request` for every flaw: `param` is the field in snake case, and the
  * message says what would be right.
  */
-export async function defineJob(input: JobInput, around: JobAround): Promise<JobDefinition> {
-  return complete({}, input, around);
+export async function defineJob(input: JobInput, jobContext: JobContext): Promise<JobDefinition> {
+  return complete({}, input, jobContext);
 }
 
 /** The job with what was said of it now. Throws like {@link defineJob}. */
 export async function changeJob(
   definition: JobDefinition,
   change: JobChange,
-  around: JobAround,
+  jobContext: JobContext,
 ): Promise<JobDefinition> {
-  return complete(definition, change, around);
+  return complete(definition, change, jobContext);
 }
 
 type Before = Partial<JobDefinition>;
 
-async function complete(before: Before, change: JobChange, around: JobAround): Promise<JobDefinition> {
-  const timing = readTiming(before, change, around);
-  const payload = await readPayload(before, change, around);
+async function complete(before: Before, change: JobChange, jobContext: JobContext): Promise<JobDefinition> {
+  const timing = readTiming(before, change, jobContext);
+  const payload = await readPayload(before, change, jobContext);
   const name = fields.readName(change.name, before.name, payload);
   const whole = {
     name,
     ...timing,
     ...payload,
     ...fields.readTargets(change, before),
-    ...(await readSurroundings(before, change, around)),
+    ...(await readSurroundings(before, change, jobContext)),
     ...fields.readLimits(change, before),
   };
   return withoutUndefined(whole);
@@ -67,11 +67,11 @@ type Timing = Pick<
   "schedule" | "zone" | "repeat" | "catchUp" | "misfireGraceSeconds" | "overlap" | "jitterSeconds"
 >;
 
-function readTiming(before: Before, change: JobChange, around: JobAround): Timing {
-  const zone = fields.given(change.zone, before.zone) ?? around.zone;
-  const flaw = zoneFlaw(zone);
-  if (flaw !== undefined) throw refusal("zone", flaw);
-  const schedule = readSchedule(before, change, { nowMs: around.nowMs, zone });
+function readTiming(before: Before, change: JobChange, jobContext: JobContext): Timing {
+  const zone = fields.given(change.zone, before.zone) ?? jobContext.zone;
+  const problem = zoneProblem(zone);
+  if (problem !== undefined) throw refusal("zone", problem);
+  const schedule = readSchedule(before, change, { nowMs: jobContext.nowMs, zone });
   const kept = before.schedule?.kind === schedule.kind ? before : {};
   const timing = {
     zone,
@@ -81,7 +81,7 @@ function readTiming(before: Before, change: JobChange, around: JobAround): Timin
     overlap: fields.readOverlap(change.overlap, before.overlap),
     jitterSeconds: fields.readJitter(change.jitterSeconds, kept.jitterSeconds),
   };
-  const excess = jitterFlaw(timing, around.nowMs);
+  const excess = jitterProblem(timing, jobContext.nowMs);
   if (excess !== undefined) throw refusal("jitter_seconds", excess);
   return timing;
 }
@@ -98,13 +98,13 @@ function readSchedule(
 
 type Payload = Pick<JobDefinition, "prompt" | "skills" | "script" | "isScriptOnly">;
 
-async function readPayload(before: Before, change: JobChange, around: JobAround): Promise<Payload> {
+async function readPayload(before: Before, change: JobChange, jobContext: JobContext): Promise<Payload> {
   const prompt = fields.readPrompt(change.prompt, before.prompt);
-  const threat = scanPrompt(prompt) ?? lifecycleFlaw(prompt, "prompt");
+  const threat = scanPrompt(prompt) ?? lifecycleProblem(prompt, "prompt");
   if (threat !== undefined && change.prompt !== undefined) throw refusal("prompt", threat);
   const skills = fields.readSkills(change, before.skills);
   const script = fields.given(change.script, before.script);
-  if (script !== undefined && change.script !== undefined) await requireScript(script, around);
+  if (script !== undefined && change.script !== undefined) await requireScript(script, jobContext);
   const isScriptOnly =
     (change.isScriptOnly === undefined ? before.isScriptOnly : change.isScriptOnly) ?? false;
   if (isScriptOnly && script === undefined)
@@ -114,24 +114,28 @@ async function readPayload(before: Before, change: JobChange, around: JobAround)
   return { prompt, skills, ...(script === undefined ? {} : { script }), isScriptOnly };
 }
 
-async function requireScript(script: string, { readScript }: JobAround): Promise<void> {
-  const formFlaw = fields.scriptFlaw(script);
-  if (formFlaw !== undefined) throw refusal("script", formFlaw);
+async function requireScript(script: string, { readScript }: JobContext): Promise<void> {
+  const formProblem = fields.scriptProblem(script);
+  if (formProblem !== undefined) throw refusal("script", formProblem);
   const text = await readScript(script);
   if (text === undefined) {
     const what = `There is no file ${JSON.stringify(script)} in the folder of scripts, <home>/scripts.`;
     throw refusal("script", `${what} Put it there, and name it from that folder on.`);
   }
-  const flaw = lifecycleFlaw(text, "script");
-  if (flaw !== undefined) throw refusal("script", flaw);
+  const problem = lifecycleProblem(text, "script");
+  if (problem !== undefined) throw refusal("script", problem);
 }
 
 type Surroundings = Pick<JobDefinition, "contextFrom" | "workdir" | "model" | "reasoningEffort" | "toolsets">;
 
-async function readSurroundings(before: Before, change: JobChange, around: JobAround): Promise<Surroundings> {
+async function readSurroundings(
+  before: Before,
+  change: JobChange,
+  jobContext: JobContext,
+): Promise<Surroundings> {
   const { contextFrom, workdir: folder } = change;
   const workdir = fields.given(folder, before.workdir);
-  if (typeof folder === "string" && workdir !== undefined && !(await around.isFolder(workdir))) {
+  if (typeof folder === "string" && workdir !== undefined && !(await jobContext.isFolder(workdir))) {
     throw refusal(
       "workdir",
       `${JSON.stringify(workdir.slice(0, 200))} is no folder. Name one that is there, from the root on.`,
@@ -139,15 +143,15 @@ async function readSurroundings(before: Before, change: JobChange, around: JobAr
   }
   return {
     contextFrom:
-      contextFrom === undefined ? (before.contextFrom ?? []) : await idsOf(contextFrom ?? [], around),
+      contextFrom === undefined ? (before.contextFrom ?? []) : await idsOf(contextFrom ?? [], jobContext),
     workdir,
-    model: fields.readModel(change.model, before.model, around.models),
+    model: fields.readModel(change.model, before.model, jobContext.models),
     reasoningEffort: fields.readEffort(change.reasoningEffort, before.reasoningEffort),
-    toolsets: fields.readToolsets(change.toolsets, before.toolsets, around.toolsets),
+    toolsets: fields.readToolsets(change.toolsets, before.toolsets, jobContext.toolsets),
   };
 }
 
-async function idsOf(refs: readonly string[], { findJob }: JobAround): Promise<readonly string[]> {
+async function idsOf(refs: readonly string[], { findJob }: JobContext): Promise<readonly string[]> {
   fields.requireList("context_from", refs, fields.MAX_CONTEXTS);
   const ids = [];
   for (const ref of refs) {

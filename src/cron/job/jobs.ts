@@ -27,7 +27,7 @@ export interface RemovedJob {
 }
 
 /** Of one change, when others change the job at the same time. */
-const MAX_TRIES = 8;
+const MAX_ATTEMPTS = 8;
 const MAX_REF_CHARACTERS = 1_000;
 const MAX_CANDIDATES = 10;
 const MAX_GUESSES = 500;
@@ -91,7 +91,7 @@ export class Jobs {
   /** `change` is called again when the job changed meanwhile. A new schedule begins anew, and revives a job that is over. */
   async edit(ref: string, change: (job: Job) => JobDefinition | Promise<JobDefinition>): Promise<Job> {
     const { id } = await this.#row(ref);
-    for (let tries = 0; tries < MAX_TRIES; tries++) {
+    for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
       const job = jobOf(await this.#row(id));
       const definition = await change(job);
       const changed = await this.#store.write((tx) =>
@@ -151,7 +151,7 @@ export class Jobs {
 
   async #move(ref: string, decide: (job: Job, tx: Tx) => moves.Move | Promise<moves.Move>): Promise<Job> {
     const { id } = await this.#row(ref);
-    for (let tries = 0; tries < MAX_TRIES; tries++) {
+    for (let tries = 0; tries < MAX_ATTEMPTS; tries++) {
       const changed = await this.#store.write(async (tx) => {
         const row = await tx.find("cron_jobs", { id });
         if (!row) throw unknown(id);

@@ -33,7 +33,7 @@ const SPOKEN_OF =
 const CLAUSE_CHARACTERS = 160;
 
 /** A sentence; undefined when the text asks for no such thing. */
-export function lifecycleFlaw(text: string, what: "prompt" | "script"): string | undefined {
+export function lifecycleProblem(text: string, what: "prompt" | "script"): string | undefined {
   const found = what === "script" ? inScript(text) : inPrompt(text);
   if (found === undefined) return undefined;
   const told = JSON.stringify(found.replace(/\s+/g, " ").trim().slice(0, 80));

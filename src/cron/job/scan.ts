@@ -31,10 +31,10 @@ export function scanPrompt(text: string): string | undefined {
  * The text without what nobody sees, and what is wrong with it. For texts that skills, outputs and scripts were put into:
  * they may well speak of commands, so only orders to the agent count.
  */
-export function scanAssembled(text: string): { readonly text: string; readonly flaw?: string } {
+export function scanAssembled(text: string): { readonly text: string; readonly problem?: string } {
   const visible = withoutInvisible(text);
-  const flaw = sentenceOf(DIRECTIVES, visible);
-  return { text: visible, ...(flaw === undefined ? {} : { flaw }) };
+  const problem = sentenceOf(DIRECTIVES, visible);
+  return { text: visible, ...(problem === undefined ? {} : { problem }) };
 }
 
 function sentenceOf(threats: readonly Threat[], text: string): string | undefined {

@@ -1,7 +1,7 @@
 /** Keeps outputs as files in the home. Touches the machine. */
 import { join } from "node:path";
 import { writePrivateFile } from "../../config/home.ts";
-import { fileFlaw, folderFlaw, writeFailure } from "../../deliver/targets/local/file.ts";
+import { fileProblem, folderProblem, writeFailure } from "../../deliver/targets/local/file.ts";
 import type { SendOutcome, Target } from "../../deliver/target.ts";
 import { readKeptOutput, type KeptOutput } from "./output.ts";
 import { isJobFolderName, isOutputFileName, OUTPUT_TARGET } from "./name.ts";
@@ -26,7 +26,7 @@ export function createOutputTarget(options: OutputTargetOptions): Target {
   return {
     name: OUTPUT_TARGET,
     isOrdered: false,
-    knowsRepeats: true,
+    supportsIdempotency: true,
     async send({ payload }) {
       const output = readKeptOutput(payload);
       if (!output) return { status: "permanent", error: "The message is no output of a job." };
@@ -47,8 +47,8 @@ async function keep(
   const path = join(folder, file);
   try {
     if (!(await hasJob(jobId))) return { status: "delivered" };
-    const flaw = (await folderFlaw(root)) ?? (await folderFlaw(folder)) ?? (await fileFlaw(path));
-    if (flaw !== undefined) return { status: "permanent", error: flaw };
+    const problem = (await folderProblem(root)) ?? (await folderProblem(folder)) ?? (await fileProblem(path));
+    if (problem !== undefined) return { status: "permanent", error: problem };
     await write(path, text);
     // Removed meanwhile: whoever removed it may have looked before the file was there.
     if (!(await hasJob(jobId))) await removeOutputs(root, jobId);

@@ -16,7 +16,7 @@ export interface JobContext {
   readonly answer?: string;
 }
 
-export interface ContextRoom {
+export interface ContextDeps {
   readonly store: Store;
   readonly log: Log;
   readonly outputFolder: string;
@@ -25,25 +25,25 @@ export interface ContextRoom {
 
 /** In the order of the ids. Never rejects for what is wrong with a file. */
 export async function readContexts(
-  room: ContextRoom,
+  deps: ContextDeps,
   jobIds: readonly string[],
 ): Promise<readonly JobContext[]> {
-  return Promise.all(jobIds.map((jobId) => readContext(room, jobId)));
+  return Promise.all(jobIds.map((jobId) => readContext(deps, jobId)));
 }
 
-async function readContext(room: ContextRoom, jobId: string): Promise<JobContext> {
-  const job = await room.store.find("cron_jobs", { id: jobId });
+async function readContext(deps: ContextDeps, jobId: string): Promise<JobContext> {
+  const job = await deps.store.find("cron_jobs", { id: jobId });
   const name = redact(job?.name ?? jobId);
   try {
-    const [file] = await listOutputs(room.outputFolder, jobId);
+    const [file] = await listOutputs(deps.outputFolder, jobId);
     if (file === undefined) return { name };
     const at = file.replace(/\.md$/, "");
-    const document = await readOutput(room.outputFolder, { jobId, file });
+    const document = await readOutput(deps.outputFolder, { jobId, file });
     const answer = document === undefined ? undefined : responseOf(document);
-    const isTold = answer !== undefined && answer !== "" && !isSilent(answer, room.settings.silentMatch);
+    const isTold = answer !== undefined && answer !== "" && !isSilent(answer, deps.settings.silentMatch);
     return isTold ? { name, at, answer: redact(answer) } : { name, at };
   } catch (error) {
-    room.log.warn("the output of a job that another builds on cannot be read", { job: jobId, error });
+    deps.log.warn("the output of a job that another builds on cannot be read", { job: jobId, error });
     return { name };
   }
 }

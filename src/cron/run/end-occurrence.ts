@@ -45,14 +45,14 @@ export async function endOccurrence(tx: Tx, store: Store, end: OccurrenceEnd): P
   const mine = end.isMine === true ? { lease_owner: store.owner } : {};
   if ((await tx.update("occurrences", { id: plan.ref, ended_at: null, ...mine }, columns)) === 0)
     return false;
-  await store.outbox.owe(tx, { target: OUTPUT_TARGET, payload: keptOutput(plan, ending), ref: plan.ref });
+  await store.outbox.enqueue(tx, { target: OUTPUT_TARGET, payload: keptOutput(plan, ending), ref: plan.ref });
   const failureStreak = streakOf(row, ending, againAtMs);
   if (told.length > 0) {
-    const around = { failureStreak, ...(await missedBefore(tx, plan)) };
+    const jobContext = { failureStreak, ...(await missedBefore(tx, plan)) };
     for (const target of told) {
       const hidesReason = !plan.informedTargets.includes(target);
-      const text = messageText(plan, ending, { ...around, hidesReason });
-      await store.outbox.owe(tx, { target, payload: { text, extra: {} }, ref: plan.ref });
+      const text = messageText(plan, ending, { ...jobContext, hidesReason });
+      await store.outbox.enqueue(tx, { target, payload: { text, extra: {} }, ref: plan.ref });
     }
   }
   if (row) await noteEnd(tx, row, { plan, ending, reason, failureStreak, againAtMs });

@@ -4,22 +4,22 @@ import { createSessionId } from "../../base/ids.ts";
 import type { Claimed } from "../tick/claim.ts";
 import type { JobDefinition } from "../job/job.ts";
 import type { DeliveryPlan } from "./plan.ts";
-import type { CronRoom } from "../deps.ts";
+import type { CronDeps } from "../deps.ts";
 import { jobToolsets } from "../tool/toolsets.ts";
 
 /** What the agent is asked for an occurrence, in a session of its own; its end is told by `plan`. */
 export function jobRun(
-  room: CronRoom,
+  deps: CronDeps,
   { occurrence, job }: Claimed,
   { plan, text }: { readonly plan: DeliveryPlan; readonly text: string },
 ): Prompt {
   const { name, workdir, model } = job.definition;
-  const ref = model === undefined ? undefined : room.models.resolve(model);
+  const ref = model === undefined ? undefined : deps.models.resolve(model);
   const stamp = (occurrence.output_file ?? "").replace(/\.md$/, "").replaceAll("-", "");
   return {
     address: {
-      owner: room.owner,
-      id: createSessionId(room.clock.now()),
+      owner: deps.owner,
+      id: createSessionId(deps.clock.now()),
       key: `cron_${job.id}_${stamp}`,
     },
     seed: {
@@ -29,13 +29,13 @@ export function jobRun(
       ...(workdir === undefined ? {} : { cwd: workdir }),
     },
     kind: "run",
-    input: inputOf(room, job.definition, text),
+    input: inputOf(deps, job.definition, text),
     ...(ref ? { model: ref } : {}),
     delivery: JSON.stringify(plan),
   };
 }
 
-function inputOf({ settings, toolsets }: CronRoom, job: JobDefinition, text: string): RunInput {
+function inputOf({ settings, toolsets }: CronDeps, job: JobDefinition, text: string): RunInput {
   const { reasoningEffort, inactivitySeconds, tokenBudget = settings.runTokenBudget } = job;
   return {
     prompt: [{ role: "user", text }],

@@ -19,9 +19,9 @@ export interface Around {
 const NUDGE_STREAK = 3;
 
 /** The message about an occurrence that has ended: without secrets, and as the plan says with the job's name around it. */
-export function messageText(plan: DeliveryPlan, ending: Ending, around: Around = {}): string {
-  const text = ending.status === "ok" ? ending.text : failureText(plan, ending, around);
-  return safely(plan.jobId, () => (plan.wraps ? wrapText(plan, text, around) : text));
+export function messageText(plan: DeliveryPlan, ending: Ending, jobContext: Around = {}): string {
+  const text = ending.status === "ok" ? ending.text : failureText(plan, ending, jobContext);
+  return safely(plan.jobId, () => (plan.wraps ? wrapText(plan, text, jobContext) : text));
 }
 
 /** The message about a job whose one time nobody saw. */
@@ -65,9 +65,9 @@ export function clip(text: string, characters: number): string {
   }
 }
 
-function wrapText(plan: DeliveryPlan, text: string, around: Around): string {
+function wrapText(plan: DeliveryPlan, text: string, jobContext: Around): string {
   const { jobId } = plan;
-  const label = labelOf(plan, around);
+  const label = labelOf(plan, jobContext);
   return [
     `Cronjob Response: ${titleOf(plan)}`,
     `(job_id: ${jobId})`,
@@ -92,9 +92,9 @@ function labelOf(
   return `${late}; it makes up for ${missedCount} missed ${missedCount === 1 ? "time" : "times"}`;
 }
 
-function failureText(plan: DeliveryPlan, ending: Ending, around: Around): string {
+function failureText(plan: DeliveryPlan, ending: Ending, jobContext: Around): string {
   const { status, text, isSaid = false } = ending;
-  const { failureStreak = 0, hidesReason = false } = around;
+  const { failureStreak = 0, hidesReason = false } = jobContext;
   const { jobId } = plan;
   const how = status === "unknown" ? "was cut off" : "failed";
   if (hidesReason && !isSaid) return `The job ${titleOf(plan)} ${how}. ${undoneText(plan, status)}`;

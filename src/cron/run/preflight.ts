@@ -6,18 +6,18 @@ import type { Claimed } from "../tick/claim.ts";
 import type { Ending } from "./ending.ts";
 import type { JobDefinition } from "../job/job.ts";
 import { clip } from "./message.ts";
-import type { CronRoom } from "../deps.ts";
+import type { CronDeps } from "../deps.ts";
 import { scanPrompt } from "../job/scan.ts";
 import { unknownToolsets } from "../tool/toolsets.ts";
 
-export type PreflightRoom = Pick<
-  CronRoom,
+export type PreflightDeps = Pick<
+  CronDeps,
   "models" | "fallbacks" | "scriptsFolder" | "settings" | "toolsets"
 >;
 
 /** Why the job cannot run as things stand, a sentence or two for people; undefined: it can. */
-export async function findBlock(room: PreflightRoom, job: JobDefinition): Promise<string | undefined> {
-  return (await blockOfPlaces(room, job)) ?? (job.isScriptOnly ? undefined : blockOfAgent(room, job));
+export async function findBlock(deps: PreflightDeps, job: JobDefinition): Promise<string | undefined> {
+  return (await blockOfPlaces(deps, job)) ?? (job.isScriptOnly ? undefined : blockOfAgent(deps, job));
 }
 
 /** Told once: while the reason of the last run is the same, nobody is told again unless they asked for the run. */
@@ -36,7 +36,7 @@ export function blockedEnding({ occurrence, job }: Claimed, reason: string): End
 const MAX_REASON_CHARACTERS = 400;
 
 async function blockOfPlaces(
-  { scriptsFolder }: PreflightRoom,
+  { scriptsFolder }: PreflightDeps,
   { script, workdir, isScriptOnly }: JobDefinition,
 ): Promise<string | undefined> {
   if (script === undefined && isScriptOnly) return "The job has no agent, and no script either.";
@@ -49,16 +49,16 @@ async function blockOfPlaces(
   return undefined;
 }
 
-function blockOfAgent(room: PreflightRoom, job: JobDefinition): string | undefined {
-  const unknown = unknownToolsets(job, room.settings, room.toolsets());
+function blockOfAgent(deps: PreflightDeps, job: JobDefinition): string | undefined {
+  const unknown = unknownToolsets(job, deps.settings, deps.toolsets());
   if (unknown.length > 0) {
     const names = unknown.map((name) => JSON.stringify(name)).join(", ");
-    return `There are no tools of the set ${names}. Those there are: ${room.toolsets().join(", ")}.`;
+    return `There are no tools of the set ${names}. Those there are: ${deps.toolsets().join(", ")}.`;
   }
-  return blockOfModel(room, job) ?? scanPrompt(job.prompt);
+  return blockOfModel(deps, job) ?? scanPrompt(job.prompt);
 }
 
-function blockOfModel({ models, fallbacks = [] }: PreflightRoom, job: JobDefinition): string | undefined {
+function blockOfModel({ models, fallbacks = [] }: PreflightDeps, job: JobDefinition): string | undefined {
   const ref = job.model === undefined ? models.default : models.resolve(job.model);
   if (!ref) return `There is no model ${JSON.stringify(job.model)}: no configured provider has it.`;
   const others = fallbacks.flatMap((name) => models.resolve(name) ?? []);

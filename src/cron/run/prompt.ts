@@ -31,7 +31,7 @@ const MAX_SKILLS_CHARACTERS = 400_000;
  * How the run is to be taken, then what is only data, between marks, then the skills, the task last. `flaw` is set when
  * the skills or the task want what no job may; the data cannot.
  */
-export function jobPrompt(parts: PromptParts): { readonly text: string; readonly flaw?: string } {
+export function jobPrompt(parts: PromptParts): { readonly text: string; readonly problem?: string } {
   const { job, nowMs, lateness } = parts;
   const fence = new Fence("job-data");
   const data = [...scriptPart(parts.script, fence), ...contextParts(parts.contexts, fence)];
@@ -45,7 +45,7 @@ export function jobPrompt(parts: PromptParts): { readonly text: string; readonly
     wanted.text,
   ];
   const text = sections.filter((section) => section !== undefined).join("\n\n");
-  return wanted.flaw === undefined ? { text } : { text, flaw: wanted.flaw };
+  return wanted.problem === undefined ? { text } : { text, problem: wanted.problem };
 }
 
 const GUARD = [

@@ -5,7 +5,7 @@ import { redact } from "../../base/observe/redact.ts";
 import { isRecord } from "../../base/json/schema.ts";
 import { isBlank, toReadable } from "../../deliver/text/text.ts";
 import type { Ending } from "./ending.ts";
-import type { CronRoom } from "../deps.ts";
+import type { CronDeps } from "../deps.ts";
 
 export type ScriptOutcome =
   /** Readable, and without what is secret; empty when it printed nothing that can be seen. */
@@ -14,13 +14,13 @@ export type ScriptOutcome =
   | { readonly status: "asleep" }
   | { readonly status: "failed"; readonly reason: string };
 
-export type ScriptRoom = Pick<CronRoom, "scriptsFolder" | "envPassthrough"> & {
-  readonly settings: Pick<CronRoom["settings"], "scriptTimeoutMs">;
+export type ScriptDeps = Pick<CronDeps, "scriptsFolder" | "envPassthrough"> & {
+  readonly settings: Pick<CronDeps["settings"], "scriptTimeoutMs">;
 };
 
 /** Runs a file below the folder of scripts, in `cwd` or else where it stands. Never rejects. */
 export async function runJobScript(
-  { scriptsFolder, envPassthrough, settings }: ScriptRoom,
+  { scriptsFolder, envPassthrough, settings }: ScriptDeps,
   script: string,
   cwd?: string,
 ): Promise<ScriptOutcome> {

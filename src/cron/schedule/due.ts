@@ -7,7 +7,7 @@ import type { Schedule } from "./schedule.ts";
 import { ONCE_GRACE_MS } from "./text.ts";
 import { upcomingOf, type Upcoming } from "./upcoming.ts";
 
-export interface DueVerdict {
+export interface DueDecision {
   readonly after: Upcoming;
   /** One run, for an instant of the schedule, or because a person or a failure asked for it. */
   readonly run?: DueRun;
@@ -51,7 +51,7 @@ const MAX_GRACE_MS = 7_200_000;
  * What becomes of a job at `nowMs`. Instants that passed unseen are stated as missed; for the last of them the job runs
  * once, when it is within its grace or is to catch up. A run by hand or another try does not count as an instant.
  */
-export function judgeDue(job: Job, facts: DueFacts): DueVerdict {
+export function evaluateDue(job: Job, facts: DueFacts): DueDecision {
   const { manualAtMs, nextRunAtMs } = job;
   const { nowMs } = facts;
   const now = upcomingOf(job);
@@ -62,8 +62,8 @@ export function judgeDue(job: Job, facts: DueFacts): DueVerdict {
   if (nextRunAtMs === undefined) return retryOf(job, facts) ?? { after: repaired(job, nowMs) };
   if (!hasCome(job, nextRunAtMs, nowMs)) return retryOf(job, facts) ?? { after: healed(now) };
   const { schedule } = job.definition;
-  if (schedule.kind === "once") return judgeOnce(job, nextRunAtMs, nowMs);
-  return judgeSlot(job, nextRunAtMs, facts);
+  if (schedule.kind === "once") return evaluateOnce(job, nextRunAtMs, nowMs);
+  return evaluateSlot(job, nextRunAtMs, facts);
 }
 
 /** Jitter is less than what is between instants: they come in their order. */
@@ -82,7 +82,7 @@ function askedFor(
 
 const skips = ({ definition }: Job): boolean => definition.overlap === "skip";
 
-function retryOf(job: Job, facts: DueFacts): DueVerdict | undefined {
+function retryOf(job: Job, facts: DueFacts): DueDecision | undefined {
   const { retryAtMs } = job;
   if (retryAtMs === undefined || retryAtMs > facts.nowMs) return undefined;
   const after = { ...healed(upcomingOf(job)), retryAtMs: undefined };
@@ -103,7 +103,7 @@ function repaired(job: Job, nowMs: number): Upcoming {
 }
 
 /** One that comes but once is not left out because a run by hand is at work. */
-function judgeOnce(job: Job, atMs: number, nowMs: number): DueVerdict {
+function evaluateOnce(job: Job, atMs: number, nowMs: number): DueDecision {
   const after = { ...settled(job), nextRunAtMs: undefined };
   // A time that had just passed was taken when the job was made.
   const takenMs = Math.min(job.createdAtMs, atMs + ONCE_GRACE_MS);
@@ -115,7 +115,7 @@ function judgeOnce(job: Job, atMs: number, nowMs: number): DueVerdict {
   return { after, run };
 }
 
-function judgeSlot(job: Job, firstMs: number, { nowMs, catchUpMissed, isAtWork }: DueFacts): DueVerdict {
+function evaluateSlot(job: Job, firstMs: number, { nowMs, catchUpMissed, isAtWork }: DueFacts): DueDecision {
   const { definition, repeatDone } = job;
   const now = settled(job);
   const left = (definition.repeat ?? Number.POSITIVE_INFINITY) - repeatDone;

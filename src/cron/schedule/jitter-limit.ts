@@ -8,7 +8,7 @@ const MAX_JITTER_SECONDS = 86_400;
 const MAX_INSTANTS = 400;
 
 /** A sentence; undefined when every run stays before the instant behind its own. */
-export function jitterFlaw(
+export function jitterProblem(
   { schedule, zone, jitterSeconds }: Pick<JobDefinition, "schedule" | "zone" | "jitterSeconds">,
   nowMs: number,
 ): string | undefined {

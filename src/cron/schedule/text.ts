@@ -3,7 +3,7 @@ import { ServiceError } from "../../base/errors.ts";
 import { instantOf, nextRunMs } from "./instants.ts";
 import type { Schedule } from "./schedule.ts";
 import { readWeekly } from "./weekly.ts";
-import { zoneFlaw } from "../../base/zone.ts";
+import { zoneProblem } from "../../base/zone.ts";
 
 const FORMS =
   "`every 30m`, `every 2h`, `every 1d`, `in 45m`, `weekdays at 9am`, `monday, wednesday at 17:30`, " +
@@ -22,8 +22,8 @@ export function parseSchedule(
   text: string,
   { nowMs, zone }: { readonly nowMs: number; readonly zone: string },
 ): Schedule {
-  const flaw = zoneFlaw(zone);
-  if (flaw !== undefined) throw refusal(flaw);
+  const problem = zoneProblem(zone);
+  if (problem !== undefined) throw refusal(problem);
   const clean = text.trim().replace(/\s+/g, " ");
   if (clean.length > MAX_TEXT_CHARACTERS)
     throw refusal(`A schedule has at most ${MAX_TEXT_CHARACTERS} characters.`);

@@ -1,5 +1,5 @@
 /** Instants as people read them in a zone. Pure. */
-import { zoneFlaw } from "../../base/zone.ts";
+import { zoneProblem } from "../../base/zone.ts";
 
 /** `2026-01-05 13:00:00 +01:00 (Europe/Berlin)`: the offset tells apart the two hours of clocks that go back. */
 export function zonedTime(atMs: number, zone: string): string {
@@ -33,7 +33,7 @@ function clockTime(atMs: number, name: string): Pick<Clock, "zone"> & Record<"ti
 function clockOf(name: string): Clock {
   const known = clocks.get(name);
   if (known) return known;
-  const zone = zoneFlaw(name) === undefined ? name : "UTC";
+  const zone = zoneProblem(name) === undefined ? name : "UTC";
   const format = new Intl.DateTimeFormat("en-CA", {
     timeZone: zone,
     hourCycle: "h23",

@@ -1,10 +1,10 @@
 import { redact } from "../../base/observe/redact.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { CronJobRow, OccurrenceRow } from "../../store/schema/tables.ts";
-import { judgeDue, MAX_COUNTED, type DueRun, type DueVerdict } from "../schedule/due.ts";
+import { evaluateDue, MAX_COUNTED, type DueRun, type DueDecision } from "../schedule/due.ts";
 import { toJob, type Job } from "../job/job.ts";
 import { missedRow, occurrenceRow } from "./new-occurrence.ts";
-import { oweMissed } from "./enqueue-missed.ts";
+import { enqueueMissed } from "./enqueue-missed.ts";
 import type { Telling } from "../run/plan.ts";
 import { formatSchedule } from "../schedule/schedule.ts";
 import type { CronSettings } from "../settings.ts";
@@ -54,7 +54,7 @@ export async function claimDue(tx: Tx, request: ClaimRequest): Promise<ClaimRoun
   const { store, telling } = request;
   for (const { missed, job, verdict } of all) {
     if (missed && verdict.after.state === "missed") {
-      await oweMissed(tx, store, { job, occurrence: missed, telling });
+      await enqueueMissed(tx, store, { job, occurrence: missed, telling });
     }
   }
   return {
@@ -107,11 +107,11 @@ async function seen(tx: Tx, row: CronJobRow): Promise<Seen> {
   return { row, isAtWork: (await tx.find("occurrences", { job_id: row.id, ended_at: null })) !== undefined };
 }
 
-type Decision = { readonly row: CronJobRow; readonly job: Job; readonly verdict: DueVerdict } | Broken;
+type Decision = { readonly row: CronJobRow; readonly job: Job; readonly verdict: DueDecision } | Broken;
 
 interface Broken {
   readonly row: CronJobRow;
-  readonly flaw: string;
+  readonly problem: string;
 }
 
 /** Counting missed instants takes time, in which others wait for the database: what is left is for the next round. */
@@ -134,23 +134,23 @@ function decide(
   return decisions;
 }
 
-function decideOne(row: CronJobRow, facts: Parameters<typeof judgeDue>[1]): Decision {
+function decideOne(row: CronJobRow, facts: Parameters<typeof evaluateDue>[1]): Decision {
   const job = toJob(row);
-  if (!job) return { row, flaw: "What the job is cannot be read." };
+  if (!job) return { row, problem: "What the job is cannot be read." };
   try {
-    const verdict = judgeDue(job, facts);
+    const verdict = evaluateDue(job, facts);
     const { nextRunAtMs, manualAtMs, retryAtMs } = verdict.after;
     const times = [nextRunAtMs, manualAtMs, retryAtMs, dueAtMs(job, verdict.after, facts.nowMs)];
     if (times.every((at) => at === undefined || Number.isSafeInteger(at))) return { row, job, verdict };
-    return { row, flaw: "The times of the job cannot be computed." };
+    return { row, problem: "The times of the job cannot be computed." };
   } catch (error) {
-    return { row, flaw: `The job cannot be judged: ${redact(String(error)).slice(0, 200)}.` };
+    return { row, problem: `The job cannot be judged: ${redact(String(error)).slice(0, 200)}.` };
   }
 }
 
 interface Written {
   readonly job: Job;
-  readonly verdict: DueVerdict;
+  readonly verdict: DueDecision;
   readonly missed: OccurrenceRow | undefined;
   /** claimed or skipped. */
   readonly occurrence: OccurrenceRow | undefined;
@@ -158,7 +158,7 @@ interface Written {
 
 /** Undefined: there is nothing to run, or somebody changed the job meanwhile. */
 async function write(tx: Tx, decision: Decision, { store }: ClaimRequest): Promise<Written | undefined> {
-  if ("flaw" in decision) return void (await breakJob(tx, decision.row, decision.flaw));
+  if ("problem" in decision) return void (await breakJob(tx, decision.row, decision.problem));
   const { row, job, verdict } = decision;
   const run = verdict.run && (await free(tx, job, verdict.run));
   const isMissNew = verdict.missed !== undefined && (await isFree(tx, job, verdict.missed.fromMs));

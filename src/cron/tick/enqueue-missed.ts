@@ -10,7 +10,7 @@ import { planOccurrence, type Telling } from "../run/plan.ts";
  * Tells, in the transaction that notes it, that the one time of a job passed and nobody saw it: those who would be told of
  * a failure, and a file among the outputs.
  */
-export async function oweMissed(
+export async function enqueueMissed(
   tx: Tx,
   store: Store,
   about: {
@@ -27,8 +27,8 @@ export async function oweMissed(
   const text = missedText(plan);
   const { ref, failureTargets: told } = plan;
   const ending = { status: "failed", text: missedText({ ...plan, wraps: false }) } as const;
-  await store.outbox.owe(tx, { target: OUTPUT_TARGET, payload: keptOutput(plan, ending), ref });
-  for (const target of told) await store.outbox.owe(tx, { target, payload: { text, extra: {} }, ref });
+  await store.outbox.enqueue(tx, { target: OUTPUT_TARGET, payload: keptOutput(plan, ending), ref });
+  for (const target of told) await store.outbox.enqueue(tx, { target, payload: { text, extra: {} }, ref });
   const delivery = told.length > 0 ? "pending" : "none";
   await tx.update("occurrences", { id: ref }, { output_file: file, delivery_status: delivery });
   const noted = { last_status: "missed", last_error: occurrence.reason, last_delivery_error: null };

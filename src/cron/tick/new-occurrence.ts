@@ -2,7 +2,7 @@
 import { createId } from "../../base/ids.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { OccurrenceRow } from "../../store/schema/tables.ts";
-import type { DueRun, DueVerdict, MissedInstants } from "../schedule/due.ts";
+import type { DueRun, DueDecision, MissedInstants } from "../schedule/due.ts";
 import type { Job } from "../job/job.ts";
 import { outputFileName } from "../output/name.ts";
 
@@ -27,7 +27,7 @@ export function occurrenceRow(
 }
 
 /** The row that stands for the instants which will not run; undefined when there are none. */
-export function missedRow(tx: Tx, job: Job, { missed, run }: DueVerdict): OccurrenceRow | undefined {
+export function missedRow(tx: Tx, job: Job, { missed, run }: DueDecision): OccurrenceRow | undefined {
   if (!missed) return undefined;
   const { fromMs, untilMs, count }: MissedInstants = missed;
   return {

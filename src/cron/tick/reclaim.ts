@@ -15,12 +15,12 @@ const BATCH = 200;
 /** Names in one statement. */
 const MAX_NAMES = 500;
 
-export interface TakeOverRequest {
+export interface ReclaimRequest {
   readonly log: Log;
   readonly telling: Telling;
   readonly isMine: (occurrenceId: string) => boolean;
   /** How many there is room for. */
-  readonly room: number;
+  readonly deps: number;
   /** True: only of processes that are known to be gone, whatever their leases say. */
   readonly onlyDead: boolean;
 }
@@ -29,7 +29,7 @@ export interface TakeOverRequest {
  * Takes up what gone processes had in hand without a run: what was only claimed runs here, as far as there is room; what had
  * begun is unknown from now on, and not repeated. Runs themselves are recovered by the agent's room.
  */
-export async function takeOver(store: Store, request: TakeOverRequest): Promise<readonly Claimed[]> {
+export async function reclaim(store: Store, request: ReclaimRequest): Promise<readonly Claimed[]> {
   const open = await store.read
     .selectFrom("occurrences")
     .selectAll()
@@ -40,7 +40,7 @@ export async function takeOver(store: Store, request: TakeOverRequest): Promise<
     .execute();
   const taken: Claimed[] = [];
   for (const row of open) {
-    if (request.isMine(row.id) || (row.status === "claimed" && taken.length >= request.room)) continue;
+    if (request.isMine(row.id) || (row.status === "claimed" && taken.length >= request.deps)) continue;
     try {
       const claimed = await takeOne(store, row, request);
       if (claimed) taken.push(claimed);
@@ -57,7 +57,7 @@ export async function takeOver(store: Store, request: TakeOverRequest): Promise<
 async function takeOne(
   store: Store,
   row: OccurrenceRow,
-  { log, telling, onlyDead }: TakeOverRequest,
+  { log, telling, onlyDead }: ReclaimRequest,
 ): Promise<Claimed | undefined> {
   const isDead = row.lease_owner === null || store.ownerIsDead(row.lease_owner);
   if (!isDead && onlyDead) return undefined;
@@ -110,7 +110,7 @@ function left(tx: Tx): Partial<OccurrenceRow> {
  */
 export async function endOrphans(
   store: Store,
-  { log, telling }: Pick<TakeOverRequest, "log" | "telling">,
+  { log, telling }: Pick<ReclaimRequest, "log" | "telling">,
 ): Promise<void> {
   const orphans = await store.read
     .selectFrom("occurrences")

@@ -10,7 +10,7 @@ import { Heartbeat } from "./heartbeat.ts";
 import { CLAIM_MS } from "./new-occurrence.ts";
 import type { Telling } from "../run/plan.ts";
 import type { CronSettings } from "../settings.ts";
-import { endedOf, endOrphans, releaseClaims, renewClaims, takeOver } from "./reclaim.ts";
+import { endedOf, endOrphans, releaseClaims, renewClaims, reclaim } from "./reclaim.ts";
 
 export interface TickerOptions {
   readonly store: Store;
@@ -119,7 +119,7 @@ export class Ticker {
   async tick({ untilMs }: { readonly untilMs?: number } = {}): Promise<readonly Claimed[]> {
     const begun = [...(await this.#lookAfterClaims())];
     for (;;) {
-      const limit = Math.min(BATCH, this.#room);
+      const limit = Math.min(BATCH, this.#deps);
       if (limit <= 0 || this.#isStopping) return begun;
       const { store, clock } = this.#options;
       this.#nextDueMs = await nextDueMs(store);
@@ -164,7 +164,7 @@ export class Ticker {
     if (signal?.aborted === true) await this.#renewInTime();
   }
 
-  get #room(): number {
+  get #deps(): number {
     return this.#options.settings.maxParallelJobs - this.#atWork.size;
   }
 
@@ -195,7 +195,7 @@ export class Ticker {
 
   #sleep(): void {
     const { clock, pollMs } = this.#options;
-    const untilMs = this.#room <= 0 ? undefined : this.#nextDueMs;
+    const untilMs = this.#deps <= 0 ? undefined : this.#nextDueMs;
     const waitMs = untilMs === undefined ? pollMs : untilMs - clock.now() - this.#aheadMs;
     this.#cancel = clock.after(Math.min(pollMs, Math.max(MIN_SLEEP_MS, waitMs)), () => this.wake());
   }
@@ -213,7 +213,7 @@ export class Ticker {
   #freed(): void {
     this.#tellFreed();
     // With room left, what is due has been taken already.
-    if (this.#room === 1) this.wake();
+    if (this.#deps === 1) this.wake();
   }
 
   #tellMissed({ job_id, job_name, scheduled_at, covers_until, covers_count, reason }: OccurrenceRow): void {
@@ -245,11 +245,11 @@ export class Ticker {
     const sinceMs = this.#lookedAtMs === undefined ? LOOK_MS : Math.abs(nowMs - this.#lookedAtMs);
     if (sinceMs < LOOK_MS) return [];
     this.#lookedAtMs = nowMs;
-    const taken = await takeOver(store, {
+    const taken = await reclaim(store, {
       log,
       telling: this.#options,
       isMine: (id) => this.#atWork.has(id),
-      room: this.#room,
+      deps: this.#deps,
       // Of a machine that slept nobody has renewed anything yet.
       onlyDead: sinceMs > CLAIM_MS,
     });

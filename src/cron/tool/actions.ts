@@ -5,9 +5,9 @@ import { ToolError, type ToolContext } from "../../agent/tool/tool.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe/redact.ts";
 import { readCaller, type Caller } from "./caller.ts";
-import { createJobAround } from "../job/context.ts";
+import { createJobContext } from "../job/context.ts";
 import { jobEntry, occurrenceEntry } from "../job/entry.ts";
-import { changeJob, defineJob, type JobAround } from "../job/input.ts";
+import { changeJob, defineJob, type JobContext } from "../job/input.ts";
 import { refusal } from "../job/refusal.ts";
 import type { JobInput } from "../job/options.ts";
 import type { Job, JobDefinition } from "../job/job.ts";
@@ -15,7 +15,7 @@ import { Jobs } from "../job/jobs.ts";
 import { removeOutputs } from "../output/outputs.ts";
 import { formatSchedule } from "../schedule/schedule.ts";
 import { isTicking } from "../tick/status.ts";
-import type { CronjobInput, JobDesk } from "./job-service.ts";
+import type { CronjobInput, JobService } from "./job-service.ts";
 import { jobToolsets } from "./toolsets.ts";
 import { zonedTime } from "../schedule/zoned-time.ts";
 
@@ -28,12 +28,12 @@ const RUNNING = "terminal";
 
 /** JSON with `success`, and `job`, `jobs` and `count`, or `error`. Throws ToolError with the latter. */
 export async function actOnJobs(
-  desk: JobDesk,
+  service: JobService,
   input: CronjobInput,
   context: Pick<ToolContext, "runId" | "cwd">,
 ): Promise<string> {
   try {
-    return JSON.stringify({ success: true, ...(await new Desk(desk, context).act(input)) });
+    return JSON.stringify({ success: true, ...(await new Desk(service, context).act(input)) });
   } catch (error) {
     if (!(error instanceof ServiceError)) throw error;
     throw new ToolError(JSON.stringify({ success: false, error: redact(error.message) }));
@@ -41,13 +41,13 @@ export async function actOnJobs(
 }
 
 class Desk {
-  readonly #desk: JobDesk;
+  readonly #service: JobService;
   readonly #jobs: Jobs;
   readonly #context: Pick<ToolContext, "runId" | "cwd">;
 
-  constructor(desk: JobDesk, context: Pick<ToolContext, "runId" | "cwd">) {
-    this.#desk = desk;
-    this.#jobs = new Jobs(desk.store, desk.settings);
+  constructor(service: JobService, context: Pick<ToolContext, "runId" | "cwd">) {
+    this.#service = service;
+    this.#jobs = new Jobs(service.store, service.settings);
     this.#context = context;
   }
 
@@ -84,9 +84,9 @@ class Desk {
   }
 
   async #create(input: CronjobInput, caller: Caller): Promise<object> {
-    const wish = { ...wishOf(input), origin: caller.origin, toolsets: this.#narrow(input.toolsets, caller) };
+    const wish = { ...inputOf(input), origin: caller.origin, toolsets: this.#narrow(input.toolsets, caller) };
     await this.#requireWorkdir(input.workdir);
-    const definition = await defineJob(wish, this.#around());
+    const definition = await defineJob(wish, this.#jobContext());
     requireOwnScript(definition, caller);
     const job = await this.#jobs.create(definition);
     return { job: entryOf(job), ...(await this.#notice()) };
@@ -100,8 +100,8 @@ class Desk {
       const { toolsets, deliver } = input;
       const origin = deliver === undefined ? undefined : (before.definition.origin ?? caller.origin);
       const narrowed = toolsets === undefined ? {} : { toolsets: this.#narrow(toolsets, caller) };
-      const change = { ...wishOf(input), origin, ...narrowed };
-      const definition = await changeJob(before.definition, change, this.#around());
+      const change = { ...inputOf(input), origin, ...narrowed };
+      const definition = await changeJob(before.definition, change, this.#jobContext());
       requireOwnScript(definition, caller);
       return definition;
     });
@@ -110,7 +110,7 @@ class Desk {
 
   async #remove(ref: string): Promise<object> {
     const { id, name } = await this.#jobs.remove(ref);
-    await removeOutputs(this.#desk.outputFolder, id);
+    await removeOutputs(this.#service.outputFolder, id);
     return { job: { id, name: redact(name), removed: true } };
   }
 
@@ -121,8 +121,8 @@ class Desk {
 
   /** ServiceError `invalid_request` in a run of a job, unless that is allowed: jobs that make jobs know no end. */
   async #caller(): Promise<Caller> {
-    const caller = await readCaller(this.#desk.store, this.#context.runId);
-    if (!caller.isJob || this.#desk.settings.allowAgentScheduling) return caller;
+    const caller = await readCaller(this.#service.store, this.#context.runId);
+    if (!caller.isJob || this.#service.settings.allowAgentScheduling) return caller;
     throw new ServiceError("invalid_request", "A scheduled run may not make or change jobs.");
   }
 
@@ -143,13 +143,13 @@ class Desk {
   }
 
   #toolsetsOf(definition: Pick<JobDefinition, "toolsets">): readonly string[] {
-    return jobToolsets(definition, this.#desk.settings, this.#desk.toolsets());
+    return jobToolsets(definition, this.#service.settings, this.#service.toolsets());
   }
 
   /** What nobody watches stays where the agent works anyway. */
   async #requireWorkdir(workdir: string | undefined): Promise<void> {
     if (workdir === undefined || workdir.trim() === "") return;
-    const { workspace, workspaceRoots = [] } = this.#desk;
+    const { workspace, workspaceRoots = [] } = this.#service;
     const roots = await Promise.all([workspace, ...workspaceRoots, this.#context.cwd].map(real));
     const path = await real(workdir.trim());
     if (roots.some((root) => isInside(path, root))) return;
@@ -160,9 +160,9 @@ class Desk {
     );
   }
 
-  #around(): JobAround {
-    const { clock, settings, models, toolsets, scriptsFolder } = this.#desk;
-    return createJobAround({
+  #jobContext(): JobContext {
+    const { clock, settings, models, toolsets, scriptsFolder } = this.#service;
+    return createJobContext({
       nowMs: clock.now(),
       zone: settings.zone,
       models,
@@ -173,7 +173,7 @@ class Desk {
   }
 
   async #notice(): Promise<{ readonly notice?: string }> {
-    const { store, clock } = this.#desk;
+    const { store, clock } = this.#service;
     if (await isTicking(store, clock.now())) return {};
     return {
       notice: "No gateway is running: jobs run once somebody starts `agentd gateway`. Tell the user.",
@@ -194,7 +194,7 @@ function required(job: string | undefined, action: string): string {
 }
 
 /** What is not said here, such as a model, stays as it is. */
-function wishOf(input: CronjobInput): JobInput {
+function inputOf(input: CronjobInput): JobInput {
   const { schedule, prompt, name, deliver, repeat, skills, script, workdir } = input;
   return {
     schedule,

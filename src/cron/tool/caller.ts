@@ -1,7 +1,7 @@
 /** Who makes or changes a job by the agent's tool: the run, and what it may pass on. */
 import { isRunDelivery, readDelivery } from "../../agent/notify/run-reply.ts";
 import type { RunInput } from "../../agent/run/run.ts";
-import { addressFlaws } from "../../deliver/address.ts";
+import { findAddressProblems } from "../../deliver/address.ts";
 import { parseTarget } from "../../deliver/target.ts";
 import type { Store } from "../../store/store.ts";
 import { EVENT_PLATFORMS } from "../job/fields.ts";
@@ -32,5 +32,5 @@ export async function readCaller(store: Store, runId: string): Promise<Caller> {
 /** Events end with their answer, and files and logs are no place that somebody asked from. */
 function isPlaceToAnswer(target: string): boolean {
   const { platform, address } = parseTarget(target);
-  return address !== "" && !EVENT_PLATFORMS.includes(platform) && addressFlaws(target).length === 0;
+  return address !== "" && !EVENT_PLATFORMS.includes(platform) && findAddressProblems(target).length === 0;
 }

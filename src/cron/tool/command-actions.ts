@@ -1,31 +1,31 @@
 /** What `/cron` does and says. */
 import { ServiceError } from "../../base/errors.ts";
 import { usage } from "../../agent/commands/command.ts";
-import { createJobAround } from "../job/context.ts";
+import { createJobContext } from "../job/context.ts";
 import { defineJob } from "../job/input.ts";
 import type { Job } from "../job/job.ts";
 import { jobLine, jobLines, nameOf, runLine } from "../job/lines.ts";
 import { Jobs } from "../job/jobs.ts";
 import { removeOutputs } from "../output/outputs.ts";
 import { isTicking } from "../tick/status.ts";
-import type { JobDesk } from "./job-service.ts";
+import type { JobService } from "./job-service.ts";
 
 const MAX_LISTED = 50;
 const MAX_RUNS = 20;
 
 /** Resolves to what people see. ServiceError `command_usage`, and those of {@link Jobs}. */
 export async function runCronCommand(
-  desk: JobDesk,
+  service: JobService,
   { args, hint }: { readonly args: string; readonly hint: string },
 ): Promise<string> {
   const [, word = "list", rest = ""] = /^(\S*)\s*([\s\S]*)$/.exec(args === "" ? "list" : args) ?? [];
   const act = ACTIONS.get(word.toLowerCase());
   if (!act) throw usage({ name: "cron", hint });
-  return act({ desk, jobs: new Jobs(desk.store, desk.settings), rest: rest.trim() });
+  return act({ service, jobs: new Jobs(service.store, service.settings), rest: rest.trim() });
 }
 
 interface Call {
-  readonly desk: JobDesk;
+  readonly service: JobService;
   readonly jobs: Jobs;
   /** Behind the first word. */
   readonly rest: string;
@@ -43,7 +43,7 @@ const ACTIONS: ReadonlyMap<string, (call: Call) => Promise<string>> = new Map([
   ["runs", runs],
 ]);
 
-async function list({ desk, jobs }: Call): Promise<string> {
+async function list({ service, jobs }: Call): Promise<string> {
   const { jobs: all, broken } = await jobs.list();
   const left = all.length - MAX_LISTED;
   const lines = [
@@ -52,17 +52,17 @@ async function list({ desk, jobs }: Call): Promise<string> {
     ...(broken.length > 0 ? [`${broken.length} cannot be read; \`agentd cron list\` names them.`] : []),
   ];
   if (lines.length === 0) return "No scheduled jobs. Make one: /cron add every 1h -- Sum up what is new.";
-  return [...lines, ...(await stillness(desk))].join("\n");
+  return [...lines, ...(await stillness(service))].join("\n");
 }
 
-async function add({ desk, jobs, rest }: Call): Promise<string> {
+async function add({ service, jobs, rest }: Call): Promise<string> {
   const [, schedule = "", prompt = ""] = /^([\s\S]*?)\s+--\s+([\s\S]+)$/.exec(rest) ?? [];
   if (prompt.trim() === "") {
     const how = "Say when and what: /cron add weekdays at 9am -- Sum up what is new.";
     throw new ServiceError("command_usage", `${how} \`agentd cron create\` has more options.`);
   }
-  const { clock, settings, models, toolsets, scriptsFolder } = desk;
-  const around = createJobAround({
+  const { clock, settings, models, toolsets, scriptsFolder } = service;
+  const jobContext = createJobContext({
     nowMs: clock.now(),
     zone: settings.zone,
     models,
@@ -70,32 +70,32 @@ async function add({ desk, jobs, rest }: Call): Promise<string> {
     findJob: (ref) => jobs.find(ref),
     scriptsFolder,
   });
-  const job = await jobs.create(await defineJob({ schedule, prompt }, around));
-  return [`Created job: ${job.id}`, ...jobLines(job).slice(1), ...(await stillness(desk))].join("\n");
+  const job = await jobs.create(await defineJob({ schedule, prompt }, jobContext));
+  return [`Created job: ${job.id}`, ...jobLines(job).slice(1), ...(await stillness(service))].join("\n");
 }
 
-async function remove({ desk, jobs, rest }: Call): Promise<string> {
+async function remove({ service, jobs, rest }: Call): Promise<string> {
   const { id, name } = await jobs.remove(jobOf(rest, "remove"));
-  await removeOutputs(desk.outputFolder, id);
+  await removeOutputs(service.outputFolder, id);
   return `Removed job: ${nameOf({ id, definition: { name } })}`;
 }
 
-async function runs({ desk, jobs, rest }: Call): Promise<string> {
+async function runs({ service, jobs, rest }: Call): Promise<string> {
   const job = rest === "" ? undefined : await jobs.find(rest);
   const { occurrences } = await jobs.history(job?.id, { limit: MAX_RUNS });
   if (occurrences.length === 0) return "Nothing has run yet.";
-  const zone = job?.definition.zone ?? desk.settings.zone;
+  const zone = job?.definition.zone ?? service.settings.zone;
   return occurrences.map((each) => runLine(each, { zone, isOneJob: job !== undefined })).join("\n");
 }
 
 async function moved(
-  { desk, rest }: Call,
+  { service, rest }: Call,
   word: "Resumed" | "Triggered",
   move: (ref: string) => Promise<Job>,
 ): Promise<string> {
   const job = await move(jobOf(rest, word === "Resumed" ? "resume" : "run"));
   const next = word === "Resumed" ? [jobLine(job)] : [];
-  return [`${word} job: ${nameOf(job)}`, ...next, ...(await stillness(desk))].join("\n");
+  return [`${word} job: ${nameOf(job)}`, ...next, ...(await stillness(service))].join("\n");
 }
 
 function jobOf(rest: string, action: string): string {
@@ -104,7 +104,7 @@ function jobOf(rest: string, action: string): string {
 }
 
 /** Jobs that nobody looks for would wait for ever without a word. */
-async function stillness({ store, clock }: JobDesk): Promise<readonly string[]> {
+async function stillness({ store, clock }: JobService): Promise<readonly string[]> {
   if (await isTicking(store, clock.now())) return [];
   return ["No gateway is running: jobs run once `agentd gateway` is started."];
 }

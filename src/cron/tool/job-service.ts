@@ -1,9 +1,9 @@
 /** Where the agent, and people at a prompt, make and change jobs. */
-import type { CronRoom } from "../deps.ts";
+import type { CronDeps } from "../deps.ts";
 
 /** What the agent and people at a prompt need to make and change jobs, in any process. */
-export type JobDesk = Pick<
-  CronRoom,
+export type JobService = Pick<
+  CronDeps,
   "store" | "clock" | "settings" | "models" | "toolsets" | "workspace" | "scriptsFolder" | "outputFolder"
 > & {
   /** Further folders, absolute, that the agent may let a job work in. */

@@ -1,8 +1,8 @@
 import { defineTool, type Tool, type ToolIntent } from "../../agent/tool/tool.ts";
-import { JOB_ACTIONS, type CronjobInput, type JobDesk } from "./job-service.ts";
+import { JOB_ACTIONS, type CronjobInput, type JobService } from "./job-service.ts";
 
 /** The tool with which the agent makes, looks at and changes jobs. What it does is loaded when it is called. */
-export function createCronjob(desk: JobDesk): Tool {
+export function createCronjob(service: JobService): Tool {
   return defineTool<CronjobInput>({
     name: "cronjob",
     toolset: "cron",
@@ -13,7 +13,7 @@ export function createCronjob(desk: JobDesk): Tool {
       'that are given, and "" or [] empties one.',
     parameters: PARAMETERS,
     inspect: (input) => intentOf(input),
-    run: async (input, context) => (await import("./actions.ts")).actOnJobs(desk, input, context),
+    run: async (input, context) => (await import("./actions.ts")).actOnJobs(service, input, context),
   });
 }
 

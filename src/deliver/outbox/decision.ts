@@ -38,7 +38,7 @@ export function attemptsOf({ max_attempts: own }: Pick<Tried, "max_attempts">, r
  * Judges the attempt that `row` counts already. `target` is undefined where nobody knows the platform; `rules` are
  * those of {@link rulesFor}.
  */
-export function judge(
+export function evaluate(
   outcome: SendOutcome,
   row: Tried,
   {
@@ -53,7 +53,7 @@ export function judge(
     case "permanent":
       return { status: "dead", error: outcome.error };
     case "unknown":
-      return target?.knowsRepeats && !outcome.isFinal && !isLast(row, rules)
+      return target?.supportsIdempotency && !outcome.isFinal && !isLast(row, rules)
         ? again(outcome.error, retryDelayMs(row.attempts, rules))
         : { status: "unknown", error: outcome.error };
     case "retry": {

@@ -94,7 +94,7 @@ export class Dispatcher {
   /** Takes up what dead processes left, and from then on whatever becomes due. Never rejects. */
   async start(): Promise<void> {
     const { store, log } = this.#options;
-    this.#stopListening = store.outbox.onOwed(() => this.wake());
+    this.#stopListening = store.outbox.onEnqueued(() => this.wake());
     try {
       const count = await store.write((tx) => store.outbox.reclaim(tx));
       if (count > 0) log.info("took over messages whose sender is gone", { count });

@@ -4,7 +4,7 @@ import { addTry } from "../../store/outbox/attempts.ts";
 import type { AttemptEnd } from "./attempt.ts";
 import type { RetryRules } from "./backoff.ts";
 import type { SendOutcome, Target } from "../target.ts";
-import { judge, type Verdict } from "./decision.ts";
+import { evaluate, type Verdict } from "./decision.ts";
 
 /**
  * Called in the transaction that records that a message was delivered, is given up, or may have arrived and is not sent
@@ -51,7 +51,7 @@ export async function recordIn(
   { row, end }: { readonly row: OutboxRow; readonly end: AttemptEnd },
   { target, rules, settled }: RecordOptions,
 ): Promise<Recorded> {
-  const verdict = verdictOn(end, (outcome) => judge(outcome, row, { target, rules, nowMs: tx.nowMs }));
+  const verdict = verdictOn(end, (outcome) => evaluate(outcome, row, { target, rules, nowMs: tx.nowMs }));
   if (verdict.status === "lost") return verdict;
   await noteAttempt(tx, store, { row, end });
   if (!(await write(tx, store, row.id, verdict))) return { status: "lost" };
@@ -65,24 +65,24 @@ export async function noteAttempt(
   { outbox }: Store,
   { row, end }: { readonly row: OutboxRow; readonly end: AttemptEnd },
 ): Promise<void> {
-  const isInDoubt = end.status === "unknown" || end.status === "stopped";
-  await outbox.note(tx, row.id, { tries: triesOf(row, end, tx.nowMs), isInDoubt });
+  const isUncertain = end.status === "unknown" || end.status === "stopped";
+  await outbox.note(tx, row.id, { attempt_log: attemptLogOf(row, end, tx.nowMs), isUncertain });
 }
 
-function triesOf(row: OutboxRow, end: AttemptEnd, nowMs: number): string {
+function attemptLogOf(row: OutboxRow, end: AttemptEnd, nowMs: number): string {
   const begunMs = row.tried_at ?? nowMs;
   const error = "error" in end ? { error: end.error } : {};
-  return addTry(row.tries, { atMs: begunMs, tookMs: nowMs - begunMs, outcome: end.status, ...error });
+  return addTry(row.attempt_log, { atMs: begunMs, tookMs: nowMs - begunMs, outcome: end.status, ...error });
 }
 
-function verdictOn(end: AttemptEnd, judged: (outcome: SendOutcome) => Verdict): Recorded {
+function verdictOn(end: AttemptEnd, evaluated: (outcome: SendOutcome) => Verdict): Recorded {
   switch (end.status) {
     case "stopped":
       return { status: "released" };
     case "lost":
       return { status: "lost" };
     default:
-      return judged(end);
+      return evaluated(end);
   }
 }
 

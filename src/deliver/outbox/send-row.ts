@@ -1,7 +1,7 @@
 import type { Store } from "../../store/store.ts";
 import type { OutboxRow } from "../../store/schema/tables.ts";
 import type { Attempt, AttemptEnd, AttemptOptions } from "./attempt.ts";
-import { idFlaw } from "../platform/exact-ids.ts";
+import { idProblem } from "../platform/exact-ids.ts";
 import { canRepeat, parseTarget, type Delivery, type Target, type Targets } from "../target.ts";
 
 export interface SendRowOptions extends Omit<AttemptOptions, "note" | "start"> {
@@ -26,13 +26,13 @@ export async function sendRow(
   const target = targets.get(platform);
   // Another process, newer or with other settings, may know it.
   if (!target) {
-    const remedy = "If the name is right, start a version of agentd that has it; else drop the message.";
-    return { status: "retry", error: `There is no delivery target ${platform} here. ${remedy}` };
+    const hint = "If the name is right, start a version of agentd that has it; else drop the message.";
+    return { status: "retry", error: `There is no delivery target ${platform} here. ${hint}` };
   }
   const payload = parsePayload(row.payload);
   if (payload === undefined) return { status: "permanent", error: "The message is no JSON." };
-  const flaw = idFlaw(platform, payload.value);
-  if (flaw !== undefined) return { status: "permanent", error: flaw };
+  const problem = idProblem(platform, payload.value);
+  if (problem !== undefined) return { status: "permanent", error: problem };
   const delivery: Delivery = {
     id: row.id,
     address: addressOf(target, row),
@@ -41,7 +41,7 @@ export async function sendRow(
     attempt: row.attempts,
     partsSent: row.parts_sent,
     createdAtMs: row.created_at,
-    ...(row.doubt_at === null ? {} : { doubtSinceMs: row.doubt_at }),
+    ...(row.uncertain_at === null ? {} : { uncertainSinceMs: row.uncertain_at }),
   };
   const note = (partsSent: number) => store.write((tx) => store.outbox.progress(tx, row.id, partsSent));
   if (canRepeat(target, delivery)) return attempt.run(target, delivery, { ...options, note });

@@ -1,5 +1,5 @@
 /** How much there is in the outbox, for those who watch the service. */
-import { countLetters, type LetterStatus } from "../../store/outbox/messages.ts";
+import { countMessages, type MessageStatus } from "../../store/outbox/messages.ts";
 import type { Store } from "../../store/store.ts";
 import { platforms } from "../platform/names.ts";
 
@@ -13,7 +13,7 @@ export interface OutboxCounts {
   readonly unknown: number;
 }
 
-export interface OutboxFigures {
+export interface OutboxStats {
   readonly all: OutboxCounts;
   /** When the oldest of those that are due was owed. */
   readonly oldestDueAtMs: number | undefined;
@@ -22,7 +22,7 @@ export interface OutboxFigures {
 }
 
 const NONE: OutboxCounts = { due: 0, sending: 0, dead: 0, unknown: 0 };
-const COUNTED: Readonly<Partial<Record<LetterStatus, keyof OutboxCounts>>> = {
+const COUNTED: Readonly<Partial<Record<MessageStatus, keyof OutboxCounts>>> = {
   due: "due",
   leased: "sending",
   dead: "dead",
@@ -30,11 +30,11 @@ const COUNTED: Readonly<Partial<Record<LetterStatus, keyof OutboxCounts>>> = {
 };
 
 /** Of the whole database. ServiceError `state_store_unavailable`. */
-export async function readOutboxFigures(store: Store): Promise<OutboxFigures> {
+export async function readOutboxStats(store: Store): Promise<OutboxStats> {
   const byPlatform = new Map<string, OutboxCounts>();
   let all = NONE;
   let oldestDueAtMs: number | undefined;
-  for (const { platform, status, count, oldestAtMs } of await countLetters(store)) {
+  for (const { platform, status, count, oldestAtMs } of await countMessages(store)) {
     const key = COUNTED[status];
     if (key === undefined) continue;
     const name = Object.hasOwn(platforms, platform) ? platform : "other";

@@ -12,14 +12,14 @@ export interface RepeatRules {
  * What becomes of a part of which an earlier attempt may have arrived so long ago that this one could make a second message:
  * it stays unknown, for people to look. Undefined: it may be sent.
  */
-export function staleDoubt(
+export function staleUncertainty(
   { title, windowMs }: RepeatRules,
-  { doubtSinceMs, partsSent }: Pick<Delivery, "doubtSinceMs" | "partsSent">,
+  { uncertainSinceMs, partsSent }: Pick<Delivery, "uncertainSinceMs" | "partsSent">,
   { index, nowMs }: { readonly index: number; readonly nowMs: number },
 ): SendOutcome | undefined {
   // Parts behind the first were not begun before.
-  if (doubtSinceMs === undefined || index !== partsSent) return undefined;
-  const isTold = windowMs > 0 && nowMs - doubtSinceMs <= windowMs;
+  if (uncertainSinceMs === undefined || index !== partsSent) return undefined;
+  const isTold = windowMs > 0 && nowMs - uncertainSinceMs <= windowMs;
   return isTold ? undefined : { status: "unknown", isFinal: true, error: tooLate(title) };
 }
 

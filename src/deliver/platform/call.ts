@@ -58,9 +58,9 @@ const validators = new SchemaSet(schemas);
  * operator's choice are reached wherever they are.
  */
 export function createCall(caller: CallerOptions): Call {
-  const flaw = flawOf(caller);
+  const problem = findProblem(caller);
   return async (schema, operation, options) => {
-    if (flaw) return { kind: "none", outcome: flaw };
+    if (problem) return { kind: "none", outcome: problem };
     const sent: { isMade?: true; answer?: Answer } = {};
     const client = createClient({
       baseUrl: caller.baseUrl.replace(/\/+$/, ""),
@@ -143,7 +143,7 @@ function parse(text: string): unknown {
 }
 
 /** Told before a request is made: the errors of those that cannot be made hold the whole address, secrets and all. */
-function flawOf({ title, baseUrl }: CallerOptions): SendFailure | undefined {
+function findProblem({ title, baseUrl }: CallerOptions): SendFailure | undefined {
   const url = URL.parse(baseUrl);
   if (!url || !/^https?:$/.test(url.protocol)) {
     return { status: "permanent", error: `${title}: the base_url is no address. Correct it.` };

@@ -12,7 +12,7 @@ const KEYS = ["chat_id", "message_thread_id", "thread_id"];
  * message would go to the home channel, or beside its thread. Numbers that numbers do not hold exactly come from YAML
  * without quotes: digits of them are lost. Undefined when nothing is, also where the platform has no chats.
  */
-export function idFlaw(platform: string, payload: unknown): string | undefined {
+export function idProblem(platform: string, payload: unknown): string | undefined {
   const traits: PlatformTraits | undefined = Object.entries(platforms).find(
     ([name]) => name === platform,
   )?.[1];

@@ -38,7 +38,7 @@ export function outcomeOfAnswer(answer: PlatformAnswer<unknown>, words: OutcomeW
   if (status === 408 || status === 425 || status >= 500) {
     return { status: "retry", error: said, ...(retryAfterMs === undefined ? {} : { afterMs: retryAfterMs }) };
   }
-  return { status: "permanent", error: `${said}${remedyOf(status, `platforms.${name}`, addressKey)}` };
+  return { status: "permanent", error: `${said}${hintOf(status, `platforms.${name}`, addressKey)}` };
 }
 
 /** What was answered, as a sentence: for platforms whose own codes tell more than the status. */
@@ -67,7 +67,7 @@ function unclear(
   return { status: "unknown", error: `${said} ${MAY_HAVE_ARRIVED}`, said };
 }
 
-function remedyOf(status: number, settings: string, addressKey: string): string {
+function hintOf(status: number, settings: string, addressKey: string): string {
   if (status === 401) return ` Check the credentials of ${settings}.`;
   if (status === 403) return " Has the sender the right to write there?";
   if (status === 404) return ` Is the chat right, and ${settings}.${addressKey}?`;

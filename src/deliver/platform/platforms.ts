@@ -62,23 +62,23 @@ export async function createPlatformTargets(
 }
 
 /** What keeps platforms of these names from sending, and what to do about it, a sentence each without its full stop. */
-export async function platformFlaws(
+export async function platformProblems(
   names: readonly string[],
   config: Pick<Config, "platforms">,
   env: Environment,
 ): Promise<readonly string[]> {
   const known = platformNames.filter((name) => names.includes(name));
-  const flaws = await Promise.all(known.map((name) => flawOf(name, config, env)));
-  return flaws.filter((flaw) => flaw !== undefined);
+  const problems = await Promise.all(known.map((name) => findProblem(name, config, env)));
+  return problems.filter((problem) => problem !== undefined);
 }
 
-async function flawOf<Name extends PlatformName>(
+async function findProblem<Name extends PlatformName>(
   name: Name,
   config: Pick<Config, "platforms">,
   env: Environment,
 ): Promise<string | undefined> {
-  const lack = await lackOf(name, config, env);
-  return "platform" in lack ? undefined : remedyOf(name, lack);
+  const lack = await findMissing(name, config, env);
+  return "platform" in lack ? undefined : hintOf(name, lack);
 }
 
 /** How one platform stands. Its target, when it is ready, is a new one. */
@@ -87,7 +87,7 @@ export async function platformState<Name extends PlatformName>(
   config: Pick<Config, "platforms">,
   parts: PlatformParts,
 ): Promise<PlatformState> {
-  const lack = await lackOf(name, config, parts.env);
+  const lack = await findMissing(name, config, parts.env);
   if (!("platform" in lack)) return lack;
   return { status: "ready", target: lack.platform.create(lack.settings, parts) };
 }
@@ -100,7 +100,7 @@ interface Usable<Name extends PlatformName> {
 }
 
 /** The platform, when nothing is missing. */
-async function lackOf<Name extends PlatformName>(
+async function findMissing<Name extends PlatformName>(
   name: Name,
   config: Pick<Config, "platforms">,
   env: Environment,
@@ -126,10 +126,10 @@ function load<Name extends PlatformName>(name: Name): Promise<Platform<PlatformS
 
 /** Others of the same store may be set up, and this one may be soon: the message stays owed as long as others do. */
 function unreadyTarget(name: PlatformName, state: Unready): Target {
-  return { name, send: async () => ({ status: "retry", error: `${remedyOf(name, state)}.` }) };
+  return { name, send: async () => ({ status: "retry", error: `${hintOf(name, state)}.` }) };
 }
 
-function remedyOf(name: PlatformName, state: Unready): string {
+function hintOf(name: PlatformName, state: Unready): string {
   const { title } = traits[name];
   return state.status === "disabled"
     ? `${title} is switched off: set platforms.${name}.enabled to true`
@@ -162,7 +162,7 @@ function lateTarget(name: PlatformName, find: () => Promise<Target>): Target {
   return late;
 }
 
-function traitsOf({ concurrency, isOrdered, knowsRepeats, retryDelaysMs }: Target): Partial<Target> {
-  const all = { concurrency, isOrdered, knowsRepeats, retryDelaysMs };
+function traitsOf({ concurrency, isOrdered, supportsIdempotency, retryDelaysMs }: Target): Partial<Target> {
+  const all = { concurrency, isOrdered, supportsIdempotency, retryDelaysMs };
   return Object.fromEntries(Object.entries(all).filter(([, trait]) => trait !== undefined));
 }

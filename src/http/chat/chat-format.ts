@@ -16,12 +16,12 @@ export interface ChatEnd {
 
 /** The whole answer in the chat completions format. */
 export function completion(head: ChatHead, end: ChatEnd): ChatCompletion {
-  const asks = end.calls.length > 0;
+  const questions = end.calls.length > 0;
   const message = {
     role: "assistant" as const,
-    content: asks && end.text === "" ? null : end.text,
+    content: questions && end.text === "" ? null : end.text,
     refusal: null,
-    ...(asks ? { tool_calls: [...end.calls] } : {}),
+    ...(questions ? { tool_calls: [...end.calls] } : {}),
   };
   return {
     id: head.id,

@@ -19,7 +19,7 @@ import {
   requestedModel,
   requestedWebhook,
 } from "../edge/request-options.ts";
-import type { HttpContext, HttpRoom } from "../deps.ts";
+import type { HttpContext, HttpDeps } from "../deps.ts";
 import { sessionAddress } from "../prompt/session.ts";
 
 /** A chat completions request in the agent's terms. */
@@ -37,39 +37,39 @@ export interface ChatRequest {
 export type ChatHttpRequest = HttpRequest<"createChatCompletion", HttpContext>;
 
 /** Reads a request that fits the schema; refuses what the schema cannot see and what is not supported. */
-export async function toChatRequest(request: ChatHttpRequest, room: HttpRoom): Promise<ChatRequest> {
+export async function toChatRequest(request: ChatHttpRequest, deps: HttpDeps): Promise<ChatRequest> {
   const { body, headers } = request;
   refuseUnsupported(body);
-  checkCount(body.messages.length, "messages", room);
+  checkCount(body.messages.length, "messages", deps);
   const address = sessionAddress(request.ctx.identity, headers, body.agent?.session_id);
-  const model = requestedModel({ header: headers["x-agent-model"], body: body.model }, room);
+  const model = requestedModel({ header: headers["x-agent-model"], body: body.model }, deps);
   return {
     prompt: {
       address,
       seed: { source: "http" },
       kind: "chat",
-      input: await toInput(request, room),
-      ...requestedWebhook(body.agent?.webhook, "agent.webhook", room),
+      input: await toInput(request, deps),
+      ...requestedWebhook(body.agent?.webhook, "agent.webhook", deps),
       ...(model ? { model } : {}),
       ...(body.metadata ? { metadata: body.metadata } : {}),
     },
-    modelName: body.model ?? room.settings.modelName,
+    modelName: body.model ?? deps.settings.modelName,
     stream: body.stream === true,
     includeUsage: body.stream_options?.include_usage === true,
     includeProgress: body.stream_options?.include_progress === true || headers["x-agent-progress"] === "1",
-    showReasoning: room.settings.showReasoning,
+    showReasoning: deps.settings.showReasoning,
     cancelOnDisconnect: body.agent?.on_disconnect !== "continue",
   };
 }
 
-async function toInput(request: ChatHttpRequest, room: HttpRoom): Promise<Prompt["input"]> {
+async function toInput(request: ChatHttpRequest, deps: HttpDeps): Promise<Prompt["input"]> {
   const { body, signal, ctx } = request;
-  const toolsets = checkToolsets(body.agent?.toolsets, "agent.toolsets", room);
+  const toolsets = checkToolsets(body.agent?.toolsets, "agent.toolsets", deps);
   const tools = clientTools(
     (body.tools ?? []).map((tool) => tool.function),
     toChoice(body.tool_choice),
   );
-  const { instructions, opening, prompt } = await split(body.messages, room, signal);
+  const { instructions, opening, prompt } = await split(body.messages, deps, signal);
   return {
     opening,
     prompt,
@@ -114,7 +114,7 @@ function modelSettings(body: ChatCompletionRequest): ModelSettings {
 /** Instructions, the conversation so far, and what comes after the last answer: the prompt. */
 async function split(
   messages: readonly ChatMessage[],
-  room: HttpRoom,
+  deps: HttpDeps,
   signal: AbortSignal,
 ): Promise<{
   readonly instructions: string;
@@ -127,12 +127,12 @@ async function split(
   for (const [index, message] of messages.entries()) {
     const param = `messages[${index}].content`;
     const { text, sources } = contentOf(message, param);
-    checkText(text, param, room);
+    checkText(text, param, deps);
     if (sources.length > 0) brought.push({ at: talk.length, sources });
     if (message.role === "system" || message.role === "developer") instructions.push(text);
     else talk.push(toMessage(message, text, talk));
   }
-  if (brought.length > 0) await attach(talk, brought, { maxBytes: room.settings.maxBodyBytes, signal });
+  if (brought.length > 0) await attach(talk, brought, { maxBytes: deps.settings.maxBodyBytes, signal });
   const start = talk.findLastIndex((message) => message.role === "assistant") + 1;
   const prompt = talk.slice(start);
   if (prompt.length === 0) {

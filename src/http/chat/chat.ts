@@ -13,19 +13,19 @@ import { completion } from "./chat-format.ts";
 import { toChatRequest, type ChatHttpRequest, type ChatRequest } from "./chat-request.ts";
 import type { HttpResponse } from "../edge/contract.ts";
 import { idempotencyOf } from "../edge/idempotency.ts";
-import type { HttpRoom } from "../deps.ts";
+import type { HttpDeps } from "../deps.ts";
 import { failedAnswer, failureOf, shuttingDown } from "../runs/failure.ts";
 import { runEvents, runHeaders, startRun, stopWhenGone, type EventGroups } from "../prompt/submission.ts";
 
 /** POST /v1/chat/completions: a chat is a run, and its answer is what the journal says about that run. */
 export async function createChatCompletion(
   request: ChatHttpRequest,
-  room: HttpRoom,
+  deps: HttpDeps,
 ): Promise<HttpResponse<"createChatCompletion">> {
-  const chat = await toChatRequest(request, room);
+  const chat = await toChatRequest(request, deps);
   const { signal } = request;
   const claim = idempotencyOf("createChatCompletion", request);
-  const started = await startRun(chat.prompt, room, { claim, signal });
+  const started = await startRun(chat.prompt, deps, { claim, signal });
   const { runId, sessionId, createdAtMs } = started.submitted;
   const head: ChatHead = {
     id: `chatcmpl_${runId.slice("run_".length)}`,
@@ -35,7 +35,7 @@ export async function createChatCompletion(
   };
   const headers = runHeaders(started);
   const isMine = chat.cancelOnDisconnect && !started.isJoined;
-  const forget = isMine ? stopWhenGone(signal, runId, room) : () => {};
+  const forget = isMine ? stopWhenGone(signal, runId, deps) : () => {};
   if (chat.stream) return { status: 200, headers, stream: frames(head, started.events, chat) };
   return collect(head, started.events, headers).finally(forget);
 }

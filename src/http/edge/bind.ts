@@ -11,7 +11,7 @@ import { Cors } from "./cors.ts";
 import { readInput } from "../prompt/input.ts";
 import type { LongBodyOptions } from "./long-body.ts";
 import { RequestWatch } from "./request-watch.ts";
-import type { HttpContext, HttpRoom } from "../deps.ts";
+import type { HttpContext, HttpDeps } from "../deps.ts";
 import { sseStream } from "./sse.ts";
 
 /** What a handler may answer, without the types that tie it to its operation. */
@@ -27,9 +27,9 @@ interface Result {
 type Handler = (request: unknown) => Result | Promise<Result>;
 
 /** Mounts every operation of the spec, with 405 for the methods a path does not have and 404 for all other paths. */
-export function bindHttp(app: H3, handlers: HttpHandlers<HttpContext>, room: HttpRoom): void {
-  const cors = new Cors({ origins: room.settings.corsOrigins, requiresKey: room.keys.required });
-  const edge: Edge = { room, cors };
+export function bindHttp(app: H3, handlers: HttpHandlers<HttpContext>, deps: HttpDeps): void {
+  const cors = new Cors({ origins: deps.settings.corsOrigins, requiresKey: deps.keys.required });
+  const edge: Edge = { deps, cors };
   const methods = new Map<string, string[]>();
   for (const id of Object.keys(operations) as OperationId[]) {
     const operation = operations[id];
@@ -45,7 +45,7 @@ export function bindHttp(app: H3, handlers: HttpHandlers<HttpContext>, room: Htt
 
 /** What every request passes on its way in. */
 interface Edge {
-  readonly room: HttpRoom;
+  readonly deps: HttpDeps;
   readonly cors: Cors;
 }
 
@@ -56,21 +56,21 @@ interface Bound extends Edge {
 }
 
 async function serve(event: H3Event, bound: Bound): Promise<Response> {
-  const { operation, handler, room, id } = bound;
+  const { operation, handler, deps, id } = bound;
   const requestId = requestIdOf(event);
-  const watch = new RequestWatch(room, bound, event.req);
+  const watch = new RequestWatch(deps, bound, event.req);
   const base = { ...headersOfAll(event, bound, requestId), traceparent: watch.traceparent };
   const gone = new AbortController();
   try {
     checkSource(event, bound);
-    const identity = authorize(room.keys, operation, event.req.headers.get("authorization"));
-    room.keyLimits?.countRequest(identity.name);
-    const input = await readInput(event, operation, room);
+    const identity = authorize(deps.keys, operation, event.req.headers.get("authorization"));
+    deps.keyLimits?.countRequest(identity.name);
+    const input = await readInput(event, operation, deps);
     if (operation.body) watchClient(event, gone);
     const ctx: HttpContext = { identity, requestId, traceparent: watch.traceparent };
     const result = await handler({ ...input, ctx, raw: event.req, signal: gone.signal });
-    if (room.settings.validateResponses) checkAnswer(id, operation, result);
-    room.observe?.(id, result.status);
+    if (deps.settings.validateResponses) checkAnswer(id, operation, result);
+    deps.observe?.(id, result.status);
     watch.answered(result.status, { isStream: result.stream !== undefined });
     const headers = { ...base, ...result.headers };
     if (result.raw !== undefined)
@@ -78,7 +78,7 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
         ...headers,
         "content-type": result.contentType,
       });
-    if (!result.stream) return jsonAnswer(result.status, result.body, headers, readersOf(room));
+    if (!result.stream) return jsonAnswer(result.status, result.body, headers, readersOf(deps));
     return streamAnswer(
       result.status,
       eventStream(result.stream, bound, { requestId, gone, watch }),
@@ -91,18 +91,18 @@ async function serve(event: H3Event, bound: Bound): Promise<Response> {
   }
 }
 
-function failed(error: ServiceError, { id, operation, room }: Bound, base: Headers): Response {
+function failed(error: ServiceError, { id, operation, deps }: Bound, base: Headers): Response {
   if (error.row.http >= 500 && error.code !== "server_draining") {
-    room.log.error("a request failed", {
+    deps.log.error("a request failed", {
       operation: id,
       request: base["x-request-id"],
       error: error.cause ?? error,
     });
   }
-  room.observe?.(id, error.row.http);
-  if (room.settings.validateResponses && !operation.responses[String(error.row.http)]) {
-    room.log.error("an answer is not in the spec", { operation: id, status: error.row.http, error });
-    room.observe?.(id, 0);
+  deps.observe?.(id, error.row.http);
+  if (deps.settings.validateResponses && !operation.responses[String(error.row.http)]) {
+    deps.log.error("an answer is not in the spec", { operation: id, status: error.row.http, error });
+    deps.observe?.(id, 0);
   }
   return errorAnswer(error.code === "internal_error" ? unknown(error, base) : error, base);
 }
@@ -117,13 +117,13 @@ function unknown(cause: ServiceError, base: Headers): ServiceError {
   );
 }
 
-function readersOf({ clock, settings: { slowReaderMs }, store: { readers } }: HttpRoom): LongBodyOptions {
+function readersOf({ clock, settings: { slowReaderMs }, store: { readers } }: HttpDeps): LongBodyOptions {
   return { clock, slowReaderMs, readers };
 }
 
 function eventStream(
   source: AsyncIterable<SseMessage<unknown>>,
-  { operation, id, room }: Bound,
+  { operation, id, deps }: Bound,
   {
     requestId,
     gone,
@@ -132,15 +132,15 @@ function eventStream(
 ): ReadableStream<Uint8Array> {
   return sseStream(source, {
     meta: operation.sse,
-    ...readersOf(room),
-    keepaliveMs: room.settings.keepaliveMs,
+    ...readersOf(deps),
+    keepaliveMs: deps.settings.keepaliveMs,
     onClientGone: () => gone.abort(),
     onEnd: (error) => watch.streamed(error),
     onFailure: (error) => {
       gone.abort();
-      room.log.error("a stream failed", { operation: id, request: requestId, error });
+      deps.log.error("a stream failed", { operation: id, request: requestId, error });
     },
-    ...(room.settings.validateResponses
+    ...(deps.settings.validateResponses
       ? { inspect: (data: unknown) => checkEvent(id, operation, data) }
       : {}),
   });
@@ -160,8 +160,8 @@ function headersOfAll(event: H3Event, { cors }: Edge, requestId = requestIdOf(ev
 }
 
 /** Where a request comes from and what it believes to speak to. ServiceError `host_not_allowed`, `origin_not_allowed`. */
-function checkSource(event: H3Event, { room, cors }: Edge): void {
-  if (!room.keys.required) checkHost(room.settings.allowedHosts, event.req.headers.get("host"));
+function checkSource(event: H3Event, { deps, cors }: Edge): void {
+  if (!deps.keys.required) checkHost(deps.settings.allowedHosts, event.req.headers.get("host"));
   cors.check(event.req.headers);
 }
 

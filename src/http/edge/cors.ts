@@ -99,8 +99,8 @@ export class Cors {
 
   /** From a public page into a private network: for origins that were named, never for "all". */
   #allowsPrivateNetwork(request: HeaderReader): boolean {
-    const asks = request.get("access-control-request-private-network") === "true";
-    return asks && this.#origins.has(request.get("origin") ?? "");
+    const questions = request.get("access-control-request-private-network") === "true";
+    return questions && this.#origins.has(request.get("origin") ?? "");
   }
 }
 

@@ -3,7 +3,7 @@ import type { Webhook } from "../../../generated/http/client/types.gen.ts";
 import type { RunInput } from "../../agent/run/run.ts";
 import { recordWebhook } from "../../agent/notify/run-webhook.ts";
 import { ServiceError } from "../../base/errors.ts";
-import type { HttpRoom } from "../deps.ts";
+import type { HttpDeps } from "../deps.ts";
 
 /**
  * The model a request asks for, undefined for the session's own or the default. The header wins over the body. A header
@@ -16,7 +16,7 @@ export function requestedModel(
     readonly body: string | undefined;
     readonly isStrict?: boolean;
   },
-  { models, settings }: HttpRoom,
+  { models, settings }: HttpDeps,
 ): ModelRef | undefined {
   const { header, body, isStrict = settings.unknownModel === "reject" } = asked;
   if (header !== undefined) {
@@ -42,7 +42,7 @@ function modelNotFound(name: string, param: string): ServiceError {
 export function checkToolsets(
   asked: readonly string[] | undefined,
   param: string,
-  { settings }: HttpRoom,
+  { settings }: HttpDeps,
 ): readonly string[] | undefined {
   for (const [index, name] of (asked ?? []).entries()) {
     if (settings.toolsets.includes(name)) continue;
@@ -53,7 +53,7 @@ export function checkToolsets(
 }
 
 /** ServiceError `string_above_max_length`: text is refused, never cut. */
-export function checkText(text: string, param: string, { settings }: HttpRoom): void {
+export function checkText(text: string, param: string, { settings }: HttpDeps): void {
   const bytes = byteLength(text);
   if (bytes <= settings.maxTextBytes) return;
   const what = `${param} has ${bytes} bytes of text; the limit is ${settings.maxTextBytes} (limits.max_text_bytes).`;
@@ -61,7 +61,7 @@ export function checkText(text: string, param: string, { settings }: HttpRoom): 
 }
 
 /** ServiceError `invalid_request` for more messages or items than are taken. */
-export function checkCount(count: number, param: string, { settings }: HttpRoom): void {
+export function checkCount(count: number, param: string, { settings }: HttpDeps): void {
   if (count <= settings.maxMessages) return;
   const what = `${param} has ${count} entries; the limit is ${settings.maxMessages} (limits.max_messages).`;
   throw new ServiceError("invalid_request", what, { param });
@@ -119,7 +119,7 @@ export function approvals(mode: "wait" | "deny" | undefined): Pick<RunInput, "an
 export function requestedWebhook(
   asked: Webhook | undefined,
   param: string,
-  { settings }: HttpRoom,
+  { settings }: HttpDeps,
 ): { readonly webhook?: string } {
   if (asked === undefined) return {};
   const { webhookSecret, webhookAllowedHosts, webhookAttempts } = settings;

@@ -4,7 +4,7 @@ import type { ServiceError } from "../../base/errors.ts";
 import { offTracer, type Span, type Tracer } from "../../base/observe/trace.ts";
 import type { HttpMetrics } from "../meta/metrics.ts";
 
-export interface WatchRoom {
+export interface WatchDeps {
   readonly clock: Clock;
   readonly tracer?: Tracer;
   readonly metrics?: HttpMetrics;
@@ -20,16 +20,16 @@ const untraced = new Set(["getHealth", "getHealthV1", "getDetailedHealth", "getM
 
 /** One request as traces and figures see it. */
 export class RequestWatch {
-  readonly #room: WatchRoom;
+  readonly #deps: WatchDeps;
   readonly #id: string;
   readonly #span: Span;
   readonly #startedMs: number;
 
-  constructor(room: WatchRoom, { id, operation }: WatchedOperation, request: Request) {
-    this.#room = room;
+  constructor(deps: WatchDeps, { id, operation }: WatchedOperation, request: Request) {
+    this.#deps = deps;
     this.#id = id;
-    this.#startedMs = room.metrics ? room.clock.now() : 0;
-    const tracer = untraced.has(id) ? offTracer : (room.tracer ?? offTracer);
+    this.#startedMs = deps.metrics ? deps.clock.now() : 0;
+    const tracer = untraced.has(id) ? offTracer : (deps.tracer ?? offTracer);
     this.#span = startSpan(tracer, operation, request);
   }
 
@@ -40,7 +40,7 @@ export class RequestWatch {
 
   /** The answer is known; a stream goes on until {@link streamed}. */
   answered(status: number, how: { readonly error?: ServiceError; readonly isStream?: boolean } = {}): void {
-    const { metrics, clock } = this.#room;
+    const { metrics, clock } = this.#deps;
     metrics?.answered(this.#id, status, (clock.now() - this.#startedMs) / 1000);
     const span = this.#span;
     if (span.isRecording) span.set({ "http.response.status_code": status });
@@ -52,7 +52,7 @@ export class RequestWatch {
 
   /** A stream is over, with what failed it. */
   streamed(error?: unknown): void {
-    this.#room.metrics?.streamClosed(this.#id);
+    this.#deps.metrics?.streamClosed(this.#id);
     if (error !== undefined) this.#span.fail(error);
     this.#span.end();
   }

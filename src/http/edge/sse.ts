@@ -110,16 +110,16 @@ class EventStream {
 
   /** Nobody pulls a stream that is full: only its client can go on. */
   #count(controller: ReadableStreamDefaultController<Uint8Array>): void {
-    const room = controller.desiredSize ?? 0;
-    this.#queue.set(HIGH_WATER_BYTES - room);
-    if (room <= 0 && !this.#isOver) this.#watch(controller, room);
+    const deps = controller.desiredSize ?? 0;
+    this.#queue.set(HIGH_WATER_BYTES - deps);
+    if (deps <= 0 && !this.#isOver) this.#watch(controller, deps);
   }
 
-  #watch(controller: ReadableStreamDefaultController<Uint8Array>, room: number): void {
+  #watch(controller: ReadableStreamDefaultController<Uint8Array>, deps: number): void {
     this.#cancelStalled = this.#options.clock.after(this.#options.slowReaderMs, () => {
       const now = controller.desiredSize ?? 0;
       // It read of what waits, only not enough for more.
-      if (now > room) this.#watch(controller, now);
+      if (now > deps) this.#watch(controller, now);
       else this.#giveUp();
     });
   }

@@ -3,7 +3,7 @@ import type { OperationMeta } from "../../../generated/http/contract.gen.ts";
 import { operations } from "../../../generated/http/server.gen.ts";
 import { MAX_SESSION_NAME_LENGTH } from "../../agent/session/session.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
-import type { HttpContext, HttpRoom } from "../deps.ts";
+import type { HttpContext, HttpDeps } from "../deps.ts";
 
 /** As idempotency.ts checks it. */
 const MAX_IDEMPOTENCY_KEY_LENGTH = 255;
@@ -13,9 +13,9 @@ const table: Readonly<Record<string, OperationMeta | undefined>> = operations;
 /** GET /v1/capabilities: what this server can do for the key that asks. */
 export function getCapabilities(
   { ctx: { identity } }: HttpRequest<"getCapabilities", HttpContext>,
-  room: HttpRoom,
+  deps: HttpDeps,
 ): HttpResponse<"getCapabilities"> {
-  const { keys, settings, version } = room;
+  const { keys, settings, version } = deps;
   const body: Capabilities = {
     object: "agent.api_server.capabilities",
     platform: "agent",
@@ -23,8 +23,8 @@ export function getCapabilities(
     model: settings.modelName,
     auth: { type: "bearer", required: keys.required, scopes: [...identity.scopes] },
     runtime: { mode: "server_agent", tool_execution: "server", client_tools: true },
-    features: { ...operationFeatures(), ...settingFeatures(room) },
-    limits: limitsFor(room.keyLimits?.maxRunsOf(identity.name), room),
+    features: { ...operationFeatures(), ...settingFeatures(deps) },
+    limits: limitsFor(deps.keyLimits?.maxRunsOf(identity.name), deps),
     endpoints: endpoints(),
   };
   return { status: 200, body };
@@ -59,7 +59,7 @@ function operationFeatures() {
   };
 }
 
-function settingFeatures({ keys, settings }: HttpRoom) {
+function settingFeatures({ keys, settings }: HttpDeps) {
   return {
     webhooks: true,
     reasoning_streaming: settings.showReasoning,
@@ -76,7 +76,7 @@ function settingFeatures({ keys, settings }: HttpRoom) {
 }
 
 /** `ownRuns` is the limit of the key that asks; 0 stands for none. */
-function limitsFor(ownRuns: number | undefined, { settings }: HttpRoom): Capabilities["limits"] {
+function limitsFor(ownRuns: number | undefined, { settings }: HttpDeps): Capabilities["limits"] {
   const runLimits = [settings.maxConcurrentRuns, ownRuns ?? 0].filter((limit) => limit > 0);
   return {
     max_body_bytes: settings.maxBodyBytes,

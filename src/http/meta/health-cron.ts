@@ -1,14 +1,15 @@
 /** The jobs of the clock in the health report. Pure. */
 import type { HealthCheck } from "../../../generated/http/client/types.gen.ts";
 import { redact } from "../../base/observe/redact.ts";
-import type { CronVitals } from "../deps.ts";
+import type { CronStats } from "../deps.ts";
 
 /** A server that has just started looks for jobs within so long. */
 const START_MS = 10_000;
 
 /** `uptimeMs`: how long the server has run. */
-export function checkCron(vitals: CronVitals, { uptimeMs }: { readonly uptimeMs: number }): HealthCheck {
-  const { isEnabled, state, lastTickAtMs, jobs, broken, late, next, open, failures, corrected } = vitals;
+export function checkCron(serviceStats: CronStats, { uptimeMs }: { readonly uptimeMs: number }): HealthCheck {
+  const { isEnabled, state, lastTickAtMs, jobs, broken, late, next, open, failures, corrected } =
+    serviceStats;
   const figures = {
     enabled: isEnabled,
     scheduler: state,
@@ -30,39 +31,39 @@ export function checkCron(vitals: CronVitals, { uptimeMs }: { readonly uptimeMs:
     return { status: "ok", ...figures, detail };
   }
   const isStarting = uptimeMs < START_MS;
-  const lasting = isStarting ? [] : [stateFlaw(state), lateFlaw(late)];
-  const flaws = [...lasting, brokenFlaw(broken)].filter((flaw) => flaw !== undefined);
+  const lasting = isStarting ? [] : [stateProblem(state), lateProblem(late)];
+  const problems = [...lasting, brokenProblem(broken)].filter((problem) => problem !== undefined);
   // Over by now, so that it makes nothing unready.
   const notes = [correctedNote(corrected)].filter((note) => note !== undefined);
-  const detail = [...flaws, ...notes].join(" ");
+  const detail = [...problems, ...notes].join(" ");
   return {
-    status: flaws.length === 0 ? "ok" : "degraded",
+    status: problems.length === 0 ? "ok" : "degraded",
     ...figures,
     ...(detail === "" ? {} : { detail }),
   };
 }
 
-function correctedNote(corrected: CronVitals["corrected"]): string | undefined {
+function correctedNote(corrected: CronStats["corrected"]): string | undefined {
   if (corrected === undefined) return undefined;
   const { atMs, count } = corrected;
   const jobs = count === 1 ? "a job was" : `${count} jobs were`;
   return `The clock had been ahead: ${jobs} due too late, and set to the next time of the schedule at ${iso(atMs)}.`;
 }
 
-function stateFlaw(state: CronVitals["state"]): string | undefined {
+function stateProblem(state: CronStats["state"]): string | undefined {
   if (state === "ticking") return undefined;
   const what = state === "none" ? "No scheduler looks for jobs." : "The scheduler has stalled: no job runs.";
   return `${what} The server log says why.`;
 }
 
-function lateFlaw({ count, named }: CronVitals["late"]): string | undefined {
+function lateProblem({ count, named }: CronStats["late"]): string | undefined {
   if (count === 0) return undefined;
   const names = named.map(({ id, name }) => `${redact(name)} (${id})`).join(", ");
   const more = count > named.length ? ` and ${count - named.length} more` : "";
   return `${count === 1 ? "A job is" : `${count} jobs are`} late: ${names}${more}.`;
 }
 
-function brokenFlaw(broken: number): string | undefined {
+function brokenProblem(broken: number): string | undefined {
   if (broken === 0) return undefined;
   return `${broken === 1 ? "A job" : `${broken} jobs`} cannot be read; \`agentd doctor\` names what to remove.`;
 }

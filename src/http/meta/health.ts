@@ -1,11 +1,11 @@
 import type { DetailedHealth, HealthCheck } from "../../../generated/http/client/types.gen.ts";
 import { formatModel } from "../../agent/model.ts";
-import { readOutboxFigures, type OutboxFigures } from "../../deliver/outbox/stats.ts";
-import { readDeliveryFigures } from "../../store/stats.ts";
+import { readOutboxStats, type OutboxStats } from "../../deliver/outbox/stats.ts";
+import { readDeliveryStats } from "../../store/stats.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import { DELIVERY_STATUSES } from "../../webhook/deliveries/deliveries.ts";
 import { checkCron } from "./health-cron.ts";
-import type { CronVitals, HttpContext, HttpRoom, ReceiverVitals } from "../deps.ts";
+import type { CronStats, HttpContext, HttpDeps, ReceiverStats } from "../deps.ts";
 
 /** A question to the database that takes longer counts as not answered. */
 const STORE_PATIENCE_MS = 2_000;
@@ -21,23 +21,23 @@ type Checks = DetailedHealth["readiness"]["checks"];
 /** GET /health/detailed: every part looked at now. Only `strict` makes what is degraded a 503. */
 export async function getDetailedHealth(
   { query }: HttpRequest<"getDetailedHealth", HttpContext>,
-  room: HttpRoom,
+  deps: HttpDeps,
 ): Promise<HttpResponse<"getDetailedHealth">> {
-  const [stored, free] = await Promise.all([askStore(room), room.vitals.freeBytes()]);
+  const [stored, free] = await Promise.all([askStore(deps), deps.serviceStats.freeBytes()]);
   const disk = checkDisk(free);
-  const mcp = checkMcp(room);
+  const mcp = checkMcp(deps);
   const checks: Checks = {
     state_store: stored.check,
-    config: checkConfig(room),
-    model: checkModel(room),
+    config: checkConfig(deps),
+    model: checkModel(deps),
     ...(disk ? { disk } : {}),
-    api_server: checkServer(room),
+    api_server: checkServer(deps),
     ...(stored.webhook ? { webhook: stored.webhook } : {}),
-    ...(room.vitals.receiver
-      ? { webhooks: checkReceiver(room, room.vitals.receiver(), stored.received) }
+    ...(deps.serviceStats.receiver
+      ? { webhooks: checkReceiver(deps, deps.serviceStats.receiver(), stored.received) }
       : {}),
     ...(stored.cron
-      ? { cron: checkCron(stored.cron, { uptimeMs: room.clock.now() - room.vitals.startedAtMs }) }
+      ? { cron: checkCron(stored.cron, { uptimeMs: deps.clock.now() - deps.serviceStats.startedAtMs }) }
       : {}),
     ...(mcp ? { mcp } : {}),
   };
@@ -46,19 +46,19 @@ export async function getDetailedHealth(
   const body: DetailedHealth = {
     status,
     platform: "agent",
-    version: room.version,
-    ...describeProcess(room),
+    version: deps.version,
+    ...describeProcess(deps),
     readiness: { status, checks },
-    runs: { ...stored.runs, limit: room.settings.maxConcurrentRuns },
-    sessions: { live: room.vitals.liveSessions(), stored: stored.sessions },
-    ...(stored.outbox ? { outbox: describeOutbox(stored.outbox, room) } : {}),
-    recovering: room.vitals.isRecovering(),
-    draining: room.turns.draining,
+    runs: { ...stored.runs, limit: deps.settings.maxConcurrentRuns },
+    sessions: { live: deps.serviceStats.liveSessions(), stored: stored.sessions },
+    ...(stored.outbox ? { outbox: describeOutbox(stored.outbox, deps) } : {}),
+    recovering: deps.serviceStats.isRecovering(),
+    draining: deps.turns.draining,
   };
   return { status: isDegraded && query.strict === true ? 503 : 200, body };
 }
 
-function describeProcess({ clock, vitals: { startedAtMs, pid } }: HttpRoom) {
+function describeProcess({ clock, serviceStats: { startedAtMs, pid } }: HttpDeps) {
   const uptimeMs = Math.max(0, clock.now() - startedAtMs);
   return {
     started_at: new Date(startedAtMs).toISOString(),
@@ -68,8 +68,8 @@ function describeProcess({ clock, vitals: { startedAtMs, pid } }: HttpRoom) {
 }
 
 function describeOutbox(
-  { all, oldestDueAtMs, byPlatform }: OutboxFigures,
-  { clock }: HttpRoom,
+  { all, oldestDueAtMs, byPlatform }: OutboxStats,
+  { clock }: HttpDeps,
 ): NonNullable<DetailedHealth["outbox"]> {
   const ageMs = oldestDueAtMs === undefined ? undefined : Math.max(0, clock.now() - oldestDueAtMs);
   return {
@@ -85,24 +85,24 @@ interface Stored {
   readonly sessions: number;
   /** What is owed to others; undefined when the database did not tell. */
   readonly webhook?: HealthCheck;
-  readonly outbox?: OutboxFigures;
+  readonly outbox?: OutboxStats;
   /** Of the last hour, by status; undefined when there is no receiver, or the database did not tell. */
   readonly received?: ReadonlyMap<string, number> | undefined;
   /** As {@link received}. */
-  readonly cron?: CronVitals | undefined;
+  readonly cron?: CronStats | undefined;
 }
 
 const NO_RUNS = { queued: 0, running: 0, waiting_for_approval: 0, stopping: 0 };
 
 /** A database that fails or hangs is told of as degraded, with no figures. */
-async function askStore(room: HttpRoom): Promise<Stored> {
-  const { store, clock, log } = room;
+async function askStore(deps: HttpDeps): Promise<Stored> {
+  const { store, clock, log } = deps;
   const patience = new AbortController();
   const late = clock.sleep(STORE_PATIENCE_MS, { signal: patience.signal }).then(() => {
     throw new Error(`no answer within ${STORE_PATIENCE_MS} ms`);
   });
   late.catch(() => {}); // the loser of the race must not count as unhandled
-  const asked = countStored(room);
+  const asked = countStored(deps);
   asked.catch(() => {});
   try {
     const counted = await Promise.race([asked, late]);
@@ -120,7 +120,7 @@ async function askStore(room: HttpRoom): Promise<Stored> {
  * Counts are over partial indexes: runs that have not ended, sessions that are kept, messages that are owed. Deliveries
  * are those at the end of their table.
  */
-async function countStored({ store, clock, vitals }: HttpRoom): Promise<Omit<Stored, "check">> {
+async function countStored({ store, clock, serviceStats }: HttpDeps): Promise<Omit<Stored, "check">> {
   const [open, kept, outbox, received, cron] = await Promise.all([
     store.read
       .selectFrom("runs")
@@ -135,9 +135,9 @@ async function countStored({ store, clock, vitals }: HttpRoom): Promise<Omit<Sto
       // Written out: for a bound value SQLite does not look at the index.
       .where((row) => row("transient", "=", row.lit(0)))
       .executeTakeFirst(),
-    readOutboxFigures(store),
-    vitals.receiver && readDeliveryFigures(store, clock.now() - RECEIVED_MS),
-    vitals.cron?.(),
+    readOutboxStats(store),
+    serviceStats.receiver && readDeliveryStats(store, clock.now() - RECEIVED_MS),
+    serviceStats.cron?.(),
   ]);
   const counted = Object.fromEntries(open.map(({ status, count }) => [status, Number(count)]));
   const { queued = 0, running = 0, waiting_for_approval = 0, stopping = 0 } = counted;
@@ -153,12 +153,12 @@ async function countStored({ store, clock, vitals }: HttpRoom): Promise<Omit<Sto
 }
 
 /** What is only doubtful is told and does not make the server unready: it runs with what it understood. */
-function checkConfig({ vitals: { configFlaws } }: HttpRoom): HealthCheck {
-  if (configFlaws.length === 0) return { status: "ok", warnings: 0 };
-  return { status: "ok", warnings: configFlaws.length, detail: `${listed(configFlaws)}.` };
+function checkConfig({ serviceStats: { configProblems } }: HttpDeps): HealthCheck {
+  if (configProblems.length === 0) return { status: "ok", warnings: 0 };
+  return { status: "ok", warnings: configProblems.length, detail: `${listed(configProblems)}.` };
 }
 
-function checkModel({ models }: HttpRoom): HealthCheck {
+function checkModel({ models }: HttpDeps): HealthCheck {
   const model = formatModel(models.default);
   const provider = models.list().find(({ isDefault }) => isDefault);
   if (!provider || models.resolve(model) === undefined) {
@@ -185,7 +185,7 @@ function checkDisk(free: number | undefined): HealthCheck | undefined {
   return { status: "degraded", free_bytes: free, detail };
 }
 
-function checkServer({ keys, turns }: HttpRoom): HealthCheck {
+function checkServer({ keys, turns }: HttpDeps): HealthCheck {
   const figures = { keys_required: keys.required };
   if (turns.draining) return { status: "degraded", ...figures, detail: "The server is shutting down." };
   if (keys.required) return { status: "ok", ...figures };
@@ -193,8 +193,8 @@ function checkServer({ keys, turns }: HttpRoom): HealthCheck {
 }
 
 function checkReceiver(
-  { turns }: HttpRoom,
-  { url, routes, problem }: ReceiverVitals,
+  { turns }: HttpDeps,
+  { url, routes, problem }: ReceiverStats,
   received: Stored["received"],
 ): HealthCheck {
   const counted = received && DELIVERY_STATUSES.map((status) => [status, received.get(status) ?? 0] as const);
@@ -210,8 +210,8 @@ function checkReceiver(
 }
 
 /** Undefined when there are no servers. */
-function checkMcp({ vitals }: HttpRoom): HealthCheck | undefined {
-  const servers = vitals.mcp();
+function checkMcp({ serviceStats }: HttpDeps): HealthCheck | undefined {
+  const servers = serviceStats.mcp();
   if (servers.length === 0) return undefined;
   const count = (status: string) => servers.filter((server) => server.status === status).length;
   const figures = {

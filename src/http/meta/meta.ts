@@ -1,17 +1,17 @@
 import { ServiceError } from "../../base/errors.ts";
 import type { HttpResponse } from "../edge/contract.ts";
-import type { HttpRoom } from "../deps.ts";
+import type { HttpDeps } from "../deps.ts";
 
 /** Unix seconds that the model list reports; the format wants one, and the agent has no release date to give. */
 const CREATED = 1_735_689_600;
 
 /** GET /v1/models: a list of one, the agent itself. */
-export function listModels({ settings }: HttpRoom): HttpResponse<"listModels"> {
+export function listModels({ settings }: HttpDeps): HttpResponse<"listModels"> {
   return { status: 200, body: { object: "list", data: [model(settings.modelName)] } };
 }
 
 /** GET /v1/models/{model} */
-export function getModel(name: string, { settings }: HttpRoom): HttpResponse<"getModel"> {
+export function getModel(name: string, { settings }: HttpDeps): HttpResponse<"getModel"> {
   if (name === settings.modelName) return { status: 200, body: model(name) };
   throw new ServiceError(
     "unknown_model",
@@ -21,7 +21,7 @@ export function getModel(name: string, { settings }: HttpRoom): HttpResponse<"ge
 }
 
 /** GET /health. ServiceError `server_draining`, by whose status load balancers know that this server takes no more. */
-export function getHealth({ version, turns }: HttpRoom): HttpResponse<"getHealth"> {
+export function getHealth({ version, turns }: HttpDeps): HttpResponse<"getHealth"> {
   if (turns.draining) {
     throw new ServiceError("server_draining", "The server is shutting down. Send requests elsewhere.", {
       retryAfterSeconds: 1,

@@ -4,7 +4,7 @@ import { ServiceError } from "../../base/errors.ts";
 import { formatIssue } from "../../base/json/validate.ts";
 import { parseJson } from "../edge/json.ts";
 import { readBody } from "../../base/net/read-body.ts";
-import type { HttpRoom } from "../deps.ts";
+import type { HttpDeps } from "../deps.ts";
 import { specSchemas } from "../edge/schemas.ts";
 
 /** The declared parts of a request, validated: path, query, headers and body, as far as the operation has them. */
@@ -19,7 +19,7 @@ export interface Input {
  * Reads and validates a request. ServiceError `invalid_request` or `invalid_json` naming the field, besides those of
  * reading the body and `unsupported_media_type`.
  */
-export async function readInput(event: H3Event, operation: OperationMeta, room: HttpRoom): Promise<Input> {
+export async function readInput(event: H3Event, operation: OperationMeta, deps: HttpDeps): Promise<Input> {
   const input: Input = {};
   if (operation.path)
     input.path = parameters(operation.path, (name) => unescape(event.context.params?.[name]));
@@ -30,7 +30,7 @@ export async function readInput(event: H3Event, operation: OperationMeta, room: 
   if (operation.headers) {
     input.headers = parameters(operation.headers, (name) => event.req.headers.get(name) ?? undefined);
   }
-  if (operation.body && !operation.body.raw) input.body = await jsonBody(event, operation.body, room);
+  if (operation.body && !operation.body.raw) input.body = await jsonBody(event, operation.body, deps);
   return input;
 }
 
@@ -64,10 +64,10 @@ function coerce(coercion: Coercion, text: string): unknown {
 
 type JsonBody = Extract<NonNullable<OperationMeta["body"]>, { schema: object }>;
 
-async function jsonBody(event: H3Event, body: JsonBody, room: HttpRoom): Promise<unknown> {
+async function jsonBody(event: H3Event, body: JsonBody, deps: HttpDeps): Promise<unknown> {
   checkMediaType(event.req.headers.get("content-type"));
-  const { maxBodyBytes: maxBytes, bodyTimeoutMs: timeoutMs } = room.settings;
-  const bytes = await readBody(event, { maxBytes, timeoutMs, clock: room.clock });
+  const { maxBodyBytes: maxBytes, bodyTimeoutMs: timeoutMs } = deps.settings;
+  const bytes = await readBody(event, { maxBytes, timeoutMs, clock: deps.clock });
   if (bytes.length === 0) {
     if (!body.required) return undefined;
     throw new ServiceError("invalid_json", "The body is empty; send a JSON object.");

@@ -13,7 +13,7 @@ import {
   type IdempotencyClaim,
 } from "../edge/idempotency.ts";
 import { inTurn } from "../edge/in-turn.ts";
-import type { HttpRoom } from "../deps.ts";
+import type { HttpDeps } from "../deps.ts";
 
 export type EventGroups = AsyncIterable<readonly JournalEvent[]>;
 
@@ -37,24 +37,24 @@ export interface StartOptions {
  * Submits a prompt and follows its run from before its first event is committed. A request that was made before under
  * the same Idempotency-Key joins its run instead. ServiceErrors of {@link Turns.submit}, `idempotency_key_conflict`.
  */
-export async function startRun(prompt: Prompt, room: HttpRoom, options: StartOptions): Promise<StartedRun> {
+export async function startRun(prompt: Prompt, deps: HttpDeps, options: StartOptions): Promise<StartedRun> {
   const { claim } = options;
-  if (claim === undefined) return submit(prompt, room, options);
-  return inTurn(room.store, claim, () => startOnce(prompt, room, { ...options, claim }));
+  if (claim === undefined) return submit(prompt, deps, options);
+  return inTurn(deps.store, claim, () => startOnce(prompt, deps, { ...options, claim }));
 }
 
 async function startOnce(
   prompt: Prompt,
-  room: HttpRoom,
+  deps: HttpDeps,
   options: StartOptions & { readonly claim: IdempotencyClaim },
 ): Promise<StartedRun> {
-  const joined = await joinRepeated(room, options);
+  const joined = await joinRepeated(deps, options);
   if (joined) return joined;
   try {
-    return await submit(withClaim(prompt, room, options.claim), room, options);
+    return await submit(withClaim(prompt, deps, options.claim), deps, options);
   } catch (error) {
     if (!(error instanceof RepeatedRequest)) throw error;
-    const other = await join(error.runId, room, options);
+    const other = await join(error.runId, deps, options);
     if (other) return other;
     throw new ServiceError("session_busy", "The same request is being made. Try again.", { cause: error });
   }
@@ -64,17 +64,17 @@ async function startOnce(
  * The run of a request that was made before under the same Idempotency-Key; undefined for a new one. For those who have
  * work to do before they can submit. ServiceError `idempotency_key_conflict`.
  */
-export async function joinRepeated(room: HttpRoom, options: StartOptions): Promise<StartedRun | undefined> {
+export async function joinRepeated(deps: HttpDeps, options: StartOptions): Promise<StartedRun | undefined> {
   if (options.claim === undefined) return undefined;
-  const known = await findRepeated(room.store, options.claim);
-  return known === undefined ? undefined : join(known, room, options);
+  const known = await findRepeated(deps.store, options.claim);
+  return known === undefined ? undefined : join(known, deps, options);
 }
 
 /**
  * Claims the key for the run, in the transaction that records it or gives it the text. RepeatedRequest when another run has
  * the key.
  */
-export function withClaim(prompt: Prompt, { store }: HttpRoom, claim: IdempotencyClaim): Prompt {
+export function withClaim(prompt: Prompt, { store }: HttpDeps, claim: IdempotencyClaim): Prompt {
   const { alsoRecord, alsoSteer } = prompt;
   const claimed: Prompt = {
     ...prompt,
@@ -93,14 +93,14 @@ export function withClaim(prompt: Prompt, { store }: HttpRoom, claim: Idempotenc
   };
 }
 
-async function submit(prompt: Prompt, room: HttpRoom, { signal }: StartOptions): Promise<StartedRun> {
-  const { journal } = room.store;
+async function submit(prompt: Prompt, deps: HttpDeps, { signal }: StartOptions): Promise<StartedRun> {
+  const { journal } = deps.store;
   let events: EventGroups | undefined;
   const beforeStart = (runId: string) => {
     events = journal.follow({ runId }, { fresh: true, signal });
   };
   try {
-    const submitted = await room.turns.submit({ ...prompt, beforeStart });
+    const submitted = await deps.turns.submit({ ...prompt, beforeStart });
     const followed = events ?? journal.follow({ runId: submitted.runId }, { signal });
     return { submitted, events: followed, replayed: false, isJoined: submitted.status === "steered" };
   } catch (error) {
@@ -112,7 +112,7 @@ async function submit(prompt: Prompt, room: HttpRoom, { signal }: StartOptions):
 /** The run of a request that was made before; undefined when it is gone, and with it what the key stood for. */
 async function join(
   runId: string,
-  { store }: HttpRoom,
+  { store }: HttpDeps,
   { claim, signal }: StartOptions,
 ): Promise<StartedRun | undefined> {
   const run = await store.read
@@ -141,7 +141,7 @@ async function join(
   };
 }
 
-async function requireEvents(store: HttpRoom["store"], runId: string): Promise<void> {
+async function requireEvents(store: HttpDeps["store"], runId: string): Promise<void> {
   const [first] = await store.journal.read({ runId }, { limit: 1 });
   if (first) return;
   throw new ServiceError(
@@ -163,10 +163,10 @@ export async function* runEvents(groups: EventGroups): AsyncGenerator<RunEvent> 
 }
 
 /** Cancels the run when the client leaves; the returned function ends the watch. */
-export function stopWhenGone(signal: AbortSignal, runId: string, room: HttpRoom): () => void {
+export function stopWhenGone(signal: AbortSignal, runId: string, deps: HttpDeps): () => void {
   const stop = () => {
-    room.turns.stop(runId, "the client left").catch((error: unknown) => {
-      room.log.error("a run could not be stopped", { run: runId, error });
+    deps.turns.stop(runId, "the client left").catch((error: unknown) => {
+      deps.log.error("a run could not be stopped", { run: runId, error });
     });
   };
   if (signal.aborted) stop();

@@ -15,7 +15,7 @@ type WithoutNumber<E> = E extends unknown ? Omit<E, "sequence_number"> : never;
 export type ItemEvent = WithoutNumber<ResponseStreamEvent>;
 
 /** Where an item stands: its id, and its place in the output, which is the order in which items began. */
-export interface ItemPlace {
+export interface ItemPosition {
   readonly item_id: string;
   readonly output_index: number;
 }
@@ -31,11 +31,11 @@ export interface ItemWriter {
 
 /** What is said, as one text part. */
 export class MessageWriter implements ItemWriter {
-  readonly #place: ItemPlace;
+  readonly #place: ItemPosition;
   #status: MessageItem["status"] = "in_progress";
   #text = "";
 
-  constructor(place: ItemPlace) {
+  constructor(place: ItemPosition) {
     this.#place = place;
   }
 
@@ -91,11 +91,11 @@ export class MessageWriter implements ItemWriter {
 
 /** A piece of reasoning, as one part of a summary. */
 export class ReasoningWriter implements ItemWriter {
-  readonly #place: ItemPlace;
+  readonly #place: ItemPosition;
   #status: ReasoningItem["status"] = "in_progress";
   #text = "";
 
-  constructor(place: ItemPlace) {
+  constructor(place: ItemPosition) {
     this.#place = place;
   }
 
@@ -146,10 +146,10 @@ const SERVER_LABEL = "agentd";
 
 /** A call of one of the agent's own tools. */
 export class McpCallWriter implements ItemWriter {
-  readonly #place: ItemPlace;
+  readonly #place: ItemPosition;
   #item: McpCallItem;
 
-  constructor(place: ItemPlace, name: string) {
+  constructor(place: ItemPosition, name: string) {
     this.#place = place;
     this.#item = {
       id: place.item_id,
@@ -206,10 +206,13 @@ export class McpCallWriter implements ItemWriter {
 /** A call that is whole from the start: the client is to make it, or it stands for one that the agent makes. */
 export class FunctionCallWriter implements ItemWriter {
   readonly isOpen = false;
-  readonly #place: ItemPlace;
+  readonly #place: ItemPosition;
   readonly #item: FunctionCallItem;
 
-  constructor(place: ItemPlace, call: { readonly id: string; readonly name: string; readonly json: string }) {
+  constructor(
+    place: ItemPosition,
+    call: { readonly id: string; readonly name: string; readonly json: string },
+  ) {
     const { id, name, json } = call;
     this.#place = place;
     this.#item = {
@@ -241,11 +244,11 @@ export class FunctionCallWriter implements ItemWriter {
   }
 }
 
-function added({ output_index }: ItemPlace, item: OutputItem): ItemEvent {
+function added({ output_index }: ItemPosition, item: OutputItem): ItemEvent {
   return { type: "response.output_item.added", output_index, item };
 }
 
-function done({ output_index }: ItemPlace, item: OutputItem): ItemEvent {
+function done({ output_index }: ItemPosition, item: OutputItem): ItemEvent {
   return { type: "response.output_item.done", output_index, item };
 }
 

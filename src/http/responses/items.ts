@@ -4,7 +4,7 @@ import { ServiceError } from "../../base/errors.ts";
 import { loadAttachments, splitContent, textContent, type AttachmentSource } from "../prompt/content.ts";
 import { parseJson } from "../edge/json.ts";
 import { checkText } from "../edge/request-options.ts";
-import type { HttpRoom } from "../deps.ts";
+import type { HttpDeps } from "../deps.ts";
 
 /** The items of a request in the agent's terms. */
 export interface ItemConversation {
@@ -26,7 +26,7 @@ export interface LooseAnswer {
 export interface ItemOptions {
   /** Path of the list in the request, such as `input`. */
   readonly param: string;
-  readonly room: HttpRoom;
+  readonly deps: HttpDeps;
   readonly signal: AbortSignal;
 }
 
@@ -39,23 +39,23 @@ const UNKNOWN_TOOL = "unknown";
  */
 export async function toConversation(
   items: readonly InputItem[],
-  { param, room, signal }: ItemOptions,
+  { param, deps, signal }: ItemOptions,
 ): Promise<ItemConversation> {
-  const reader = new ItemReader(room);
+  const reader = new ItemReader(deps);
   for (const [index, item] of items.entries()) reader.take(item, `${param}[${index}]`);
-  return reader.conversation({ maxBytes: room.settings.maxBodyBytes, signal });
+  return reader.conversation({ maxBytes: deps.settings.maxBodyBytes, signal });
 }
 
 class ItemReader {
-  readonly #room: HttpRoom;
+  readonly #deps: HttpDeps;
   readonly #instructions: string[] = [];
   readonly #messages: Message[] = [];
   readonly #calls = new Map<string, string>();
   readonly #answers: LooseAnswer[] = [];
   readonly #brought: { readonly at: number; readonly sources: readonly AttachmentSource[] }[] = [];
 
-  constructor(room: HttpRoom) {
-    this.#room = room;
+  constructor(deps: HttpDeps) {
+    this.#deps = deps;
   }
 
   take(item: InputItem, path: string): void {
@@ -100,14 +100,14 @@ class ItemReader {
     if (role === undefined) throw invalid(`${path}.role`, "is missing: user, assistant, system or developer");
     if (role === "user") {
       const { text, sources } = splitContent(contentOf(content, param), param);
-      checkText(text, param, this.#room);
+      checkText(text, param, this.#deps);
       if (sources.length > 0) this.#brought.push({ at: this.#messages.length, sources });
       this.#messages.push({ role: "user", text });
       return;
     }
     const { tool_calls: calls } = item;
     const text = calls && content == null ? "" : textContent(contentOf(content, param), param);
-    checkText(text, param, this.#room);
+    checkText(text, param, this.#deps);
     if (role !== "assistant") return void this.#instructions.push(text);
     this.#say({ type: "text", text });
     for (const [index, call] of (calls ?? []).entries()) {
@@ -118,7 +118,7 @@ class ItemReader {
   #call({ call_id: callId, name, arguments: json }: InputItem, path: string): void {
     if (callId === undefined || callId === "") throw invalid(`${path}.call_id`, "is missing");
     if (name === undefined || name === "") throw invalid(`${path}.name`, "is missing");
-    checkText(json ?? "", `${path}.arguments`, this.#room);
+    checkText(json ?? "", `${path}.arguments`, this.#deps);
     this.#calls.set(callId, name);
     this.#say({ type: "tool_call", callId, tool: name, input: parseArguments(json ?? "{}") });
   }
@@ -131,7 +131,7 @@ class ItemReader {
     if (callId === "") throw invalid(param, "is missing");
     const at = `${path}.${isChat ? "content" : "output"}`;
     const text = textContent(contentOf(output, at), at);
-    checkText(text, at, this.#room);
+    checkText(text, at, this.#deps);
     const known = this.#calls.get(callId);
     if (known === undefined) this.#answers.push({ callId, param });
     this.#messages.push({ role: "tool", callId, tool: known ?? UNKNOWN_TOOL, status: "ok", text });

@@ -13,7 +13,7 @@ import {
   MessageWriter,
   ReasoningWriter,
   type ItemEvent,
-  type ItemPlace,
+  type ItemPosition,
   type ItemWriter,
 } from "./item.ts";
 import { noUsage, toResponseUsage, type ResponseObject, type ResponseRequest } from "./object.ts";
@@ -34,7 +34,7 @@ interface State {
  * Turns the events of a run, from its first, into those of its response. It knows nothing else: the same events give
  * the same response and the same numbers, live, read again, or in another process.
  */
-export class ResponseFold {
+export class ResponseReducer {
   readonly id: string;
   readonly #runId: string;
   readonly #request: ResponseRequest;
@@ -219,7 +219,7 @@ export class ResponseFold {
   }
 
   /** Gives an item its place. Some providers number their calls anew in each step, so an id may come again. */
-  #open<W extends ItemWriter>(wanted: string, make: (place: ItemPlace) => W): W {
+  #open<W extends ItemWriter>(wanted: string, make: (place: ItemPosition) => W): W {
     let id = wanted;
     for (let again = 2; this.#ids.has(id); again++) id = `${wanted}_${again}`;
     this.#ids.add(id);

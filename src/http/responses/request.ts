@@ -21,7 +21,7 @@ import { clientCalls } from "./chain.ts";
 import { conversationOf, echoOf } from "./object.ts";
 import { resolveReferences } from "./references.ts";
 import { findPrevious, type KeptResponse } from "./store.ts";
-import type { HttpContext, HttpRoom } from "../deps.ts";
+import type { HttpContext, HttpDeps } from "../deps.ts";
 import { sessionAddress } from "../prompt/session.ts";
 
 export type CreateRequest = HttpRequest<"createResponse", HttpContext>;
@@ -38,7 +38,7 @@ export interface ResponsePlan {
 }
 
 /** Reads a request that fits the schema; refuses what the schema cannot see and what is not supported. */
-export async function planResponse(request: CreateRequest, room: HttpRoom): Promise<ResponsePlan> {
+export async function planResponse(request: CreateRequest, deps: HttpDeps): Promise<ResponsePlan> {
   const { body, headers, ctx } = request;
   refuseUnsupported(body);
   const { name: owner } = ctx.identity;
@@ -47,19 +47,19 @@ export async function planResponse(request: CreateRequest, room: HttpRoom): Prom
   const previous =
     body.previous_response_id == null
       ? undefined
-      : await findPrevious(room.store, body.previous_response_id, owner);
-  const model = requestedModel({ header: headers["x-agent-model"], body: body.model }, room);
-  const items = await resolveReferences(room.store, inputItems(body, room), owner);
-  const talk = await talkOf(items, { request, room, address, previous });
-  const { toolItems, showReasoning, modelName } = room.settings;
+      : await findPrevious(deps.store, body.previous_response_id, owner);
+  const model = requestedModel({ header: headers["x-agent-model"], body: body.model }, deps);
+  const items = await resolveReferences(deps.store, inputItems(body, deps), owner);
+  const talk = await talkOf(items, { request, deps, address, previous });
+  const { toolItems, showReasoning, modelName } = deps.settings;
   return {
     prompt: {
       seed: { source: "http" },
       kind: "response",
-      input: { ...talk, ...options(body, room), ...(traceparent === undefined ? {} : { traceparent }) },
+      input: { ...talk, ...options(body, deps), ...(traceparent === undefined ? {} : { traceparent }) },
       ...(model ? { model } : {}),
       ...(body.metadata ? { metadata: body.metadata } : {}),
-      ...requestedWebhook(body.agent?.webhook, "agent.webhook", room),
+      ...requestedWebhook(body.agent?.webhook, "agent.webhook", deps),
     },
     address,
     identity: ctx.identity,
@@ -106,14 +106,14 @@ function addressOf({ body, headers, ctx }: CreateRequest): SessionAddress {
   return sessionAddress(ctx.identity, headers, sessionId, { key: conversation });
 }
 
-function inputItems({ input }: CreateResponseRequest, room: HttpRoom): readonly InputItem[] {
+function inputItems({ input }: CreateResponseRequest, deps: HttpDeps): readonly InputItem[] {
   if (typeof input === "string") {
-    checkText(input, "input", room);
+    checkText(input, "input", deps);
     if (input === "") throw emptyInput();
     return [{ type: "message", role: "user", content: [{ type: "input_text", text: input }] }];
   }
   if (!input || input.length === 0) throw emptyInput();
-  checkCount(input.length, "input", room);
+  checkCount(input.length, "input", deps);
   return input;
 }
 
@@ -125,7 +125,7 @@ function emptyInput(): ServiceError {
 
 interface TalkContext {
   readonly request: CreateRequest;
-  readonly room: HttpRoom;
+  readonly deps: HttpDeps;
   readonly address: SessionAddress;
   readonly previous: ResponseRow | undefined;
 }
@@ -133,15 +133,15 @@ interface TalkContext {
 /** What is said: before the prompt, as the prompt, and as instructions of this request. */
 async function talkOf(
   items: readonly InputItem[],
-  { request, room, address, previous }: TalkContext,
+  { request, deps, address, previous }: TalkContext,
 ): Promise<{
   readonly opening: readonly Message[];
   readonly prompt: readonly Message[];
   readonly instructions?: string;
 }> {
   const { body, signal } = request;
-  const read = await toConversation(items, { param: "input", room, signal });
-  const calls = await knownCalls(room, address, previous);
+  const read = await toConversation(items, { param: "input", deps, signal });
+  const calls = await knownCalls(deps, address, previous);
   // A client that names a session and not what it goes on from may send all it knows, as in the chat format.
   const sendsAll = previous === undefined && conversationOf(body) === undefined;
   const all = answered(read, calls);
@@ -152,7 +152,7 @@ async function talkOf(
   }
   const start = sendsAll ? messages.findLastIndex(({ role }) => role === "assistant") + 1 : 0;
   const asked = [body.instructions ?? "", read.instructions].filter((text) => text !== "");
-  checkText(body.instructions ?? "", "instructions", room);
+  checkText(body.instructions ?? "", "instructions", deps);
   return {
     opening: messages.slice(0, start),
     prompt: messages.slice(start),
@@ -161,7 +161,7 @@ async function talkOf(
 }
 
 async function knownCalls(
-  { store }: HttpRoom,
+  { store }: HttpDeps,
   address: SessionAddress,
   previous: ResponseRow | undefined,
 ): Promise<ReadonlyMap<string, string>> {
@@ -198,8 +198,8 @@ function withoutKnown(messages: readonly Message[], calls: ReadonlyMap<string, s
   });
 }
 
-function options(body: CreateResponseRequest, room: HttpRoom) {
-  const toolsets = checkToolsets(body.agent?.toolsets, "agent.toolsets", room);
+function options(body: CreateResponseRequest, deps: HttpDeps) {
+  const toolsets = checkToolsets(body.agent?.toolsets, "agent.toolsets", deps);
   const isDetached = body.background === true || body.agent?.on_disconnect === "continue";
   return {
     settings: modelSettings(body),

@@ -7,13 +7,13 @@ import { ServiceError } from "../../base/errors.ts";
 import type { ResponseRow } from "../../store/schema/tables.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import { idempotencyOf } from "../edge/idempotency.ts";
-import { ResponseFold } from "./reducer.ts";
+import { ResponseReducer } from "./reducer.ts";
 import { echoOf, type ResponseRequest } from "./object.ts";
-import { foldEvents, readResponse, readWhole, responseEvents } from "./read.ts";
+import { reduceEvents, readResponse, readWhole, responseEvents } from "./read.ts";
 import { planResponse, type CreateRequest } from "./request.ts";
 import { startResponse } from "./start.ts";
 import { findResponse, forgetResponse, storedInput, storedRequest, touchResponse } from "./store.ts";
-import type { HttpContext, HttpRoom } from "../deps.ts";
+import type { HttpContext, HttpDeps } from "../deps.ts";
 import type { RunSubscribers } from "../runs/subscribers.ts";
 import { failedAnswer, failureOf, shuttingDown } from "../runs/failure.ts";
 import {
@@ -28,44 +28,44 @@ import {
 /** POST /v1/responses: a response is a run, told in the words of this format. */
 export async function createResponse(
   request: CreateRequest,
-  room: HttpRoom,
+  deps: HttpDeps,
 ): Promise<HttpResponse<"createResponse">> {
   const { body, signal } = request;
   const options = { claim: idempotencyOf("createResponse", request), signal };
-  const { started, asked } = await startOrJoin(request, room, options);
+  const { started, asked } = await startOrJoin(request, deps, options);
   const headers = runHeaders(started);
   const { runId } = started.submitted;
-  const fold = new ResponseFold(runId, asked);
+  const reducer = new ResponseReducer(runId, asked);
   if (body.background === true && body.stream !== true) {
     await started.events[Symbol.asyncIterator]().return?.();
-    await foldEvents(room.store, fold, runId);
-    return { status: 200, headers, body: fold.response };
+    await reduceEvents(deps.store, reducer, runId);
+    return { status: 200, headers, body: reducer.response };
   }
   const isAlone = body.background === true || body.agent?.on_disconnect === "continue";
-  const forget = isAlone || started.isJoined ? () => {} : stopWhenGone(signal, runId, room);
-  if (body.stream === true) return { status: 200, headers, stream: responseEvents(fold, started.events) };
-  return whole(fold, started, headers).finally(forget);
+  const forget = isAlone || started.isJoined ? () => {} : stopWhenGone(signal, runId, deps);
+  if (body.stream === true) return { status: 200, headers, stream: responseEvents(reducer, started.events) };
+  return whole(reducer, started, headers).finally(forget);
 }
 
 /** The run, new or the one that this request made before, and what its response repeats of the request. */
 async function startOrJoin(
   request: CreateRequest,
-  room: HttpRoom,
+  deps: HttpDeps,
   options: StartOptions,
 ): Promise<{ readonly started: StartedRun; readonly asked: ResponseRequest }> {
-  const joined = await joinRepeated(room, options);
-  if (joined) return { started: joined, asked: await askedBefore(request, joined, room) };
-  const plan = await planResponse(request, room);
-  const started = await startResponse(plan, room, options);
+  const joined = await joinRepeated(deps, options);
+  if (joined) return { started: joined, asked: await askedBefore(request, joined, deps) };
+  const plan = await planResponse(request, deps);
+  const started = await startResponse(plan, deps, options);
   const { request: asked } = plan.kept;
-  return { started, asked: started.replayed ? await askedBefore(request, started, room) : asked };
+  return { started, asked: started.replayed ? await askedBefore(request, started, deps) : asked };
 }
 
 /** As it was stored when it was; else as this same request says. */
 async function askedBefore(
   { body }: CreateRequest,
   { submitted }: StartedRun,
-  { store, settings }: HttpRoom,
+  { store, settings }: HttpDeps,
 ): Promise<ResponseRequest> {
   const row = await store.read
     .selectFrom("responses")
@@ -78,20 +78,20 @@ async function askedBefore(
 
 /** The whole answer, once the run has ended. */
 async function whole(
-  fold: ResponseFold,
+  reducer: ResponseReducer,
   { events, submitted }: StartedRun,
   headers: ReturnType<typeof runHeaders>,
 ): Promise<HttpResponse<"createResponse">> {
   let toolRan = false;
   for await (const event of runEvents(events)) {
-    if (event.seq !== fold.lastSeq + 1) throw tooLate(submitted.runId);
-    fold.take(event);
+    if (event.seq !== reducer.lastSeq + 1) throw tooLate(submitted.runId);
+    reducer.take(event);
     if (event.event === "tool.started") toolRan = true;
     const failure = failureOf(event);
     if (failure) return failedAnswer(failure, { headers, toolRan });
   }
-  if (!fold.isOver) throw shuttingDown();
-  return { status: 200, headers, body: fold.response };
+  if (!reducer.isOver) throw shuttingDown();
+  return { status: 200, headers, body: reducer.response };
 }
 
 function tooLate(runId: string): ServiceError {
@@ -105,10 +105,10 @@ function tooLate(runId: string): ServiceError {
 /** GET /v1/responses/{response_id}: as it is now, or with `stream` what happened after an event, then what happens. */
 export async function getResponse(
   { path, query, ctx, signal }: HttpRequest<"getResponse", HttpContext>,
-  room: HttpRoom,
+  deps: HttpDeps,
   subscribers: RunSubscribers,
 ): Promise<HttpResponse<"getResponse">> {
-  const { store } = room;
+  const { store } = deps;
   const row = await findResponse(store, path.response_id, ctx.identity.name);
   await touchResponse(store, row.id);
   const headers = { "x-agent-run-id": row.run_id, "x-agent-session-id": nameOfId(row.session_id) };
@@ -121,8 +121,8 @@ export async function getResponse(
   const leave = subscribers.enter(row.run_id);
   signal.addEventListener("abort", leave, { once: true });
   const events = store.journal.follow({ runId: row.run_id }, { signal });
-  const fold = new ResponseFold(row.run_id, storedRequest(row));
-  return { status: 200, headers, stream: leaving(responseEvents(fold, events, after), leave) };
+  const reducer = new ResponseReducer(row.run_id, storedRequest(row));
+  return { status: 200, headers, stream: leaving(responseEvents(reducer, events, after), leave) };
 }
 
 /** Calls `leave` when the events are over, or nobody wants them any more. */
@@ -145,27 +145,27 @@ function beyond(after: number, last: number): ServiceError {
 /** DELETE /v1/responses/{response_id} */
 export async function deleteResponse(
   { path, ctx }: HttpRequest<"deleteResponse", HttpContext>,
-  room: HttpRoom,
+  deps: HttpDeps,
 ): Promise<HttpResponse<"deleteResponse">> {
-  const row = await findResponse(room.store, path.response_id, ctx.identity.name);
-  await forgetResponse(room.store, row.id);
-  if (!(await hasEnded(room, row))) await room.turns.stop(row.run_id, "the response was deleted");
+  const row = await findResponse(deps.store, path.response_id, ctx.identity.name);
+  await forgetResponse(deps.store, row.id);
+  if (!(await hasEnded(deps, row))) await deps.turns.stop(row.run_id, "the response was deleted");
   return { status: 200, body: { id: row.id, object: "response", deleted: true } };
 }
 
 /** POST /v1/responses/{response_id}/cancel: answers when the run has really ended. */
 export async function cancelResponse(
   { path, ctx, signal }: HttpRequest<"cancelResponse", HttpContext>,
-  room: HttpRoom,
+  deps: HttpDeps,
 ): Promise<HttpResponse<"cancelResponse">> {
-  const row = await findResponse(room.store, path.response_id, ctx.identity.name);
-  if (await hasEnded(room, row))
-    return { status: 200, body: cancelled((await readResponse(room.store, row)).response) };
-  await room.turns.stop(row.run_id, "the response was cancelled");
-  const fold = new ResponseFold(row.run_id, storedRequest(row));
-  for await (const event of followRun(room.store, row.run_id, { signal })) fold.take(toRunEvent(event));
-  if (!fold.isOver) throw shuttingDown();
-  return { status: 200, body: fold.response };
+  const row = await findResponse(deps.store, path.response_id, ctx.identity.name);
+  if (await hasEnded(deps, row))
+    return { status: 200, body: cancelled((await readResponse(deps.store, row)).response) };
+  await deps.turns.stop(row.run_id, "the response was cancelled");
+  const reducer = new ResponseReducer(row.run_id, storedRequest(row));
+  for await (const event of followRun(deps.store, row.run_id, { signal })) reducer.take(toRunEvent(event));
+  if (!reducer.isOver) throw shuttingDown();
+  return { status: 200, body: reducer.response };
 }
 
 /** ServiceError `response_not_cancellable` for one that ended in another way. */
@@ -177,7 +177,7 @@ function cancelled(response: ResponseObject): ResponseObject {
   );
 }
 
-async function hasEnded({ store }: HttpRoom, row: ResponseRow): Promise<boolean> {
+async function hasEnded({ store }: HttpDeps, row: ResponseRow): Promise<boolean> {
   const run = await store.read
     .selectFrom("runs")
     .select("status")
@@ -189,7 +189,7 @@ async function hasEnded({ store }: HttpRoom, row: ResponseRow): Promise<boolean>
 /** GET /v1/responses/{response_id}/input_items */
 export async function listResponseInputItems(
   { path, query, ctx }: HttpRequest<"listResponseInputItems", HttpContext>,
-  { store }: HttpRoom,
+  { store }: HttpDeps,
 ): Promise<HttpResponse<"listResponseInputItems">> {
   const row = await findResponse(store, path.response_id, ctx.identity.name);
   const { limit = 20, order = "desc", after } = query;

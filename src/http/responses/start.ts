@@ -5,7 +5,7 @@ import type { ResponseRow } from "../../store/schema/tables.ts";
 import { branchFrom, claimNext, contextUpTo, dropBranch, isTip, Overtaken } from "./chain.ts";
 import type { ResponsePlan } from "./request.ts";
 import { keepResponse } from "./store.ts";
-import type { HttpRoom } from "../deps.ts";
+import type { HttpDeps } from "../deps.ts";
 import { startRun, type StartedRun, type StartOptions } from "../prompt/submission.ts";
 
 /**
@@ -14,45 +14,45 @@ import { startRun, type StartedRun, type StartOptions } from "../prompt/submissi
  */
 export async function startResponse(
   plan: ResponsePlan,
-  room: HttpRoom,
+  deps: HttpDeps,
   options: StartOptions,
 ): Promise<StartedRun> {
   const { previous, address } = plan;
-  if (!previous) return submit(plan, { address }, room, options);
+  if (!previous) return submit(plan, { address }, deps, options);
   const { owner } = previous;
   if (!plan.kept.request.echo.store) {
     // Nobody can go on from it: it leaves no mark on what it goes on from.
-    const opening = [...(await contextUpTo(room.store, previous)), ...(plan.prompt.input.opening ?? [])];
+    const opening = [...(await contextUpTo(deps.store, previous)), ...(plan.prompt.input.opening ?? [])];
     const input = { ...plan.prompt.input, opening };
-    return submit({ ...plan, prompt: { ...plan.prompt, input } }, { address: { owner } }, room, options);
+    return submit({ ...plan, prompt: { ...plan.prompt, input } }, { address: { owner } }, deps, options);
   }
-  if (await isTip(room.store, previous)) {
+  if (await isTip(deps.store, previous)) {
     try {
       const place = { address: { owner, id: previous.session_id }, claims: previous };
-      return await submit(plan, place, room, options);
+      return await submit(plan, place, deps, options);
     } catch (error) {
       if (!(error instanceof Overtaken)) throw error;
     }
   }
-  return inBranch(plan, previous, room, options);
+  return inBranch(plan, previous, deps, options);
 }
 
 async function inBranch(
   plan: ResponsePlan,
   previous: ResponseRow,
-  room: HttpRoom,
+  deps: HttpDeps,
   options: StartOptions,
 ): Promise<StartedRun> {
   const { owner } = previous;
-  const branch = await branchFrom(room.store, previous);
-  if (!branch) return submit(plan, { address: { owner } }, room, options);
+  const branch = await branchFrom(deps.store, previous);
+  if (!branch) return submit(plan, { address: { owner } }, deps, options);
   let inUse: string | undefined;
   try {
-    const started = await submit(plan, { address: { owner, id: branch.id } }, room, options);
+    const started = await submit(plan, { address: { owner, id: branch.id } }, deps, options);
     inUse = started.submitted.sessionId;
     return started;
   } finally {
-    if (inUse !== branch.id) await dropBranch(room.store, branch.id);
+    if (inUse !== branch.id) await dropBranch(deps.store, branch.id);
   }
 }
 
@@ -65,7 +65,7 @@ interface Place {
 function submit(
   { prompt, kept }: ResponsePlan,
   { address, claims }: Place,
-  room: HttpRoom,
+  deps: HttpDeps,
   options: StartOptions,
 ): Promise<StartedRun> {
   const placed: Prompt = {
@@ -73,8 +73,8 @@ function submit(
     address,
     alsoRecord: async (tx, run) => {
       if (claims) await claimNext(tx, claims, responseIdOf(run.id));
-      if (kept.request.echo.store) await keepResponse(tx, run, kept, room.settings.maxStoredResponses);
+      if (kept.request.echo.store) await keepResponse(tx, run, kept, deps.settings.maxStoredResponses);
     },
   };
-  return startRun(placed, room, options);
+  return startRun(placed, deps, options);
 }

@@ -2,25 +2,25 @@ import type { AskChoice } from "../../../generated/http/client/types.gen.ts";
 import { toApprovalRequest } from "../../agent/question/question.ts";
 import { findRun } from "../../agent/run/run.ts";
 import { ServiceError } from "../../base/errors.ts";
-import type { AskRow } from "../../store/schema/tables.ts";
+import type { QuestionRow } from "../../store/schema/tables.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
-import type { HttpContext, HttpRoom } from "../deps.ts";
+import type { HttpContext, HttpDeps } from "../deps.ts";
 
 type ApprovalRequest = HttpRequest<"resolveRunApproval", HttpContext>;
 
 /** POST /v1/runs/{run_id}/approval: the first valid answer wins, from whatever surface it comes. */
 export async function resolveRunApproval(
   request: ApprovalRequest,
-  room: HttpRoom,
+  deps: HttpDeps,
 ): Promise<HttpResponse<"resolveRunApproval">> {
   const { path, body, ctx } = request;
-  const run = await findRun(room.store, path.run_id, ctx.identity.name);
+  const run = await findRun(deps.store, path.run_id, ctx.identity.name);
   const choice = toChoice(body.choice);
-  const asked = await questions(run.id, request, room);
+  const asked = await questions(run.id, request, deps);
   const fitting = asked.filter((ask) => offered(ask).includes(choice));
   if (fitting.length === 0) throw notOffered(choice, asked);
-  const answered: AskRow[] = [];
-  for (const ask of fitting) if (await answer(ask, choice, request, room)) answered.push(ask);
+  const answered: QuestionRow[] = [];
+  for (const ask of fitting) if (await answer(ask, choice, request, deps)) answered.push(ask);
   const [first] = answered;
   if (!first) throw closedAlready(fitting);
   return {
@@ -65,14 +65,14 @@ function toChoice(text: string | undefined): AskChoice {
 async function questions(
   runId: string,
   { body }: ApprovalRequest,
-  room: HttpRoom,
-): Promise<readonly AskRow[]> {
+  deps: HttpDeps,
+): Promise<readonly QuestionRow[]> {
   const isForAll = body.all === true || body.resolve_all === true;
   if (body.request_id !== undefined) {
     if (isForAll) throw invalidRequest("Send either request_id or all, not both.");
-    return [await question(runId, body.request_id, room)];
+    return [await question(runId, body.request_id, deps)];
   }
-  const open = (await room.asks.open({ runId })).filter(isApproval);
+  const open = (await deps.questions.open({ runId })).filter(isApproval);
   const [oldest] = open;
   if (!oldest) {
     throw new ServiceError("approval_not_active", `No approval of the run ${runId} is open.`);
@@ -80,10 +80,16 @@ async function questions(
   return isForAll ? open : [oldest];
 }
 
-async function question(runId: string, askId: string, { store }: HttpRoom): Promise<AskRow> {
-  const ask = await store.read.selectFrom("asks").selectAll().where("id", "=", askId).executeTakeFirst();
+async function question(runId: string, questionId: string, { store }: HttpDeps): Promise<QuestionRow> {
+  const ask = await store.read
+    .selectFrom("questions")
+    .selectAll()
+    .where("id", "=", questionId)
+    .executeTakeFirst();
   if (ask?.run_id !== runId || !isApproval(ask)) {
-    throw invalidRequest(`The run has no approval ${JSON.stringify(askId)}. GET the run for those open.`);
+    throw invalidRequest(
+      `The run has no approval ${JSON.stringify(questionId)}. GET the run for those open.`,
+    );
   }
   if (ask.status !== "open") throw closedAlready([ask]);
   return ask;
@@ -91,15 +97,15 @@ async function question(runId: string, askId: string, { store }: HttpRoom): Prom
 
 /** False when somebody else, or its time, was faster. */
 async function answer(
-  ask: AskRow,
+  ask: QuestionRow,
   choice: AskChoice,
   { ctx, body }: ApprovalRequest,
-  { asks }: HttpRoom,
+  { questions }: HttpDeps,
 ): Promise<boolean> {
   const { name } = ctx.identity;
   const reason = body.reason === undefined ? {} : { reason: body.reason };
   try {
-    await asks.answer(ask.id, { owner: name, by: `http:${name}`, choice, ...reason });
+    await questions.answer(ask.id, { owner: name, by: `http:${name}`, choice, ...reason });
     return true;
   } catch (error) {
     const isLate = error instanceof ServiceError && ["ask_not_pending", "ask_not_found"].includes(error.code);
@@ -108,22 +114,22 @@ async function answer(
   }
 }
 
-function isApproval(ask: AskRow): boolean {
+function isApproval(ask: QuestionRow): boolean {
   return ask.kind === "approval";
 }
 
-function offered(ask: AskRow): readonly AskChoice[] {
+function offered(ask: QuestionRow): readonly AskChoice[] {
   return toApprovalRequest(ask).choices;
 }
 
-function notOffered(choice: AskChoice, asked: readonly AskRow[]): ServiceError {
+function notOffered(choice: AskChoice, asked: readonly QuestionRow[]): ServiceError {
   const choices = [...new Set(asked.flatMap(offered))].join(", ");
   const what = `${choice} is not among what can be chosen here: ${choices}.`;
   return new ServiceError("invalid_approval_choice", what, { param: "choice" });
 }
 
-function closedAlready(asks: readonly AskRow[]): ServiceError {
-  const ids = asks.map(({ id }) => id).join(", ");
+function closedAlready(questions: readonly QuestionRow[]): ServiceError {
+  const ids = questions.map(({ id }) => id).join(", ");
   return new ServiceError("approval_not_pending", `Closed already: ${ids}. GET the run for those open.`);
 }
 

@@ -2,21 +2,21 @@ import type { StopResult } from "../../../generated/http/client/types.gen.ts";
 import { findRun, isFinalStatus, type RunView } from "../../agent/run/run.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
-import type { HttpContext, HttpRoom } from "../deps.ts";
+import type { HttpContext, HttpDeps } from "../deps.ts";
 
 type SteerRequest = HttpRequest<"steerRun", HttpContext>;
 
 /** POST /v1/runs/{run_id}/steer: the text is safe once this has answered; the model gets it at its next step. */
 export async function steerRun(
   { path, body, ctx }: SteerRequest,
-  room: HttpRoom,
+  deps: HttpDeps,
 ): Promise<HttpResponse<"steerRun">> {
   const owner = ctx.identity.name;
-  const run = await findRun(room.store, path.run_id, owner);
-  const text = steerText(body, room);
+  const run = await findRun(deps.store, path.run_id, owner);
+  const text = steerText(body, deps);
   if (run.status !== "running") throw notSteerable(run);
-  if (!(await room.turns.steer(run.id, text))) {
-    throw notSteerable(await findRun(room.store, run.id, owner));
+  if (!(await deps.turns.steer(run.id, text))) {
+    throw notSteerable(await findRun(deps.store, run.id, owner));
   }
   return { status: 200, body: { object: "agent.run.steer", run_id: run.id, accepted: true } };
 }
@@ -24,14 +24,14 @@ export async function steerRun(
 /** POST /v1/runs/{run_id}/stop: asks for the end, and tells how far it has come. */
 export async function stopRun(
   { path, body, ctx }: HttpRequest<"stopRun", HttpContext>,
-  room: HttpRoom,
+  deps: HttpDeps,
 ): Promise<HttpResponse<"stopRun">> {
   const owner = ctx.identity.name;
-  let run = await findRun(room.store, path.run_id, owner);
+  let run = await findRun(deps.store, path.run_id, owner);
   // Again when it left the queue at this very moment: then it was neither to be cancelled nor at work yet.
   for (let i = 0; i < ATTEMPTS && !isStopping(run); i++) {
-    await room.turns.stop(run.id, body?.reason ?? `stopped by http:${owner}`);
-    run = await findRun(room.store, run.id, owner);
+    await deps.turns.stop(run.id, body?.reason ?? `stopped by http:${owner}`);
+    run = await findRun(deps.store, run.id, owner);
   }
   const status = isFinalStatus(run.status) ? (run.status as StopResult["status"]) : "stopping";
   return { status: 200, body: { object: "agent.run.stop", run_id: run.id, status } };
@@ -44,7 +44,7 @@ function isStopping({ status }: RunView): boolean {
 }
 
 /** The one text of the body, under whichever of its names. */
-function steerText(body: SteerRequest["body"], { settings }: HttpRoom): string {
+function steerText(body: SteerRequest["body"], { settings }: HttpDeps): string {
   const given = Object.entries(body).filter(([, text]) => text !== undefined);
   const [first] = given;
   if (!first || given.length > 1) {

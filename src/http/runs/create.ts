@@ -14,39 +14,39 @@ import {
 } from "../edge/idempotency.ts";
 import { inTurn } from "../edge/in-turn.ts";
 import { branchFrom, dropBranch, isTip } from "../responses/chain.ts";
-import type { HttpRoom } from "../deps.ts";
+import type { HttpDeps } from "../deps.ts";
 import { planRun, type CreateRunHttpRequest } from "./prompt.ts";
 import { runHeaders, withClaim } from "../prompt/submission.ts";
 
 type Created = HttpResponse<"createRun">;
 
 /** POST /v1/runs: answers once the run is recorded; nobody has to stay for it. */
-export async function createRun(request: CreateRunHttpRequest, room: HttpRoom): Promise<Created> {
+export async function createRun(request: CreateRunHttpRequest, deps: HttpDeps): Promise<Created> {
   const claim = idempotencyOf("createRun", request);
-  return inTurn(room.store, claim, () => create(request, room, claim));
+  return inTurn(deps.store, claim, () => create(request, deps, claim));
 }
 
 async function create(
   request: CreateRunHttpRequest,
-  room: HttpRoom,
+  deps: HttpDeps,
   claim: IdempotencyClaim | undefined,
 ): Promise<Created> {
-  const known = claim && (await findRepeated(room.store, claim));
-  const replayed = known === undefined ? undefined : await replay(known, request, room, claim);
+  const known = claim && (await findRepeated(deps.store, claim));
+  const replayed = known === undefined ? undefined : await replay(known, request, deps, claim);
   if (replayed) return replayed;
-  const { prompt, address, previous } = await planRun(request, room);
+  const { prompt, address, previous } = await planRun(request, deps);
   const submit = (place: SessionAddress) => {
     const placed = { ...prompt, address: place };
-    return room.turns.submit(claim ? withClaim(placed, room, claim) : placed);
+    return deps.turns.submit(claim ? withClaim(placed, deps, claim) : placed);
   };
   try {
-    const submitted = previous ? await goOnFrom(previous, submit, room) : await submit(address);
+    const submitted = previous ? await goOnFrom(previous, submit, deps) : await submit(address);
     // Text that was steered into the run at work made none of its own.
     const status = submitted.status === "queued" ? "queued" : "running";
     return accepted({ submitted, status, replayed: false });
   } catch (error) {
     if (!(error instanceof RepeatedRequest)) throw error;
-    const made = await replay(error.runId, request, room, claim);
+    const made = await replay(error.runId, request, deps, claim);
     if (made) return made;
     throw new ServiceError("session_busy", "The same request is being made. Try again.", { cause: error });
   }
@@ -56,16 +56,16 @@ async function create(
 async function goOnFrom(
   previous: ResponseRow,
   submit: (address: SessionAddress) => Promise<Submitted>,
-  room: HttpRoom,
+  deps: HttpDeps,
 ): Promise<Submitted> {
   const { owner } = previous;
-  if (await isTip(room.store, previous)) return submit({ owner, id: previous.session_id });
-  const branch = await branchFrom(room.store, previous);
+  if (await isTip(deps.store, previous)) return submit({ owner, id: previous.session_id });
+  const branch = await branchFrom(deps.store, previous);
   if (!branch) return submit({ owner });
   try {
     return await submit({ owner, id: branch.id });
   } catch (error) {
-    await dropBranch(room.store, branch.id);
+    await dropBranch(deps.store, branch.id);
     throw error;
   }
 }
@@ -74,7 +74,7 @@ async function goOnFrom(
 async function replay(
   runId: string,
   { ctx }: CreateRunHttpRequest,
-  { store }: HttpRoom,
+  { store }: HttpDeps,
   claim: IdempotencyClaim | undefined,
 ): Promise<Created | undefined> {
   const run = await findRun(store, runId, ctx.identity.name).catch((error: unknown) => {

@@ -6,7 +6,7 @@ import { nameOfId } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
-import type { HttpContext, HttpRoom } from "../deps.ts";
+import type { HttpContext, HttpDeps } from "../deps.ts";
 import { firstKept, runSnapshot, type FirstKept } from "./snapshot.ts";
 import type { RunSubscribers } from "./subscribers.ts";
 import { SharedMessage } from "../edge/sse.ts";
@@ -17,27 +17,27 @@ import { SharedMessage } from "../edge/sse.ts";
  */
 export async function streamRunEvents(
   { path, headers, query, ctx, signal }: HttpRequest<"streamRunEvents", HttpContext>,
-  room: HttpRoom,
+  deps: HttpDeps,
   subscribers: RunSubscribers,
 ): Promise<HttpResponse<"streamRunEvents">> {
-  const run = await findRun(room.store, path.run_id, ctx.identity.name);
+  const run = await findRun(deps.store, path.run_id, ctx.identity.name);
   const after =
     headers["last-event-id"] === undefined
       ? cursor(query.after, run, "after")
       : cursor(headers["last-event-id"], run, "Last-Event-ID");
-  const first = after >= run.last_seq ? undefined : await firstEvent(run, room);
+  const first = after >= run.last_seq ? undefined : await firstEvent(run, deps);
   const leave = subscribers.enter(run.id);
   signal.addEventListener("abort", leave, { once: true });
   return {
     status: 200,
     headers: { "x-agent-run-id": run.id, "x-agent-session-id": nameOfId(run.session_id) },
-    stream: follow(run, room, { after, first, signal, leave }),
+    stream: follow(run, deps, { after, first, signal, leave }),
   };
 }
 
 async function* follow(
   run: RunView,
-  room: HttpRoom,
+  deps: HttpDeps,
   from: { after: number; first: FirstKept | undefined; signal: AbortSignal; leave: () => void },
 ): AsyncGenerator<SseMessage<RunEvent>> {
   const { signal, leave } = from;
@@ -45,16 +45,16 @@ async function* follow(
     let { after, first } = from;
     if (isFinalStatus(run.status) && after >= run.last_seq) return;
     if (first && first.seq > after + 1) {
-      yield frame(await runSnapshot(room, run, first));
+      yield frame(await runSnapshot(deps, run, first));
       after = first.seq - 1;
     }
-    for await (const group of room.store.journal.follow({ runId: run.id }, { after, signal })) {
+    for await (const group of deps.store.journal.follow({ runId: run.id }, { after, signal })) {
       for (const entry of group) {
         const seq = entry.runSeq ?? 0;
         if (seq > after + 1) {
           // A sweep took away what this slow reader had before it.
-          first = await firstEvent(run, room);
-          yield frame(await runSnapshot(room, run, first));
+          first = await firstEvent(run, deps);
+          yield frame(await runSnapshot(deps, run, first));
           after = first.seq - 1;
         }
         if (seq <= after) continue;
@@ -84,8 +84,8 @@ function frame(event: RunEvent): SseMessage<RunEvent> {
 }
 
 /** A run may be kept longer than its events. ServiceError `run_events_expired`. */
-async function firstEvent({ id }: RunView, room: HttpRoom): Promise<FirstKept> {
-  const first = await firstKept(room, id);
+async function firstEvent({ id }: RunView, deps: HttpDeps): Promise<FirstKept> {
+  const first = await firstKept(deps, id);
   if (first) return first;
   throw new ServiceError(
     "run_events_expired",

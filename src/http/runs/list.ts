@@ -4,22 +4,22 @@ import { findSession } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store } from "../../store/store.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
-import type { HttpContext, HttpRoom } from "../deps.ts";
+import type { HttpContext, HttpDeps } from "../deps.ts";
 import { showRuns } from "./runs.ts";
 
 /** GET /v1/runs: the caller's runs, newest first. Ids of runs sort by their time. */
 export async function listRuns(
   { query, ctx }: HttpRequest<"listRuns", HttpContext>,
-  room: HttpRoom,
+  deps: HttpDeps,
 ): Promise<HttpResponse<"listRuns">> {
   const { limit, after, status, session_id: sessionId } = query;
   const owner = ctx.identity.name;
-  if (after !== undefined) await checkCursor(room.store, owner, after);
+  if (after !== undefined) await checkCursor(deps.store, owner, after);
   const page = { owner, after, status, count: limit + 1 };
   const ids =
-    sessionId === undefined ? await newest(room.store, page) : await inSession(room.store, sessionId, page);
-  const rows = await read(room.store, ids.slice(0, limit));
-  const data = rows.length === 0 ? [] : await showRuns(rows, room);
+    sessionId === undefined ? await newest(deps.store, page) : await inSession(deps.store, sessionId, page);
+  const rows = await read(deps.store, ids.slice(0, limit));
+  const data = rows.length === 0 ? [] : await showRuns(rows, deps);
   const edges = { first_id: data.at(0)?.id ?? null, last_id: data.at(-1)?.id ?? null };
   return { status: 200, body: { object: "list", data, ...edges, has_more: ids.length > limit } };
 }

@@ -15,7 +15,7 @@ import {
   requestedWebhook,
 } from "../edge/request-options.ts";
 import { findPrevious } from "../responses/store.ts";
-import type { HttpContext, HttpRoom } from "../deps.ts";
+import type { HttpContext, HttpDeps } from "../deps.ts";
 import { sessionAddress } from "../prompt/session.ts";
 
 export type CreateRunHttpRequest = HttpRequest<"createRun", HttpContext>;
@@ -30,7 +30,7 @@ export interface RunPlan {
 }
 
 /** Reads a request that fits the schema; refuses what the schema cannot see. */
-export async function planRun(request: CreateRunHttpRequest, room: HttpRoom): Promise<RunPlan> {
+export async function planRun(request: CreateRunHttpRequest, deps: HttpDeps): Promise<RunPlan> {
   const { body, headers, ctx } = request;
   const { session_key: key, session_id: id, previous_response_id: previousId } = body;
   if (previousId != null && (id !== undefined || key !== undefined)) {
@@ -38,28 +38,28 @@ export async function planRun(request: CreateRunHttpRequest, room: HttpRoom): Pr
     throw new ServiceError("invalid_request", what, { param: "previous_response_id" });
   }
   const address = sessionAddress(ctx.identity, headers, id, { key, path: "" });
-  const model = requestedModel({ header: headers["x-agent-model"], body: body.model, isStrict: true }, room);
+  const model = requestedModel({ header: headers["x-agent-model"], body: body.model, isStrict: true }, deps);
   const { traceparent } = ctx;
   return {
     address,
-    previous: previousId == null ? undefined : await findPrevious(room.store, previousId, ctx.identity.name),
+    previous: previousId == null ? undefined : await findPrevious(deps.store, previousId, ctx.identity.name),
     prompt: {
       seed: { source: "http" },
       kind: "run",
-      input: { ...(await toInput(request, room)), ...(traceparent === undefined ? {} : { traceparent }) },
-      ...requestedWebhook(body.webhook, "webhook", room),
+      input: { ...(await toInput(request, deps)), ...(traceparent === undefined ? {} : { traceparent }) },
+      ...requestedWebhook(body.webhook, "webhook", deps),
       ...(model ? { model } : {}),
       ...(body.metadata ? { metadata: body.metadata } : {}),
     },
   };
 }
 
-async function toInput(request: CreateRunHttpRequest, room: HttpRoom): Promise<Prompt["input"]> {
+async function toInput(request: CreateRunHttpRequest, deps: HttpDeps): Promise<Prompt["input"]> {
   const { body } = request;
-  const toolsets = checkToolsets(body.toolsets, "toolsets", room);
-  checkText(body.instructions ?? "", "instructions", room);
-  const history = await conversation(body.conversation_history ?? [], "conversation_history", request, room);
-  const asked = await askedWith(request, room);
+  const toolsets = checkToolsets(body.toolsets, "toolsets", deps);
+  checkText(body.instructions ?? "", "instructions", deps);
+  const history = await conversation(body.conversation_history ?? [], "conversation_history", request, deps);
+  const asked = await askedWith(request, deps);
   const instructions = [body.instructions ?? "", history.instructions, asked.instructions]
     .filter((text) => text !== "")
     .join("\n\n");
@@ -82,13 +82,13 @@ interface Asked {
 }
 
 /** The input: what comes after the last answer in it is the prompt. */
-async function askedWith(request: CreateRunHttpRequest, room: HttpRoom): Promise<Asked> {
+async function askedWith(request: CreateRunHttpRequest, deps: HttpDeps): Promise<Asked> {
   const { input } = request.body;
   if (typeof input === "string") {
-    checkText(input, "input", room);
+    checkText(input, "input", deps);
     return { instructions: "", opening: [], prompt: [{ role: "user", text: input }] };
   }
-  const { messages, instructions } = await conversation(input, "input", request, room);
+  const { messages, instructions } = await conversation(input, "input", request, deps);
   const start = messages.findLastIndex(({ role }) => role === "assistant") + 1;
   const prompt = messages.slice(start);
   if (prompt.length > 0) return { instructions, opening: messages.slice(0, start), prompt };
@@ -100,10 +100,10 @@ async function conversation(
   items: readonly InputItem[],
   param: string,
   { signal }: CreateRunHttpRequest,
-  room: HttpRoom,
+  deps: HttpDeps,
 ): Promise<ItemConversation> {
-  checkCount(items.length, param, room);
-  const read = await toConversation(items, { param, room, signal });
+  checkCount(items.length, param, deps);
+  const read = await toConversation(items, { param, deps, signal });
   const [loose] = read.answers;
   if (!loose) return read;
   const what = `${loose.param} is ${JSON.stringify(loose.callId)}, and no such call stands in ${param}.`;

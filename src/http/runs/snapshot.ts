@@ -1,7 +1,7 @@
 import type { RunSnapshotEvent } from "../../../generated/http/client/types.gen.ts";
 import { textOf, type Message } from "../../agent/message.ts";
 import { findRun, type RunView } from "../../agent/run/run.ts";
-import type { HttpRoom } from "../deps.ts";
+import type { HttpDeps } from "../deps.ts";
 import { showRun } from "./runs.ts";
 
 /** Where the events of a run begin that are all still there. */
@@ -14,7 +14,7 @@ export interface FirstKept {
  * The first event of a run from which on none is missing; undefined when none is kept. Steering may be kept from
  * before that, since recovery needs it.
  */
-export async function firstKept({ store }: HttpRoom, runId: string): Promise<FirstKept | undefined> {
+export async function firstKept({ store }: HttpDeps, runId: string): Promise<FirstKept | undefined> {
   const row = await store.read
     .selectFrom("events")
     .select(["run_seq", "created_at"])
@@ -28,18 +28,18 @@ export async function firstKept({ store }: HttpRoom, runId: string): Promise<Fir
 
 /** What takes the place of the events before `first`: the run as it is, and what was said before them. */
 export async function runSnapshot(
-  room: HttpRoom,
+  deps: HttpDeps,
   { id, owner }: RunView,
   first: FirstKept,
 ): Promise<RunSnapshotEvent & { readonly event: "run.snapshot" }> {
-  const row = await findRun(room.store, id, owner);
+  const row = await findRun(deps.store, id, owner);
   return {
     event: "run.snapshot",
     run_id: id,
     seq: first.seq - 1,
-    timestamp: room.clock.now() / 1000,
-    run: await showRun(row, room),
-    text: await textBefore(room, row, first),
+    timestamp: deps.clock.now() / 1000,
+    run: await showRun(row, deps),
+    text: await textBefore(deps, row, first),
     truncated: true,
     first_seq: first.seq,
   };
@@ -49,7 +49,7 @@ const MAX_MESSAGES = 200;
 const MAX_CHARACTERS = 1_048_576;
 
 /** Texts of the run's messages from before the first event that is kept, the newest of them when there are many. */
-async function textBefore({ store }: HttpRoom, run: RunView, { atMs }: FirstKept): Promise<string> {
+async function textBefore({ store }: HttpDeps, run: RunView, { atMs }: FirstKept): Promise<string> {
   const rows = await store.read
     .selectFrom("messages")
     .select("content")

@@ -57,14 +57,14 @@ export class Calls {
   }
 
   #batch(members: readonly unknown[], sizeBytes: number): void {
-    const { max_batch: max } = this.#options.context.room.settings.limits;
-    const flaw =
+    const { max_batch: max } = this.#options.context.deps.settings.limits;
+    const problem =
       members.length === 0
         ? "A batch must not be empty."
         : members.length > max
           ? `A batch has at most ${max} members, not ${members.length}.`
           : undefined;
-    if (flaw !== undefined) return this.refuse(INVALID_REQUEST, "invalid_request", flaw);
+    if (problem !== undefined) return this.refuse(INVALID_REQUEST, "invalid_request", problem);
     void Promise.all(members.map((member) => this.#begin(member, sizeBytes))).then((calls) => {
       const replies = calls.flatMap((call) => (call?.reply ? [call.reply] : []));
       if (replies.length > 0) this.#send(replies);
@@ -99,10 +99,10 @@ export class Calls {
       return call;
     };
     try {
-      if (this.#inFlight >= context.room.settings.limits.max_inflight_requests) {
+      if (this.#inFlight >= context.deps.settings.limits.max_inflight_requests) {
         throw overloaded(this.#inFlight);
       }
-      context.room.keyLimits?.countRequest(identity.owner);
+      context.deps.keyLimits?.countRequest(identity.owner);
       const checked = checkCall(request.method, request.params, { identity, log, sizeBytes });
       const result = runHandler(handlers, checked, { ctx: context, signal, hold: call.hold });
       if (!(result instanceof Promise)) return answered(result);

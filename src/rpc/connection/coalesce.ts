@@ -8,7 +8,7 @@ export interface Corkable {
  * What is written to the stream in one turn of the event loop leaves by one call of the system. Such a call costs more
  * than all else that a short answer takes, most of it to wake the reader.
  */
-export class Together {
+export class WriteCoalescer {
   readonly #stream: Corkable;
   #isCorked = false;
   readonly #release = () => {

@@ -11,7 +11,7 @@ import { Outbox, type Wire } from "./outbox.ts";
 import type { ClientProfile, HostAnswer, RpcIdentity, RpcPeer, Subscriptions } from "./peer.ts";
 import { Questions } from "../questions/questions.ts";
 import { readyEvent } from "./ready.ts";
-import type { RpcContext, RpcRoom } from "../deps.ts";
+import type { RpcContext, RpcDeps } from "../deps.ts";
 
 /** A transport's two ends: how frames leave, and how it ends. */
 export interface ConnectionWire extends Wire {
@@ -19,7 +19,7 @@ export interface ConnectionWire extends Wire {
 }
 
 export interface ConnectionOptions {
-  readonly room: RpcRoom;
+  readonly deps: RpcDeps;
   readonly handlers: RpcHandlers<RpcContext>;
   readonly wire: ConnectionWire;
   readonly identity: RpcIdentity;
@@ -52,29 +52,29 @@ export class Connection implements RpcPeer {
   readonly #end = new AbortController();
 
   constructor(options: ConnectionOptions) {
-    const { room, wire, identity, transport, isLocal } = options;
-    const { max_outbox_frames: maxFrames, max_outbox_bytes: maxBytes } = room.settings.limits;
+    const { deps, wire, identity, transport, isLocal } = options;
+    const { max_outbox_frames: maxFrames, max_outbox_bytes: maxBytes } = deps.settings.limits;
     this.#options = options;
     this.id = options.greeted ?? createId("con");
     this.identity = identity;
     this.transport = transport;
     this.isLocal = isLocal;
-    this.#log = room.log.with({ connection: this.id });
+    this.#log = deps.log.with({ connection: this.id });
     const onOverflow = () => this.#overflow();
     // A pipe is not cut: those who fill it wait.
-    const shared = transport === "stdio" ? {} : { readers: room.store.readers };
-    this.#outbox = new Outbox({ wire, clock: room.clock, maxFrames, maxBytes, onOverflow, ...shared });
-    this.#hints = new Hints(room.clock, (hint) => this.#outbox.event(hint));
+    const shared = transport === "stdio" ? {} : { readers: deps.store.readers };
+    this.#outbox = new Outbox({ wire, clock: deps.clock, maxFrames, maxBytes, onOverflow, ...shared });
+    this.#hints = new Hints(deps.clock, (hint) => this.#outbox.event(hint));
     const ask = (frame: object, sessionId: string) => this.#outbox.control(JSON.stringify(frame), sessionId);
     this.#questions = new Questions(ask, this.#log);
     this.#calls = new Calls({
       handlers: options.handlers,
-      context: { room, peer: this },
+      context: { deps, peer: this },
       outbox: this.#outbox,
       log: this.#log,
       onAnswer: ({ id, result, error }) => this.#questions.answer(id, result, error),
     });
-    this.#subscriptions = room.subscribe(room, this);
+    this.#subscriptions = deps.subscribe(deps, this);
   }
 
   get signal(): AbortSignal {
@@ -92,11 +92,11 @@ export class Connection implements RpcPeer {
 
   /** Sends the first frame, unless the host has it. */
   open(): void {
-    const { room, greeted } = this.#options;
+    const { deps, greeted } = this.#options;
     if (greeted !== undefined) return;
-    const { limits } = room.settings;
+    const { limits } = deps.settings;
     const { id: connectionId, transport } = this;
-    const { version, store, clock } = room;
+    const { version, store, clock } = deps;
     this.event(
       readyEvent({ connectionId, transport, version, epoch: store.epoch, limits, nowMs: clock.now() }),
     );

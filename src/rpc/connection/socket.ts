@@ -6,7 +6,7 @@ import { admit, isForwarded, isGatewayPath, type AdmissionRules } from "./admiss
 import { CLOSE, type Connection } from "./connection.ts";
 import type { RpcHub } from "../events/hub.ts";
 import type { RpcIdentity } from "./peer.ts";
-import { Together, type Corkable } from "./coalesce.ts";
+import { WriteCoalescer, type Corkable } from "./coalesce.ts";
 
 export interface SocketGateOptions {
   readonly hub: RpcHub;
@@ -42,7 +42,7 @@ export class SocketGate {
         sockets(server);
       } catch (error) {
         // A bundle made for Node has no sockets on Deno; everything else it has.
-        this.#options.hub.room.log.error("there are no WebSockets here: run the source", { error });
+        this.#options.hub.deps.log.error("there are no WebSockets here: run the source", { error });
       }
     };
   }
@@ -53,7 +53,7 @@ export class SocketGate {
       try {
         run();
       } catch (error) {
-        this.#options.hub.room.log.error("a socket could not be served", { error });
+        this.#options.hub.deps.log.error("a socket could not be served", { error });
         this.#accepted.get(peer)?.connection.gone();
         peer.close(CLOSE.failed, "internal error");
       }
@@ -87,7 +87,7 @@ export class SocketGate {
   }
 
   get #maxBytes(): number {
-    return this.#options.hub.room.settings.limits.max_frame_bytes;
+    return this.#options.hub.deps.settings.limits.max_frame_bytes;
   }
 
   /** Before a socket is accepted the answer is plain HTTP. */
@@ -102,14 +102,14 @@ export class SocketGate {
     try {
       const identity = admit(asked, rules);
       // A request like any: who connects again and again gets no more by it.
-      hub.room.keyLimits?.countRequest(identity.owner);
+      hub.deps.keyLimits?.countRequest(identity.owner);
       const isLocal = this.#options.isLocal && !isForwarded(asked);
       const stream = (request as NodeUpgrade).runtime?.node?.upgrade?.socket;
       return { context: { identity, isLocal, stream } };
     } catch (thrown) {
       const error: ServiceError = toServiceError(thrown);
       // The target stays out of the log: its query may hold a key.
-      hub.room.log.info("a socket was refused", { reason: error.code });
+      hub.deps.log.info("a socket was refused", { reason: error.code });
       return refusal(error.row.http, error.message, error.code, error.retryAfterSeconds);
     }
   }
@@ -117,7 +117,7 @@ export class SocketGate {
   #open(peer: Peer): void {
     const { hub } = this.#options;
     const { identity, isLocal, stream } = peer.context as unknown as PeerContext;
-    const together = stream && new Together(stream);
+    const together = stream && new WriteCoalescer(stream);
     const socket = peer.websocket;
     socket.binaryType = "arraybuffer";
     const connection = hub.connect({

@@ -73,7 +73,7 @@ export async function serveStdio(options: StdioOptions): Promise<void> {
   const ended = Promise.withResolvers<void>();
   for (const each of [signal, connection.signal]) each.addEventListener("abort", () => ended.resolve());
   if (signal.aborted) ended.resolve();
-  await Promise.race([readAll(connection, input, hub.room.settings.limits.max_frame_bytes), ended.promise]);
+  await Promise.race([readAll(connection, input, hub.deps.settings.limits.max_frame_bytes), ended.promise]);
 }
 
 async function readAll(
@@ -92,6 +92,6 @@ async function readAll(
 
 function take(connection: Connection, line: Line, maxBytes: number): void {
   if ("text" in line) return connection.receive(line.text, line.sizeBytes);
-  if (line.flaw === "utf8") return connection.garbled("This line is not UTF-8.");
+  if (line.problem === "utf8") return connection.garbled("This line is not UTF-8.");
   connection.refuse(`A frame has at most ${maxBytes} bytes.`, "frame_too_large");
 }

@@ -1,6 +1,6 @@
 import type { HostMethod } from "../../../generated/gateway/host.gen.ts";
 import type { RpcPeer } from "./peer.ts";
-import type { RpcRoom } from "../deps.ts";
+import type { RpcDeps } from "../deps.ts";
 import { hasScope } from "./scope.ts";
 
 export interface Declined {
@@ -16,7 +16,7 @@ export class Declines {
   readonly #by = new Map<string, Set<RpcPeer>>();
 
   /** Notes one. True when no client that follows the session is left to answer. */
-  add({ peers }: RpcRoom, peer: RpcPeer, { method, id, sessionId, signal }: Declined): boolean {
+  add({ peers }: RpcDeps, peer: RpcPeer, { method, id, sessionId, signal }: Declined): boolean {
     const declined = this.#by.get(id) ?? new Set();
     this.#by.set(id, declined.add(peer));
     signal.addEventListener("abort", () => this.#forget(id, peer), { once: true });
@@ -36,10 +36,10 @@ export class Declines {
   }
 }
 
-const rooms = new WeakMap<RpcRoom["store"], Declines>();
+const rooms = new WeakMap<RpcDeps["store"], Declines>();
 
 /** Those of the gateway. */
-export function declinesOf({ store }: RpcRoom): Declines {
+export function declinesOf({ store }: RpcDeps): Declines {
   const known = rooms.get(store) ?? new Declines();
   rooms.set(store, known);
   return known;

@@ -55,7 +55,7 @@ export const STATE_TYPES = [
 ] as const;
 
 /** Reads the journal of one session from front to back. */
-export class GatewayFold {
+export class GatewayReducer {
   readonly #sessionId: string;
   #turn: OpenTurn | undefined;
   #queued: readonly { readonly turn_id: string; readonly text_preview: string }[] = [];

@@ -1,18 +1,18 @@
 import type { RpcHandlers } from "../connection/contract.ts";
 import { CLOSE, Connection, type ConnectionOptions } from "../connection/connection.ts";
 import type { RpcPeer } from "../connection/peer.ts";
-import type { RpcContext, RpcRoom } from "../deps.ts";
+import type { RpcContext, RpcDeps } from "../deps.ts";
 
 /** All connections of the gateway, whatever they came by. */
 export class RpcHub implements Iterable<RpcPeer> {
-  readonly room: RpcRoom;
+  readonly deps: RpcDeps;
   readonly #handlers: RpcHandlers<RpcContext>;
   readonly #connections = new Set<Connection>();
   #isClosed = false;
 
   /** `parts` is the room without its connections, which are these. */
-  constructor(parts: Omit<RpcRoom, "peers">, handlers: RpcHandlers<RpcContext>) {
-    this.room = { ...parts, peers: this };
+  constructor(parts: Omit<RpcDeps, "peers">, handlers: RpcHandlers<RpcContext>) {
+    this.deps = { ...parts, peers: this };
     this.#handlers = handlers;
   }
 
@@ -25,10 +25,10 @@ export class RpcHub implements Iterable<RpcPeer> {
   }
 
   /** Opens a connection: the first frame is on its way when this returns. */
-  connect(options: Omit<ConnectionOptions, "room" | "handlers" | "onEnd">): Connection {
+  connect(options: Omit<ConnectionOptions, "deps" | "handlers" | "onEnd">): Connection {
     const connection = new Connection({
       ...options,
-      room: this.room,
+      deps: this.deps,
       handlers: this.#handlers,
       onEnd: (ended) => this.#connections.delete(ended),
     });

@@ -3,26 +3,26 @@ import type { Cursor } from "../../../generated/gateway/types/types.gen.ts";
 import type { LiveSession } from "../../agent/session/live-sessions.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import { askHost } from "../questions/host-question.ts";
-import { Narrator } from "./projector.ts";
+import { EventProjector } from "./projector.ts";
 import type { Attached, RpcPeer, Subscriptions } from "../connection/peer.ts";
 import { questionMethodOf } from "./question-payload.ts";
 import { replayFrom } from "./replay.ts";
-import type { RpcRoom } from "../deps.ts";
+import type { RpcDeps } from "../deps.ts";
 import { sessionInfo } from "../session/session-view.ts";
 
 /** What a connection hears of: for each session a follower of its journal, from a cursor on. */
 export class Notify implements Subscriptions {
-  readonly #room: RpcRoom;
+  readonly #deps: RpcDeps;
   readonly #peer: RpcPeer;
   readonly #followed = new Map<string, Followed>();
   readonly #stopListening: () => void;
   #isClosed = false;
 
-  constructor(room: RpcRoom, peer: RpcPeer) {
-    this.#room = room;
+  constructor(deps: RpcDeps, peer: RpcPeer) {
+    this.#deps = deps;
     this.#peer = peer;
-    this.#stopListening = room.agent.live.onReclaimed((live) => {
-      if (live.owner === peer.identity.owner) peer.event(reclaimedEvent(live, room.clock.now()));
+    this.#stopListening = deps.agent.live.onReclaimed((live) => {
+      if (live.owner === peer.identity.owner) peer.event(reclaimedEvent(live, deps.clock.now()));
     });
   }
 
@@ -32,7 +32,7 @@ export class Notify implements Subscriptions {
 
   async attach(sessionId: string, options: { readonly cursor?: Cursor } = {}): Promise<Attached> {
     const { cursor } = options;
-    const from = await replayFrom(this.#room.store, sessionId, cursor);
+    const from = await replayFrom(this.#deps.store, sessionId, cursor);
     const attached: Attached = {
       latestSeq: from.latestSeq,
       replayed: cursor ? from.latestSeq - from.after : 0,
@@ -41,7 +41,7 @@ export class Notify implements Subscriptions {
     const known = this.#followed.get(sessionId);
     if (this.#isClosed || (known && !cursor)) return attached;
     if (!known) this.#count(sessionId, 1);
-    const followed = new Followed(this.#room, this.#peer, {
+    const followed = new Followed(this.#deps, this.#peer, {
       sessionId,
       ...from,
       isReplay: cursor !== undefined,
@@ -74,14 +74,14 @@ export class Notify implements Subscriptions {
   #failed(followed: Followed, sessionId: string, error: unknown): void {
     if (this.#followed.get(sessionId) !== followed) return;
     this.detach(sessionId);
-    this.#room.log.error("a session can be followed no more", { session: sessionId, error });
+    this.#deps.log.error("a session can be followed no more", { session: sessionId, error });
     const payload = { message: "The events of the session can be read no more. Attach again.", fatal: false };
-    this.#peer.event({ type: "error", session_id: sessionId, ts: this.#room.clock.now(), payload });
+    this.#peer.event({ type: "error", session_id: sessionId, ts: this.#deps.clock.now(), payload });
   }
 
   /** A session that somebody looks at is not closed for being idle. */
   #count(sessionId: string, by: 1 | -1): void {
-    const live = this.#room.agent.live.find(sessionId, this.#peer.identity.owner);
+    const live = this.#deps.agent.live.find(sessionId, this.#peer.identity.owner);
     if (live) live.viewers = Math.max(0, live.viewers + by);
   }
 }
@@ -97,7 +97,7 @@ interface From {
 
 /** One session as one connection hears it: what was missed first, then all that comes, in one stream. */
 class Followed {
-  readonly #room: RpcRoom;
+  readonly #deps: RpcDeps;
   readonly #peer: RpcPeer;
   readonly #from: From;
   readonly #ended = new AbortController();
@@ -108,15 +108,15 @@ class Followed {
   #toldSeq: number;
   readonly #waiting = new Set<{ readonly seq: number; readonly resolve: () => void }>();
 
-  constructor(room: RpcRoom, peer: RpcPeer, from: From) {
-    this.#room = room;
+  constructor(deps: RpcDeps, peer: RpcPeer, from: From) {
+    this.#deps = deps;
     this.#peer = peer;
     this.#from = from;
     const { sessionId, after, asked } = from;
     this.#asked = asked;
     this.#toldSeq = after;
     // It listens from now on: nothing comes between what was read and what is live.
-    this.#groups = room.store.journal.follow({ sessionId }, { after, signal: this.#ended.signal });
+    this.#groups = deps.store.journal.follow({ sessionId }, { after, signal: this.#ended.signal });
   }
 
   end(): void {
@@ -136,7 +136,7 @@ class Followed {
 
   /** Resolves when everything was told that is committed by now, or it ended. */
   async caughtUp(): Promise<void> {
-    const { latestSeq: seq } = await replayFrom(this.#room.store, this.#from.sessionId);
+    const { latestSeq: seq } = await replayFrom(this.#deps.store, this.#from.sessionId);
     if (seq <= this.#toldSeq) return;
     await new Promise<void>((resolve) => this.#waiting.add({ seq, resolve }));
   }
@@ -145,14 +145,14 @@ class Followed {
   async run(): Promise<void> {
     const { latestSeq } = this.#from;
     const { owner } = this.#peer.identity;
-    const narrator = await this.#narrator();
+    const projector = await this.#projector();
     for await (const group of this.#groups) {
       for (const entry of group) {
-        const asks = this.#peer.profile.serverRequests && entry.type.endsWith(".request");
-        const events = await narrator.tell(entry);
+        const questions = this.#peer.profile.serverRequests && entry.type.endsWith(".request");
+        const events = await projector.tell(entry);
         if (this.#ended.signal.aborted) return;
         for (const event of events) this.#peer.event(event);
-        if (asks && !this.#isOver(entry)) this.#ask(entry, owner);
+        if (questions && !this.#isOver(entry)) this.#ask(entry, owner);
         this.#settle(entry);
         this.#told(entry.seq);
         if (this.#peer.transport === "stdio" || entry.seq <= latestSeq) await this.#peer.drained();
@@ -161,23 +161,23 @@ class Followed {
     }
   }
 
-  async #narrator(): Promise<Narrator> {
+  async #projector(): Promise<EventProjector> {
     const { sessionId, after, latestSeq, isReplay } = this.#from;
     const { owner } = this.#peer.identity;
     if (isReplay && latestSeq > after) {
-      const open = await this.#room.agent.parts.asks.open({ sessionId });
+      const open = await this.#deps.agent.parts.questions.open({ sessionId });
       this.#open = new Set(open.map(({ id }) => id));
     }
-    const { narrator, opening } = await Narrator.open({
-      store: this.#room.store,
+    const { projector, opening } = await EventProjector.open({
+      store: this.#deps.store,
       sessionId,
       after,
-      info: () => sessionInfo(this.#room, sessionId, owner),
+      info: () => sessionInfo(this.#deps, sessionId, owner),
       isSettled: (id, seq) =>
         this.#peer.profile.serverRequests || (seq <= latestSeq && this.#open?.has(id) === false),
     });
     if (isReplay && !this.#ended.signal.aborted) for (const event of opening) this.#peer.event(event);
-    return narrator;
+    return projector;
   }
 
   #told(seq: number): void {
@@ -198,7 +198,7 @@ class Followed {
     if (method === undefined) return;
     const asked = new AbortController();
     this.#asked.set(String(entry.data["request_id"]), asked);
-    void askHost(this.#room, this.#peer, { method, entry, owner, signal: asked.signal });
+    void askHost(this.#deps, this.#peer, { method, entry, owner, signal: asked.signal });
   }
 
   /** Another answered first, or the question closed. */
@@ -216,6 +216,6 @@ function reclaimedEvent({ id }: LiveSession, ts: number): GatewayEvent {
 }
 
 /** For RpcRoom. */
-export function createSubscriptions(room: RpcRoom, peer: RpcPeer): Subscriptions {
-  return new Notify(room, peer);
+export function createSubscriptions(deps: RpcDeps, peer: RpcPeer): Subscriptions {
+  return new Notify(deps, peer);
 }

@@ -6,7 +6,7 @@ import { parseInput } from "../../agent/run/run.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import type { Store } from "../../store/store.ts";
 import type { EventRow } from "../../store/schema/tables.ts";
-import { GatewayFold, STATE_TYPES, type EntryFacts } from "./gateway-events.ts";
+import { GatewayReducer, STATE_TYPES, type EntryFacts } from "./gateway-events.ts";
 
 /** Entries that are read back to know how a session stood. */
 const MAX_STATE_ENTRIES = 1_000;
@@ -14,7 +14,7 @@ const MAX_PREVIEW_CHARACTERS = 120;
 const MAX_INPUT_CHARACTERS = 65_536;
 const MAX_CUT_EVENTS = 5_000;
 
-export interface NarratorOptions {
+export interface EventProjectorOptions {
   readonly store: Store;
   readonly sessionId: string;
   /** The last entry that the listener knows. */
@@ -26,21 +26,21 @@ export interface NarratorOptions {
 }
 
 /** Tells of a session's journal from any place in it: reads up what the events need that does not stand in them. */
-export class Narrator {
-  readonly #options: NarratorOptions;
-  readonly #fold: GatewayFold;
+export class EventProjector {
+  readonly #options: EventProjectorOptions;
+  readonly #fold: GatewayReducer;
 
-  private constructor(options: NarratorOptions) {
+  private constructor(options: EventProjectorOptions) {
     this.#options = options;
-    this.#fold = new GatewayFold(options.sessionId);
+    this.#fold = new GatewayReducer(options.sessionId);
   }
 
   /** `opening` comes before all others: what the listener may have missed of its last entry. */
   static async open(
-    options: NarratorOptions,
-  ): Promise<{ readonly narrator: Narrator; readonly opening: readonly GatewayEvent[] }> {
-    const narrator = new Narrator(options);
-    return { narrator, opening: await narrator.#restore() };
+    options: EventProjectorOptions,
+  ): Promise<{ readonly projector: EventProjector; readonly opening: readonly GatewayEvent[] }> {
+    const projector = new EventProjector(options);
+    return { projector, opening: await projector.#restore() };
   }
 
   async tell(entry: JournalEvent): Promise<readonly GatewayEvent[]> {

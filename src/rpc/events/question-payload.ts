@@ -10,7 +10,7 @@ import type {
 import type { AskChoice, ClarifyQuestion, FileChange } from "../../../generated/http/client/types.gen.ts";
 import { requestEvent } from "../../agent/question/question.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
-import type { AskRow } from "../../store/schema/tables.ts";
+import type { QuestionRow } from "../../store/schema/tables.ts";
 import { diffOf } from "./tool-payload.ts";
 
 type Data = JournalEvent["data"];
@@ -45,7 +45,7 @@ export function questionPayload<K extends HostMethod>(method: K, data: Data): Pa
 }
 
 /** An open question, for those who come when it was asked already. */
-export function openRequest(row: AskRow) {
+export function openRequest(row: QuestionRow) {
   const method = row.kind as HostMethod;
   const payload: object = questionPayload(method, requestEvent(row).data);
   return { id: row.id, method, params: { ...payload, session_id: row.session_id } };

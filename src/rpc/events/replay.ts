@@ -1,7 +1,7 @@
 import type { GatewayEvent } from "../../../generated/gateway/host.gen.ts";
 import type { Cursor } from "../../../generated/gateway/types/types.gen.ts";
 import type { Store } from "../../store/store.ts";
-import { Narrator, type NarratorOptions } from "./projector.ts";
+import { EventProjector, type EventProjectorOptions } from "./projector.ts";
 
 /** Where a listener goes on. */
 export interface ReplayFrom {
@@ -46,18 +46,18 @@ async function isWhole(
 
 /** The events above `after`, as many as an answer may hold. Bytes are bytes of UTF-8. */
 export async function readEvents(
-  options: NarratorOptions,
+  options: EventProjectorOptions,
   limits: { readonly events: number; readonly bytes: number },
 ): Promise<readonly GatewayEvent[]> {
   const { store, sessionId, after } = options;
-  const { narrator, opening } = await Narrator.open(options);
+  const { projector, opening } = await EventProjector.open(options);
   const { events: limit, bytes: maxBytes } = limits;
   const entries = await store.journal.read({ sessionId }, { after, limit, maxBytes });
   const events = [...opening];
   let bytes = 0;
   let lastSeq = after;
   for (const entry of entries) {
-    const told = await narrator.tell(entry);
+    const told = await projector.tell(entry);
     bytes += Buffer.byteLength(JSON.stringify(told));
     if (lastSeq > after && (bytes > limits.bytes || events.length + told.length > limits.events)) break;
     events.push(...told);

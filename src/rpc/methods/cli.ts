@@ -16,8 +16,8 @@ const MAX_CHARACTERS = 48_000;
 const MAX_BYTES = 1_048_576;
 
 export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
-  "cli.exec": async ({ params, ctx: { room, peer }, signal }) => {
-    const { cliExec } = room.settings;
+  "cli.exec": async ({ params, ctx: { deps, peer }, signal }) => {
+    const { cliExec } = deps.settings;
     if (cliExec === "off") throw new ServiceError("disabled", "cli.exec is switched off here.");
     if (cliExec === "local" && !peer.isLocal) {
       throw new ServiceError(
@@ -33,8 +33,8 @@ export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
     if (hint !== undefined) return { blocked: true, hint, code: -1, output: "" };
     const output = new OutputExcerpt(MAX_BYTES);
     const end = await runCommand(`exec ${[...ownProgram(), ...argv].map(quoted).join(" ")}`, {
-      cwd: room.agent.parts.settings.workspace,
-      env: environment(room.config),
+      cwd: deps.agent.parts.settings.workspace,
+      env: environment(deps.config),
       timeoutMs: timeout * 1000,
       onOutput: (bytes) => output.push(bytes),
       signal,
@@ -46,7 +46,7 @@ export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
       );
     }
     // The command may have read, or written, secrets that were not there when this process began.
-    await learnSecrets(room.config);
+    await learnSecrets(deps.config);
     return {
       blocked: false,
       code: end.exitCode ?? -1,
@@ -55,7 +55,7 @@ export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
   },
 };
 
-async function learnSecrets(from: RpcContext["room"]["config"]): Promise<void> {
+async function learnSecrets(from: RpcContext["deps"]["config"]): Promise<void> {
   const loaded = await loadConfig(from).catch(() => undefined);
   // A file that cannot be read told the command nothing either.
   if (loaded) hideSecrets(loaded);
@@ -95,7 +95,7 @@ function blockedBecause(argv: readonly string[]): string | undefined {
 }
 
 /** Of the same home as this process, whatever the profile was called. */
-function environment({ env, home }: RpcContext["room"]["config"]): Record<string, string> {
+function environment({ env, home }: RpcContext["deps"]["config"]): Record<string, string> {
   const kept = Object.entries(env).filter(
     (entry): entry is [string, string] => entry[1] !== undefined && entry[0] !== "AGENTD_PROFILE",
   );

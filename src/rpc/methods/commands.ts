@@ -10,7 +10,7 @@ import { ensureSaved, knownSession, namedSession, type KnownSession } from "../s
 import type { RpcContext } from "../deps.ts";
 import { requireScope } from "../connection/scope.ts";
 import { cwdOf } from "../session/session-view.ts";
-import { tellChanged, tellInfo } from "../events/viewers.ts";
+import { notifyChanged, notifyInfo } from "../events/viewers.ts";
 
 type Names =
   | "commands.catalog"
@@ -25,11 +25,11 @@ const MAX_COMPLETIONS = 30;
 export const commandMethods: RpcGroup<Names, RpcContext> = {
   "commands.catalog": async ({ params, ctx }) => {
     await namedSession(ctx, params.session_id);
-    return catalogue(await ctx.room.commands.list());
+    return catalogue(await ctx.deps.commands.list());
   },
 
   "command.resolve": async ({ params, ctx }) => {
-    const { name, description, category } = await ctx.room.commands.resolve(params.name);
+    const { name, description, category } = await ctx.deps.commands.resolve(params.name);
     return { canonical: name, description, category };
   },
 
@@ -52,7 +52,7 @@ export const commandMethods: RpcGroup<Names, RpcContext> = {
     if (text === "/") throw emptyCommand();
     const session = await knownSession(ctx, params.session_id);
     const parsed = parseCommand(text);
-    const command = parsed && (await ctx.room.commands.resolve(parsed.name));
+    const command = parsed && (await ctx.deps.commands.resolve(parsed.name));
     if (command?.category === "Skills") {
       throw new ServiceError("not_dispatchable", `/${command.name} is a skill: use command.dispatch.`);
     }
@@ -66,7 +66,7 @@ export const commandMethods: RpcGroup<Names, RpcContext> = {
     const typed = /^\/(\S*)(\s+)?(.*)$/s.exec(params.text);
     if (!typed) return { items: [] };
     const [, name = "", gap, rest = ""] = typed;
-    const all = await ctx.room.commands.list();
+    const all = await ctx.deps.commands.list();
     if (gap === undefined) return { items: byName(all, name.toLowerCase()), replace_from: 1 };
     const wanted = name.toLowerCase();
     const command = all.find((each) => each.name.toLowerCase() === wanted || each.aliases?.includes(wanted));
@@ -78,15 +78,15 @@ export const commandMethods: RpcGroup<Names, RpcContext> = {
   },
 
   "complete.path": async ({ params, ctx }) => {
-    const { room } = ctx;
+    const { deps } = ctx;
     const session = await namedSession(ctx, params.session_id);
-    const { workspace } = room.agent.parts.settings;
-    const cwd = session ? cwdOf(room, { row: session.row, seed: session.live?.seed }) : workspace;
+    const { workspace } = deps.agent.parts.settings;
+    const cwd = session ? cwdOf(deps, { row: session.row, seed: session.live?.seed }) : workspace;
     const items = await completePath(params.word, {
       cwd,
       within: params.cwd,
       roots: shownRoots(ctx, cwd),
-      userHome: room.config.userHome,
+      userHome: deps.config.userHome,
       max: MAX_COMPLETIONS,
     });
     return { items };
@@ -100,25 +100,25 @@ interface Typed {
 }
 
 async function run(ctx: RpcContext, { text, session, signal }: Typed): Promise<Directive> {
-  const { room, peer } = ctx;
+  const { deps, peer } = ctx;
   const { owner } = peer.identity;
   const parsed = parseCommand(text);
-  const command = parsed && (await room.commands.resolve(parsed.name));
+  const command = parsed && (await deps.commands.resolve(parsed.name));
   if (command) checkScope(command, ctx);
   // Help needs no session; to all others it is there once they are about it.
-  if (session && command && command.category !== "Help") await ensureSaved(room, session);
+  if (session && command && command.category !== "Help") await ensureSaved(deps, session);
   try {
-    const done = await room.commands.dispatch(text, {
-      agent: room.agent,
+    const done = await deps.commands.dispatch(text, {
+      agent: deps.agent,
       owner,
       signal,
       ...(session && command?.category !== "Help" ? { sessionId: session.id } : {}),
     });
-    if (command && LISTED.has(command.name)) tellChanged(room, owner);
-    if (command && FOR_ALL.has(command.name)) await tellInfo(room);
+    if (command && LISTED.has(command.name)) notifyChanged(deps, owner);
+    if (command && FOR_ALL.has(command.name)) await notifyInfo(deps);
     // A session that was begun is open here, though it is saved with its first prompt only.
     if (done.type === "exec" && done.sessionId !== undefined) {
-      room.agent.live.open({ id: done.sessionId, owner, seed: { source: "tui" } });
+      deps.agent.live.open({ id: done.sessionId, owner, seed: { source: "tui" } });
     }
     return done;
   } catch (error) {

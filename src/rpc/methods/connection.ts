@@ -52,8 +52,8 @@ export const connectionMethods: RpcGroup<Names, RpcContext> = {
   ping: () => ({ pong: true }),
   "gateway.ping": () => ({ pong: true }),
 
-  "setup.status": ({ ctx: { room } }) => {
-    const { models } = room.agent.parts;
+  "setup.status": ({ ctx: { deps } }) => {
+    const { models } = deps.agent.parts;
     const { provider } = models.default;
     const demo = provider === DEMO_MODEL.provider;
     const known = models.list().find(({ name }) => name === provider);

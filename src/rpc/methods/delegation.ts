@@ -17,11 +17,11 @@ type Names =
 
 export const delegationMethods: RpcGroup<Names, RpcContext> = {
   "delegation.status": async ({ params, ctx }) => {
-    const { room, peer } = ctx;
+    const { deps, peer } = ctx;
     const { session_id: rootSessionId } = params;
     await namedSession(ctx, rootSessionId);
     const { owner } = peer.identity;
-    const active = await activeSubagents(room.store, {
+    const active = await activeSubagents(deps.store, {
       owner,
       ...(rootSessionId === undefined ? {} : { rootSessionId }),
     });
@@ -29,7 +29,7 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
       ctx,
       active.map(({ subagentId }) => subagentId),
     );
-    const { maxDepth, maxConcurrent } = room.agent.parts.settings.delegation;
+    const { maxDepth, maxConcurrent } = deps.agent.parts.settings.delegation;
     return {
       active: active.map((each) => ({
         subagent_id: each.subagentId,
@@ -43,16 +43,16 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
         tool_count: tools.get(each.subagentId) ?? 0,
       })),
       // Who shuts down starts none.
-      paused: room.agent.turns.draining,
+      paused: deps.agent.turns.draining,
       max_spawn_depth: maxDepth,
       max_concurrent_children: maxConcurrent,
     };
   },
 
-  "subagent.interrupt": async ({ params, ctx: { room, peer } }) => {
+  "subagent.interrupt": async ({ params, ctx: { deps, peer } }) => {
     const { subagent_id: id, session_id: sessionId } = params;
     if (id === "") throw new ServiceError("missing_param", "subagent_id must name a sub-agent.");
-    const row = await room.store.read
+    const row = await deps.store.read
       .selectFrom("runs")
       .selectAll()
       .where("id", "=", id)
@@ -63,24 +63,24 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
     const isOther = sessionId !== undefined && row && parseInput(row).family?.root.sessionId !== sessionId;
     if (!row || isOther) return { found: false, subagent_id: id };
     const reason = "A host interrupted the sub-agent.";
-    const below = await subagentsOf(room.store, id);
+    const below = await subagentsOf(deps.store, id);
     // The children first: their parent, when it stops, has no more to wait for.
     for (const child of below.toReversed()) {
-      if (child.endedAtMs === null) await room.agent.turns.stop(child.subagentId, reason);
+      if (child.endedAtMs === null) await deps.agent.turns.stop(child.subagentId, reason);
     }
-    return { found: await room.agent.turns.stop(id, reason), subagent_id: id };
+    return { found: await deps.agent.turns.stop(id, reason), subagent_id: id };
   },
 
   "spawn_tree.save": async ({ params, ctx }) => {
-    const { room } = ctx;
+    const { deps } = ctx;
     const { session_id: sessionId, started_at: startedAt, finished_at: finishedAt, label } = params;
     if (params.subagents.length === 0)
       throw new ServiceError("missing_param", "subagents must not be empty.");
-    const path = await room.spawnTrees
+    const path = await deps.spawnTrees
       .save({
         session_id: await keyOf(ctx, sessionId),
         started_at: startedAt ?? null,
-        finished_at: finishedAt ?? room.clock.now() / 1000,
+        finished_at: finishedAt ?? deps.clock.now() / 1000,
         label: label ?? "",
         subagents: params.subagents,
       })
@@ -90,7 +90,7 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
 
   "spawn_tree.list": async ({ params, ctx }) => {
     const { session_id: sessionId, cross_session: isAll, limit } = params;
-    const found = await ctx.room.spawnTrees.list(
+    const found = await ctx.deps.spawnTrees.list(
       isAll ? { limit: MAX_LISTED } : { sessionId: await keyOf(ctx, sessionId), limit },
     );
     const entries = [];
@@ -103,7 +103,7 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
 
   "spawn_tree.load": async ({ params, ctx }) => {
     if (params.path.trim() === "") throw new ServiceError("missing_param", "path must name a spawn tree.");
-    const tree = await ctx.room.spawnTrees.load(params.path).catch(asPathError);
+    const tree = await ctx.deps.spawnTrees.load(params.path).catch(asPathError);
     const shown = await nameFor(ctx, tree.session_id);
     if (shown === undefined) throw noTree();
     return { ...tree, session_id: shown, subagents: tree.subagents.map((each) => ({ ...each })) };
@@ -114,11 +114,11 @@ const MAX_LISTED = 200;
 
 /** How many tools each of the runs began. */
 async function toolCounts(
-  { room }: RpcContext,
+  { deps }: RpcContext,
   runIds: readonly string[],
 ): Promise<ReadonlyMap<string, number>> {
   if (runIds.length === 0) return new Map();
-  const rows = await room.store.read
+  const rows = await deps.store.read
     .selectFrom("events")
     .select((db) => ["run_id", db.fn.countAll<number>().as("count")])
     .where("run_id", "in", runIds)
@@ -131,7 +131,7 @@ async function toolCounts(
 /** Trees of the caller's sessions go by their ids; any other name is the caller's own. */
 async function keyOf(ctx: RpcContext, sessionId: string): Promise<string> {
   const { owner } = ctx.peer.identity;
-  const isKept = isPlain(sessionId) && (await savedSession(ctx.room, sessionId, owner));
+  const isKept = isPlain(sessionId) && (await savedSession(ctx.deps, sessionId, owner));
   return isKept ? sessionId : prefixOf(owner) + sessionId;
 }
 
@@ -147,7 +147,7 @@ async function nameFor(ctx: RpcContext, key: string): Promise<string | undefined
   const prefix = prefixOf(owner);
   if (key.startsWith(prefix)) return key.slice(prefix.length);
   if (!isPlain(key)) return undefined;
-  return (await savedSession(ctx.room, key, owner)) ? key : undefined;
+  return (await savedSession(ctx.deps, key, owner)) ? key : undefined;
 }
 
 function asStorageFailure(cause: unknown): never {

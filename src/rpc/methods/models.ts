@@ -8,8 +8,8 @@ import { modelOf } from "../session/session-model.ts";
 export const modelMethods: RpcGroup<"model.options", RpcContext> = {
   "model.options": async ({ params, ctx }) => {
     const session = await namedSession(ctx, params.session_id);
-    const { model, provider } = modelOf(ctx.room, { row: session?.row, seed: session?.live?.seed });
-    const providers = ctx.room.agent.parts.models.list().map((each) => ({
+    const { model, provider } = modelOf(ctx.deps, { row: session?.row, seed: session?.live?.seed });
+    const providers = ctx.deps.agent.parts.models.list().map((each) => ({
       slug: each.name,
       name: each.name,
       // Hosts choose one as `<model> --provider <slug>`: without the provider in front.

@@ -33,13 +33,13 @@ export const processMethods: RpcGroup<Names, RpcContext> = {
         },
       );
     }
-    return { killed: (await ctx.room.processes.kill(view.id, view.sessionId)) ? 1 : 0 };
+    return { killed: (await ctx.deps.processes.kill(view.id, view.sessionId)) ? 1 : 0 };
   },
 
   "process.stop": async ({ params, ctx }) => {
     const running = (await ownProcesses(ctx, params.session_id)).filter(({ end }) => end === undefined);
     const killed = await Promise.all(
-      running.map(({ id, sessionId }) => ctx.room.processes.kill(id, sessionId)),
+      running.map(({ id, sessionId }) => ctx.deps.processes.kill(id, sessionId)),
     );
     return { killed: killed.filter(Boolean).length };
   },
@@ -48,10 +48,10 @@ export const processMethods: RpcGroup<Names, RpcContext> = {
 /** Those of the caller's sessions, or of one. */
 async function ownProcesses(ctx: RpcContext, sessionId: string | undefined): Promise<readonly ProcessView[]> {
   await namedSession(ctx, sessionId);
-  const views = ctx.room.processes.list(sessionId === undefined ? {} : { sessionId });
+  const views = ctx.deps.processes.list(sessionId === undefined ? {} : { sessionId });
   if (sessionId !== undefined || views.length === 0) return views;
   const ids = [...new Set(views.map((view) => view.sessionId))];
-  const rows = await ctx.room.store.read
+  const rows = await ctx.deps.store.read
     .selectFrom("sessions")
     .select("id")
     .where("id", "in", ids)

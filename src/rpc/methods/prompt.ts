@@ -9,12 +9,12 @@ import { takeSentMode } from "../prompt/directive.ts";
 import { attachPlaces } from "../prompt/image-attach.ts";
 import { promptOf } from "../prompt/prompt-content.ts";
 import { putBackImages, takeImages, type QueuedImage } from "../prompt/queued-images.ts";
-import type { RpcContext, RpcRoom } from "../deps.ts";
+import type { RpcContext, RpcDeps } from "../deps.ts";
 import { liveSession, type SessionPlace } from "../session/address.ts";
 import { taskIdOf, turnIdOf } from "../events/turn-id.ts";
 import { findTurn, onceFor, RepeatedTurn, type MadeTurn, type TurnOnce } from "../prompt/turn-once.ts";
 import { truncateBefore } from "../prompt/truncate.ts";
-import { tellChanged } from "../events/viewers.ts";
+import { notifyChanged } from "../events/viewers.ts";
 
 type Call = RpcCall<"prompt.submit", RpcContext>;
 type Answer = Awaited<ReturnType<RpcGroup<"prompt.submit", RpcContext>["prompt.submit"]>>;
@@ -24,17 +24,17 @@ export const promptMethods: RpcGroup<"prompt.submit" | "prompt.background", RpcC
     const { params, ctx } = call;
     const place = await liveSession(ctx, params.session_id);
     const once = onceFor(place, params);
-    const known = once && (await findTurn(ctx.room.store, once));
+    const known = once && (await findTurn(ctx.deps.store, once));
     // Held before anything begins: the answer leaves before `message.start`.
     call.hold(place.id);
     await ctx.peer.attach(place.id);
-    if (known !== undefined) return repeated(ctx.room, known);
+    if (known !== undefined) return repeated(ctx.deps, known);
     const waiting = takeImages(place.live);
     try {
       return await submit(call, place, { waiting, once });
     } catch (error) {
       putBackImages(place.live, waiting);
-      if (error instanceof RepeatedTurn) return repeated(ctx.room, error.made);
+      if (error instanceof RepeatedTurn) return repeated(ctx.deps, error.made);
       throw error;
     }
   },
@@ -42,9 +42,9 @@ export const promptMethods: RpcGroup<"prompt.submit" | "prompt.background", RpcC
   "prompt.background": async ({ params, ctx }) => {
     const { id, owner, live, row } = await liveSession(ctx, params.session_id);
     if (params.text.trim() === "") throw textRequired();
-    await saveSession(ctx.room.store, live);
-    if (!row) tellChanged(ctx.room, owner);
-    const { runId } = await ctx.room.agent.background(id, owner, params.text);
+    await saveSession(ctx.deps.store, live);
+    if (!row) notifyChanged(ctx.deps, owner);
+    const { runId } = await ctx.deps.agent.background(id, owner, params.text);
     return { task_id: taskIdOf(runId) };
   },
 };
@@ -56,8 +56,8 @@ interface Riding {
 }
 
 async function submit({ params, ctx }: Call, place: SessionPlace, riding: Riding): Promise<Answer> {
-  const { room } = ctx;
-  const { settings, switches } = room.agent.parts;
+  const { deps } = ctx;
+  const { settings, switches } = deps.agent.parts;
   const message = await promptOf(attachPlaces(ctx, place), { ...params, waiting: riding.waiting });
   if (message.text.trim() === "" && !message.attachments?.length) throw textRequired();
   const told = takeSentMode(ctx.peer, { sessionId: place.id, text: params.text });
@@ -65,15 +65,15 @@ async function submit({ params, ctx }: Call, place: SessionPlace, riding: Riding
   const whenBusy: BusyMode = asked ?? switches.whenBusy ?? settings.whenBusy;
   // The host keeps its connection open and is told when the turn begins: at the limit of all runs its prompt waits.
   const slot = whenBusy === "reject" ? {} : { slot: { group: "rpc" } };
-  const submitted = await room.agent.turns.submit({
+  const submitted = await deps.agent.turns.submit({
     address: { owner: place.owner, id: place.id },
     seed: place.live.seed,
     kind: "run",
     input: { prompt: [message], settings: {}, answerable: true, isDetached: true, ...slot },
     whenBusy,
-    ...recordedWith(room.store, params, riding.once),
+    ...recordedWith(deps.store, params, riding.once),
   });
-  if (!place.row) tellChanged(room, place.owner);
+  if (!place.row) notifyChanged(deps, place.owner);
   return answerOf(submitted);
 }
 
@@ -111,7 +111,7 @@ function answerOf({ status, runId, queuePosition }: Submitted): Answer {
 }
 
 /** The turn that this client_turn_id made before. */
-async function repeated({ store }: RpcRoom, { runId, isSteer }: MadeTurn): Promise<Answer> {
+async function repeated({ store }: RpcDeps, { runId, isSteer }: MadeTurn): Promise<Answer> {
   const turn_id = turnIdOf(runId);
   if (isSteer) return { status: "steered", turn_id, duplicate: true };
   const run = await store.read.selectFrom("runs").select("status").where("id", "=", runId).executeTakeFirst();

@@ -3,20 +3,20 @@ import { ServiceError } from "../../base/errors.ts";
 import { setConfigValue } from "../../config/file/edit.ts";
 import type { RpcGroup } from "../connection/contract.ts";
 import { namedSession } from "../session/known-session.ts";
-import type { RpcContext, RpcRoom } from "../deps.ts";
+import type { RpcContext, RpcDeps } from "../deps.ts";
 import { currentConfig } from "../settings/read.ts";
-import { tellAll, tellInfo } from "../events/viewers.ts";
+import { notifyAll, notifyInfo } from "../events/viewers.ts";
 
 type Names = "reload.mcp" | "reload.env";
 
 export const reloadMethods: RpcGroup<Names, RpcContext> = {
   "reload.mcp": async ({ params, ctx }) => {
-    const { room } = ctx;
+    const { deps } = ctx;
     const { session_id: sessionId, confirm, always } = params;
     await namedSession(ctx, sessionId);
     if (always)
-      await setConfigValue({ home: room.config.home, key: CONFIRM, value: "false" }).catch(asFailed);
-    if (!confirm && !always && (await currentConfig(room)).mcp.confirm_reload) {
+      await setConfigValue({ home: deps.config.home, key: CONFIRM, value: "false" }).catch(asFailed);
+    if (!confirm && !always && (await currentConfig(deps)).mcp.confirm_reload) {
       return {
         status: "confirm_required",
         message:
@@ -24,18 +24,18 @@ export const reloadMethods: RpcGroup<Names, RpcContext> = {
           `true, which sets ${CONFIRM} to false.`,
       };
     }
-    tellStatus(room, "Connecting the MCP servers again.");
+    notifyStatus(deps, "Connecting the MCP servers again.");
     try {
-      const lines = await orReloadFailed("The MCP servers", room.reload.mcp());
-      await tellInfo(room);
+      const lines = await orReloadFailed("The MCP servers", deps.reload.mcp());
+      await notifyInfo(deps);
       return { status: "reloaded", ...(lines.length === 0 ? {} : { message: lines.join("\n") }) };
     } finally {
-      tellStatus(room, "ready");
+      notifyStatus(deps, "ready");
     }
   },
 
-  "reload.env": async ({ ctx: { room } }) => ({
-    updated: await orReloadFailed("The variables of the home", room.reload.env()),
+  "reload.env": async ({ ctx: { deps } }) => ({
+    updated: await orReloadFailed("The variables of the home", deps.reload.env()),
   }),
 };
 
@@ -43,8 +43,8 @@ export const reloadMethods: RpcGroup<Names, RpcContext> = {
 const CONFIRM = "mcp.confirm_reload";
 
 /** To everybody: the tools of all sessions are about to be others. */
-function tellStatus(room: RpcRoom, text: string): void {
-  tellAll(room, { type: "status.update", ts: room.clock.now(), payload: { kind: "status", text } });
+function notifyStatus(deps: RpcDeps, text: string): void {
+  notifyAll(deps, { type: "status.update", ts: deps.clock.now(), payload: { kind: "status", text } });
 }
 
 function asFailed(cause: unknown): never {

@@ -2,12 +2,12 @@
 import type { AskChoice } from "../../../generated/http/client/types.gen.ts";
 import {
   toApprovalRequest,
-  type AskKind,
+  type QuestionKind,
   type AskQuestions,
-  type AskReplies,
+  type QuestionReplies,
 } from "../../agent/question/question.ts";
 import { ServiceError } from "../../base/errors.ts";
-import type { AskRow } from "../../store/schema/tables.ts";
+import type { QuestionRow } from "../../store/schema/tables.ts";
 import { openApprovals, settleAll } from "../questions/approvals.ts";
 import type { RpcGroup } from "../connection/contract.ts";
 import { knownSession } from "../session/known-session.ts";
@@ -23,17 +23,29 @@ type Names =
 
 export const replyMethods: RpcGroup<Names, RpcContext> = {
   "clarify.respond": async ({ params, ctx }) => {
-    const row = await openAsk(ctx, { id: params.request_id, kind: "clarify", sessionId: params.session_id });
+    const row = await openQuestion(ctx, {
+      id: params.request_id,
+      kind: "clarify",
+      sessionId: params.session_id,
+    });
     return settle(ctx, row, clarification(row, params.answer));
   },
 
   "sudo.respond": async ({ params, ctx }) => {
-    const row = await openAsk(ctx, { id: params.request_id, kind: "sudo", sessionId: params.session_id });
+    const row = await openQuestion(ctx, {
+      id: params.request_id,
+      kind: "sudo",
+      sessionId: params.session_id,
+    });
     return settle(ctx, row, { password: params.password });
   },
 
   "secret.respond": async ({ params, ctx }) => {
-    const row = await openAsk(ctx, { id: params.request_id, kind: "secret", sessionId: params.session_id });
+    const row = await openQuestion(ctx, {
+      id: params.request_id,
+      kind: "secret",
+      sessionId: params.session_id,
+    });
     return settle(ctx, row, { value: params.value });
   },
 
@@ -41,12 +53,12 @@ export const replyMethods: RpcGroup<Names, RpcContext> = {
     const { session_id: sessionId, choice, all, request_id: id } = params;
     await knownSession(ctx, sessionId);
     const { owner } = ctx.peer.identity;
-    if (all) return { resolved: await settleAll(ctx.room, { sessionId, owner, choice }) };
+    if (all) return { resolved: await settleAll(ctx.deps, { sessionId, owner, choice }) };
     if (id !== undefined) {
-      await settle(ctx, await openAsk(ctx, { id, kind: "approval", sessionId }), { choice });
+      await settle(ctx, await openQuestion(ctx, { id, kind: "approval", sessionId }), { choice });
       return { resolved: 1 };
     }
-    const [oldest] = await openApprovals(ctx.room, sessionId);
+    const [oldest] = await openApprovals(ctx.deps, sessionId);
     if (!oldest) return { resolved: 0 };
     await settle(ctx, oldest, { choice });
     return { resolved: 1 };
@@ -54,16 +66,16 @@ export const replyMethods: RpcGroup<Names, RpcContext> = {
 
   "approval.pending": async ({ params, ctx }) => {
     await knownSession(ctx, params.session_id);
-    return { approvals: (await openApprovals(ctx.room, params.session_id)).map(toApprovalRequest) };
+    return { approvals: (await openApprovals(ctx.deps, params.session_id)).map(toApprovalRequest) };
   },
 
   "request.answer": async ({ params, ctx }) => {
-    const row = await openAsk(ctx, { id: params.id, sessionId: params.session_id });
+    const row = await openQuestion(ctx, { id: params.id, sessionId: params.session_id });
     const reply = replyOf(row, params.result);
     await settle(ctx, row, reply);
     if ("choice" in reply && params.result["all"] === true) {
       const { session_id: sessionId, owner } = row;
-      await settleAll(ctx.room, { sessionId, owner, choice: reply.choice });
+      await settleAll(ctx.deps, { sessionId, owner, choice: reply.choice });
     }
     return { status: "ok" };
   },
@@ -71,13 +83,20 @@ export const replyMethods: RpcGroup<Names, RpcContext> = {
 
 interface Wanted {
   readonly id: string;
-  readonly kind?: AskKind;
+  readonly kind?: QuestionKind;
   readonly sessionId: string | undefined;
 }
 
 /** ServiceError `ask_not_found` when the caller has no such open question. */
-async function openAsk({ room, peer }: RpcContext, { id, kind, sessionId }: Wanted): Promise<AskRow> {
-  const row = await room.store.read.selectFrom("asks").selectAll().where("id", "=", id).executeTakeFirst();
+async function openQuestion(
+  { deps, peer }: RpcContext,
+  { id, kind, sessionId }: Wanted,
+): Promise<QuestionRow> {
+  const row = await deps.store.read
+    .selectFrom("questions")
+    .selectAll()
+    .where("id", "=", id)
+    .executeTakeFirst();
   const isWanted =
     row?.owner === peer.identity.owner &&
     row.status === "open" &&
@@ -96,12 +115,12 @@ const MAX_SHOWN = 64;
 
 /** ServiceError `bad_value` for an answer that does not fit, `ask_not_pending` when another was first. */
 async function settle(
-  { room, peer }: RpcContext,
-  row: AskRow,
-  reply: AskReplies[AskKind],
+  { deps, peer }: RpcContext,
+  row: QuestionRow,
+  reply: QuestionReplies[QuestionKind],
 ): Promise<{ status: "ok" }> {
   try {
-    await room.agent.parts.asks.answer(row.id, { owner: peer.identity.owner, by: "rpc", ...reply });
+    await deps.agent.parts.questions.answer(row.id, { owner: peer.identity.owner, by: "rpc", ...reply });
   } catch (error) {
     if (!(error instanceof ServiceError) || error.code !== "invalid_request") throw error;
     throw notFitting(error, "choice" in reply);
@@ -119,14 +138,14 @@ function notFitting(cause: ServiceError, isChoice: boolean): ServiceError {
 }
 
 /** One text answers the first question; the others are skipped. */
-function clarification(row: AskRow, answer: string): AskReplies["clarify"] {
+function clarification(row: QuestionRow, answer: string): QuestionReplies["clarify"] {
   const { questions } = JSON.parse(row.question) as AskQuestions["clarify"];
   return { answers: Object.fromEntries(questions.map(({ id }, at) => [id, at === 0 ? answer : ""])) };
 }
 
 /** ServiceError `bad_value` when the result is none for a question of this kind. */
-function replyOf(row: AskRow, result: Readonly<Record<string, unknown>>): AskReplies[AskKind] {
-  switch (row.kind as AskKind) {
+function replyOf(row: QuestionRow, result: Readonly<Record<string, unknown>>): QuestionReplies[QuestionKind] {
+  switch (row.kind as QuestionKind) {
     case "approval":
       // Which choices there are the question itself knows.
       return { choice: textAt(result, "choice") as AskChoice };

@@ -11,11 +11,11 @@ import { createSessionId } from "../../base/ids.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
 import type { RpcCall, RpcGroup } from "../connection/contract.ts";
 import { chosenFolder } from "../session/folder.ts";
-import type { RpcContext, RpcRoom } from "../deps.ts";
+import type { RpcContext, RpcDeps } from "../deps.ts";
 import { savedSession } from "../session/address.ts";
 import { describeInfo, describeLive } from "../session/session-view.ts";
 import { messageCounts, readMessages } from "../session/transcript.ts";
-import { closeWithConnection, tellChanged } from "../events/viewers.ts";
+import { closeWithConnection, notifyChanged } from "../events/viewers.ts";
 
 type Names = "session.create" | "session.list" | "session.most_recent" | "session.resume" | "session.delete";
 type CreateParams = RpcCall<"session.create", RpcContext>["params"];
@@ -23,32 +23,32 @@ type CreateParams = RpcCall<"session.create", RpcContext>["params"];
 export const sessionMethods: RpcGroup<Names, RpcContext> = {
   "session.create": async (call) => {
     const { params, ctx } = call;
-    const { room, peer } = ctx;
+    const { deps, peer } = ctx;
     const { owner } = peer.identity;
     const seed = await seedOf(ctx, params);
-    const id = createSessionId(room.clock.now());
-    const live = room.agent.live.open({ id, owner, seed });
+    const id = createSessionId(deps.clock.now());
+    const live = deps.agent.live.open({ id, owner, seed });
     const messages = (params.messages ?? []).map(seedMessage);
     // What was said before is kept with the session; without it nothing is saved before the first prompt.
-    const row = messages.length > 0 ? await saveNew(room, live, messages) : undefined;
+    const row = messages.length > 0 ? await saveNew(deps, live, messages) : undefined;
     call.hold(id);
     await peer.attach(id);
     if (params.close_on_disconnect) closeWithConnection(ctx, id);
-    if (row) tellChanged(room, owner);
-    const transcript = row ? (await readMessages(room.store, id)).messages : [];
+    if (row) notifyChanged(deps, owner);
+    const transcript = row ? (await readMessages(deps.store, id)).messages : [];
     return {
       session_id: id,
       stored_session_id: id,
       session_key: id,
       message_count: messages.length,
       messages: [...transcript],
-      info: await describeInfo(room, { row, seed }),
+      info: await describeInfo(deps, { row, seed }),
     };
   },
 
-  "session.list": async ({ params, ctx: { room, peer } }) => {
+  "session.list": async ({ params, ctx: { deps, peer } }) => {
     const { limit, cursor, title, source } = params;
-    const page = await room.agent.sessions
+    const page = await deps.agent.sessions
       .list({
         owner: peer.identity.owner,
         limit,
@@ -58,7 +58,7 @@ export const sessionMethods: RpcGroup<Names, RpcContext> = {
       })
       .catch(asBadCursor);
     const counts = await messageCounts(
-      room.store,
+      deps.store,
       page.sessions.map(({ id }) => id),
     );
     const sessions = page.sessions.map((row) => ({
@@ -74,8 +74,8 @@ export const sessionMethods: RpcGroup<Names, RpcContext> = {
     return { sessions, ...(page.nextCursor === undefined ? {} : { next_cursor: page.nextCursor }) };
   },
 
-  "session.most_recent": async ({ ctx: { room, peer } }) => {
-    const { sessions } = await room.agent.sessions.list({ owner: peer.identity.owner, limit: 1 });
+  "session.most_recent": async ({ ctx: { deps, peer } }) => {
+    const { sessions } = await deps.agent.sessions.list({ owner: peer.identity.owner, limit: 1 });
     const [row] = sessions;
     if (!row) return { session_id: null };
     const { id, title, createdAtMs, source } = row;
@@ -84,16 +84,16 @@ export const sessionMethods: RpcGroup<Names, RpcContext> = {
 
   "session.resume": async (call) => {
     const { params, ctx } = call;
-    const { room, peer } = ctx;
+    const { deps, peer } = ctx;
     const { owner } = peer.identity;
-    const { id, row } = await find(room, owner, params.session_id);
-    const known = room.agent.live.find(id, owner);
-    const live = known ?? room.agent.live.open({ id, owner, seed: { source: row?.source ?? "tui" } });
+    const { id, row } = await find(deps, owner, params.session_id);
+    const known = deps.agent.live.find(id, owner);
+    const live = known ?? deps.agent.live.open({ id, owner, seed: { source: row?.source ?? "tui" } });
     call.hold(id);
     const attached = await peer.attach(id, params.cursor ? { cursor: params.cursor } : {});
     if (params.close_on_disconnect) closeWithConnection(ctx, id);
     const view = await describeLive(
-      room,
+      deps,
       { id, owner, live, row },
       {
         omitMessages: params.omit_messages,
@@ -104,41 +104,41 @@ export const sessionMethods: RpcGroup<Names, RpcContext> = {
     return { ...view, resumed: id };
   },
 
-  "session.delete": async ({ params: { session_id: id }, ctx: { room, peer } }) => {
+  "session.delete": async ({ params: { session_id: id }, ctx: { deps, peer } }) => {
     const { owner } = peer.identity;
     if (id.trim() === "") throw notNamed();
-    if (room.agent.live.find(id, owner)) {
+    if (deps.agent.live.find(id, owner)) {
       throw new ServiceError("session_live", "The session is open. Close it first.", { param: "session_id" });
     }
-    if (!(await savedSession(room, id, owner))) throw notStored(id);
-    await room.agent.sessions.delete(id, owner).catch((error: unknown) => {
+    if (!(await savedSession(deps, id, owner))) throw notStored(id);
+    await deps.agent.sessions.delete(id, owner).catch((error: unknown) => {
       if (!(error instanceof ServiceError)) throw error;
       if (error.code === "session_not_found") throw notStored(id);
       if (error.code !== "session_busy") throw error;
       throw new ServiceError("session_live", "The session is at work. Stop its turn first.");
     });
-    tellChanged(room, owner);
+    notifyChanged(deps, owner);
     return { deleted: true };
   },
 };
 
 /** By id, saved or only open here, else by exact title. ServiceError `stored_session_not_found`. */
-async function find(room: RpcRoom, owner: string, idOrTitle: string) {
+async function find(deps: RpcDeps, owner: string, idOrTitle: string) {
   if (idOrTitle.trim() === "") throw notNamed();
-  const row = await savedSession(room, idOrTitle, owner);
-  if (row || room.agent.live.find(idOrTitle, owner)) return { id: idOrTitle, row };
-  const titled = await room.agent.sessions.find(idOrTitle, owner).catch((error: unknown) => {
+  const row = await savedSession(deps, idOrTitle, owner);
+  if (row || deps.agent.live.find(idOrTitle, owner)) return { id: idOrTitle, row };
+  const titled = await deps.agent.sessions.find(idOrTitle, owner).catch((error: unknown) => {
     throw error instanceof ServiceError && error.code === "session_not_found" ? notStored(idOrTitle) : error;
   });
   return { id: titled.id, row: titled };
 }
 
 /** A session that cannot be saved is not open either. */
-async function saveNew(room: RpcRoom, live: LiveSession, messages: readonly Message[]): Promise<SessionRow> {
+async function saveNew(deps: RpcDeps, live: LiveSession, messages: readonly Message[]): Promise<SessionRow> {
   try {
-    return await saveSession(room.store, live, messages);
+    return await saveSession(deps.store, live, messages);
   } catch (error) {
-    room.agent.live.close(live.id, live.owner);
+    deps.agent.live.close(live.id, live.owner);
     throw error;
   }
 }
@@ -153,16 +153,16 @@ function notStored(id: string): ServiceError {
 }
 
 async function seedOf(ctx: RpcContext, params: CreateParams): Promise<SessionSeed> {
-  const { room, peer } = ctx;
+  const { deps, peer } = ctx;
   const { title, source, parent_session_id: parentId, reasoning_effort: effort } = params;
   const settings: SessionSettings | undefined =
     effort === undefined ? undefined : { reasoningEffort: effort };
   if (effort !== undefined && !EFFORTS.some((known) => known === effort)) {
     throw bad("reasoning_effort", `must be one of: ${EFFORTS.join(", ")}`);
   }
-  if (parentId !== undefined) await room.agent.sessions.get(parentId, peer.identity.owner);
+  if (parentId !== undefined) await deps.agent.sessions.get(parentId, peer.identity.owner);
   const cwd = await chosenFolder(ctx, params.cwd);
-  const model = modelNamed(room, params);
+  const model = modelNamed(deps, params);
   return {
     source,
     ...(title === undefined || title.trim() === "" ? {} : { title: cleanTitle(title) }),
@@ -174,9 +174,9 @@ async function seedOf(ctx: RpcContext, params: CreateParams): Promise<SessionSee
 }
 
 /** A provider without a model stands for the first of its models. */
-function modelNamed(room: RpcRoom, { model, provider }: CreateParams): string | undefined {
+function modelNamed(deps: RpcDeps, { model, provider }: CreateParams): string | undefined {
   if (model === undefined && provider === undefined) return undefined;
-  const { models } = room.agent.parts;
+  const { models } = deps.agent.parts;
   const first = models.list().find(({ name }) => name === provider)?.models[0];
   const name = provider === undefined || model === undefined ? (model ?? first) : `${provider}:${model}`;
   const ref = name === undefined ? undefined : models.resolve(name);

@@ -29,7 +29,7 @@ export const terminalMethods: RpcGroup<Names, RpcContext> = {
     if (!mayUseMachine(ctx)) {
       return { attached: false, message: "The server's clipboard is not yours. Use image.attach_bytes." };
     }
-    const bytes = await readClipboardImage(ctx.room.config.env, signal);
+    const bytes = await readClipboardImage(ctx.deps.config.env, signal);
     if (!bytes) return { attached: false, message: "There is no image in the clipboard." };
     const image = await readImage(dataUrl(bytes.toString("base64")), attachPlaces(ctx, place)).catch(
       (cause: unknown) => {

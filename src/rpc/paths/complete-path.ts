@@ -4,7 +4,7 @@ import { join, resolve } from "node:path";
 import type { CompletionItem } from "../../../generated/gateway/types/types.gen.ts";
 import { isInside } from "../../base/paths.ts";
 
-export interface CompletionPlaces {
+export interface CompletionPaths {
   /** Absolute. */
   readonly cwd: string;
   /** Where the word was typed, when that is not `cwd`; relative to it. */
@@ -19,7 +19,7 @@ export interface CompletionPlaces {
 const MAX_ENTRIES = 5_000;
 
 /** Folders first, then by name. `@` in front, `@file:` and `@folder:` stay as they were typed. */
-export async function completePath(word: string, places: CompletionPlaces): Promise<CompletionItem[]> {
+export async function completePath(word: string, places: CompletionPaths): Promise<CompletionItem[]> {
   const prefix = /^@(?:file:|folder:)?/.exec(word)?.[0] ?? "";
   const typed = word.slice(prefix.length);
   if (`${typed}${places.within ?? ""}`.includes("\0")) return [];

@@ -20,7 +20,7 @@ export interface PathPlaces {
   readonly roots?: readonly string[];
 }
 
-const MAX_TRIES = 64;
+const MAX_ATTEMPTS = 64;
 const MAX_PATH = 4_096;
 
 /**
@@ -81,7 +81,7 @@ function readings(text: string): readonly Reading[] {
   if (quoted) return [{ written: quoted[2] ?? "", remainder: (quoted[3] ?? "").trim() }];
   const [line = ""] = text.split("\n", 1);
   const ends = [...line.matchAll(/(?<!\\)\s+/g)].map(({ index }) => index);
-  const cuts = [line.length, ...ends.slice(0, MAX_TRIES).toReversed()];
+  const cuts = [line.length, ...ends.slice(0, MAX_ATTEMPTS).toReversed()];
   return cuts.flatMap((cut) => {
     const raw = text.slice(0, cut);
     const remainder = text.slice(cut).trim();

@@ -1,4 +1,4 @@
-import { promptsOf, takeBack } from "../../agent/session/undo.ts";
+import { promptsOf, truncateAt } from "../../agent/session/undo.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store, Tx } from "../../store/store.ts";
 
@@ -24,7 +24,7 @@ export async function truncateBefore(
       param: "confirm_truncate",
     });
   }
-  await takeBack(tx, store, { sessionId, seq: first.seq });
+  await truncateAt(tx, store, { sessionId, seq: first.seq });
 }
 
 function stale(prompts: number): ServiceError {

@@ -2,26 +2,26 @@
 import type { AskChoice } from "../../../generated/http/client/types.gen.ts";
 import { toApprovalRequest } from "../../agent/question/question.ts";
 import { ServiceError } from "../../base/errors.ts";
-import type { AskRow } from "../../store/schema/tables.ts";
-import type { RpcRoom } from "../deps.ts";
+import type { QuestionRow } from "../../store/schema/tables.ts";
+import type { RpcDeps } from "../deps.ts";
 
 /** The open approvals of a session, oldest first. */
-export async function openApprovals({ agent }: RpcRoom, sessionId: string): Promise<readonly AskRow[]> {
-  const open = await agent.parts.asks.open({ sessionId });
+export async function openApprovals({ agent }: RpcDeps, sessionId: string): Promise<readonly QuestionRow[]> {
+  const open = await agent.parts.questions.open({ sessionId });
   return open.filter(({ kind }) => kind === "approval");
 }
 
 /** Resolves to how many were settled. Where a choice is not offered, the next narrower one holds. */
 export async function settleAll(
-  room: RpcRoom,
+  deps: RpcDeps,
   { sessionId, owner, choice }: { sessionId: string; owner: string; choice: AskChoice },
 ): Promise<number> {
   let settled = 0;
-  for (const row of await openApprovals(room, sessionId)) {
+  for (const row of await openApprovals(deps, sessionId)) {
     const { choices } = toApprovalRequest(row);
     try {
       const reply = { choice: narrowed(choice, choices) };
-      await room.agent.parts.asks.answer(row.id, { owner, by: "rpc", ...reply });
+      await deps.agent.parts.questions.answer(row.id, { owner, by: "rpc", ...reply });
       settled += 1;
     } catch (error) {
       // Somebody else was first with this one.

@@ -1,13 +1,13 @@
 import type { HostMethod, HostRequests } from "../../../generated/gateway/host.gen.ts";
 import type { AskChoice } from "../../../generated/http/client/types.gen.ts";
-import type { AskKind, AskReplies } from "../../agent/question/question.ts";
+import type { QuestionKind, QuestionReplies } from "../../agent/question/question.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
 import { narrowed, settleAll } from "./approvals.ts";
 import { declinesOf } from "../connection/unsupported.ts";
 import type { RpcPeer } from "../connection/peer.ts";
 import { questionPayload } from "../events/question-payload.ts";
-import type { RpcRoom } from "../deps.ts";
+import type { RpcDeps } from "../deps.ts";
 
 interface HostQuestion {
   readonly method: HostMethod;
@@ -18,23 +18,23 @@ interface HostQuestion {
 }
 
 /** Puts a question to one host as a request, and its answer into the question. Never rejects. */
-export async function askHost(room: RpcRoom, peer: RpcPeer, question: HostQuestion): Promise<void> {
+export async function askHost(deps: RpcDeps, peer: RpcPeer, question: HostQuestion): Promise<void> {
   const { method, entry, owner, signal } = question;
   const id = String(entry.data["request_id"]);
   const params = { session_id: entry.sessionId, payload: questionPayload(method, entry.data) };
   try {
     const answer = await peer.ask(method, id, params as HostRequests[HostMethod]["params"], { signal });
-    if (answer.status === "declined") return await decline(room, peer, question);
+    if (answer.status === "declined") return await decline(deps, peer, question);
     if (answer.status === "gone") return;
     const reply = replyOf(method, answer.result, entry);
-    await room.agent.parts.asks.answer(id, { owner, by: "rpc", ...reply });
+    await deps.agent.parts.questions.answer(id, { owner, by: "rpc", ...reply });
     if ("all" in answer.result && answer.result.all === true && "choice" in reply) {
-      await settleAll(room, { sessionId: entry.sessionId, owner, choice: reply.choice });
+      await settleAll(deps, { sessionId: entry.sessionId, owner, choice: reply.choice });
     }
   } catch (error) {
     // Somebody else was first, or it is no answer to this question: it stays as it is for the others.
     const level = error instanceof ServiceError ? "debug" : "warn";
-    room.log[level]("a host's answer was not taken", { id, method, code: codeOf(error) });
+    deps.log[level]("a host's answer was not taken", { id, method, code: codeOf(error) });
   }
 }
 
@@ -42,19 +42,19 @@ export async function askHost(room: RpcRoom, peer: RpcPeer, question: HostQuesti
  * A question that no client can show is over at once, as if its time were. Only where its turn is at work: who follows
  * the session in another process is not known here.
  */
-async function decline(room: RpcRoom, peer: RpcPeer, { method, entry, signal }: HostQuestion): Promise<void> {
+async function decline(deps: RpcDeps, peer: RpcPeer, { method, entry, signal }: HostQuestion): Promise<void> {
   const id = String(entry.data["request_id"]);
   const { sessionId, runId } = entry;
-  const isLast = declinesOf(room).add(room, peer, { method, id, sessionId, signal });
-  const { asks } = room.agent.parts;
-  if (isLast && room.agent.turns.runningIn(sessionId) === runId) await asks.giveUp(id);
+  const isLast = declinesOf(deps).add(deps, peer, { method, id, sessionId, signal });
+  const { questions } = deps.agent.parts;
+  if (isLast && deps.agent.turns.runningIn(sessionId) === runId) await questions.giveUp(id);
 }
 
 function replyOf(
   method: HostMethod,
   result: HostRequests[HostMethod]["result"],
   { data }: JournalEvent,
-): AskReplies[AskKind] {
+): QuestionReplies[QuestionKind] {
   switch (method) {
     case "approval": {
       // A host has no second try, as there is no answer to its answer: a choice that is not offered is taken narrower.

@@ -3,7 +3,7 @@ import type { LiveSession } from "../../agent/session/live-sessions.ts";
 import { formatModel } from "../../agent/model.ts";
 import { previewsOf } from "../../agent/session/list.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
-import type { RpcRoom } from "../deps.ts";
+import type { RpcDeps } from "../deps.ts";
 import { modelRef } from "./session-model.ts";
 import { statusOf, titleOf } from "./session-view.ts";
 import { messageCounts } from "./transcript.ts";
@@ -13,17 +13,17 @@ import { messageCounts } from "./transcript.ts";
  * it takes a few statements, however many sessions are open or saved.
  */
 export async function activeSessions(
-  room: RpcRoom,
+  deps: RpcDeps,
   owner: string,
   currentId: string | undefined,
 ): Promise<readonly ActiveRow[]> {
-  const open = room.agent.live.list(owner);
-  const saved = await savedOf(room, open);
+  const open = deps.agent.live.list(owner);
+  const saved = await savedOf(deps, open);
   const ids = [...saved.keys()];
   const [previews, counts, asking] = await Promise.all([
-    previewsOf(room.store, ids),
-    messageCounts(room.store, ids),
-    askingOf(room, ids),
+    previewsOf(deps.store, ids),
+    messageCounts(deps.store, ids),
+    askingOf(deps, ids),
   ]);
   return open.map((live) => {
     const row = saved.get(live.id);
@@ -33,7 +33,7 @@ export async function activeSessions(
       session_key: live.id,
       title: titleOf(known),
       preview: previews.get(live.id) ?? "",
-      model: formatModel(modelRef(room, known)),
+      model: formatModel(modelRef(deps, known)),
       status: statusOf(row, asking.has(live.id)),
       current: live.id === currentId,
       started_at: (row?.created_at ?? live.openedAtMs) / 1000,
@@ -44,7 +44,7 @@ export async function activeSessions(
 }
 
 async function savedOf(
-  { store }: RpcRoom,
+  { store }: RpcDeps,
   open: readonly LiveSession[],
 ): Promise<ReadonlyMap<string, SessionRow>> {
   if (open.length === 0) return new Map();
@@ -54,10 +54,10 @@ async function savedOf(
 }
 
 /** Those that wait for an answer. */
-async function askingOf({ store }: RpcRoom, ids: readonly string[]): Promise<ReadonlySet<string>> {
+async function askingOf({ store }: RpcDeps, ids: readonly string[]): Promise<ReadonlySet<string>> {
   if (ids.length === 0) return new Set();
   const rows = await store.read
-    .selectFrom("asks")
+    .selectFrom("questions")
     .select("session_id")
     .where("session_id", "in", ids)
     .where("status", "=", "open")

@@ -2,7 +2,7 @@ import type { LiveSession } from "../../agent/session/live-sessions.ts";
 import { sessionNotFound } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
-import type { RpcContext, RpcRoom } from "../deps.ts";
+import type { RpcContext, RpcDeps } from "../deps.ts";
 
 /** A session as it is open here, and as it is saved. One that nobody prompted yet need not be saved. */
 export interface SessionPlace {
@@ -13,12 +13,12 @@ export interface SessionPlace {
 }
 
 /** ServiceError `session_not_found`, and `not_live` for one that is saved and not open here. */
-export async function liveSession({ room, peer }: RpcContext, id: string): Promise<SessionPlace> {
+export async function liveSession({ deps, peer }: RpcContext, id: string): Promise<SessionPlace> {
   const { owner } = peer.identity;
-  const live = room.agent.live.find(id, owner);
-  const row = await savedSession(room, id, owner);
+  const live = deps.agent.live.find(id, owner);
+  const row = await savedSession(deps, id, owner);
   if (live) {
-    room.agent.live.touch(id);
+    deps.agent.live.touch(id);
     return { id, owner, live, row };
   }
   if (!row) throw sessionNotFound(id);
@@ -33,10 +33,10 @@ export async function liveSession({ room, peer }: RpcContext, id: string): Promi
 
 /** Undefined for sessions that are not saved, and for others'. */
 export async function savedSession(
-  room: RpcRoom,
+  deps: RpcDeps,
   id: string,
   owner: string,
 ): Promise<SessionRow | undefined> {
-  const row = await room.store.find("sessions", { id });
+  const row = await deps.store.find("sessions", { id });
   return row?.owner === owner ? row : undefined;
 }

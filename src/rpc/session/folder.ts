@@ -46,8 +46,8 @@ export function mayUseMachine({ peer }: RpcContext): boolean {
 }
 
 /** Where sessions may work whoever asks for it; absolute. */
-export function rootsOf({ room }: RpcContext): readonly string[] {
-  const { workspace, workspaceRoots } = room.agent.parts.settings;
+export function rootsOf({ deps }: RpcContext): readonly string[] {
+  const { workspace, workspaceRoots } = deps.agent.parts.settings;
   return [workspace, ...workspaceRoots];
 }
 

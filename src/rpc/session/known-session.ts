@@ -2,9 +2,9 @@ import type { LiveSession } from "../../agent/session/live-sessions.ts";
 import { saveSession } from "../../agent/session/save.ts";
 import { sessionNotFound } from "../../agent/session/session.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
-import type { RpcContext, RpcRoom } from "../deps.ts";
+import type { RpcContext, RpcDeps } from "../deps.ts";
 import { savedSession } from "./address.ts";
-import { tellChanged } from "../events/viewers.ts";
+import { notifyChanged } from "../events/viewers.ts";
 
 /** A session of the caller's: open here, saved, or both. */
 export interface KnownSession {
@@ -15,10 +15,10 @@ export interface KnownSession {
 }
 
 /** ServiceError `session_not_found` for one that is neither open here nor saved, and for others' sessions. */
-export async function knownSession({ room, peer }: RpcContext, id: string): Promise<KnownSession> {
+export async function knownSession({ deps, peer }: RpcContext, id: string): Promise<KnownSession> {
   const { owner } = peer.identity;
-  const live = room.agent.live.find(id, owner);
-  const row = await savedSession(room, id, owner);
+  const live = deps.agent.live.find(id, owner);
+  const row = await savedSession(deps, id, owner);
   if (!live && !row) throw sessionNotFound(id);
   return { id, owner, live, row };
 }
@@ -32,10 +32,10 @@ export async function namedSession(
 }
 
 /** What is chosen for a session is kept with it: one that is only open is saved first. */
-export async function ensureSaved(room: RpcRoom, session: KnownSession): Promise<SessionRow> {
+export async function ensureSaved(deps: RpcDeps, session: KnownSession): Promise<SessionRow> {
   if (session.row) return session.row;
   if (!session.live) throw sessionNotFound(session.id);
-  const row = await saveSession(room.store, session.live);
-  tellChanged(room, session.owner);
+  const row = await saveSession(deps.store, session.live);
+  notifyChanged(deps, session.owner);
   return row;
 }

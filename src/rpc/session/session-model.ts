@@ -1,7 +1,7 @@
 import type { ModelRef } from "../../agent/engine.ts";
 import type { SessionSeed } from "../../agent/session/session.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
-import type { RpcRoom } from "../deps.ts";
+import type { RpcDeps } from "../deps.ts";
 
 /** What holds for a session, saved or not. */
 export interface Known {
@@ -10,13 +10,13 @@ export interface Known {
 }
 
 /** The model that its next turn takes. */
-export function modelRef({ agent }: RpcRoom, { row, seed }: Known): ModelRef {
+export function modelRef({ agent }: RpcDeps, { row, seed }: Known): ModelRef {
   const { models } = agent.parts;
   const name = row ? row.model : seed?.model;
   return (name === null || name === undefined ? undefined : models.resolve(name)) ?? models.default;
 }
 
-export function modelOf(room: RpcRoom, known: Known): { readonly model: string; readonly provider: string } {
-  const ref = modelRef(room, known);
+export function modelOf(deps: RpcDeps, known: Known): { readonly model: string; readonly provider: string } {
+  const ref = modelRef(deps, known);
   return { model: ref.id, provider: ref.provider };
 }

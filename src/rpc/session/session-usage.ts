@@ -4,20 +4,20 @@ import { contextUse } from "../../agent/usage/context-use.ts";
 import { activeSubagents } from "../../agent/subagent/family.ts";
 import { formatModel } from "../../agent/model.ts";
 import type { SessionRow } from "../../store/schema/tables.ts";
-import type { RpcRoom } from "../deps.ts";
+import type { RpcDeps } from "../deps.ts";
 import { modelRef, type Known } from "./session-model.ts";
 import { usageOf } from "../events/turn-payload.ts";
 
 /** Figures over all turns so far; zero before the first. */
-export async function sessionUsage(room: RpcRoom, known: Known): Promise<GatewayUsage> {
-  const ref = modelRef(room, known);
-  const contextMax = room.agent.parts.models.contextTokensOf(ref);
+export async function sessionUsage(deps: RpcDeps, known: Known): Promise<GatewayUsage> {
+  const ref = modelRef(deps, known);
+  const contextMax = deps.agent.parts.models.contextTokensOf(ref);
   const { row } = known;
-  const spent = usageOf(row && room.agent.sessions.usage(row), formatModel(ref));
+  const spent = usageOf(row && deps.agent.sessions.usage(row), formatModel(ref));
   if (!row) return { ...spent, context_max: contextMax, compressions: 0, active_subagents: 0 };
   const [{ used, compressions }, subagents] = await Promise.all([
-    contextUse(room.agent.parts, row),
-    subagentsOf(room, row),
+    contextUse(deps.agent.parts, row),
+    subagentsOf(deps, row),
   ]);
   const percent = contextMax > 0 ? Math.min(100, Math.round((used / contextMax) * 1_000) / 10) : 100;
   return {
@@ -30,7 +30,7 @@ export async function sessionUsage(room: RpcRoom, known: Known): Promise<Gateway
 }
 
 /** Sub-agents work for a turn: without one there are none. */
-async function subagentsOf({ store }: RpcRoom, { id, owner, lease_owner }: SessionRow): Promise<number> {
+async function subagentsOf({ store }: RpcDeps, { id, owner, lease_owner }: SessionRow): Promise<number> {
   if (lease_owner === null) return 0;
   return (await activeSubagents(store, { owner, rootSessionId: id })).length;
 }

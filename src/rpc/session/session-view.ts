@@ -8,10 +8,10 @@ import type {
 } from "../../../generated/gateway/types/types.gen.ts";
 import { settingsOf, type SessionSettings } from "../../agent/session/session.ts";
 import { Memo } from "../../base/memo.ts";
-import type { AskRow, SessionRow } from "../../store/schema/tables.ts";
+import type { QuestionRow, SessionRow } from "../../store/schema/tables.ts";
 import { branchOf } from "./folder.ts";
 import { openRequest } from "../events/question-payload.ts";
-import type { RpcRoom } from "../deps.ts";
+import type { RpcDeps } from "../deps.ts";
 import { runningTurn } from "../../agent/run/running.ts";
 import { modelOf, type Known } from "./session-model.ts";
 import { savedSession, type SessionPlace } from "./address.ts";
@@ -22,22 +22,22 @@ import { turnSoFar } from "../events/turn-so-far.ts";
 
 /** The session as it is now; undefined when it is neither saved nor open here. */
 export async function sessionInfo(
-  room: RpcRoom,
+  deps: RpcDeps,
   id: string,
   owner: string,
 ): Promise<SessionInfo | undefined> {
-  const row = await savedSession(room, id, owner);
-  const live = room.agent.live.find(id, owner);
-  return row || live ? describeInfo(room, { row, seed: live?.seed }) : undefined;
+  const row = await savedSession(deps, id, owner);
+  const live = deps.agent.live.find(id, owner);
+  return row || live ? describeInfo(deps, { row, seed: live?.seed }) : undefined;
 }
 
-export async function describeInfo(room: RpcRoom, known: Known): Promise<SessionInfo> {
-  const { parts } = room.agent;
+export async function describeInfo(deps: RpcDeps, known: Known): Promise<SessionInfo> {
+  const { parts } = deps.agent;
   const chosen = chosenOf(known);
-  const { model, provider } = modelOf(room, known);
-  const cwd = cwdOf(room, known);
-  const [{ skills, branch }, usage] = await Promise.all([lookAround(room, cwd), sessionUsage(room, known)]);
-  const servers = room.mcp.status();
+  const { model, provider } = modelOf(deps, known);
+  const cwd = cwdOf(deps, known);
+  const [{ skills, branch }, usage] = await Promise.all([lookAround(deps, cwd), sessionUsage(deps, known)]);
+  const servers = deps.mcp.status();
   const effort = chosen.reasoningEffort ?? parts.settings.reasoningEffort;
   return {
     model,
@@ -45,12 +45,12 @@ export async function describeInfo(room: RpcRoom, known: Known): Promise<Session
     ...(effort === undefined ? {} : { reasoning_effort: effort }),
     yolo: chosen.yolo === true || parts.switches.yolo || parts.settings.policyMode === "yolo",
     running: isBusy(known.row),
-    tools: toolNames(room),
+    tools: toolNames(deps),
     skills: skills.length === 0 ? {} : { skills: [...skills] },
     cwd,
     ...(branch === undefined ? {} : { branch }),
     title: titleOf(known),
-    version: room.version,
+    version: deps.version,
     usage,
     ...(servers.length === 0 ? {} : { mcp_servers: servers.map((server) => ({ ...server })) }),
   };
@@ -64,10 +64,10 @@ interface Surroundings {
 const MAX_FOLDERS = 64;
 /** All who follow a session ask at the end of its turn. */
 const FRESH_MS = 500;
-const folders = new WeakMap<RpcRoom["skills"], Memo<Surroundings>>();
+const folders = new WeakMap<RpcDeps["skills"], Memo<Surroundings>>();
 
 /** What the folder of a session offers, as it was at most {@link FRESH_MS} ago. */
-function lookAround({ skills, clock }: RpcRoom, cwd: string): Promise<Surroundings> {
+function lookAround({ skills, clock }: RpcDeps, cwd: string): Promise<Surroundings> {
   const memo = folders.get(skills) ?? new Memo(MAX_FOLDERS);
   folders.set(skills, memo);
   return memo.get(cwd, String(Math.floor(clock.now() / FRESH_MS)), async () => {
@@ -76,21 +76,21 @@ function lookAround({ skills, clock }: RpcRoom, cwd: string): Promise<Surroundin
   });
 }
 
-export async function describeState(room: RpcRoom, place: SessionPlace): Promise<SessionState> {
+export async function describeState(deps: RpcDeps, place: SessionPlace): Promise<SessionState> {
   const known = { row: place.row, seed: place.live.seed };
   const isRunning = isBusy(place.row);
   const [open, running, usage] = await Promise.all([
-    openAsks(room, place.id),
-    isRunning ? runningTurn(room.store, place.id) : undefined,
-    sessionUsage(room, known),
+    openQuestions(deps, place.id),
+    isRunning ? runningTurn(deps.store, place.id) : undefined,
+    sessionUsage(deps, known),
   ]);
   return {
     session_id: place.id,
     status: statusOf(place.row, open.length > 0),
     running: isRunning,
     ...(running ? { turn_id: turnIdOf(running.runId) } : {}),
-    ...modelOf(room, known),
-    cwd: cwdOf(room, known),
+    ...modelOf(deps, known),
+    cwd: cwdOf(deps, known),
     title: titleOf(known),
     created_at: (place.row?.created_at ?? place.live.openedAtMs) / 1000,
     last_active: Math.max(place.row?.updated_at ?? 0, place.live.lastActiveAtMs) / 1000,
@@ -108,22 +108,22 @@ export interface LiveViewOptions {
 }
 
 export async function describeLive(
-  room: RpcRoom,
+  deps: RpcDeps,
   place: SessionPlace,
   options: LiveViewOptions,
 ): Promise<LiveView> {
   const { id, live } = place;
-  const row = await savedSession(room, id, place.owner);
+  const row = await savedSession(deps, id, place.owner);
   const known = { row, seed: live.seed };
   const { latestSeq, replayed, truncated } = options.attached;
   // Between the two the session may have gone on: what came behind latestSeq is told by events.
   const hasTurn = isBusy(row) || (row !== undefined && row.last_seq > latestSeq);
-  const soFar = hasTurn ? await turnSoFar(room.store, { sessionId: id, upTo: latestSeq }) : undefined;
+  const soFar = hasTurn ? await turnSoFar(deps.store, { sessionId: id, upTo: latestSeq }) : undefined;
   const [info, open, count, { messages }] = await Promise.all([
-    describeInfo(room, known),
-    openAsks(room, id),
-    countMessages(room.store, id),
-    options.omitMessages ? NO_MESSAGES : readMessages(room.store, id, { before: soFar?.firstSeq }),
+    describeInfo(deps, known),
+    openQuestions(deps, id),
+    countMessages(deps.store, id),
+    options.omitMessages ? NO_MESSAGES : readMessages(deps.store, id, { before: soFar?.firstSeq }),
   ]);
   return {
     session_id: id,
@@ -139,7 +139,7 @@ export async function describeLive(
     ...(soFar?.inflight ? { inflight: soFar.inflight } : {}),
     open_requests: open.map((ask): OpenRequest => openRequest(ask)),
     latest_seq: latestSeq,
-    epoch: room.store.epoch,
+    epoch: deps.store.epoch,
     ...(options.isReplay ? { replayed, truncated } : {}),
   };
 }
@@ -151,8 +151,8 @@ export function statusOf(row: SessionRow | undefined, isAsking: boolean): LiveSt
   return isBusy(row) ? "working" : "idle";
 }
 
-export function openAsks(room: RpcRoom, sessionId: string): Promise<readonly AskRow[]> {
-  return room.agent.parts.asks.open({ sessionId });
+export function openQuestions(deps: RpcDeps, sessionId: string): Promise<readonly QuestionRow[]> {
+  return deps.agent.parts.questions.open({ sessionId });
 }
 
 export function isBusy(row: SessionRow | undefined): boolean {
@@ -163,15 +163,15 @@ export function titleOf({ row, seed }: Known): string {
   return row?.title ?? seed?.title ?? "";
 }
 
-export function cwdOf(room: RpcRoom, { row, seed }: Known): string {
-  return row?.cwd ?? (row ? undefined : seed?.cwd) ?? room.agent.parts.settings.workspace;
+export function cwdOf(deps: RpcDeps, { row, seed }: Known): string {
+  return row?.cwd ?? (row ? undefined : seed?.cwd) ?? deps.agent.parts.settings.workspace;
 }
 
 function chosenOf({ row, seed }: Known): SessionSettings {
   return row ? settingsOf(row) : (seed?.settings ?? {});
 }
 
-function toolNames({ agent }: RpcRoom): Record<string, string[]> {
+function toolNames({ agent }: RpcDeps): Record<string, string[]> {
   const names: Record<string, string[]> = {};
   for (const { name, toolset } of agent.parts.tools()) (names[toolset] ??= []).push(name);
   return names;

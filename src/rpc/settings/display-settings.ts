@@ -36,7 +36,7 @@ export function displaySetting(key: string): DisplaySetting | undefined {
  * is given nothing, and a choice that is given `cycle`, go on from there. ServiceError `bad_value` for what is no text.
  */
 export function displayValue(setting: DisplaySetting, value: unknown, now: unknown): string | undefined {
-  if (setting.isSwitch) return String(wishOf(value) ?? now !== true);
+  if (setting.isSwitch) return String(inputOf(value) ?? now !== true);
   if (typeof value !== "string") throw notText(setting.key);
   const text = value.trim();
   const { choices } = setting;
@@ -48,7 +48,7 @@ export function displayValue(setting: DisplaySetting, value: unknown, now: unkno
 }
 
 /** Undefined: the other way round. ServiceError `bad_value`. */
-export function wishOf(value: unknown): boolean | undefined {
+export function inputOf(value: unknown): boolean | undefined {
   if (value === "" || value === null || value === "toggle") return undefined;
   if ([true, 1, "1", "on", "true", "yes"].some((yes) => yes === value)) return true;
   if ([false, 0, "0", "off", "false", "no"].some((no) => no === value)) return false;

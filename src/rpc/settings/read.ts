@@ -11,7 +11,7 @@ import { maskSecrets } from "../../config/secrets/values.ts";
 import { displaySetting } from "./display-settings.ts";
 import { shownFolder } from "../session/folder.ts";
 import type { KnownSession } from "../session/known-session.ts";
-import type { RpcContext, RpcRoom } from "../deps.ts";
+import type { RpcContext, RpcDeps } from "../deps.ts";
 import { describeInfo } from "../session/session-view.ts";
 
 export interface SettingQuery {
@@ -26,7 +26,7 @@ export async function readSetting(ctx: RpcContext, query: SettingQuery): Promise
   if (named) return named(ctx, query);
   const shown = displaySetting(query.key);
   if (shown) {
-    const value = getAtPath(await currentConfig(ctx.room), parseDotPath(shown.at) ?? []) ?? null;
+    const value = getAtPath(await currentConfig(ctx.deps), parseDotPath(shown.at) ?? []) ?? null;
     return {
       value,
       display: typeof value === "boolean" ? (value ? "on" : "off") : String(value ?? "default"),
@@ -34,7 +34,7 @@ export async function readSetting(ctx: RpcContext, query: SettingQuery): Promise
   }
   const path = parseDotPath(query.key);
   if (!path || !schemaAt(path)) throw unknownSetting(query.key);
-  const value = getAtPath(await currentConfig(ctx.room), path);
+  const value = getAtPath(await currentConfig(ctx.deps), path);
   return { value: value === undefined ? null : maskSecrets(value, path) };
 }
 
@@ -53,27 +53,27 @@ const readCwd: Read = async (ctx, query) => ({ value: (await infoOf(ctx, query))
 /** Keys that are not keys of the file. */
 const NAMED: Readonly<Record<string, Read | undefined>> = {
   __proto__: null as never,
-  full: async ({ room }) => ({
-    config: maskSecrets(await currentConfig(room)) as Record<string, unknown>,
+  full: async ({ deps }) => ({
+    config: maskSecrets(await currentConfig(deps)) as Record<string, unknown>,
   }),
-  mtime: async ({ room }) => {
-    const file = await stat(configPath(room.config.home)).catch(() => undefined);
+  mtime: async ({ deps }) => {
+    const file = await stat(configPath(deps.config.home)).catch(() => undefined);
     return { mtime: (file?.mtimeMs ?? 0) / 1000 };
   },
   provider: async (ctx, query) => {
     const { model, provider } = await infoOf(ctx, query);
-    return { model, provider, providers: ctx.room.agent.parts.models.providers.map(({ name }) => name) };
+    return { model, provider, providers: ctx.deps.agent.parts.models.providers.map(({ name }) => name) };
   },
   model: async (ctx, query) => {
     const { model, provider } = await infoOf(ctx, query);
     return { value: `${provider}:${model}`, display: model, model, provider };
   },
-  profile: ({ room }) => ({ home: room.config.home, display: room.config.home }),
+  profile: ({ deps }) => ({ home: deps.config.home, display: deps.config.home }),
   project: async (ctx, query) => {
     const { cwd, branch } = await infoOf(ctx, query);
     return { cwd, branch: branch ?? "" };
   },
-  prompt: ({ room }) => ({ prompt: room.agent.parts.settings.instructions }),
+  prompt: ({ deps }) => ({ prompt: deps.agent.parts.settings.instructions }),
   reasoning: async (ctx, query) => {
     const effort = (await infoOf(ctx, query)).reasoning_effort;
     return { value: effort ?? "default", display: effort ?? "the provider's default" };
@@ -82,8 +82,8 @@ const NAMED: Readonly<Record<string, Read | undefined>> = {
     const { yolo = false } = await infoOf(ctx, query);
     return { value: yolo, display: yolo ? "on" : "off" };
   },
-  busy: ({ room }) => {
-    const { switches, settings } = room.agent.parts;
+  busy: ({ deps }) => {
+    const { switches, settings } = deps.agent.parts;
     return { value: switches.whenBusy ?? settings.whenBusy };
   },
   title: async (ctx, query) => ({ value: (await infoOf(ctx, query)).title }),
@@ -94,15 +94,15 @@ const NAMED: Readonly<Record<string, Read | undefined>> = {
 
 /** Of the session, else of a session that would be made now. */
 async function infoOf(ctx: RpcContext, { session, cwd }: SettingQuery): Promise<SessionInfo> {
-  const { room } = ctx;
-  if (session) return describeInfo(room, { row: session.row, seed: session.live?.seed });
+  const { deps } = ctx;
+  if (session) return describeInfo(deps, { row: session.row, seed: session.live?.seed });
   const folder = await shownFolder(ctx, cwd);
   const seed = { source: "tui", ...(folder === undefined ? {} : { cwd: folder }) };
-  return describeInfo(room, { row: undefined, seed });
+  return describeInfo(deps, { row: undefined, seed });
 }
 
 /** The file as it is now; as the process began while the file is broken. */
-export async function currentConfig({ config: { home, env, atStart } }: RpcRoom): Promise<Config> {
+export async function currentConfig({ config: { home, env, atStart } }: RpcDeps): Promise<Config> {
   try {
     return (await loadConfig({ home, env })).config;
   } catch (error) {

@@ -10,12 +10,12 @@ import { ServiceError } from "../../base/errors.ts";
 import { setConfigValue, unsetConfigValue } from "../../config/file/edit.ts";
 import { schemaAt } from "../../config/schema-path.ts";
 import { maskSecrets } from "../../config/secrets/values.ts";
-import { displaySetting, displayValue, wishOf, type DisplaySetting } from "./display-settings.ts";
+import { displaySetting, displayValue, inputOf, type DisplaySetting } from "./display-settings.ts";
 import { ensureSaved, type KnownSession } from "../session/known-session.ts";
 import type { RpcContext } from "../deps.ts";
 import { sessionInfo } from "../session/session-view.ts";
 import { currentConfig, unknownSetting } from "./read.ts";
-import { tellAll, tellChanged, tellInfo } from "../events/viewers.ts";
+import { notifyAll, notifyChanged, notifyInfo } from "../events/viewers.ts";
 
 export interface SettingChange {
   readonly key: string;
@@ -54,7 +54,7 @@ type Write = (ctx: RpcContext, change: SettingChange) => Promise<ConfigSetResult
 const model: Write = async (ctx, change) => {
   const { name, isGlobal } = readModel(textOf(change));
   const isForAll = isGlobal || change.scope === "global";
-  const ref = ctx.room.agent.parts.models.resolve(name);
+  const ref = ctx.deps.agent.parts.models.resolve(name);
   if (!ref) throw badValue(`There is no model ${JSON.stringify(name.slice(0, 256))}.`);
   const kept = isForAll
     ? await toFile(ctx, { key: "model", at: "model.default", value: formatModel(ref) })
@@ -62,8 +62,8 @@ const model: Write = async (ctx, change) => {
   // A model for all sessions is meant for the one at hand too, and there at once.
   if (kept && !change.session) return kept;
   const session = sessionOf(change);
-  await ensureSaved(ctx.room, session);
-  const value = await ctx.room.agent.chooseModel(session.id, session.owner, name);
+  await ensureSaved(ctx.deps, session);
+  const value = await ctx.deps.agent.chooseModel(session.id, session.owner, name);
   return { ...(await told(ctx, session, { key: "model", value })), ...kept };
 };
 
@@ -79,8 +79,8 @@ const reasoning: Write = async (ctx, change) => {
     return toFile(ctx, { key: "reasoning", at: "model.reasoning_effort", value: effort });
   }
   const session = sessionOf(change);
-  await ensureSaved(ctx.room, session);
-  await ctx.room.agent.chooseEffort(session.id, session.owner, effort ?? null);
+  await ensureSaved(ctx.deps, session);
+  await ctx.deps.agent.chooseEffort(session.id, session.owner, effort ?? null);
   return told(ctx, session, { key: "reasoning", value: level });
 };
 
@@ -98,16 +98,16 @@ const SHOWN_ONLY = "It says what hosts show; how much the model thinks stays as 
 const UNTIL_RESTART = "It holds until agentd is started again; approvals.mode is what is kept.";
 
 const yolo: Write = async (ctx, change) => {
-  const { agent } = ctx.room;
-  const wish = wishOf(change.value);
+  const { agent } = ctx.deps;
+  const wish = inputOf(change.value);
   if (change.scope === "global" || (!change.session && change.scope === undefined)) {
     const { switches } = agent.parts;
     switches.yolo = wish ?? !switches.yolo;
-    await tellInfo(ctx.room);
+    await notifyInfo(ctx.deps);
     return { key: "yolo", value: switches.yolo, scope: "global", warning: UNTIL_RESTART };
   }
   const session = sessionOf(change);
-  await ensureSaved(ctx.room, session);
+  await ensureSaved(ctx.deps, session);
   const value = wish ?? !(await agent.status(session.id, session.owner)).yolo;
   await agent.sessions.choose(session.id, session.owner, { yolo: value });
   return told(ctx, session, { key: "yolo", value });
@@ -115,12 +115,12 @@ const yolo: Write = async (ctx, change) => {
 
 const cwd: Write = async (ctx, change) => {
   const session = sessionOf(change);
-  const wanted = resolve(ctx.room.agent.parts.settings.workspace, textOf(change));
+  const wanted = resolve(ctx.deps.agent.parts.settings.workspace, textOf(change));
   const path = await realpath(wanted).catch(() => undefined);
   const found = path === undefined ? undefined : await stat(path).catch(() => undefined);
   if (path === undefined || !found?.isDirectory()) throw badValue("There is no such directory.");
-  await ensureSaved(ctx.room, session);
-  await ctx.room.agent.sessions.move(session.id, session.owner, path);
+  await ensureSaved(ctx.deps, session);
+  await ctx.deps.agent.sessions.move(session.id, session.owner, path);
   const done = await told(ctx, session, { key: change.key, value: path });
   const branch = done.info?.branch;
   return { ...done, cwd: path, ...(branch === undefined ? {} : { branch }) };
@@ -129,16 +129,16 @@ const cwd: Write = async (ctx, change) => {
 const title: Write = async (ctx, change) => {
   const session = sessionOf(change);
   const wanted = textOf(change);
-  await ensureSaved(ctx.room, session);
-  const value = await ctx.room.agent.sessions.rename(session.id, session.owner, wanted);
-  tellChanged(ctx.room, session.owner);
+  await ensureSaved(ctx.deps, session);
+  const value = await ctx.deps.agent.sessions.rename(session.id, session.owner, wanted);
+  notifyChanged(ctx.deps, session.owner);
   return told(ctx, session, { key: "title", value });
 };
 
 const busy: Write = async (ctx, change) => {
   const value = textOf(change);
   await toFile(ctx, { key: "busy", at: "sessions.when_busy", value });
-  ctx.room.agent.parts.switches.whenBusy = value as BusyMode; // the file took it: it is one
+  ctx.deps.agent.parts.switches.whenBusy = value as BusyMode; // the file took it: it is one
   return { key: "busy", value, scope: "global" };
 };
 
@@ -169,13 +169,13 @@ async function writeDisplay(
   setting: DisplaySetting,
 ): Promise<ConfigSetResult> {
   if (scope === "session") throw badValue(`${key} is no setting of a session.`);
-  const { room } = ctx;
+  const { deps } = ctx;
   const path = parseDotPath(setting.at) ?? [];
-  const wanted = displayValue(setting, value, getAtPath(await currentConfig(room), path));
+  const wanted = displayValue(setting, value, getAtPath(await currentConfig(deps), path));
   const { value: kept } = await toFile(ctx, { key, at: setting.at, value: wanted });
   const now = kept ?? "";
   if (key === "skin") {
-    tellAll(room, { type: "skin.changed", ts: room.clock.now(), payload: { name: String(now) } });
+    notifyAll(deps, { type: "skin.changed", ts: deps.clock.now(), payload: { name: String(now) } });
   }
   return { key, value: now, scope: "global" };
 }
@@ -200,8 +200,8 @@ interface FileChange {
 }
 
 /** Resolves to what the file holds now, and not to what was typed. */
-async function toFile({ room }: RpcContext, { key, at, value }: FileChange): Promise<ConfigSetResult> {
-  const edit = { home: room.config.home, key: at };
+async function toFile({ deps }: RpcContext, { key, at, value }: FileChange): Promise<ConfigSetResult> {
+  const edit = { home: deps.config.home, key: at };
   try {
     await (value === undefined ? unsetConfigValue(edit) : setConfigValue({ ...edit, value }));
   } catch (error) {
@@ -209,7 +209,7 @@ async function toFile({ room }: RpcContext, { key, at, value }: FileChange): Pro
     throw error instanceof ServiceError && error.param === at ? error : configFailed(error);
   }
   const path = parseDotPath(at) ?? [];
-  const kept = maskSecrets(getAtPath(await currentConfig(room), path) ?? null, path);
+  const kept = maskSecrets(getAtPath(await currentConfig(deps), path) ?? null, path);
   return { key, value: kept, scope: "global", warning: AT_NEXT_START };
 }
 
@@ -223,11 +223,11 @@ function configFailed(cause: unknown): ServiceError {
 
 /** With the session as it is now. */
 async function told(
-  { room }: RpcContext,
+  { deps }: RpcContext,
   { id, owner }: KnownSession,
   done: { readonly key: string; readonly value: unknown },
 ): Promise<ConfigSetResult> {
-  const info = await sessionInfo(room, id, owner);
+  const info = await sessionInfo(deps, id, owner);
   return { ...done, scope: "session", ...(info ? { info } : {}) };
 }
 

@@ -30,13 +30,13 @@ export function isOwnerDead(owner: string, self: string): boolean {
 }
 
 /** Where an owner runs. */
-export interface OwnerPlace {
+export interface OwnerSite {
   readonly host: string;
   readonly pid: number;
 }
 
 /** Undefined for what is no owner's name. */
-export function placeOfOwner(owner: string): OwnerPlace | undefined {
+export function placeOfOwner(owner: string): OwnerSite | undefined {
   return parse(owner);
 }
 
@@ -49,7 +49,7 @@ function nonce(): string {
 // From the right: a host name may hold colons.
 const OWNER = /^(?<host>.+):(?<pid>[1-9]\d{0,9}):[0-9a-f]+$/;
 
-function parse(owner: string): OwnerPlace | undefined {
+function parse(owner: string): OwnerSite | undefined {
   const { host, pid } = OWNER.exec(owner)?.groups ?? {};
   return host && pid ? { host, pid: Number(pid) } : undefined;
 }

@@ -14,14 +14,14 @@ export interface Try {
 }
 
 /** Of a message that is retried by hand again and again, the latest. */
-const MAX_TRIES = 20;
+const MAX_ATTEMPTS = 20;
 
 /** The column with one more. */
-export function addTry(tries: string | null, one: Try): string {
-  return JSON.stringify([...readTries(tries), one].slice(-MAX_TRIES));
+export function addTry(attemptLog: string | null, one: Try): string {
+  return JSON.stringify([...readAttemptLog(attemptLog), one].slice(-MAX_ATTEMPTS));
 }
 
 /** Oldest first. */
-export function readTries(tries: string | null): readonly Try[] {
-  return tries === null ? [] : (JSON.parse(tries) as readonly Try[]);
+export function readAttemptLog(attemptLog: string | null): readonly Try[] {
+  return attemptLog === null ? [] : (JSON.parse(attemptLog) as readonly Try[]);
 }

@@ -3,19 +3,19 @@ import type { RawBuilder } from "kysely";
 import { advance, heldBy } from "./ordering-key.ts";
 import type { Store } from "../store.ts";
 import type { OutboxRow } from "../schema/tables.ts";
-import { readTries, type Try } from "./attempts.ts";
+import { readAttemptLog, type Try } from "./attempts.ts";
 import type { Tx } from "../tx/tx.ts";
 
 /** How a message of the outbox stands. */
-export const LETTER_STATUSES = ["due", "leased", "delivered", "dead", "unknown", "dropped"] as const;
-export type LetterStatus = (typeof LETTER_STATUSES)[number];
+export const MESSAGE_STATUSES = ["due", "leased", "delivered", "dead", "unknown", "dropped"] as const;
+export type MessageStatus = (typeof MESSAGE_STATUSES)[number];
 
-/** A message of the outbox as people handle it. Its payload is private: only {@link findLetter} tells it. */
-export interface Letter {
+/** A message of the outbox as people handle it. Its payload is private: only {@link findMessage} tells it. */
+export interface OutboxMessage {
   readonly id: string;
   /** Whole address. */
   readonly target: string;
-  readonly status: LetterStatus;
+  readonly status: MessageStatus;
   /** What owes it: a run or a delivery id. */
   readonly ref?: string;
   readonly attempts: number;
@@ -32,8 +32,8 @@ export interface Letter {
   readonly endedAtMs?: number;
 }
 
-export interface LettersRequest {
-  readonly statuses?: readonly LetterStatus[];
+export interface MessagesRequest {
+  readonly statuses?: readonly MessageStatus[];
   /** Of this platform only. */
   readonly platform?: string;
   /** Of what this run or delivery owes only. */
@@ -48,7 +48,10 @@ const DEFAULT_LIMIT = 50;
 const MAX_LIMIT = 1_000;
 
 /** Newest first. ServiceError `state_store_unavailable`. */
-export async function listLetters(store: Store, request: LettersRequest = {}): Promise<readonly Letter[]> {
+export async function listMessages(
+  store: Store,
+  request: MessagesRequest = {},
+): Promise<readonly OutboxMessage[]> {
   const { statuses, platform, ref, before, limit = DEFAULT_LIMIT } = request;
   let query = store.read
     .selectFrom("outbox")
@@ -59,24 +62,26 @@ export async function listLetters(store: Store, request: LettersRequest = {}): P
   if (platform !== undefined) query = query.where(of(platform));
   if (ref !== undefined) query = query.where("ref", "=", ref);
   if (before !== undefined) query = query.where("id", "<", before);
-  return (await query.execute()).map(toLetter);
+  return (await query.execute()).map(toOutboxMessage);
 }
 
-export interface WholeLetter extends Letter {
+export interface FullMessage extends OutboxMessage {
   /** What it says, JSON. */
   readonly payload: string;
   /** The latest attempts that ended, oldest first. */
-  readonly tries: readonly Try[];
+  readonly attemptLog: readonly Try[];
 }
 
 /** Undefined when there is none of that id. */
-export async function findLetter(store: Store, id: string): Promise<WholeLetter | undefined> {
+export async function findMessage(store: Store, id: string): Promise<FullMessage | undefined> {
   const row = await store.find("outbox", { id });
-  return row && { ...toLetter(row), payload: row.payload, tries: readTries(row.tries) };
+  return (
+    row && { ...toOutboxMessage(row), payload: row.payload, attemptLog: readAttemptLog(row.attempt_log) }
+  );
 }
 
 /** `missing`: there is none of that id. `done`: it was delivered, or dropped. `leased`: a living process is sending it. */
-export type LetterRefusal = "missing" | "done" | "leased";
+export type MessageRefusal = "missing" | "done" | "leased";
 
 /**
  * Makes it due now, with all its attempts before it; parts that arrived are not sent again. One that is unknown may
@@ -87,7 +92,7 @@ export function retryLetter(
   store: Store,
   id: string,
   changed?: (tx: Tx, row: OutboxRow) => Promise<void>,
-): Promise<"retried" | LetterRefusal> {
+): Promise<"retried" | MessageRefusal> {
   return store.write(async (tx) => {
     const row = await tx.find("outbox", { id });
     const refusal = refusalOf(store, tx, row);
@@ -95,7 +100,7 @@ export function retryLetter(
     const held = await heldBy(tx, row.lane, id);
     const due = { status: "due", attempts: 0, available_at: tx.nowMs, lease_owner: null, done_at: null };
     // Whoever has it sent again has looked whether it arrived.
-    const again = { ...due, held, retried_at: tx.nowMs, doubt_at: null };
+    const again = { ...due, held, retried_at: tx.nowMs, uncertain_at: null };
     if ((await tx.update("outbox", asSeen(row), again)) === 0) return "leased" as const;
     await changed?.(tx, row);
     return "retried" as const;
@@ -103,11 +108,11 @@ export function retryLetter(
 }
 
 /** Owes it no more; it stays on record as dropped. `settled` runs in the same transaction: whoever owes it may have to know. */
-export function dropLetter(
+export function dropMessage(
   store: Store,
   id: string,
   settled?: (tx: Tx, row: OutboxRow) => Promise<void>,
-): Promise<"dropped" | LetterRefusal> {
+): Promise<"dropped" | MessageRefusal> {
   return store.write(async (tx) => {
     const row = await tx.find("outbox", { id });
     const refusal = refusalOf(store, tx, row);
@@ -121,16 +126,16 @@ export function dropLetter(
 }
 
 /** What a platform has in the outbox. */
-export interface LetterCount {
+export interface MessageCount {
   readonly platform: string;
-  readonly status: Exclude<LetterStatus, "delivered">;
+  readonly status: Exclude<MessageStatus, "delivered">;
   readonly count: number;
   /** When the oldest of them was owed. */
   readonly oldestAtMs: number;
 }
 
 /** What is owed, and what was given up, by platform. Reads indexes that hold such messages only. */
-export async function countLetters(store: Store): Promise<readonly LetterCount[]> {
+export async function countMessages(store: Store): Promise<readonly MessageCount[]> {
   const platform = platformOf(store);
   const counts = ([owed, failed] as const).map((where) =>
     sql<{ platform: string; status: string; count: number | string; oldest: number | string }>`
@@ -140,7 +145,7 @@ export async function countLetters(store: Store): Promise<readonly LetterCount[]
   const rows = (await Promise.all(counts)).flatMap((result) => result.rows);
   return rows.map((row) => ({
     platform: row.platform,
-    status: row.status as LetterCount["status"],
+    status: row.status as MessageCount["status"],
     count: Number(row.count),
     oldestAtMs: Number(row.oldest),
   }));
@@ -150,7 +155,7 @@ export async function countLetters(store: Store): Promise<readonly LetterCount[]
 const owed = sql.raw<boolean>("status in ('due', 'leased')");
 const failed = sql.raw<boolean>("status in ('dead', 'unknown', 'dropped')");
 
-function among(statuses: readonly LetterStatus[]): RawBuilder<boolean> {
+function among(statuses: readonly MessageStatus[]): RawBuilder<boolean> {
   const only = sql<boolean>`status in (${sql.join(statuses.map((status) => sql.lit(status)))})`;
   if (statuses.length === 0) return sql<boolean>`1 = 0`;
   if (statuses.every((status) => status === "due" || status === "leased"))
@@ -169,7 +174,7 @@ function platformOf({ dialect }: Store): RawBuilder<string> {
     : sql`case instr(target, ':') when 0 then target else substr(target, 1, instr(target, ':') - 1) end`;
 }
 
-function refusalOf(store: Store, { nowMs }: Tx, row: OutboxRow | undefined): LetterRefusal | undefined {
+function refusalOf(store: Store, { nowMs }: Tx, row: OutboxRow | undefined): MessageRefusal | undefined {
   if (!row) return "missing";
   if (row.status === "delivered" || row.status === "dropped") return "done";
   if (row.status !== "leased" || row.available_at <= nowMs) return undefined;
@@ -195,11 +200,11 @@ const SHOWN = [
   "done_at",
 ] as const;
 
-function toLetter(row: Pick<OutboxRow, (typeof SHOWN)[number]>): Letter {
+function toOutboxMessage(row: Pick<OutboxRow, (typeof SHOWN)[number]>): OutboxMessage {
   return {
     id: row.id,
     target: row.target,
-    status: row.status as LetterStatus,
+    status: row.status as MessageStatus,
     ...(row.ref === null ? {} : { ref: row.ref }),
     attempts: row.attempts,
     partsSent: row.parts_sent,

@@ -14,7 +14,7 @@ const MAX_CHARACTERS = 400;
  * The lane of a message: those of one lane go out one after the other, in the order in which they were owed. Null: it
  * waits for nobody. `extra` is what the target is told besides. Two spellings of one chat are two lanes.
  */
-export function laneOf(target: string, extra: unknown): string | null {
+export function orderingKeyOf(target: string, extra: unknown): string | null {
   const [platform = ""] = target.split(":", 1);
   if (unordered.has(platform)) return null;
   if (target !== platform || typeof extra !== "object" || extra === null) return cut(target);

@@ -1,5 +1,5 @@
 import { createId } from "../../base/ids.ts";
-import { advance, advanceAll, FIRST_IN_LANE, heldBy, laneOf, queueOf } from "./ordering-key.ts";
+import { advance, advanceAll, FIRST_IN_LANE, heldBy, orderingKeyOf, queueOf } from "./ordering-key.ts";
 import { Leases } from "../leases/lease.ts";
 import type { Leaseholder, LeaseEnd, LeasePause } from "../leases/lease.ts";
 import type { OutboxRow } from "../schema/tables.ts";
@@ -18,7 +18,7 @@ export interface NewMessage {
   readonly availableAtMs?: number;
   /** Attempts in all. Default: as the target's waits are many, and one. */
   readonly maxAttempts?: number;
-  /** Messages of one lane go one after the other. Null: it waits for nobody. Default: that of {@link laneOf}. */
+  /** Messages of one lane go one after the other. Null: it waits for nobody. Default: that of {@link orderingKeyOf}. */
   readonly lane?: string | null;
 }
 
@@ -41,7 +41,7 @@ export interface BusyTargets {
  */
 export interface Outbox {
   /** Resolves to the message's id, by which a target may recognise a repeat. */
-  owe(tx: Tx, message: NewMessage): Promise<string>;
+  enqueue(tx: Tx, message: NewMessage): Promise<string>;
   /**
    * Messages that are due, or will be, or whose lease will run out: of each queue the soonest, 16 at most; soonest first.
    * Without queues of busy targets, and without those that others of their lane go before. The cost is that of the
@@ -61,10 +61,14 @@ export interface Outbox {
   /** Moves the lease's end to `leaseMs` from now. False when the lease is lost: the sender MUST stop. */
   renew(tx: Tx, id: string, leaseMs: number): Promise<boolean>;
   /**
-   * Keeps what came of an attempt, JSON as {@link OutboxRow.tries} has it; `isInDoubt`: the platform may have taken it.
+   * Keeps what came of an attempt, JSON as {@link OutboxRow.attempt_log} has it; `isUncertain`: the platform may have taken it.
    * Before the lease ends.
    */
-  note(tx: Tx, id: string, how: { readonly tries: string; readonly isInDoubt: boolean }): Promise<void>;
+  note(
+    tx: Tx,
+    id: string,
+    how: { readonly attemptLog: string; readonly isUncertain: boolean },
+  ): Promise<void>;
   /** So many parts have arrived, in all. False when the lease is lost: the sender MUST stop. */
   progress(tx: Tx, id: string, partsSent: number): Promise<boolean>;
   /** The target has it. False when the lease was lost. */
@@ -87,7 +91,7 @@ export interface Outbox {
   /** Gives the message back as if this attempt had not been. False when the lease was lost. */
   release(tx: Tx, id: string): Promise<boolean>;
   /** Calls `run` after every commit by which this process owes something; the returned function ends that. */
-  onOwed(run: () => void): () => void;
+  onEnqueued(run: () => void): () => void;
   /** Ends leases of processes that are known to be gone; for start-up. Resolves to their number. */
   reclaim(tx: Tx): Promise<number>;
   /**
@@ -138,10 +142,10 @@ export function createOutbox(holder: Leaseholder): Outbox {
     return row !== undefined;
   };
   return {
-    async owe(tx, message) {
+    async enqueue(tx, message) {
       lastMs = Math.max(lastMs, tx.nowMs);
       const id = createId("out", lastMs);
-      const { lane = laneOf(message.target, extraOf(message.payload)) } = message;
+      const { lane = orderingKeyOf(message.target, extraOf(message.payload)) } = message;
       const held = await heldBy(tx, lane, id);
       const queue = queueOf(message.target, lane);
       await tx.insert("outbox", [{ ...toRow(message, tx.nowMs), id, lane, queue, held }]);
@@ -169,11 +173,11 @@ export function createOutbox(holder: Leaseholder): Outbox {
     async progress(tx, id, partsSent) {
       const mine = { id, lease_owner: holder.owner, status: "leased" };
       // What may have arrived was the part that has; the next one begins.
-      const set = { parts_sent: partsSent, doubt_at: null, tried_at: tx.nowMs };
+      const set = { parts_sent: partsSent, uncertain_at: null, tried_at: tx.nowMs };
       return (await tx.update("outbox", mine, set)) === 1;
     },
-    async note(tx, id, { tries, isInDoubt }) {
-      await rawTx(tx).run(isInDoubt ? DOUBT : NOTE, [tries, id, holder.owner]);
+    async note(tx, id, { attemptLog, isUncertain }) {
+      await rawTx(tx).run(isUncertain ? DOUBT : NOTE, [attemptLog, id, holder.owner]);
     },
     delivered: (tx, id) => end(tx, id, { status: "delivered" }),
     retryAt: (tx, id, { isCounted = true, ...pause }) => leases.putBack(tx, id, { ...pause, isCounted }),
@@ -189,7 +193,7 @@ export function createOutbox(holder: Leaseholder): Outbox {
       return { ...row, ...set };
     },
     release: (tx, id) => leases.release(tx, id),
-    onOwed(run) {
+    onEnqueued(run) {
       listeners.add(run);
       return () => void listeners.delete(run);
     },
@@ -218,20 +222,23 @@ function toRow(message: NewMessage, nowMs: number): Omit<OutboxRow, "id" | "lane
     parts_sent: 0,
     retried_at: null,
     tried_at: null,
-    doubt_at: null,
+    uncertain_at: null,
     started_at: null,
-    tries: null,
+    attempt_log: null,
   };
 }
 
 function lostColumns(row: OutboxRow, { status, error }: LostAttempt, nowMs: number): Partial<OutboxRow> {
   const begunMs = row.tried_at ?? row.available_at;
-  const all = { lease_owner: null, tries: addTry(row.tries, { atMs: begunMs, outcome: "lost", error }) };
+  const all = {
+    lease_owner: null,
+    attempt_log: addTry(row.attempt_log, { atMs: begunMs, outcome: "lost", error }),
+  };
   switch (status) {
     case "unsent":
       return { ...all, status: "due", attempts: row.attempts - 1 };
     case "again":
-      return { ...all, status: "due", doubt_at: row.doubt_at ?? begunMs };
+      return { ...all, status: "due", uncertain_at: row.uncertain_at ?? begunMs };
     case "unknown":
       return { ...all, status: "unknown", last_error: error, done_at: nowMs };
   }
@@ -240,15 +247,15 @@ function lostColumns(row: OutboxRow, { status, error }: LostAttempt, nowMs: numb
 /** A lease that ran out belonged to an attempt that nobody knows the end of. */
 const TAKING =
   "started_at = null, " +
-  "doubt_at = case when status = 'leased' then coalesce(doubt_at, tried_at) else doubt_at end, tried_at = ?";
+  "uncertain_at = case when status = 'leased' then coalesce(uncertain_at, tried_at) else uncertain_at end, tried_at = ?";
 const OURS = "where id = ? and lease_owner = ? and status = 'leased'";
 /** What was written so much later than now was written by another clock. */
 export const AHEAD_MS = 60_000;
 const CORRECT =
   "update outbox set available_at = ? where status in ('due', 'leased') and available_at > ? " +
   "and (created_at > ? or tried_at > ?)";
-const NOTE = `update outbox set tries = ? ${OURS}`;
-const DOUBT = `update outbox set tries = ?, doubt_at = coalesce(doubt_at, tried_at) ${OURS}`;
+const NOTE = `update outbox set attempt_log = ? ${OURS}`;
+const DOUBT = `update outbox set attempt_log = ?, uncertain_at = coalesce(uncertain_at, tried_at) ${OURS}`;
 
 function extraOf(payload: unknown): unknown {
   return typeof payload === "object" && payload !== null

@@ -135,7 +135,7 @@ class Sweeper {
       const old = await this.#oldRuns(ageMs);
       for (const { id, session_id: sessionId, expendable } of old) {
         await this.#batches.all(DELETE_OF_RUN.events, [id ?? null]);
-        await this.#batches.all(DELETE_OF_RUN.asks, [id ?? null]);
+        await this.#batches.all(DELETE_OF_RUN.questions, [id ?? null]);
         if (expendable === 1) await this.#batches.all(DELETE_OF_SESSION.events, [sessionId ?? null]);
         if (expendable === 1) await this.#batches.all(DELETE_OF_SESSION.messages, [sessionId ?? null]);
         if (this.#batches.isStopped) return swept;
@@ -214,7 +214,7 @@ const numberedRows = (table: "events" | "messages", column: "run_id" | "session_
 
 const DELETE_OF_RUN = {
   events: numberedRows("events", "run_id"),
-  asks: "delete from asks where id in (select id from asks where run_id = ? limit ?)",
+  questions: "delete from questions where id in (select id from questions where run_id = ? limit ?)",
 };
 const DELETE_OF_SESSION = {
   events: numberedRows("events", "session_id"),

@@ -79,7 +79,7 @@ const columns: Columns = {
     data: true,
     created_at: true,
   },
-  asks: {
+  questions: {
     id: true,
     session_id: true,
     run_id: true,
@@ -124,9 +124,9 @@ const columns: Columns = {
     parts_sent: true,
     retried_at: true,
     tried_at: true,
-    doubt_at: true,
+    uncertain_at: true,
     started_at: true,
-    tries: true,
+    attempt_log: true,
   },
   jobs: {
     id: true,

@@ -9,7 +9,7 @@ export interface Tables {
   runs: RunRow;
   messages: MessageRow;
   events: EventRow;
-  asks: AskRow;
+  questions: QuestionRow;
   ledger: LedgerRow;
   outbox: OutboxRow;
   jobs: JobRow;
@@ -197,7 +197,7 @@ export interface EventRow {
   created_at: number;
 }
 
-export interface AskRow {
+export interface QuestionRow {
   id: string;
   session_id: string;
   run_id: string;
@@ -267,11 +267,11 @@ export interface OutboxRow {
   /** When the latest attempt began, or the latest part of it. */
   tried_at: number | null;
   /** When the first attempt began of which nobody knows whether the platform took it. */
-  doubt_at: number | null;
+  uncertain_at: number | null;
   /** When the request of the latest attempt began; null: it has not, or the platform recognises repeats. */
   started_at: number | null;
   /** JSON list of the latest attempts that ended; see src/store/outbox/attempts.ts. */
-  tries: string | null;
+  attempt_log: string | null;
 }
 
 /** Leased work. `available_at` doubles as the end of the lease, so an expired lease is simply due again. */

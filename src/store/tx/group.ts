@@ -30,17 +30,17 @@ export class GroupCommitter {
   #closed = false;
   /** Transactions whose commit failed may have been committed all the same. */
   #isDoubtful = false;
-  readonly #onDoubt: () => void;
+  readonly #onUncertain: () => void;
 
-  /** `onDoubt` is called when a commit succeeds after some whose outcome is not known: their callbacks never ran. */
+  /** `onUncertain` is called when a commit succeeds after some whose outcome is not known: their callbacks never ran. */
   constructor(
     driver: Driver,
     onProblem: (message: string, error: unknown) => void,
-    onDoubt: () => void = () => {},
+    onUncertain: () => void = () => {},
   ) {
     this.#driver = driver;
     this.#onProblem = onProblem;
-    this.#onDoubt = onDoubt;
+    this.#onUncertain = onUncertain;
   }
 
   /** See {@link Store.write}. */
@@ -108,7 +108,7 @@ export class GroupCommitter {
       this.#isDoubtful = true;
       throw error;
     }
-    if (this.#isDoubtful) this.#onDoubt();
+    if (this.#isDoubtful) this.#onUncertain();
     this.#isDoubtful = false;
   }
 

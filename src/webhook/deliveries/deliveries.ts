@@ -3,8 +3,8 @@ import { silentLog, type Log } from "../../base/observe/log.ts";
 import { redact } from "../../base/observe/redact.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { DeliveryBodyRow, DeliveryRow } from "../../store/schema/tables.ts";
-import type { BelievedRequest, Judged } from "../receive/evaluate.ts";
-import type { StageVerdict } from "../receive/stage.ts";
+import type { VerifiedRequest, Evaluated } from "../receive/evaluate.ts";
+import type { StageResult } from "../receive/stage.ts";
 
 export const DELIVERY_STATUSES = [
   "accepted",
@@ -22,9 +22,9 @@ export const DELIVERY_STATUSES = [
 export type DeliveryStatus = (typeof DELIVERY_STATUSES)[number];
 
 export interface DeliveryFacts {
-  readonly request: BelievedRequest;
-  readonly judged: Judged;
-  readonly stages: readonly StageVerdict[];
+  readonly request: VerifiedRequest;
+  readonly evaluated: Evaluated;
+  readonly stages: readonly StageResult[];
 }
 
 /** A row of the record, as it is read. Times in milliseconds since the epoch. */
@@ -47,7 +47,7 @@ export interface DeliverySummary {
 }
 
 export interface Delivery extends DeliverySummary {
-  readonly stages: readonly StageVerdict[];
+  readonly stages: readonly StageResult[];
   /** Names in lower case; values that prove who sends are redacted. */
   readonly headers: Readonly<Record<string, string>>;
   /** The body exactly as it was sent, so that it can be repeated: redact it before it is shown. Absent: not kept. */
@@ -104,7 +104,7 @@ export class Deliveries {
   }
 
   async #record(facts: DeliveryFacts): Promise<void> {
-    const status = statusOf(facts.judged);
+    const status = statusOf(facts.evaluated);
     try {
       await this.#store.write(
         (tx) => insertDelivery(tx, { ...facts, id: createId("dlv", tx.nowMs), status, endedAtMs: tx.nowMs }),
@@ -164,13 +164,13 @@ export async function insertDelivery(
     readonly endedAtMs?: number;
   },
 ): Promise<void> {
-  const { request, judged, stages, id, status } = from;
+  const { request, evaluated, stages, id, status } = from;
   const replayOf = request.headers.get(REPLAY_HEADER);
   const row: DeliveryRow = {
     id,
     route: request.route.name,
-    delivery_id: judged.deliveryId,
-    event: judged.subject.event,
+    delivery_id: evaluated.deliveryId,
+    event: evaluated.subject.event,
     status,
     reason: stages.find(({ verdict }) => verdict === "stop")?.detail?.slice(0, MAX_REASON_CHARACTERS) ?? null,
     stages: JSON.stringify(stages),
@@ -182,12 +182,13 @@ export async function insertDelivery(
     ended_at: from.endedAtMs ?? null,
   };
   await tx.insert("deliveries", [row]);
-  const rendered = judged.text === undefined ? null : redact(judged.text.slice(0, MAX_RENDERED_CHARACTERS));
-  const payload = keptPayload(judged);
+  const rendered =
+    evaluated.text === undefined ? null : redact(evaluated.text.slice(0, MAX_RENDERED_CHARACTERS));
+  const payload = keptPayload(evaluated);
   if (payload !== null || rendered !== null) await tx.insert("delivery_bodies", [{ id, payload, rendered }]);
 }
 
-function statusOf({ stop }: Judged): DeliveryStatus {
+function statusOf({ stop }: Evaluated): DeliveryStatus {
   const status = stop !== undefined && "status" in stop.body ? stop.body.status : undefined;
   return status === "ignored" || status === "duplicate" ? status : "refused";
 }
@@ -199,7 +200,7 @@ function shownHeaders(headers: Headers): Readonly<Record<string, string>> {
 }
 
 /** Null for what cannot be kept as it is: half a body would be another one. */
-function keptPayload({ bodyText }: Judged): string | null {
+function keptPayload({ bodyText }: Evaluated): string | null {
   if (bodyText === undefined || bodyText.length > MAX_PAYLOAD_CHARACTERS) return null;
   return bodyText.includes("\u0000") ? null : bodyText;
 }
@@ -238,7 +239,7 @@ function toDelivery(row: DeliveryRow, body: DeliveryBodyRow | undefined): Delive
   const { payload = null, rendered = null } = body ?? {};
   return {
     ...toSummary(row),
-    stages: JSON.parse(row.stages) as readonly StageVerdict[],
+    stages: JSON.parse(row.stages) as readonly StageResult[],
     headers: JSON.parse(row.headers) as Readonly<Record<string, string>>,
     ...(payload === null ? {} : { payload }),
     ...(rendered === null ? {} : { rendered }),

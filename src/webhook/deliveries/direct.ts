@@ -9,9 +9,9 @@ import type { OutboxRow } from "../../store/schema/tables.ts";
 import type { Admission } from "../receive/admit.ts";
 import { accepted, delivered, refuse, type WebhookAnswer } from "../receive/answer.ts";
 import { insertDelivery } from "./deliveries.ts";
-import { keepFailed, oweFailed } from "./failed-messages.ts";
+import { keepFailed, enqueueFailed } from "./failed-messages.ts";
 import { freeName, keepName, KnownDelivery, reserveName, type DeliveryName } from "../receive/dedupe.ts";
-import type { WebhookRoom } from "../deps.ts";
+import type { WebhookDeps } from "../deps.ts";
 import { closeDelivery } from "./settled.ts";
 import { renderTexts } from "../receive/template.ts";
 
@@ -43,31 +43,31 @@ interface Sent {
  * ServiceError `server_draining`, and `state_store_unavailable`.
  */
 export async function deliverDirect(
-  room: WebhookRoom,
+  deps: WebhookDeps,
   admission: Admission,
 ): Promise<WebhookAnswer | undefined> {
-  const owed = await owe(room, admission);
+  const owed = await enqueue(deps, admission);
   if (!owed) return undefined;
-  const sent = await Promise.all(owed.rows.map(async (row) => ({ row, end: await room.send(row, SEND_MS) })));
+  const sent = await Promise.all(owed.rows.map(async (row) => ({ row, end: await deps.send(row, SEND_MS) })));
   const has = (...statuses: readonly AttemptEnd["status"][]) =>
     sent.some(({ end }) => statuses.includes(end.status));
-  if (has("delivered")) return succeed(room, owed, sent);
-  if (has("stopped", "lost")) return leave(room, owed, sent);
-  return has("unknown") ? doubt(room, owed, sent) : fail(room, owed, sent);
+  if (has("delivered")) return succeed(deps, owed, sent);
+  if (has("stopped", "lost")) return leave(deps, owed, sent);
+  return has("unknown") ? doubt(deps, owed, sent) : fail(deps, owed, sent);
 }
 
 /** The messages with the leases on them; undefined when its names are taken. */
-async function owe(
-  { store, turns, clock, homes }: WebhookRoom,
+async function enqueue(
+  { store, turns, clock, homes }: WebhookDeps,
   admission: Admission,
 ): Promise<Owed | undefined> {
   if (turns.draining) throw new ServiceError("server_draining", "The server is shutting down.");
-  const { request, judged, once } = admission;
+  const { request, evaluated, once } = admission;
   const { name: route, deliver, deliverExtra } = request.route;
   const id = createId("dlv", clock.now());
-  const name = { route, deliveryId: judged.deliveryId, once };
-  const extra = renderTexts(deliverExtra, judged.subject) as Readonly<Record<string, unknown>>;
-  const payload = { text: judged.text, extra };
+  const name = { route, deliveryId: evaluated.deliveryId, once };
+  const extra = renderTexts(deliverExtra, evaluated.subject) as Readonly<Record<string, unknown>>;
+  const payload = { text: evaluated.text, extra };
   try {
     return await store.write(async (tx) => {
       await reserveName(tx, store, name);
@@ -96,7 +96,8 @@ async function claimNew(
   { outbox }: Store,
   { name, message }: { readonly name: DeliveryName; readonly message: NewMessage & { readonly ref: string } },
 ): Promise<OutboxRow> {
-  const id = (await oweFailed(tx, name, message)) ?? (await outbox.owe(tx, { ...message, lane: null }));
+  const id =
+    (await enqueueFailed(tx, name, message)) ?? (await outbox.enqueue(tx, { ...message, lane: null }));
   const [row] = await outbox.claim(tx, { ids: [id], limit: 1, leaseMs: LEASE_MS });
   if (row) return row;
   throw new TypeError(`The message ${id} is gone in the transaction that made it.`);
@@ -104,42 +105,42 @@ async function claimNew(
 
 /** What the others did not take stays owed, and what may have arrived is sent again where repeats are told apart. */
 async function succeed(
-  room: WebhookRoom,
+  deps: WebhookDeps,
   { id, name, rows }: Owed,
   sent: readonly Sent[],
 ): Promise<WebhookAnswer> {
-  const { store } = room;
+  const { store } = deps;
   await store.write(async (tx) => {
-    for (const { row, end } of sent) await room.record(tx, row, end);
+    for (const { row, end } of sent) await deps.record(tx, row, end);
     await keepName(tx, store, { ...name, delivery: id });
     await tx.update("deliveries", { id }, { status: "delivered", ended_at: tx.nowMs });
   });
-  warnOf(room, name, { id, sent });
+  warnOf(deps, name, { id, sent });
   const target = rows.map((row) => row.target).join(",");
   return delivered({ route: name.route, target, delivery_id: name.deliveryId });
 }
 
 /** Nobody knows whether it arrived: the sender is not to send it again, and the record says how it stands. */
 async function doubt(
-  room: WebhookRoom,
+  deps: WebhookDeps,
   { admission, id, name }: Owed,
   sent: readonly Sent[],
 ): Promise<WebhookAnswer> {
-  const { store } = room;
+  const { store } = deps;
   await store.write(async (tx) => {
-    for (const { row, end } of sent) await room.record(tx, row, end);
+    for (const { row, end } of sent) await deps.record(tx, row, end);
     await keepName(tx, store, { ...name, delivery: id });
     await closeDelivery(tx, id);
   });
-  warnOf(room, name, { id, sent });
-  const { event } = admission.judged.subject;
+  warnOf(deps, name, { id, sent });
+  const { event } = admission.evaluated.subject;
   return accepted({ route: name.route, event, delivery_id: name.deliveryId });
 }
 
 /** What the targets said is for those who run this service, not for the sender. */
-async function fail(room: WebhookRoom, { id, name }: Owed, sent: readonly Sent[]): Promise<WebhookAnswer> {
-  const { store } = room;
-  warnOf(room, name, { id, sent });
+async function fail(deps: WebhookDeps, { id, name }: Owed, sent: readonly Sent[]): Promise<WebhookAnswer> {
+  const { store } = deps;
+  warnOf(deps, name, { id, sent });
   await store.write(async (tx) => {
     for (const { row, end } of sent) {
       await noteAttempt(tx, store, { row, end });
@@ -155,16 +156,16 @@ async function fail(room: WebhookRoom, { id, name }: Owed, sent: readonly Sent[]
 }
 
 /** Cut by our own end, and a target may have it or not: it stays owed, under the same id, and its names are taken. */
-async function leave(room: WebhookRoom, { id }: Owed, sent: readonly Sent[]): Promise<WebhookAnswer> {
-  await room.store.write(async (tx) => {
-    for (const { row, end } of sent) await room.record(tx, row, end);
+async function leave(deps: WebhookDeps, { id }: Owed, sent: readonly Sent[]): Promise<WebhookAnswer> {
+  await deps.store.write(async (tx) => {
+    for (const { row, end } of sent) await deps.record(tx, row, end);
     await closeDelivery(tx, id);
   });
   return refuse("draining", { retryAfterSeconds: 1 });
 }
 
 function warnOf(
-  { log }: WebhookRoom,
+  { log }: WebhookDeps,
   { route }: DeliveryName,
   { id, sent }: { readonly id: string; readonly sent: readonly Sent[] },
 ): void {

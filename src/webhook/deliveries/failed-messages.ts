@@ -32,7 +32,7 @@ export async function keepFailed(
  * when the sender's id stood for another text: a target that took that one, and could not say so, would take this one for
  * a repeat.
  */
-export async function oweFailed(
+export async function enqueueFailed(
   tx: Tx,
   name: Name,
   message: { readonly target: string; readonly payload: unknown; readonly ref: string },

@@ -1,7 +1,7 @@
 import type { Clock } from "../../base/clock.ts";
 import type { Log, LogFields } from "../../base/observe/log.ts";
-import type { BelievedRequest, Judged } from "../receive/evaluate.ts";
-import type { StageVerdict } from "../receive/stage.ts";
+import type { VerifiedRequest, Evaluated } from "../receive/evaluate.ts";
+import type { StageResult } from "../receive/stage.ts";
 
 const WINDOW_MS = 60_000;
 /** Strangers must not be able to fill the disk with lines. */
@@ -35,10 +35,10 @@ export class ReceiverLog {
 
   /** What was left aside. Pings come with every hook that is made, and say nothing. */
   leftAside(
-    { route, requestId }: BelievedRequest,
-    { judged, stages }: { readonly judged: Judged; readonly stages: readonly StageVerdict[] },
+    { route, requestId }: VerifiedRequest,
+    { evaluated, stages }: { readonly evaluated: Evaluated; readonly stages: readonly StageResult[] },
   ): void {
-    const { stop, subject, deliveryId } = judged;
+    const { stop, subject, deliveryId } = evaluated;
     if (stop?.status !== 200) return;
     const { event } = subject;
     const reason = stages.at(-1)?.detail;
@@ -53,7 +53,7 @@ export class ReceiverLog {
     if (scheme !== "v1" || this.#signedTheOldWay.has(route) || this.#signedTheOldWay.size >= MAX_ROUTES)
       return;
     this.#signedTheOldWay.add(route);
-    const remedy = "X-Webhook-Signature proves nothing about the time; send X-Webhook-Signature-V2";
-    this.#log.warn("a webhook route is signed in the old way", { route, scheme, remedy });
+    const hint = "X-Webhook-Signature proves nothing about the time; send X-Webhook-Signature-V2";
+    this.#log.warn("a webhook route is signed in the old way", { route, scheme, hint });
   }
 }

@@ -1,11 +1,11 @@
 /** A recorded delivery once more. */
 import { REPLAY_HEADER, type Delivery } from "./deliveries.ts";
-import { judge, type BelievedRequest, type Judged, type JudgePorts } from "../receive/evaluate.ts";
+import { evaluate, type VerifiedRequest, type Evaluated, type EvaluationPorts } from "../receive/evaluate.ts";
 import type { WebhookRoute } from "../routes/route.ts";
 import type { StageName } from "../receive/stage.ts";
 
 /** The request as it was, without what proved who sent it. Undefined: its body was not kept. */
-export function requestOf(delivery: Delivery, route: WebhookRoute): BelievedRequest | undefined {
+export function requestOf(delivery: Delivery, route: WebhookRoute): VerifiedRequest | undefined {
   if (delivery.payload === undefined) return undefined;
   return {
     route,
@@ -20,11 +20,11 @@ export function requestOf(delivery: Delivery, route: WebhookRoute): BelievedRequ
  * was taken before does not stop it.
  */
 export async function rehearse(
-  request: BelievedRequest,
-  ports: Omit<JudgePorts, "knownAs">,
+  request: VerifiedRequest,
+  ports: Omit<EvaluationPorts, "knownAs">,
   options: { readonly upTo?: StageName } = {},
-): Promise<Judged> {
-  return judge(request, { ...ports, knownAs: async () => undefined }, options);
+): Promise<Evaluated> {
+  return evaluate(request, { ...ports, knownAs: async () => undefined }, options);
 }
 
 /** Of the connection, the signature and the first delivery's name: none of it is good for another request. */

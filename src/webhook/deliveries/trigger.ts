@@ -71,7 +71,7 @@ async function enqueue(
   const { extra, ref } = delivery;
   const ids: string[] = [];
   for (const { target, text } of messagesOf(delivery, outcome)) {
-    ids.push(await outbox.owe(tx, { target, payload: { text, extra }, ref }));
+    ids.push(await outbox.enqueue(tx, { target, payload: { text, extra }, ref }));
   }
   return ids[0];
 }

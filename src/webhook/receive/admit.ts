@@ -10,16 +10,16 @@ import type { RunRow } from "../../store/schema/tables.ts";
 import { accepted, coalesced, type WebhookAnswer } from "./answer.ts";
 import type { NewEvent } from "./coalesce.ts";
 import { insertDelivery, type DeliveryFacts } from "../deliveries/deliveries.ts";
-import type { Judged } from "./evaluate.ts";
+import type { Evaluated } from "./evaluate.ts";
 import { cutText } from "./json-excerpt.ts";
 import { KnownDelivery, takeName } from "./dedupe.ts";
-import type { WebhookRoom } from "../deps.ts";
+import type { WebhookDeps } from "../deps.ts";
 import type { WebhookRoute } from "../routes/route.ts";
 import { lacksField, renderTemplate, renderTexts } from "./template.ts";
 import { toolsetsOf } from "../routes/toolsets.ts";
 
 export interface Admission extends DeliveryFacts {
-  readonly judged: Judged & { readonly text: string };
+  readonly evaluated: Evaluated & { readonly text: string };
   /** The signature itself, of a scheme that binds the time. */
   readonly once: string | undefined;
 }
@@ -34,24 +34,24 @@ const MAX_TITLE_CHARACTERS = 100;
  * ServiceError `server_draining`, `too_many_concurrent_runs` when too many wait already, and
  * `state_store_unavailable`: nothing is recorded, and the names are free.
  */
-export async function admit(room: WebhookRoom, admission: Admission): Promise<WebhookAnswer | undefined> {
-  const { judged, once } = admission;
+export async function admit(deps: WebhookDeps, admission: Admission): Promise<WebhookAnswer | undefined> {
+  const { evaluated, once } = admission;
   const route = admission.request.route.name;
-  const id = createId("dlv", room.clock.now());
+  const id = createId("dlv", deps.clock.now());
   const record = async (tx: Tx, run?: Pick<RunRow, "id" | "status">): Promise<void> => {
-    await takeName(tx, room.store, { route, deliveryId: judged.deliveryId, once, delivery: id });
+    await takeName(tx, deps.store, { route, deliveryId: evaluated.deliveryId, once, delivery: id });
     const status = run?.status === "running" ? "running" : "accepted";
     await insertDelivery(tx, { ...admission, id, status, ...(run ? { runId: run.id } : {}) });
   };
-  const prompt = promptOf(room, admission, id);
+  const prompt = promptOf(deps, admission, id);
   const together = togetherOf(admission);
-  const answer = { route, event: judged.subject.event, delivery_id: judged.deliveryId };
+  const answer = { route, event: evaluated.subject.event, delivery_id: evaluated.deliveryId };
   try {
     if (together) {
-      await room.coalescer.put({ ...together, route, delivery: id, prompt, record });
+      await deps.coalescer.put({ ...together, route, delivery: id, prompt, record });
       return coalesced(answer);
     }
-    await room.turns.submit({ ...prompt, alsoRecord: record });
+    await deps.turns.submit({ ...prompt, alsoRecord: record });
     return accepted(answer);
   } catch (error) {
     if (error instanceof KnownDelivery) return undefined;
@@ -62,7 +62,7 @@ export async function admit(room: WebhookRoom, admission: Admission): Promise<We
 /** How an event is taken together with others. Undefined: it is not, be it that its payload lacks a field of the key. */
 function togetherOf({
   request,
-  judged: { subject },
+  evaluated: { subject },
 }: Admission): Pick<NewEvent, "key" | "windowMs" | "maxWaitMs"> | undefined {
   const { coalesce } = request.route;
   if (!coalesce || lacksField(coalesce.key, subject)) return undefined;
@@ -72,10 +72,10 @@ function togetherOf({
 }
 
 /** What the agent is asked, in a session that is this delivery's alone and goes when its run is no longer kept. */
-function promptOf(room: WebhookRoom, { request, judged }: Admission, id: string): Prompt {
+function promptOf(deps: WebhookDeps, { request, evaluated }: Admission, id: string): Prompt {
   const { route } = request;
-  const extra = renderTexts(route.deliverExtra, judged.subject) as Readonly<Record<string, unknown>>;
-  const { homes } = room;
+  const extra = renderTexts(route.deliverExtra, evaluated.subject) as Readonly<Record<string, unknown>>;
+  const { homes } = deps;
   const targets = resolveAddresses(route.deliver, { extra, homes });
   const delivery: RunDelivery = {
     ref: id,
@@ -87,26 +87,26 @@ function promptOf(room: WebhookRoom, { request, judged }: Admission, id: string)
   const max = route.maxConcurrent;
   return {
     address: {
-      owner: room.owner,
+      owner: deps.owner,
       // The key names the newest session of a delivery; the id makes this one new, also where the sender's id was used
       // an hour ago.
-      id: createSessionId(room.clock.now()),
-      key: sessionKeyOf(route.name, judged.deliveryId),
+      id: createSessionId(deps.clock.now()),
+      key: sessionKeyOf(route.name, evaluated.deliveryId),
     },
     seed: {
       source: "webhook",
-      title: cutText(`${route.name}: ${judged.subject.event}`, MAX_TITLE_CHARACTERS),
+      title: cutText(`${route.name}: ${evaluated.subject.event}`, MAX_TITLE_CHARACTERS),
       transient: true,
     },
     kind: "run",
     input: {
-      prompt: [{ role: "user", text: judged.text }],
+      prompt: [{ role: "user", text: evaluated.text }],
       settings: {},
       answerable: false,
       isDetached: true,
       startsAgain: true,
-      toolsets: toolsetsOf(route, room.toolsets(), (unknown) =>
-        room.log.warn("a webhook route names toolsets that are not offered", {
+      toolsets: toolsetsOf(route, deps.toolsets(), (unknown) =>
+        deps.log.warn("a webhook route names toolsets that are not offered", {
           route: route.name,
           toolsets: unknown.join(", "),
         }),

@@ -8,25 +8,25 @@ import { refuse, type WebhookAnswer } from "./answer.ts";
 import { outcomeOf } from "../metrics.ts";
 import { receive } from "./receive.ts";
 import { ReceiverLog } from "../deliveries/receiver-log.ts";
-import type { WebhookRoom } from "../deps.ts";
+import type { WebhookDeps } from "../deps.ts";
 
 /** The receiver as an h3 app: the operations of specs/webhook.openapi.yaml. */
-export function createWebhookApp(room: WebhookRoom): H3 {
-  const log = new ReceiverLog(room);
+export function createWebhookApp(deps: WebhookDeps): H3 {
+  const log = new ReceiverLog(deps);
   const answer = (event: H3Event, given: WebhookAnswer): Response => {
     if ("code" in given.body) log.refused(() => told(event, given));
     return respond(event, given);
   };
   const app = new H3({
     silent: true,
-    onError: (error, event) => answer(event, outsideAnswer(room, event, error)),
+    onError: (error, event) => answer(event, outsideAnswer(deps, event, error)),
   });
   app.on("", "/health", (event) => (isRead(event) ? healthy(event) : answer(event, notAllowed("GET, HEAD"))));
   app.on("", "/webhooks/:route", async (event) => {
     if (event.req.method !== "POST") return answer(event, notAllowed("POST"));
     const startMs = performance.now();
-    const given = await take(room, event, log);
-    room.metrics?.answered(outcomeOf(given), (performance.now() - startMs) / 1000);
+    const given = await take(deps, event, log);
+    deps.metrics?.answered(outcomeOf(given), (performance.now() - startMs) / 1000);
     return answer(event, given);
   });
   app.on("", "/**", (event) => answer(event, elsewhere(event)));
@@ -34,22 +34,22 @@ export function createWebhookApp(room: WebhookRoom): H3 {
 }
 
 /** From the name of the route to the body; what follows is the pipeline's. */
-async function take(room: WebhookRoom, event: H3Event, log: ReceiverLog): Promise<WebhookAnswer> {
+async function take(deps: WebhookDeps, event: H3Event, log: ReceiverLog): Promise<WebhookAnswer> {
   const name = event.context.params?.["route"] ?? "";
-  if (room.turns.draining) return refuse("draining", { retryAfterSeconds: 1 });
+  if (deps.turns.draining) return refuse("draining", { retryAfterSeconds: 1 });
   try {
-    const route = await room.routes.find(name);
+    const route = await deps.routes.find(name);
     if (!route) return unknownRoute(name);
     if (!route.isEnabled) return refuse("route_disabled", { route: route.name });
     const body = await readBody(event, {
-      maxBytes: room.maxBodyBytes,
-      timeoutMs: room.bodyTimeoutMs,
-      clock: room.clock,
+      maxBytes: deps.maxBodyBytes,
+      timeoutMs: deps.bodyTimeoutMs,
+      clock: deps.clock,
     });
     const arrived = { route, headers: event.req.headers, body, requestId: requestIdOf(event) };
-    return await receive(room, arrived, log);
+    return await receive(deps, arrived, log);
   } catch (thrown) {
-    return failure(room, event, thrown);
+    return failure(deps, event, thrown);
   }
 }
 
@@ -71,7 +71,7 @@ function notAllowed(allow: string): WebhookAnswer {
   return { ...refuse("method_not_allowed"), headers: { allow } };
 }
 
-function failure(room: WebhookRoom, event: H3Event, thrown: unknown): WebhookAnswer {
+function failure(deps: WebhookDeps, event: H3Event, thrown: unknown): WebhookAnswer {
   const error = toServiceError(thrown);
   switch (error.code) {
     case "body_too_large":
@@ -87,14 +87,14 @@ function failure(room: WebhookRoom, event: H3Event, thrown: unknown): WebhookAns
     case "queue_full":
       return { ...refuse("store_unavailable", { retryAfterSeconds: 5 }), why: error.code };
     default:
-      room.log.error("a webhook could not be received", { request: requestIdOf(event), error: thrown });
+      deps.log.error("a webhook could not be received", { request: requestIdOf(event), error: thrown });
       return refuse("internal");
   }
 }
 
 /** What went wrong before a request reached its operation: a path that is none, and bugs. */
-function outsideAnswer(room: WebhookRoom, event: H3Event, error: HTTPError): WebhookAnswer {
-  return error.status === 400 ? refuse("bad_request") : failure(room, event, error.cause ?? error);
+function outsideAnswer(deps: WebhookDeps, event: H3Event, error: HTTPError): WebhookAnswer {
+  return error.status === 400 ? refuse("bad_request") : failure(deps, event, error.cause ?? error);
 }
 
 function told(event: H3Event, given: WebhookAnswer): LogFields {

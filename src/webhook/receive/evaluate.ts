@@ -4,16 +4,16 @@ import { deliveryIdOf, eventTypeOf } from "./event.ts";
 import type { WebhookSubject } from "./field.ts";
 import { filterFiles, passesFilters } from "./filter.ts";
 import type { DeliveryName } from "./dedupe.ts";
-import { parsePayload, type PayloadFlaw } from "./payload.ts";
+import { parsePayload, type PayloadProblem } from "./payload.ts";
 import { renderPrompt } from "./prompt.ts";
 import type { WebhookRoute } from "../routes/route.ts";
 import type { RunScript } from "./script.ts";
 import type { LoadSkill } from "./skill.ts";
-import type { StageName, StageVerdict } from "./stage.ts";
+import type { StageName, StageResult } from "./stage.ts";
 import { renderRoute } from "./template.ts";
 
 /** A request that was believed, with its body read. */
-export interface BelievedRequest {
+export interface VerifiedRequest {
   readonly route: WebhookRoute;
   readonly headers: Headers;
   readonly body: Uint8Array;
@@ -23,19 +23,19 @@ export interface BelievedRequest {
   readonly once?: string | undefined;
 }
 
-export interface JudgePorts {
+export interface EvaluationPorts {
   /** The values that a file lists; undefined when it cannot be read. */
   readonly valuesIn: (path: string) => Promise<readonly unknown[] | undefined>;
   readonly runScript: RunScript;
   readonly loadSkill: LoadSkill;
-  readonly warn: (flaw: string) => void;
+  readonly warn: (problem: string) => void;
   /** The id of the delivery that was taken under one of these names. */
   readonly knownAs: (name: DeliveryName) => Promise<string | undefined>;
 }
 
 /** What became of a request on its way to the agent. */
-export interface Judged {
-  readonly stages: readonly StageVerdict[];
+export interface Evaluated {
+  readonly stages: readonly StageResult[];
   readonly deliveryId: string;
   readonly subject: WebhookSubject;
   /** The body as text; absent where it is no UTF-8, or was not looked at. */
@@ -50,11 +50,11 @@ export interface Judged {
  * The stages between the rate and the record, a step each, in the order of the interface. Nothing is written: a rehearsal
  * and a repetition go the same way. `upTo`: the last stage that is gone through.
  */
-export async function judge(
-  request: BelievedRequest,
-  ports: JudgePorts,
+export async function evaluate(
+  request: VerifiedRequest,
+  ports: EvaluationPorts,
   { upTo = "render" }: { readonly upTo?: StageName } = {},
-): Promise<Judged> {
+): Promise<Evaluated> {
   const way = new Way(request);
   for (const [stage, step] of STEPS) {
     // Most steps are done at once: waiting for those would cost a turn of the loop each.
@@ -62,27 +62,27 @@ export async function judge(
     if (waiting) await waiting;
     if (way.stop || stage === upTo) break;
   }
-  return way.judged();
+  return way.evaluated();
 }
 
 /** What is known of a request that was stopped before it was looked into. */
-export function unjudged(request: BelievedRequest, stop: WebhookAnswer): Judged {
+export function unevaluated(request: VerifiedRequest, stop: WebhookAnswer): Evaluated {
   const way = new Way(request);
   way.stop = stop;
-  return way.judged();
+  return way.evaluated();
 }
 
 /** Where a request stands. */
 class Way {
-  readonly request: BelievedRequest;
-  readonly stages: StageVerdict[] = [];
+  readonly request: VerifiedRequest;
+  readonly stages: StageResult[] = [];
   readonly deliveryId: string;
   subject: WebhookSubject;
   bodyText: string | undefined;
   stop: WebhookAnswer | undefined;
   text: string | undefined;
 
-  constructor(request: BelievedRequest) {
+  constructor(request: VerifiedRequest) {
     const { headers, requestId } = request;
     this.request = request;
     this.deliveryId = deliveryIdOf(headers) ?? requestId;
@@ -98,7 +98,7 @@ class Way {
     this.stop = answer;
   }
 
-  judged(): Judged {
+  evaluated(): Evaluated {
     const { stages, deliveryId, subject, bodyText, stop, text } = this;
     return {
       stages,
@@ -111,13 +111,13 @@ class Way {
   }
 }
 
-type Step = (way: Way, ports: JudgePorts) => void | Promise<void>;
+type Step = (way: Way, ports: EvaluationPorts) => void | Promise<void>;
 
 const parse: Step = (way) => {
   const { headers, body } = way.request;
   const parsed = parsePayload(body, headers);
   way.bodyText = parsed.text;
-  if ("flaw" in parsed) return way.stopped("parse", refuse(REFUSED[parsed.flaw]), TOLD[parsed.flaw]);
+  if ("problem" in parsed) return way.stopped("parse", refuse(REFUSED[parsed.problem]), TOLD[parsed.problem]);
   way.subject = { payload: parsed.payload, event: eventTypeOf(headers, parsed.payload), headers };
   way.passed("parse");
 };
@@ -144,11 +144,11 @@ const filters: Step = (way, ports) => {
   return filter(way, ports, new Map());
 };
 
-function filter(way: Way, { warn }: JudgePorts, lists: ReadonlyMap<string, readonly unknown[]>): void {
+function filter(way: Way, { warn }: EvaluationPorts, lists: ReadonlyMap<string, readonly unknown[]>): void {
   const { route } = way.request;
   const passes = passesFilters(route.filters, way.subject, {
     valuesIn: (path) => lists.get(path),
-    warn: (flaw) => warn(`${route.name}: ${flaw}`),
+    warn: (problem) => warn(`${route.name}: ${problem}`),
   });
   if (passes) return way.passed("filters");
   way.stopped("filters", ignored({ reason: "filter", route: route.name }), "no match");
@@ -157,7 +157,7 @@ function filter(way: Way, { warn }: JudgePorts, lists: ReadonlyMap<string, reado
 const script: Step = (way, ports) =>
   way.request.route.script === undefined ? undefined : runScript(way, ports, way.request.route.script);
 
-async function runScript(way: Way, ports: JudgePorts, path: string): Promise<void> {
+async function runScript(way: Way, ports: EvaluationPorts, path: string): Promise<void> {
   const { route } = way.request;
   const { deliveryId, subject } = way;
   const { payload, event } = subject;
@@ -184,7 +184,7 @@ const render: Step = (way, ports) => {
   way.passed("render");
 };
 
-async function renderForAgent(way: Way, { loadSkill }: JudgePorts): Promise<void> {
+async function renderForAgent(way: Way, { loadSkill }: EvaluationPorts): Promise<void> {
   const { route } = way.request;
   const skill = route.skills.length > 0 ? await loadSkill(route.skills) : undefined;
   way.text = renderPrompt(route, way.subject, skill);
@@ -217,9 +217,9 @@ const REFUSED = {
   too_many_fields: "unparsable_body",
   type: "unsupported_type",
   encoding: "unsupported_type",
-} as const satisfies Readonly<Record<PayloadFlaw, string>>;
+} as const satisfies Readonly<Record<PayloadProblem, string>>;
 
-const TOLD: Readonly<Record<PayloadFlaw, string>> = {
+const TOLD: Readonly<Record<PayloadProblem, string>> = {
   malformed: "the body is no JSON",
   too_deep: "the body is nested too deep",
   too_many_fields: "the form has too many fields",
@@ -238,7 +238,7 @@ function withText(payload: unknown, text: string): unknown {
 /** The files that filters name are read before they are asked, so that asking needs nothing of the machine. */
 async function listsOf(
   files: readonly string[],
-  { valuesIn }: JudgePorts,
+  { valuesIn }: EvaluationPorts,
 ): Promise<ReadonlyMap<string, readonly unknown[]>> {
   const lists = new Map<string, readonly unknown[]>();
   for (const path of new Set(files)) {

@@ -8,7 +8,7 @@ export interface FilterPorts {
   /** The values that a file lists; undefined when it cannot be read. */
   readonly valuesIn: (path: string) => readonly unknown[] | undefined;
   /** Told of what keeps an entry from ever matching. */
-  readonly warn: (flaw: string) => void;
+  readonly warn: (problem: string) => void;
 }
 
 /** A test of a field, or a combination of others. */
@@ -40,7 +40,7 @@ export function checkFilters(filters: unknown): readonly string[] {
   const entries = entriesOf(filters);
   if (entries === undefined) return ["filters must be a list"];
   if (entries.length > MAX_ENTRIES) return [`filters may have ${MAX_ENTRIES} entries`];
-  return entries.flatMap((entry, index) => flawsOf(entry, `filters[${index}]`, 0));
+  return entries.flatMap((entry, index) => findProblems(entry, `filters[${index}]`, 0));
 }
 
 /** True when every entry matches; without entries everything does. What {@link checkFilters} complains of never matches. */
@@ -83,9 +83,9 @@ function verdictOf(entry: unknown, judging: Judging): Verdict {
 function verdictOfClause(clause: Clause, entry: Entry, judging: Judging): Verdict {
   const { subject, ports } = judging;
   const wanted = entry[clause];
-  const flaw = clauseFlaw(clause, entry);
-  if (flaw !== undefined) {
-    ports.warn(`${clause} ${flaw}`);
+  const problem = clauseProblem(clause, entry);
+  if (problem !== undefined) {
+    ports.warn(`${clause} ${problem}`);
     return undefined;
   }
   const nested = (each: unknown) => verdictOf(each, { ...judging, depth: judging.depth + 1 });
@@ -97,7 +97,7 @@ function verdictOfClause(clause: Clause, entry: Entry, judging: Judging): Verdic
 
 type Test = (value: unknown, wanted: unknown, ports: FilterPorts) => Verdict;
 
-/** Asked only where {@link clauseFlaw} has nothing to say. */
+/** Asked only where {@link clauseProblem} has nothing to say. */
 const TESTS: Readonly<Record<Operator, Test>> = {
   exists: (value, wanted) => (value !== MISSING) === wanted,
   missing: (value) => value === MISSING,
@@ -125,7 +125,7 @@ const TESTS: Readonly<Record<Operator, Test>> = {
   },
 };
 
-function flawsOf(entry: unknown, where: string, depth: number): readonly string[] {
+function findProblems(entry: unknown, where: string, depth: number): readonly string[] {
   if (!isEntry(entry)) return [`${where} must be an object`];
   if (depth > MAX_DEPTH) return [`${where} is nested too deep; the limit is ${MAX_DEPTH}`];
   const known = `those are: ${[...OPERATORS, ...COMBINATORS].join(", ")}`;
@@ -135,17 +135,17 @@ function flawsOf(entry: unknown, where: string, depth: number): readonly string[
   const [clause, second] = clausesOf(entry);
   if (clause === undefined) return [`${where} has no operator; ${known}`];
   if (second !== undefined) return [`${where} has more than one operator: ${clause}, ${second}`];
-  const flaw = clauseFlaw(clause, entry);
-  if (flaw !== undefined) return [`${where}.${clause} ${flaw}`];
+  const problem = clauseProblem(clause, entry);
+  if (problem !== undefined) return [`${where}.${clause} ${problem}`];
   const value = entry[clause];
-  if (clause === "not") return flawsOf(value, `${where}.not`, depth + 1);
+  if (clause === "not") return findProblems(value, `${where}.not`, depth + 1);
   if (clause !== "all" && clause !== "any") return [];
   const nested = value as readonly unknown[];
-  return nested.flatMap((each, index) => flawsOf(each, `${where}.${clause}[${index}]`, depth + 1));
+  return nested.flatMap((each, index) => findProblems(each, `${where}.${clause}[${index}]`, depth + 1));
 }
 
 /** What is wrong with a clause, those nested in it left aside. */
-function clauseFlaw(clause: Clause, entry: Entry): string | undefined {
+function clauseProblem(clause: Clause, entry: Entry): string | undefined {
   const value = entry[clause];
   switch (clause) {
     case "all":
@@ -157,12 +157,12 @@ function clauseFlaw(clause: Clause, entry: Entry): string | undefined {
       return isEntry(value) ? undefined : "must be one entry";
     default:
       return typeof entry["field"] === "string" && entry["field"] !== ""
-        ? operandFlaw(clause, value)
+        ? operandProblem(clause, value)
         : "needs a field";
   }
 }
 
-function operandFlaw(operator: Operator, value: unknown): string | undefined {
+function operandProblem(operator: Operator, value: unknown): string | undefined {
   switch (operator) {
     case "exists":
       return typeof value === "boolean" ? undefined : "must be true or false";

@@ -4,9 +4,9 @@ import { isExactNumber, parseExactJson } from "../../base/json/exact-json.ts";
 /** `text` is the body as it was sent; absent where it is no UTF-8, or nobody looked. */
 export type ParsedBody =
   | { readonly payload: unknown; readonly text: string }
-  | { readonly flaw: PayloadFlaw; readonly text?: string };
+  | { readonly problem: PayloadProblem; readonly text?: string };
 
-export type PayloadFlaw = "malformed" | "type" | "encoding" | "too_deep" | "too_many_fields";
+export type PayloadProblem = "malformed" | "type" | "encoding" | "too_deep" | "too_many_fields";
 
 /** Deeper values are refused: what walks over them later must not run out of stack. */
 const MAX_DEPTH = 200;
@@ -18,12 +18,12 @@ const MAX_FORM_FIELDS = 10_000;
  */
 export function parsePayload(body: Uint8Array, headers: { get(name: string): string | null }): ParsedBody {
   const encoding = headers.get("content-encoding")?.trim().toLowerCase() ?? "";
-  if (encoding !== "" && encoding !== "identity") return { flaw: "encoding" };
+  if (encoding !== "" && encoding !== "identity") return { problem: "encoding" };
   const text = decode(body);
-  if (text === undefined) return { flaw: "malformed" };
+  if (text === undefined) return { problem: "malformed" };
   const type = (headers.get("content-type") ?? "").split(";", 1)[0]?.trim().toLowerCase() ?? "";
   if (type === "application/x-www-form-urlencoded") return fromForm(text);
-  if (!isJsonType(type)) return { flaw: "type", text };
+  if (!isJsonType(type)) return { problem: "type", text };
   return text.trim() === "" ? { payload: {}, text } : fromJson(text);
 }
 
@@ -45,14 +45,14 @@ function decode(body: Uint8Array): string | undefined {
 export function fromJson(text: string): ParsedBody {
   try {
     const payload = parseExactJson(text);
-    return isTooDeep(payload) ? { flaw: "too_deep", text } : { payload, text };
+    return isTooDeep(payload) ? { problem: "too_deep", text } : { payload, text };
   } catch {
-    return { flaw: "malformed", text };
+    return { problem: "malformed", text };
   }
 }
 
 function fromForm(text: string): ParsedBody {
-  if (hasTooManyFields(text)) return { flaw: "too_many_fields", text };
+  if (hasTooManyFields(text)) return { problem: "too_many_fields", text };
   const form = Object.fromEntries(new URLSearchParams(text));
   const inner = form["payload"] === undefined ? undefined : fromJson(form["payload"]);
   return { payload: inner && "payload" in inner ? inner.payload : form, text };

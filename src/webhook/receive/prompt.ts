@@ -1,6 +1,6 @@
 /** What the agent is asked when an event arrives. Pure but for the marks, which are random. */
 import { Fence } from "../../agent/context/fence.ts";
-import { skillInstructions, type ToldSkill } from "../../agent/skills/load-skill.ts";
+import { skillInstructions, type ReportedSkill } from "../../agent/skills/load-skill.ts";
 import type { WebhookSubject } from "./field.ts";
 import { renderRoute, type RenderedRoute } from "./template.ts";
 
@@ -19,7 +19,7 @@ const MAX_WORDS = 4;
  * The skill of the route, then its text, in which what the sender wrote stands between marks that the sender cannot know:
  * a signature proves who sent an event, not that the titles and comments in it mean well.
  */
-export function renderPrompt(route: PromptedRoute, subject: WebhookSubject, skill?: ToldSkill): string {
+export function renderPrompt(route: PromptedRoute, subject: WebhookSubject, skill?: ReportedSkill): string {
   const fence = new Fence("webhook-data");
   const around = (text: string) => (isPlain(text) ? text : fence.around(text));
   const text = renderRoute(route, subject, route.trustsSender ? undefined : around);

@@ -88,7 +88,7 @@ function outcomeOf(said: Uint8Array): ScriptOutcome {
   if (text === "") return { status: "ignore", reason: "it printed nothing" };
   if (text === SILENT) return { status: "ignore", reason: `it printed ${SILENT}` };
   const parsed = fromJson(text);
-  if ("flaw" in parsed && parsed.flaw === "too_deep")
+  if ("problem" in parsed && parsed.problem === "too_deep")
     return failed("it printed JSON that is nested too deep");
   const value = "payload" in parsed ? redactValue(parsed.payload) : undefined;
   if (typeof value !== "object" || value === null || Array.isArray(value) || isExactNumber(value)) {

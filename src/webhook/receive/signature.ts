@@ -19,14 +19,14 @@ export interface SignatureRules {
   readonly nowMs: number;
 }
 
-export type SignatureVerdict =
+export type SignatureResult =
   /** `once`: stands for this very signature of a scheme that binds the time; the same again is a repetition. */
   | { readonly status: "valid"; readonly scheme: string; readonly once?: string }
-  | { readonly status: "invalid"; readonly scheme: string | undefined; readonly reason: Flaw };
+  | { readonly status: "invalid"; readonly scheme: string | undefined; readonly reason: Problem };
 
-export type Flaw = "missing" | "mismatch" | "stale" | "malformed";
+export type Problem = "missing" | "mismatch" | "stale" | "malformed";
 
-type Outcome = Flaw | { readonly once?: string };
+type Outcome = Problem | { readonly once?: string };
 
 interface Scheme {
   readonly name: string;
@@ -67,7 +67,7 @@ const SCHEMES: readonly Scheme[] = [
  * Whether a request is from who it should be. Of the signatures that it carries the strongest decides, alone. All live
  * secrets are tried in constant time. A header that is no signature at all is refused like a wrong one.
  */
-export function verifySignature(request: SignedRequest, rules: SignatureRules): SignatureVerdict {
+export function verifySignature(request: SignedRequest, rules: SignatureRules): SignatureResult {
   const scheme = SCHEMES.find(({ commit }) => commit.some((name) => request.headers.get(name) !== null));
   const chosen =
     scheme ?? (rules.takesBearer && request.headers.get("authorization") !== null ? bearer : undefined);

@@ -14,7 +14,7 @@ export const STAGES = [
 export type StageName = (typeof STAGES)[number];
 
 /** What a stage found, as the record of a delivery keeps it. */
-export interface StageVerdict {
+export interface StageResult {
   readonly stage: StageName;
   readonly verdict: "pass" | "stop";
   /** For people: which scheme, which filter, how a script ended. Without what is secret. */

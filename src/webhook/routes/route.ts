@@ -1,6 +1,6 @@
 /** A place for the events of one service, ready to be used. Pure. */
 import type { WebhookRouteConfig } from "../../../generated/config/types.gen.ts";
-import { addressFlaws, platformsOf } from "../../deliver/address.ts";
+import { findAddressProblems, platformsOf } from "../../deliver/address.ts";
 import { checkFilters } from "../receive/filter.ts";
 
 /** In place of a secret: no proof is asked for, on loopback only. */
@@ -47,7 +47,7 @@ export interface RouteDefaults {
 }
 
 /** Why a receiver that strangers can reach does without proof for nobody, a clause. */
-export const INSECURE_FLAW = `${NO_PROOF} is for loopback addresses only; give a secret, or listen on 127.0.0.1`;
+export const INSECURE_PROBLEM = `${NO_PROOF} is for loopback addresses only; give a secret, or listen on 127.0.0.1`;
 
 export type CheckedRoute =
   | {
@@ -55,7 +55,7 @@ export type CheckedRoute =
       /** Flaws that narrow it and do not keep it from being served: a filter that never matches. */
       readonly warnings: readonly string[];
     }
-  | { readonly flaws: readonly string[] };
+  | { readonly problems: readonly string[] };
 
 /** A route as it is written, with what it takes over; or why it cannot be used and what to do, a clause each. */
 export function checkRoute(
@@ -64,33 +64,33 @@ export function checkRoute(
   defaults: RouteDefaults & { readonly origin: WebhookRoute["origin"] },
 ): CheckedRoute {
   const found = secretsOf(written, defaults);
-  const flaws = [
-    ...nameFlaws(name),
-    ...("flaw" in found ? [found.flaw] : []),
-    ...("secrets" in found && found.secrets === "none" && !defaults.isLoopback ? [INSECURE_FLAW] : []),
-    ...deliveryFlaws(written),
+  const problems = [
+    ...nameProblems(name),
+    ...("problem" in found ? [found.problem] : []),
+    ...("secrets" in found && found.secrets === "none" && !defaults.isLoopback ? [INSECURE_PROBLEM] : []),
+    ...deliveryProblems(written),
   ];
   const { origin } = defaults;
-  const filterFlaws = checkFilters(written.filters);
-  const refused = origin === "static" ? [...flaws, ...filterFlaws] : flaws;
-  if (refused.length > 0 || "flaw" in found) return { flaws: refused };
-  return { route: toRoute(name, written, { origin, secrets: found.secrets }), warnings: filterFlaws };
+  const filterProblems = checkFilters(written.filters);
+  const refused = origin === "static" ? [...problems, ...filterProblems] : problems;
+  if (refused.length > 0 || "problem" in found) return { problems: refused };
+  return { route: toRoute(name, written, { origin, secrets: found.secrets }), warnings: filterProblems };
 }
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$/;
 
-function nameFlaws(name: string): readonly string[] {
+function nameProblems(name: string): readonly string[] {
   return NAME.test(name) ? [] : ["its name may have letters, digits, _, - and . only, at most 128"];
 }
 
-function deliveryFlaws({
+function deliveryProblems({
   deliver = LOG,
   deliver_only: isOnly = false,
   coalesce,
 }: Partial<WebhookRouteConfig>): readonly string[] {
   const isRead = platformsOf(deliver).some((platform) => platform !== LOG);
   return [
-    ...addressFlaws(deliver).map((flaw) => `deliver: ${flaw}`),
+    ...findAddressProblems(deliver).map((problem) => `deliver: ${problem}`),
     ...(isOnly && !isRead
       ? [
           "deliver_only needs a real target in deliver, such as local, webhook or telegram, since the agent says nothing",
@@ -102,22 +102,22 @@ function deliveryFlaws({
 
 const LOG = "log";
 
-type FoundSecrets = { readonly secrets: WebhookRoute["secrets"] } | { readonly flaw: string };
+type FoundSecrets = { readonly secrets: WebhookRoute["secrets"] } | { readonly problem: string };
 
 function secretsOf(
   { secret, secrets = [] }: Partial<WebhookRouteConfig>,
   defaults: RouteDefaults,
 ): FoundSecrets {
   // An explicit empty secret takes over nothing: it is a mistake that would let everybody in.
-  if (secret === "") return { flaw: "its secret is empty; give it one, or take the key out" };
+  if (secret === "") return { problem: "its secret is empty; give it one, or take the key out" };
   const own = [...(secret === undefined ? [] : [secret]), ...secrets];
   const written = own.length > 0 ? own : defaults.secrets;
   if (written.length === 0) {
-    return { flaw: "it has no secret; give it one, or set WEBHOOK_SECRET for all routes" };
+    return { problem: "it has no secret; give it one, or set WEBHOOK_SECRET for all routes" };
   }
   if (written.includes(NO_PROOF)) {
     const isAlone = written.every((each) => each === NO_PROOF);
-    return isAlone ? { secrets: "none" } : { flaw: `${NO_PROOF} does not go with other secrets` };
+    return isAlone ? { secrets: "none" } : { problem: `${NO_PROOF} does not go with other secrets` };
   }
   const resolved: string[] = [];
   for (const each of written) {
@@ -125,10 +125,13 @@ function secretsOf(
     if (!value) {
       // Only a reference may be shown: anything else is the secret itself.
       const name = each.startsWith("env:") ? each.slice("env:".length) : undefined;
-      return { flaw: name === undefined ? "one of its secrets is empty" : `${name}, its secret, is not set` };
+      return {
+        problem: name === undefined ? "one of its secrets is empty" : `${name}, its secret, is not set`,
+      };
     }
     // Behind a reference the mark would be a way around the checks above.
-    if (value === NO_PROOF) return { flaw: `${NO_PROOF} must be written as it is, not behind a reference` };
+    if (value === NO_PROOF)
+      return { problem: `${NO_PROOF} must be written as it is, not behind a reference` };
     resolved.push(value);
   }
   return { secrets: resolved };

@@ -16,7 +16,7 @@ export interface RoutesOptions {
     text(): Promise<string | undefined>;
   };
   /** What keeps platforms of these names from sending, a sentence each. Default: nothing is known of any. */
-  readonly platformFlaws?: (names: readonly string[]) => Promise<readonly string[]>;
+  readonly platformProblems?: (names: readonly string[]) => Promise<readonly string[]>;
   readonly clock: Pick<Clock, "now">;
   readonly log: Log;
 }
@@ -64,12 +64,15 @@ export class WebhookRoutes {
 
   /** Tells of platforms that routes deliver to and that are not set up: by then they may be. Never rejects. */
   async warnOfPlatforms(routes: Iterable<WebhookRoute> = this.#static.values()): Promise<void> {
-    const { platformFlaws, log } = this.#options;
+    const { platformProblems, log } = this.#options;
     try {
       for (const { name: route, deliver } of routes) {
-        const flaws = (await platformFlaws?.(platformsOf(deliver))) ?? [];
-        if (flaws.length > 0)
-          log.warn("a webhook route delivers to what is not set up", { route, flaws: flaws.join("; ") });
+        const problems = (await platformProblems?.(platformsOf(deliver))) ?? [];
+        if (problems.length > 0)
+          log.warn("a webhook route delivers to what is not set up", {
+            route,
+            problems: problems.join("; "),
+          });
       }
     } catch (error) {
       log.warn("whether platforms are set up could not be found out", { error });
@@ -106,7 +109,7 @@ export class WebhookRoutes {
   #take(text: string | undefined): void {
     this.#text = text;
     const parsed = parseSubscriptions(text);
-    if ("flaw" in parsed) return this.#options.log.error(UNREADABLE, { flaw: parsed.flaw });
+    if ("problem" in parsed) return this.#options.log.error(UNREADABLE, { problem: parsed.problem });
     const before = secretsOf(this.#dynamic);
     this.#dynamic = this.#checked(parsed.subscriptions);
     const now = secretsOf(this.#dynamic);
@@ -123,18 +126,18 @@ export class WebhookRoutes {
         log.warn("a webhook subscription has the name of a configured route, which counts", { route });
         continue;
       }
-      const { written, flaws, unknown } = checkSubscription(subscription);
+      const { written, problems, unknown } = checkSubscription(subscription);
       const checked = checkRoute(route, written, { ...defaults, origin: "dynamic" });
       if (unknown.length > 0)
         log.warn("a webhook subscription has keys that mean nothing", { route, unknown });
-      if ("flaws" in checked || flaws.length > 0) {
-        const all = [...flaws, ...("flaws" in checked ? checked.flaws : [])];
-        log.warn("a webhook subscription cannot be used", { route, flaws: all.join("; ") });
+      if ("problems" in checked || problems.length > 0) {
+        const all = [...problems, ...("problems" in checked ? checked.problems : [])];
+        log.warn("a webhook subscription cannot be used", { route, problems: all.join("; ") });
         continue;
       }
       const { warnings } = checked;
       if (warnings.length > 0)
-        log.warn("filters of a webhook subscription never match", { route, flaws: warnings.join("; ") });
+        log.warn("filters of a webhook subscription never match", { route, problems: warnings.join("; ") });
       routes.set(route, checked.route);
     }
     return routes;

@@ -2,13 +2,13 @@
 import type { Config } from "../../../generated/config/types.gen.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Environment } from "../../config/home.ts";
-import { checkRoute, INSECURE_FLAW, NO_PROOF, type RouteDefaults, type WebhookRoute } from "./route.ts";
+import { checkRoute, INSECURE_PROBLEM, NO_PROOF, type RouteDefaults, type WebhookRoute } from "./route.ts";
 import { webhookSettings, type WebhookSettings } from "../settings.ts";
 
 export interface StaticRoutes {
   readonly routes: readonly WebhookRoute[];
   /** What keeps the receiver from being started, a sentence each, without its full stop. */
-  readonly flaws: readonly string[];
+  readonly problems: readonly string[];
 }
 
 /** What routes take over from the settings and the environment. */
@@ -25,17 +25,17 @@ export function checkStaticRoutes(
   defaults: RouteDefaults,
 ): StaticRoutes {
   const routes: WebhookRoute[] = [];
-  const flaws: string[] = [];
+  const problems: string[] = [];
   // Also where each route has its own: the next subscription might not.
   if (settings.secrets.includes(NO_PROOF) && !settings.isLoopback) {
-    flaws.push(`the secret of all routes: ${INSECURE_FLAW}`);
+    problems.push(`the secret of all routes: ${INSECURE_PROBLEM}`);
   }
   for (const [name, written] of Object.entries(settings.routes)) {
     const checked = checkRoute(name, written, { ...defaults, origin: "static" });
     if ("route" in checked) routes.push(checked.route);
-    else flaws.push(...checked.flaws.map((flaw) => `route ${name}: ${flaw}`));
+    else problems.push(...checked.problems.map((problem) => `route ${name}: ${problem}`));
   }
-  return { routes, flaws };
+  return { routes, problems };
 }
 
 /**
@@ -48,8 +48,8 @@ export function requireUsableRoutes(
 ): readonly WebhookRoute[] {
   const settings = webhookSettings(config);
   if (!settings.isEnabled) return [];
-  const { routes, flaws } = checkStaticRoutes(settings, routeDefaults(settings, from));
-  if (flaws.length === 0) return routes;
-  const list = flaws.map((flaw) => `  ${flaw}`).join("\n");
+  const { routes, problems } = checkStaticRoutes(settings, routeDefaults(settings, from));
+  if (problems.length === 0) return routes;
+  const list = problems.map((problem) => `  ${problem}`).join("\n");
   throw new ServiceError("invalid_config", `The receiver of webhooks cannot be started:\n${list}`);
 }

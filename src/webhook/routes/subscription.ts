@@ -15,7 +15,7 @@ export type ParsedSubscriptions =
   /** Objects, as they are written: {@link checkSubscription} says which of them can be used. */
   | { readonly subscriptions: Subscriptions }
   /** What is wrong with the file, a clause. */
-  | { readonly flaw: string };
+  | { readonly problem: string };
 
 /** The text of the file. Undefined, for no file, and an empty file are no subscriptions. */
 export function parseSubscriptions(text: string | undefined): ParsedSubscriptions {
@@ -23,12 +23,12 @@ export function parseSubscriptions(text: string | undefined): ParsedSubscription
   if (json.trim() === "") return { subscriptions: {} };
   try {
     const value = JSON.parse(json) as unknown;
-    if (!isRecord(value)) return { flaw: "it must hold one JSON object, with a route under each name" };
+    if (!isRecord(value)) return { problem: "it must hold one JSON object, with a route under each name" };
     const strange = Object.keys(value).find((name) => !isRecord(value[name]));
-    if (strange !== undefined) return { flaw: `${JSON.stringify(strange)} must be an object` };
+    if (strange !== undefined) return { problem: `${JSON.stringify(strange)} must be an object` };
     return { subscriptions: value as Subscriptions };
   } catch (error) {
-    return { flaw: `it is no JSON (${error instanceof Error ? error.message : String(error)})` };
+    return { problem: `it is no JSON (${error instanceof Error ? error.message : String(error)})` };
   }
 }
 
@@ -40,7 +40,7 @@ export interface CheckedSubscription {
   /** What is known of it, in the right form. */
   readonly written: Partial<WebhookRouteConfig>;
   /** What keeps it from being used, a clause each. */
-  readonly flaws: readonly string[];
+  readonly problems: readonly string[];
   /** Names in it that mean nothing here. */
   readonly unknown: readonly string[];
 }
@@ -52,11 +52,11 @@ const NOTES = new Set(["created_at", "profile"]);
 export function checkSubscription(subscription: Subscription): CheckedSubscription {
   const { filters } = subscription;
   const route = { ...subscription, ...(isRecord(filters) ? { filters: [filters] } : {}) };
-  const { value, flaws } = checkConfig({ platforms: { webhook: { routes: { route } } } });
-  const found = flaws.map(({ path, message, kind }) => ({ name: path.slice(4).join("."), message, kind }));
+  const { value, problems } = checkConfig({ platforms: { webhook: { routes: { route } } } });
+  const found = problems.map(({ path, message, kind }) => ({ name: path.slice(4).join("."), message, kind }));
   return {
     written: writtenOf(value),
-    flaws: found.filter(({ kind }) => kind !== "unknown").map(({ name, message }) => `${name} ${message}`),
+    problems: found.filter(({ kind }) => kind !== "unknown").map(({ name, message }) => `${name} ${message}`),
     unknown: found.filter(({ kind, name }) => kind === "unknown" && !NOTES.has(name)).map(({ name }) => name),
   };
 }
@@ -71,7 +71,7 @@ function writtenOf(value: unknown): Partial<WebhookRouteConfig> {
 }
 
 /** What `agentd webhook subscribe` can say of a route. Undefined is what was not said. */
-export interface SubscribeWish {
+export interface SubscribeInput {
   readonly description?: string | undefined;
   readonly events?: readonly string[] | undefined;
   readonly prompt?: string | undefined;
@@ -88,23 +88,23 @@ export interface SubscribeWish {
  * write into the file (filters, toolsets, further secrets ...) stays as it was.
  */
 export function subscriptionOf(
-  wish: SubscribeWish,
+  input: SubscribeInput,
   { before, secret, createdAt }: { before: Subscription | undefined; secret: string; createdAt: string },
 ): Subscription {
   const extra = { ...before?.deliver_extra };
   delete extra["chat_id"];
-  if (wish.chatId !== undefined) extra["chat_id"] = wish.chatId;
+  if (input.chatId !== undefined) extra["chat_id"] = input.chatId;
   const said = {
-    ...(wish.description ? { description: wish.description } : {}),
-    events: [...(wish.events ?? [])],
+    ...(input.description ? { description: input.description } : {}),
+    events: [...(input.events ?? [])],
     secret,
-    ...(wish.prompt === undefined ? {} : { prompt: wish.prompt }),
-    skills: [...(wish.skills ?? [])],
-    deliver: wish.deliver ?? "log",
+    ...(input.prompt === undefined ? {} : { prompt: input.prompt }),
+    skills: [...(input.skills ?? [])],
+    deliver: input.deliver ?? "log",
     ...(Object.keys(extra).length > 0 ? { deliver_extra: extra } : {}),
-    ...(wish.deliverOnly ? { deliver_only: true } : {}),
-    ...(wish.script === undefined ? {} : { script: wish.script }),
-    ...(wish.retriesScript ? { retry_on_script_failure: true } : {}),
+    ...(input.deliverOnly ? { deliver_only: true } : {}),
+    ...(input.script === undefined ? {} : { script: input.script }),
+    ...(input.retriesScript ? { retry_on_script_failure: true } : {}),
     created_at: before?.created_at ?? createdAt,
   };
   const kept = Object.entries(before ?? {}).filter(([name]) => !SAID.has(name));

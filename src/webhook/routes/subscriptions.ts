@@ -60,14 +60,14 @@ export async function changeSubscriptions(
 ): Promise<void> {
   await withFileLock(path, async () => {
     const parsed = await loadSubscriptions(path);
-    if ("flaw" in parsed) throw unusable(path, parsed.flaw);
+    if ("problem" in parsed) throw unusable(path, parsed.problem);
     await writePrivateFile(path, formatSubscriptions(change(parsed.subscriptions)));
   });
 }
 
-function unusable(path: string, flaw: string): ServiceError {
+function unusable(path: string, problem: string): ServiceError {
   const advice = "Correct it, or move it away to begin anew";
-  return new ServiceError("invalid_config", `${path} cannot be used: ${flaw}. ${advice}.`);
+  return new ServiceError("invalid_config", `${path} cannot be used: ${problem}. ${advice}.`);
 }
 
 async function unlessMissing<T>(work: Promise<T>): Promise<T | undefined> {

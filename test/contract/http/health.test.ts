@@ -10,7 +10,10 @@ const failing = {
 scenario(
   "getDetailedHealth",
   200,
-  { title: "tells of each part, with figures of runs and sessions", configFlaws: ["foo is not a known key"] },
+  {
+    title: "tells of each part, with figures of runs and sessions",
+    configProblems: ["foo is not a known key"],
+  },
   async (service) => {
     await service.chat({ messages: [{ role: "user", content: "hi" }] });
     const response = await service.request("/health/detailed?strict=true");
@@ -57,7 +60,7 @@ scenario(
   200,
   { title: "is 200 also when something is degraded", config: failing },
   async (service) => {
-    while (service.service.room.mcp.status()[0]?.status === "connecting") {
+    while (service.service.deps.mcp.status()[0]?.status === "connecting") {
       await new Promise((resolve) => setImmediate(resolve));
     }
     const response = await service.request("/health/detailed");

@@ -11,7 +11,7 @@ const keys = [
   { key: OTHER, name: "b", scopes: ["admin"] },
 ];
 const tools = [testTool(async ({ command }) => `ran ${command}`)];
-const asks = { script: callsOnce("rm -rf build"), tools };
+const questions = { script: callsOnce("rm -rf build"), tools };
 const asksTwice = { script: callsOnce("rm -rf one", "rm -rf two"), tools };
 
 const answer = (service: TestService, id: string, body: unknown, headers: Record<string, string> = {}) =>
@@ -34,7 +34,7 @@ async function responses(service: TestService, id: string) {
 scenario(
   APPROVAL,
   200,
-  { title: "a run that waits for approval continues once its call is approved", ...asks, keys },
+  { title: "a run that waits for approval continues once its call is approved", ...questions, keys },
   async (service) => {
     const run = await waiting(service);
     assert.equal(run.approval?.command, "rm -rf build");
@@ -64,7 +64,7 @@ for (const [alias, choice] of [
   ["denied", "deny"],
   ["deny", "deny"],
 ] as const) {
-  scenario(APPROVAL, 200, { title: `${alias} means ${choice}`, ...asks }, async (service) => {
+  scenario(APPROVAL, 200, { title: `${alias} means ${choice}`, ...questions }, async (service) => {
     const run = await waiting(service);
     const response = await answer(service, run.id, { choice: alias });
     assert.equal((await response.json()).choice, choice);
@@ -106,7 +106,7 @@ for (const name of ["all", "resolve_all"]) {
 scenario(
   APPROVAL,
   200,
-  { title: "of answers at the same time one wins, always", ...asks },
+  { title: "of answers at the same time one wins, always", ...questions },
   async (service) => {
     for (let round = 0; round < 25; round++) {
       const run = await waiting(service);
@@ -133,7 +133,7 @@ scenario(
 scenario(
   APPROVAL,
   200,
-  { title: "session covers the same again in this session", ...asks },
+  { title: "session covers the same again in this session", ...questions },
   async (service) => {
     const { run_id: id } = await startRun(service, { session_id: "s" });
     const run = await fetchRun(service, id, 30);
@@ -153,7 +153,7 @@ scenario(
 scenario(
   APPROVAL,
   400,
-  { title: "a choice that there is not, or that is not offered", ...asks },
+  { title: "a choice that there is not, or that is not offered", ...questions },
   async (service) => {
     const run = await waiting(service);
     const unknown = await assertError(
@@ -182,7 +182,7 @@ scenario(
   },
 );
 
-scenario(APPROVAL, 400, { title: "a request that the run does not have", ...asks }, async (service) => {
+scenario(APPROVAL, 400, { title: "a request that the run does not have", ...questions }, async (service) => {
   const run = await waiting(service);
   const other = await waiting(service);
   const ids = { unknown: "ask_nope", foreign: other.approval?.request_id };
@@ -201,7 +201,7 @@ scenario(APPROVAL, 400, { title: "a request that the run does not have", ...asks
 scenario(
   APPROVAL,
   404,
-  { title: "an unknown run and another's look the same", ...asks, keys },
+  { title: "an unknown run and another's look the same", ...questions, keys },
   async (service) => {
     const run = await waiting(service);
     const headers = { authorization: `Bearer ${OTHER}` };
@@ -211,23 +211,28 @@ scenario(
   },
 );
 
-scenario(APPROVAL, 409, { title: "nothing is open, or it is closed already", ...asks }, async (service) => {
-  const run = await waiting(service);
-  const named = { choice: "once", request_id: run.approval?.request_id };
-  assert.equal((await answer(service, run.id, named)).status, 200);
-  await assertError(await answer(service, run.id, named), 409, "approval_not_pending");
-  await fetchRun(service, run.id, 30);
-  const response = await answer(service, run.id, { choice: "once" });
-  assert.equal(response.headers.get("x-should-retry"), "false");
-  await assertError(response, 409, "approval_not_active");
-});
+scenario(
+  APPROVAL,
+  409,
+  { title: "nothing is open, or it is closed already", ...questions },
+  async (service) => {
+    const run = await waiting(service);
+    const named = { choice: "once", request_id: run.approval?.request_id };
+    assert.equal((await answer(service, run.id, named)).status, 200);
+    await assertError(await answer(service, run.id, named), 409, "approval_not_pending");
+    await fetchRun(service, run.id, 30);
+    const response = await answer(service, run.id, { choice: "once" });
+    assert.equal(response.headers.get("x-should-retry"), "false");
+    await assertError(response, 409, "approval_not_active");
+  },
+);
 
 scenario(
   APPROVAL,
   409,
   {
     title: "nobody answered in time: denied, and the run goes on",
-    ...asks,
+    ...questions,
     config: { approvals: { timeout_seconds: 1 } },
   },
   async (service) => {

@@ -33,7 +33,7 @@ interface Program {
   /** What people answer, one after the other. */
   readonly answers: readonly ("yes" | "no" | "interrupt")[];
   /** Whether the second host gets its questions as requests, and answers them too. */
-  readonly asks: boolean;
+  readonly questions: boolean;
 }
 
 const text = fc.array(fc.string({ minLength: 1, maxLength: 6, unit: "grapheme" }), { maxLength: 5 });
@@ -65,7 +65,7 @@ const program: fc.Arbitrary<Program> = fc.record({
     { maxLength: 3 },
   ),
   answers: fc.array(fc.constantFrom("yes", "yes", "no", "interrupt"), { minLength: 1, maxLength: 4 }),
-  asks: fc.boolean(),
+  questions: fc.boolean(),
 });
 
 let playing: Program | undefined;
@@ -231,7 +231,7 @@ test("the order rules hold, for each of two hosts, whatever the model and the pe
       playing = drawn;
       await using host = await connectSocket(service);
       await using other = await connectSocket(service);
-      if (drawn.asks) await other.result("client.capabilities", { server_requests: true });
+      if (drawn.questions) await other.result("client.capabilities", { server_requests: true });
       const { session_id: id } = await host.result("session.create");
       await other.result("session.activate", { session_id: id });
       await new Player({ program: drawn, host, other, id }).play();

@@ -9,7 +9,7 @@ async function withProcess(host: RpcHost, { service }: RpcSetting, command = "sl
   const sessionId = await openSession(host);
   await takeTurn(host, sessionId, "hello");
   const { PATH = "" } = process.env;
-  const { id } = service.service.room.processes.start({
+  const { id } = service.service.deps.processes.start({
     sessionId,
     command,
     cwd: service.workspace,
@@ -41,7 +41,7 @@ rpcScenario(
 
 rpcScenario("process.list", "how a process ended is told", async (host, setting) => {
   const { sessionId, id } = await withProcess(host, setting, "exit 3");
-  await setting.service.service.room.processes.wait(id, sessionId, {
+  await setting.service.service.deps.processes.wait(id, sessionId, {
     timeoutMs: 10_000,
     signal: new AbortController().signal,
   });

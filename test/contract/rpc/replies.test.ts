@@ -18,7 +18,7 @@ const calls =
       : { text: toolResults.map(({ status, text }) => `${status}: ${text}`).join("\n") };
 
 /** Asks what the command names, and answers with what it learned. */
-const asks: Probe = async ({ command }, { questions, variables }) => {
+const questions: Probe = async ({ command }, { questions, variables }) => {
   switch (command) {
     case "echo clarify": {
       const answers = await questions.clarify([
@@ -51,7 +51,7 @@ rpcScenario(
   {
     title: "one text answers the question; what else was asked is skipped",
     script: calls("echo clarify"),
-    probe: asks,
+    probe: questions,
   },
   async (host) => {
     await ask(host);
@@ -69,7 +69,7 @@ rpcScenario(
   {
     title: "a password goes to who asked for it, and is in no event",
     script: calls("echo sudo"),
-    probe: asks,
+    probe: questions,
   },
   async (host) => {
     const id = await ask(host);
@@ -85,7 +85,11 @@ rpcScenario(
 
 rpcScenario(
   ["secret.respond", "event secret.request"],
-  { title: "a secret is kept under its name, and is in no event", script: calls("echo secret"), probe: asks },
+  {
+    title: "a secret is kept under its name, and is in no event",
+    script: calls("echo secret"),
+    probe: questions,
+  },
   async (host) => {
     await ask(host);
     const { payload } = await host.event("secret.request");
@@ -99,7 +103,7 @@ rpcScenario(
 
 rpcScenario(
   ["sudo.respond", "secret.respond"],
-  { title: "an empty answer refuses", script: calls("echo sudo", "echo secret"), probe: asks },
+  { title: "an empty answer refuses", script: calls("echo sudo", "echo secret"), probe: questions },
   async (host) => {
     await ask(host);
     const [sudo, secret] = [await host.event("sudo.request"), await host.event("secret.request")];
@@ -114,7 +118,7 @@ rpcScenario(
   {
     title: "a password that cannot be one names itself, and the question stays",
     script: calls("echo sudo"),
-    probe: asks,
+    probe: questions,
   },
   async (host) => {
     await ask(host);
@@ -141,7 +145,7 @@ rpcScenario(
   {
     title: "what is not asked, asked in another session, by another method or of another owner",
     script: calls("echo clarify"),
-    probe: asks,
+    probe: questions,
   },
   async (host, { connect }) => {
     const id = await ask(host);
@@ -221,15 +225,15 @@ rpcScenario(
 
 /** Asks the same once more, as a sub-agent at work beside it would: the calls of one step ask one after the other. */
 async function askAlso({ service: { service } }: RpcSetting, requestId: string): Promise<void> {
-  const { store, asks: room } = service;
+  const { store, questions: deps } = service;
   const row = await store.read
-    .selectFrom("asks")
+    .selectFrom("questions")
     .selectAll()
     .where("id", "=", requestId)
     .executeTakeFirstOrThrow();
   const subject = { sessionId: row.session_id, runId: row.run_id, owner: row.owner };
   const { signal } = new AbortController();
-  void room.ask("approval", subject, JSON.parse(row.question) as never, { timeoutMs: 0, signal });
+  void deps.ask("approval", subject, JSON.parse(row.question) as never, { timeoutMs: 0, signal });
 }
 
 rpcScenario(
@@ -287,11 +291,15 @@ rpcScenario(
 /** Takes `always` out of what a stored question offers. */
 async function withoutAlways({ service }: RpcSetting["service"], id: string): Promise<void> {
   const { store } = service;
-  const row = await store.read.selectFrom("asks").selectAll().where("id", "=", id).executeTakeFirstOrThrow();
+  const row = await store.read
+    .selectFrom("questions")
+    .selectAll()
+    .where("id", "=", id)
+    .executeTakeFirstOrThrow();
   const question = JSON.parse(row.question) as { choices: string[] };
   const choices = question.choices.filter((choice) => choice !== "always");
   await store.write((tx) =>
-    tx.update("asks", { id }, { question: JSON.stringify({ ...question, choices }) }),
+    tx.update("questions", { id }, { question: JSON.stringify({ ...question, choices }) }),
   );
 }
 
@@ -300,7 +308,7 @@ rpcScenario(
   {
     title: "answers a question of any kind, as its request is answered",
     script: calls("echo clarify", "echo sudo", "echo secret"),
-    probe: asks,
+    probe: questions,
   },
   async (host) => {
     await ask(host);

@@ -148,7 +148,7 @@ test("a message for an unknown target is given up with a log entry, and the rece
   const { store } = service.test.service;
   // As one that another version of the service left, or a target that was taken out of the configuration.
   const message = { target: "carrier_pigeon:home", payload: { text: "coo", extra: {} }, maxAttempts: 1 };
-  const id = await store.write((tx) => store.outbox.owe(tx, message));
+  const id = await store.write((tx) => store.outbox.enqueue(tx, message));
   while ((await store.find("outbox", { id }))?.status !== "dead") await new Promise((r) => setTimeout(r, 10));
   const [told] = service.logged("a message could not be delivered and is given up");
   assert.match(JSON.stringify(told), /carrier_pigeon/);

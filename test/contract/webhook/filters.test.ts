@@ -183,7 +183,7 @@ filtering("`regex` searches the value as text and matches anywhere unless it is 
   [[{ field: "gone", regex: ".*" }], {}, false],
 ]);
 
-const unusable: readonly (readonly [entry: Record<string, unknown>, flaw: RegExp])[] = [
+const unusable: readonly (readonly [entry: Record<string, unknown>, problem: RegExp])[] = [
   [{ field: "a", regex: "(" }, /filters\[0\]\.regex is no pattern/],
   [{ field: "a", regex: "(?<=x)y" }, /is no pattern/],
   [{ field: "a", regex: "(a)\\1" }, /is no pattern/],
@@ -210,7 +210,7 @@ for (const [title, cases] of [
   ["an unknown operator in a static route is refused at load", unknown],
 ] as const) {
   test(title, async () => {
-    for (const [entry, flaw] of cases) {
+    for (const [entry, problem] of cases) {
       const start = startWebhookService({ routes: { hook: { filters: [entry] } } });
       const refused = await start.then(
         () => assert.fail(`started with ${JSON.stringify(entry)}`),
@@ -218,7 +218,7 @@ for (const [title, cases] of [
       );
       assert.equal(refused.code, "invalid_config");
       assert.match(refused.message, /hook: /);
-      assert.match(refused.message, flaw);
+      assert.match(refused.message, problem);
     }
   });
 }

@@ -28,17 +28,17 @@ async function startCut(target: Receiver, deliver = "webhook") {
       },
     },
   });
-  const cut = await serveChangedRoom(service, (room) => ({
+  const cut = await serveChangedRoom(service, (deps) => ({
     send: async () => ({ status: "stopped" }),
     routes: {
       names: ["direct"],
       refresh: async () => {},
       find: async () => {
-        const route = await room.routes.find("hook");
+        const route = await deps.routes.find("hook");
         const direct = { deliver, deliverOnly: true, deliverExtra: { url: target.url } };
         return route && { ...route, ...direct, name: "direct" };
       },
-    } as unknown as typeof room.routes,
+    } as unknown as typeof deps.routes,
   }));
   return { service, cut };
 }
@@ -46,7 +46,9 @@ async function startCut(target: Receiver, deliver = "webhook") {
 /** What is owed anew has the outbox looked at now, not with its next poll. */
 async function wakeOutbox({ test: { service } }: WebhookService): Promise<void> {
   const { store } = service;
-  await store.write((tx) => store.outbox.owe(tx, { target: "log", payload: { text: "wake", extra: {} } }));
+  await store.write((tx) =>
+    store.outbox.enqueue(tx, { target: "log", payload: { text: "wake", extra: {} } }),
+  );
 }
 
 /** Lets the next attempt at the message to `target` be its last, and waits for its end. */

@@ -88,8 +88,10 @@ test("a subscription without a usable secret is skipped, and one without its own
     assert.equal(await statusOf(service, "inherits"), 202);
     assert.equal(await statusOf(service, "old", "old-one"), 202);
     for (const route of ["empty", "unset", "mixed"]) assert.equal(await statusOf(service, route), 404, route);
-    const flaws = service.logged(FLAWED).map(({ route, flaws: text }) => `${String(route)}: ${String(text)}`);
-    assert.deepEqual(flaws, [
+    const problems = service
+      .logged(FLAWED)
+      .map(({ route, problems: text }) => `${String(route)}: ${String(text)}`);
+    assert.deepEqual(problems, [
       "empty: its secret is empty; give it one, or take the key out",
       "unset: NOBODY_SET_THIS, its secret, is not set",
       "mixed: INSECURE_NO_AUTH does not go with other secrets",
@@ -140,12 +142,12 @@ test("a subscription with invalid fields or an unknown target is skipped and log
   for (const route of ["events", "prompt", "target", "direct", "a%2Fb"]) {
     assert.equal(await statusOf(service, route), 404, route);
   }
-  const flaws = service.logged(FLAWED);
+  const problems = service.logged(FLAWED);
   assert.deepEqual(
-    flaws.map(({ route }) => route),
+    problems.map(({ route }) => route),
     ["events", "prompt", "target", "direct", "a/b"],
   );
-  assert.match(String(flaws[2]?.["flaws"]), /deliver: "telegran" is no target; did you mean "telegram"/);
+  assert.match(String(problems[2]?.["flaws"]), /deliver: "telegran" is no target; did you mean "telegram"/);
   const [strange] = service.logged("a webhook subscription has keys that mean nothing");
   assert.deepEqual(strange?.["unknown"], ["likes"]);
 });

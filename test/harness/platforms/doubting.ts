@@ -7,19 +7,19 @@ export function doubting(
   target: Target,
   clock: Clock,
 ): (delivery: Delivery, options: SendOptions) => Promise<SendOutcome> {
-  let doubtSinceMs: number | undefined;
+  let uncertainSinceMs: number | undefined;
   return async (delivery, options) => {
     const beganMs = clock.now();
     try {
       const outcome = await target.send(
-        { ...delivery, ...(doubtSinceMs === undefined ? {} : { doubtSinceMs }) },
+        { ...delivery, ...(uncertainSinceMs === undefined ? {} : { uncertainSinceMs }) },
         options,
       );
       if (outcome.status === "unknown")
-        doubtSinceMs = outcome.isFinal ? undefined : (doubtSinceMs ?? beganMs);
+        uncertainSinceMs = outcome.isFinal ? undefined : (uncertainSinceMs ?? beganMs);
       return outcome;
     } catch (error) {
-      doubtSinceMs ??= beganMs;
+      uncertainSinceMs ??= beganMs;
       throw error;
     }
   };

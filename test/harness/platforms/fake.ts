@@ -72,7 +72,7 @@ export async function startPlatform(t: Cleanup, routes: readonly PlatformRoute[]
   const server = createServer(async (request, response) => {
     const one = await readRequest(request);
     asked.push(one);
-    const reply = planned.shift() ?? judge(routes, one, violations);
+    const reply = planned.shift() ?? evaluate(routes, one, violations);
     if (typeof reply === "string") misbehave(reply, response);
     else write(response, reply);
     for (const { atLeast, resolve } of waiting) if (asked.length >= atLeast) resolve();
@@ -124,7 +124,7 @@ function readBody(raw: string, type = ""): Asked["body"] {
   }
 }
 
-function judge(routes: readonly PlatformRoute[], asked: Asked, violations: string[]): Reply {
+function evaluate(routes: readonly PlatformRoute[], asked: Asked, violations: string[]): Reply {
   for (const { method, path, schema, refuse, invalid, answer } of routes) {
     const match = path.exec(asked.path);
     if (method !== asked.method || !match) continue;

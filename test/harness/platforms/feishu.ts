@@ -56,8 +56,8 @@ export async function startFeishu(t: Cleanup): Promise<FakePlatform> {
           "Invalid access token for authorization. Please make a request with token attached.",
         );
   const send = ({ body = {} }: Asked): Reply => {
-    const flaw = flawOf(String(body["content"]));
-    if (flaw) return flaw;
+    const problem = findProblem(String(body["content"]));
+    if (problem) return problem;
     const id = sent.get(body["uuid"]) ?? `om_${(count += 1)}`;
     sent.set(body["uuid"], id);
     return { status: 200, body: { code: 0, msg: "success", data: { message_id: id } } };
@@ -123,7 +123,7 @@ function receiverFlaw({ query, body = {} }: Asked): Reply | undefined {
 }
 
 /** JSON in JSON. */
-function flawOf(text: string): Reply | undefined {
+function findProblem(text: string): Reply | undefined {
   if (Buffer.byteLength(text) > MAX_CONTENT_BYTES) {
     return error(400, 230025, "The length of the message content reaches its limit.");
   }

@@ -64,8 +64,8 @@ export async function startMatrix(t: Cleanup): Promise<FakePlatform> {
       invalid: (issues) => error(400, "M_BAD_JSON", issues),
       answer: (asked, [, room = "", transaction = ""]) => {
         if (room !== ROOM && room !== ENCRYPTED) return forbidden(room);
-        const flaw = flawOf(asked);
-        if (flaw) return flaw;
+        const problem = findProblem(asked);
+        if (problem) return problem;
         const key = `${room} ${transaction}`;
         const id = events.get(key) ?? `$event${events.size + 1}`;
         events.set(key, id);
@@ -111,7 +111,7 @@ function forbidden(room: string): Reply {
   return error(403, "M_FORBIDDEN", `User @agent:example.org not in room ${room}`);
 }
 
-function flawOf({ raw, body = {} }: Asked): Reply | undefined {
+function findProblem({ raw, body = {} }: Asked): Reply | undefined {
   if (Buffer.byteLength(raw) > MAX_EVENT_BYTES) return error(413, "M_TOO_LARGE", "event too large");
   const html = String(body["formatted_body"] ?? "");
   const strange = [...html.matchAll(/<\/?([a-z0-9]+)/gi)].find(

@@ -6,7 +6,7 @@ const config = "approvals: { mode: always_ask }\n";
 const command = "run: echo hello >> made.txt";
 
 /** How often leave was asked for in a session. */
-const asks = (editor: AcpClient, sessionId: string): number =>
+const questions = (editor: AcpClient, sessionId: string): number =>
   editor.seen.filter((each) => each.kind === "permission" && each.request.sessionId === sessionId).length;
 
 test("allow_session covers the same command in its session, and no other command or session", async () => {
@@ -16,11 +16,11 @@ test("allow_session covers the same command in its session, and no other command
     .client({ permission: () => ({ outcome: { outcome: "selected", optionId: "allow_session" } }) });
   const [one, other] = [await editor.session(place.folder), await editor.session(place.folder)];
   for (let run = 1; run <= 3; run++) await editor.prompt(one, command);
-  assert.equal(asks(editor, one), 1);
+  assert.equal(questions(editor, one), 1);
   await editor.prompt(one, "run: echo other >> made.txt");
-  assert.equal(asks(editor, one), 2);
+  assert.equal(questions(editor, one), 2);
   for (let run = 1; run <= 2; run++) await editor.prompt(other, command);
-  assert.equal(asks(editor, other), 1);
+  assert.equal(questions(editor, other), 1);
 });
 
 test("a session grant does not apply to a concurrent session", async () => {
@@ -34,15 +34,15 @@ test("a session grant does not apply to a concurrent session", async () => {
   });
   const [one, other] = [await editor.session(place.folder), await editor.session(place.folder)];
   const waits = editor.prompt(other, command);
-  await editor.until(() => asks(editor, other) || undefined);
+  await editor.until(() => questions(editor, other) || undefined);
   // Leave is given in one session while the same question is open in the other.
   await editor.prompt(one, command);
   await editor.prompt(one, command);
-  assert.equal(asks(editor, one), 1);
+  assert.equal(questions(editor, one), 1);
   held.resolve();
   await waits;
   await editor.prompt(other, command);
-  assert.equal(asks(editor, other), 2);
+  assert.equal(questions(editor, other), 2);
   const failed = editor.updates("tool_call_update", other).filter(({ status }) => status === "failed");
   assert.equal(failed.length, 2);
 });
@@ -55,13 +55,13 @@ test("allow_always persists across a restart", async () => {
   });
   const one = await before.session(place.folder);
   for (let run = 1; run <= 2; run++) await before.prompt(one, command);
-  assert.equal(asks(before, one), 1);
+  assert.equal(questions(before, one), 1);
   first.child.stdin?.end();
   await first.exited;
   const after = await place.start().client();
   const other = await after.session(place.folder);
   assert.equal((await after.prompt(other, command)).stopReason, "end_turn");
-  assert.equal(asks(after, other), 0);
+  assert.equal(questions(after, other), 0);
   assert.ok(after.updates("tool_call_update", other).some(({ status }) => status === "completed"));
 });
 
@@ -74,11 +74,11 @@ test("allow_once ends with the call, and allow_session ends with the process", a
   });
   const sessionId = await before.session(place.folder);
   for (let run = 1; run <= 4; run++) await before.prompt(sessionId, command);
-  assert.equal(asks(before, sessionId), 3);
+  assert.equal(questions(before, sessionId), 3);
   first.child.stdin?.end();
   await first.exited;
   const after = await place.start().client({ permission: choose("allow_once") });
   await after.agent.request("session/resume", { sessionId, cwd: place.folder, mcpServers: [] });
   await after.prompt(sessionId, command);
-  assert.equal(asks(after, sessionId), 1);
+  assert.equal(questions(after, sessionId), 1);
 });

@@ -9,7 +9,7 @@ import { entryOf, openCronPlace } from "./cron-place.ts";
 interface Report {
   readonly dry_run: boolean;
   readonly jobs: readonly { readonly id: string; readonly outcome: string; readonly reason: string | null }[];
-  readonly flaws: readonly string[];
+  readonly problems: readonly string[];
 }
 
 const soon = new Date(Date.now() + 1_800_000);
@@ -44,7 +44,7 @@ describe("agentd cron import", () => {
     await writeFile(file, `\ufeff${JSON.stringify(records)}`);
     const first = await place.cron("import", file, "--json");
     assert.equal(first.code, 1, "one could not be taken over");
-    const { jobs, flaws } = entryOf<Report>(first);
+    const { jobs, problems } = entryOf<Report>(first);
     const noId = jobs[2]?.id ?? "";
     assert.match(noId, /^[0-9a-f]{12}$/);
     assert.deepEqual(
@@ -58,7 +58,7 @@ describe("agentd cron import", () => {
       ],
     );
     assert.match(jobs[3]?.reason ?? "", /more than 120 s in the past/);
-    assert.ok(flaws.some((flaw) => flaw.includes("cccccccccccc")));
+    assert.ok(problems.some((problem) => problem.includes("cccccccccccc")));
 
     const tea = await place.jobs.find("tea");
     assert.deepEqual(

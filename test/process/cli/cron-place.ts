@@ -12,7 +12,7 @@ import { agentd, type Outcome } from "../../harness/agentd.ts";
 
 const SECRET = "canary-of-the-cron-cli";
 
-export interface CronPlace {
+export interface CronContext {
   readonly store: Store;
   readonly jobs: Jobs;
   readonly home: string;
@@ -22,7 +22,7 @@ export interface CronPlace {
   beat(agoMs?: number): Promise<void>;
 }
 
-export async function openCronPlace(t: TestContext): Promise<CronPlace> {
+export async function openCronPlace(t: TestContext): Promise<CronContext> {
   const made = await createHome({ ".env": `TELEGRAM_BOT_TOKEN=${SECRET}\n` });
   t.after(() => made[Symbol.asyncDispose]());
   const { store, url } = await openTestStore(t);
@@ -91,6 +91,6 @@ export async function addRun(
 }
 
 /** `agentd cron` with `input` on its standard input. */
-export function piped({ env }: CronPlace, words: readonly string[], input: string): Promise<Outcome> {
+export function piped({ env }: CronContext, words: readonly string[], input: string): Promise<Outcome> {
   return agentd(["cron", ...words], env, input);
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { readdir } from "node:fs/promises";
 import { describe, it, type TestContext } from "node:test";
-import { dropLetter, findLetter, type LetterStatus } from "../../../src/store/outbox/messages.ts";
+import { dropMessage, findMessage, type MessageStatus } from "../../../src/store/outbox/messages.ts";
 import type { Store } from "../../../src/store/store.ts";
 import type { Try } from "../../../src/store/outbox/attempts.ts";
 import { openTestStore } from "../../harness/store.ts";
@@ -18,10 +18,10 @@ interface Place {
   deliveries(...words: string[]): Promise<Outcome>;
   /** A message that stands so. */
   add(
-    status: LetterStatus,
+    status: MessageStatus,
     set?: { target?: string; text?: string; error?: string; ref?: string },
   ): Promise<string>;
-  statusOf(id: string): Promise<LetterStatus | undefined>;
+  statusOf(id: string): Promise<MessageStatus | undefined>;
 }
 
 /** A database that this process keeps open, as a running gateway would. */
@@ -35,19 +35,19 @@ async function openPlace(t: TestContext): Promise<Place> {
     env,
     deliveries: (...words) => agentd(["deliveries", ...words], env),
     add: (status, set) => add(store, status, set),
-    statusOf: async (id) => (await findLetter(store, id))?.status,
+    statusOf: async (id) => (await findMessage(store, id))?.status,
   };
 }
 
 async function add(
   store: Store,
-  status: LetterStatus,
+  status: MessageStatus,
   { target = "telegram:-1001", text = "Hello", error = "It said no.", ref = "run_1" } = {},
 ): Promise<string> {
   const { outbox } = store;
   const message = { target, payload: { text, extra: {} }, ref, lane: null };
-  const id = await store.write((tx) => outbox.owe(tx, message));
-  if (status === "dropped") await dropLetter(store, id);
+  const id = await store.write((tx) => outbox.enqueue(tx, message));
+  if (status === "dropped") await dropMessage(store, id);
   if (status === "due" || status === "dropped") return id;
   await store.write((tx) => outbox.claim(tx, { limit: 1, leaseMs: 600_000, ids: [id] }));
   await store.write(async (tx) => {
@@ -170,7 +170,7 @@ describe("agentd deliveries show", () => {
       { atMs: Date.UTC(2026, 0, 1), outcome: "lost" },
       { atMs: Date.UTC(2026, 0, 2), tookMs: 1_500, outcome: "retry", error: `It answered ${SECRET}.` },
     ];
-    await place.store.write((tx) => tx.update("outbox", { id }, { tries: JSON.stringify(ends) }));
+    await place.store.write((tx) => tx.update("outbox", { id }, { attempt_log: JSON.stringify(ends) }));
     const { stdout } = await place.deliveries("show", id);
     assert.match(stdout, /^ {2}2026-01-01T00:00:00\.000Z its process was gone before it ended$/m);
     assert.match(

@@ -89,7 +89,7 @@ async function outboxFinding(
 describe("agentd doctor on the outbox", () => {
   it("counts what waits, and is content with it", async (t) => {
     const { status, detail } = await outboxFinding(t, async (store) => {
-      await store.write((tx) => store.outbox.owe(tx, { target: "telegram:-1", payload: {} }));
+      await store.write((tx) => store.outbox.enqueue(tx, { target: "telegram:-1", payload: {} }));
     });
     assert.deepEqual([status, detail], ["ok", "messages that wait: 1"]);
   });
@@ -103,7 +103,7 @@ describe("agentd doctor on the outbox", () => {
         ["sms:+1555private", { created_at: Date.now() - 7_260_000 }],
       ] as const) {
         await store.write(async (tx) => {
-          const id = await store.outbox.owe(tx, { target, payload: {}, lane: null });
+          const id = await store.outbox.enqueue(tx, { target, payload: {}, lane: null });
           await tx.update("outbox", { id }, set);
         });
       }

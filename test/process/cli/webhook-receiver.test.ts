@@ -169,8 +169,8 @@ async function record(store: Store, { event, n }: { readonly event: string; read
   const route = { name: "ci" } as WebhookRoute;
   const stages = [{ stage: "events", verdict: "stop", detail: "not wanted" }] as const;
   const request = { route, headers, body: new TextEncoder().encode(bodyText), requestId: `req_${n}` };
-  const judged = { stages, deliveryId: `req_${n}`, subject: { payload, event, headers }, bodyText };
-  const facts = { request, judged, stages, id, status: "ignored", endedAtMs: Date.now() } as const;
+  const evaluated = { stages, deliveryId: `req_${n}`, subject: { payload, event, headers }, bodyText };
+  const facts = { request, evaluated, stages, id, status: "ignored", endedAtMs: Date.now() } as const;
   await store.write((tx) => insertDelivery(tx, facts));
   return id;
 }

@@ -187,7 +187,10 @@ test("list hides secrets, remove deletes one subscription, and unknown names get
   const inJson = await place.webhook("list", "--json");
   for (const { stdout, stderr } of [listed, inJson]) assert.ok(!(stdout + stderr).includes(secret));
   assert.deepEqual(
-    JSON.parse(inJson.stdout).subscriptions.map(({ name, flaws }: Record<string, unknown>) => [name, flaws]),
+    JSON.parse(inJson.stdout).subscriptions.map(({ name, problems }: Record<string, unknown>) => [
+      name,
+      problems,
+    ]),
     [
       ["a", []],
       ["b", []],

@@ -95,7 +95,7 @@ test("a connection that is cut behind any of a turn's frames loses and repeats n
     let count = 0;
     transport.cutAt = () => ++count === at;
     await holdTurn(client, witness, session_id);
-    assert.equal(transport.flaw, undefined);
+    assert.equal(transport.problem, undefined);
     if (transport.connections === 1) break;
     cuts += 1;
   }
@@ -111,7 +111,7 @@ test("a connection that brings one event each time brings them all", async () =>
   transport.cutAt = ({ method, params }) => method === "event" && params.session_id === session_id;
   await holdTurn(client, witness, session_id);
   assert.ok(transport.connections > 8, `${transport.connections} connections`);
-  assert.equal(transport.flaw, undefined);
+  assert.equal(transport.problem, undefined);
 });
 
 test("a stream that is cut at any byte loses and repeats nothing", async () => {
@@ -125,7 +125,7 @@ test("a stream that is cut at any byte loses and repeats nothing", async () => {
     });
     await holdTurn(client, witness, await createAnyway(client));
     assert.ok(proxy.cuts > 0);
-    assert.equal(transport.flaw, undefined);
+    assert.equal(transport.problem, undefined);
   }
 });
 
@@ -161,7 +161,7 @@ test("a service that is stopped and started again goes on with the session", asy
     assert.equal(client.cursor(unused), undefined);
     const states = after.flatMap((event) => (event.type === "client.state" ? [event.payload.state] : []));
     assert.deepEqual([states[0], states.at(-1)], ["reconnecting", "open"]);
-    assert.equal(transport.flaw, undefined);
+    assert.equal(transport.problem, undefined);
   } finally {
     await service[Symbol.asyncDispose]();
   }
@@ -191,7 +191,7 @@ test("an agentd rpc that is killed in a turn is started again; the turn ends onc
     );
     assert.equal(told.filter(({ type }) => type === "message.complete").length, 2);
     assert.equal(transport.connections, 2);
-    assert.equal(transport.flaw, undefined);
+    assert.equal(transport.problem, undefined);
   } finally {
     await rm(home, { recursive: true, force: true });
   }
@@ -221,7 +221,7 @@ test("a submit that was cut is sent again under its name and makes one turn", as
   await readUntil(events, (event) => endsTurn(event, turn_id));
   const { messages } = await client.call("session.history", { session_id });
   assert.equal(messages.filter(({ role }) => role === "user").length, 1);
-  assert.equal(transport.flaw, undefined);
+  assert.equal(transport.problem, undefined);
 });
 
 test("a call that changes something rejects when it is cut, and one that was not sent waits", async () => {

@@ -54,7 +54,7 @@ async function held(transport: WatchedTransport, run: (stage: Stage) => Promise<
     await using client = await connect(transport, { client: { name: "test", version: "1" } });
     await run({ client, transport });
   }
-  assert.equal(transport.flaw, undefined);
+  assert.equal(transport.problem, undefined);
 }
 
 onBoth(

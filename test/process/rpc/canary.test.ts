@@ -162,7 +162,16 @@ async function databaseOf(place: GatewayPlace): Promise<[string, string][]> {
   if (testDialect === "sqlite") return filesIn(dirname(place.database));
   const store = await openStore({ url: place.database });
   try {
-    const tables = ["sessions", "runs", "messages", "events", "asks", "grants", "ledger", "outbox"] as const;
+    const tables = [
+      "sessions",
+      "runs",
+      "messages",
+      "events",
+      "questions",
+      "grants",
+      "ledger",
+      "outbox",
+    ] as const;
     const dumps = tables.map(async (table): Promise<[string, string]> => {
       return [table, JSON.stringify(await store.read.selectFrom(table).selectAll().execute())];
     });

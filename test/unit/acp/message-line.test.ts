@@ -5,7 +5,7 @@ import { failure, readLine, toLine } from "../../../src/acp/wire/message-line.ts
 
 const MAX = 100;
 const line = (text: string) => ({ text, sizeBytes: text.length });
-const long = (head: string) => readLine({ flaw: "long", head }, MAX);
+const long = (head: string) => readLine({ problem: "long", head }, MAX);
 const error = { code: -32_600, message: "A message has at most 100 bytes (acp.max_line_bytes)." };
 
 test("what is written is one line of ASCII separators at most, and reads as it was", () => {

@@ -8,7 +8,7 @@ import type {
 } from "@agentclientprotocol/sdk/unstable";
 import { AcpConnection } from "../../../src/acp/wire/connection.ts";
 import { TurnQuestions } from "../../../src/acp/questions/questions.ts";
-import type { AcpRoom } from "../../../src/acp/deps.ts";
+import type { AcpDeps } from "../../../src/acp/deps.ts";
 import { AcpSession } from "../../../src/acp/session/session.ts";
 import { AcpTurn } from "../../../src/acp/prompt/turn.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
@@ -27,12 +27,12 @@ function makeTurn() {
   const updates: SessionUpdate[] = [];
   const answers: object[] = [];
   const givenUp: string[] = [];
-  const asks = {
+  const asked = {
     answer: async (id: string, answer: object) => void answers.push({ id, ...answer }),
     giveUp: async (id: string) => void givenUp.push(id),
   };
   const log = { debug: () => {}, warn: () => {} };
-  const room = { agent: { parts: { asks } }, clock, log, owner: "default" } as unknown as AcpRoom;
+  const deps = { agent: { parts: { questions: asked } }, clock, log, owner: "default" } as unknown as AcpDeps;
   const client = {
     notify: async (_: string, { update }: { readonly update: SessionUpdate }) => void updates.push(update),
     request: (_: string, request: RequestPermissionRequest, options: { cancellationSignal: AbortSignal }) =>
@@ -46,7 +46,7 @@ function makeTurn() {
   };
   const connection = new AcpConnection({
     version: "0.0.0",
-    load: async () => room,
+    load: async () => deps,
     afterAnswer: () => {},
     onFault: () => {},
     launcher: () => ({ command: "agentd", args: [], env: {} }),

@@ -23,12 +23,12 @@ function watcher(agent: TestAgent, store: Store = agent.store) {
     for (const { count, resolve } of waiting) if (told.length >= count) resolve();
   };
   const { log } = agent.parts;
-  const room = { store, agent: agent.core, clock, log, owner: OWNER };
+  const deps = { store, agent: agent.core, clock, log, owner: OWNER };
   const connection = {
     client: { notify },
     offers: clientOffers({}),
     leaving: new AbortController().signal,
-    room: async () => room,
+    deps: async () => deps,
   };
   const session = new AcpSession({ id: "s", seed, openedAtMs: 0 });
   const toldOf = async (count: number) => {

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { Asks } from "../../../src/agent/question/questions.ts";
+import type { Questions } from "../../../src/agent/question/questions.ts";
 import { MAX_REPLY_CHARACTERS } from "../../../src/agent/question/reply.ts";
 import { createClarify } from "../../../src/agent/tools/clarify.ts";
 import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
@@ -10,14 +10,14 @@ import { forgetSecret, registerSecret } from "../../../src/base/observe/redact.t
 import { callsOnce, createTestAgent, TestVariables, testTool, type TestAgent } from "../../harness/agent.ts";
 
 const OWNER = "tester";
-type Reply = Parameters<Asks["answer"]>[1] extends infer A
+type Reply = Parameters<Questions["answer"]>[1] extends infer A
   ? A extends unknown
     ? Omit<A, "owner" | "by">
     : never
   : never;
 
-function answer(agent: TestAgent, askId: string, reply: Reply, by = "test"): Promise<void> {
-  return agent.parts.asks.answer(askId, { owner: OWNER, by, ...reply } as never);
+function answer(agent: TestAgent, questionId: string, reply: Reply, by = "test"): Promise<void> {
+  return agent.parts.questions.answer(questionId, { owner: OWNER, by, ...reply } as never);
 }
 
 /** An agent whose tool asks once; the turn says what came of it. */
@@ -39,7 +39,7 @@ async function request(agent: TestAgent, runId: string, type: string): Promise<s
 /** Everything that is kept or told anywhere. */
 async function traces(agent: TestAgent): Promise<string> {
   const { read } = agent.store;
-  const tables = ["asks", "events", "messages", "runs", "sessions", "grants"] as const;
+  const tables = ["questions", "events", "messages", "runs", "sessions", "grants"] as const;
   const rows = await Promise.all(tables.map((table) => read.selectFrom(table).selectAll().execute()));
   return JSON.stringify(rows) + agent.logLines.join("\n");
 }
@@ -64,9 +64,9 @@ test("several questions are answered at once, by choice, in free words, or not a
     },
   });
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
-  const askId = await request(agent, runId, "clarify.request");
+  const questionId = await request(agent, runId, "clarify.request");
   assert.equal((await agent.run(runId)).status, "waiting_for_approval");
-  await answer(agent, askId, { answers: { q1: "b, and c", q2: "so\nthat" } });
+  await answer(agent, questionId, { answers: { q1: "b, and c", q2: "so\nthat" } });
   const events = await agent.events(runId);
   assert.equal(
     events.at(-1)?.data["output"],
@@ -78,7 +78,7 @@ test("several questions are answered at once, by choice, in free words, or not a
 test("a reply of another kind, to an unknown question or too long is refused, and the question stays open", async () => {
   await using agent = await asking(({ questions }) => questions.clarify(twoQuestions));
   const { runId, sessionId } = await agent.submit("go", { id: "s", answerable: true });
-  const askId = await request(agent, runId, "clarify.request");
+  const questionId = await request(agent, runId, "clarify.request");
   const bad: [Reply, string][] = [
     [{ answers: { q3: "x" } }, "answers"],
     [{ answers: { __proto__: null, constructor: "x" } as never }, "answers"],
@@ -88,14 +88,17 @@ test("a reply of another kind, to an unknown question or too long is refused, an
     [{ choice: "once", answers: { q1: "a" } } as never, "choice"],
   ];
   for (const [reply, param] of bad) {
-    await assert.rejects(answer(agent, askId, reply), { code: "invalid_request", param });
+    await assert.rejects(answer(agent, questionId, reply), { code: "invalid_request", param });
   }
-  await assert.rejects(agent.parts.asks.answer(askId, { owner: "stranger", by: "x", answers: {} }), {
-    code: "ask_not_found",
-  });
+  await assert.rejects(
+    agent.parts.questions.answer(questionId, { owner: "stranger", by: "x", answers: {} }),
+    {
+      code: "ask_not_found",
+    },
+  );
   await assert.rejects(answer(agent, "ask_unknown", { answers: {} }), { code: "ask_not_found" });
-  assert.equal((await agent.parts.asks.open({ sessionId })).length, 1);
-  await answer(agent, askId, { answers: {} });
+  assert.equal((await agent.parts.questions.open({ sessionId })).length, 1);
+  await answer(agent, questionId, { answers: {} });
   assert.equal((await agent.events(runId)).at(-1)?.data["output"], "ok: {}");
 });
 
@@ -108,14 +111,14 @@ test("why leave is refused is told to the model and to all who follow, without s
       script: callsOnce("rm -rf x"),
     });
     const { runId } = await agent.submit("go", { id: "s", answerable: true });
-    const askId = await request(agent, runId, "approval.request");
+    const questionId = await request(agent, runId, "approval.request");
     for (const reply of [
       { choice: "deny", reason: "x".repeat(1025) },
       { choice: "deny", answers: {} },
     ]) {
-      await assert.rejects(answer(agent, askId, reply as Reply), { code: "invalid_request" });
+      await assert.rejects(answer(agent, questionId, reply as Reply), { code: "invalid_request" });
     }
-    await answer(agent, askId, { choice: "deny", reason: `it holds ${secret}` });
+    await answer(agent, questionId, { choice: "deny", reason: `it holds ${secret}` });
     const events = await agent.events(runId);
     const responded = events.find(({ type }) => type === "approval.responded");
     assert.equal(responded?.data["reason"], "it holds [redacted]");
@@ -129,9 +132,9 @@ test("why leave is refused is told to the model and to all who follow, without s
 test("a reason is no answer to a question that is no approval", async () => {
   await using agent = await asking(({ questions }) => questions.clarify(twoQuestions));
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
-  const askId = await request(agent, runId, "clarify.request");
+  const questionId = await request(agent, runId, "clarify.request");
   const reply = { answers: {}, reason: "because" } as Reply;
-  await assert.rejects(answer(agent, askId, reply), { code: "invalid_request", param: "reason" });
+  await assert.rejects(answer(agent, questionId, reply), { code: "invalid_request", param: "reason" });
 });
 
 test("a password reaches the asker and stands nowhere else", async () => {
@@ -153,11 +156,14 @@ test("a password reaches the asker and stands nowhere else", async () => {
 test("an empty password refuses", async () => {
   await using agent = await asking(async ({ questions }) => [await questions.sudo("sudo ls")]);
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
-  const askId = await request(agent, runId, "sudo.request");
+  const questionId = await request(agent, runId, "sudo.request");
   for (const password of ["a\nb", "a\rb", "a\0b", "x".repeat(MAX_REPLY_CHARACTERS + 1)]) {
-    await assert.rejects(answer(agent, askId, { password }), { code: "invalid_request", param: "password" });
+    await assert.rejects(answer(agent, questionId, { password }), {
+      code: "invalid_request",
+      param: "password",
+    });
   }
-  await answer(agent, askId, { password: "" });
+  await answer(agent, questionId, { password: "" });
   const events = await agent.events(runId);
   assert.equal(events.find(({ type }) => type === "sudo.responded")?.data["skipped"], true);
   assert.equal(events.at(-1)?.data["output"], "ok: [null]");
@@ -167,10 +173,10 @@ test("a password is refused in a process that does not ask for it, and the quest
   await using agent = await asking(async ({ questions }) => (await questions.sudo("sudo ls"))?.length);
   await using other = await createTestAgent({ database: agent.databaseUrl });
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
-  const askId = await request(agent, runId, "sudo.request");
-  await assert.rejects(answer(other, askId, { password: "hunter22" }), { code: "ask_not_pending" });
-  assert.equal((await other.parts.asks.open({ runId })).length, 1);
-  await answer(agent, askId, { password: "hunter22" });
+  const questionId = await request(agent, runId, "sudo.request");
+  await assert.rejects(answer(other, questionId, { password: "hunter22" }), { code: "ask_not_pending" });
+  assert.equal((await other.parts.questions.open({ runId })).length, 1);
+  await answer(agent, questionId, { password: "hunter22" });
   assert.equal((await agent.events(runId)).at(-1)?.data["output"], "ok: 8");
   assert.ok(!(await traces(agent)).includes("hunter22"));
 });
@@ -180,10 +186,10 @@ test("a secret goes to the variables; the model and the events learn only that i
   const ask = ({ questions }: ToolContext) => questions.secret({ prompt: "A key, please", envVar: "A_KEY" });
   await using agent = await asking(ask, { variables });
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
-  const askId = await request(agent, runId, "secret.request");
-  await assert.rejects(answer(agent, askId, { value: "two\nlines" }), { code: "invalid_request" });
+  const questionId = await request(agent, runId, "secret.request");
+  await assert.rejects(answer(agent, questionId, { value: "two\nlines" }), { code: "invalid_request" });
   assert.equal(variables.get("A_KEY"), undefined);
-  await answer(agent, askId, { value: "tok-93-banana" });
+  await answer(agent, questionId, { value: "tok-93-banana" });
   const events = await agent.events(runId);
   assert.equal(variables.get("A_KEY"), "tok-93-banana");
   assert.equal(events.at(-1)?.data["output"], 'ok: "stored"');
@@ -206,10 +212,10 @@ test("a secret that cannot be kept is told to who answers, and the question stay
   const ask = ({ questions }: ToolContext) => questions.secret({ prompt: "A key", envVar: "A_KEY" });
   await using agent = await asking(ask, { variables });
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
-  const askId = await request(agent, runId, "secret.request");
-  await assert.rejects(answer(agent, askId, { value: "peach-cobbler" }), /disk is full/);
+  const questionId = await request(agent, runId, "secret.request");
+  await assert.rejects(answer(agent, questionId, { value: "peach-cobbler" }), /disk is full/);
   variables.full = false;
-  await answer(agent, askId, { value: "peach-cobbler" });
+  await answer(agent, questionId, { value: "peach-cobbler" });
   assert.equal((await agent.events(runId)).at(-1)?.data["output"], 'ok: "stored"');
 });
 
@@ -218,10 +224,10 @@ test("of five answers at once the first wins, and its secret is the one that is 
   const ask = ({ questions }: ToolContext) => questions.secret({ prompt: "A key", envVar: "A_KEY" });
   await using agent = await asking(ask, { variables });
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
-  const askId = await request(agent, runId, "secret.request");
+  const questionId = await request(agent, runId, "secret.request");
   const five = [1, 2, 3, 4, 5];
   const ends = await Promise.allSettled(
-    five.map((n) => answer(agent, askId, { value: `walnut-${n}` }, `viewer ${n}`)),
+    five.map((n) => answer(agent, questionId, { value: `walnut-${n}` }, `viewer ${n}`)),
   );
   const won = ends.findIndex(({ status }) => status === "fulfilled") + 1;
   assert.deepEqual(
@@ -243,9 +249,9 @@ test("of five passwords at once the asker gets that of the answer that won", asy
     heard.push(await questions.sudo("sudo ls"));
   });
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
-  const askId = await request(agent, runId, "sudo.request");
+  const questionId = await request(agent, runId, "sudo.request");
   const passwords = ["pecan-1", "", "pecan-3", "pecan-4", "pecan-5"];
-  const ends = await Promise.allSettled(passwords.map((password) => answer(agent, askId, { password })));
+  const ends = await Promise.allSettled(passwords.map((password) => answer(agent, questionId, { password })));
   const won = ends.findIndex(({ status }) => status === "fulfilled");
   assert.equal(ends.filter(({ status }) => status === "fulfilled").length, 1);
   await agent.events(runId);
@@ -256,10 +262,10 @@ test("answers from two processes at once: one wins, and both processes see the s
   await using agent = await asking(({ questions }) => questions.clarify(twoQuestions));
   await using other = await createTestAgent({ database: agent.databaseUrl });
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
-  const askId = await request(agent, runId, "clarify.request");
+  const questionId = await request(agent, runId, "clarify.request");
   const ends = await Promise.allSettled([
-    answer(agent, askId, { answers: { q1: "here" } }),
-    answer(other, askId, { answers: { q1: "there" } }),
+    answer(agent, questionId, { answers: { q1: "here" } }),
+    answer(other, questionId, { answers: { q1: "there" } }),
   ]);
   assert.equal(ends.filter(({ status }) => status === "fulfilled").length, 1);
   const won = ends[0]?.status === "fulfilled" ? "here" : "there";
@@ -276,7 +282,7 @@ test("a question is closed when its time is over, to the millisecond, and the mo
   const asked = await agent.event(runId, "clarify.request");
   assert.equal(Number(asked.data["expires_at"]), clock.now() / 1000 + 5);
   clock.tick(4_999);
-  assert.equal((await agent.parts.asks.open({ runId })).length, 1);
+  assert.equal((await agent.parts.questions.open({ runId })).length, 1);
   clock.tick(1);
   const events = await agent.events(runId);
   assert.equal(events.find(({ type }) => type === "clarify.expired")?.data["reason"], "timeout");
@@ -308,16 +314,16 @@ test("stopping the run closes its questions of every kind", async () => {
   );
   const { runId, sessionId } = await agent.submit("go", { id: "s", answerable: true });
   for (const kind of ["clarify", "sudo", "secret"]) await agent.event(runId, `${kind}.request`);
-  const open = await agent.parts.asks.open({ sessionId });
+  const open = await agent.parts.questions.open({ sessionId });
   assert.deepEqual(open.map(({ kind }) => kind).toSorted(), ["clarify", "secret", "sudo"]);
-  assert.deepEqual(await agent.parts.asks.open({ runId }), open);
+  assert.deepEqual(await agent.parts.questions.open({ runId }), open);
   await agent.turns.stop(runId, "enough");
   const events = await agent.events(runId);
   for (const expired of ["clarify.expired", "sudo.expired", "secret.expired"]) {
     assert.equal(events.find(({ type }) => type === expired)?.data["reason"], "cancelled", expired);
   }
   assert.equal(events.at(-1)?.type, "run.cancelled");
-  assert.deepEqual(await agent.parts.asks.open({ sessionId }), []);
+  assert.deepEqual(await agent.parts.questions.open({ sessionId }), []);
 });
 
 test("where nobody can answer nothing is asked", async () => {
@@ -346,7 +352,7 @@ test("a sub-agent asks in the run at the top of its family, and leave for the se
   const asked = await agent.event(runId, "approval.request");
   assert.ok(!("tool_call_id" in asked.data));
   assert.equal((await agent.run(runId)).status, "waiting_for_approval");
-  const open = await agent.parts.asks.open({ sessionId });
+  const open = await agent.parts.questions.open({ sessionId });
   assert.deepEqual(
     open.map(({ id, run_id }) => [id, run_id]),
     [[String(asked.data["request_id"]), runId]],
@@ -379,7 +385,7 @@ test("a run that has ended asks nobody: a process that slept does not speak afte
   gate.resolve();
   assert.ok((await outcome.promise) instanceof Error);
   await agent.turns.drain(0);
-  assert.deepEqual(await other.parts.asks.open({ sessionId: "s" }), []);
+  assert.deepEqual(await other.parts.questions.open({ sessionId: "s" }), []);
   const all = await other.store.journal.read({ runId }, { after: 0 });
   assert.equal(all.at(-1)?.type, "run.interrupted");
 });

@@ -15,7 +15,7 @@ const refused = (error: unknown) => error instanceof ServiceError && error.code 
 async function answered(agent: TestAgent, choice: "once" | "session" | "always" | "deny", id = "s") {
   const { runId } = await agent.submit("go", { id, answerable: true });
   const { data } = await agent.event(runId, "approval.request");
-  await agent.parts.asks.answer(data["request_id"] as string, { owner: "tester", choice, by: "test" });
+  await agent.parts.questions.answer(data["request_id"] as string, { owner: "tester", choice, by: "test" });
   return { choices: data["choices"], output: (await agent.events(runId)).at(-1)?.data["output"] as string };
 }
 
@@ -40,9 +40,13 @@ for (const command of [
     assert.deepEqual(data["choices"], ["once", "deny"]);
     for (const choice of ["session", "always"] as const) {
       const reply = { owner: "tester", choice, by: "test" };
-      await assert.rejects(agent.parts.asks.answer(data["request_id"] as string, reply), refused);
+      await assert.rejects(agent.parts.questions.answer(data["request_id"] as string, reply), refused);
     }
-    await agent.parts.asks.answer(data["request_id"] as string, { owner: "tester", choice: "once", by: "t" });
+    await agent.parts.questions.answer(data["request_id"] as string, {
+      owner: "tester",
+      choice: "once",
+      by: "t",
+    });
     assert.match((await agent.events(runId)).at(-1)?.data["output"] as string, /^ok: /);
     assert.equal(await unasked(agent), "denied");
   });

@@ -111,8 +111,8 @@ test("ask asks for every edit and every command that may change something, whate
       const chosen = decide(intent, { mode, ...places, sessionMode: "ask" }, "a_tool");
       const edits = intent.command === undefined && (intent.writes ?? []).length > 0;
       const changes = intent.command !== undefined && verdict(intent, "plan") === "deny";
-      const asks = (edits || changes) && mode !== "yolo" && plain.verdict !== "deny";
-      assert.equal(chosen.verdict, asks ? "ask" : plain.verdict, JSON.stringify(intent));
+      const questions = (edits || changes) && mode !== "yolo" && plain.verdict !== "deny";
+      assert.equal(chosen.verdict, questions ? "ask" : plain.verdict, JSON.stringify(intent));
       if (!edits && !changes) assert.deepEqual(chosen, plain);
     }
   }

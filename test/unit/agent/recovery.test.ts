@@ -107,9 +107,9 @@ test("questions that the dead process left open are cancelled before its run end
   assert.equal(await other.recovery.recover(), 1);
   const types = (await other.events(runId)).map(({ type }) => type);
   assert.deepEqual(types.slice(-3), ["approval.expired", "tool.completed", "run.interrupted"]);
-  assert.deepEqual(await other.parts.asks.open({ runId }), []);
+  assert.deepEqual(await other.parts.questions.open({ runId }), []);
   const answer = { owner: "tester", choice: "once" as const, by: "t" };
-  await assert.rejects(other.parts.asks.answer(String(asked.data["request_id"]), answer), {
+  await assert.rejects(other.parts.questions.answer(String(asked.data["request_id"]), answer), {
     code: "ask_not_pending",
   });
 });

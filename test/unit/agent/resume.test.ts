@@ -45,17 +45,22 @@ async function kill(agent: TestAgent): Promise<void> {
 
 interface Scene {
   readonly runId: string;
-  readonly askId: string;
+  readonly questionId: string;
 }
 
 async function waiting(agent: TestAgent): Promise<Scene> {
   const { runId } = await agent.submit("go", detached());
   const asked = await agent.event(runId, "approval.request");
-  return { runId, askId: String(asked.data["request_id"]) };
+  return { runId, questionId: String(asked.data["request_id"]) };
 }
 
-const answer = (agent: TestAgent, askId: string, choice: AskChoice, reason?: string) =>
-  agent.parts.asks.answer(askId, { owner: "tester", by: "t", choice, ...(reason ? { reason } : {}) });
+const answer = (agent: TestAgent, questionId: string, choice: AskChoice, reason?: string) =>
+  agent.parts.questions.answer(questionId, {
+    owner: "tester",
+    by: "t",
+    choice,
+    ...(reason ? { reason } : {}),
+  });
 
 const successor = (agent: TestAgent, options: TestAgentOptions) =>
   createTestAgent({ ...options, database: agent.databaseUrl });
@@ -63,17 +68,17 @@ const successor = (agent: TestAgent, options: TestAgentOptions) =>
 test("a run that waits for leave waits on in the next process, and the tool runs there, once", async () => {
   const first = counter();
   await using agent = await createTestAgent({ script: deletes, tools: [first.tool] });
-  const { runId, askId } = await waiting(agent);
+  const { runId, questionId } = await waiting(agent);
   await kill(agent);
   const second = counter();
   await using next = await successor(agent, { script: deletes, tools: [second.tool] });
   assert.equal(await next.recovery.recover(), 1);
   assert.equal((await next.run(runId)).status, "waiting_for_approval");
   assert.deepEqual(
-    (await next.parts.asks.open({ runId })).map(({ id }) => id),
-    [askId],
+    (await next.parts.questions.open({ runId })).map(({ id }) => id),
+    [questionId],
   );
-  await answer(next, askId, "once");
+  await answer(next, questionId, "once");
   const events = await next.events(runId);
   assert.equal(events.at(-1)!.data["output"], "it says: ran 1");
   assert.deepEqual([first.ran, second.ran], [[], ["rm -rf old"]]);
@@ -90,11 +95,11 @@ test("a run that waits for leave waits on in the next process, and the tool runs
 
 test("an answer that came while no process ran the run counts when one takes it up", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
-  const { runId, askId } = await waiting(agent);
+  const { runId, questionId } = await waiting(agent);
   // From here on the first process writes nothing any more, as one that was killed.
   const parked = agent.turns.drain(0);
   await parked;
-  await answer(agent, askId, "once");
+  await answer(agent, questionId, "once");
   assert.equal((await agent.run(runId)).status, "running");
   const second = counter();
   await using next = await successor(agent, { script: deletes, tools: [second.tool] });
@@ -105,21 +110,23 @@ test("an answer that came while no process ran the run counts when one takes it 
 
 test("leave that is refused after the restart is told to the model, with the reason", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
-  const { runId, askId } = await waiting(agent);
+  const { runId, questionId } = await waiting(agent);
   await kill(agent);
   const second = counter();
   await using next = await successor(agent, { script: deletes, tools: [second.tool] });
   await next.recovery.recover();
-  await answer(next, askId, "deny", "keep it");
+  await answer(next, questionId, "deny", "keep it");
   assert.equal((await next.events(runId)).at(-1)!.data["output"], "it says: Denied by the user: keep it");
   assert.deepEqual(second.ran, []);
 });
 
 test("a question whose time ran out while no process ran is closed by the next one", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
-  const { runId, askId } = await waiting(agent);
+  const { runId, questionId } = await waiting(agent);
   await agent.turns.drain(0);
-  await agent.store.write(async (tx) => void (await tx.update("asks", { id: askId }, { expires_at: 1 })));
+  await agent.store.write(
+    async (tx) => void (await tx.update("questions", { id: questionId }, { expires_at: 1 })),
+  );
   await using next = await successor(agent, { script: deletes, tools: [counter().tool] });
   await next.recovery.recover();
   const events = await next.events(runId);
@@ -129,10 +136,12 @@ test("a question whose time ran out while no process ran is closed by the next o
 
 test("an answer that comes after its time does not count, though no process runs the run", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
-  const { runId, askId } = await waiting(agent);
+  const { runId, questionId } = await waiting(agent);
   await agent.turns.drain(0);
-  await agent.store.write(async (tx) => void (await tx.update("asks", { id: askId }, { expires_at: 1 })));
-  await assert.rejects(answer(agent, askId, "once"), { code: "ask_not_pending" });
+  await agent.store.write(
+    async (tx) => void (await tx.update("questions", { id: questionId }, { expires_at: 1 })),
+  );
+  await assert.rejects(answer(agent, questionId, "once"), { code: "ask_not_pending" });
   const second = counter();
   await using next = await successor(agent, { script: deletes, tools: [second.tool] });
   await next.recovery.recover();
@@ -142,9 +151,9 @@ test("an answer that comes after its time does not count, though no process runs
 
 test("a call that was refused is not made because the next process would not have asked", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
-  const { runId, askId } = await waiting(agent);
+  const { runId, questionId } = await waiting(agent);
   await agent.turns.drain(0);
-  await answer(agent, askId, "deny");
+  await answer(agent, questionId, "deny");
   const second = counter();
   const settings = { policyMode: "yolo" } as const;
   await using next = await successor(agent, { script: deletes, tools: [second.tool], settings });
@@ -155,24 +164,24 @@ test("a call that was refused is not made because the next process would not hav
 
 test("a call whose tool the next process does not have is answered, and its question is closed", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
-  const { runId, askId } = await waiting(agent);
+  const { runId, questionId } = await waiting(agent);
   await agent.turns.drain(0);
   await using next = await successor(agent, { script: deletes });
   await next.recovery.recover();
   assert.match(String((await next.events(runId)).at(-1)!.data["output"]), /There is no tool/);
-  await assert.rejects(answer(next, askId, "once"), { code: "ask_not_pending" });
+  await assert.rejects(answer(next, questionId, "once"), { code: "ask_not_pending" });
 });
 
 test("a shutdown leaves a run that waits for leave waiting, at once, and what is queued behind it", async () => {
   await using agent = await createTestAgent({ script: deletes, tools: [counter().tool] });
-  const { runId, askId } = await waiting(agent);
+  const { runId, questionId } = await waiting(agent);
   const queued = await agent.submit("next", detached("next"));
   await agent.turns.drain(600_000);
   assert.equal((await agent.run(runId)).status, "waiting_for_approval");
   assert.equal((await agent.run(queued.runId)).status, "queued");
   await using next = await successor(agent, { script: deletes, tools: [counter().tool] });
   await next.recovery.recover();
-  await answer(next, askId, "once");
+  await answer(next, questionId, "once");
   await next.events(runId);
   assert.equal((await next.events(queued.runId)).at(-1)!.type, "run.completed");
 });
@@ -185,8 +194,8 @@ test("a run whose tool had begun is not taken up again: nothing is done twice", 
     return "never";
   });
   await using agent = await createTestAgent({ script: deletes, tools: [tool] });
-  const { runId, askId } = await waiting(agent);
-  await answer(agent, askId, "once");
+  const { runId, questionId } = await waiting(agent);
+  await answer(agent, questionId, "once");
   await begun.promise;
   await kill(agent);
   await using next = await successor(agent, { script: deletes, tools: [counter().tool] });
@@ -214,7 +223,7 @@ test("a call whose arguments held a secret is not made without it: the model is 
     const events = await next.events(runId);
     assert.match(String(events.at(-1)!.data["output"]), /Call again/);
     assert.deepEqual(second.ran, []);
-    assert.deepEqual(await next.parts.asks.open({ runId }), []);
+    assert.deepEqual(await next.parts.questions.open({ runId }), []);
     assert.ok(events.some(({ type }) => type === "approval.expired"));
   } finally {
     forgetSecret(secret);
@@ -295,7 +304,7 @@ test("a parked run that is stopped while no process runs it reads cancelled", as
   await using next = await successor(agent, { script: deletes, tools: [counter().tool] });
   await next.recovery.recover();
   assert.equal((await next.run(runId)).status, "cancelled");
-  assert.deepEqual(await next.parts.asks.open({ runId }), []);
+  assert.deepEqual(await next.parts.questions.open({ runId }), []);
 });
 
 test("a run that comes to wait while the server drains does not hold it up", async () => {

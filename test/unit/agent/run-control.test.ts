@@ -59,7 +59,7 @@ test("a run that waits for leave is stopped from another process, and its questi
   const types = (await agent.events(runId)).map(({ type }) => type);
   assert.ok(types.includes("approval.expired"));
   assert.equal(types.at(-1), "run.cancelled");
-  assert.deepEqual(await other.parts.asks.open({ runId }), []);
+  assert.deepEqual(await other.parts.questions.open({ runId }), []);
 });
 
 test("text from another process reaches the model at its next step, once", async () => {

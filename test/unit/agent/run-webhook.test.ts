@@ -155,7 +155,7 @@ test("only what is subscribed to is told; a question only then", async () => {
     const request = await agent.event(runId, "approval.request");
     const { status } = await agent.run(runId);
     const id = String(request.data["request_id"]);
-    await agent.parts.asks.answer(id, { owner: "tester", choice: "once", by: "t" });
+    await agent.parts.questions.answer(id, { owner: "tester", choice: "once", by: "t" });
     await agent.events(runId);
     return { runId, id, status };
   };

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { runEvent } from "../../../src/agent/run/event.ts";
 import { addMessages } from "../../../src/agent/session/transcript.ts";
 import type { Message } from "../../../src/agent/message.ts";
-import { pendingSteers, salvageStep } from "../../../src/agent/recovery/rebuild-step.ts";
+import { pendingSteers, rebuildStep } from "../../../src/agent/recovery/rebuild-step.ts";
 import { createClarify } from "../../../src/agent/tools/clarify.ts";
 import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
 import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harness/agent.ts";
@@ -127,10 +127,10 @@ test("death with a question open: it is closed, its call answered, and nobody ca
     await using next = await takeOver(agent);
     const events = await next.events(runId);
     assert.equal(events.find(({ type }) => type === `${kind}.expired`)?.data["reason"], "cancelled");
-    assert.deepEqual(await next.parts.asks.open({ sessionId: "s" }), []);
+    assert.deepEqual(await next.parts.questions.open({ sessionId: "s" }), []);
     const late = { owner: "tester", by: "late", choice: "once" as const };
     const reply = kind === "approval" ? late : { owner: "tester", by: "late", answers: {} };
-    await assert.rejects(next.parts.asks.answer(String(asked.data["request_id"]), reply), {
+    await assert.rejects(next.parts.questions.answer(String(asked.data["request_id"]), reply), {
       code: "ask_not_pending",
     });
     const last = (await next.transcript("s")).at(-1);
@@ -231,7 +231,7 @@ test("death of a whole family: every run of it ends as interrupted, every questi
     rows.map(({ status }) => status),
     ["interrupted", "interrupted", "interrupted"],
   );
-  assert.deepEqual(await next.parts.asks.open({ runId }), []);
+  assert.deepEqual(await next.parts.questions.open({ runId }), []);
   for (const { session_id } of rows) assertStrict(await next.transcript(session_id));
   await goesOn(next, "s");
 });
@@ -267,8 +267,8 @@ test("rows that a dead process left are salvaged in whatever order its events ar
 });
 
 test("a step of nothing is no message, and steering is pending until it was taken", () => {
-  assert.deepEqual(salvageStep([]), []);
-  assert.deepEqual(salvageStep([{ type: "message.delta", data: { delta: "" } }]), []);
+  assert.deepEqual(rebuildStep([]), []);
+  assert.deepEqual(rebuildStep([{ type: "message.delta", data: { delta: "" } }]), []);
   const accepted = (steer_id: string) => ({ type: "run.steer_accepted", data: { steer_id, text: steer_id } });
   const taken = { type: "run.steered", data: { steer_id: "b", text: "b" } };
   assert.deepEqual(pendingSteers([accepted("a"), accepted("b"), taken, accepted("c")]), ["a", "c"]);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { SessionHosts } from "../../../src/agent/session/client-resources.ts";
+import { AttachedClients } from "../../../src/agent/session/client-resources.ts";
 import { createDelegateTask } from "../../../src/agent/subagent/delegate-task.ts";
 import { createWriteFile } from "../../../src/agent/tools/files/write-file.ts";
 import type { FileAccess, Tool, ToolContext } from "../../../src/agent/tool/tool.ts";
@@ -27,7 +27,7 @@ test("a session has the tools that are lent to it, until they are taken back; ot
     },
   });
   const { hosts } = agent.parts;
-  const release = hosts.lend("a", { tools: () => [tool("lent", () => "from the editor")] });
+  const release = hosts.attach("a", { tools: () => [tool("lent", () => "from the editor")] });
   const events = await agent.events((await agent.submit("go", { id: "a" })).runId);
   assert.equal(events.at(-1)?.data["output"], "from the editor");
   await agent.events((await agent.submit("go", { id: "b" })).runId);
@@ -37,10 +37,10 @@ test("a session has the tools that are lent to it, until they are taken back; ot
 });
 
 test("a lent tool does not take the name of another", () => {
-  const hosts = new SessionHosts();
+  const hosts = new AttachedClients();
   const long = "x".repeat(64);
-  hosts.lend("s", { tools: () => [tool("same"), tool(long)] });
-  hosts.lend("s", { tools: () => [tool("same")] });
+  hosts.attach("s", { tools: () => [tool("same"), tool(long)] });
+  hosts.attach("s", { tools: () => [tool("same")] });
   const names = hosts
     .of("s")
     .tools([tool("same"), tool(long)])
@@ -55,7 +55,7 @@ test("a turn waits for tools that are coming, and tells what people should know"
   await using agent = await createTestAgent({
     script: (state) => ({ text: state.tools.join() }),
   });
-  agent.parts.hosts.lend("s", {
+  agent.parts.hosts.attach("s", {
     tools: () => tools,
     settled: () => coming.promise,
     notices: () => notices.splice(0),
@@ -75,7 +75,7 @@ test("a turn waits for tools that are coming, and tells what people should know"
 
 test("a turn that waits for tools can be stopped", async () => {
   await using agent = await createTestAgent();
-  agent.parts.hosts.lend("s", { settled: () => new Promise(() => {}) });
+  agent.parts.hosts.attach("s", { settled: () => new Promise(() => {}) });
   const { runId } = await agent.submit("go", { id: "s" });
   await agent.event(runId, "run.started");
   await agent.turns.stop(runId, "enough");
@@ -94,7 +94,7 @@ test("sub-agents get what the session at the top has: tools, files and folders",
       return { text: `${toolResults[0]?.text} ${/\/lent\/folder/.exec(instructions)?.[0]}` };
     },
   });
-  agent.parts.hosts.lend("top", {
+  agent.parts.hosts.attach("top", {
     tools: () => [tool("lent", (context) => (seen.push(context.files), "was lent"))],
     files,
     roots: ["/lent/folder"],
@@ -105,10 +105,10 @@ test("sub-agents get what the session at the top has: tools, files and folders",
 });
 
 test("what was lent last gives the files, and a folder is known once", async () => {
-  const hosts = new SessionHosts();
+  const hosts = new AttachedClients();
   const other = { ...files };
-  hosts.lend("s", { files, roots: ["/a", "/b"] });
-  const release = hosts.lend("s", { files: other, roots: ["/b"] });
+  hosts.attach("s", { files, roots: ["/a", "/b"] });
+  const release = hosts.attach("s", { files: other, roots: ["/b"] });
   assert.equal(hosts.of("s").files, other);
   assert.deepEqual(hosts.of("s").roots, ["/a", "/b"]);
   await release();
@@ -117,12 +117,12 @@ test("what was lent last gives the files, and a folder is known once", async () 
 });
 
 test("to take back twice closes once, and close waits for all that is closing", async () => {
-  const hosts = new SessionHosts();
+  const hosts = new AttachedClients();
   const gate = Promise.withResolvers<void>();
   const closed: string[] = [];
-  const slow = hosts.lend("a", { close: async () => (await gate.promise, void closed.push("slow")) });
-  hosts.lend("b", { close: () => Promise.reject(new Error("it broke")) });
-  hosts.lend("b", { close: async () => void closed.push("quick") });
+  const slow = hosts.attach("a", { close: async () => (await gate.promise, void closed.push("slow")) });
+  hosts.attach("b", { close: () => Promise.reject(new Error("it broke")) });
+  hosts.attach("b", { close: async () => void closed.push("quick") });
   void slow();
   void slow();
   const all = hosts.close();

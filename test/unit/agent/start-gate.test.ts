@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { StartGate } from "../../../src/agent/run/concurrency.ts";
+import { ConcurrencyLimit } from "../../../src/agent/run/concurrency.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 
-const gateOf = (max: number, onRoom = () => {}) => new StartGate({ max, onRoom });
+const gateOf = (max: number, onRoom = () => {}) => new ConcurrencyLimit({ max, onRoom });
 const isTooMany = (error: unknown) =>
   error instanceof ServiceError && error.code === "too_many_concurrent_runs";
 

@@ -17,7 +17,7 @@ test("lines come out whole however the bytes were cut", () => {
       const chunks = Array.from({ length: Math.ceil(input.length / size) }, (_, at) =>
         input.slice(at * size, (at + 1) * size),
       );
-      const found = all(new Lines(1e6), ...chunks).map((line) => ("text" in line ? line.text : line.flaw));
+      const found = all(new Lines(1e6), ...chunks).map((line) => ("text" in line ? line.text : line.problem));
       assert.deepEqual(
         found,
         texts.map((text) => new TextDecoder().decode(bytes(text))),
@@ -29,16 +29,16 @@ test("lines come out whole however the bytes were cut", () => {
 test("a line above the limit is named, and the next one is read", () => {
   const found = all(new Lines(4), bytes("123"), bytes("45"), bytes("678\nab\n1234\n12345\n"));
   assert.deepEqual(found, [
-    { flaw: "long", head: "12345" },
+    { problem: "long", head: "12345" },
     { text: "ab", sizeBytes: 2 },
     { text: "1234", sizeBytes: 4 },
-    { flaw: "long", head: "12345" },
+    { problem: "long", head: "12345" },
   ]);
 });
 
 test("bytes that are no UTF-8 are named, and the next line is read", () => {
   assert.deepEqual(all(new Lines(99), Uint8Array.of(0x61, 0xff, 10, 0x62, 10)), [
-    { flaw: "utf8" },
+    { problem: "utf8" },
     { text: "b", sizeBytes: 1 },
   ]);
 });

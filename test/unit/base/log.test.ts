@@ -78,7 +78,7 @@ test("fields that no JSON can hold are left out, and the log does not throw", ()
   for (const field of [circular, loop, hostile]) {
     log.error("still told", { field });
     assert.equal(last().message, "still told");
-    assert.match(last().flaw, /left out/);
+    assert.match(last().problem, /left out/);
   }
   assert.ok(lines.every((line) => !line.includes("secret")));
 });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { GatewayEvent, GatewayEventType, GatewayPayload } from "../../../generated/gateway/host.gen.ts";
-import { foldEvent } from "../../../src/chat/state/reduce.ts";
+import { reduceEvent } from "../../../src/chat/state/reduce.ts";
 import { INITIAL_STATE } from "../../../src/chat/state/initial-state.ts";
 import type { ChatState, TranscriptItem } from "../../../src/chat/state/state.ts";
 import { commandLines } from "../../../src/chat/view/dialog/approval.ts";
@@ -39,7 +39,7 @@ function event([type, payload]: Told, seq = 1): GatewayEvent {
 }
 
 function fold(told: readonly Told[], from: ChatState = OPEN): ChatState {
-  return told.reduce((state, each, index) => foldEvent(state, event(each, index + 1)), from);
+  return told.reduce((state, each, index) => reduceEvent(state, event(each, index + 1)), from);
 }
 
 /** Kind and text of each item, the settled ones first. */
@@ -354,7 +354,7 @@ test("work outside a turn shows until it is done", () => {
 
 test("events of another session change nothing", () => {
   const other = { ...event(start), session_id: "20260101_000000_zzzzzz" };
-  assert.equal(foldEvent(OPEN, other), OPEN);
+  assert.equal(reduceEvent(OPEN, other), OPEN);
 });
 
 test("text of the model and of tools cannot steer the terminal", () => {

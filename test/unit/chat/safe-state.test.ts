@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Chat } from "../../../src/chat/chat.ts";
-import { foldEvent } from "../../../src/chat/state/reduce.ts";
+import { reduceEvent } from "../../../src/chat/state/reduce.ts";
 import type { GatewayCall } from "../../../src/chat/gateway-call.ts";
 import { createStore, INITIAL_STATE } from "../../../src/chat/state/initial-state.ts";
 import type { ChatState } from "../../../src/chat/state/state.ts";
@@ -44,7 +44,7 @@ for (const status of ["complete", "interrupted", "error"]) {
       error_info: info,
       undelivered_steer: [EVIL],
     };
-    const state = foldEvent(OPEN, told("message.complete", payload));
+    const state = reduceEvent(OPEN, told("message.complete", payload));
     assertSafe(state);
     assert.ok(state.settled.length > 0);
   });
@@ -78,7 +78,7 @@ test("what a command puts into the composer, and what was sent first, cannot ste
 
 test("choices that this screen does not know are not offered, and denying always is", () => {
   const asked = { request_id: "ask_1", command: "rm x", description: "", expires_at: null };
-  const state = foldEvent(OPEN, told("approval.request", { ...asked, choices: ["once", "sometimes"] }));
+  const state = reduceEvent(OPEN, told("approval.request", { ...asked, choices: ["once", "sometimes"] }));
   const [question] = state.questions;
   assert.ok(question?.kind === "approval");
   assert.deepEqual(question.choices, ["once", "deny"]);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Script } from "../../../src/agent/engines/scripted.ts";
 import { answersOf, nextPart, putQuestion } from "../../../src/chat/state/reduce-questions.ts";
-import { foldEvent } from "../../../src/chat/state/reduce.ts";
+import { reduceEvent } from "../../../src/chat/state/reduce.ts";
 import { INITIAL_STATE } from "../../../src/chat/state/initial-state.ts";
 import type { GatewayEvent } from "../../../src/client/gateway.ts";
 import { testTool } from "../../harness/agent.ts";
@@ -28,7 +28,7 @@ test("several questions of one request are shown one after the other, and go wit
     expires_at: null,
   };
   const asked = told("clarify.request", { ...first, questions: PARTS });
-  const state = foldEvent(OPEN, asked);
+  const state = reduceEvent(OPEN, asked);
   const [one] = state.questions;
   assert.ok(one?.kind === "clarify");
   assert.deepEqual([one.question, one.choices, one.isMultiSelect], ["Which colour?", ["red", "blue"], true]);
@@ -39,9 +39,9 @@ test("several questions of one request are shown one after the other, and go wit
   assert.equal(nextPart(two, "L"), undefined);
   assert.deepEqual(answersOf(two, "L"), { colour: "red", size: "L" });
   const later = putQuestion(state, two);
-  assert.deepEqual(foldEvent(later, asked).questions, [two], "told of again it does not begin anew");
+  assert.deepEqual(reduceEvent(later, asked).questions, [two], "told of again it does not begin anew");
   const cancel = told("request.cancel", { id: "ask_2", method: "clarify", reason: "interrupted" });
-  assert.deepEqual(foldEvent(later, cancel).questions, []);
+  assert.deepEqual(reduceEvent(later, cancel).questions, []);
 });
 
 const script: Script = ({ step, toolResults }) =>

@@ -11,12 +11,12 @@ import {
   numberOption,
   optionOf,
 } from "../../../src/cli/cron/options.ts";
-import { wishOf } from "../../../src/cli/cron/input.ts";
+import { inputOf } from "../../../src/cli/cron/input.ts";
 
 const create = (...words: string[]) => normalizeArguments(words, createCommand.args as ArgsDef);
 const edit = (...words: string[]) => normalizeArguments(words, editCommand.args as ArgsDef);
 const said = (words: readonly string[]) =>
-  Object.fromEntries(Object.entries(wishOf(words)).filter(([, value]) => value !== undefined));
+  Object.fromEntries(Object.entries(inputOf(words)).filter(([, value]) => value !== undefined));
 
 describe("options of a job", () => {
   it("what is not said is left alone, and what is empty is taken back", () => {
@@ -69,10 +69,10 @@ describe("options of a job", () => {
 
   it("what contradicts itself, or is no number, is wrong use", () => {
     const wrong: readonly (readonly [() => unknown, RegExp])[] = [
-      [() => wishOf(create("every 1h", "x", "--catch-up", "--no-catch-up")), /contradict each other/],
-      [() => wishOf(create("every 1h", "x", "--jitter", "soon")), /--jitter must be a whole number/],
-      [() => wishOf(create("every 1h", "x", "--grace", "1.5")), /--grace must be a whole number/],
-      [() => wishOf(create("every 1h", "x", "--provider", "openai")), /--provider needs --model/],
+      [() => inputOf(create("every 1h", "x", "--catch-up", "--no-catch-up")), /contradict each other/],
+      [() => inputOf(create("every 1h", "x", "--jitter", "soon")), /--jitter must be a whole number/],
+      [() => inputOf(create("every 1h", "x", "--grace", "1.5")), /--grace must be a whole number/],
+      [() => inputOf(create("every 1h", "x", "--provider", "openai")), /--provider needs --model/],
       [() => create("every 1h", "x", "--overlap", "queue"), /--overlap must be one of skip, allow/],
       [() => create("every 1h", "x", "y"), /Unexpected argument "y"/],
       [() => create("every 1h", "x", "--skil", "y"), /did you mean --skill/],

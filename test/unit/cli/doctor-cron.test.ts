@@ -7,11 +7,11 @@ import { createTestCron, type TestCron } from "../../harness/cron.ts";
 const HOUR_MS = 3_600_000;
 
 async function verdictOf(cron: TestCron, isEnabled = true) {
-  const { room, clock } = cron;
+  const { deps, clock } = cron;
   return cronVerdict(cron.store, {
-    room: { ...room, toolsets: () => ["terminal"] },
-    skills: room.skills,
-    workspace: room.workspace,
+    deps: { ...deps, toolsets: () => ["terminal"] },
+    skills: deps.skills,
+    workspace: deps.workspace,
     silentPlatforms: ["telegram"],
     isEnabled,
     nowMs: clock.now(),

@@ -92,7 +92,7 @@ test("each kind of question reaches its function, and the answer the agent", asy
   const events = transport.received.filter(({ method }) => method === "event");
   assert.ok(!events.some(({ params }) => params.type.endsWith(".request")), "no question comes as an event");
   assert.ok(!JSON.stringify(transport.received).includes("canary"));
-  assert.equal(transport.flaw, undefined);
+  assert.equal(transport.problem, undefined);
 });
 
 test("of two clients the first answer wins, and the other's signal aborts", async () => {
@@ -125,7 +125,7 @@ test("a question that is open when a client attaches is asked of it too", async 
   theirs.answer({ choice: "once" });
   await aborted(here.signal);
   assert.equal(await done, "ok: ran");
-  assert.equal(transport.flaw, undefined);
+  assert.equal(transport.problem, undefined);
 });
 
 test("a cut does not end a question: it is asked once, and its answer goes over the next connection", async () => {
@@ -142,7 +142,7 @@ test("a cut does not end a question: it is asked once, and its answer goes over 
   question.answer({ choice: "once" });
   assert.equal(await done, "ok: ran");
   assert.deepEqual([question.count(), transport.connections], [1, 2]);
-  assert.equal(transport.flaw, undefined);
+  assert.equal(transport.problem, undefined);
 });
 
 test("an answer that was lost with its connection is sent again", async () => {

@@ -44,13 +44,13 @@ describe("migrateDocument", () => {
 
   it("refuses a newer one, and changes nothing", () => {
     const yaml = parseDocument("version: 4\nold: 5\n");
-    assert.match(migrateDocument(yaml, steps).flaw?.message ?? "", /4 is newer .* up to 3/);
+    assert.match(migrateDocument(yaml, steps).problem?.message ?? "", /4 is newer .* up to 3/);
     assert.deepEqual(yaml.toJS(), { version: 4, old: 5 });
   });
 
   for (const text of ["", "- a", "version: one\n", "version: 0\n", "version: 1.5\n"]) {
     it(`does not fail on ${JSON.stringify(text)}`, () => {
-      assert.equal(migrateDocument(parseDocument(text), steps).flaw, undefined);
+      assert.equal(migrateDocument(parseDocument(text), steps).problem, undefined);
     });
   }
 });

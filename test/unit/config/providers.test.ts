@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { readConfig } from "../../../src/config/config.ts";
-import { resolvePlaces } from "../../../src/config/paths.ts";
+import { resolvePaths } from "../../../src/config/paths.ts";
 import { resolveProviders } from "../../../src/config/providers.ts";
 
 function providersOf(providers: object, env = {}) {
@@ -80,11 +80,11 @@ describe("resolveProviders", () => {
 });
 
 describe("resolvePlaces", () => {
-  const places = (text: string, env = {}) =>
-    resolvePlaces({ config: readConfig(text).config, env, home: "/h", userHome: "/home/ann" });
+  const paths = (text: string, env = {}) =>
+    resolvePaths({ config: readConfig(text).config, env, home: "/h", userHome: "/home/ann" });
 
   it("keeps everything in the home by default", () => {
-    assert.deepEqual(places(""), {
+    assert.deepEqual(paths(""), {
       agentHome: "/h",
       userHome: "/home/ann",
       workspace: "/h/workspace",
@@ -93,10 +93,10 @@ describe("resolvePlaces", () => {
   });
 
   it("takes the configured places, relative to the home", () => {
-    const { workspace, databaseUrl } = places("agent: { workspace: ~/w }\ndatabase: { url: env:DB }", {
+    const { workspace, databaseUrl } = paths("agent: { workspace: ~/w }\ndatabase: { url: env:DB }", {
       DB: "postgres://d",
     });
     assert.deepEqual([workspace, databaseUrl], ["/home/ann/w", "postgres://d"]);
-    assert.equal(places("agent: { workspace: sub }").workspace, "/h/sub");
+    assert.equal(paths("agent: { workspace: sub }").workspace, "/h/sub");
   });
 });

@@ -9,7 +9,7 @@ const HOUR_MS = 3_600_000;
 
 /** What people see of `/cron args`. */
 async function cronText(cron: TestCron, args: string): Promise<string> {
-  const directive = await cronCommand(cron.room).run({ agent: cron.agent.core, owner: "tester", args });
+  const directive = await cronCommand(cron.deps).run({ agent: cron.agent.core, owner: "tester", args });
   assert.equal(directive.type, "exec");
   return directive.type === "exec" ? directive.output : "";
 }
@@ -97,7 +97,7 @@ test("/cron list, show and runs change no row", async () => {
 
 test("a service offers the tool and the command, and both work on its jobs", async () => {
   await using service = await startTestService();
-  const { agent, commands } = service.service.room;
+  const { agent, commands } = service.service.deps;
   assert.ok(agent.parts.tools().some(({ name, toolset }) => name === "cronjob" && toolset === "cron"));
   const call = { agent, owner: "tester" };
   const made = await commands.dispatch("/cron add every 1h -- sum up", call);
@@ -108,7 +108,7 @@ test("a service offers the tool and the command, and both work on its jobs", asy
 
 test("agent.toolsets without cron: the agent has no tool, people keep the command", async () => {
   await using service = await startTestService({ config: { agent: { toolsets: ["files"] } } });
-  const { agent, commands } = service.service.room;
+  const { agent, commands } = service.service.deps;
   assert.ok(!agent.parts.tools().some(({ name }) => name === "cronjob"));
   assert.equal((await commands.resolve("/cron")).name, "cron");
 });

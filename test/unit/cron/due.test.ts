@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { judgeDue, MAX_COUNTED, type DueVerdict } from "../../../src/cron/schedule/due.ts";
+import { evaluateDue, MAX_COUNTED, type DueDecision } from "../../../src/cron/schedule/due.ts";
 import { nextRunMs } from "../../../src/cron/schedule/instants.ts";
 import type { Job, JobDefinition } from "../../../src/cron/job/job.ts";
 import { jitterMs } from "../../../src/cron/schedule/jitter.ts";
@@ -44,7 +44,7 @@ function jobOf(parts: Partial<JobDefinition>, state: Partial<Job> = {}): Job {
 /** What a job that is looked at now and then does about its instants. */
 class Walked {
   job: Job;
-  readonly verdicts: { readonly nowMs: number; readonly verdict: DueVerdict }[] = [];
+  readonly verdicts: { readonly nowMs: number; readonly verdict: DueDecision }[] = [];
 
   constructor(job: Job) {
     this.job = job;
@@ -54,7 +54,7 @@ class Walked {
     for (;;) {
       const due = dueAtMs(this.job, this.job, nowMs);
       if (due === undefined || due > nowMs) return;
-      const verdict = judgeDue(this.job, { nowMs, ...facts });
+      const verdict = evaluateDue(this.job, { nowMs, ...facts });
       const ran = verdict.run?.cause === "schedule" && !verdict.run.isSkipped;
       this.job = { ...this.job, ...verdict.after, repeatDone: this.job.repeatDone + (ran ? 1 : 0) };
       this.verdicts.push({ nowMs, verdict });
@@ -200,27 +200,27 @@ test("a recurring job whose next run cannot be computed stays in state error unt
     { zone: "Mars/Olympus", schedule: { kind: "cron", expression: "0 9 * * *" } },
     { nextRunAtMs: START_MS },
   );
-  const { after, run } = judgeDue(gone, { ...FACTS, nowMs: START_MS });
+  const { after, run } = evaluateDue(gone, { ...FACTS, nowMs: START_MS });
   assert.equal(run?.scheduledAtMs, START_MS, "the instant that is known runs");
   assert.equal(after.state, "error");
   assert.equal(dueAtMs(gone, after, START_MS), START_MS + HOUR_MS, "it is looked at again");
   const still = { ...gone, ...after };
-  assert.deepEqual(judgeDue(still, { ...FACTS, nowMs: START_MS + HOUR_MS }), { after });
+  assert.deepEqual(evaluateDue(still, { ...FACTS, nowMs: START_MS + HOUR_MS }), { after });
 
   const healed = { ...still, definition: { ...still.definition, zone: "Europe/Berlin" } };
-  const { after: well } = judgeDue(healed, { ...FACTS, nowMs: START_MS + HOUR_MS });
+  const { after: well } = evaluateDue(healed, { ...FACTS, nowMs: START_MS + HOUR_MS });
   assert.equal(well.state, "scheduled");
   assert.equal(well.nextRunAtMs, Date.UTC(2026, 0, 6, 8));
 
   const never = jobOf({ schedule: { kind: "cron", expression: "0 0 31 2 *" } }, { nextRunAtMs: START_MS });
-  assert.equal(judgeDue(never, { ...FACTS, nowMs: START_MS }).after.state, "error");
+  assert.equal(evaluateDue(never, { ...FACTS, nowMs: START_MS }).after.state, "error");
 });
 
 test("a late instant runs within grace, catches up once beyond it, is missed without catch_up, and is not used up by a manual run", () => {
   const hourly = jobOf({});
   const firstMs = START_MS + HOUR_MS;
   const at = (nowMs: number, job = hourly, facts: Partial<typeof FACTS | { catchUpMissed: boolean }> = {}) =>
-    judgeDue(job, { ...FACTS, ...facts, nowMs });
+    evaluateDue(job, { ...FACTS, ...facts, nowMs });
 
   assert.equal(at(firstMs).run?.timing, "on_time");
   assert.equal(at(firstMs + 5 * MINUTE_MS).run?.timing, "on_time");
@@ -254,7 +254,7 @@ test("a late instant runs within grace, catches up once beyond it, is missed wit
 
 test("a paused job does not run by its schedule, and misses nothing", () => {
   const paused = jobOf({}, { state: "paused" });
-  const verdict = judgeDue(paused, { ...FACTS, nowMs: START_MS + 12 * HOUR_MS });
+  const verdict = evaluateDue(paused, { ...FACTS, nowMs: START_MS + 12 * HOUR_MS });
   assert.deepEqual([verdict.run, verdict.missed], [undefined, undefined]);
   assert.deepEqual([verdict.after.state, verdict.after.nextRunAtMs], ["paused", paused.nextRunAtMs]);
 });
@@ -262,61 +262,64 @@ test("a paused job does not run by its schedule, and misses nothing", () => {
 test("a job's own catch_up and grace override the defaults", () => {
   const facts = { ...FACTS, nowMs: START_MS + HOUR_MS + 90_000 };
   const strict = jobOf({ catchUp: false, misfireGraceSeconds: 60 });
-  assert.equal(judgeDue(strict, facts).missed?.count, 1);
-  assert.equal(judgeDue(strict, { ...facts, nowMs: START_MS + HOUR_MS + 60_000 }).run?.timing, "on_time");
+  assert.equal(evaluateDue(strict, facts).missed?.count, 1);
+  assert.equal(evaluateDue(strict, { ...facts, nowMs: START_MS + HOUR_MS + 60_000 }).run?.timing, "on_time");
   const eager = jobOf({ catchUp: true });
   const late = { catchUpMissed: false, isAtWork: false, nowMs: START_MS + 12.6 * HOUR_MS };
-  assert.equal(judgeDue(eager, late).run?.timing, "catch_up");
+  assert.equal(evaluateDue(eager, late).run?.timing, "catch_up");
 });
 
 test("a one-shot runs up to 120 s behind its time, and is missed after that", () => {
   const atMs = START_MS + HOUR_MS;
   const once = jobOf({ schedule: { kind: "once", atMs } });
-  assert.equal(judgeDue(once, { ...FACTS, nowMs: atMs + 120_000 }).run?.timing, "on_time");
-  const late = judgeDue(once, { ...FACTS, nowMs: atMs + 120_001 });
+  assert.equal(evaluateDue(once, { ...FACTS, nowMs: atMs + 120_000 }).run?.timing, "on_time");
+  const late = evaluateDue(once, { ...FACTS, nowMs: atMs + 120_001 });
   assert.equal(late.after.state, "missed");
   assert.deepEqual(late.missed, { fromMs: atMs, untilMs: atMs, count: 1 });
-  assert.equal(judgeDue(once, { ...FACTS, isAtWork: true, nowMs: atMs }).run?.isSkipped, false);
+  assert.equal(evaluateDue(once, { ...FACTS, isAtWork: true, nowMs: atMs }).run?.isSkipped, false);
 });
 
 test("a one-shot job created 120 s after its time still runs a moment later", () => {
   const atMs = START_MS - 120_000;
   const taken = jobOf({ schedule: { kind: "once", atMs } }, { nextRunAtMs: atMs, createdAtMs: START_MS });
-  const { run, after } = judgeDue(taken, { ...FACTS, nowMs: START_MS + 1_000 });
+  const { run, after } = evaluateDue(taken, { ...FACTS, nowMs: START_MS + 1_000 });
   assert.deepEqual([run?.scheduledAtMs, after.state], [atMs, "scheduled"]);
-  assert.equal(judgeDue(taken, { ...FACTS, nowMs: START_MS + 120_001 }).after.state, "missed");
+  assert.equal(evaluateDue(taken, { ...FACTS, nowMs: START_MS + 120_001 }).after.state, "missed");
 });
 
 test("a grace of nothing is no grace of less than a look takes", () => {
   const strict = jobOf({ catchUp: false, misfireGraceSeconds: 0 });
-  const at = (lateMs: number) => judgeDue(strict, { ...FACTS, nowMs: START_MS + HOUR_MS + lateMs });
+  const at = (lateMs: number) => evaluateDue(strict, { ...FACTS, nowMs: START_MS + HOUR_MS + lateMs });
   assert.equal(at(1_500).run?.timing, "on_time");
   assert.equal(at(60_000).run, undefined);
 });
 
 test("an instant is skipped while the run before is at work, and does not use up a repeat", () => {
   const last = jobOf({ repeat: 2 }, { repeatDone: 1 });
-  const busy = judgeDue(last, { ...FACTS, isAtWork: true, nowMs: START_MS + HOUR_MS });
+  const busy = evaluateDue(last, { ...FACTS, isAtWork: true, nowMs: START_MS + HOUR_MS });
   assert.equal(busy.run?.isSkipped, true);
   assert.equal(busy.after.nextRunAtMs, START_MS + 2 * HOUR_MS);
   const both = jobOf({ overlap: "allow" });
-  assert.equal(judgeDue(both, { ...FACTS, isAtWork: true, nowMs: START_MS + HOUR_MS }).run?.isSkipped, false);
+  assert.equal(
+    evaluateDue(both, { ...FACTS, isAtWork: true, nowMs: START_MS + HOUR_MS }).run?.isSkipped,
+    false,
+  );
 });
 
 test("another try is made at its time, and not behind the next instant", () => {
   const failed = jobOf({}, { retryAtMs: START_MS + 5 * MINUTE_MS });
-  const again = judgeDue(failed, { ...FACTS, nowMs: START_MS + 5 * MINUTE_MS });
+  const again = evaluateDue(failed, { ...FACTS, nowMs: START_MS + 5 * MINUTE_MS });
   assert.equal(again.run?.cause, "retry");
   assert.equal(again.after.retryAtMs, undefined);
   assert.equal(again.after.nextRunAtMs, START_MS + HOUR_MS);
-  const slept = judgeDue(failed, { ...FACTS, nowMs: START_MS + HOUR_MS });
+  const slept = evaluateDue(failed, { ...FACTS, nowMs: START_MS + HOUR_MS });
   assert.equal(slept.run?.cause, "schedule");
   assert.equal(slept.after.retryAtMs, undefined);
 });
 
 test("a row that was broken for a while says which instants it missed once it can be read", () => {
   const broken = jobOf({}, { state: "error", nextRunAtMs: START_MS + HOUR_MS });
-  const { after, missed, run } = judgeDue(broken, { ...FACTS, nowMs: START_MS + 3 * HOUR_MS });
+  const { after, missed, run } = evaluateDue(broken, { ...FACTS, nowMs: START_MS + 3 * HOUR_MS });
   assert.equal(after.state, "scheduled");
   assert.equal(missed?.count, 2);
   assert.equal(run?.scheduledAtMs, START_MS + 3 * HOUR_MS);

@@ -8,7 +8,7 @@ import type { RunInput } from "../../../src/agent/run/run.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { claimDue, type Claimed } from "../../../src/cron/tick/claim.ts";
 import { fire } from "../../../src/cron/run/fire.ts";
-import type { CronRoom } from "../../../src/cron/deps.ts";
+import type { CronDeps } from "../../../src/cron/deps.ts";
 import type { Store } from "../../../src/store/store.ts";
 import type { OccurrenceRow } from "../../../src/store/schema/tables.ts";
 import { callsOnce, testTool } from "../../harness/agent.ts";
@@ -20,7 +20,7 @@ const HOUR_MS = 3_600_000;
 async function claimOf(cron: TestCron, parts: Parameters<TestCron["create"]>[0] = {}): Promise<Claimed> {
   const { id } = await cron.create(parts);
   cron.clock.tick(HOUR_MS);
-  const { store, homes, settings } = cron.room;
+  const { store, homes, settings } = cron.deps;
   const telling = { homes, settings };
   const round = await store.write((tx) => claimDue(tx, { store, settings, telling, limit: 1, jobId: id }));
   const [claimed] = round.claimed;
@@ -29,8 +29,8 @@ async function claimOf(cron: TestCron, parts: Parameters<TestCron["create"]>[0] 
 }
 
 /** Runs a claim, and sends what comes of it. */
-async function fired(cron: TestCron, claimed: Claimed, room: Partial<CronRoom> = {}): Promise<void> {
-  await fire({ ...cron.room, ...room }, claimed);
+async function fired(cron: TestCron, claimed: Claimed, deps: Partial<CronDeps> = {}): Promise<void> {
+  await fire({ ...cron.deps, ...deps }, claimed);
   await cron.sentAll();
 }
 
@@ -46,7 +46,7 @@ const isThere = (path: string): Promise<boolean> =>
     () => false,
   );
 
-const draining: CronRoom["turns"] = {
+const draining: CronDeps["turns"] = {
   draining: true,
   submit: () => Promise.reject(new ServiceError("server_draining", "The server is shutting down.")),
 };
@@ -142,7 +142,7 @@ test("where too many runs are at work a job waits for its turn", async () => {
   let refusals = 0;
   const refused = [Promise.withResolvers<void>(), Promise.withResolvers<void>()];
   const { turns } = cron.agent;
-  const busy: CronRoom["turns"] = {
+  const busy: CronDeps["turns"] = {
     draining: false,
     submit: (prompt) => {
       const refusal = refused[refusals];
@@ -201,7 +201,7 @@ test("nothing that fails makes firing reject, and no permit is kept", async () =
     await using cron = opened;
     const claimed = await claimOf(cron, parts);
     const gone = () => Promise.reject(new ServiceError("state_store_unavailable", "It is gone."));
-    const store = Object.assign(Object.create(cron.store) as CronRoom["store"], { write: gone });
+    const store = Object.assign(Object.create(cron.store) as CronDeps["store"], { write: gone });
     await fired(cron, claimed, { store, turns: { draining: false, submit: gone } });
     assert.equal((await rowOf(cron, claimed)).status, "claimed");
   }
@@ -221,12 +221,12 @@ test("a script that ends when its claim is another's tells nothing", async () =>
   await using cron = opened;
   const claimed = await claimOf(cron, { script: "note.sh", isScriptOnly: true });
   const { id } = claimed.occurrence;
-  const find: CronRoom["store"]["write"] = async (work, options) => {
+  const find: CronDeps["store"]["write"] = async (work, options) => {
     const value = await cron.store.write(work, options);
     await cron.store.write((tx) => tx.update("occurrences", { id }, { lease_owner: "another:1:x" }));
     return value;
   };
-  const store = Object.assign(Object.create(cron.store) as CronRoom["store"], { write: find });
+  const store = Object.assign(Object.create(cron.store) as CronDeps["store"], { write: find });
   await fired(cron, claimed, { store });
   assert.equal((await rowOf(cron, claimed)).status, "running");
   assert.deepEqual(cron.sent, []);
@@ -237,11 +237,11 @@ test("a run has the model, the effort, the folder and the limits of its job, els
   await using cron = opened;
   const provider = { name: "openai", type: "openai", models: ["gpt-x"], hasKey: true };
   const models = createModelCatalog({ providers: [provider], defaultModel: "demo:demo" });
-  const settings = { ...cron.room.settings, runTokenBudget: 500, inactivityMs: 600_000 };
+  const settings = { ...cron.deps.settings, runTokenBudget: 500, inactivityMs: 600_000 };
   const submitted = async (parts: Parameters<TestCron["create"]>[0]) => {
     const claimed = await claimOf(cron, parts);
-    let prompt: Parameters<CronRoom["turns"]["submit"]>[0] | undefined;
-    const submit: CronRoom["turns"]["submit"] = (each) => {
+    let prompt: Parameters<CronDeps["turns"]["submit"]>[0] | undefined;
+    const submit: CronDeps["turns"]["submit"] = (each) => {
       prompt = each;
       return Promise.reject(new ServiceError("server_draining", "Enough."));
     };
@@ -380,9 +380,9 @@ test("what a script said is not lost when the database is away for a moment as i
   let writes = 0;
   const write: Store["write"] = (work, options) => {
     if (++writes === 2) return Promise.reject(new ServiceError("state_store_unavailable", "It is away."));
-    return cron.room.store.write(work, options);
+    return cron.deps.store.write(work, options);
   };
-  const store = Object.create(cron.room.store, { write: { value: write } }) as Store;
+  const store = Object.create(cron.deps.store, { write: { value: write } }) as Store;
   await fired(cron, claimed, { store });
   assert.equal((await rowOf(cron, claimed)).status, "ok");
   assert.match(cron.sent.map(({ text }) => text).join(), /tea is ready/);

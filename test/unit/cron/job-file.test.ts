@@ -1,10 +1,10 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { createJobAround } from "../../../src/cron/job/context.ts";
+import { createJobContext } from "../../../src/cron/job/context.ts";
 import { importJobs } from "../../../src/cron/import/import-jobs.ts";
 import { readJobFile } from "../../../src/cron/import/job-file.ts";
-import type { JobAround } from "../../../src/cron/job/input.ts";
+import type { JobContext } from "../../../src/cron/job/input.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";
 import { assertRefused } from "../../harness/refusal.ts";
 
@@ -15,10 +15,10 @@ const TEA = {
   schedule: { kind: "interval", minutes: 60 },
 };
 
-function around({ clock, jobs, room }: TestCron): JobAround {
-  const { scriptsFolder, models } = room;
+function jobContext({ clock, jobs, deps }: TestCron): JobContext {
+  const { scriptsFolder, models } = deps;
   const nowMs = clock.now();
-  return createJobAround({
+  return createJobContext({
     nowMs,
     zone: "Europe/Berlin",
     models,
@@ -30,12 +30,15 @@ function around({ clock, jobs, room }: TestCron): JobAround {
 /** The jobs that were made, and what is told of the rest. */
 async function taken(cron: TestCron, value: unknown) {
   const text = typeof value === "string" ? value : JSON.stringify(value);
-  const { jobs: records, flaws } = await importJobs(text, { jobs: cron.jobs, around: around(cron) });
+  const { jobs: records, problems } = await importJobs(text, {
+    jobs: cron.jobs,
+    jobContext: jobContext(cron),
+  });
   const made = records.filter(({ outcome }) => outcome === "imported");
   const rest = records.filter(({ outcome }) => outcome !== "imported");
   return {
     jobs: await Promise.all(made.map(({ id }) => cron.jobs.find(id))),
-    flaws: [...flaws, ...rest.map(({ name, reason }) => `${JSON.stringify(name)}: ${reason}`)],
+    problems: [...problems, ...rest.map(({ name, reason }) => `${JSON.stringify(name)}: ${reason}`)],
   };
 }
 
@@ -51,8 +54,8 @@ test("the file may be marked, bare, keyed by ids, or as it should be", () => {
     JSON.stringify([TEA]).replace("make tea", "make\u0001 tea"),
   ];
   for (const form of forms) {
-    const { jobs, flaws } = readJobFile(form);
-    assert.deepEqual(flaws, [], form);
+    const { jobs, problems } = readJobFile(form);
+    assert.deepEqual(problems, [], form);
     assert.equal(jobs[0]?.past.id, TEA.id, form);
     assert.equal(jobs[0].input.schedule, "every 60m", form);
     assert.equal(jobs[0].input.prompt, "make tea", form);
@@ -64,7 +67,7 @@ test("the file may be marked, bare, keyed by ids, or as it should be", () => {
     200_000,
   );
   for (const empty of ["[]", "{}", '{"jobs":[]}', '{"jobs":{}}'])
-    assert.deepEqual(readJobFile(empty), { jobs: [], flaws: [] });
+    assert.deepEqual(readJobFile(empty), { jobs: [], problems: [] });
   for (const other of [
     "",
     "tea",
@@ -82,7 +85,7 @@ test("the file may be marked, bare, keyed by ids, or as it should be", () => {
 
 test("one bad record never stops the others", async () => {
   await using cron = await createTestCron();
-  const { jobs, flaws } = await taken(cron, [
+  const { jobs, problems } = await taken(cron, [
     null,
     "tea",
     { ...TEA, id: "000000000001", schedule: "never" },
@@ -126,14 +129,14 @@ test("one bad record never stops the others", async () => {
     /^"spy": Blocked: prompt matches/,
     /^"stray": repeat is a number/,
   ];
-  assert.equal(flaws.length, expected.length, flaws.join("\n"));
-  for (const [index, pattern] of expected.entries()) assert.match(flaws[index] ?? "", pattern);
+  assert.equal(problems.length, expected.length, problems.join("\n"));
+  for (const [index, pattern] of expected.entries()) assert.match(problems[index] ?? "", pattern);
 });
 
 test("a job of the file becomes the same job here", async () => {
   await using cron = await createTestCron();
   await cron.write("scripts/look.sh", "uptime\n");
-  const { jobs, flaws } = await taken(cron, {
+  const { jobs, problems } = await taken(cron, {
     jobs: [
       {
         ...TEA,
@@ -211,7 +214,7 @@ test("a job of the file becomes the same job here", async () => {
     ],
   });
   assert.deepEqual(
-    flaws.map((flaw) => flaw.split(":")[0]),
+    problems.map((problem) => problem.split(":")[0]),
     ['"done"', '"used"'],
   );
   const [tea, look, then, rest, half] = jobs;
@@ -259,7 +262,7 @@ test("a job of the file becomes the same job here", async () => {
   const before = await cron.jobs.list({ withOver: true });
   const again = await taken(cron, [TEA, { ...TEA, id: "00000000000a" }]);
   assert.deepEqual(again.jobs, []);
-  assert.match(again.flaws[0] ?? "", /a job with the id 0123456789ab is there already/);
+  assert.match(again.problems[0] ?? "", /a job with the id 0123456789ab is there already/);
   assert.deepEqual(await cron.jobs.list({ withOver: true }), before);
 });
 
@@ -267,9 +270,9 @@ test("what is no file of jobs is refused, and so is more than there may be", asy
   await using cron = await createTestCron({ cron: { maxJobs: 1 } });
   await assertRefused(taken(cron, "tea"), { says: /It is no JSON/ });
   await assertRefused(taken(cron, { a: 1 }), { says: /neither a list nor/ });
-  const { jobs, flaws } = await taken(cron, [TEA, { ...TEA, id: "00000000000a", name: "more" }]);
+  const { jobs, problems } = await taken(cron, [TEA, { ...TEA, id: "00000000000a", name: "more" }]);
   assert.equal(jobs.length, 1);
-  assert.match(flaws[0] ?? "", /^"more": There are 1 jobs, which is the limit/);
+  assert.match(problems[0] ?? "", /^"more": There are 1 jobs, which is the limit/);
 });
 
 const FIELDS = [
@@ -333,14 +336,14 @@ test("figures that nobody can count on from leave a job that runs", async () => 
 test("a dry import makes nothing, and records without an id are known again", async () => {
   await using cron = await createTestCron();
   const text = JSON.stringify([TEA, { ...TEA, id: undefined }, { ...TEA, id: undefined }]);
-  const place = { jobs: cron.jobs, around: around(cron) };
+  const place = { jobs: cron.jobs, jobContext: jobContext(cron) };
   const dry = await importJobs(text, { ...place, isDryRun: true });
   assert.deepEqual(
     dry.jobs.map(({ outcome }) => outcome),
     ["imported", "imported", "imported"],
   );
   assert.deepEqual((await cron.jobs.list()).jobs, []);
-  assert.deepEqual(await importJobs(text, { around: around(cron), isDryRun: true }), dry);
+  assert.deepEqual(await importJobs(text, { jobContext: jobContext(cron), isDryRun: true }), dry);
   assert.deepEqual(await importJobs(text, place), dry);
   const again = await importJobs(text, place);
   assert.deepEqual(

@@ -5,11 +5,11 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { createModelCatalog } from "../../../src/agent/model.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { createJobAround } from "../../../src/cron/job/context.ts";
+import { createJobContext } from "../../../src/cron/job/context.ts";
 import {
   changeJob,
   defineJob,
-  type JobAround,
+  type JobContext,
   type JobChange,
   type JobInput,
 } from "../../../src/cron/job/input.ts";
@@ -20,18 +20,18 @@ const NOW_MS = Date.UTC(2026, 0, 5, 12, 0, 0);
 
 interface Place extends AsyncDisposable {
   readonly home: string;
-  readonly around: JobAround;
+  readonly jobContext: JobContext;
 }
 
 /** A home with scripts; job `weather` has the id aaaaaaaaaaaa, and two jobs are called twin. */
-async function createPlace(more: Partial<JobAround> = {}): Promise<Place> {
+async function createPlace(more: Partial<JobContext> = {}): Promise<Place> {
   const home = await realpath(await mkdtemp(join(tmpdir(), "agentd-job-input-")));
   await mkdir(join(home, "scripts", "sub"), { recursive: true });
   await writeFile(join(home, "scripts", "sub", "look.sh"), "uptime\n");
   await writeFile(join(home, "scripts", "loop.sh"), "systemctl restart agentd\n");
   await writeFile(join(home, "outside.sh"), "uptime\n");
   await symlink(join(home, "outside.sh"), join(home, "scripts", "link.sh"));
-  const around = createJobAround({
+  const jobContext = createJobContext({
     nowMs: NOW_MS,
     zone: "Europe/Berlin",
     models: createModelCatalog({
@@ -46,7 +46,7 @@ async function createPlace(more: Partial<JobAround> = {}): Promise<Place> {
   });
   return {
     home,
-    around: { ...around, ...more },
+    jobContext: { ...jobContext, ...more },
     [Symbol.asyncDispose]: () => rm(home, { recursive: true, force: true }),
   };
 }
@@ -69,8 +69,8 @@ async function assertRefused(
 
 test("a new job defaults to one run for a one-shot, delivery to its origin or local, and a name from its prompt", async () => {
   await using place = await createPlace();
-  const { around } = place;
-  assert.deepEqual(await defineJob(EVERY, around), {
+  const { jobContext } = place;
+  assert.deepEqual(await defineJob(EVERY, jobContext), {
     name: "make tea",
     prompt: "make tea",
     schedule: { kind: "interval", minutes: 120 },
@@ -83,67 +83,75 @@ test("a new job defaults to one run for a one-shot, delivery to its origin or lo
     overlap: "skip",
     jitterSeconds: 0,
   } satisfies JobDefinition);
-  const once = await defineJob({ schedule: "in 5m", prompt: "tea", origin: "telegram:-100:7" }, around);
+  const once = await defineJob({ schedule: "in 5m", prompt: "tea", origin: "telegram:-100:7" }, jobContext);
   assert.equal(once.repeat, 1);
   assert.equal(once.deliver, "origin");
   assert.deepEqual(once.schedule, { kind: "once", atMs: NOW_MS + 300_000 });
-  const long = await defineJob({ ...EVERY, prompt: `\n  ${"a very\tlong line ".repeat(9)}` }, around);
+  const long = await defineJob({ ...EVERY, prompt: `\n  ${"a very\tlong line ".repeat(9)}` }, jobContext);
   assert.equal(long.name, "a very long line a very long line a very long line");
-  assert.equal((await defineJob({ ...EVERY, prompt: "", skills: ["brew", "pour"] }, around)).name, "brew");
   assert.equal(
-    (await defineJob({ ...EVERY, prompt: " ", script: "sub/look.sh" }, around)).name,
+    (await defineJob({ ...EVERY, prompt: "", skills: ["brew", "pour"] }, jobContext)).name,
+    "brew",
+  );
+  assert.equal(
+    (await defineJob({ ...EVERY, prompt: " ", script: "sub/look.sh" }, jobContext)).name,
     "sub/look.sh",
   );
-  assert.equal((await defineJob({ ...EVERY, name: "  " }, around)).name, "make tea");
-  assert.equal((await defineJob({ ...EVERY, name: " Tea\n" }, around)).name, "Tea");
-  const family = await defineJob({ ...EVERY, prompt: `${"x".repeat(48)}👩\u200d👧 and so on` }, around);
+  assert.equal((await defineJob({ ...EVERY, name: "  " }, jobContext)).name, "make tea");
+  assert.equal((await defineJob({ ...EVERY, name: " Tea\n" }, jobContext)).name, "Tea");
+  const family = await defineJob({ ...EVERY, prompt: `${"x".repeat(48)}👩\u200d👧 and so on` }, jobContext);
   assert.equal(family.name, `${"x".repeat(48)}👩`);
 });
 
 test("a job without prompt, skill or script is refused, a script-only job needs a script, and the id cannot change", async () => {
   await using place = await createPlace();
-  const { around } = place;
-  await assertRefused(defineJob({ schedule: "every 2h" }, around), {
+  const { jobContext } = place;
+  await assertRefused(defineJob({ schedule: "every 2h" }, jobContext), {
     param: "prompt",
     says: /a prompt, a skill or a script/,
   });
-  await assertRefused(defineJob({ schedule: "every 2h", prompt: " \n" }, around), { param: "prompt" });
-  await assertRefused(defineJob({ ...EVERY, isScriptOnly: true }, around), {
+  await assertRefused(defineJob({ schedule: "every 2h", prompt: " \n" }, jobContext), { param: "prompt" });
+  await assertRefused(defineJob({ ...EVERY, isScriptOnly: true }, jobContext), {
     param: "script",
     says: /needs a script/,
   });
-  const job = await defineJob({ schedule: "every 2h", script: "sub/look.sh", isScriptOnly: true }, around);
-  await assertRefused(changeJob(job, { script: null }, around), { param: "script" });
-  await assertRefused(changeJob(job, { script: "", isScriptOnly: false }, around), { param: "prompt" });
+  const job = await defineJob(
+    { schedule: "every 2h", script: "sub/look.sh", isScriptOnly: true },
+    jobContext,
+  );
+  await assertRefused(changeJob(job, { script: null }, jobContext), { param: "script" });
+  await assertRefused(changeJob(job, { script: "", isScriptOnly: false }, jobContext), { param: "prompt" });
   const stranger = { id: "bbbbbbbbbbbb", name: "still" } as JobChange;
-  assert.equal("id" in (await changeJob(job, stranger, around)), false);
+  assert.equal("id" in (await changeJob(job, stranger, jobContext)), false);
 });
 
 test("catch_up and misfire_grace_seconds are kept for recurring jobs and refused for one-shots", async () => {
   await using place = await createPlace();
-  const { around } = place;
-  const job = await defineJob({ ...EVERY, catchUp: false, misfireGraceSeconds: 600 }, around);
+  const { jobContext } = place;
+  const job = await defineJob({ ...EVERY, catchUp: false, misfireGraceSeconds: 600 }, jobContext);
   assert.equal(job.catchUp, false);
   assert.equal(job.misfireGraceSeconds, 600);
   const once = { schedule: "in 2h", prompt: "tea" };
-  await assertRefused(defineJob({ ...once, catchUp: true }, around), {
+  await assertRefused(defineJob({ ...once, catchUp: true }, jobContext), {
     param: "catch_up",
     says: /jobs that repeat/,
   });
-  await assertRefused(defineJob({ ...once, misfireGraceSeconds: 0 }, around), {
+  await assertRefused(defineJob({ ...once, misfireGraceSeconds: 0 }, jobContext), {
     param: "misfire_grace_seconds",
   });
-  await assertRefused(changeJob(job, { schedule: "in 1h", catchUp: true }, around), { param: "catch_up" });
-  const changed = await changeJob(job, { schedule: "in 1h" }, around);
+  await assertRefused(changeJob(job, { schedule: "in 1h", catchUp: true }, jobContext), {
+    param: "catch_up",
+  });
+  const changed = await changeJob(job, { schedule: "in 1h" }, jobContext);
   assert.equal("catchUp" in changed, false);
   assert.equal("misfireGraceSeconds" in changed, false);
 });
 
 test("repeat is a number or a word, and is derived anew for another kind of schedule", async () => {
   await using place = await createPlace();
-  const { around } = place;
+  const { jobContext } = place;
   const repeatOf = async (repeat: JobInput["repeat"], schedule = "every 2h") =>
-    (await defineJob({ ...EVERY, schedule, repeat }, around)).repeat;
+    (await defineJob({ ...EVERY, schedule, repeat }, jobContext)).repeat;
   for (const forever of ["forever", "Infinite", " none ", "", 0, -3, "0", "-1", undefined]) {
     assert.equal(await repeatOf(forever), null, String(forever));
     assert.equal(await repeatOf(forever, "in 5m"), 1, String(forever));
@@ -159,17 +167,17 @@ test("repeat is a number or a word, and is derived anew for another kind of sche
   for (const bad of ["often", 2.5, Number.NaN, 1e9, "3x", "1e3"])
     await assertRefused(repeatOf(bad), { param: "repeat" });
   await assertRefused(repeatOf(2, "in 5m"), { param: "repeat", says: /runs once/ });
-  const three = await defineJob({ ...EVERY, repeat: 3 }, around);
-  assert.equal((await changeJob(three, { schedule: "every 1h" }, around)).repeat, 3);
-  const once = await changeJob(three, { schedule: "in 1h" }, around);
+  const three = await defineJob({ ...EVERY, repeat: 3 }, jobContext);
+  assert.equal((await changeJob(three, { schedule: "every 1h" }, jobContext)).repeat, 3);
+  const once = await changeJob(three, { schedule: "in 1h" }, jobContext);
   assert.equal(once.repeat, 1);
-  assert.equal((await changeJob(once, { schedule: "0 9 * * *" }, around)).repeat, null);
-  assert.equal((await changeJob(three, { repeat: null }, around)).repeat, null);
+  assert.equal((await changeJob(once, { schedule: "0 9 * * *" }, jobContext)).repeat, null);
+  assert.equal((await changeJob(three, { repeat: null }, jobContext)).repeat, null);
 });
 
 test("what is not said stays, and null or nothing makes it what it would be", async () => {
   await using place = await createPlace();
-  const { around, home } = place;
+  const { jobContext, home } = place;
   const full: JobInput = {
     ...EVERY,
     name: "tea",
@@ -192,24 +200,24 @@ test("what is not said stays, and null or nothing makes it what it would be", as
     overlap: "allow",
     jitterSeconds: 30,
   };
-  const job = await defineJob(full, around);
+  const job = await defineJob(full, jobContext);
   assert.equal(job.deliver, "telegram:-100:7, local");
   assert.deepEqual(job.contextFrom, ["aaaaaaaaaaaa"]);
   assert.deepEqual(job.toolsets, ["web"]);
   assert.equal(job.model, "local:tiny");
   assert.deepEqual(readDefinition(JSON.stringify(job)), job);
-  assert.deepEqual(await changeJob(job, {}, around), job);
+  assert.deepEqual(await changeJob(job, {}, jobContext), job);
   assert.deepEqual(
-    await changeJob(job, Object.fromEntries(Object.keys(full).map((name) => [name, undefined])), around),
+    await changeJob(job, Object.fromEntries(Object.keys(full).map((name) => [name, undefined])), jobContext),
     job,
   );
   const { schedule: _schedule, prompt: _prompt, ...rest } = full;
   const blank = await changeJob(
     job,
     Object.fromEntries(Object.keys(rest).map((name) => [name, null])),
-    around,
+    jobContext,
   );
-  assert.deepEqual(blank, { ...(await defineJob(EVERY, around)) });
+  assert.deepEqual(blank, { ...(await defineJob(EVERY, jobContext)) });
   const texts = [
     "deliver",
     "failureDeliver",
@@ -220,18 +228,18 @@ test("what is not said stays, and null or nothing makes it what it would be", as
     "script",
     "zone",
   ];
-  const emptied = await changeJob(job, Object.fromEntries(texts.map((name) => [name, ""])), around);
+  const emptied = await changeJob(job, Object.fromEntries(texts.map((name) => [name, ""])), jobContext);
   for (const name of ["failureDeliver", "origin", "workdir", "model", "reasoningEffort", "script"] as const)
     assert.equal(name in emptied, false, name);
   assert.equal(emptied.deliver, "local");
-  await assertRefused(changeJob(job, { schedule: null }, around), { param: "schedule" });
+  await assertRefused(changeJob(job, { schedule: null }, jobContext), { param: "schedule" });
 });
 
 test("skills are put, added, taken away, in their order and each once", async () => {
   await using place = await createPlace();
-  const { around } = place;
-  const job = await defineJob({ ...EVERY, skills: ["b", "a", "b"] }, around);
-  const after = async (change: JobChange) => (await changeJob(job, change, around)).skills;
+  const { jobContext } = place;
+  const job = await defineJob({ ...EVERY, skills: ["b", "a", "b"] }, jobContext);
+  const after = async (change: JobChange) => (await changeJob(job, change, jobContext)).skills;
   assert.deepEqual(job.skills, ["b", "a"]);
   assert.deepEqual(await after({ addSkills: ["c", "a"] }), ["b", "a", "c"]);
   assert.deepEqual(await after({ removeSkills: ["b"] }), ["a"]);
@@ -246,8 +254,8 @@ test("skills are put, added, taken away, in their order and each once", async ()
 
 test("every flaw is refused by the name of its field, with what would be right", async () => {
   await using place = await createPlace();
-  const { around, home } = place;
-  const flaws: readonly (readonly [JobInput, string, RegExp])[] = [
+  const { jobContext, home } = place;
+  const problems: readonly (readonly [JobInput, string, RegExp])[] = [
     [{ schedule: undefined }, "schedule", /Say one of/],
     [{ schedule: "30m" }, "schedule", /every 30m/],
     [{ schedule: "every 0m" }, "schedule", /one minute/],
@@ -299,32 +307,35 @@ test("every flaw is refused by the name of its field, with what would be right",
     [{ schedule: "0,10 9 * * 1", jitterSeconds: 600 }, "jitter_seconds", /at most 599 seconds/],
     [{ schedule: "in 2h", jitterSeconds: 1 }, "jitter_seconds", /leave the jitter out/],
   ];
-  for (const [input, param, says] of flaws)
-    await assertRefused(defineJob({ ...EVERY, ...input }, around), { param, says });
+  for (const [input, param, says] of problems)
+    await assertRefused(defineJob({ ...EVERY, ...input }, jobContext), { param, says });
 });
 
 test("a shorter period is refused while the jitter is longer", async () => {
   await using place = await createPlace();
-  const { around } = place;
-  const job = await defineJob({ ...EVERY, jitterSeconds: 3_600 }, around);
-  await assertRefused(changeJob(job, { schedule: "every 1h" }, around), { param: "jitter_seconds" });
-  assert.equal((await changeJob(job, { schedule: "every 1h", jitterSeconds: 60 }, around)).jitterSeconds, 60);
-  assert.equal((await changeJob(job, { schedule: "in 1h" }, around)).jitterSeconds, 0);
+  const { jobContext } = place;
+  const job = await defineJob({ ...EVERY, jitterSeconds: 3_600 }, jobContext);
+  await assertRefused(changeJob(job, { schedule: "every 1h" }, jobContext), { param: "jitter_seconds" });
   assert.equal(
-    (await defineJob({ schedule: "@daily", prompt: "x", jitterSeconds: 80_000 }, around)).jitterSeconds,
+    (await changeJob(job, { schedule: "every 1h", jitterSeconds: 60 }, jobContext)).jitterSeconds,
+    60,
+  );
+  assert.equal((await changeJob(job, { schedule: "in 1h" }, jobContext)).jitterSeconds, 0);
+  assert.equal(
+    (await defineJob({ schedule: "@daily", prompt: "x", jitterSeconds: 80_000 }, jobContext)).jitterSeconds,
     80_000,
   );
 });
 
 test("what has gone since does not stand in the way of another change", async () => {
   await using place = await createPlace();
-  const { around, home } = place;
+  const { jobContext, home } = place;
   const job = await defineJob(
     { ...EVERY, script: "sub/look.sh", workdir: home, model: "tiny", contextFrom: ["weather"] },
-    around,
+    jobContext,
   );
-  const bare: JobAround = {
-    ...around,
+  const bare: JobContext = {
+    ...jobContext,
     toolsets: [],
     models: createModelCatalog({ providers: [] }),
     readScript: async () => undefined,
@@ -338,15 +349,15 @@ test("what has gone since does not stand in the way of another change", async ()
 
 test("a new zone is that of the times that are said with it", async () => {
   await using place = await createPlace();
-  const { around } = place;
+  const { jobContext } = place;
   const once = await defineJob(
     { schedule: "2026-01-06T09:00", prompt: "tea", zone: "America/New_York" },
-    around,
+    jobContext,
   );
   assert.deepEqual(once.schedule, { kind: "once", atMs: Date.UTC(2026, 0, 6, 14) });
-  const moved = await changeJob(once, { zone: "Asia/Tokyo" }, around);
+  const moved = await changeJob(once, { zone: "Asia/Tokyo" }, jobContext);
   assert.deepEqual(moved.schedule, once.schedule);
   assert.equal(moved.zone, "Asia/Tokyo");
-  const anew = await changeJob(once, { zone: "Asia/Tokyo", schedule: "2026-01-06T09:00" }, around);
+  const anew = await changeJob(once, { zone: "Asia/Tokyo", schedule: "2026-01-06T09:00" }, jobContext);
   assert.deepEqual(anew.schedule, { kind: "once", atMs: Date.UTC(2026, 0, 6, 0) });
 });

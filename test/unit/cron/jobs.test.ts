@@ -118,7 +118,7 @@ test("concurrent edits lose no write, a corrupt row does not stop the other jobs
   assert.deepEqual((await cron.jobs.list()).broken, []);
 
   const file = readJobFile(`\ufeff[{"id":"0123456789ab","name":"a","prompt":"x","schedule":"every 2h"}]`);
-  assert.deepEqual(file.flaws, []);
+  assert.deepEqual(file.problems, []);
   assert.equal(file.jobs[0]?.input.schedule, "every 2h");
 });
 
@@ -273,14 +273,14 @@ test("an edit of the schedule begins anew, any other leaves the beat", async () 
 test("what was wrong with a schedule is not said any more of a new one, nor of a job that goes on", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
   const { jobs, store } = cron;
-  const flaw = { state: "error", last_error: "No next run can be computed.", next_run_at: null };
+  const problem = { state: "error", last_error: "No next run can be computed.", next_run_at: null };
   for (const mend of [
     (id: string) =>
       jobs.edit(id, (job) => ({ ...job.definition, schedule: { kind: "interval", minutes: 20 } })),
     (id: string) => jobs.resume(id),
   ]) {
     const { id } = await cron.create({});
-    await store.write((tx) => tx.update("cron_jobs", { id }, flaw));
+    await store.write((tx) => tx.update("cron_jobs", { id }, problem));
     const { state, lastError } = await mend(id);
     assert.deepEqual([state, lastError], ["scheduled", undefined]);
   }

@@ -56,8 +56,8 @@ test("a run that comes late says so above its text", () => {
   );
   assert.match(messageText(caughtUp, ok("x"), { missedCount: 1 }), /makes up for 1 missed time\)/);
   assert.match(messageText(caughtUp, ok("x")), /\n\(late by 12 min\)\n/);
-  const figures = { 0: "0 s", 61_000: "61 s", 120_000: "2 min", 7_199_999: "119 min", 7_200_000: "2 h" };
-  for (const [ms, text] of Object.entries(figures)) assert.equal(durationText(Number(ms)), text);
+  const stats = { 0: "0 s", 61_000: "61 s", 120_000: "2 min", 7_199_999: "119 min", 7_200_000: "2 h" };
+  for (const [ms, text] of Object.entries(stats)) assert.equal(durationText(Number(ms)), text);
   assert.equal(durationText(3 * 86_400_000), "3 days");
   assert.equal(durationText(-5), "0 s", "a clock that was set back");
 });

@@ -14,7 +14,7 @@ test("metrics count runs of jobs by their end, how late they began, and jobs tha
   });
   const metrics = createServiceMetrics({ store: cron.store, version: "1", log: silentLog });
   try {
-    const ticker = createScheduler({ ...cron.room, metrics: metrics.cron });
+    const ticker = createScheduler({ ...cron.deps, metrics: metrics.cron });
     await cron.create({ prompt: "well" });
     await cron.create({ prompt: "badly" });
     const { id } = await cron.create({ prompt: "never" });

@@ -14,7 +14,7 @@ const ID = "0123456789ab";
 
 /** One attempt at keeping `payload` below the home of `cron`. */
 function send(cron: TestCron, payload: unknown, options: Partial<OutputTargetOptions> = {}) {
-  const { outputFolder: folder } = cron.room;
+  const { outputFolder: folder } = cron.deps;
   const target = createOutputTarget({ folder, keep: 3, hasJob: async () => true, ...options });
   const delivery = {
     id: "out_1",
@@ -52,8 +52,8 @@ test("outputs are pruned to the newest N, unsafe ids are refused, and removing a
   for (const jobId of ["..", ".", "", "a/b", "../../etc", "a\\b", "a\u0000b", "x".repeat(65), "ä", "-rf"]) {
     const outcome = await send(cron, output({ jobId }));
     assert.equal(outcome.status, "permanent", JSON.stringify(jobId));
-    assert.equal(await readOutput(cron.room.outputFolder, { jobId, file: "x.md" }), undefined);
-    await removeOutputs(cron.room.outputFolder, jobId);
+    assert.equal(await readOutput(cron.deps.outputFolder, { jobId, file: "x.md" }), undefined);
+    await removeOutputs(cron.deps.outputFolder, jobId);
   }
   for (const file of [
     "../x.md",
@@ -69,10 +69,10 @@ test("outputs are pruned to the newest N, unsafe ids are refused, and removing a
     const outcome = await send(cron, output({ file }));
     assert.equal(outcome.status, "permanent", JSON.stringify(file));
   }
-  assert.deepEqual((await readdir(cron.room.outputFolder)).toSorted(), [id, other].toSorted());
-  await removeOutputs(cron.room.outputFolder, id);
-  assert.deepEqual(await readdir(cron.room.outputFolder), [other]);
-  await removeOutputs(cron.room.outputFolder, id);
+  assert.deepEqual((await readdir(cron.deps.outputFolder)).toSorted(), [id, other].toSorted());
+  await removeOutputs(cron.deps.outputFolder, id);
+  assert.deepEqual(await readdir(cron.deps.outputFolder), [other]);
+  await removeOutputs(cron.deps.outputFolder, id);
 });
 
 test("a payload that is no output will never be one", async () => {
@@ -86,7 +86,7 @@ test("outputs are for the user of the service alone, whole, and the same however
   await using cron = await createTestCron();
   assert.deepEqual(await send(cron, output()), { status: "delivered" });
   assert.deepEqual(await send(cron, output()), { status: "delivered" });
-  const folder = join(cron.room.outputFolder, ID);
+  const folder = join(cron.deps.outputFolder, ID);
   assert.deepEqual(await readdir(folder), ["2026-01-05_13-00-00.md"]);
   assert.equal((await stat(folder)).mode & 0o777, 0o700);
   assert.equal((await stat(join(folder, "2026-01-05_13-00-00.md"))).mode & 0o777, 0o600);
@@ -94,7 +94,7 @@ test("outputs are for the user of the service alone, whole, and the same however
 
 test("links are not followed", async () => {
   await using cron = await createTestCron();
-  const root = cron.room.outputFolder;
+  const root = cron.deps.outputFolder;
   const outside = join(cron.home, "outside");
   await mkdir(outside);
   await mkdir(root, { recursive: true });
@@ -115,7 +115,7 @@ test("links are not followed", async () => {
 
 test("for a job that is gone nothing is written, nor left when it goes meanwhile", async () => {
   await using cron = await createTestCron();
-  const root = cron.room.outputFolder;
+  const root = cron.deps.outputFolder;
   assert.deepEqual(await send(cron, output(), { hasJob: async () => false }), { status: "delivered" });
   assert.deepEqual(await readdir(root).catch(() => []), []);
   const answers = [true, false];
@@ -162,7 +162,7 @@ test("what the disk refuses is tried again, and says why", async () => {
 
 test("the file just written stays, though its name sorts before older ones", async () => {
   await using cron = await createTestCron();
-  const root = cron.room.outputFolder;
+  const root = cron.deps.outputFolder;
   const folder = join(root, ID);
   for (const hour of [20, 21, 22]) await writePrivateFile(join(folder, `2026-01-05_${hour}-00-00.md`), "x");
   await send(cron, output());

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { createModelCatalog } from "../../../src/agent/model.ts";
 import type { JobDefinition } from "../../../src/cron/job/job.ts";
-import { findBlock, type PreflightRoom } from "../../../src/cron/run/preflight.ts";
+import { findBlock, type PreflightDeps } from "../../../src/cron/run/preflight.ts";
 import { createTestCron, definition, type TestCron, type TestCronOptions } from "../../harness/cron.ts";
 import { testTool } from "../../harness/agent.ts";
 
@@ -124,8 +124,8 @@ test("a target that is not set up blocks nothing: the answer is kept", async () 
   assert.equal(Object.keys(await cron.outputs(id)).length, 1);
 });
 
-function roomOf(cron: TestCron, more: Partial<PreflightRoom>): PreflightRoom {
-  return { ...cron.room, ...more };
+function roomOf(cron: TestCron, more: Partial<PreflightDeps>): PreflightDeps {
+  return { ...cron.deps, ...more };
 }
 
 test("a provider without a key blocks, unless another model may take over or none is needed", async () => {
@@ -154,7 +154,7 @@ test("a provider without a key blocks, unless another model may take over or non
 test("a configured set of tools that is not there blocks only the jobs that would use it", async () => {
   const { cron: opened } = await openCron();
   await using cron = opened;
-  const settings = { ...cron.room.settings, toolsets: ["gone"] };
+  const settings = { ...cron.deps.settings, toolsets: ["gone"] };
   const blockOf = (parts: Partial<JobDefinition>) => findBlock(roomOf(cron, { settings }), definition(parts));
   assert.match((await blockOf({})) ?? "", /no tools of the set "gone"/);
   assert.equal(await blockOf({ toolsets: ["terminal"] }), undefined);

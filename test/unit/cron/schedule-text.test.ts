@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { nextRunMs } from "../../../src/cron/schedule/instants.ts";
 import { formatSchedule } from "../../../src/cron/schedule/schedule.ts";
 import { parseSchedule } from "../../../src/cron/schedule/text.ts";
-import { machineZone, zoneFlaw } from "../../../src/base/zone.ts";
+import { machineZone, zoneProblem } from "../../../src/base/zone.ts";
 
 const nowMs = Date.UTC(2026, 10, 21, 12, 0);
 const parse = (text: string, zone = "Europe/Berlin") => parseSchedule(text, { nowMs, zone });
@@ -168,6 +168,6 @@ test("a text of 200 characters of anything is answered at once", () => {
 });
 
 test("the zone of this machine is one", () => {
-  assert.equal(zoneFlaw(machineZone()), undefined);
-  assert.equal(zoneFlaw("UTC"), undefined);
+  assert.equal(zoneProblem(machineZone()), undefined);
+  assert.equal(zoneProblem("UTC"), undefined);
 });

@@ -124,8 +124,8 @@ for (const zone of zones) {
     }
     const changes = offset.flatMap((each, hour) => (hour > 0 && each !== offset[hour - 1] ? [hour] : []));
     for (const hour of [48, ...changes]) {
-      const around = { fromMs: fromMs + (hour - 30) * HOUR_MS, toMs: fromMs + (hour + 30) * HOUR_MS };
-      const often = walk(cron("*/30 * * * *"), zone, around);
+      const jobContext = { fromMs: fromMs + (hour - 30) * HOUR_MS, toMs: fromMs + (hour + 30) * HOUR_MS };
+      const often = walk(cron("*/30 * * * *"), zone, jobContext);
       assert.equal(often.length, 120, "every half hour, whatever the clocks do");
       assert.ok(often.every((at, index) => index === 0 || at - often[index - 1]! === 30 * MINUTE_MS));
     }

@@ -25,12 +25,12 @@ async function openFolder(
   const folder = join(home, "scripts");
   await mkdir(folder);
   for (const [name, text] of Object.entries(scripts)) await writeFile(join(folder, name), text);
-  const room = {
+  const deps = {
     scriptsFolder: folder,
     envPassthrough: ["AGENTD_TEST_SHARED"],
     settings: { scriptTimeoutMs: timeoutMs },
   };
-  return { home, folder, run: (name: string, cwd?: string) => runJobScript(room, name, cwd) };
+  return { home, folder, run: (name: string, cwd?: string) => runJobScript(deps, name, cwd) };
 }
 
 /** Opens jobs whose script is `text`; an agent that is asked is counted. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SendOutcome } from "../../../src/deliver/target.ts";
 import { settleMessage } from "../../../src/app/settle-message.ts";
-import { dropLetter, retryLetter } from "../../../src/store/outbox/messages.ts";
+import { dropMessage, retryLetter } from "../../../src/store/outbox/messages.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";
 
 const MINUTE_MS = 60_000;
@@ -136,7 +136,7 @@ test("a message that people dropped was not delivered", async () => {
   const { id } = await cron.create();
   await cron.advance(HOUR_MS);
   const [letter] = await cron.messages((await only(cron, id)).id);
-  await dropLetter(cron.store, letter?.id ?? "", settleMessage);
+  await dropMessage(cron.store, letter?.id ?? "", settleMessage);
   const { delivery_status: delivery, delivery_error: error } = await only(cron, id);
   assert.deepEqual([delivery, error], ["failed", "test: It was dropped."]);
 });

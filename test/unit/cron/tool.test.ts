@@ -40,7 +40,7 @@ async function createRoom({
   const cron = await createTestCron({
     liveTools: () =>
       made.cron
-        ? [createCronjob({ ...made.cron.room, workspaceRoots }), other("web"), other("terminal")]
+        ? [createCronjob({ ...made.cron.deps, workspaceRoots }), other("web"), other("terminal")]
         : [],
     settings: { policyMode: "yolo" },
     script: ({ user, step }) => {
@@ -164,7 +164,7 @@ test("what cannot be done comes back as a sentence that says what would be right
 test("the agent cannot choose a model", async () => {
   await using cron = await createRoom();
   const { checkInput } = cron.agent.parts;
-  const tool = createCronjob(cron.room);
+  const tool = createCronjob(cron.deps);
   assert.match(checkInput(tool, { ...daily, model: "demo:demo" }) ?? "", /model/);
   assert.match(checkInput(tool, { ...daily, provider: "demo" }) ?? "", /provider/);
   // Nor does the tool look at what slips through.
@@ -283,7 +283,7 @@ test("cron.allow_agent_scheduling: a job's run makes jobs, and origin is where i
 
 test("looking is free, and whatever changes a job says what it would be", async () => {
   await using cron = await createRoom();
-  const tool = createCronjob(cron.room);
+  const tool = createCronjob(cron.deps);
   const intent = (input: object): ToolIntent => tool.inspect(input as never, { cwd: "/" });
   assert.equal(intent({ action: "list" }).effect, "none");
   assert.equal(intent({ action: "show", job: "x" }).effect, "none");
@@ -304,7 +304,7 @@ test("looking is free, and whatever changes a job says what it would be", async 
 test("what people are asked hides neither targets, nor skills, nor the end of a prompt", async () => {
   await using cron = await createRoom();
   const titleOf = (input: object): string =>
-    createCronjob(cron.room).inspect(input as never, { cwd: "/" }).title;
+    createCronjob(cron.deps).inspect(input as never, { cwd: "/" }).title;
   const targets = [
     "local",
     ...Array.from({ length: 8 }, (_, at) => `telegram:-100${at}0000000`),
@@ -323,7 +323,7 @@ test("what people are asked hides neither targets, nor skills, nor the end of a 
 test("leave that is kept covers the very same job, and no other", async () => {
   await using cron = await createRoom();
   const signature = (input: object): string => {
-    const tool = createCronjob(cron.room);
+    const tool = createCronjob(cron.deps);
     const intent = tool.inspect(input as never, { cwd: "/" });
     return decide(intent, { mode: "ask", workspace: "/", home: "/home" } as never, "cronjob").signature;
   };
@@ -343,7 +343,7 @@ test("people are asked before the agent makes a job, and without them it makes n
   assert.match(JSON.stringify(question.data), /Schedule: every 1d: sum up/);
   assert.deepEqual((await cron.jobs.list()).jobs, []);
   const leave = { owner: "tester", by: "test", choice: "once" };
-  await cron.agent.parts.asks.answer(String(question.data["request_id"]), leave as never);
+  await cron.agent.parts.questions.answer(String(question.data["request_id"]), leave as never);
   await cron.agent.events(asked.runId);
   assert.equal((await cron.jobs.list()).jobs.length, 1);
 });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { addressFlaws, homesOf, platformsOf, resolveAddresses } from "../../../src/deliver/address.ts";
+import { findAddressProblems, homesOf, platformsOf, resolveAddresses } from "../../../src/deliver/address.ts";
 import { platforms } from "../../../src/deliver/platform/names.ts";
 import { createTargets, type Target } from "../../../src/deliver/target.ts";
 
@@ -38,7 +38,7 @@ test("a target resolves from the origin, home channels, explicit addresses, list
 
 test("`all` without home channels stays unresolved and is a valid address", () => {
   assert.deepEqual(resolveAddresses("all", { homes: none }), ["all"]);
-  assert.deepEqual(addressFlaws("all"), []);
+  assert.deepEqual(findAddressProblems("all"), []);
 });
 
 test("`chat_id` of deliver_extra applies when the address names no chat, before the home channel", () => {
@@ -104,32 +104,32 @@ test("spaces around a platform's name and its chat do not count", () => {
     "sms:+1 555 0100",
     "slack:C1",
   ]);
-  assert.deepEqual(addressFlaws("telegram: -100, sms: +1 555"), []);
-  assert.match(addressFlaws("telegram: , slack").join(), /names no chat/);
-  assert.match(addressFlaws("telegram: :7").join(), /names no chat/);
+  assert.deepEqual(findAddressProblems("telegram: -100, sms: +1 555"), []);
+  assert.match(findAddressProblems("telegram: , slack").join(), /names no chat/);
+  assert.match(findAddressProblems("telegram: :7").join(), /names no chat/);
 });
 
 test("what cannot be used is told, with the name that was probably meant", () => {
-  const flaw = (text: string) => addressFlaws(text).join("; ");
-  assert.match(flaw("telegarm:5"), /"telegarm" is no target; did you mean "telegram"/);
-  assert.match(flaw("Slack"), /did you mean "slack"/);
-  assert.match(flaw("orgin"), /did you mean "origin"/);
-  assert.match(flaw("log, carrier_pigeon:home"), /"carrier_pigeon" is no target; known are: log, local/);
-  assert.match(flaw("constructor"), /is no target/);
-  assert.match(flaw(""), /names no target/);
-  assert.match(flaw(" , ,"), /names no target/);
-  assert.match(flaw("telegram:"), /names no chat/);
-  assert.match(flaw("telegram::7"), /names no chat/);
-  assert.match(flaw("telegram:5:"), /names no thread/);
-  assert.match(flaw("log:x"), /log takes no address/);
-  assert.match(flaw("slack:a\u0007b"), /control characters/);
-  assert.match(flaw(`slack:${"x".repeat(600)}`), /too long/);
+  const problem = (text: string) => findAddressProblems(text).join("; ");
+  assert.match(problem("telegarm:5"), /"telegarm" is no target; did you mean "telegram"/);
+  assert.match(problem("Slack"), /did you mean "slack"/);
+  assert.match(problem("orgin"), /did you mean "origin"/);
+  assert.match(problem("log, carrier_pigeon:home"), /"carrier_pigeon" is no target; known are: log, local/);
+  assert.match(problem("constructor"), /is no target/);
+  assert.match(problem(""), /names no target/);
+  assert.match(problem(" , ,"), /names no target/);
+  assert.match(problem("telegram:"), /names no chat/);
+  assert.match(problem("telegram::7"), /names no chat/);
+  assert.match(problem("telegram:5:"), /names no thread/);
+  assert.match(problem("log:x"), /log takes no address/);
+  assert.match(problem("slack:a\u0007b"), /control characters/);
+  assert.match(problem(`slack:${"x".repeat(600)}`), /too long/);
   assert.match(
-    flaw(Array.from({ length: 17 }, (_, n) => `telegram:${n + 1}`).join()),
+    problem(Array.from({ length: 17 }, (_, n) => `telegram:${n + 1}`).join()),
     /17 targets; at most 16/,
   );
   for (const good of ["log", "origin", "all", "sms:+1", "matrix:!a:b.c:$e", "email:a@b.c,telegram:-1:2"]) {
-    assert.equal(flaw(good), "", good);
+    assert.equal(problem(good), "", good);
   }
 });
 
@@ -159,7 +159,7 @@ test("any text resolves to bounded, distinct addresses", () => {
       const once = resolveAddresses(written, { extra: told, homes });
       assert.equal(new Set(once).size, once.length);
       assert.ok(once.length <= parts.length + homes.size);
-      addressFlaws(written);
+      findAddressProblems(written);
     }),
   );
 });

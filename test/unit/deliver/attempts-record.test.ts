@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Store } from "../../../src/store/store.ts";
-import { findLetter, retryLetter } from "../../../src/store/outbox/messages.ts";
-import { addTry, readTries, type Try } from "../../../src/store/outbox/attempts.ts";
-import { breakable, openDispatch, owe, reached, row, TestTarget } from "./dispatching.ts";
+import { findMessage, retryLetter } from "../../../src/store/outbox/messages.ts";
+import { addTry, readAttemptLog, type Try } from "../../../src/store/outbox/attempts.ts";
+import { breakable, openDispatch, enqueue, reached, row, TestTarget } from "./dispatching.ts";
 
-async function triesOf(store: Store, id: string): Promise<readonly Try[]> {
-  return (await findLetter(store, id))?.tries ?? [];
+async function attemptLogOf(store: Store, id: string): Promise<readonly Try[]> {
+  return (await findMessage(store, id))?.attemptLog ?? [];
 }
 
 const knowing = (send: ConstructorParameters<typeof TestTarget>[0]) =>
-  Object.assign(new TestTarget(send), { knowsRepeats: true });
+  Object.assign(new TestTarget(send), { supportsIdempotency: true });
 
 test("each attempt is on record: when it began, how it ended, and why", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
@@ -19,11 +19,11 @@ test("each attempt is on record: when it began, how it ended, and why", async (t
     attempt === 1 ? { status: "retry", error: "It answered 503." } : { status: "delivered" },
   );
   await dispatch([target]).start();
-  const id = await owe(store);
+  const id = await enqueue(store);
   await clock.waitedFor(1_000);
   clock.tick(1_000);
   await reached(store, id, "delivered");
-  const [first, second, ...more] = await triesOf(store, id);
+  const [first, second, ...more] = await attemptLogOf(store, id);
   assert.deepEqual([first?.outcome, first?.error, first?.tookMs], ["retry", "It answered 503.", 0]);
   assert.deepEqual([second?.outcome, second?.error], ["delivered", undefined]);
   assert.ok(first!.atMs >= beganMs && second!.atMs > first!.atMs);
@@ -33,43 +33,43 @@ test("each attempt is on record: when it began, how it ended, and why", async (t
 test("of what may have arrived the next attempt learns since when, until people have looked", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const doubts: (number | undefined)[] = [];
-  const target = knowing(({ attempt, doubtSinceMs }) => {
-    doubts.push(doubtSinceMs);
+  const target = knowing(({ attempt, uncertainSinceMs }) => {
+    doubts.push(uncertainSinceMs);
     if (doubts.length === 1) return { status: "unknown", error: "no answer" };
     if (doubts.length === 2) return { status: "retry", error: "503" };
     return attempt === 3 ? { status: "unknown", isFinal: true, error: "too late" } : { status: "delivered" };
   });
   await dispatch([target], { retryDelaysMs: [1_000, 1_000, 1_000] }).start();
-  const id = await owe(store);
+  const id = await enqueue(store);
   for (const count of [1, 2]) {
     await target.count(count);
     await clock.waitedFor(1_000);
     clock.tick(1_100);
   }
   await reached(store, id, "unknown");
-  const [first] = await triesOf(store, id);
+  const [first] = await attemptLogOf(store, id);
   assert.deepEqual(doubts, [undefined, first!.atMs, first!.atMs]);
   assert.equal(await retryLetter(store, id), "retried");
-  assert.equal((await row(store, id)).doubt_at, null);
+  assert.equal((await row(store, id)).uncertain_at, null);
 });
 
 test("an attempt whose process is gone is a doubt, and on record as lost", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
-  const id = await owe(store);
+  const id = await enqueue(store);
   const lostAtMs = clock.now();
   await store.write((tx) => store.outbox.claim(tx, { ids: [id], limit: 1, leaseMs: 1_000 }));
   clock.tick(5_000);
   const doubts: (number | undefined)[] = [];
-  const target = knowing(({ doubtSinceMs }) => {
-    doubts.push(doubtSinceMs);
+  const target = knowing(({ uncertainSinceMs }) => {
+    doubts.push(uncertainSinceMs);
     return { status: "delivered" };
   });
   await dispatch([target]).start();
   await reached(store, id, "delivered");
   assert.deepEqual(doubts, [lostAtMs]);
-  const tries = await triesOf(store, id);
+  const attemptLog = await attemptLogOf(store, id);
   assert.deepEqual(
-    tries.map(({ outcome, atMs }) => [outcome, atMs]),
+    attemptLog.map(({ outcome, atMs }) => [outcome, atMs]),
     [
       ["lost", lostAtMs],
       ["delivered", lostAtMs + 5_000],
@@ -85,10 +85,10 @@ test("a part that arrived settles its own doubt; the next part begins without on
     return { status: "retry", error: "503" };
   });
   await dispatch([target]).start();
-  const id = await owe(store);
+  const id = await enqueue(store);
   await target.count(1);
   await reached(store, id, "due");
-  assert.equal((await row(store, id)).doubt_at, null);
+  assert.equal((await row(store, id)).uncertain_at, null);
   assert.equal((await row(store, id)).parts_sent, 1);
 });
 
@@ -97,20 +97,20 @@ test("what the end of the service cut is a doubt, and on record", async (t) => {
   const target = knowing(() => new Promise(() => {}));
   const dispatcher = dispatch([target]);
   await dispatcher.start();
-  const id = await owe(store);
+  const id = await enqueue(store);
   await target.count(1);
   await dispatcher.close({ graceMs: 0 });
-  const { status, doubt_at: doubtMs, tried_at: triedMs } = await row(store, id);
+  const { status, uncertain_at: doubtMs, tried_at: triedMs } = await row(store, id);
   assert.deepEqual([status, doubtMs], ["due", triedMs]);
   assert.deepEqual(
-    (await triesOf(store, id)).map(({ outcome }) => outcome),
+    (await attemptLogOf(store, id)).map(({ outcome }) => outcome),
     ["stopped"],
   );
 });
 
 test("each attempt whose process was killed is on record, as many as are counted", async (t) => {
   const { store, clock, openAnother, dispatch } = await openDispatch(t);
-  const id = await owe(store, { maxAttempts: 9 });
+  const id = await enqueue(store, { maxAttempts: 9 });
   const other = await openAnother();
   for (let kills = 0; kills < 4; kills++) {
     const target = knowing(() => new Promise(() => {}));
@@ -125,17 +125,18 @@ test("each attempt whose process was killed is on record, as many as are counted
   const target = knowing(() => ({ status: "delivered" }));
   await dispatch([target]).start();
   assert.equal((await reached(store, id, "delivered")).attempts, 5);
-  const tries = await triesOf(store, id);
+  const attemptLog = await attemptLogOf(store, id);
   assert.deepEqual(
-    tries.map(({ outcome }) => outcome),
+    attemptLog.map(({ outcome }) => outcome),
     ["lost", "lost", "lost", "lost", "delivered"],
   );
-  assert.match(tries[0]?.error ?? "", /may have arrived/);
+  assert.match(attemptLog[0]?.error ?? "", /may have arrived/);
 });
 
 test("the latest twenty attempts are kept", () => {
-  let tries: string | null = null;
-  for (let atMs = 1; atMs <= 25; atMs++) tries = addTry(tries, { atMs, outcome: "retry", error: "503" });
-  const kept = readTries(tries);
+  let attemptLog: string | null = null;
+  for (let atMs = 1; atMs <= 25; atMs++)
+    attemptLog = addTry(attemptLog, { atMs, outcome: "retry", error: "503" });
+  const kept = readAttemptLog(attemptLog);
   assert.deepEqual([kept.length, kept[0]?.atMs, kept.at(-1)?.atMs], [20, 6, 25]);
 });

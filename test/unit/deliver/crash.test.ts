@@ -8,7 +8,7 @@ import { createWebhookTarget } from "../../../src/deliver/targets/webhook/webhoo
 import { openReceiver } from "../../harness/receiver.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { startChild } from "../store/child.ts";
-import { owe, reached } from "./dispatching.ts";
+import { enqueue, reached } from "./dispatching.ts";
 
 test("a sender that is killed while the receiver has the message: the next one sends it again at once", async (t) => {
   const { store, url } = await openTestStore(t);
@@ -18,7 +18,7 @@ test("a sender that is killed while the receiver has the message: the next one s
     else response.writeHead(204).end();
   });
   const payload = { id: "evt_1", url: receiver.url, secret: "0123456789abcdef", body: "{}" };
-  const id = await owe(store, { target: `webhook:${receiver.host}`, payload });
+  const id = await enqueue(store, { target: `webhook:${receiver.host}`, payload });
   const child = startChild("../deliver/child-sender.ts", [url, receiver.host]);
   assert.equal(await child.exit, null);
   const clock = systemClock;

@@ -88,7 +88,7 @@ describe("dingtalk: the webhook of a group's robot", () => {
 
   test("310000 is given up, and it is said which of the robot's rules is meant", async (t) => {
     const fake = await startDingtalk(t);
-    for (const [reason, remedy] of [
+    for (const [reason, hint] of [
       [
         "description:机器人发送签名不匹配;solution:sign not match",
         /webhook_secret \(DINGTALK_WEBHOOK_SECRET\)/,
@@ -99,7 +99,7 @@ describe("dingtalk: the webhook of a group's robot", () => {
       fake.next(robotError(310000, reason));
       const { outcome } = await sendThrough(dingtalk, webhook(fake.url), {});
       assert.equal(outcome.status, "permanent");
-      assert.match(said(outcome), remedy);
+      assert.match(said(outcome), hint);
       assert.match(said(outcome), /\(310000\)/);
     }
   });
@@ -237,13 +237,13 @@ describe("dingtalk: the robot of an app", () => {
 
   test("an unknown user or group is given up, and it is said what to look at", async (t) => {
     const fake = await startDingtalk(t);
-    for (const [address, remedy] of [
+    for (const [address, hint] of [
       ["user:nobody", /user id of the organization/],
       ["cidother==", /robot still in that group/],
     ] as const) {
       const { outcome } = await sendThrough(dingtalk, app(fake.url), { address });
       assert.equal(outcome.status, "permanent");
-      assert.match(said(outcome), remedy);
+      assert.match(said(outcome), hint);
     }
   });
 

@@ -229,7 +229,7 @@ test("a global 429 keeps the whole bot quiet until it is over", async (t) => {
 
 test("what may have arrived is sent again while the nonce is remembered, and stays unknown afterwards", async (t) => {
   const { fake, clock, made, send } = await target(t);
-  assert.equal(made.knowsRepeats, true);
+  assert.equal(made.supportsIdempotency, true);
   fake.next("close");
   assert.equal((await send()).status, "unknown");
   clock.tick(120_000);

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { openDispatch, owe, reached, row, TestTarget } from "./dispatching.ts";
+import { openDispatch, enqueue, reached, row, TestTarget } from "./dispatching.ts";
 
 test("messages to one chat go one at a time, in the order in which they were owed, whoever sends", async (t) => {
   const { store, openAnother, dispatch } = await openDispatch(t);
@@ -18,7 +18,7 @@ test("messages to one chat go one at a time, in the order in which they were owe
     });
   await Promise.all([dispatch([target()]).start(), dispatch([target()], { store: other }).start()]);
   const ids: string[] = [];
-  for (let i = 0; i < 30; i++) ids.push(await owe(i % 2 ? store : other));
+  for (let i = 0; i < 30; i++) ids.push(await enqueue(i % 2 ? store : other));
   for (const id of ids) await reached(store, id, "delivered");
   assert.deepEqual([sent, most], [ids, 1]);
 });
@@ -30,11 +30,14 @@ test("while a chat waits for a retry its messages wait with it, in order; other 
       ? { status: "retry", error: "503" }
       : { status: "delivered" },
   );
-  const [one, two] = [await owe(store, { target: "test:bad" }), await owe(store, { target: "test:bad" })];
+  const [one, two] = [
+    await enqueue(store, { target: "test:bad" }),
+    await enqueue(store, { target: "test:bad" }),
+  ];
   const never = 1_000_000_000;
   await dispatch([target], { leaseMs: never, sendTimeoutMs: never }).start();
   await clock.waitedFor(1_000);
-  await reached(store, await owe(store, { target: "test:good" }), "delivered");
+  await reached(store, await enqueue(store, { target: "test:good" }), "delivered");
   assert.equal((await row(store, two)).attempts, 0);
   // A look may be under way that read the time already: it is moved on until the next one.
   while ((await row(store, one)).status !== "delivered") {
@@ -54,7 +57,7 @@ test("what may have arrived is not sent again where the platform knows no repeat
   );
   const note = async (_tx: unknown, { id }: { id: string }, end: unknown) => void settled.push([id, end]);
   await dispatch([target], { settled: note }).start();
-  const [first, second] = [await owe(store, { ref: "doubt" }), await owe(store)];
+  const [first, second] = [await enqueue(store, { ref: "doubt" }), await enqueue(store)];
   const { last_error: error, done_at: doneAt } = await reached(store, first, "unknown");
   assert.deepEqual([error, doneAt !== null], ["no answer", true]);
   await reached(store, second, "delivered");
@@ -69,7 +72,7 @@ test("an attempt without an outcome leaves a message unknown where the platform 
   const { store, clock, dispatch } = await openDispatch(t);
   const target = new TestTarget(() => new Promise(() => {}));
   await dispatch([target], { sendTimeoutMs: 20_000 }).start();
-  const id = await owe(store);
+  const id = await enqueue(store);
   await target.count(1);
   clock.tick(20_000);
   const { last_error: error, attempts } = await reached(store, id, "unknown");
@@ -90,7 +93,7 @@ test("parts that arrived are kept before the next one goes, and not sent again",
     return { status: "delivered" };
   });
   await dispatch([target]).start();
-  const id = await owe(store);
+  const id = await enqueue(store);
   await clock.waitedFor(1_000);
   clock.tick(1_000);
   await reached(store, id, "delivered");
@@ -110,9 +113,9 @@ test("a part is not followed by the next once the lease is lost, nor once the at
     return { status: "delivered" };
   });
   await dispatch([target], { sendTimeoutMs: 20_000 }).start();
-  const lost = await owe(store, { target: "test:lost" });
+  const lost = await enqueue(store, { target: "test:lost" });
   await logged("lease was lost");
-  const over = await owe(store, { target: "test:late" });
+  const over = await enqueue(store, { target: "test:late" });
   await target.count(2);
   clock.tick(20_000);
   await late.promise;
@@ -130,7 +133,7 @@ test("being slowed down costs no attempt", async (t) => {
       : { status: "delivered" },
   );
   await dispatch([target]).start();
-  const id = await owe(store);
+  const id = await enqueue(store);
   for (let i = 0; i < 7; i++) {
     await clock.waitedFor(3_000);
     clock.tick(3_000);
@@ -145,7 +148,7 @@ test("a platform alone means its home, and its own waits go before the others", 
     retryDelaysMs: [7_000],
   });
   await dispatch([target]).start();
-  const id = await owe(store, { target: "test" });
+  const id = await enqueue(store, { target: "test" });
   await clock.waitedFor(7_000);
   clock.tick(7_000);
   assert.equal((await reached(store, id, "dead")).attempts, 2);
@@ -158,11 +161,11 @@ test("a platform alone means its home, and its own waits go before the others", 
 test("when its sender is lost in the last attempt a message may have arrived: it stays as unknown, and that is told", async (t) => {
   const { store, clock, openAnother, dispatch, logged } = await openDispatch(t);
   const other = await openAnother();
-  const id = await owe(store, { maxAttempts: 1 });
-  const next = await owe(store);
+  const id = await enqueue(store, { maxAttempts: 1 });
+  const next = await enqueue(store);
   await other.write((tx) => other.outbox.claim(tx, { limit: 1, leaseMs: 30_000 }));
   const settled: unknown[] = [];
-  const target = Object.assign(new TestTarget(), { knowsRepeats: true });
+  const target = Object.assign(new TestTarget(), { supportsIdempotency: true });
   const note = async (_tx: unknown, message: { id: string; status: string }, end: { status: string }) =>
     void settled.push([message.id, end.status]);
   await dispatch([target], { settled: note }).start();
@@ -184,11 +187,11 @@ test("a message that a clock ahead put off for days is sent within a minute once
   const target = new TestTarget(() => (isUp ? { status: "delivered" } : { status: "retry", error: "503" }));
   clock.tick(DAYS_MS);
   await dispatch([target]).start();
-  const id = await owe(store);
+  const id = await enqueue(store);
   await clock.waitedFor(1_000);
   isUp = true;
   clock.tick(-DAYS_MS);
-  await owe(store, { target: "test:c" });
+  await enqueue(store, { target: "test:c" });
   await logged("the clock was ahead");
   await clock.waitedFor(60_000);
   clock.tick(60_000);

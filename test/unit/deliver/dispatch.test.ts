@@ -4,16 +4,16 @@ import { noSpan, type Tracer } from "../../../src/base/observe/trace.ts";
 import type { SendOptions, SendOutcome, Delivery } from "../../../src/deliver/target.ts";
 import { createWebhookTarget } from "../../../src/deliver/targets/webhook/webhook.ts";
 import { openReceiver } from "../../harness/receiver.ts";
-import { breakable, openDispatch, owe, reached, row, TestTarget } from "./dispatching.ts";
+import { breakable, openDispatch, enqueue, reached, row, TestTarget } from "./dispatching.ts";
 
 test("what is owed in this process is sent at once, and what was owed before at the start", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const target = new TestTarget();
-  const before = await owe(store, { target: "test" });
+  const before = await enqueue(store, { target: "test" });
   const dispatcher = dispatch([target]);
   await dispatcher.start();
   await target.count(1);
-  const id = await owe(store, { target: "test:room:7", payload: { text: "hello" }, ref: "run_1" });
+  const id = await enqueue(store, { target: "test:room:7", payload: { text: "hello" }, ref: "run_1" });
   const [first, second] = await target.count(2);
   assert.deepEqual([first?.id, first?.address, first?.ref], [before, "", undefined]);
   const createdAtMs = clock.now();
@@ -34,7 +34,7 @@ test("a message is due at its instant, not before", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const target = new TestTarget();
   await dispatch([target]).start();
-  await owe(store, { availableAtMs: clock.now() + 60_000 });
+  await enqueue(store, { availableAtMs: clock.now() + 60_000 });
   await clock.waitedFor(60_000);
   clock.tick(59_999);
   assert.equal(target.sent.length, 0);
@@ -46,7 +46,7 @@ test("a failing message is tried 5 times, with longer and longer pauses, and sta
   const { store, clock, dispatch, logged } = await openDispatch(t);
   const target = new TestTarget(() => ({ status: "retry", error: "503 from there" }));
   await dispatch([target]).start();
-  const id = await owe(store);
+  const id = await enqueue(store);
   for (const pauseMs of [1_000, 4_000, 16_000, 64_000]) {
     await clock.waitedFor(pauseMs);
     clock.tick(pauseMs);
@@ -64,7 +64,7 @@ test("a target's own figure for the wait is honoured, and its own number of atte
   const { store, clock, dispatch } = await openDispatch(t);
   const target = new TestTarget(() => ({ status: "retry", error: "429", afterMs: 77_000 }));
   await dispatch([target]).start();
-  const id = await owe(store, { maxAttempts: 2 });
+  const id = await enqueue(store, { maxAttempts: 2 });
   await clock.waitedFor(77_000);
   clock.tick(77_000);
   assert.equal((await reached(store, id, "dead")).attempts, 2);
@@ -73,7 +73,7 @@ test("a target's own figure for the wait is honoured, and its own number of atte
 test("what will never succeed is given up at once", async (t) => {
   const { store, dispatch } = await openDispatch(t);
   await dispatch([new TestTarget(() => ({ status: "permanent", error: "410" }))]).start();
-  const { attempts, last_error: error } = await reached(store, await owe(store), "dead");
+  const { attempts, last_error: error } = await reached(store, await enqueue(store), "dead");
   assert.deepEqual([attempts, error], [1, "410"]);
 });
 
@@ -85,7 +85,7 @@ test("a target that throws is tried again; no secret of an error is kept or logg
     );
   });
   await dispatch([target]).start();
-  const id = await owe(store);
+  const id = await enqueue(store);
   await clock.waitedFor(1_000);
   const { last_error: error } = await row(store, id);
   assert.match(error ?? "", /The attempt failed: .*example\.com said no to \[redacted\]/);
@@ -100,7 +100,7 @@ test("a target that breaks its promises is tried again", async (t) => {
     attempt === 1 ? (undefined as unknown as SendOutcome) : { status: "delivered" },
   );
   await dispatch([target]).start();
-  const id = await owe(store);
+  const id = await enqueue(store);
   await clock.waitedFor(1_000);
   clock.tick(1_000);
   assert.equal((await reached(store, id, "delivered")).attempts, 2);
@@ -109,11 +109,11 @@ test("a target that breaks its promises is tried again", async (t) => {
 test("a target that nobody knows here, and a message that is no JSON, stall nothing", async (t) => {
   const { store, clock, dispatch } = await openDispatch(t);
   const target = new TestTarget();
-  const unknown = await owe(store, { target: "pigeon:post", maxAttempts: 2 });
-  const garbled = await owe(store);
+  const unknown = await enqueue(store, { target: "pigeon:post", maxAttempts: 2 });
+  const garbled = await enqueue(store);
   await store.write(async (tx) => void (await tx.update("outbox", { id: garbled }, { payload: "{" })));
   await dispatch([target]).start();
-  await reached(store, await owe(store), "delivered");
+  await reached(store, await enqueue(store), "delivered");
   assert.equal((await reached(store, garbled, "dead")).last_error, "The message is no JSON.");
   await clock.waitedFor(1_000);
   clock.tick(1_000);
@@ -125,8 +125,8 @@ test("a platform that this process may not serve now is left to others, and take
   let isReady = false;
   const single = Object.assign(new TestTarget(undefined, "single"), { isReady: () => isReady });
   await dispatch([single, new TestTarget()], { pollMs: 5_000 }).start();
-  await owe(store, { target: "single:x" });
-  await reached(store, await owe(store), "delivered");
+  await enqueue(store, { target: "single:x" });
+  await reached(store, await enqueue(store), "delivered");
   await clock.waitedFor(5_000);
   assert.deepEqual(single.sent, []);
   isReady = true;
@@ -141,7 +141,7 @@ test("two dispatchers on one store send each message once", async (t) => {
   const total = 200;
   await Promise.all([dispatch([here]).start(), dispatch([there], { store: other }).start()]);
   const ids = await Promise.all(
-    Array.from({ length: total }, (_, i) => owe(i % 2 ? store : other, { target: `test:${i % 10}` })),
+    Array.from({ length: total }, (_, i) => enqueue(i % 2 ? store : other, { target: `test:${i % 10}` })),
   );
   for (const id of ids) await reached(store, id, "delivered");
   const sent = [...here.sent, ...there.sent].map(({ id }) => id);
@@ -158,9 +158,9 @@ test("one platform that hangs stalls no other, one address no other, and attempt
   const half = new TestTarget((delivery, options) =>
     delivery.address === "bad" ? hang(delivery, options) : { status: "delivered" },
   );
-  for (let i = 0; i < 150; i++) await owe(store, { target: `stuck:${i}` });
-  for (let i = 0; i < 150; i++) await owe(store, { target: "test:bad" });
-  const good = await Promise.all(Array.from({ length: 20 }, () => owe(store, { target: "test:good" })));
+  for (let i = 0; i < 150; i++) await enqueue(store, { target: `stuck:${i}` });
+  for (let i = 0; i < 150; i++) await enqueue(store, { target: "test:bad" });
+  const good = await Promise.all(Array.from({ length: 20 }, () => enqueue(store, { target: "test:good" })));
   const dispatcher = dispatch([stuck, half]);
   await dispatcher.start();
   for (const id of good) await reached(store, id, "delivered");
@@ -184,7 +184,7 @@ test("after a crash between sending and saying so the message goes again, under 
       allowedPrivateHosts: ["127.0.0.1"],
     });
   const payload = { id: "evt_1", url: receiver.url, body: "{}" };
-  const id = await owe(store, { target: `webhook:${receiver.host}`, payload });
+  const id = await enqueue(store, { target: `webhook:${receiver.host}`, payload });
   const first = dispatch([target()], { store: crashing });
   await first.start();
   await receiver.count(1);
@@ -206,7 +206,7 @@ test("a lease is renewed while its message is on the way", async (t) => {
   const slow = new TestTarget(() => gate.promise);
   const other = new TestTarget();
   await dispatch([slow], { leaseMs: 30_000, sendTimeoutMs: 600_000 }).start();
-  const id = await owe(store);
+  const id = await enqueue(store);
   await slow.count(1);
   const rival = dispatch([other], { store: await openAnother() });
   await rival.start();
@@ -223,7 +223,7 @@ test("a lease is renewed while its message is on the way", async (t) => {
 test("an attempt whose lease another has taken is cut, and changes nothing", async (t) => {
   const { store, clock, openAnother, dispatch, logged } = await openDispatch(t);
   const cut = Promise.withResolvers<void>();
-  const knowing = { knowsRepeats: true };
+  const knowing = { supportsIdempotency: true };
   const stuck = new TestTarget((_, { signal }) => {
     signal.addEventListener("abort", () => cut.resolve(), { once: true });
     return new Promise(() => {});
@@ -232,7 +232,7 @@ test("an attempt whose lease another has taken is cut, and changes nothing", asy
   const target = Object.assign(new TestTarget(), knowing);
   const sleeper = breakable(store);
   await dispatch([slow], { store: sleeper, sendTimeoutMs: 600_000 }).start();
-  const id = await owe(store);
+  const id = await enqueue(store);
   await slow.count(1);
   sleeper.isBroken = true;
   clock.tick(30_000);
@@ -254,9 +254,9 @@ test("an attempt without an outcome ends in time, and is made again where the pl
   const target = new TestTarget(({ attempt }) =>
     attempt === 1 ? new Promise(() => {}) : { status: "delivered" },
   );
-  const knowing = Object.assign(target, { knowsRepeats: true });
+  const knowing = Object.assign(target, { supportsIdempotency: true });
   await dispatch([knowing], { sendTimeoutMs: 20_000 }).start();
-  const id = await owe(store);
+  const id = await enqueue(store);
   await target.count(1);
   clock.tick(20_000);
   await clock.waitedFor(1_000);
@@ -273,18 +273,18 @@ test("a shutdown lets what is on the way end, and cuts what does not; that stays
     signals.push(signal);
     return address === "slow" ? gate.promise : new Promise(() => {});
   });
-  const target = Object.assign(plain, { knowsRepeats: true });
+  const target = Object.assign(plain, { supportsIdempotency: true });
   const dispatcher = dispatch([target]);
   await dispatcher.start();
   const [slow, stuck] = [
-    await owe(store, { target: "test:slow" }),
-    await owe(store, { target: "test:stuck" }),
+    await enqueue(store, { target: "test:slow" }),
+    await enqueue(store, { target: "test:stuck" }),
   ];
   await target.count(2);
   const closed = dispatcher.close({ graceMs: 3_000 });
   gate.resolve({ status: "delivered" });
   await reached(store, slow, "delivered");
-  const unsent = await owe(store);
+  const unsent = await enqueue(store);
   clock.tick(3_000);
   await closed;
   assert.equal(signals.filter(({ aborted }) => aborted).length, 1);
@@ -304,7 +304,7 @@ test("a shutdown is bounded when the store no longer answers", async (t) => {
   const target = new TestTarget(() => new Promise(() => {}));
   const dispatcher = dispatch([target], { store: gone });
   await dispatcher.start();
-  await owe(store);
+  await enqueue(store);
   await target.count(1);
   (gone as { write: unknown }).write = () => new Promise(() => {});
   const closed = dispatcher.close({ graceMs: 1_000 });
@@ -327,16 +327,16 @@ test("a store that fails for a while is asked again, less and less often", async
   }
   await clock.waitedFor(4_000);
   broken.isBroken = false;
-  await reached(store, await owe(store), "delivered");
+  await reached(store, await enqueue(store), "delivered");
 });
 
 test("messages of a sender that is known to be dead are taken over at the start", async (t) => {
   const { store, dispatch } = await openDispatch(t);
-  const id = await owe(store);
+  const id = await enqueue(store);
   await store.write((tx) => store.outbox.claim(tx, { limit: 1, leaseMs: 600_000 }));
   const ghost = store.owner.replace(/:\d+:/, ":999999999:");
   await store.write(async (tx) => void (await tx.update("outbox", { id }, { lease_owner: ghost })));
-  const target = Object.assign(new TestTarget(), { knowsRepeats: true });
+  const target = Object.assign(new TestTarget(), { supportsIdempotency: true });
   await dispatch([target]).start();
   assert.equal((await reached(store, id, "delivered")).attempts, 2);
 });
@@ -364,7 +364,7 @@ test("each attempt is a span, child of what owed the message; its failure is tol
   });
   await dispatch([target], { tracer }).start();
   const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-  const id = await owe(store, { payload: { traceparent } });
+  const id = await enqueue(store, { payload: { traceparent } });
   await clock.waitedFor(1_000);
   clock.tick(1_000);
   await reached(store, id, "delivered");

@@ -126,8 +126,8 @@ export async function openDispatch(t: Cleanup) {
   };
 }
 
-export const owe = (store: Store, message: Partial<NewMessage> = {}) =>
-  store.write((tx) => store.outbox.owe(tx, { target: "test:a", payload: { text: "hi" }, ...message }));
+export const enqueue = (store: Store, message: Partial<NewMessage> = {}) =>
+  store.write((tx) => store.outbox.enqueue(tx, { target: "test:a", payload: { text: "hi" }, ...message }));
 
 export const row = (store: Store, id: string) =>
   store.read.selectFrom("outbox").selectAll().where("id", "=", id).executeTakeFirstOrThrow();

@@ -1,31 +1,31 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { staleDoubt } from "../../../src/deliver/outbox/uncertain.ts";
+import { staleUncertainty } from "../../../src/deliver/outbox/uncertain.ts";
 import { repeatMark } from "../../../src/deliver/text/repeat-mark.ts";
 
 const chat = { title: "Chat", windowMs: 60_000 };
 const at = (nowMs: number, index = 0) => ({ index, nowMs });
-const doubted = { doubtSinceMs: 1_000, partsSent: 0 };
+const doubted = { uncertainSinceMs: 1_000, partsSent: 0 };
 
 test("what may have arrived is sent again as long as the platform tells repeats, counted from the first time", () => {
-  assert.equal(staleDoubt(chat, doubted, at(61_000)), undefined);
-  const late = staleDoubt(chat, doubted, at(61_001));
+  assert.equal(staleUncertainty(chat, doubted, at(61_000)), undefined);
+  const late = staleUncertainty(chat, doubted, at(61_001));
   assert.equal(late?.status === "unknown" && late.isFinal, true);
   assert.match((late as { error: string }).error, /may have arrived.*deliveries retry/);
 });
 
 test("without a doubt it is sent, however late", () => {
-  assert.equal(staleDoubt(chat, { partsSent: 0 }, at(1e12)), undefined);
+  assert.equal(staleUncertainty(chat, { partsSent: 0 }, at(1e12)), undefined);
 });
 
 test("where repeats are never told apart a doubt is enough", () => {
-  assert.equal(staleDoubt({ ...chat, windowMs: 0 }, doubted, at(1_000))?.status, "unknown");
+  assert.equal(staleUncertainty({ ...chat, windowMs: 0 }, doubted, at(1_000))?.status, "unknown");
 });
 
 test("the doubt is of the first part that is not known to have arrived", () => {
-  const second = { doubtSinceMs: 1_000, partsSent: 1 };
-  assert.equal(staleDoubt(chat, second, at(1e9, 1))?.status, "unknown");
-  assert.equal(staleDoubt(chat, second, at(1e9, 2)), undefined);
+  const second = { uncertainSinceMs: 1_000, partsSent: 1 };
+  assert.equal(staleUncertainty(chat, second, at(1e9, 1))?.status, "unknown");
+  assert.equal(staleUncertainty(chat, second, at(1e9, 2)), undefined);
 });
 
 test("the mark of a part fits, is always the same, and is another for each part and message", () => {

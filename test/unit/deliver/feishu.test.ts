@@ -214,7 +214,7 @@ test("errors, also those with status 200, are given up, and it is said what to d
 
 test("what may have arrived is sent again under its uuid for most of an hour, and stays unknown afterwards", async (t) => {
   const { fake, clock, made, send } = await target(t);
-  assert.equal(made.knowsRepeats, true);
+  assert.equal(made.supportsIdempotency, true);
   fake.next(tokenReply(), "close");
   assert.equal((await send()).status, "unknown");
   clock.tick(3_300_001);

@@ -8,7 +8,7 @@ import { githubComment } from "../../../src/deliver/targets/github-comment/githu
 import type { Fault, Reply } from "../../harness/platforms/fake.ts";
 import { openFolder, startGithub, TOKEN } from "../../harness/platforms/github.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
-import { openDispatch, owe, reached } from "./dispatching.ts";
+import { openDispatch, enqueue, reached } from "./dispatching.ts";
 
 const path = process.env["PATH"] ?? "";
 const isThere = spawnSync("gh", ["--version"]).status === 0;
@@ -268,7 +268,7 @@ test(
     const env = { PATH: path, HOME: home, GH_CONFIG_DIR: home, GH_TOKEN: TOKEN, HTTP_PROXY: github.url };
     const target = githubComment.create({ host: "github.localhost" }, platformParts({ clock, env }));
     github.next("close");
-    const id = await owe(store, { target: "github_comment", payload: { text: "found it", extra: here } });
+    const id = await enqueue(store, { target: "github_comment", payload: { text: "found it", extra: here } });
     await dispatch([target]).start();
     await logged("could not be delivered yet");
     // GitHub had taken it.

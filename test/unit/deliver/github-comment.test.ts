@@ -11,7 +11,7 @@ import type { SendOutcome } from "../../../src/deliver/target.ts";
 import { githubComment } from "../../../src/deliver/targets/github-comment/github-comment.ts";
 import { openFolder } from "../../harness/platforms/github.ts";
 import { platformParts, sendThrough, type SendRequest } from "../../harness/platforms/send.ts";
-import { openDispatch, owe, reached } from "./dispatching.ts";
+import { openDispatch, enqueue, reached } from "./dispatching.ts";
 
 const path = process.env["PATH"] ?? "";
 const repo = "octo/hello.world";
@@ -160,7 +160,7 @@ test("a missing gh fails the message with an installation hint and keeps its pay
   const { dispatch, store } = await openDispatch(t);
   const target = githubComment.create({ program: "/nonexistent/gh" }, platformParts({ env: { PATH: path } }));
   const payload = { text: "what the agent found", extra: here };
-  const id = await owe(store, { target: "github_comment", payload, maxAttempts: 1 });
+  const id = await enqueue(store, { target: "github_comment", payload, maxAttempts: 1 });
   const dispatcher = dispatch([target]);
   await dispatcher.start();
   const letter = await reached(store, id, "dead");

@@ -1,15 +1,15 @@
 /** Messages in flight when their process ends, on platforms that cannot recognise a repeat. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { findLetter } from "../../../src/store/outbox/messages.ts";
-import { openDispatch, owe, reached, row, TestTarget } from "./dispatching.ts";
+import { findMessage } from "../../../src/store/outbox/messages.ts";
+import { openDispatch, enqueue, reached, row, TestTarget } from "./dispatching.ts";
 
 const LEASE_MS = 30_000;
 
 test("a message whose process is killed during its request is unknown, and is not sent again", async (t) => {
   const { store, clock, openAnother, dispatch, logged } = await openDispatch(t);
   const other = await openAnother();
-  const [id, next] = [await owe(store), await owe(store)];
+  const [id, next] = [await enqueue(store), await enqueue(store)];
   await other.write(async (tx) => {
     await other.outbox.claim(tx, { ids: [id], limit: 1, leaseMs: LEASE_MS });
     await other.outbox.start(tx, id);
@@ -28,29 +28,29 @@ test("a message whose process is killed during its request is unknown, and is no
     [next],
   );
   assert.deepEqual(settled, [`${id} unknown`, `${next} delivered`]);
-  const { attempts, tries } = (await findLetter(store, id)) ?? {};
-  assert.deepEqual([attempts, tries?.map(({ outcome }) => outcome)], [1, ["lost"]]);
+  const { attempts, attemptLog } = (await findMessage(store, id)) ?? {};
+  assert.deepEqual([attempts, attemptLog?.map(({ outcome }) => outcome)], [1, ["lost"]]);
 });
 
 test("a message whose process is killed before its request began is sent, and the attempt does not count", async (t) => {
   const { store, clock, openAnother, dispatch } = await openDispatch(t);
   const other = await openAnother();
-  const id = await owe(store, { maxAttempts: 1 });
+  const id = await enqueue(store, { maxAttempts: 1 });
   await other.write((tx) => other.outbox.claim(tx, { limit: 1, leaseMs: LEASE_MS }));
   clock.tick(LEASE_MS);
   const target = new TestTarget();
   await dispatch([target]).start();
   assert.equal((await reached(store, id, "delivered")).attempts, 1);
   assert.deepEqual(
-    target.sent.map(({ attempt, doubtSinceMs }) => [attempt, doubtSinceMs]),
+    target.sent.map(({ attempt, uncertainSinceMs }) => [attempt, uncertainSinceMs]),
     [[1, undefined]],
   );
-  const tries = (await findLetter(store, id))?.tries ?? [];
+  const attemptLog = (await findMessage(store, id))?.attemptLog ?? [];
   assert.deepEqual(
-    tries.map(({ outcome }) => outcome),
+    attemptLog.map(({ outcome }) => outcome),
     ["lost", "delivered"],
   );
-  assert.match(tries[0]?.error ?? "", /before it did/);
+  assert.match(attemptLog[0]?.error ?? "", /before it did/);
 });
 
 test("that a request begins is on record before it does, where the platform cannot recognise a repeat, and only there", async (t) => {
@@ -63,13 +63,13 @@ test("that a request begins is on record before it does, where the platform cann
       return { status: "delivered" } as const;
     };
   const plain = new TestTarget(look("plain"), "plain");
-  const knowing = Object.assign(new TestTarget(look("knowing"), "knowing"), { knowsRepeats: true });
+  const knowing = Object.assign(new TestTarget(look("knowing"), "knowing"), { supportsIdempotency: true });
   const mixed = Object.assign(new TestTarget(look("mixed"), "mixed"), {
-    knowsRepeatOf: ({ address }: { address: string }) => address === "page",
+    supportsIdempotencyFor: ({ address }: { address: string }) => address === "page",
   });
   await dispatch([plain, knowing, mixed]).start();
   for (const target of ["plain:a", "knowing:a", "mixed:page", "mixed:phone"]) {
-    await reached(store, await owe(store, { target }), "delivered");
+    await reached(store, await enqueue(store, { target }), "delivered");
   }
   assert.deepEqual(seen, [
     ["plain", true],
@@ -82,7 +82,7 @@ test("that a request begins is on record before it does, where the platform cann
 test("a process whose lease went to another before its request began sends nothing", async (t) => {
   const { store, dispatch, logged } = await openDispatch(t);
   const target = new TestTarget();
-  const id = await owe(store);
+  const id = await enqueue(store);
   const stolen = {
     ...store,
     owner: store.owner,
@@ -106,7 +106,7 @@ test("a request that the end of the service cuts is unknown, and one that had no
   const target = new TestTarget(() => new Promise(() => {}));
   const dispatcher = dispatch([target]);
   await dispatcher.start();
-  const id = await owe(store);
+  const id = await enqueue(store);
   await target.count(1);
   await dispatcher.close({ graceMs: 0 });
   const cut = await row(store, id);
@@ -127,7 +127,7 @@ test("a request that the end of the service cuts is unknown, and one that had no
     },
     write: (async (...args: Parameters<typeof store.write>) => store.write(...args)) as typeof store.write,
   } as typeof store;
-  const unsent = await owe(store);
+  const unsent = await enqueue(store);
   const second = new TestTarget();
   const closing = dispatch([second], { store: slow });
   await closing.start();

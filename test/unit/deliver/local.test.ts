@@ -56,7 +56,7 @@ test("the same message is the same file, whenever it is tried again", async (t) 
   await send(target, { attempt: 2, payload: { text: "again" } });
   assert.deepEqual(await readdir(join(home, "deliveries")), ["2026-05-17"]);
   assert.deepEqual(await readdir(join(home, "deliveries", "2026-05-17")), ["out_01.md"]);
-  assert.deepEqual([target.knowsRepeats, target.isOrdered], [true, false]);
+  assert.deepEqual([target.supportsIdempotency, target.isOrdered], [true, false]);
 });
 
 test("text that is empty, binary or full of control characters is delivered as what can be read of it", async (t) => {

@@ -59,7 +59,8 @@ test("a repeat has the same transaction id, each part its own", async (t) => {
     ["out_01.0", "out_01.1", "out_01.1"],
   );
   assert.equal(
-    matrix.create({ access_token: token, homeserver: "http://127.0.0.1:9" }, platformParts()).knowsRepeats,
+    matrix.create({ access_token: token, homeserver: "http://127.0.0.1:9" }, platformParts())
+      .supportsIdempotency,
     true,
   );
 });

@@ -152,7 +152,7 @@ test("what may have arrived stays unknown: a server remembers pending ids for 30
     { token, base_url: "http://127.0.0.1:9", home_channel: CHANNEL },
     platformParts(),
   );
-  assert.equal(target.knowsRepeats, undefined);
+  assert.equal(target.supportsIdempotency, undefined);
   assert.equal(target.home, CHANNEL);
 });
 

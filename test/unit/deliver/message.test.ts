@@ -1,7 +1,7 @@
 /** What chats are owed, as targets read it, and ids that are none. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { idFlaw } from "../../../src/deliver/platform/exact-ids.ts";
+import { idProblem } from "../../../src/deliver/platform/exact-ids.ts";
 import { readMessage } from "../../../src/deliver/message.ts";
 import type { Delivery } from "../../../src/deliver/target.ts";
 
@@ -50,24 +50,24 @@ test("no payload of the form makes no message", () => {
 });
 
 test("an id that numbers do not hold, or that is none, is refused by its key; platforms without chats have none", () => {
-  const flaw = (extra: unknown, platform = "discord") => idFlaw(platform, { text: "", extra });
+  const problem = (extra: unknown, platform = "discord") => idProblem(platform, { text: "", extra });
   assert.match(
-    flaw({ chat_id: Number("1234567890123456789") }) ?? "",
+    problem({ chat_id: Number("1234567890123456789") }) ?? "",
     /deliver_extra\.chat_id in quotes.*lost digits/,
   );
-  assert.match(flaw({ thread_id: 1_712_345_678.12 }, "slack") ?? "", /deliver_extra\.thread_id in quotes/);
+  assert.match(problem({ thread_id: 1_712_345_678.12 }, "slack") ?? "", /deliver_extra\.thread_id in quotes/);
   for (const id of [true, {}, ["42"]]) {
     assert.match(
-      flaw({ message_thread_id: id }) ?? "",
+      problem({ message_thread_id: id }) ?? "",
       /deliver_extra\.message_thread_id must be an id.*in quotes/,
     );
   }
-  assert.match(flaw({ chat_id: "4".repeat(501) }) ?? "", /deliver_extra\.chat_id is too long/);
+  assert.match(problem({ chat_id: "4".repeat(501) }) ?? "", /deliver_extra\.chat_id is too long/);
   for (const good of ["42", "4".repeat(500), "", null, undefined, 42, -100_123_456_789_012]) {
-    assert.equal(flaw({ chat_id: good }), undefined, String(good));
+    assert.equal(problem({ chat_id: good }), undefined, String(good));
   }
-  assert.equal(flaw({ chat_id: 1e300 }, "github_comment"), undefined);
-  assert.equal(flaw({ chat_id: 1e300 }, "constructor"), undefined);
+  assert.equal(problem({ chat_id: 1e300 }, "github_comment"), undefined);
+  assert.equal(problem({ chat_id: 1e300 }, "constructor"), undefined);
   for (const payload of [undefined, null, "x", {}, { extra: 7 }])
-    assert.equal(idFlaw("discord", payload), undefined);
+    assert.equal(idProblem("discord", payload), undefined);
 });

@@ -158,7 +158,7 @@ test("a channel may be named: #general", async (t) => {
 
 test("what may have arrived stays unknown: Slack tells no repeats", () => {
   const target = slack.create({ token, home_channel: CHANNEL }, platformParts());
-  assert.equal(target.knowsRepeats, undefined);
+  assert.equal(target.supportsIdempotency, undefined);
   assert.equal(target.home, CHANNEL);
   assert.deepEqual(slack.missing({}), ["token (SLACK_BOT_TOKEN)"]);
 });

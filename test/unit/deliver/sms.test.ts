@@ -141,11 +141,11 @@ test("what no attempt changes is given up, and it is said what to do", async (t)
     [30_007, /spam/],
     [30_034, /A2P/],
   ];
-  for (const [code, remedy] of cases) {
+  for (const [code, hint] of cases) {
     fake.next(error(400, code, "Refused"));
     const { told } = await send({ address: someone });
     assert.match(told, new RegExp(`^permanent .*\\(${code}\\)`));
-    assert.match(told, remedy);
+    assert.match(told, hint);
   }
 });
 

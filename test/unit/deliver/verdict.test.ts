@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { SendOutcome, Target } from "../../../src/deliver/target.ts";
-import { attemptsOf, judge, rulesFor, type Tried } from "../../../src/deliver/outbox/decision.ts";
+import { attemptsOf, evaluate, rulesFor, type Tried } from "../../../src/deliver/outbox/decision.ts";
 
 const DAY_MS = 86_400_000;
 const rules = { delaysMs: [60_000, 300_000], random: () => 0 };
@@ -12,7 +12,7 @@ const target = (more: Partial<Target> = {}): Target => ({
 });
 const row: Tried = { attempts: 1, max_attempts: 0, created_at: 0, retried_at: null };
 const on = (outcome: SendOutcome, { nowMs = 0, to = target(), tried = row } = {}) =>
-  judge(outcome, tried, { target: to, rules, nowMs });
+  evaluate(outcome, tried, { target: to, rules, nowMs });
 
 test("delivered and refused for good are final", () => {
   assert.deepEqual(on({ status: "delivered" }), { status: "delivered" });
@@ -52,11 +52,11 @@ test("a message may have its own number of attempts; the last wait is repeated",
 test("what may have arrived is sent again only where repeats are told apart, and ends as unknown", () => {
   const doubt = { status: "unknown", error: "no answer" } as const;
   assert.deepEqual(on(doubt), doubt);
-  const to = target({ knowsRepeats: true });
+  const to = target({ supportsIdempotency: true });
   assert.equal(on(doubt, { to }).status, "again");
   assert.deepEqual(on({ ...doubt, isFinal: true }, { to }), doubt);
   assert.deepEqual(on(doubt, { to, tried: { ...row, attempts: 3 } }), doubt);
-  assert.deepEqual(judge(doubt, row, { target: undefined, rules, nowMs: 0 }), doubt);
+  assert.deepEqual(evaluate(doubt, row, { target: undefined, rules, nowMs: 0 }), doubt);
 });
 
 test("being slowed down costs no attempt, never asks at once, and ends after a day, counted anew from a person's retry", () => {

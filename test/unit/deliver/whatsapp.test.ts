@@ -165,11 +165,11 @@ describe("the Cloud API", () => {
       [400, 131_042, /payment/],
       [400, 999_999, /999999/],
     ];
-    for (const [status, code, remedy] of cases) {
+    for (const [status, code, hint] of cases) {
       fake.next(error(status, code, "Refused"));
       assert.match((await send({ address: someone })).told, /^permanent /, String(code));
       fake.next(error(status, code, "Refused"));
-      assert.match((await send({ address: someone })).said, remedy);
+      assert.match((await send({ address: someone })).said, hint);
     }
     assert.match((await send({ address: "+15550100199" })).told, /^permanent .*Has the receiver WhatsApp/);
     const wrong = await send({ address: someone }, { access_token: "another-token-of-nobody" });

@@ -6,7 +6,7 @@ import { KeyLimits } from "../../../src/agent/run/key-limits.ts";
 import { systemClock } from "../../../src/base/clock.ts";
 import type { Identity } from "../../../src/http/edge/auth.ts";
 import { getCapabilities } from "../../../src/http/meta/capabilities.ts";
-import type { HttpRoom } from "../../../src/http/deps.ts";
+import type { HttpDeps } from "../../../src/http/deps.ts";
 import { httpSettings } from "../../../src/app/settings.ts";
 import { testConfig } from "../../harness/service.ts";
 
@@ -18,7 +18,7 @@ async function ask(
   { required = true, ownRuns }: { required?: boolean; ownRuns?: number } = {},
 ): Promise<Capabilities> {
   const more = { toolsets: [], validateResponses: true, env: {} };
-  const room: Partial<HttpRoom> = {
+  const deps: Partial<HttpDeps> = {
     version: "1.2.3",
     keys: { required, find: () => undefined },
     settings: httpSettings(testConfig({ ...config }), more),
@@ -26,7 +26,7 @@ async function ask(
       ? {}
       : { keyLimits: new KeyLimits([{ name: identity.name, maxConcurrentRuns: ownRuns }], systemClock) }),
   };
-  const { body } = await getCapabilities({ ctx: { identity } } as never, room as HttpRoom);
+  const { body } = await getCapabilities({ ctx: { identity } } as never, deps as HttpDeps);
   return body as Capabilities;
 }
 

@@ -138,11 +138,11 @@ describe("a preflight", () => {
   });
 
   it("may come from a public page into this network only for origins that are named", () => {
-    const asks = { "access-control-request-private-network": "true" };
+    const questions = { "access-control-request-private-network": "true" };
     const name = "access-control-allow-private-network";
-    assert.equal(cors.preflight("OPTIONS", preflightOf(asks))?.[name], "true");
+    assert.equal(cors.preflight("OPTIONS", preflightOf(questions))?.[name], "true");
     assert.equal(cors.preflight("OPTIONS", preflightOf())?.[name], undefined);
-    const other = preflightOf({ ...asks, origin: "https://other.example" });
+    const other = preflightOf({ ...questions, origin: "https://other.example" });
     assert.equal(cors.preflight("OPTIONS", other)?.[name], undefined);
   });
 });

@@ -9,13 +9,13 @@ import { createId } from "../../../src/base/ids.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { silentLog } from "../../../src/base/observe/log.ts";
 import { getDetailedHealth } from "../../../src/http/meta/health.ts";
-import type { CronVitals, HttpRoom, Vitals } from "../../../src/http/deps.ts";
+import type { CronStats, HttpDeps, ServiceStats } from "../../../src/http/deps.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
 import { deliveryRow } from "../store/rows.ts";
 
 interface Changes {
-  readonly vitals?: Partial<Vitals>;
+  readonly serviceStats?: Partial<ServiceStats>;
   readonly providers?: readonly ModelProvider[];
   readonly draining?: boolean;
   readonly requireKey?: boolean;
@@ -26,30 +26,30 @@ interface Changes {
 async function createRoom(t: TestContext, changes: Changes = {}) {
   const clock = new FakeClock();
   const { store } = await openTestStore(t);
-  const vitals: Vitals = {
+  const serviceStats: ServiceStats = {
     pid: 42,
     startedAtMs: clock.now(),
-    configFlaws: [],
+    configProblems: [],
     liveSessions: () => 3,
     isRecovering: () => false,
     mcp: () => [],
     freeBytes: () => Promise.resolve(10e9),
-    ...changes.vitals,
+    ...changes.serviceStats,
   };
-  const room: Partial<HttpRoom> = {
+  const deps: Partial<HttpDeps> = {
     store: { ...store, read: store.read, dialect: store.dialect, ...changes.store },
     clock,
     log: silentLog,
-    vitals,
+    serviceStats,
     version: "1.2.3",
     models: createModelCatalog({ providers: changes.providers ?? [] }),
     keys: { required: changes.requireKey !== false, find: () => undefined },
-    turns: { draining: changes.draining === true, waiting: 4 } as HttpRoom["turns"],
-    settings: { maxConcurrentRuns: 10 } as HttpRoom["settings"],
+    turns: { draining: changes.draining === true, waiting: 4 } as HttpDeps["turns"],
+    settings: { maxConcurrentRuns: 10 } as HttpDeps["settings"],
   };
   const ask = async (strict?: boolean) => {
     const query = strict === undefined ? {} : { strict };
-    const { status, body } = await getDetailedHealth({ query } as never, room as HttpRoom);
+    const { status, body } = await getDetailedHealth({ query } as never, deps as HttpDeps);
     return { status, body: body as DetailedHealth };
   };
   return { ask, clock, store };
@@ -86,13 +86,13 @@ test("the outbox is counted by platform and state, with the age of the oldest th
     oldest_due_seconds: null,
     platforms: {},
   });
-  const owe = (target: string) =>
-    store.write((tx) => store.outbox.owe(tx, { target, payload: {}, lane: null }));
+  const enqueue = (target: string) =>
+    store.write((tx) => store.outbox.enqueue(tx, { target, payload: {}, lane: null }));
   const [, dead, unknown, dropped] = [
-    await owe("telegram:-1"),
-    await owe("telegram:-1"),
-    await owe("sms:+15550100"),
-    await owe("slack:C1"),
+    await enqueue("telegram:-1"),
+    await enqueue("telegram:-1"),
+    await enqueue("sms:+15550100"),
+    await enqueue("slack:C1"),
   ];
   for (const [id, status] of [
     [dead, "dead"],
@@ -152,7 +152,7 @@ test("runs are counted by status, without ended ones and sub-agents; sessions wi
 });
 
 test("a disk that is almost full is degraded, and an unready server where that is asked", async (t) => {
-  const { ask } = await createRoom(t, { vitals: { freeBytes: () => Promise.resolve(99_999_999) } });
+  const { ask } = await createRoom(t, { serviceStats: { freeBytes: () => Promise.resolve(99_999_999) } });
   const { status, body } = await ask();
   assert.deepEqual([status, body.status, body.readiness.checks.disk?.status], [200, "degraded", "degraded"]);
   assert.equal((await ask(false)).status, 200);
@@ -160,15 +160,15 @@ test("a disk that is almost full is degraded, and an unready server where that i
 });
 
 test("a disk of which nothing is known is not mentioned", async (t) => {
-  const { ask } = await createRoom(t, { vitals: { freeBytes: () => Promise.resolve(undefined) } });
+  const { ask } = await createRoom(t, { serviceStats: { freeBytes: () => Promise.resolve(undefined) } });
   const { status, body } = await ask(true);
   assert.equal(status, 200);
   assert.ok(!("disk" in body.readiness.checks));
 });
 
 test("flaws of the configuration are told, and the server is ready all the same", async (t) => {
-  const configFlaws = ["a x", "b x", "c x", "d x", "e x", "f x"];
-  const { ask } = await createRoom(t, { vitals: { configFlaws } });
+  const configProblems = ["a x", "b x", "c x", "d x", "e x", "f x"];
+  const { ask } = await createRoom(t, { serviceStats: { configProblems } });
   const { status, body } = await ask(true);
   assert.equal(status, 200);
   assert.deepEqual(body.readiness.checks.config, {
@@ -203,7 +203,7 @@ test("servers of MCP that cannot be used are named", async (t) => {
     { name: "good", status: "connected", tools: 2 },
     { name: "slow", status: "connecting", tools: 0 },
   ];
-  const { ask } = await createRoom(t, { vitals: { mcp: () => servers } });
+  const { ask } = await createRoom(t, { serviceStats: { mcp: () => servers } });
   assert.deepEqual((await ask()).body.readiness.checks.mcp, {
     status: "ok",
     connected: 1,
@@ -222,7 +222,7 @@ test("servers of MCP that cannot be used are named", async (t) => {
 
 test("the receiver of webhooks is told of, with what came within the hour", async (t) => {
   const receiver = { url: "http://0.0.0.0:8644" as string | undefined, routes: 2 };
-  const { ask, clock, store } = await createRoom(t, { vitals: { receiver: () => receiver } });
+  const { ask, clock, store } = await createRoom(t, { serviceStats: { receiver: () => receiver } });
   const made = (status: string, agoMs: number) =>
     deliveryRow({ id: createId("dlv", clock.now() - agoMs), status, ended_at: 1 });
   await store.write((tx) =>
@@ -238,8 +238,8 @@ test("the receiver of webhooks is told of, with what came within the hour", asyn
     refused: 0,
     interrupted: 0,
   };
-  const figures = { ...receiver, waiting: 4, ...none, completed: 1, ignored: 1 };
-  assert.deepEqual((await ask()).body.readiness.checks["webhooks"], { status: "ok", ...figures });
+  const stats = { ...receiver, waiting: 4, ...none, completed: 1, ignored: 1 };
+  assert.deepEqual((await ask()).body.readiness.checks["webhooks"], { status: "ok", ...stats });
   receiver.routes = 0;
   assert.match((await ask()).body.readiness.checks["webhooks"]?.detail ?? "", /webhook subscribe/);
   receiver.url = undefined;
@@ -254,7 +254,7 @@ test("without a receiver nothing is told of it", async (t) => {
 });
 
 /** Jobs in order. */
-const jobsInOrder: CronVitals = {
+const jobsInOrder: CronStats = {
   isEnabled: true,
   state: "ticking",
   lastTickAtMs: Date.UTC(2026, 0, 1),
@@ -268,7 +268,7 @@ const jobsInOrder: CronVitals = {
 };
 
 test("the report tells when the scheduler last ticked, what is late and what comes next", async (t) => {
-  const { ask } = await createRoom(t, { vitals: { cron: () => Promise.resolve(jobsInOrder) } });
+  const { ask } = await createRoom(t, { serviceStats: { cron: () => Promise.resolve(jobsInOrder) } });
   assert.deepEqual((await ask()).body.readiness.checks.cron, {
     status: "ok",
     enabled: true,
@@ -310,7 +310,7 @@ for (const [what, changes, status, detail] of [
 ] as const) {
   test(`jobs of the clock: ${what}`, async (t) => {
     const cron = () => Promise.resolve({ ...jobsInOrder, ...changes });
-    const { ask, clock } = await createRoom(t, { vitals: { cron } });
+    const { ask, clock } = await createRoom(t, { serviceStats: { cron } });
     clock.tick(10_000);
     const { status: answered, body } = await ask(true);
     assert.equal(answered, status);
@@ -322,7 +322,7 @@ for (const [what, changes, status, detail] of [
 test("a server that has just started is given time to look for jobs", async (t) => {
   const late = { count: 2, oldestDueAtMs, named };
   const cron = () => Promise.resolve({ ...jobsInOrder, state: "none" as const, late });
-  const { ask, clock } = await createRoom(t, { vitals: { cron } });
+  const { ask, clock } = await createRoom(t, { serviceStats: { cron } });
   clock.tick(9_999);
   assert.equal((await ask(true)).status, 200);
   clock.tick(1);
@@ -331,7 +331,7 @@ test("a server that has just started is given time to look for jobs", async (t) 
 
 test("a database that cannot tell of jobs is degraded, and nothing is said of them", async (t) => {
   const cron = () => Promise.reject(new Error("no such table"));
-  const { ask } = await createRoom(t, { vitals: { cron } });
+  const { ask } = await createRoom(t, { serviceStats: { cron } });
   const { checks } = (await ask()).body.readiness;
   assert.equal(checks.state_store.status, "degraded");
   assert.ok(!("cron" in checks));

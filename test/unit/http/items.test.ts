@@ -3,11 +3,11 @@ import { test } from "node:test";
 import type { InputItem } from "../../../generated/http/client/types.gen.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { toConversation } from "../../../src/http/responses/items.ts";
-import type { HttpRoom } from "../../../src/http/deps.ts";
+import type { HttpDeps } from "../../../src/http/deps.ts";
 
-const room = { settings: { maxTextBytes: 1000, maxBodyBytes: 10_000 } } as HttpRoom;
+const deps = { settings: { maxTextBytes: 1000, maxBodyBytes: 10_000 } } as HttpDeps;
 const { signal } = new AbortController();
-const read = (...items: readonly InputItem[]) => toConversation(items, { param: "input", room, signal });
+const read = (...items: readonly InputItem[]) => toConversation(items, { param: "input", deps, signal });
 
 const call = (id: string) => ({ type: "function_call", call_id: id, name: `f_${id}`, arguments: '{"x":1}' });
 const output = (id: string) => ({ type: "function_call_output", call_id: id, output: `got ${id}` });
@@ -101,7 +101,7 @@ test("each file goes to the message that brought it", async () => {
 test("a refusal names the item", async () => {
   const long = { role: "user" as const, content: "x".repeat(2000) };
   await assert.rejects(
-    toConversation([{ role: "user", content: "hi" }, long], { param: "history", room, signal }),
+    toConversation([{ role: "user", content: "hi" }, long], { param: "history", deps, signal }),
     (error: unknown) =>
       error instanceof ServiceError &&
       error.code === "string_above_max_length" &&

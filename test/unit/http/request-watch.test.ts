@@ -3,16 +3,16 @@ import { test } from "node:test";
 import { operations, type OperationId } from "../../../generated/http/server.gen.ts";
 import { FakeClock } from "../../../src/base/clock.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
-import { RequestWatch, type WatchRoom } from "../../../src/http/edge/request-watch.ts";
+import { RequestWatch, type WatchDeps } from "../../../src/http/edge/request-watch.ts";
 import { KeepingTracer } from "../../harness/tracer.ts";
 
 const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
-function watch(id: OperationId, more: Partial<WatchRoom> = {}, headers: Record<string, string> = {}) {
+function watch(id: OperationId, more: Partial<WatchDeps> = {}, headers: Record<string, string> = {}) {
   const tracer = new KeepingTracer();
   const clock = new FakeClock();
   const seen: string[] = [];
-  const room: WatchRoom = {
+  const deps: WatchDeps = {
     clock,
     tracer,
     metrics: {
@@ -24,7 +24,7 @@ function watch(id: OperationId, more: Partial<WatchRoom> = {}, headers: Record<s
     ...more,
   };
   const request = new Request("http://localhost:1/v1/runs/run_1?wait=5&key=sesame", { headers });
-  return { tracer, clock, seen, watch: new RequestWatch(room, { id, operation: operations[id] }, request) };
+  return { tracer, clock, seen, watch: new RequestWatch(deps, { id, operation: operations[id] }, request) };
 }
 
 test("a request is a server span with method, route and status, below the one that asked", () => {
@@ -75,7 +75,7 @@ test("what probes look at leaves no span, and is counted", () => {
 
 test("off: a context that came with the request goes on, one that is not valid does not", () => {
   const { clock } = watch("getRun");
-  const off: WatchRoom = { clock };
+  const off: WatchDeps = { clock };
   const contextOf = (headers: Record<string, string>) => {
     const request = new Request("http://localhost/", { headers });
     const one = new RequestWatch(off, { id: "getRun", operation: operations.getRun }, request);

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
 import type { RunEvent } from "../../../generated/http/client/types.gen.ts";
-import { ResponseFold } from "../../../src/http/responses/reducer.ts";
+import { ResponseReducer } from "../../../src/http/responses/reducer.ts";
 import {
   asksClient,
   calls,
@@ -168,7 +168,7 @@ test("a run that another process takes up goes on in the same response", () => {
 });
 
 test("events of other kinds, and any after the last, make none", () => {
-  const folding = new ResponseFold(RUN, request());
+  const folding = new ResponseReducer(RUN, request());
   const take = (fact: Fact) => folding.take({ run_id: RUN, seq: 1, timestamp: 1, ...fact } as RunEvent);
   take(queued);
   take(started);

@@ -6,7 +6,7 @@ import type { RpcHandlers } from "../../../src/rpc/connection/contract.ts";
 import { rpcHandlers } from "../../../src/rpc/methods/handlers.ts";
 import { RpcHub } from "../../../src/rpc/events/hub.ts";
 import { RPC_LIMITS } from "../../../src/rpc/connection/limits.ts";
-import type { RpcContext, RpcRoom } from "../../../src/rpc/deps.ts";
+import type { RpcContext, RpcDeps } from "../../../src/rpc/deps.ts";
 import type { Json } from "../../harness/rpc.ts";
 
 /** A connection whose frames are in memory. The methods of `handlers` are the test's own. */
@@ -26,7 +26,7 @@ function connection(handlers: Partial<RpcHandlers<RpcContext>> = {}, scopes: rea
       detach: () => false,
       close: () => {},
     }),
-  } as unknown as RpcRoom;
+  } as unknown as RpcDeps;
   const hub = new RpcHub(parts, { ...rpcHandlers, ...handlers });
   const closed: [number, string][] = [];
   const peer = hub.connect({

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { gatewayEvents } from "../../../generated/gateway/host.gen.ts";
 import type { SessionInfo } from "../../../generated/gateway/types/types.gen.ts";
-import { GatewayFold } from "../../../src/rpc/events/gateway-events.ts";
+import { GatewayReducer } from "../../../src/rpc/events/gateway-events.ts";
 import { rpcSchemas } from "../../../src/rpc/connection/schemas.ts";
 import { oneLine } from "../../../src/rpc/events/tool-payload.ts";
 
@@ -10,7 +10,7 @@ type Entry = readonly [type: string, data: Readonly<Record<string, unknown>>];
 
 /** Tells of entries of one run, each held to the spec. */
 function tell(...entries: readonly Entry[]) {
-  const fold = new GatewayFold("s");
+  const fold = new GatewayReducer("s");
   return entries.map(([type, data], at) => {
     const entry = { sessionId: "s", seq: at + 1, runId: "run_1", runSeq: at + 1, type, data, atMs: 5 };
     const told = fold.tell(entry);
@@ -147,7 +147,7 @@ test("the context of a call is one line of at most 80 characters", () => {
 });
 
 test("a new title is told twice: by its own event, and by a session.info without a number, also in a turn", () => {
-  const fold = new GatewayFold("s");
+  const fold = new GatewayReducer("s");
   const entry = (seq: number, [type, data]: Entry, runId: string | null = "run_1") => ({
     sessionId: "s",
     seq,

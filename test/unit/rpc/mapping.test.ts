@@ -266,11 +266,11 @@ test("ui_response: clarify, sudo and secret are answered once, and no answer tel
     }
   }
   assert.deepEqual(results, [{ status: "ok" }, { status: "ok" }, { status: "ok" }]);
-  const [events, asks] = await Promise.all([
+  const [events, questions] = await Promise.all([
     it.agent.store.read.selectFrom("events").selectAll().execute(),
-    it.agent.store.read.selectFrom("asks").selectAll().execute(),
+    it.agent.store.read.selectFrom("questions").selectAll().execute(),
   ]);
-  const said = JSON.stringify([await it.agent.transcript(sessionId), it.agent.logLines, events, asks]);
+  const said = JSON.stringify([await it.agent.transcript(sessionId), it.agent.logLines, events, questions]);
   assert.ok(!said.includes(CANARY));
 });
 

@@ -231,7 +231,7 @@ test("processes are seen and ended by who owns their session", async () => {
   const { runId, sessionId } = await it.agent.submit("hello");
   await it.agent.events(runId);
   const start = () =>
-    it.room.processes.start({
+    it.deps.processes.start({
       sessionId,
       command: "sleep 60",
       cwd: it.workspace,

@@ -77,10 +77,10 @@ test("a question that is asked while events are read is not taken for a closed o
   const { session_id: id } = await host.call("session.create", {
     messages: [{ role: "user", content: "hello" }],
   });
-  const { asks } = gateway.agent.parts;
-  const open = asks.open.bind(asks);
+  const { questions } = gateway.agent.parts;
+  const open = questions.open.bind(questions);
   let isFirst = true;
-  asks.open = async (where) => {
+  questions.open = async (where) => {
     const rows = await open(where);
     if (!isFirst) return rows;
     isFirst = false;

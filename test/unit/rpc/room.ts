@@ -19,7 +19,7 @@ import { checkCall, runHandler } from "../../../src/rpc/connection/dispatch.ts";
 import type { RpcHandlers } from "../../../src/rpc/connection/contract.ts";
 import { RPC_LIMITS } from "../../../src/rpc/connection/limits.ts";
 import type { RpcPeer } from "../../../src/rpc/connection/peer.ts";
-import type { RpcContext, RpcRoom } from "../../../src/rpc/deps.ts";
+import type { RpcContext, RpcDeps } from "../../../src/rpc/deps.ts";
 import { cliMethods } from "../../../src/rpc/methods/cli.ts";
 import { commandMethods } from "../../../src/rpc/methods/commands.ts";
 import { configMethods } from "../../../src/rpc/methods/config.ts";
@@ -45,7 +45,7 @@ const handlers = {
 
 export interface TestRoom extends AsyncDisposable {
   readonly agent: TestAgent;
-  readonly room: RpcRoom;
+  readonly deps: RpcDeps;
   readonly home: string;
   readonly workspace: string;
   readonly context: RpcContext;
@@ -61,7 +61,7 @@ export interface TestRoom extends AsyncDisposable {
 }
 
 export async function createTestRoom(
-  options: TestAgentOptions & { readonly cliExec?: RpcRoom["settings"]["cliExec"] } = {},
+  options: TestAgentOptions & { readonly cliExec?: RpcDeps["settings"]["cliExec"] } = {},
 ): Promise<TestRoom> {
   const folder = await mkdtemp(join(tmpdir(), "agentd-rpc-"));
   const [home, workspace] = [join(folder, "home"), join(folder, "work")];
@@ -69,7 +69,7 @@ export async function createTestRoom(
   const { cliExec = "local", ...rest } = options;
   const agent = await createTestAgent({ ...rest, settings: { workspace, ...rest.settings } });
   const processes = new Processes({ maxRunning: 8 });
-  const room: RpcRoom = {
+  const deps: RpcDeps = {
     store: agent.store,
     agent: agent.core,
     commands: new Commands(
@@ -95,7 +95,7 @@ export async function createTestRoom(
     },
   };
   const as = (peer: Partial<RpcPeer>): RpcContext => ({
-    room,
+    deps,
     peer: {
       id: "conn_1",
       identity: { owner: "tester", scopes: ["admin"] },
@@ -109,7 +109,7 @@ export async function createTestRoom(
   const context = as({});
   return {
     agent,
-    room,
+    deps,
     home,
     workspace,
     context,

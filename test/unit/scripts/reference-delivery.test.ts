@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { test } from "node:test";
 import { platformKeys, type PlatformName } from "../../../src/config/platform-settings.ts";
 import { readConfig } from "../../../src/config/config.ts";
-import { LETTER_STATUSES } from "../../../src/store/outbox/messages.ts";
+import { MESSAGE_STATUSES } from "../../../src/store/outbox/messages.ts";
 
 const page = readFile(new URL("../../../generated/reference/delivery.md", import.meta.url), "utf8");
 
@@ -25,7 +25,7 @@ test("every platform has its place, with each key, its variables, and which are 
 
 test("every state of a message is explained", async () => {
   const text = await page;
-  for (const status of LETTER_STATUSES) {
+  for (const status of MESSAGE_STATUSES) {
     const shown = status === "leased" ? "sending" : status;
     assert.ok(text.includes(`| \`${shown}\` |`), shown);
   }

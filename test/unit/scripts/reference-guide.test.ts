@@ -82,8 +82,8 @@ test("the test vectors of the receiver's guide are good signatures", () => {
 });
 
 test("the guide has every operator of filters, and no other", () => {
-  const [flaw = ""] = checkFilters([{ field: "a" }]);
-  const known = flaw.replace(/^.*: /, "").split(", ");
+  const [problem = ""] = checkFilters([{ field: "a" }]);
+  const known = problem.replace(/^.*: /, "").split(", ");
   assert.deepEqual(
     rowsOf("Filters")
       .map(([operator]) => operator)

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { sql } from "kysely";
 import { createId } from "../../../src/base/ids.ts";
-import { figureQueries, readDeliveryFigures, readFigures } from "../../../src/store/stats.ts";
+import { statQueries, readDeliveryStats, readStats } from "../../../src/store/stats.ts";
 import { openTestStore, testDialect } from "../../harness/store.ts";
 import { deliveryRow, runRow, sessionRow } from "./rows.ts";
 
@@ -17,7 +17,7 @@ test("open runs are counted by status, ended ones are not", async (t) => {
       runRow(session.id, { status: "completed", ended_at: 5 }),
     ]);
   });
-  const { runs } = await readFigures(store);
+  const { runs } = await readStats(store);
   assert.deepEqual(Object.fromEntries(runs), { queued: 2, running: 1, waiting_for_approval: 1 });
 });
 
@@ -36,15 +36,15 @@ test("deliveries are counted by status: the open ones, and all that are new enou
       made("completed", 5),
     ]),
   );
-  const { deliveries } = await readFigures(store);
+  const { deliveries } = await readStats(store);
   assert.deepEqual(Object.fromEntries(deliveries), { accepted: 1, running: 2 });
-  const newest = await readDeliveryFigures(store, nowMs - 3_600_000);
+  const newest = await readDeliveryStats(store, nowMs - 3_600_000);
   assert.deepEqual(Object.fromEntries(newest), { accepted: 1, running: 1, ignored: 1, completed: 1 });
 });
 
 test("an empty database has no figures", async (t) => {
   const { store } = await openTestStore(t);
-  const { runs, deliveries } = await readFigures(store);
+  const { runs, deliveries } = await readStats(store);
   assert.deepEqual([runs.size, deliveries.size], [0, 0]);
 });
 
@@ -55,8 +55,8 @@ test("each count reads the index of what it counts only", { skip: testDialect !=
     return (await plan.execute(store.read)).rows.map(({ detail }) => detail).join("; ");
   };
   for (const [index, query] of [
-    ["runs_active", figureQueries.runs],
-    ["deliveries_open", figureQueries.deliveries],
+    ["runs_active", statQueries.runs],
+    ["deliveries_open", statQueries.deliveries],
   ] as const) {
     assert.match(await planOf(query), new RegExp(`USING (?:COVERING )?INDEX ${index}\\b`));
   }

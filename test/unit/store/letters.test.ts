@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
-  countLetters,
-  dropLetter,
-  findLetter,
-  listLetters,
+  countMessages,
+  dropMessage,
+  findMessage,
+  listMessages,
   retryLetter,
-  type LetterStatus,
+  type MessageStatus,
 } from "../../../src/store/outbox/messages.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
@@ -17,17 +17,17 @@ async function open(t: Parameters<typeof openTestStore>[0]) {
   return { store, clock };
 }
 
-const owe = (store: Store, target = "chat:a") =>
-  store.write((tx) => store.outbox.owe(tx, { target, payload: { text: "private" }, ref: "run_1" }));
+const enqueue = (store: Store, target = "chat:a") =>
+  store.write((tx) => store.outbox.enqueue(tx, { target, payload: { text: "private" }, ref: "run_1" }));
 const claim = (store: Store, id: string) =>
   store.write((tx) => store.outbox.claim(tx, { limit: 1, leaseMs: 30_000, ids: [id] }));
 
 /** A message that came to that end. */
-async function ended(store: Store, status: LetterStatus, target?: string): Promise<string> {
-  const id = await owe(store, target);
+async function ended(store: Store, status: MessageStatus, target?: string): Promise<string> {
+  const id = await enqueue(store, target);
   if (status === "due") return id;
   if (status === "dropped") {
-    await dropLetter(store, id);
+    await dropMessage(store, id);
     return id;
   }
   assert.equal((await claim(store, id)).length, 1);
@@ -54,8 +54,8 @@ test("letters are listed newest first, in pages, by status, platform and what ow
     clock.nowMs += 1;
     made.unshift(await ended(store, status, target));
   }
-  const list = async (request: Parameters<typeof listLetters>[1]) =>
-    (await listLetters(store, request)).map(({ id }) => made.indexOf(id)).join("");
+  const list = async (request: Parameters<typeof listMessages>[1]) =>
+    (await listMessages(store, request)).map(({ id }) => made.indexOf(id)).join("");
   assert.equal(await list({}), "012345");
   assert.equal(await list({ limit: 2 }), "01");
   assert.equal(await list({ limit: 2, before: made[1]! }), "23");
@@ -65,7 +65,7 @@ test("letters are listed newest first, in pages, by status, platform and what ow
   assert.equal(await list({ statuses: ["delivered", "due"] }), "05");
   assert.equal(await list({ statuses: [] }), "");
   assert.equal(await list({ ref: "run_2" }), "");
-  const [, , , unknown] = await listLetters(store);
+  const [, , , unknown] = await listMessages(store);
   assert.deepEqual(unknown, {
     id: made[3],
     target: "smsx:3",
@@ -78,8 +78,8 @@ test("letters are listed newest first, in pages, by status, platform and what ow
     isHeld: false,
     endedAtMs: 1_000_003,
   });
-  assert.equal((await findLetter(store, made[0]!))?.payload, '{"text":"private"}');
-  assert.equal(await findLetter(store, "out_none"), undefined);
+  assert.equal((await findMessage(store, made[0]!))?.payload, '{"text":"private"}');
+  assert.equal(await findMessage(store, "out_none"), undefined);
 });
 
 test("a letter that was given up, may have arrived, or waits is due now when a person says so; its parts stay", async (t) => {
@@ -103,11 +103,11 @@ test("a letter that was given up, may have arrived, or waits is due now when a p
 test("a letter that is being sent is left alone while its sender lives; one that is done stays done", async (t) => {
   const { store, clock } = await open(t);
   const id = await ended(store, "leased");
-  assert.deepEqual([await retryLetter(store, id), await dropLetter(store, id)], ["leased", "leased"]);
+  assert.deepEqual([await retryLetter(store, id), await dropMessage(store, id)], ["leased", "leased"]);
   const ghost = store.owner.replace(/:\d+:/, ":999999999:");
   await store.write((tx) => tx.update("outbox", { id }, { lease_owner: ghost }));
-  assert.equal(await dropLetter(store, id), "dropped");
-  assert.deepEqual([await retryLetter(store, id), await dropLetter(store, id)], ["done", "done"]);
+  assert.equal(await dropMessage(store, id), "dropped");
+  assert.deepEqual([await retryLetter(store, id), await dropMessage(store, id)], ["done", "done"]);
   const delivered = await ended(store, "delivered");
   assert.equal(await retryLetter(store, delivered), "done");
   assert.equal(await retryLetter(store, "out_none"), "missing");
@@ -119,11 +119,11 @@ test("a letter that is being sent is left alone while its sender lives; one that
 test("dropping the one that a chat waits for lets the next one go; retrying an older one puts it first", async (t) => {
   const { store } = await open(t);
   const dead = await ended(store, "dead");
-  const [first, second, third] = [await owe(store), await owe(store), await owe(store)];
-  const held = async () => (await listLetters(store)).filter(({ isHeld }) => isHeld).map(({ id }) => id);
+  const [first, second, third] = [await enqueue(store), await enqueue(store), await enqueue(store)];
+  const held = async () => (await listMessages(store)).filter(({ isHeld }) => isHeld).map(({ id }) => id);
   assert.deepEqual(await held(), [third, second]);
-  assert.equal(await dropLetter(store, second), "dropped");
-  assert.equal(await dropLetter(store, first), "dropped");
+  assert.equal(await dropMessage(store, second), "dropped");
+  assert.equal(await dropMessage(store, first), "dropped");
   assert.deepEqual(await held(), []);
   assert.equal((await claim(store, third)).length, 1);
   assert.equal(await retryLetter(store, dead), "retried");
@@ -137,16 +137,16 @@ test("dropping the one that a chat waits for lets the next one go; retrying an o
 
 test("what is owed and what was given up is counted by platform, with the oldest", async (t) => {
   const { store, clock } = await open(t);
-  assert.deepEqual(await countLetters(store), []);
+  assert.deepEqual(await countMessages(store), []);
   await ended(store, "delivered", "sms:1");
   const startMs = clock.nowMs;
   for (const target of ["sms:1", "sms:2", "sms", "log"]) {
-    await owe(store, target);
+    await enqueue(store, target);
     clock.nowMs += 10;
   }
   await ended(store, "dead", "mail:x");
   await ended(store, "dropped", "mail:y");
-  assert.deepEqual(await countLetters(store), [
+  assert.deepEqual(await countMessages(store), [
     { platform: "log", status: "due", count: 1, oldestAtMs: startMs + 30 },
     { platform: "sms", status: "due", count: 3, oldestAtMs: startMs },
     { platform: "mail", status: "dead", count: 1, oldestAtMs: clock.nowMs },

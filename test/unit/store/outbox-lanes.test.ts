@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { laneOf, queueOf } from "../../../src/store/outbox/ordering-key.ts";
+import { orderingKeyOf, queueOf } from "../../../src/store/outbox/ordering-key.ts";
 import type { NewMessage } from "../../../src/store/outbox/outbox.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openTestStore } from "../../harness/store.ts";
@@ -14,8 +14,8 @@ async function open(t: Parameters<typeof openTestStore>[0]) {
   return { store, openAnother: () => openAnother({ now }), clock };
 }
 
-const owe = (store: Store, message: Partial<NewMessage> = {}) =>
-  store.write((tx) => store.outbox.owe(tx, { target: "chat:a", payload: {}, ...message }));
+const enqueue = (store: Store, message: Partial<NewMessage> = {}) =>
+  store.write((tx) => store.outbox.enqueue(tx, { target: "chat:a", payload: {}, ...message }));
 const claim = async (store: Store, ids?: readonly string[]) => {
   const rows = await store.write((tx) =>
     store.outbox.claim(tx, { limit: 10, leaseMs: LEASE_MS, ...(ids ? { ids } : {}) }),
@@ -32,8 +32,8 @@ const find = (store: Store, id: string) => store.find("outbox", { id });
 test("of a lane the oldest alone is to be had, until it has come to an end", async (t) => {
   const { store, openAnother } = await open(t);
   const other = await openAnother();
-  const [a1, a2, a3] = [await owe(store), await owe(other), await owe(store)];
-  const b1 = await owe(store, { target: "chat:b" });
+  const [a1, a2, a3] = [await enqueue(store), await enqueue(other), await enqueue(store)];
+  const b1 = await enqueue(store, { target: "chat:b" });
   assert.deepEqual(await waiting(store), [a1, b1]);
   assert.deepEqual(await claim(other, [a2, a3]), []);
   assert.deepEqual(await claim(other, [a1]), [a1]);
@@ -54,7 +54,7 @@ test("of a lane the oldest alone is to be had, until it has come to an end", asy
 
 test("those behind one that waits for its retry wait with it, and are not looked at", async (t) => {
   const { store, clock } = await open(t);
-  const [first, second] = [await owe(store), await owe(store)];
+  const [first, second] = [await enqueue(store), await enqueue(store)];
   await claim(store);
   await store.write((tx) => store.outbox.retryAt(tx, first, { error: "503", atMs: clock.nowMs + 60_000 }));
   assert.deepEqual(await claim(store), []);
@@ -69,8 +69,8 @@ test("those behind one that waits for its retry wait with it, and are not looked
 
 test("one that is due later keeps its instant when its turn comes", async (t) => {
   const { store, clock } = await open(t);
-  const first = await owe(store);
-  const later = await owe(store, { availableAtMs: clock.nowMs + 5_000 });
+  const first = await enqueue(store);
+  const later = await enqueue(store, { availableAtMs: clock.nowMs + 5_000 });
   await claim(store);
   await store.write((tx) => store.outbox.delivered(tx, first));
   assert.equal((await find(store, later))?.available_at, clock.nowMs + 5_000);
@@ -80,7 +80,7 @@ test("one that is due later keeps its instant when its turn comes", async (t) =>
 test("a sender that is lost holds its lane until its lease ends; then the same one comes again", async (t) => {
   const { store, openAnother, clock } = await open(t);
   const other = await openAnother();
-  const [first, second] = [await owe(store), await owe(store)];
+  const [first, second] = [await enqueue(store), await enqueue(store)];
   await claim(other);
   assert.deepEqual(await claim(store), []);
   clock.nowMs += LEASE_MS;
@@ -97,9 +97,9 @@ test("a sender that is lost holds its lane until its lease ends; then the same o
 
 test("what has no lane waits for nobody, and neither do webhooks, the log and files", async (t) => {
   const { store } = await open(t);
-  const ids = [await owe(store), await owe(store, { lane: null })];
+  const ids = [await enqueue(store), await enqueue(store, { lane: null })];
   for (const target of ["webhook:a", "webhook:a", "log", "log", "local", "local"]) {
-    ids.push(await owe(store, { target }));
+    ids.push(await enqueue(store, { target }));
   }
   assert.deepEqual(await claim(store), ids.sort());
 });
@@ -108,12 +108,12 @@ test("two that were owed in one transaction, or one millisecond, or before a clo
   const { store, clock } = await open(t);
   const ids = await store.write(async (tx) => {
     const made: string[] = [];
-    for (let i = 0; i < 50; i++) made.push(await store.outbox.owe(tx, { target: "chat:a", payload: i }));
+    for (let i = 0; i < 50; i++) made.push(await store.outbox.enqueue(tx, { target: "chat:a", payload: i }));
     return made;
   });
-  ids.push(...(await Promise.all(Array.from({ length: 50 }, () => owe(store)))));
+  ids.push(...(await Promise.all(Array.from({ length: 50 }, () => enqueue(store)))));
   clock.nowMs -= 500_000;
-  for (let i = 0; i < 5; i++) ids.push(await owe(store));
+  for (let i = 0; i < 5; i++) ids.push(await enqueue(store));
   assert.deepEqual(ids, ids.toSorted());
   const sent: string[] = [];
   clock.nowMs += 500_000;
@@ -131,7 +131,7 @@ test("many that owe to one lane at once, and senders at work: each goes once, on
   const sent: string[] = [];
   let atOnce = 0;
   const owing = stores.map(async (each) => {
-    for (let i = 0; i < owed / 2; i++) await owe(each);
+    for (let i = 0; i < owed / 2; i++) await enqueue(each);
   });
   const sending = stores.map(async (each) => {
     while (sent.length < owed) {
@@ -153,7 +153,7 @@ test("many that owe to one lane at once, and senders at work: each goes once, on
 test("parts that arrived are kept by whoever holds the lease, and stay over attempts", async (t) => {
   const { store, openAnother, clock } = await open(t);
   const other = await openAnother();
-  const id = await owe(store);
+  const id = await enqueue(store);
   assert.equal(await store.write((tx) => store.outbox.progress(tx, id, 1)), false, "nobody is sending it");
   await claim(store);
   assert.equal(await store.write((tx) => store.outbox.progress(tx, id, 2)), true);
@@ -174,11 +174,11 @@ test("a lane is the address; of a platform alone, what else says where it goes",
     ["log", {}, null],
     ["local", null, null],
   ] as const) {
-    assert.equal(laneOf(target, extra), lane);
+    assert.equal(orderingKeyOf(target, extra), lane);
   }
   assert.equal(queueOf("telegram:5", "telegram:5"), "telegram");
   assert.equal(queueOf("webhook:host", null), "webhook:host");
   const long = `matrix:${"👋".repeat(5_000)}`;
-  assert.equal(queueOf(long, null), laneOf(long, {}));
-  assert.equal(laneOf(`matrix:${"👋".repeat(5_000)}`, {})?.length, 7 + 393 * 2);
+  assert.equal(queueOf(long, null), orderingKeyOf(long, {}));
+  assert.equal(orderingKeyOf(`matrix:${"👋".repeat(5_000)}`, {})?.length, 7 + 393 * 2);
 });

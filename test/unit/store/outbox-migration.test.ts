@@ -14,20 +14,29 @@ const BEFORE = [
   "drop index outbox_leased",
   "drop index outbox_failed",
   "drop index outbox_by_ref",
-  ...["lane", "queue", "held", "parts_sent", "retried_at", "tried_at", "doubt_at", "started_at", "tries"].map(
-    (name) => `alter table outbox drop column ${name}`,
-  ),
+  ...[
+    "lane",
+    "queue",
+    "held",
+    "parts_sent",
+    "retried_at",
+    "tried_at",
+    "uncertain_at",
+    "started_at",
+    "attempt_log",
+  ].map((name) => `alter table outbox drop column ${name}`),
   "create index outbox_ready on outbox (available_at) where status in ('due', 'leased')",
   "create index outbox_dead on outbox (done_at) where status = 'dead'",
   "delete from kysely_migration where name >= '0005_outbox_lanes'",
 ];
 
-const owe = (store: Store) => store.write((tx) => store.outbox.owe(tx, { target: "chat:a", payload: {} }));
+const enqueue = (store: Store) =>
+  store.write((tx) => store.outbox.enqueue(tx, { target: "chat:a", payload: {} }));
 
 test("messages that an older version owed wait for nobody, and are sent", async (t) => {
   const { store, url } = await openTestStore(t);
-  const [one, two] = [await owe(store), await owe(store)];
-  const delivered = await owe(store);
+  const [one, two] = [await enqueue(store), await enqueue(store)];
+  const delivered = await enqueue(store);
   await store.write((tx) => tx.update("outbox", { id: delivered }, { status: "delivered", done_at: 1 }));
   await store.write(async (tx) => {
     for (const statement of BEFORE) await sql.raw(statement).execute(tx.db);

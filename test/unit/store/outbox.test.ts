@@ -10,9 +10,9 @@ async function open(t: Parameters<typeof openTestStore>[0]) {
   return { store, other: await openAnother({ now }), clock };
 }
 
-const owe = (store: Store, maxAttempts?: number) =>
+const enqueue = (store: Store, maxAttempts?: number) =>
   store.write((tx) =>
-    store.outbox.owe(tx, {
+    store.outbox.enqueue(tx, {
       target: "log",
       payload: { text: "hi" },
       ref: "run_1",
@@ -24,7 +24,7 @@ const claim = (store: Store, limit = 10) =>
 
 test("what is owed is claimed once, by one of many senders, and delivered", async (t) => {
   const { store, other } = await open(t);
-  const ids = await Promise.all(Array.from({ length: 100 }, () => owe(store)));
+  const ids = await Promise.all(Array.from({ length: 100 }, () => enqueue(store)));
   const claims = await Promise.all(Array.from({ length: 40 }, (_, i) => claim(i % 2 ? store : other, 7)));
   const taken = claims.flat();
   assert.deepEqual(taken.map((row) => row.id).sort(), ids.sort());
@@ -43,7 +43,7 @@ test("what is owed is claimed once, by one of many senders, and delivered", asyn
 test("a message is owed with the work that owes it, or not at all", async (t) => {
   const { store } = await open(t);
   const failing = store.write(async (tx) => {
-    await store.outbox.owe(tx, { target: "log", payload: {} });
+    await store.outbox.enqueue(tx, { target: "log", payload: {} });
     throw new Error("no");
   });
   await assert.rejects(failing, /no/);
@@ -52,7 +52,7 @@ test("a message is owed with the work that owes it, or not at all", async (t) =>
 
 test("a retry comes due at its instant; an attempt that does not count leaves no trace", async (t) => {
   const { store, clock } = await open(t);
-  const id = await owe(store);
+  const id = await enqueue(store);
   const retry = () =>
     store.write((tx) => store.outbox.retryAt(tx, id, { error: "503", atMs: clock.nowMs + 100 }));
   assert.equal((await claim(store)).length, 1);
@@ -69,7 +69,7 @@ test("a retry comes due at its instant; an attempt that does not count leaves no
 
 test("a sender that lost its lease changes nothing", async (t) => {
   const { store, other, clock } = await open(t);
-  const id = await owe(store);
+  const id = await enqueue(store);
   await claim(store);
   clock.nowMs += 1_000;
   assert.equal((await claim(other)).length, 1);
@@ -81,7 +81,7 @@ test("a sender that lost its lease changes nothing", async (t) => {
 
 test("some of the due messages are claimed by their ids, and given back without a trace", async (t) => {
   const { store } = await open(t);
-  const [first, second] = [await owe(store), await owe(store)].sort();
+  const [first, second] = [await enqueue(store), await enqueue(store)].sort();
   const taken = await store.write((tx) =>
     store.outbox.claim(tx, { limit: 10, leaseMs: 1_000, ids: [second!] }),
   );
@@ -104,23 +104,23 @@ test("some of the due messages are claimed by their ids, and given back without 
 test("who listens is told of what is owed once it is committed, and of nothing that is undone", async (t) => {
   const { store } = await open(t);
   let told = 0;
-  const stop = store.outbox.onOwed(() => (told += 1));
-  await owe(store);
+  const stop = store.outbox.onEnqueued(() => (told += 1));
+  await enqueue(store);
   assert.equal(told, 1);
   const failing = store.write(async (tx) => {
-    await store.outbox.owe(tx, { target: "log", payload: {} });
+    await store.outbox.enqueue(tx, { target: "log", payload: {} });
     throw new Error("no");
   });
   await assert.rejects(failing, /no/);
   stop();
-  await owe(store);
+  await enqueue(store);
   assert.equal(told, 1);
 });
 
 test("what waits is told soonest first, without what goes to busy targets", async (t) => {
   const { store } = await open(t);
   const later = (target: string, availableAtMs: number) =>
-    store.write((tx) => store.outbox.owe(tx, { target, payload: {}, availableAtMs }));
+    store.write((tx) => store.outbox.enqueue(tx, { target, payload: {}, availableAtMs }));
   for (const [index, target] of ["log", "mail:a", "mail:b", "mailing:c", "log:d"].entries())
     await later(target, 1_000_100 - index);
   const waiting = async (targets: string[], platforms: string[]) => {
@@ -136,9 +136,9 @@ test("what waits is told soonest first, without what goes to busy targets", asyn
 test("of each queue the soonest are looked at, however many there are", async (t) => {
   const { store } = await open(t);
   await store.write(async (tx) => {
-    for (let i = 0; i < 300; i++) await store.outbox.owe(tx, { target: `mail:${i}`, payload: {} });
-    for (let i = 0; i < 300; i++) await store.outbox.owe(tx, { target: "webhook:a", payload: {} });
-    await store.outbox.owe(tx, { target: "sms:1", payload: {} });
+    for (let i = 0; i < 300; i++) await store.outbox.enqueue(tx, { target: `mail:${i}`, payload: {} });
+    for (let i = 0; i < 300; i++) await store.outbox.enqueue(tx, { target: "webhook:a", payload: {} });
+    await store.outbox.enqueue(tx, { target: "sms:1", payload: {} });
   });
   const except = { targets: [], platforms: [] };
   const rows = await store.write((tx) => store.outbox.waiting(tx, { except }));

@@ -98,11 +98,11 @@ test("finished jobs and delivered messages go when they are old, waiting ones ne
   const { store } = await openTestStore(t, { now: () => clock.nowMs });
   const [job, message] = await store.write(async (tx) => {
     for (let i = 0; i < 5; i++) await store.queue.put(tx, { kind: "done", ref: "" });
-    for (let i = 0; i < 5; i++) await store.outbox.owe(tx, { target: "log", payload: {} });
+    for (let i = 0; i < 5; i++) await store.outbox.enqueue(tx, { target: "log", payload: {} });
     const later = { availableAtMs: NOW_MS + 1 };
     return [
       await store.queue.put(tx, { kind: "waits", ref: "", ...later }),
-      await store.outbox.owe(tx, { target: "log", payload: {}, ...later }),
+      await store.outbox.enqueue(tx, { target: "log", payload: {}, ...later }),
     ];
   });
   await store.write(async (tx) => {

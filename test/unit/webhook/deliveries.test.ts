@@ -5,7 +5,7 @@ import type { Store } from "../../../src/store/store.ts";
 import { Deliveries, type DeliveryFacts } from "../../../src/webhook/deliveries/deliveries.ts";
 
 const facts = (bytes: number): DeliveryFacts =>
-  ({ request: { body: new Uint8Array(bytes) }, judged: {}, stages: [] }) as unknown as DeliveryFacts;
+  ({ request: { body: new Uint8Array(bytes) }, evaluated: {}, stages: [] }) as unknown as DeliveryFacts;
 
 test("an answer waits for the record only when very much waits already", async () => {
   const writes: { readonly end: () => void }[] = [];

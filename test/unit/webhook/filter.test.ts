@@ -15,7 +15,10 @@ interface Asked {
 function ask(filters: unknown, payload: unknown, { event = "push", headers = {}, lists = {} }: Asked = {}) {
   const warnings: string[] = [];
   const subject = { payload, event, headers: new Headers(headers) };
-  const ports = { valuesIn: (path: string) => lists[path], warn: (flaw: string) => void warnings.push(flaw) };
+  const ports = {
+    valuesIn: (path: string) => lists[path],
+    warn: (problem: string) => void warnings.push(problem),
+  };
   return { passes: passesFilters(filters, subject, ports), warnings };
 }
 

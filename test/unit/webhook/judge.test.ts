@@ -1,14 +1,18 @@
 /** The stages between the rate and the record, without a store or a script of their own. */
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { judge, type BelievedRequest, type JudgePorts } from "../../../src/webhook/receive/evaluate.ts";
+import {
+  evaluate,
+  type VerifiedRequest,
+  type EvaluationPorts,
+} from "../../../src/webhook/receive/evaluate.ts";
 import { rehearse } from "../../../src/webhook/deliveries/replay.ts";
 import { checkRoute } from "../../../src/webhook/routes/route.ts";
 import type { ScriptOutcome } from "../../../src/webhook/receive/script.ts";
 
 type Written = Parameters<typeof checkRoute>[1];
 
-function requestTo(written: Written, body: string, headers: Record<string, string> = {}): BelievedRequest {
+function requestTo(written: Written, body: string, headers: Record<string, string> = {}): VerifiedRequest {
   const defaults = {
     secrets: ["s"],
     isLoopback: true,
@@ -24,7 +28,7 @@ function requestTo(written: Written, body: string, headers: Record<string, strin
   };
 }
 
-function portsWith(set: Partial<JudgePorts> = {}): JudgePorts {
+function portsWith(set: Partial<EvaluationPorts> = {}): EvaluationPorts {
   return {
     valuesIn: async () => undefined,
     runScript: () => assert.fail("no script runs"),
@@ -35,12 +39,12 @@ function portsWith(set: Partial<JudgePorts> = {}): JudgePorts {
   };
 }
 
-const stagesOf = ({ stages }: Awaited<ReturnType<typeof judge>>): readonly string[] =>
+const stagesOf = ({ stages }: Awaited<ReturnType<typeof evaluate>>): readonly string[] =>
   stages.map(({ stage, verdict }) => `${stage} ${verdict}`);
 
 test("a request goes through its stages in order, and stops where it is told to", async () => {
   const request = requestTo({ prompt: "do {a}" }, '{"a":1}');
-  const whole = await judge(request, portsWith());
+  const whole = await evaluate(request, portsWith());
   assert.deepEqual(stagesOf(whole), [
     "parse pass",
     "known pass",
@@ -52,7 +56,7 @@ test("a request goes through its stages in order, and stops where it is told to"
     [whole.text, whole.bodyText, whole.deliveryId, whole.stop],
     ["do 1", '{"a":1}', "req_1", undefined],
   );
-  const part = await judge(request, portsWith(), { upTo: "events" });
+  const part = await evaluate(request, portsWith(), { upTo: "events" });
   assert.deepEqual(stagesOf(part), ["parse pass", "known pass", "events pass"]);
   assert.deepEqual([part.text, part.stop], [undefined, undefined]);
 });
@@ -68,7 +72,7 @@ test("what was taken before stops before the script; a rehearsal does not ask", 
     runScript,
     knownAs: async ({ deliveryId }) => (deliveryId === "two" ? "one" : undefined),
   });
-  const known = await judge(request, ports);
+  const known = await evaluate(request, ports);
   assert.deepEqual(known.stop?.body, { status: "duplicate", delivery_id: "one" });
   assert.equal(runs, 0);
   const rehearsed = await rehearse(request, ports);
@@ -76,18 +80,18 @@ test("what was taken before stops before the script; a rehearsal does not ask", 
 });
 
 test("what a script comes to", async () => {
-  const judged = async (outcome: ScriptOutcome, written: Written = {}) =>
-    judge(
+  const evaluated = async (outcome: ScriptOutcome, written: Written = {}) =>
+    evaluate(
       requestTo({ script: "x.sh", prompt: "{a} {script_output}", ...written }, '{"a":1}'),
       portsWith({ runScript: async () => outcome }),
     );
   const ignored = { status: "ignored", reason: "script", route: "hook" };
-  assert.equal((await judged({ status: "payload", payload: { a: "new" } })).text, "new {script_output}");
-  assert.equal((await judged({ status: "text", text: "said" })).text, "1 said");
-  assert.deepEqual((await judged({ status: "ignore", reason: "why" })).stop?.body, ignored);
+  assert.equal((await evaluated({ status: "payload", payload: { a: "new" } })).text, "new {script_output}");
+  assert.equal((await evaluated({ status: "text", text: "said" })).text, "1 said");
+  assert.deepEqual((await evaluated({ status: "ignore", reason: "why" })).stop?.body, ignored);
   const failed = { status: "failed", reason: "why" } as const;
-  assert.deepEqual((await judged(failed)).stop?.body, ignored);
-  const retried = await judged(failed, { retry_on_script_failure: true });
+  assert.deepEqual((await evaluated(failed)).stop?.body, ignored);
+  const retried = await evaluated(failed, { retry_on_script_failure: true });
   assert.equal(retried.stop?.status, 503);
   assert.deepEqual(retried.stages.at(-1), { stage: "script", verdict: "stop", detail: "why" });
 });
@@ -100,6 +104,6 @@ test("a text that a script gives to a payload without names stands beside it", a
   ] as const) {
     const request = requestTo({ script: "x.sh", prompt: "{payload.0} {script_output}" }, body);
     const ports = portsWith({ runScript: async () => ({ status: "text", text: "said" }) });
-    assert.equal((await judge(request, ports)).text, shown, body);
+    assert.equal((await evaluate(request, ports)).text, shown, body);
   }
 });

@@ -31,14 +31,14 @@ test("what is nested deeper than 200 is refused, whatever its texts hold", () =>
         : `{"a":`.repeat(depth) + inner + "}".repeat(depth);
       const parsed = parse(json);
       const deep = depthOf(JSON.parse(json));
-      assert.equal("flaw" in parsed ? parsed.flaw : "none", deep > 200 ? "too_deep" : "none");
+      assert.equal("problem" in parsed ? parsed.problem : "none", deep > 200 ? "too_deep" : "none");
     }),
   );
 });
 
 test("text that ends inside a text, or is no JSON at all, is malformed", () => {
   for (const text of ['"', '"\\', '{"a":"\\"', "]", "\\", '"a" "b"']) {
-    assert.deepEqual(parse(text), { flaw: "malformed", text }, text);
+    assert.deepEqual(parse(text), { problem: "malformed", text }, text);
   }
 });
 

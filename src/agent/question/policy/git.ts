@@ -7,7 +7,7 @@ interface Subcommand {
   /** It only looks, with these words or with all. */
   readonly looks?: RegExp | true;
   /** Why it always needs a question. */
-  readonly asks?: readonly [reason: string, risk: Risk];
+  readonly questions?: readonly [reason: string, risk: Risk];
   /** Words that make it need one. */
   readonly unless?: readonly [words: RegExp, reason: string, risk: Risk];
   /** Options whose value is a text, such as a message, and names no file. */
@@ -25,7 +25,7 @@ const LOOKS: Subcommand = {
 const loses = (words: RegExp, reason: string, risk: Risk = "destructive"): Subcommand => ({
   unless: [words, reason, risk],
 });
-const asks = (reason: string, risk: Risk): Subcommand => ({ asks: [reason, risk] });
+const questions = (reason: string, risk: Risk): Subcommand => ({ questions: [reason, risk] });
 const looking =
   "status log diff show blame rev-parse ls-files ls-tree describe shortlog grep cat-file version rev-list merge-base name-rev whatchanged count-objects check-ignore show-ref for-each-ref var diff-tree diff-index cherry range-diff annotate";
 const odd = /^(ext::|--(upload-p|receive-p|exec\b)|-u|-c$|--config)/;
@@ -123,19 +123,19 @@ const subcommands: ReadonlyMap<string, Subcommand> = new Map<string, Subcommand>
       unless: [/^(remove|prune|edit|merge)$/, "deletes or rewrites notes", "rewriting"],
     },
   ],
-  ["config", { looks: /^(--get.*|--list|-l|list|get)$/, asks: ["changes what git does", "steering"] }],
-  ["clone", asks("fetches code", "fetching")],
+  ["config", { looks: /^(--get.*|--list|-l|list|get)$/, questions: ["changes what git does", "steering"] }],
+  ["clone", questions("fetches code", "fetching")],
   [
     "submodule",
     {
       looks: /^(status|summary)$/,
-      asks: ["fetches code, runs commands or deletes working trees", "fetching"],
+      questions: ["fetches code, runs commands or deletes working trees", "fetching"],
     },
   ],
   [
     "checkout",
     {
-      asks: [
+      questions: [
         "may discard changes, where the word names a file; git switch changes the branch",
         "destructive",
       ],
@@ -144,22 +144,22 @@ const subcommands: ReadonlyMap<string, Subcommand> = new Map<string, Subcommand>
   [
     "reset",
     {
-      asks: ["moves the branch, and may discard changes", "rewriting"],
+      questions: ["moves the branch, and may discard changes", "rewriting"],
       unless: [/^--(hard|merge|keep)/, "discards changes", "destructive"],
     },
   ],
-  ["restore", asks("discards changes", "destructive")],
+  ["restore", questions("discards changes", "destructive")],
   [
     "rebase",
     {
-      asks: ["rewrites history", "rewriting"],
+      questions: ["rewrites history", "rewriting"],
       unless: [/^(-x|--exec|-i|--interactive)/, "starts other programs", "code"],
     },
   ],
   [
     "push",
     {
-      asks: ["publishes commits", "outward"],
+      questions: ["publishes commits", "outward"],
       unless: [
         /^(-[a-zA-Z]*[fd]|--(force|delete|mirror|prune)|[+:])/,
         "may delete or overwrite published commits",
@@ -169,34 +169,37 @@ const subcommands: ReadonlyMap<string, Subcommand> = new Map<string, Subcommand>
   ],
   [
     "clean",
-    { looks: /^(-[a-z]*n[a-z]*|--dry-run)$/, asks: ["deletes files that git does not keep", "destructive"] },
+    {
+      looks: /^(-[a-z]*n[a-z]*|--dry-run)$/,
+      questions: ["deletes files that git does not keep", "destructive"],
+    },
   ],
   [
     "apply",
     {
       looks: /^(--check|--stat|--numstat|--summary)$/,
-      asks: ["changes files that a patch names, which nobody has seen", "code"],
+      questions: ["changes files that a patch names, which nobody has seen", "code"],
     },
   ],
-  ["am", asks("changes files that a patch names, which nobody has seen", "code")],
+  ["am", questions("changes files that a patch names, which nobody has seen", "code")],
   ["gc", loses(/^--prune|^--aggressive/, "deletes objects")],
-  ["filter-branch", asks("rewrites history", "destructive")],
-  ["filter-repo", asks("rewrites history", "destructive")],
-  ["update-ref", asks("moves references", "destructive")],
-  ["prune", asks("deletes objects", "destructive")],
-  ["replace", asks("rewrites history", "destructive")],
-  ["daemon", asks("serves the repository", "outward")],
-  ["instaweb", asks("serves the repository", "outward")],
-  ["send-email", asks("sends mail", "outward")],
-  ["credential", asks("shows credentials", "sensitive")],
-  ["difftool", asks("starts other programs", "code")],
-  ["mergetool", asks("starts other programs", "code")],
-  ["bisect", asks("may start other programs, and changes the files at hand", "code")],
-  ["archive", asks("packs the repository, and may reach another machine", "outward")],
-  ["bundle", asks("packs the repository into a file", "code")],
-  ["format-patch", asks("writes files", "code")],
-  ["maintenance", asks("changes what runs by itself", "system")],
-  ["hook", asks("starts other programs", "code")],
+  ["filter-branch", questions("rewrites history", "destructive")],
+  ["filter-repo", questions("rewrites history", "destructive")],
+  ["update-ref", questions("moves references", "destructive")],
+  ["prune", questions("deletes objects", "destructive")],
+  ["replace", questions("rewrites history", "destructive")],
+  ["daemon", questions("serves the repository", "outward")],
+  ["instaweb", questions("serves the repository", "outward")],
+  ["send-email", questions("sends mail", "outward")],
+  ["credential", questions("shows credentials", "sensitive")],
+  ["difftool", questions("starts other programs", "code")],
+  ["mergetool", questions("starts other programs", "code")],
+  ["bisect", questions("may start other programs, and changes the files at hand", "code")],
+  ["archive", questions("packs the repository, and may reach another machine", "outward")],
+  ["bundle", questions("packs the repository into a file", "code")],
+  ["format-patch", questions("writes files", "code")],
+  ["maintenance", questions("changes what runs by itself", "system")],
+  ["hook", questions("starts other programs", "code")],
 ]);
 
 export const git: Rule = (call) => {
@@ -242,7 +245,7 @@ function subcommand(call: Call, name: string, rest: readonly string[]): void {
   // A word that may be anything may be the one that makes the difference.
   if (words.some(hasAny))
     return refuse(call, name, "is given words that are worked out at run time", "unclear");
-  if (rule.asks) return refuse(call, name, rule.asks[0], rule.asks[1]);
+  if (rule.questions) return refuse(call, name, rule.questions[0], rule.questions[1]);
   readPaths(call, words);
   if (name === "mv" || name === "rm") for (const path of operandsOf(words)) call.write(path);
 }

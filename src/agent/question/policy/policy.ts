@@ -27,7 +27,7 @@ export interface PolicyDecision {
   readonly remember: Remember;
 }
 
-interface Judgement {
+interface Evaluation {
   readonly findings: readonly Finding[];
   readonly looksOnly: boolean;
   /** Changes something, or may; what reaches another machine need not. */
@@ -63,7 +63,7 @@ const MAX_REASONS = 3;
  */
 export function decide(intent: ToolIntent, context: PolicyContext, tool = intent.title): PolicyDecision {
   const { findings, looksOnly, isAllowed, shape, ...about } = withEdits(
-    judge(intent, context, tool),
+    evaluate(intent, context, tool),
     intent,
     context,
   );
@@ -90,10 +90,10 @@ export function decide(intent: ToolIntent, context: PolicyContext, tool = intent
 }
 
 /** In mode `ask` every edit requires approval; one for the session covers a folder where work is done, or one file. */
-function withEdits(judgement: Judgement, intent: ToolIntent, context: PolicyContext): Judgement {
+function withEdits(evaluation: Evaluation, intent: ToolIntent, context: PolicyContext): Evaluation {
   const { command, writes = [] } = intent;
-  if (context.sessionMode !== "ask") return judgement;
-  if (command !== undefined) return withChanges(judgement);
+  if (context.sessionMode !== "ask") return evaluation;
+  if (command !== undefined) return withChanges(evaluation);
   const folders = [context.workspace, ...(context.roots ?? [])];
   const places = writes.flatMap((path) => {
     if (checkWrite(path, context)) return [];
@@ -101,14 +101,14 @@ function withEdits(judgement: Judgement, intent: ToolIntent, context: PolicyCont
     return folder === undefined ? `edits of ${path}` : `edits in ${folder}`;
   });
   const asked = [...new Set(places)].map((place) => ask(ASKS_FOR_EDITS, place, "edit"));
-  return { ...judgement, findings: [...judgement.findings, ...asked] };
+  return { ...evaluation, findings: [...evaluation.findings, ...asked] };
 }
 
 /** A command that changes something is an edit too; it has no diff, and a grant covers the same text alone. */
-function withChanges(judgement: Judgement): Judgement {
-  const { changes, isAllowed, findings, shape } = judgement;
-  if (!changes || isAllowed || findings.length > 0) return judgement;
-  return { ...judgement, findings: [ask(ASKS_FOR_CHANGES, shape, "change")] };
+function withChanges(evaluation: Evaluation): Evaluation {
+  const { changes, isAllowed, findings, shape } = evaluation;
+  if (!changes || isAllowed || findings.length > 0) return evaluation;
+  return { ...evaluation, findings: [ask(ASKS_FOR_CHANGES, shape, "change")] };
 }
 
 const ASKS_FOR_CHANGES =
@@ -120,21 +120,21 @@ const ONLY_PLANS =
   "look for another way to change something: present a plan of what you would do. The user carries it out with you " +
   "by choosing another mode";
 
-function judge(intent: ToolIntent, context: PolicyContext, tool: string): Judgement {
-  if (intent.command !== undefined) return judgeShell(intent, intent.command, context);
-  const files = judgeFiles(intent, context);
-  if (intent.kind === "network") return judgeNetwork(intent, files);
-  return intent.kind === "tool" ? judgeTool(intent, files, tool) : files;
+function evaluate(intent: ToolIntent, context: PolicyContext, tool: string): Evaluation {
+  if (intent.command !== undefined) return evaluateShell(intent, intent.command, context);
+  const files = evaluateFiles(intent, context);
+  if (intent.kind === "network") return evaluateNetwork(intent, files);
+  return intent.kind === "tool" ? evaluateTool(intent, files, tool) : files;
 }
 
-function judgeShell({ script }: ToolIntent, command: string, context: PolicyContext): Judgement {
+function evaluateShell({ script }: ToolIntent, command: string, context: PolicyContext): Evaluation {
   const { text, folder } = script ?? { text: command, folder: undefined };
   const review = reviewCommand(text, context, { folder, allow: context.allow });
   // Without findings the text itself is the shape: an answer covers the same command only.
   return { ...review, changes: !review.looksOnly, editsInside: false, shape: command.trim() };
 }
 
-function judgeFiles({ reads = [], writes = [], title }: ToolIntent, context: PolicyContext): Judgement {
+function evaluateFiles({ reads = [], writes = [], title }: ToolIntent, context: PolicyContext): Evaluation {
   const findings = [
     ...reads.map((path) => checkRead(path, context)),
     ...writes.map((path) => checkWrite(path, context)),
@@ -151,18 +151,18 @@ function judgeFiles({ reads = [], writes = [], title }: ToolIntent, context: Pol
 }
 
 /** That the addresses are public is for the tool to see to: only it knows what the names lead to. */
-function judgeNetwork({ hosts = [], title, writes = [] }: ToolIntent, files: Judgement): Judgement {
+function evaluateNetwork({ hosts = [], title, writes = [] }: ToolIntent, files: Evaluation): Evaluation {
   const names = [...new Set(hosts.map((host) => host.toLowerCase()))].toSorted().join(", ");
   const unknown = names === "" ? [ask("it reaches a machine that is not known", title)] : [];
   const shape = writes.length === 0 ? names : `${names} ${files.shape}`;
   return { ...files, findings: [...files.findings, ...unknown], looksOnly: false, editsInside: false, shape };
 }
 
-function judgeTool(
+function evaluateTool(
   { effect, identity, reads = [], writes = [] }: ToolIntent,
-  files: Judgement,
+  files: Evaluation,
   tool: string,
-): Judgement {
+): Evaluation {
   // Paths say what it does; without them only `effect` can.
   if (effect === "none" || (effect === undefined && reads.length + writes.length > 0)) return files;
   if (effect === "own") return { ...files, changes: true };

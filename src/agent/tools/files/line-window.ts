@@ -62,9 +62,9 @@ export class LineWindow {
   #extend(part: Uint8Array): void {
     this.#lineBytes += part.length;
     // Four bytes a character at most, and one character more to see that the line is too long.
-    const room = (this.#limits.maxLineCharacters + 1) * 4 - this.#keptBytes;
-    if (room <= 0 || this.#ended + 1 < this.#limits.first) return;
-    const kept = part.slice(0, room);
+    const deps = (this.#limits.maxLineCharacters + 1) * 4 - this.#keptBytes;
+    if (deps <= 0 || this.#ended + 1 < this.#limits.first) return;
+    const kept = part.slice(0, deps);
     this.#kept.push(kept);
     this.#keptBytes += kept.length;
   }

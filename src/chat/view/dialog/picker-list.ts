@@ -26,17 +26,17 @@ export function pickerList(facts: PickerFacts): readonly Line[] {
       ? sessionRow(row, index === own.selected, facts)
       : modelRow(row, index === own.selected, facts),
   );
-  const room = Math.max(1, facts.rows - 5);
-  const start = Math.max(0, Math.min(own.selected - Math.floor(room / 2), body.length - room));
+  const deps = Math.max(1, facts.rows - 5);
+  const start = Math.max(0, Math.min(own.selected - Math.floor(deps / 2), body.length - deps));
   const empty = picker.isLoading ? "loading" : own.filter === "" ? `no ${title} yet` : "nothing fits";
-  const count = body.length > room ? `  ${own.selected + 1} of ${body.length}` : "";
+  const count = body.length > deps ? `  ${own.selected + 1} of ${body.length}` : "";
   return [
     cutLine(
       [span("▌ ", "accent"), span(title, "accent"), span(filterText(own.filter)), span(count, "dim")],
       width,
     ),
     BLANK,
-    ...(body.length === 0 ? [[...INDENT, span(empty, "dim")]] : body.slice(start, start + room)),
+    ...(body.length === 0 ? [[...INDENT, span(empty, "dim")]] : body.slice(start, start + deps)),
     BLANK,
     ...wrap([span("↑↓ and enter · type to search · esc closes", "dim")], width, {
       first: INDENT,

@@ -54,9 +54,9 @@ export function hanging(first: Line): Margin {
 
 /** Wraps spans at words, and words that are too long anywhere. Spaces at a break are kept out of the next line. */
 export function wrap(spans: readonly Span[], width: number, margin: Margin = NO_MARGIN): readonly Line[] {
-  const room = Math.max(1, width - Math.max(lineWidth(margin.first), lineWidth(margin.rest)));
+  const deps = Math.max(1, width - Math.max(lineWidth(margin.first), lineWidth(margin.rest)));
   const body = spans.map(({ text, role }) => ({ text: expandTabs(text), role }));
-  const rows = lineWidth(body) <= room ? [body] : breakRows(body, room);
+  const rows = lineWidth(body) <= deps ? [body] : breakRows(body, deps);
   return rows.map((row, index) => [...(index === 0 ? margin.first : margin.rest), ...row]);
 }
 
@@ -75,9 +75,9 @@ export function wrapText(
 
 /** Left and right, with the room between them; the left is cut if both do not fit. */
 export function spread(left: Line, right: Line, width: number): Line {
-  const room = width - lineWidth(right) - (right.length > 0 ? 1 : 0);
-  if (room < 1) return cutLine(left, width);
-  const cut = cutLine(left, room);
+  const deps = width - lineWidth(right) - (right.length > 0 ? 1 : 0);
+  if (deps < 1) return cutLine(left, width);
+  const cut = cutLine(left, deps);
   const gap = width - lineWidth(cut) - lineWidth(right);
   return right.length === 0 ? cut : [...cut, span(" ".repeat(gap)), ...right];
 }
@@ -105,14 +105,14 @@ interface Cell {
   readonly role: Role;
 }
 
-function breakRows(spans: readonly Span[], room: number): readonly Line[] {
+function breakRows(spans: readonly Span[], deps: number): readonly Line[] {
   const cells = spans.flatMap(({ text, role }) =>
     clustersOf(text).map((cluster): Cell => ({ cluster, cells: clusterWidth(cluster), role })),
   );
   const rows: Line[] = [];
   let start = 0;
   while (start < cells.length) {
-    const end = rowEnd(cells, start, room);
+    const end = rowEnd(cells, start, deps);
     rows.push(join(cells.slice(start, end)));
     start = end;
     while (start < cells.length && cells[start]?.cluster === " ") start++;
@@ -121,7 +121,7 @@ function breakRows(spans: readonly Span[], room: number): readonly Line[] {
 }
 
 /** Behind the last cell of the row that starts at `start`. */
-function rowEnd(cells: readonly Cell[], start: number, room: number): number {
+function rowEnd(cells: readonly Cell[], start: number, deps: number): number {
   let used = 0;
   let lastBreak = -1;
   for (let at = start; at < cells.length; at++) {
@@ -129,7 +129,7 @@ function rowEnd(cells: readonly Cell[], start: number, room: number): number {
     // Wide characters of East Asia break anywhere.
     if (cluster === " " || width === 2) lastBreak = at;
     used += width;
-    if (used > room)
+    if (used > deps)
       return lastBreak > start && hasInk(cells, start, lastBreak) ? lastBreak : Math.max(at, start + 1);
   }
   return cells.length;

@@ -41,7 +41,7 @@ export const bluebubbles: Platform<Settings> = {
         const message = readMessage(words.name, delivery);
         if (!message) return { status: "permanent", error: "The message has no text." };
         const chatGuid = guidOf(message.chat);
-        if (chatGuid === undefined) return { status: "permanent", error: flawOf(message.chat) };
+        if (chatGuid === undefined) return { status: "permanent", error: findProblem(message.chat) };
         const limit = settings.text_limit ?? TEXT_LIMIT;
         const parts = renderParts(message.text, { format: "plain", limit, unit: "utf16" });
         return sendParts(parts, { delivery, options }, async ({ plain }, index) => {
@@ -100,7 +100,7 @@ function guidOf(chat: string): string | undefined {
   return /^[^\s@;]{1,64}@[^\s@;]{1,128}\.[^\s@;]{2,64}$/.test(chat) ? `any;-;${chat}` : undefined;
 }
 
-function flawOf(chat: string): string {
+function findProblem(chat: string): string {
   return chat === ""
     ? "No chat is named: set deliver_extra.chat_id, or platforms.bluebubbles.home_channel (BLUEBUBBLES_HOME_CHANNEL)."
     : "The chat must be a phone number with + and country code, an email address, or the guid of a chat, such as iMessage;-;+15550100123.";

@@ -24,7 +24,7 @@ export interface AppRobot {
   send(message: Message, delivery: Delivery, options: SendOptions): Promise<SendOutcome>;
 }
 
-interface Errand {
+interface SendRequest {
   readonly call: Call;
   readonly tokens: AccessTokens;
   readonly robotCode: string;
@@ -44,12 +44,12 @@ export function createAppRobot(
   return {
     async send(message, delivery, options) {
       const { chat } = message;
-      const flaw = flawOf(chat);
-      if (flaw !== undefined) return { status: "permanent", error: flaw };
+      const problem = findProblem(chat);
+      if (problem !== undefined) return { status: "permanent", error: problem };
       const fits = (text: DingtalkText) => new TextEncoder().encode(paramOf(text)).length <= MAX_PARAM_BYTES;
       const texts = dingtalkTexts(message, { limit, maxParts: MAX_PARTS, fits });
-      const errand = { call, tokens, robotCode: id.trim(), chat, options };
-      return sendParts(texts, { delivery, options }, (text) => sendPart(errand, text));
+      const request = { call, tokens, robotCode: id.trim(), chat, options };
+      return sendParts(texts, { delivery, options }, (text) => sendPart(request, text));
     },
   };
 }
@@ -67,12 +67,12 @@ function askWith(call: Call, body: { readonly appKey: string; readonly appSecret
 }
 
 /** A token that has served and is refused now is asked for anew, once. */
-async function sendPart(errand: Errand, text: DingtalkText): Promise<SendOutcome> {
-  const { tokens, options } = errand;
+async function sendPart(request: SendRequest, text: DingtalkText): Promise<SendOutcome> {
+  const { tokens, options } = request;
   for (;;) {
     const token = await tokens.get(options);
     if (token.kind === "none") return token.outcome;
-    const answer = await post(errand, token.value, text);
+    const answer = await post(request, token.value, text);
     if (answer.kind === "none") return answer.outcome;
     const isRefused = isTokenRefused(answer);
     if (isRefused) tokens.drop(token.value);
@@ -81,7 +81,7 @@ async function sendPart(errand: Errand, text: DingtalkText): Promise<SendOutcome
 }
 
 function post(
-  { call, robotCode, chat, options }: Errand,
+  { call, robotCode, chat, options }: SendRequest,
   token: string,
   text: DingtalkText,
 ): Promise<PlatformAnswer<DingtalkAnswer> | NoAnswer> {
@@ -107,7 +107,7 @@ function paramOf(text: DingtalkText): string {
   );
 }
 
-function flawOf(chat: string): string | undefined {
+function findProblem(chat: string): string | undefined {
   const isGood = chat.startsWith(USER) ? USER_ID.test(chat.slice(USER.length)) : GROUP_ID.test(chat);
   return isGood ? undefined : "The chat must be the openConversationId of a group, or user: and a user's id.";
 }

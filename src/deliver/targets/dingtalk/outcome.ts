@@ -36,11 +36,11 @@ export function outcomeOfWebhook(answer: PlatformAnswer<DingtalkRobotAnswer>): S
   if (code === SENT_TOO_FAST) return throttled(said, PENALTY_MS);
   if (BUSY.has(code)) return throttled(said, BUSY_MS);
   if (code === SYSTEM_BUSY) return { status: "retry", error: said };
-  const remedy = remedyOf(code, errmsg);
-  return { status: "permanent", error: remedy === undefined ? said : `${said} ${remedy}` };
+  const hint = hintOf(code, errmsg);
+  return { status: "permanent", error: hint === undefined ? said : `${said} ${hint}` };
 }
 
-function remedyOf(code: number, reason: string): string | undefined {
+function hintOf(code: number, reason: string): string | undefined {
   if (GONE.has(code)) {
     return "Check webhook_url (DINGTALK_WEBHOOK_URL) of platforms.dingtalk, and whether the robot is still in the group.";
   }

@@ -3,7 +3,7 @@ import { registerSecret } from "../../../base/observe/redact.ts";
 import type { PlatformSettings } from "../../../config/platform-settings.ts";
 import type { DiscordAnswer, DiscordMessage } from "../../../../generated/delivery/client/types.gen.ts";
 import { createCall, type Call, type NoAnswer, type PlatformAnswer } from "../../platform/call.ts";
-import { staleDoubt } from "../../outbox/uncertain.ts";
+import { staleUncertainty } from "../../outbox/uncertain.ts";
 import { readMessage, type Message } from "../../message.ts";
 import { sendParts } from "../../deps.ts";
 import type { Platform } from "../../platform/platform.ts";
@@ -43,19 +43,19 @@ export const discord: Platform<Settings> = {
     let quietUntilMs = 0;
     return {
       name: words.name,
-      knowsRepeats: true,
+      supportsIdempotency: true,
       ...(settings.home_channel === undefined ? {} : { home: settings.home_channel }),
       isReady: () => clock.now() >= quietUntilMs,
       async send(delivery, options) {
         const message = readMessage(words.name, delivery);
         if (!message) return { status: "permanent", error: "The message has no text." };
-        const flaw = flawOf(message);
-        if (flaw !== undefined) return { status: "permanent", error: flaw };
+        const problem = findProblem(message);
+        if (problem !== undefined) return { status: "permanent", error: problem };
         const limit = settings.text_limit ?? TEXT_LIMIT;
         const parts = renderParts(message.text, { format: "commonmark", limit, unit: "codepoints" });
-        const errand = { ...bot, message, delivery, options };
-        return sendParts(parts, errand, async (part, index) => {
-          const { outcome, quietMs = 0 } = await sendPart(errand, part, index);
+        const request = { ...bot, message, delivery, options };
+        return sendParts(parts, request, async (part, index) => {
+          const { outcome, quietMs = 0 } = await sendPart(request, part, index);
           quietUntilMs = Math.max(quietUntilMs, clock.now() + quietMs);
           return outcome;
         });
@@ -72,7 +72,7 @@ interface Bot {
   readonly posts: Map<string, string>;
 }
 
-interface Errand extends Bot {
+interface SendRequest extends Bot {
   readonly message: Message;
   readonly delivery: Delivery;
   readonly options: SendOptions;
@@ -86,33 +86,33 @@ interface PartEnd {
 
 type Answer = PlatformAnswer<DiscordAnswer> | NoAnswer;
 
-async function sendPart(errand: Errand, part: Part, index: number): Promise<PartEnd> {
-  const { message, posts, delivery } = errand;
+async function sendPart(request: SendRequest, part: Part, index: number): Promise<PartEnd> {
+  const { message, posts, delivery } = request;
   const post = posts.get(delivery.id);
   if (post === undefined && message.thread === undefined && message.extra["forum"] === true) {
-    return openPost(errand, part, index);
+    return openPost(request, part, index);
   }
   const channel = post ?? message.thread ?? message.chat;
   const nonce = { nonce: repeatMark(delivery, index, NONCE_LENGTH), enforce_nonce: true };
-  const stale = staleOf(errand, index, NONCE_WINDOW_MS);
+  const stale = staleOf(request, index, NONCE_WINDOW_MS);
   if (stale) return { outcome: stale };
   const answer = await inEitherForm(part, (content) =>
-    write(errand, channel, { ...bodyOf(message, content), ...nonce }),
+    write(request, channel, { ...bodyOf(message, content), ...nonce }),
   );
   if (answer.kind === "none") return { outcome: answer.outcome };
   if (isForum(answer) && post === undefined && message.thread === undefined) {
-    return openPost(errand, part, index);
+    return openPost(request, part, index);
   }
   const outcome = outcomeOf(answer, words);
   return { outcome, ...quietAfter(answer, outcome) };
 }
 
 /** The API takes no nonce for these: what may have arrived is left to people. */
-async function openPost(errand: Errand, part: Part, index: number): Promise<PartEnd> {
-  const { delivery, posts } = errand;
-  const stale = staleOf(errand, index, 0);
+async function openPost(request: SendRequest, part: Part, index: number): Promise<PartEnd> {
+  const { delivery, posts } = request;
+  const stale = staleOf(request, index, 0);
   if (stale) return { outcome: stale };
-  const answer = await inEitherForm(part, (content) => open(errand, part, content));
+  const answer = await inEitherForm(part, (content) => open(request, part, content));
   if (answer.kind === "none") return { outcome: withoutRepeat(answer.outcome) };
   const outcome = withoutRepeat(outcomeOf(answer, words));
   if (outcome.status !== "delivered") return { outcome, ...quietAfter(answer, outcome) };
@@ -122,11 +122,15 @@ async function openPost(errand: Errand, part: Part, index: number): Promise<Part
   return { outcome };
 }
 
-function staleOf({ delivery, clock }: Errand, index: number, windowMs: number): SendOutcome | undefined {
-  return staleDoubt({ title: words.title, windowMs }, delivery, { index, nowMs: clock.now() });
+function staleOf({ delivery, clock }: SendRequest, index: number, windowMs: number): SendOutcome | undefined {
+  return staleUncertainty({ title: words.title, windowMs }, delivery, { index, nowMs: clock.now() });
 }
 
-function open({ message, call, headers, options }: Errand, part: Part, content: string): Promise<Answer> {
+function open(
+  { message, call, headers, options }: SendRequest,
+  part: Part,
+  content: string,
+): Promise<Answer> {
   const tags = message.extra["tags"];
   const tagIds = Array.isArray(tags) ? tags.map(String).slice(0, MAX_TAGS) : [];
   const body = {
@@ -155,7 +159,11 @@ function plainOf(markdown: string): string {
   return part?.text ?? markdown;
 }
 
-function write({ call, headers, options }: Errand, channel: string, body: DiscordMessage): Promise<Answer> {
+function write(
+  { call, headers, options }: SendRequest,
+  channel: string,
+  body: DiscordMessage,
+): Promise<Answer> {
   const path = { channel_id: channel };
   return call("DiscordAnswer", (client) => client.discordCreateMessage({ path, body, headers }), options);
 }
@@ -202,7 +210,7 @@ function nameOf({ text }: Part): string {
   return characters.length <= NAME_LENGTH ? name : `${characters.slice(0, NAME_LENGTH - 1).join("")}…`;
 }
 
-function flawOf({ chat, thread }: Message): string | undefined {
+function findProblem({ chat, thread }: Message): string | undefined {
   if (chat === "") {
     return "No channel is named: set deliver_extra.chat_id, or platforms.discord.home_channel (DISCORD_HOME_CHANNEL).";
   }

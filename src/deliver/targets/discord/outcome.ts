@@ -33,10 +33,10 @@ export function outcomeOf(answer: Answer, words: OutcomeWords): SendOutcome {
   const failure = outcomeOfAnswer(answer, { ...words, reason });
   if (status === 429 || body?.code === RESOURCE_RATE_LIMITED) return throttled(failure.error, waitOf(answer));
   if (body?.code === OVERLOADED) return { status: "retry", error: failure.error };
-  const remedy = remedies.get(body?.code ?? 0);
-  return remedy === undefined || failure.status !== "permanent"
+  const hint = remedies.get(body?.code ?? 0);
+  return hint === undefined || failure.status !== "permanent"
     ? failure
-    : { ...failure, error: `${failure.error} ${remedy}` };
+    : { ...failure, error: `${failure.error} ${hint}` };
 }
 
 /** The channel is a forum, which takes posts alone; the older of the two codes stands for other channels too. */

@@ -37,8 +37,8 @@ export const email: Platform<Settings> = {
       async send(delivery, options) {
         const message = readMessage(NAME, delivery);
         if (!message) return { status: "permanent", error: "The message has no text." };
-        const flaw = flawOf(message);
-        if (flaw !== undefined) return { status: "permanent", error: flaw };
+        const problem = findProblem(message);
+        if (problem !== undefined) return { status: "permanent", error: problem };
         const parts = renderParts(message.text, { format: "email", limit: TEXT_LIMIT, unit: "utf16" });
         const envelope = { id: delivery.id, from, message };
         return sendParts(parts, { delivery, options }, (_, index) =>
@@ -77,7 +77,7 @@ function serverOf(settings: Settings): SmtpServer {
   };
 }
 
-function flawOf({ chat }: Message): string | undefined {
+function findProblem({ chat }: Message): string | undefined {
   if (chat === "") {
     return "No address is named: set deliver_extra.chat_id, or platforms.email.home_channel (EMAIL_HOME_ADDRESS).";
   }

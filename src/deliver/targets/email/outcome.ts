@@ -31,7 +31,7 @@ export function outcomeOfError(error: unknown, { server, isSent }: Attempted): S
   const isFinal = status !== undefined && status >= 500 && status !== 503;
   if (code === "EAUTH") return refusedLogin(status, server);
   if (isFinal && (isSent || ABOUT_MESSAGE.has(String(code)))) {
-    return { status: "permanent", error: `${server} refused the mail: ${said}. ${remedyOf(said)}`.trim() };
+    return { status: "permanent", error: `${server} refused the mail: ${said}. ${hintOf(said)}`.trim() };
   }
   if (status !== undefined && status >= 400) {
     return { status: "retry", error: `${server} does not take the mail now: ${said}.${tlsNote(code)}` };
@@ -81,7 +81,7 @@ function tlsNote(code: unknown): string {
 }
 
 /** RFC 3463: enhanced status codes, where the first reply line has one. */
-function remedyOf(said: string): string {
+function hintOf(said: string): string {
   if (/^(530|535|538)\b/.test(said)) return "Check platforms.email.user and password.";
   if (/^552\b|^\d{3} 5\.[23]\.4\b/.test(said))
     return "It is too large for the server or the mailbox is full.";

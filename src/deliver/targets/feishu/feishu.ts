@@ -7,7 +7,7 @@ import type {
 } from "../../../../generated/delivery/client/types.gen.ts";
 import { AccessTokens, type AskForToken } from "../../platform/access-token.ts";
 import { createCall, type Call, type NoAnswer, type PlatformAnswer } from "../../platform/call.ts";
-import { staleDoubt } from "../../outbox/uncertain.ts";
+import { staleUncertainty } from "../../outbox/uncertain.ts";
 import { readMessage, type Message } from "../../message.ts";
 import { sendParts } from "../../deps.ts";
 import type { Platform } from "../../platform/platform.ts";
@@ -53,30 +53,30 @@ export const feishu: Platform<Settings> = {
     const repeats = { title: feishuWords.title, windowMs: REPEATS_KNOWN_MS };
     return {
       name: feishuWords.name,
-      knowsRepeats: true,
+      supportsIdempotency: true,
       ...(settings.home_channel === undefined ? {} : { home: settings.home_channel }),
       async send(delivery, options) {
         const message = readMessage(feishuWords.name, delivery);
         if (!message) return { status: "permanent", error: "The message has no text." };
         const kind = kindOf(message);
-        const flaw = flawOf(message, kind);
-        if (kind === undefined || flaw !== undefined) return { status: "permanent", error: flaw ?? "" };
+        const problem = findProblem(message, kind);
+        if (kind === undefined || problem !== undefined) return { status: "permanent", error: problem ?? "" };
         const limit = settings.text_limit ?? TEXT_LIMIT;
         const parts = renderParts(message.text, { format: "plain", limit, unit: "utf16" });
-        const errand = { call, tokens, kind, message, delivery, options };
+        const request = { call, tokens, kind, message, delivery, options };
         return sendParts(
           parts,
-          errand,
+          request,
           async (part, index) =>
-            staleDoubt(repeats, delivery, { index, nowMs: clock.now() }) ??
-            sendPart(errand, part.text, index),
+            staleUncertainty(repeats, delivery, { index, nowMs: clock.now() }) ??
+            sendPart(request, part.text, index),
         );
       },
     };
   },
 };
 
-interface Errand {
+interface SendRequest {
   readonly call: Call;
   readonly tokens: AccessTokens;
   readonly kind: FeishuReceiverKind;
@@ -101,22 +101,22 @@ function askWith(call: Call, body: { readonly app_id: string; readonly app_secre
 }
 
 /** A token that has served and is refused now is asked for anew, once. */
-async function sendPart(errand: Errand, text: string, index: number): Promise<SendOutcome> {
-  for (let tries = 1; ; tries += 1) {
-    const token = await errand.tokens.get(errand.options);
+async function sendPart(request: SendRequest, text: string, index: number): Promise<SendOutcome> {
+  for (let attemptLog = 1; ; attemptLog += 1) {
+    const token = await request.tokens.get(request.options);
     if (token.kind === "none") return token.outcome;
-    const answer = await post(errand, token.value, contentOf(errand, text, index));
+    const answer = await post(request, token.value, contentOf(request, text, index));
     if (answer.kind === "none") return answer.outcome;
     if (!isTokenRefused(answer)) return outcomeOf(answer);
-    errand.tokens.drop(token.value);
-    if (!token.isKept || tries > 1) return outcomeOf(answer);
+    request.tokens.drop(token.value);
+    if (!token.isKept || attemptLog > 1) return outcomeOf(answer);
   }
 }
 
 type Content = Pick<FeishuReply, "msg_type" | "content" | "uuid">;
 
 /** What addresses people is looked for last: rendering may bring it about, as from `&lt;at`. */
-function contentOf({ delivery, message }: Errand, words: string, index: number): Content {
+function contentOf({ delivery, message }: SendRequest, words: string, index: number): Content {
   const text = message.extra["allow_mentions"] === true ? words : defuseMentions(words, MENTIONS);
   return {
     msg_type: "text",
@@ -126,7 +126,7 @@ function contentOf({ delivery, message }: Errand, words: string, index: number):
 }
 
 function post(
-  { call, kind, message, options }: Errand,
+  { call, kind, message, options }: SendRequest,
   token: string,
   content: Content,
 ): Promise<PlatformAnswer<FeishuAnswer> | NoAnswer> {
@@ -155,7 +155,7 @@ function kindOf({ chat, extra }: Message): FeishuReceiverKind | undefined {
   return kind ?? (extra["receive_id_type"] === "user_id" && chat !== "" ? "user_id" : undefined);
 }
 
-function flawOf({ chat, thread }: Message, kind: FeishuReceiverKind | undefined): string | undefined {
+function findProblem({ chat, thread }: Message, kind: FeishuReceiverKind | undefined): string | undefined {
   if (chat === "") {
     return "No chat is named: set deliver_extra.chat_id, or platforms.feishu.home_channel (FEISHU_HOME_CHANNEL).";
   }

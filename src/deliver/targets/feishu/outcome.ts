@@ -49,8 +49,8 @@ export function isTokenRefused({ body }: Answer): boolean {
 export function tokenFailure(answer: Answer | NoAnswer): SendFailure {
   const failure = answer.kind === "none" ? answer.outcome : failureOf(answer);
   if (failure.status !== "permanent" || answer.kind === "none" || answer.body === undefined) return failure;
-  const remedy = "Check platforms.feishu.app_id (FEISHU_APP_ID), app_secret (FEISHU_APP_SECRET) and domain.";
-  return { ...failure, error: `${failure.error} ${remedy}` };
+  const hint = "Check platforms.feishu.app_id (FEISHU_APP_ID), app_secret (FEISHU_APP_SECRET) and domain.";
+  return { ...failure, error: `${failure.error} ${hint}` };
 }
 
 /** Many errors come with status 200. */
@@ -65,8 +65,8 @@ function failureOf(answer: Answer): SendFailure {
   if (status >= 500 || passing.has(code)) return { status: "retry", error: said };
   if (refusedTokens.has(code))
     return { status: "permanent", error: `${said} Check the credentials of platforms.feishu.` };
-  const remedy = remedies.get(code);
-  return { status: "permanent", error: remedy === undefined ? said : `${said} ${remedy}` };
+  const hint = remedies.get(code);
+  return { status: "permanent", error: hint === undefined ? said : `${said} ${hint}` };
 }
 
 function limited(answer: Answer, said: string): SendFailure {

@@ -73,10 +73,10 @@ function failureOfAnswer(answer: GhAnswer, nowMs: number): SendFailure {
     };
   }
   if (status === 408 || status >= 500) return { status: "retry", error: said };
-  return { status: "permanent", error: `${said} ${remedyOf(status)}` };
+  return { status: "permanent", error: `${said} ${hintOf(status)}` };
 }
 
-function remedyOf(status: number): string {
+function hintOf(status: number): string {
   if (status === 401)
     return "There is no token or not a valid one: run `gh auth login` on the gateway's host, or set GH_TOKEN.";
   if (status === 403) return "Has the token the right to comment there, and is the conversation unlocked?";
@@ -102,11 +102,11 @@ function throttleOf({ status, headers }: GhAnswer, message: string, nowMs: numbe
 }
 
 function absence(code: string): string {
-  const remedy =
+  const hint =
     "Install GitHub CLI (https://cli.github.com) on the gateway's host, or set platforms.github_comment.program.";
   return code === "ENOENT"
-    ? `The program gh is not there. ${remedy}`
-    : `The program gh could not be started (${code}). ${remedy}`;
+    ? `The program gh is not there. ${hint}`
+    : `The program gh could not be started (${code}). ${hint}`;
 }
 
 function messageOf({ body }: GhAnswer): string {

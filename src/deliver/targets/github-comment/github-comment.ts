@@ -9,7 +9,7 @@ import type { Delivery, SendOptions, SendOutcome, Target } from "../../target.ts
 import { renderParts } from "../../text/parts.ts";
 import { failureOf, parseAnswer } from "./answer.ts";
 import { createRunGh, type RunGh } from "./gh.ts";
-import { readPlace, type CommentPlace } from "./address.ts";
+import { readAddress, type CommentAddress } from "./address.ts";
 
 type Settings = PlatformSettings<"github_comment">;
 
@@ -60,7 +60,7 @@ function createTarget(settings: Settings, tools: Tools): Target {
   return {
     name: NAME,
     concurrency: CONCURRENCY,
-    knowsRepeats: true,
+    supportsIdempotency: true,
     // Limits hold for the token, whatever the repository.
     isReady: () => pace.waitMs === 0,
     async send(delivery, options) {
@@ -82,8 +82,8 @@ async function sendMessage(settings: Settings, tools: Tools, sending: Sending): 
   if (!message) return { status: "permanent", error: "The message has no text." };
   if (!ID.test(delivery.id))
     return { status: "permanent", error: "The message's id cannot stand in a comment." };
-  const place = readPlace(message.extra, settings.host);
-  if ("flaw" in place) return { status: "permanent", error: place.flaw };
+  const place = readAddress(message.extra, settings.host);
+  if ("problem" in place) return { status: "permanent", error: place.problem };
   const parts = renderParts(message.text, {
     format: "commonmark",
     limit: Math.max((settings.text_limit ?? TEXT_LIMIT) - markOf(delivery.id, MAX_PARTS).length, 16),
@@ -106,7 +106,7 @@ function markOf(id: string, part: number | undefined): string {
 }
 
 async function post(
-  place: CommentPlace,
+  place: CommentAddress,
   body: string,
   { gh, clock, options }: Tools & { readonly options: SendOptions },
 ): Promise<SendOutcome> {
@@ -124,7 +124,7 @@ async function post(
 
 /** Indexes of the parts that are there from an earlier attempt, when there may have been one; else the failed look. */
 async function findParts(
-  place: CommentPlace,
+  place: CommentAddress,
   { gh, clock }: Tools,
   { delivery, options }: Sending,
 ): Promise<ReadonlySet<number> | SendOutcome> {
@@ -150,6 +150,6 @@ async function findParts(
   return found;
 }
 
-function commentsOf({ repo, number }: CommentPlace): string {
+function commentsOf({ repo, number }: CommentAddress): string {
   return `repos/${repo}/issues/${number}/comments`;
 }

@@ -36,7 +36,7 @@ export const homeassistant: Platform<Settings> = {
       name: words.name,
       ...(home === undefined ? {} : { home }),
       // A notification on the page is replaced by its repeat.
-      knowsRepeatOf: (message) => readMessage(words.name, message)?.chat === "",
+      supportsIdempotencyFor: (message) => readMessage(words.name, message)?.chat === "",
       async send(delivery, options) {
         const message = readMessage(words.name, delivery);
         if (!message) return { status: "permanent", error: "The message has no text." };

@@ -2,15 +2,15 @@
 import { lstat } from "node:fs/promises";
 
 /** What keeps a folder from being written to, a sentence. Links are not followed: what is written here must not appear elsewhere. */
-export async function folderFlaw(path: string): Promise<string | undefined> {
+export async function folderProblem(path: string): Promise<string | undefined> {
   const found = await existing(path);
   return found === undefined || found.isDirectory()
     ? undefined
     : `${path} is a link or a file: put a folder there, or remove it.`;
 }
 
-/** As {@link folderFlaw}, of a file. */
-export async function fileFlaw(path: string): Promise<string | undefined> {
+/** As {@link folderProblem}, of a file. */
+export async function fileProblem(path: string): Promise<string | undefined> {
   const found = await existing(path);
   return found === undefined || found.isFile() ? undefined : `${path} is a link or a folder: remove it.`;
 }

@@ -6,7 +6,7 @@ import { writePrivateFile } from "../../../config/home.ts";
 import { readMessage } from "../../message.ts";
 import type { Delivery, SendOutcome, Target } from "../../target.ts";
 import { cleanText, EMPTY_ANSWER } from "../../text/text.ts";
-import { fileFlaw, folderFlaw, writeFailure } from "./file.ts";
+import { fileProblem, folderProblem, writeFailure } from "./file.ts";
 import { sweepDays } from "./sweep.ts";
 
 export interface LocalTargetOptions {
@@ -45,7 +45,7 @@ export function createLocalTarget(options: LocalTargetOptions): Target {
   return {
     name: "local",
     isOrdered: false,
-    knowsRepeats: true,
+    supportsIdempotency: true,
     async send(delivery) {
       const outcome = await writeMessage(root, delivery, write);
       if (outcome.status !== "delivered" || untilSweep-- > 0) return outcome;
@@ -68,8 +68,8 @@ async function writeMessage(
   const folder = join(root, new Date(delivery.createdAtMs).toISOString().slice(0, "yyyy-mm-dd".length));
   const path = join(folder, `${delivery.id}.md`);
   try {
-    const flaw = (await folderFlaw(root)) ?? (await folderFlaw(folder)) ?? (await fileFlaw(path));
-    if (flaw !== undefined) return { status: "permanent", error: flaw };
+    const problem = (await folderProblem(root)) ?? (await folderProblem(folder)) ?? (await fileProblem(path));
+    if (problem !== undefined) return { status: "permanent", error: problem };
     const text = cleanText(message.text) || EMPTY_ANSWER;
     await write(path, `${text.trimEnd()}\n`);
     return { status: "delivered" };

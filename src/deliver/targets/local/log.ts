@@ -10,7 +10,7 @@ export function createLogTarget(log: Log): Target {
     name: "log",
     isOrdered: false,
     // A line that stands there twice harms nobody.
-    knowsRepeats: true,
+    supportsIdempotency: true,
     async send({ payload, ref }) {
       const { text = "" } = payload as { readonly text?: string };
       const shown = Array.from(redact(text)).slice(0, SHOWN_CHARACTERS).join("");

@@ -34,18 +34,18 @@ export const matrix: Platform<Settings> = {
     const rooms = createRooms({ call, headers, clock, allowsEncrypted: settings.allow_encrypted === true });
     return {
       name: matrixWords.name,
-      knowsRepeats: true,
+      supportsIdempotency: true,
       ...(settings.home_channel === undefined ? {} : { home: settings.home_channel }),
       async send(delivery, options) {
         const message = readMessage(matrixWords.name, delivery);
         if (!message) return { status: "permanent", error: "The message has no text." };
-        const flaw = flawOf(message);
-        if (flaw !== undefined) return { status: "permanent", error: flaw };
+        const problem = findProblem(message);
+        if (problem !== undefined) return { status: "permanent", error: problem };
         const room = await rooms.find(message.chat, options);
         if (room.kind === "none") return room.outcome;
         const limit = settings.text_limit ?? TEXT_LIMIT;
         const parts = renderParts(message.text, { format: "matrix", limit, unit: "codepoints" });
-        const errand: Errand = {
+        const request: SendRequest = {
           call,
           headers,
           roomId: room.id,
@@ -54,13 +54,13 @@ export const matrix: Platform<Settings> = {
           options,
           last: message.thread,
         };
-        return sendParts(parts, errand, (part, index) => sendPart(errand, part, index));
+        return sendParts(parts, request, (part, index) => sendPart(request, part, index));
       },
     };
   },
 };
 
-interface Errand {
+interface SendRequest {
   readonly call: Call;
   readonly headers: { readonly authorization: string };
   readonly roomId: string;
@@ -72,19 +72,19 @@ interface Errand {
 }
 
 /** An event that is too large goes out once more without its HTML form. */
-async function sendPart(errand: Errand, part: Part, index: number): Promise<SendOutcome> {
-  const mark = repeatMark(errand.delivery, index, MARK_LENGTH);
-  let answer = await put(errand, mark, bodyOf(errand, part, part.html));
+async function sendPart(request: SendRequest, part: Part, index: number): Promise<SendOutcome> {
+  const mark = repeatMark(request.delivery, index, MARK_LENGTH);
+  let answer = await put(request, mark, bodyOf(request, part, part.html));
   if (part.html !== undefined && answer.kind === "answer" && isTooLarge(answer)) {
-    answer = await put(errand, `${mark}.plain`, bodyOf(errand, part, undefined));
+    answer = await put(request, `${mark}.plain`, bodyOf(request, part, undefined));
   }
   if (answer.kind === "none") return answer.outcome;
-  errand.last = errand.last === undefined ? undefined : (answer.body?.event_id ?? errand.last);
+  request.last = request.last === undefined ? undefined : (answer.body?.event_id ?? request.last);
   return outcomeOf(answer, "event_id");
 }
 
 function put(
-  { call, headers, roomId, options }: Errand,
+  { call, headers, roomId, options }: SendRequest,
   txnId: string,
   body: MatrixMessage,
 ): Promise<PlatformAnswer<MatrixAnswer> | NoAnswer> {
@@ -92,7 +92,7 @@ function put(
   return call("MatrixAnswer", (client) => client.matrixSendMessage({ path, body, headers }), options);
 }
 
-function bodyOf({ message, last }: Errand, part: Part, html: string | undefined): MatrixMessage {
+function bodyOf({ message, last }: SendRequest, part: Part, html: string | undefined): MatrixMessage {
   const { thread, extra } = message;
   return {
     msgtype: extra["notice"] === true ? "m.notice" : "m.text",
@@ -113,7 +113,7 @@ function relationTo(thread: string, last: string): NonNullable<MatrixMessage["m.
   };
 }
 
-function flawOf({ chat, thread }: Message): string | undefined {
+function findProblem({ chat, thread }: Message): string | undefined {
   if (chat === "") {
     return "No room is named: set deliver_extra.chat_id, or platforms.matrix.home_channel (MATRIX_HOME_CHANNEL).";
   }

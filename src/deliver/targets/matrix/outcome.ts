@@ -50,8 +50,8 @@ function failureOf(answer: Answer): SendFailure {
   if (status === 429 || errcode === "M_LIMIT_EXCEEDED") {
     return throttled(failure.error, retryAfterMs ?? body?.retry_after_ms);
   }
-  const remedy = remedies.get(errcode ?? (status === 413 ? "M_TOO_LARGE" : ""));
-  return remedy === undefined || failure.status !== "permanent"
+  const hint = remedies.get(errcode ?? (status === 413 ? "M_TOO_LARGE" : ""));
+  return hint === undefined || failure.status !== "permanent"
     ? failure
-    : { ...failure, error: `${failure.error} ${remedy}` };
+    : { ...failure, error: `${failure.error} ${hint}` };
 }

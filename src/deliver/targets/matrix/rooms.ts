@@ -14,7 +14,7 @@ export interface RoomsOptions {
 
 export type FoundRoom = { readonly kind: "room"; readonly id: string } | NoAnswer;
 
-export interface Rooms {
+export interface WiredService {
   /** The room by its id or alias, if texts may be sent there. What was found holds for a while. */
   find(chat: string, options: SendOptions): Promise<FoundRoom>;
 }
@@ -23,7 +23,7 @@ export interface Rooms {
 const KNOWN_MS = 600_000;
 const MAX_KNOWN = 1000;
 
-export function createRooms({ call, headers, clock, allowsEncrypted }: RoomsOptions): Rooms {
+export function createRooms({ call, headers, clock, allowsEncrypted }: RoomsOptions): WiredService {
   const known = new Map<string, { readonly id: string; readonly untilMs: number }>();
   return {
     async find(chat, options) {

@@ -64,8 +64,8 @@ export const mattermost: Platform<Settings> = {
       async send(delivery, options) {
         const message = readMessage(words.name, delivery);
         if (!message) return { status: "permanent", error: "The message has no text." };
-        const flaw = flawOf(message);
-        if (flaw !== undefined) return { status: "permanent", error: flaw };
+        const problem = findProblem(message);
+        if (problem !== undefined) return { status: "permanent", error: problem };
         const limit = settings.text_limit ?? TEXT_LIMIT;
         const parts = renderParts(textOf(message), { format: "commonmark", limit, unit: "codepoints" });
         return sendParts(parts, { delivery, options }, async (part, index) => {
@@ -101,8 +101,8 @@ function outcomeOf(answer: PlatformAnswer<MattermostAnswer>, clock: Clock): Send
   const failure = outcomeOfAnswer(answer, { ...words, reason });
   if (status === 429) return throttled(failure.error, answer.retryAfterMs ?? resetMs(answer, clock));
   if (failure.status !== "permanent") return failure;
-  const remedy = remedies.find(([name]) => name.test(body?.id ?? ""))?.[1];
-  return remedy === undefined ? failure : { ...failure, error: `${failure.error} ${remedy}` };
+  const hint = remedies.find(([name]) => name.test(body?.id ?? ""))?.[1];
+  return hint === undefined ? failure : { ...failure, error: `${failure.error} ${hint}` };
 }
 
 /** Seconds from now, as servers write it; the documentation has them as a point in time. */
@@ -112,7 +112,7 @@ function resetMs({ headers }: PlatformAnswer<MattermostAnswer>, clock: Clock): n
   return Math.max(0, seconds > LONGEST_WAIT_S ? seconds * 1000 - clock.now() : seconds * 1000);
 }
 
-function flawOf({ chat, thread }: Message): string | undefined {
+function findProblem({ chat, thread }: Message): string | undefined {
   if (chat === "") {
     return "No channel is named: set deliver_extra.chat_id, or platforms.mattermost.home_channel (MATTERMOST_HOME_CHANNEL).";
   }

@@ -48,13 +48,13 @@ function outcomeOfCode(
   const said = `QQ refuses it: ${reasonOf(body, code)}.`;
   if (TOO_FAST.has(code)) return throttled(said, retryAfterMs ?? TOO_FAST_MS);
   if (PASSING.has(code)) return { status: "retry", error: said };
-  const remedy = remedyOf(code);
-  if (remedy !== undefined) return { status: "permanent", error: `${said} ${remedy}` };
+  const hint = hintOf(code);
+  if (hint !== undefined) return { status: "permanent", error: `${said} ${hint}` };
   // 201 and 202 carry errors too.
   return status < 300 ? { status: "permanent", error: said } : failure;
 }
 
-function remedyOf(code: number): string | undefined {
+function hintOf(code: number): string | undefined {
   if (code === DUPLICATE) return "Another message has used deliver_extra.msg_seq: leave it out.";
   if (USED_UP.has(code)) return `No more may be sent there for now. ${ASK_FOR_REPLY}`;
   if (BAD_ANSWER.has(code) || isReplyCode(code) || NOT_WANTED.has(code)) return ASK_FOR_REPLY;

@@ -45,13 +45,15 @@ export const qqbot: Platform<Settings> = {
     return {
       name: qqbotWords.name,
       ...(settings.home_channel === undefined ? {} : { home: settings.home_channel }),
-      knowsRepeatOf: (message) => readMessage(qqbotWords.name, message)?.extra["msg_id"] !== undefined,
+      supportsIdempotencyFor: (message) =>
+        readMessage(qqbotWords.name, message)?.extra["msg_id"] !== undefined,
       async send(delivery, options) {
         const message = readMessage(qqbotWords.name, delivery);
         if (!message) return { status: "permanent", error: "The message has no text." };
         const place = placeOf(message.chat);
-        const flaw = flawOf(message);
-        if (place === undefined || flaw !== undefined) return { status: "permanent", error: flaw ?? "" };
+        const problem = findProblem(message);
+        if (place === undefined || problem !== undefined)
+          return { status: "permanent", error: problem ?? "" };
         const parts = renderParts(message.text, {
           format: "plain",
           limit: settings.text_limit ?? TEXT_LIMIT,
@@ -59,8 +61,8 @@ export const qqbot: Platform<Settings> = {
           maxParts: MAX_PARTS,
           mentions: place.kind === "channel" ? MENTIONS : [],
         });
-        const errand = { call, tokens, place, message, delivery, options };
-        return sendParts(parts, errand, (part, index) => sendPart(errand, part.text, index));
+        const request = { call, tokens, place, message, delivery, options };
+        return sendParts(parts, request, (part, index) => sendPart(request, part.text, index));
       },
     };
   },
@@ -71,7 +73,7 @@ interface Place {
   readonly id: string;
 }
 
-interface Errand {
+interface SendRequest {
   readonly call: Call;
   readonly tokens: AccessTokens;
   readonly place: Place;
@@ -93,12 +95,12 @@ function askWith(call: Call, body: { readonly appId: string; readonly clientSecr
 }
 
 /** A token that has served and is refused now is asked for anew, once. */
-async function sendPart(errand: Errand, text: string, index: number): Promise<SendOutcome> {
-  const { tokens, delivery, options } = errand;
+async function sendPart(request: SendRequest, text: string, index: number): Promise<SendOutcome> {
+  const { tokens, delivery, options } = request;
   for (;;) {
     const token = await tokens.get(options);
     if (token.kind === "none") return token.outcome;
-    const answer = await post(errand, token.value, contentOf(errand, text, index));
+    const answer = await post(request, token.value, contentOf(request, text, index));
     if (answer.kind === "none") return answer.outcome;
     const isRefused = isTokenRefused(answer);
     if (isRefused) tokens.drop(token.value);
@@ -107,7 +109,7 @@ async function sendPart(errand: Errand, text: string, index: number): Promise<Se
 }
 
 function post(
-  { call, place: { kind, id }, options }: Errand,
+  { call, place: { kind, id }, options }: SendRequest,
   token: string,
   body: QqbotMessage,
 ): Promise<PlatformAnswer<QqbotAnswer> | NoAnswer> {
@@ -124,7 +126,7 @@ function post(
   );
 }
 
-function contentOf({ message: { extra }, delivery }: Errand, text: string, index: number): QqbotMessage {
+function contentOf({ message: { extra }, delivery }: SendRequest, text: string, index: number): QqbotMessage {
   const { msg_id: messageId, event_id: eventId, msg_seq: first } = extra;
   const answers = {
     ...(isText(messageId) ? { msg_id: messageId } : {}),
@@ -150,7 +152,7 @@ function placeOf(chat: string): Place | undefined {
   return ID.test(id) ? { kind, id } : undefined;
 }
 
-function flawOf({ chat, extra }: Message): string | undefined {
+function findProblem({ chat, extra }: Message): string | undefined {
   if (chat === "") {
     return "No chat is named: set deliver_extra.chat_id, or platforms.qqbot.home_channel (QQBOT_HOME_CHANNEL).";
   }

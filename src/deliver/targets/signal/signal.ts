@@ -47,7 +47,7 @@ export const signal: Platform<Settings> = {
   },
 };
 
-interface Letter {
+interface OutboxMessage {
   readonly call: Call;
   /** Who sends. */
   readonly account: string;
@@ -57,7 +57,7 @@ interface Letter {
 }
 
 async function postRpc(
-  { call, account, recipient, id }: Letter,
+  { call, account, recipient, id }: OutboxMessage,
   { text, styles = [] }: Part,
   options: SendOptions,
 ): Promise<SendOutcome> {
@@ -85,7 +85,7 @@ function rpcRecipient({
 }
 
 async function postRest(
-  { call, account, recipient: { kind, id } }: Letter,
+  { call, account, recipient: { kind, id } }: OutboxMessage,
   part: Part,
   options: SendOptions,
 ): Promise<SendOutcome> {

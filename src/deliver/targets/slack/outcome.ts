@@ -57,8 +57,8 @@ export function outcomeOf(answer: PlatformAnswer<SlackAnswer>, words: OutcomeWor
   if (status >= 500 || passing.has(name)) {
     return { status: "retry", error: said, ...(retryAfterMs === undefined ? {} : { afterMs: retryAfterMs }) };
   }
-  const remedy = remedies.get(name);
-  return { status: "permanent", error: remedy === undefined ? said : `${said} ${remedy}` };
+  const hint = remedies.get(name);
+  return { status: "permanent", error: hint === undefined ? said : `${said} ${hint}` };
 }
 
 const printable = (text: string): string =>

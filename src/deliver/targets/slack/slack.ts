@@ -33,8 +33,8 @@ export const slack: Platform<Settings> = {
       async send(delivery, options) {
         const message = readMessage(words.name, delivery);
         if (!message) return { status: "permanent", error: "The message has no text." };
-        const flaw = flawOf(message);
-        if (flaw !== undefined) return { status: "permanent", error: flaw };
+        const problem = findProblem(message);
+        if (problem !== undefined) return { status: "permanent", error: problem };
         const limit = settings.text_limit ?? TEXT_LIMIT;
         const parts = renderParts(message.text, { format: "slack", limit, unit: "utf16" });
         return sendParts(parts, { delivery, options }, async ({ text }) => {
@@ -62,7 +62,7 @@ function bodyOf({ chat, thread, extra }: Message, text: string): SlackMessage {
   };
 }
 
-function flawOf({ chat, thread }: Message): string | undefined {
+function findProblem({ chat, thread }: Message): string | undefined {
   if (chat === "") {
     return "No channel is named: set deliver_extra.chat_id, or platforms.slack.home_channel (SLACK_HOME_CHANNEL).";
   }

@@ -49,9 +49,9 @@ export function smsOutcome(answer: PlatformAnswer<SmsAnswer>): SendOutcome {
   const reason = reasonOf(body.message, code);
   const said = saidIn(answer, { ...words, reason });
   if (code !== undefined && throttling.has(code)) return throttled(said, answer.retryAfterMs);
-  const remedy = permanent.get(code ?? 0);
-  if (remedy !== undefined && status !== 429 && status < 500) {
-    return { status: "permanent", error: `${said} ${remedy}` };
+  const hint = permanent.get(code ?? 0);
+  if (hint !== undefined && status !== 429 && status < 500) {
+    return { status: "permanent", error: `${said} ${hint}` };
   }
   return outcomeOfAnswer(answer, { ...words, reason });
 }
@@ -62,8 +62,8 @@ function refused(answer: PlatformAnswer<SmsAnswer>, body: SmsAnswer): SendOutcom
   if (!["failed", "undelivered", "canceled"].includes(state)) return outcomeOfAnswer(answer, words);
   const code = body.error_code ?? undefined;
   const reason = reasonOf(body.error_message ?? `the message is ${state}`, code);
-  const remedy = permanent.get(code ?? 0) ?? "See the message in the Twilio console.";
-  return { status: "permanent", error: `${saidIn(answer, { ...words, reason })} ${remedy}` };
+  const hint = permanent.get(code ?? 0) ?? "See the message in the Twilio console.";
+  return { status: "permanent", error: `${saidIn(answer, { ...words, reason })} ${hint}` };
 }
 
 function reasonOf(message: string | undefined, code: number | undefined): string {

@@ -37,7 +37,7 @@ export const sms: Platform<Settings> = {
         const message = readMessage("sms", delivery);
         if (!message) return { status: "permanent", error: "The message has no text." };
         const to = readPhoneNumber(message.chat);
-        if (to === undefined) return { status: "permanent", error: flawOf(message.chat) };
+        if (to === undefined) return { status: "permanent", error: findProblem(message.chat) };
         const limit = settings.text_limit ?? TEXT_LIMIT;
         const parts = renderParts(message.text, {
           format: "plain",
@@ -71,7 +71,7 @@ function basic(name: string, password: string): string {
   return `Basic ${btoa(String.fromCharCode(...bytes))}`;
 }
 
-function flawOf(chat: string): string {
+function findProblem(chat: string): string {
   return chat === ""
     ? "No phone number is named: set deliver_extra.chat_id, or platforms.sms.home_channel (SMS_HOME_CHANNEL)."
     : "The address must be a phone number with + and country code, such as sms:+15550100123; in deliver_extra in quotes, or the + is lost.";

@@ -36,8 +36,8 @@ export const telegram: Platform<Settings> = {
       async send(delivery, options) {
         const message = readMessage(words.name, delivery);
         if (!message) return { status: "permanent", error: "The message has no text." };
-        const flaw = flawOf(message);
-        if (flaw !== undefined) return { status: "permanent", error: flaw };
+        const problem = findProblem(message);
+        if (problem !== undefined) return { status: "permanent", error: problem };
         const limit = settings.text_limit ?? TEXT_LIMIT;
         const parts = renderParts(message.text, { format: "telegram", limit, unit: "utf16" });
         const chat = { call, token, message, id: message.chat };
@@ -94,10 +94,10 @@ function outcomeOf(answer: PlatformAnswer<TelegramAnswer>): SendOutcome {
   const failure = outcomeOfAnswer(answer, { ...words, reason: body?.description });
   const seconds = body?.parameters?.retry_after;
   if (failure.status === "retry" && seconds !== undefined) return throttled(failure.error, seconds * 1000);
-  return failure.status === "permanent" ? { ...failure, error: withRemedy(failure, body) } : failure;
+  return failure.status === "permanent" ? { ...failure, error: withHint(failure, body) } : failure;
 }
 
-function withRemedy({ error }: SendFailure, body: TelegramAnswer | undefined): string {
+function withHint({ error }: SendFailure, body: TelegramAnswer | undefined): string {
   const description = body?.description ?? "";
   if (/chat not found/i.test(description))
     return `${error} Has the bot been added there, or been written to?`;
@@ -109,7 +109,7 @@ function cannotParse({ status, body }: PlatformAnswer<TelegramAnswer>): boolean 
   return status === 400 && /can't parse entities/i.test(body?.description ?? "");
 }
 
-function flawOf({ chat, thread }: Message): string | undefined {
+function findProblem({ chat, thread }: Message): string | undefined {
   if (chat === "") {
     return "No chat is named: set deliver_extra.chat_id, or platforms.telegram.home_channel (TELEGRAM_HOME_CHANNEL).";
   }

@@ -46,7 +46,7 @@ export function createWebhookTarget(options: WebhookTargetOptions): Target {
     name: "webhook",
     isOrdered: false,
     // Receivers tell repeats by the header webhook-id.
-    knowsRepeats: true,
+    supportsIdempotency: true,
     retryDelaysMs: RETRY_DELAYS_MS,
     async send(delivery, { signal, span }) {
       const payload = toPayload(delivery.payload);

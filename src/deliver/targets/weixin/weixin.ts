@@ -37,8 +37,9 @@ export const weixin: Platform<Settings> = {
         const message = readMessage(weixinWords.name, delivery);
         if (!message) return { status: "permanent", error: "The message has no text." };
         const context = contextOf(message, settings);
-        const flaw = flawOf(message, context);
-        if (context === undefined || flaw !== undefined) return { status: "permanent", error: flaw ?? "" };
+        const problem = findProblem(message, context);
+        if (context === undefined || problem !== undefined)
+          return { status: "permanent", error: problem ?? "" };
         const limit = settings.text_limit ?? TEXT_LIMIT;
         const parts = renderParts(message.text, {
           format: "plain",
@@ -46,14 +47,14 @@ export const weixin: Platform<Settings> = {
           unit: "utf16",
           maxParts: MAX_PARTS,
         });
-        const errand = { ...sender, user: message.chat, context, delivery, options };
-        return sendParts(parts, errand, (part, index) => sendPart(errand, part.text, index));
+        const request = { ...sender, user: message.chat, context, delivery, options };
+        return sendParts(parts, request, (part, index) => sendPart(request, part.text, index));
       },
     };
   },
 };
 
-interface Errand {
+interface SendRequest {
   readonly call: Call;
   readonly token: string;
   /** Of agentd. */
@@ -65,8 +66,8 @@ interface Errand {
   readonly options: SendOptions;
 }
 
-async function sendPart(errand: Errand, text: string, index: number): Promise<SendOutcome> {
-  const { call, token, version, context, options } = errand;
+async function sendPart(request: SendRequest, text: string, index: number): Promise<SendOutcome> {
+  const { call, token, version, context, options } = request;
   const headers = {
     AuthorizationType: "ilink_bot_token",
     Authorization: `Bearer ${token}`,
@@ -74,12 +75,16 @@ async function sendPart(errand: Errand, text: string, index: number): Promise<Se
     "iLink-App-Id": "bot",
     "iLink-App-ClientVersion": numberOf(version),
   } as const;
-  const body = requestOf(errand, text, index);
+  const body = requestOf(request, text, index);
   const answer = await call("WeixinAnswer", (client) => client.weixinSendMessage({ headers, body }), options);
   return answer.kind === "none" ? answer.outcome : outcomeOf(answer, context);
 }
 
-function requestOf({ user, context, delivery, version }: Errand, text: string, index: number): WeixinRequest {
+function requestOf(
+  { user, context, delivery, version }: SendRequest,
+  text: string,
+  index: number,
+): WeixinRequest {
   return {
     msg: {
       from_user_id: "",
@@ -112,7 +117,7 @@ function contextOf({ chat, extra }: Message, { context_tokens: known = {} }: Set
   return Object.hasOwn(known, chat) ? known[chat] || undefined : undefined;
 }
 
-function flawOf({ chat }: Message, context: string | undefined): string | undefined {
+function findProblem({ chat }: Message, context: string | undefined): string | undefined {
   if (chat === "") {
     return "No user is named: set deliver_extra.chat_id, or platforms.weixin.home_channel (WEIXIN_HOME_CHANNEL).";
   }

@@ -58,8 +58,8 @@ export function cloudOutcome(answer: PlatformAnswer<WhatsappAnswer>): SendOutcom
   const said = saidIn(answer, { ...words, reason });
   if (throttling.has(code)) return throttled(said, retryAfterMs);
   if (passing.has(code)) return { status: "retry", error: said };
-  const remedy = permanent.get(code) ?? (code >= 200 && code < 300 ? PERMISSION : undefined);
-  if (remedy !== undefined) return { status: "permanent", error: `${said} ${remedy}` };
+  const hint = permanent.get(code) ?? (code >= 200 && code < 300 ? PERMISSION : undefined);
+  if (hint !== undefined) return { status: "permanent", error: `${said} ${hint}` };
   return outcomeOfAnswer(answer, { ...words, reason });
 }
 

@@ -22,11 +22,11 @@ const TEXT_LIMIT = 4096;
 /** One text to one chat, by either way. */
 interface Sender {
   /** The chat as this way writes it. */
-  readonly chat: (chat: string) => { readonly id: string } | { readonly flaw: string };
-  readonly post: (letter: Letter, options: SendOptions) => Promise<SendOutcome>;
+  readonly chat: (chat: string) => { readonly id: string } | { readonly problem: string };
+  readonly post: (letter: OutboxMessage, options: SendOptions) => Promise<SendOutcome>;
 }
 
-interface Letter {
+interface OutboxMessage {
   readonly to: string;
   readonly text: string;
   readonly extra: Message["extra"];
@@ -58,7 +58,7 @@ export const whatsapp: Platform<Settings> = {
         if (!message) return { status: "permanent", error: "The message has no text." };
         const { text, extra } = message;
         const chat = sender.chat(message.chat);
-        if ("flaw" in chat) return { status: "permanent", error: chat.flaw };
+        if ("problem" in chat) return { status: "permanent", error: chat.problem };
         const limit = settings.text_limit ?? TEXT_LIMIT;
         const reply = typeof extra["reply_to"] === "string" ? extra["reply_to"] : undefined;
         const rendered = renderParts(text, { format: "whatsapp", limit, unit: "utf16" });

@@ -17,7 +17,7 @@ class Init {
     await this.#facts();
     await this.#conversations();
     await this.#journal();
-    await this.#asks();
+    await this.#questions();
     await this.#ledger();
     await this.#leased("outbox", { target: "text", payload: "text", ref: "text?" }, "due");
     await this.#leased("jobs", { kind: "text", ref: "text", payload: "text" }, "queued");
@@ -123,7 +123,7 @@ class Init {
     });
   }
 
-  async #asks(): Promise<void> {
+  async #questions(): Promise<void> {
     const ask: Shape = {
       id: "text",
       session_id: "text",
@@ -138,12 +138,12 @@ class Init {
       expires_at: "integer?",
       answered_at: "integer?",
     };
-    await this.#schema.table("asks", ask, ["id"]);
-    await this.#schema.index("asks", "open", {
+    await this.#schema.table("questions", ask, ["id"]);
+    await this.#schema.index("questions", "open", {
       columns: ["session_id", "created_at"],
       where: sql<boolean>`status = 'open'`,
     });
-    await this.#schema.index("asks", "by_run", { columns: ["run_id"] });
+    await this.#schema.index("questions", "by_run", { columns: ["run_id"] });
   }
 
   async #ledger(): Promise<void> {

@@ -22,7 +22,7 @@ export async function httpApi(schema: SchemaBuilder): Promise<void> {
     columns: ["done_at"],
     where: sql<boolean>`status = 'dead'`,
   });
-  await schema.columns("asks", { call_id: "text?", taken_at: "integer?" });
+  await schema.columns("questions", { call_id: "text?", taken_at: "integer?" });
   await schema.table(
     "responses",
     {

@@ -3,8 +3,8 @@ import type { SchemaBuilder } from "./builder.ts";
 
 /** Messages to one chat go in their order; parts that arrived are noted; what may have arrived is told from what did not. */
 export async function outboxLanes(schema: SchemaBuilder): Promise<void> {
-  await schema.columns("outbox", { lane: "text?", retried_at: "integer?", tries: "text?" });
-  await schema.columns("outbox", { tried_at: "integer?", doubt_at: "integer?" });
+  await schema.columns("outbox", { lane: "text?", retried_at: "integer?", attempt_log: "text?" });
+  await schema.columns("outbox", { tried_at: "integer?", uncertain_at: "integer?" });
   const counted = { queue: "text", held: "integer", parts_sent: "integer" } as const;
   await schema.columns("outbox", counted, { queue: "", held: 0, parts_sent: 0 });
   const owed = sql<boolean>`status in ('due', 'leased')`;
