@@ -47,20 +47,20 @@ export interface CompressionResult {
 
 /** The one agent core that all surfaces drive: what it is made of, and what takes more than one part of it. */
 export class Agent {
-  readonly parts: AgentDeps;
+  readonly deps: AgentDeps;
   readonly turns: Turns;
   readonly sessions: Sessions;
   readonly live: LiveSessions;
   readonly titles: Titles;
   readonly #recovery: Recovery;
 
-  constructor(parts: AgentDeps, options: { readonly maxLiveSessions: number }) {
-    this.parts = parts;
-    this.sessions = new Sessions(parts.store);
-    this.titles = new Titles(parts, this.sessions);
-    this.turns = new Turns(parts, { onEnd: (run) => this.titles.consider(run) });
-    this.live = new LiveSessions({ clock: parts.clock, max: options.maxLiveSessions });
-    this.#recovery = new Recovery(parts, this.turns);
+  constructor(deps: AgentDeps, options: { readonly maxLiveSessions: number }) {
+    this.deps = deps;
+    this.sessions = new Sessions(deps.store);
+    this.titles = new Titles(deps, this.sessions);
+    this.turns = new Turns(deps, { onEnd: (run) => this.titles.consider(run) });
+    this.live = new LiveSessions({ clock: deps.clock, max: options.maxLiveSessions });
+    this.#recovery = new Recovery(deps, this.turns);
   }
 
   /**
@@ -88,20 +88,20 @@ export class Agent {
 
   /** ServiceError `session_not_found`. */
   async status(sessionId: string, owner: string): Promise<SessionStatus> {
-    const { parts } = this;
+    const { deps } = this;
     const session = await this.sessions.get(sessionId, owner);
     const chosen = settingsOf(session);
-    const own = session.model === null ? undefined : parts.models.resolve(session.model);
-    const open = await parts.questions.open({ sessionId });
+    const own = session.model === null ? undefined : deps.models.resolve(session.model);
+    const open = await deps.questions.open({ sessionId });
     return {
       session,
       runId: this.turns.runningIn(sessionId),
       isBusy: session.lease_owner !== null,
-      model: formatModel(own ?? parts.models.default),
-      reasoningEffort: chosen.reasoningEffort ?? parts.settings.reasoningEffort,
-      yolo: chosen.yolo === true || parts.switches.yolo || parts.settings.policyMode === "yolo",
+      model: formatModel(own ?? deps.models.default),
+      reasoningEffort: chosen.reasoningEffort ?? deps.settings.reasoningEffort,
+      yolo: chosen.yolo === true || deps.switches.yolo || deps.settings.policyMode === "yolo",
       mode: chosen.mode,
-      cwd: session.cwd ?? parts.settings.workspace,
+      cwd: session.cwd ?? deps.settings.workspace,
       queueLength: session.queued,
       openQuestions: open.length,
       usage: this.sessions.usage(session),
@@ -110,9 +110,9 @@ export class Agent {
 
   /** Chooses the model of a session from its next turn on. Resolves to its full name. ServiceError `model_not_found`. */
   async chooseModel(sessionId: string, owner: string, name: string): Promise<string> {
-    const ref = this.parts.models.resolve(name);
+    const ref = this.deps.models.resolve(name);
     if (!ref) {
-      const known = this.parts.models.providers.map((provider) => provider.name).join(", ");
+      const known = this.deps.models.providers.map((provider) => provider.name).join(", ");
       throw new ServiceError(
         "model_not_found",
         `There is no model ${JSON.stringify(name)}. Name it as provider:model; the providers are: ${known}.`,
@@ -140,7 +140,7 @@ export class Agent {
    */
   async background(sessionId: string, owner: string, text: string): Promise<Submitted> {
     const session = await this.sessions.get(sessionId, owner);
-    const model = session.model === null ? undefined : this.parts.models.resolve(session.model);
+    const model = session.model === null ? undefined : this.deps.models.resolve(session.model);
     return this.turns.submit({
       address: { owner },
       seed: {
@@ -191,12 +191,12 @@ export class Agent {
   /** Forgets the conversation in what the model gets; people still see it. ServiceError `session_busy`. */
   async reset(sessionId: string, owner: string): Promise<void> {
     await this.sessions.get(sessionId, owner);
-    await this.parts.store.write((tx) => resetContext(tx, sessionId));
+    await this.deps.store.write((tx) => resetContext(tx, sessionId));
   }
 
   async #compressionOf(runId: string): Promise<CompressionResult> {
     let result: CompressionResult | undefined;
-    for await (const { type, data } of followRun(this.parts.store, runId)) {
+    for await (const { type, data } of followRun(this.deps.store, runId)) {
       if (type === "compression.completed") result = toResult(data);
       if (type === "run.failed") {
         const { message } = data["error"] as { readonly message: string };

@@ -8,9 +8,9 @@ import { workspaceRoots, type Paths } from "./settings.ts";
 
 export function createJobService(
   { config, paths }: { readonly config: Config; readonly paths: Paths },
-  parts: Pick<AgentDeps, "store" | "clock" | "models" | "tools">,
+  deps: Pick<AgentDeps, "store" | "clock" | "models" | "tools">,
 ): JobService {
-  const { store, clock, models, tools } = parts;
+  const { store, clock, models, tools } = deps;
   return {
     store,
     clock,

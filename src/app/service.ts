@@ -111,11 +111,11 @@ function toService(wired: WiredService, { config }: CoreOptions, doors: Doors = 
   const { wiredAgent, hub } = wired;
   const { agent } = wiredAgent;
   return {
-    store: agent.parts.store,
+    store: agent.deps.store,
     deps: wiredAgent,
     agent,
     turns: agent.turns,
-    questions: agent.parts.questions,
+    questions: agent.deps.questions,
     hub,
     stop: stopper(wired, { ...doors, drainMs: config.api_server.drain_seconds * 1000 }),
   };

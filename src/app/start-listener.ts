@@ -23,7 +23,7 @@ export async function openListener(options: ServiceOptions, wired: ListenerDeps)
     import("../config/tickets.ts"),
     import("../rpc/connection/socket.ts"),
   ]);
-  const { clock } = wired.wiredAgent.agent.parts;
+  const { clock } = wired.wiredAgent.agent.deps;
   const http = httpDeps(options, wired, new Tickets(clock));
   return listen(createHttpApp(http), {
     host: config.api_server.host,
@@ -41,23 +41,23 @@ function httpDeps(options: ServiceOptions, wired: ListenerDeps, tickets: HttpDep
   const { config, keys, openApi, version, observe, paths, configProblems = [] } = options;
   const { agent, mcp } = wired.wiredAgent;
   const { receiver } = wired;
-  const { parts, turns, live } = agent;
-  const toolsets = [...new Set(parts.tools().map((tool) => tool.toolset))];
+  const { deps, turns, live } = agent;
+  const toolsets = [...new Set(deps.tools().map((tool) => tool.toolset))];
   return {
-    store: parts.store,
+    store: deps.store,
     turns,
-    questions: parts.questions,
-    models: parts.models,
-    clock: parts.clock,
-    log: parts.log,
+    questions: deps.questions,
+    models: deps.models,
+    clock: deps.clock,
+    log: deps.log,
     keys,
-    ...(parts.keyLimits ? { keyLimits: parts.keyLimits } : {}),
+    ...(deps.keyLimits ? { keyLimits: deps.keyLimits } : {}),
     tickets,
     openApi,
     version,
     serviceStats: {
       pid: processId,
-      startedAtMs: parts.clock.now(),
+      startedAtMs: deps.clock.now(),
       configProblems,
       liveSessions: () => live.size,
       isRecovering: () => !agent.isRecovered,
@@ -66,7 +66,7 @@ function httpDeps(options: ServiceOptions, wired: ListenerDeps, tickets: HttpDep
       ...(receiver ? { receiver: () => receiverStats(receiver) } : {}),
       cron: async () => {
         const { readCronStatus } = await import("../cron/tick/status.ts");
-        const status = await readCronStatus(parts.store, { nowMs: parts.clock.now() });
+        const status = await readCronStatus(deps.store, { nowMs: deps.clock.now() });
         return { ...status, isEnabled: config.cron.enabled };
       },
     },

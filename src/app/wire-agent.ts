@@ -86,7 +86,7 @@ export function wireAgent(options: WireAgentOptions, store: Store, clock: Clock)
   const { config, paths, engine, models, log, variables, version, tools: extra = [] } = options;
   const processes = new Processes({ maxRunning: config.terminal.max_background });
   const skills = createSkills(config, paths);
-  const service = createJobService(options, { store, clock, models, tools: () => agent.parts.tools() });
+  const service = createJobService(options, { store, clock, models, tools: () => agent.deps.tools() });
   const set = toolOptions(config, options.env, { processes, skills });
   const builtIn = createTools({ ...set, cron: [createCronjob(service)] });
   const tools: readonly Tool[] = [

@@ -17,7 +17,7 @@ export function wireCron(
     targets,
   }: Pick<WiredAgent, "agent" | "skills" | "cronEnds"> & { readonly targets: Targets },
 ): CronDeps {
-  const { store, clock, log, models } = agent.parts;
+  const { store, clock, log, models } = agent.deps;
   return {
     store,
     clock,
@@ -30,7 +30,7 @@ export function wireCron(
     homes: homesOf(targets),
     // Those that are configured count while their servers are still starting, or have no tools yet.
     toolsets: () => [
-      ...new Set([...config.agent.toolsets, ...agent.parts.tools().map(({ toolset }) => toolset)]),
+      ...new Set([...config.agent.toolsets, ...agent.deps.tools().map(({ toolset }) => toolset)]),
     ],
     workspace: paths.workspace,
     scriptsFolder: join(paths.agentHome, "scripts"),

@@ -49,7 +49,7 @@ export function wireWebhook(
   if (!settings.isEnabled) return undefined;
   const from = { env };
   const homes = homesOf(targets);
-  const { store, clock, log } = agent.parts;
+  const { store, clock, log } = agent.deps;
   const file = subscriptionsPath(paths.agentHome);
   const routes = new WebhookRoutes({
     routes: requireUsableRoutes(config, from),
@@ -82,7 +82,7 @@ export function wireWebhook(
     homes,
     send: (row, timeoutMs) => sends.send(row, timeoutMs),
     record: (tx, row, end) => sends.record(tx, row, end),
-    toolsets: () => [...config.agent.toolsets, ...agent.parts.tools().map(({ toolset }) => toolset)],
+    toolsets: () => [...config.agent.toolsets, ...agent.deps.tools().map(({ toolset }) => toolset)],
     owner: "default",
     maxBodyBytes: settings.maxBodyBytes,
     bodyTimeoutMs: 10_000,

@@ -74,7 +74,7 @@ function timeOf({ clock }: CoreOptions): { readonly now?: () => number } {
 
 function rpcParts(options: CoreOptions, deps: WiredAgent): Omit<RpcDeps, "peers"> {
   const { config, env, paths, version, log, processEnv = env } = options;
-  const { store, clock, keyLimits } = deps.agent.parts;
+  const { store, clock, keyLimits } = deps.agent.deps;
   return {
     ...deps,
     ...(keyLimits ? { keyLimits } : {}),

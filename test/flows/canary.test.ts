@@ -160,8 +160,8 @@ test("a secret of the environment, a tool's output, a sudo answer and a secret a
       const { type, data } = event;
       const questionId = String(data["request_id"]);
       const by = { owner: OWNER, by: "test" };
-      if (type === "secret.request") await agent.parts.questions.answer(questionId, { ...by, value: SECRET });
-      if (type === "sudo.request") await agent.parts.questions.answer(questionId, { ...by, password: SUDO });
+      if (type === "secret.request") await agent.deps.questions.answer(questionId, { ...by, value: SECRET });
+      if (type === "sudo.request") await agent.deps.questions.answer(questionId, { ...by, password: SUDO });
     }
     if (group.some(({ type }) => type.startsWith("run.") && /completed|failed|cancelled/.test(type))) break;
   }

@@ -73,7 +73,7 @@ test("a home's MCP servers, skills, context files and commands are the agent's",
   };
 
   // A turn waits for servers only so long; a busy machine starts them later.
-  const isReady = () => agent.parts.tools().some(({ name }) => name === "mcp_one_echo");
+  const isReady = () => agent.deps.tools().some(({ name }) => name === "mcp_one_echo");
   while (!isReady()) await new Promise((resolve) => setTimeout(resolve, 20));
   assert.deepEqual(await turn("first"), ["The MCP server broken cannot be used: its program was not found."]);
   const [first] = seen;

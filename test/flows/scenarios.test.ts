@@ -30,7 +30,7 @@ async function approvalFor(agent: TestAgent, runId: string, command: string): Pr
 }
 
 function answer(agent: TestAgent, questionId: string, choice: "once" | "session" | "always" | "deny") {
-  return agent.parts.questions.answer(questionId, { owner: OWNER, choice, by: "test" });
+  return agent.deps.questions.answer(questionId, { owner: OWNER, choice, by: "test" });
 }
 
 test("parallel approvals answered out of order: each answer reaches its own call", async () => {
@@ -217,7 +217,7 @@ test("interrupt in an approval: every open question is closed, nothing runs", as
     expired.map(({ data }) => data["reason"]),
     ["cancelled", "cancelled"],
   );
-  assert.deepEqual(await agent.parts.questions.open({ sessionId }), []);
+  assert.deepEqual(await agent.deps.questions.open({ sessionId }), []);
   await assert.rejects(answer(agent, questionId, "once"), { code: "ask_not_pending" });
   assert.equal(ran, 0);
   await strictAfterwards(agent, sessionId);

@@ -63,7 +63,7 @@ export class TestVariables {
 }
 
 export class TestAgent implements AsyncDisposable {
-  readonly parts: AgentDeps;
+  readonly deps: AgentDeps;
   readonly core: Agent;
   readonly turns: Turns;
   readonly recovery: Recovery;
@@ -73,18 +73,18 @@ export class TestAgent implements AsyncDisposable {
   /** A service has its listener to stay alive; a room alone has only timers that do not count. */
   readonly #alive = setInterval(() => {}, 60_000);
 
-  constructor(parts: AgentDeps, database: { url: string; drop: () => Promise<void> }, logLines: string[]) {
-    this.parts = parts;
-    this.core = new Agent(parts, { maxLiveSessions: 100 });
+  constructor(deps: AgentDeps, database: { url: string; drop: () => Promise<void> }, logLines: string[]) {
+    this.deps = deps;
+    this.core = new Agent(deps, { maxLiveSessions: 100 });
     this.turns = this.core.turns;
-    this.recovery = new Recovery(parts, this.turns);
+    this.recovery = new Recovery(deps, this.turns);
     this.databaseUrl = database.url;
     this.#drop = database.drop;
     this.logLines = logLines;
   }
 
   get store(): Store {
-    return this.parts.store;
+    return this.deps.store;
   }
 
   submit(
@@ -160,7 +160,7 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
   const logLines: string[] = [];
   const variables = options.variables ?? new TestVariables();
   const schemas = new SchemaSet({});
-  const parts: AgentDeps = {
+  const deps: AgentDeps = {
     store,
     clock,
     log: createLog("info", (line) => void logLines.push(line)),
@@ -183,7 +183,7 @@ export async function createTestAgent(options: TestAgentOptions = {}): Promise<T
     ...(options.keyLimits ? { keyLimits: options.keyLimits } : {}),
     ...(options.trigger ? { trigger: options.trigger(store) } : {}),
   };
-  return new TestAgent(parts, database, logLines);
+  return new TestAgent(deps, database, logLines);
 }
 
 const defaults: AgentSettings = {

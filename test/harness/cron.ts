@@ -234,7 +234,7 @@ export async function createTestCron(options: TestCronOptions = {}): Promise<Tes
   });
   const names = new Set(["test", ...Object.keys(homes), ...Object.keys(send)]);
   const senders = like?.senders ?? new Senders();
-  const { store, log, models } = agent.parts;
+  const { store, log, models } = agent.deps;
   const output = createOutputTarget({
     folder: outputFolder,
     keep: cron?.keepOutputs ?? settings.keepOutputs,
@@ -262,7 +262,7 @@ export async function createTestCron(options: TestCronOptions = {}): Promise<Tes
     }),
     settings: { ...settings, ...cron },
     homes: new Map(Object.entries(homes)),
-    toolsets: () => [...new Set(agent.parts.tools().map(({ toolset }) => toolset))],
+    toolsets: () => [...new Set(agent.deps.tools().map(({ toolset }) => toolset))],
     workspace: home,
     scriptsFolder: join(home, "scripts"),
     outputFolder,

@@ -45,7 +45,7 @@ export class TestGateway implements AsyncDisposable {
 
   constructor(agent: TestAgent) {
     this.agent = agent;
-    const { clock, log, store } = agent.parts;
+    const { clock, log, store } = agent.deps;
     const deps = {
       store,
       agent: agent.core,

@@ -73,7 +73,7 @@ export async function serveChangedRoom(
 ): Promise<WebhookService> {
   const { home, service: running } = service.test;
   const { agent, skills } = running.deps;
-  const { log, clock } = agent.parts;
+  const { log, clock } = agent.deps;
   const opened = wireWebhook(
     {
       config: testConfig(withReceiver({}).config),

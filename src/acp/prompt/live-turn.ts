@@ -88,7 +88,7 @@ async function closedQuestions(
 ): Promise<(event: JournalEvent) => boolean> {
   const { agent, store } = await connection.deps();
   const run = await store.find("runs", { id: runId });
-  const open = new Set((await agent.parts.questions.open({ sessionId })).map(({ id }) => id));
+  const open = new Set((await agent.deps.questions.open({ sessionId })).map(({ id }) => id));
   return ({ type, runSeq, data }) => {
     if (/^(?:clarify|sudo|secret)\./.test(type)) return true;
     const isOld = (runSeq ?? 0) <= (run?.last_seq ?? 0);

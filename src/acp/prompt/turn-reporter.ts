@@ -88,7 +88,7 @@ export class TurnReporter {
     const nowMs = deps.clock.now();
     if (nowMs - this.#usageToldMs < USAGE_EVERY_MS) return;
     const row = await deps.store.find("sessions", { id: session.id });
-    const { models } = deps.agent.parts;
+    const { models } = deps.agent.deps;
     const own = row?.model == null ? undefined : models.resolve(row.model);
     const update = turnUsage(usage, before, models.contextTokensOf(own ?? models.default));
     if (!update) return;

@@ -16,10 +16,11 @@ export async function sendUsage(connection: AcpConnection, session: AcpSession):
 export async function sessionUsage(deps: AcpDeps, sessionId: string): Promise<SessionUpdate | undefined> {
   const row = await deps.store.find("sessions", { id: sessionId });
   if (!row) return undefined;
-  const { parts, sessions } = deps.agent;
-  const { used } = await contextUse(parts, row);
-  const own = row.model === null ? undefined : parts.models.resolve(row.model);
-  const size = parts.models.contextTokensOf(own ?? parts.models.default);
+  const { deps: agentDeps, sessions } = deps.agent;
+  const { models } = agentDeps;
+  const { used } = await contextUse(agentDeps, row);
+  const own = row.model === null ? undefined : models.resolve(row.model);
+  const size = models.contextTokensOf(own ?? models.default);
   if (used === 0) return undefined;
   return { sessionUpdate: "usage_update", used, size, ...costOf(sessions.usage(row)?.cost_usd) };
 }

@@ -46,7 +46,7 @@ export function noteNoPermissions(connection: AcpConnection, question: PutQuesti
 async function shortWait(connection: AcpConnection, { id }: PutQuestion): Promise<() => void> {
   const { clock, agent, log } = await connection.deps();
   return clock.after(SILENT_WAIT_MS, () => {
-    agent.parts.questions
+    agent.deps.questions
       .giveUp(id)
       .catch((error: unknown) => log.warn("a question stays open", { question: id, error }));
   });

@@ -89,7 +89,7 @@ export class TurnQuestions {
       if (signal.aborted || answered.type === "open") return;
       if (answered.type === "cancel") return turn.cancel();
       const by = answered.type === "reply" ? answered.by : "acp";
-      await deps.agent.parts.questions.answer(id, { owner: deps.owner, by, ...answered.reply });
+      await deps.agent.deps.questions.answer(id, { owner: deps.owner, by, ...answered.reply });
       if (answered.type === "later") turn.endWithQuestion();
     } catch (error) {
       const { code } = toServiceError(error);

@@ -102,7 +102,7 @@ function reasonOf(error: string | null): string | undefined {
 
 /** Tools are known here that the journal has forgotten to have worked; some may be gone by now. */
 function describer({ agent }: AcpDeps, cwd: string): ReplayOptions["describe"] {
-  const tools = new Map(agent.parts.tools().map((tool) => [tool.name, tool]));
+  const tools = new Map(agent.deps.tools().map((tool) => [tool.name, tool]));
   return (name, input) => {
     const tool = tools.get(name);
     if (!tool) return {};

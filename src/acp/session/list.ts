@@ -153,14 +153,14 @@ interface FolderFilter {
 async function folderFilter({ agent, store, owner }: AcpDeps, cwd: string): Promise<FolderFilter> {
   checkPath(cwd, "cwd");
   const real = await withoutLinks(cwd);
-  const { workspace } = agent.parts.settings;
+  const { workspace } = agent.deps.settings;
   const all = await sessionFolders(store, owner);
   const reals = await Promise.all(all.map((folder) => withoutLinks(folder ?? workspace)));
   return { real, stored: all.filter((_, index) => reals[index] === real) };
 }
 
 function toListed({ agent }: AcpDeps, { sessions }: SessionPage, isInOrder: boolean): readonly Listed[] {
-  const { workspace } = agent.parts.settings;
+  const { workspace } = agent.deps.settings;
   return sessions.map(({ id, title, preview, cwd, updatedAtMs }) => ({
     id,
     title: title ?? (preview === "" ? undefined : preview),

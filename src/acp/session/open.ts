@@ -24,7 +24,7 @@ export async function knownSession(connection: AcpConnection, id: string): Promi
   const row = await store.find("sessions", { id });
   const open = connection.find(id);
   if (row ? row.owner !== owner : !open || open.isSaved) throw sessionNotFound(id);
-  const { workspace } = agent.parts.settings;
+  const { workspace } = agent.deps.settings;
   const seed = row ? seedOf(row, workspace) : (open?.seed ?? { source: "acp", cwd: workspace });
   return { id, seed, row };
 }
@@ -89,7 +89,7 @@ async function findOrBegin(
 
 /** The folder where the session works from now on: another one than before unless a turn is at work in it. */
 async function moved({ agent, owner }: AcpDeps, row: SessionRow, cwd: string): Promise<string> {
-  const before = row.cwd ?? agent.parts.settings.workspace;
+  const before = row.cwd ?? agent.deps.settings.workspace;
   if (before === cwd || (await withoutLinks(before)) === (await withoutLinks(cwd))) return before;
   try {
     await agent.sessions.move(row.id, owner, cwd);

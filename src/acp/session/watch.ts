@@ -95,7 +95,7 @@ const lastOff = new WeakMap<AcpConnection, boolean>();
 /** Notifies the client when approvals were switched for all sessions, which no session records. */
 export async function announceApprovals(connection: AcpConnection): Promise<void> {
   const deps = await connection.deps();
-  const isOff = deps.agent.parts.switches.yolo;
+  const isOff = deps.agent.deps.switches.yolo;
   if ((lastOff.get(connection) ?? false) === isOff) return;
   lastOff.set(connection, isOff);
   for (const session of connection.sessions) {

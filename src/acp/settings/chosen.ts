@@ -23,7 +23,7 @@ export const DEFAULT_EFFORT = "default";
 /** A session without a row has what it was opened with. */
 export async function chosenOf({ store, agent }: AcpDeps, { id, seed }: AcpSession): Promise<Chosen> {
   const row = await store.find("sessions", { id });
-  const { models, switches, settings } = agent.parts;
+  const { models, switches, settings } = agent.deps;
   const {
     mode = unchosenMode(settings.policyMode),
     reasoningEffort = DEFAULT_EFFORT,
@@ -38,7 +38,7 @@ export async function chosenOf({ store, agent }: AcpDeps, { id, seed }: AcpSessi
 /** RequestError -32603 when the session's model is gone: another must not get the conversation unasked. */
 export async function requireModel(deps: AcpDeps, session: AcpSession): Promise<void> {
   const { model } = await chosenOf(deps, session);
-  if (deps.agent.parts.models.resolve(model)) return;
+  if (deps.agent.deps.models.resolve(model)) return;
   const data = { kind: "provider", reason: "model_not_found", retryable: false };
   throw new RequestError(
     INTERNAL,

@@ -21,7 +21,7 @@ export interface OpenedAnswer {
 export async function sessionOptions(connection: AcpConnection, session: AcpSession): Promise<OpenedAnswer> {
   const deps = await connection.deps();
   const chosen = await chosenOf(deps, session);
-  const { models } = deps.agent.parts;
+  const { models } = deps.agent.deps;
   return {
     modes: modeState(chosen, connection.offers),
     configOptions: configOptions(connection, deps, chosen),
@@ -36,7 +36,7 @@ export function configOptions(
   chosen: Chosen,
 ): SessionConfigOption[] {
   const { model, effort, yolo } = chosen;
-  const { models, settings } = agent.parts;
+  const { models, settings } = agent.deps;
   const { currentModeId, availableModes } = modeState(chosen, offers);
   const usual = settings.reasoningEffort;
   const select = <Option>(
@@ -141,7 +141,7 @@ export async function chooseModel(
   const deps = await connection.deps();
   const { model: current } = await chosenOf(deps, session);
   return choose(connection, session, {
-    model: readModel(deps.agent.parts.models, wanted, { current, param }),
+    model: readModel(deps.agent.deps.models, wanted, { current, param }),
   });
 }
 

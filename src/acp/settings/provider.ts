@@ -12,13 +12,13 @@ import type { AcpDeps } from "../deps.ts";
  */
 export async function requireProvider(connection: AcpConnection): Promise<AcpDeps> {
   const deps = await loaded(connection, () => connection.deps());
-  return missingProvider(deps.agent.parts.models) === undefined ? deps : refreshProvider(connection);
+  return missingProvider(deps.agent.deps.models) === undefined ? deps : refreshProvider(connection);
 }
 
 /** As {@link requireProvider}, with the configuration read again. */
 export async function refreshProvider(connection: AcpConnection): Promise<AcpDeps> {
   const deps = await loaded(connection, () => connection.refresh());
-  const missing = missingProvider(deps.agent.parts.models);
+  const missing = missingProvider(deps.agent.deps.models);
   if (missing !== undefined) throw authRequired(connection, missing);
   return deps;
 }

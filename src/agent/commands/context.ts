@@ -19,11 +19,11 @@ export const contextCommand: Command = {
     const { session, model, cwd } = await agent.status(sessionOf(call, "context"), owner);
     const [shares, { used, compressions }] = await Promise.all([
       sharesOf(agent, session, cwd),
-      contextUse(agent.parts, session),
+      contextUse(agent.deps, session),
     ]);
-    const max = agent.parts.models.contextTokensOf(refOf(model));
+    const max = agent.deps.models.contextTokensOf(refOf(model));
     const estimate = shares.reduce((sum, { tokens }) => sum + tokens, 0);
-    const { threshold } = agent.parts.settings.compression;
+    const { threshold } = agent.deps.settings.compression;
     return shown(
       [
         `Context    ${filled(Math.max(used, estimate), max)}`,
@@ -43,11 +43,11 @@ interface Share {
 }
 
 async function sharesOf(agent: Agent, session: SessionRow, cwd: string): Promise<readonly Share[]> {
-  const { parts } = agent;
-  const instructions = [parts.settings.instructions, ...(await parts.briefing(cwd))];
-  const tools = parts.hosts.of(session.id).tools(parts.tools());
+  const { deps } = agent;
+  const instructions = [deps.settings.instructions, ...(await deps.briefing(cwd))];
+  const tools = deps.hosts.of(session.id).tools(deps.tools());
   const specs = tools.map(({ name, description, parameters }) => ({ name, description, parameters }));
-  const messages = (await loadContext(parts.store, session)).map(({ message }) => message);
+  const messages = (await loadContext(deps.store, session)).map(({ message }) => message);
   const groups = Map.groupBy(messages, shareOf);
   return [
     { name: "Instructions", tokens: tokensIn(instructions.join("\n\n")) },

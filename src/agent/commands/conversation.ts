@@ -103,5 +103,5 @@ export const conversationCommands: readonly Command[] = [
 /** The turn at work in the session, in whatever process, if the session is the caller's. */
 async function runAtWork({ agent, owner }: CommandCall, sessionId: string): Promise<string | undefined> {
   await agent.sessions.get(sessionId, owner);
-  return agent.turns.runningIn(sessionId) ?? (await runningTurn(agent.parts.store, sessionId))?.runId;
+  return agent.turns.runningIn(sessionId) ?? (await runningTurn(agent.deps.store, sessionId))?.runId;
 }

@@ -17,7 +17,7 @@ export const modelCommands: readonly Command[] = [
         return shown(`Model: ${model}, from the next turn on.`);
       }
       const { model } = await agent.status(id, owner);
-      const lines = agent.parts.models.providers.flatMap(({ name, models }) =>
+      const lines = agent.deps.models.providers.flatMap(({ name, models }) =>
         models.length === 0 ? [`  ${name}:<model>`] : models.map((each) => `  ${name}:${each}`),
       );
       return shown([`Model: ${model}`, "There are:", ...lines].join("\n"));
@@ -52,7 +52,7 @@ export const modelCommands: readonly Command[] = [
       const id = sessionOf(call, "mode");
       if (args === "") {
         const { mode } = await agent.status(id, owner);
-        const current = mode ?? `none chosen; approvals.mode is ${agent.parts.settings.policyMode}`;
+        const current = mode ?? `none chosen; approvals.mode is ${agent.deps.settings.policyMode}`;
         const lines = MODES.map((each) => `  ${each.padEnd(13)}${MODE_TEXTS[each].description}`);
         return shown([`Mode: ${current}`, "Modes:", ...lines].join("\n"));
       }
@@ -77,17 +77,17 @@ export const modelCommands: readonly Command[] = [
         throw usage({ name: "yolo", hint: "[on|off] [global]" });
       }
       if (isGlobal) {
-        const { switches } = agent.parts;
+        const { switches } = agent.deps;
         switches.yolo = wish === undefined ? !switches.yolo : wish === "on";
-        if (!switches.yolo && agent.parts.settings.policyMode === "yolo") return shown(CONFIGURED_OFF);
+        if (!switches.yolo && agent.deps.settings.policyMode === "yolo") return shown(CONFIGURED_OFF);
         return shown(told(switches.yolo, "all sessions, until agentd is started again"));
       }
       const id = sessionOf(call, "yolo");
       const { yolo } = await agent.status(id, owner);
       const next = wish === undefined ? !yolo : wish === "on";
       await agent.sessions.choose(id, owner, { yolo: next });
-      if (!next && agent.parts.settings.policyMode === "yolo") return shown(CONFIGURED_OFF);
-      if (!next && agent.parts.switches.yolo) return shown(GLOBALLY_OFF);
+      if (!next && agent.deps.settings.policyMode === "yolo") return shown(CONFIGURED_OFF);
+      if (!next && agent.deps.switches.yolo) return shown(GLOBALLY_OFF);
       return shown(told(next, "this session"));
     },
   },

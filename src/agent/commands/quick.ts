@@ -27,7 +27,7 @@ export function quickCommands(
       if (type === "alias") return { type: "alias", target: `/${value.replace(/^\//, "")} ${args}`.trim() };
       if (type === "prompt") return { type: "send", message: withArguments(value, args) };
       const cwd =
-        sessionId === undefined ? agent.parts.settings.workspace : (await agent.status(sessionId, owner)).cwd;
+        sessionId === undefined ? agent.deps.settings.workspace : (await agent.status(sessionId, owner)).cwd;
       return shown(await runShell(value, { cwd, signal: signal ?? new AbortController().signal }));
     },
   }));

@@ -34,7 +34,7 @@ export function serviceCommands(parts: ServiceCommandParts, catalogue: () => Com
       description: "List the tools the agent has",
       category: "Tools",
       run: async ({ agent, sessionId }) => {
-        const { tools, hosts } = agent.parts;
+        const { tools, hosts } = agent.deps;
         const there = sessionId === undefined ? tools() : hosts.of(sessionId).tools(tools());
         const sets = Map.groupBy(there, ({ toolset }) => toolset);
         const lines = [...sets].map(([set, tools]) => `${set}: ${tools.map(({ name }) => name).join(", ")}`);
@@ -48,7 +48,7 @@ export function serviceCommands(parts: ServiceCommandParts, catalogue: () => Com
       run: async ({ agent, owner, sessionId }) => {
         const cwd =
           sessionId === undefined
-            ? agent.parts.settings.workspace
+            ? agent.deps.settings.workspace
             : (await agent.status(sessionId, owner)).cwd;
         const skills = await parts.skills(cwd);
         const lines = skills.map(({ name, description }) => `${name}: ${description}`);
@@ -86,12 +86,12 @@ const grantsCommand: Command = {
   hint: "[revoke <n>]",
   subcommands: ["revoke"],
   run: async ({ agent, owner, args }) => {
-    const grants = await agent.parts.grants.list(owner);
+    const grants = await agent.deps.grants.list(owner);
     const number = /^revoke\s+(\d{1,6})$/.exec(args)?.[1];
     if (args !== "" && number === undefined) throw usage({ name: "grants", hint: "[revoke <n>]" });
     if (number !== undefined) {
       const chosen = grants[Number(number) - 1];
-      const isRevoked = chosen && (await agent.parts.grants.revoke(owner, chosen.signature));
+      const isRevoked = chosen && (await agent.deps.grants.revoke(owner, chosen.signature));
       return shown(
         isRevoked ? `Revoked: ${chosen.title}` : `There is no number ${number}. /grants lists them.`,
       );

@@ -15,7 +15,7 @@ export const sessionCommands: readonly Command[] = [
     description: "Begin a new session",
     category: "Session",
     run: async ({ agent }) => {
-      const sessionId = createSessionId(agent.parts.clock.now());
+      const sessionId = createSessionId(agent.deps.clock.now());
       return { type: "exec", output: "A new session.", sessionId };
     },
   },
@@ -85,7 +85,7 @@ export const sessionCommands: readonly Command[] = [
           `Directory ${status.cwd}`,
           `State     ${status.isBusy ? "at work" : "idle"}, ${status.queueLength} queued, ${status.openQuestions} open questions`,
           `Mode      ${status.mode ?? "none chosen, as configured"}`,
-          `Approvals ${status.yolo ? "off (yolo)" : call.agent.parts.settings.policyMode}`,
+          `Approvals ${status.yolo ? "off (yolo)" : call.agent.deps.settings.policyMode}`,
           `Messages  ${session.last_message}`,
           `Tokens    ${status.usage?.total_tokens ?? 0}`,
           `Created   ${new Date(session.created_at).toISOString()}`,
@@ -121,7 +121,7 @@ export const sessionCommands: readonly Command[] = [
       const limit = call.args === "" ? SHOWN_MESSAGES : Number(call.args);
       if (!Number.isInteger(limit) || limit < 1 || limit > 500) throw usage({ name: "history", hint: "[n]" });
       await call.agent.sessions.get(id, call.owner);
-      const { messages } = await readTranscript(call.agent.parts.store, id, { limit });
+      const { messages } = await readTranscript(call.agent.deps.store, id, { limit });
       const lines = messages
         .filter(({ message }) => message.role !== "tool" && textOf(message) !== "")
         .map(({ message }) => `${message.role}: ${oneLine(textOf(message))}`);

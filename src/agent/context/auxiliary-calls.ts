@@ -12,7 +12,7 @@ import { ToolError, type Completion } from "../tool/tool.ts";
 import { refOf } from "../run/prepare.ts";
 
 interface AuxiliaryCallsOptions {
-  readonly parts: AgentDeps;
+  readonly deps: AgentDeps;
   readonly run: RunRow;
   readonly input: RunInput;
   readonly budget: Budget;
@@ -40,8 +40,8 @@ export class AuxiliaryCalls {
 
   /** A model call beside the turn, without tools. */
   async complete(prompt: Completion): Promise<string> {
-    const { parts, budget } = this.#from;
-    const ref = parts.models.resolve(prompt.model ?? this.#from.run.model);
+    const { deps, budget } = this.#from;
+    const ref = deps.models.resolve(prompt.model ?? this.#from.run.model);
     if (!ref) throw new ToolError(`There is no model ${JSON.stringify(prompt.model)}.`);
     const refusal = budget.admit();
     if (refusal !== undefined) throw new ToolError(refusal);
@@ -55,7 +55,7 @@ export class AuxiliaryCalls {
       span: this.#from.span,
       onSign: this.#from.onSign,
     };
-    const { text, usage, error } = await completeOnce(parts.engine, request);
+    const { text, usage, error } = await completeOnce(deps.engine, request);
     this.#spend(usage);
     if (error) throw new ToolError(error.message);
     return text;
@@ -63,19 +63,19 @@ export class AuxiliaryCalls {
 
   /** Undefined when nothing could be left out. */
   async compact(reason: CompressionReason): Promise<readonly Message[] | undefined> {
-    const { parts, input } = this.#from;
-    const { compression } = parts.settings;
+    const { deps, input } = this.#from;
+    const { compression } = deps.settings;
     if (this.#cannotCompact && reason === "near_limit") return undefined;
     await this.#from.recorder.flush();
     const model =
-      parts.models.resolve(compression.model ?? this.#from.run.model) ?? refOf(this.#from.run.model);
+      deps.models.resolve(compression.model ?? this.#from.run.model) ?? refOf(this.#from.run.model);
     const done = await compress({
-      store: parts.store,
-      engine: parts.engine,
+      store: deps.store,
+      engine: deps.engine,
       sessionId: this.#from.run.session_id,
       runId: this.#from.run.id,
       model,
-      contextTokens: parts.models.contextTokensOf(model),
+      contextTokens: deps.models.contextTokensOf(model),
       keepMessages: compression.keepMessages,
       reason,
       ...(input.focus === undefined ? {} : { focus: input.focus }),

@@ -4,7 +4,7 @@ import { LEASE_MS } from "../run/session-queue.ts";
 import type { AgentDeps } from "../deps.ts";
 
 interface AliveOptions {
-  readonly parts: Pick<AgentDeps, "clock" | "log">;
+  readonly deps: Pick<AgentDeps, "clock" | "log">;
   readonly running: ReadonlyMap<string, Execution>;
   /** Sessions whose runs wait for room. */
   readonly waiting: () => Iterable<string>;
@@ -51,7 +51,7 @@ export class AliveSessions {
 
   /** Calls `write`, which ends a run, again while the store is away and the session's lease may be ours. */
   async end<T>(runId: string, write: () => Promise<T>): Promise<T> {
-    const { log } = this.#options.parts;
+    const { log } = this.#options.deps;
     try {
       return await this.#retry(write, (error) => {
         if (!this.#ending.has(runId))
@@ -69,7 +69,7 @@ export class AliveSessions {
   }
 
   #retry<T>(write: () => Promise<T>, onRetry?: (error: unknown) => void): Promise<T> {
-    const { clock } = this.#options.parts;
+    const { clock } = this.#options.deps;
     const { signal } = this.#cut;
     return retryWhileUnavailable(write, { clock, signal, forMs: LEASE_MS, ...(onRetry ? { onRetry } : {}) });
   }

@@ -43,7 +43,7 @@ const END_LOST = "The end of this run could not be written to the database, and 
  * one round, 40 seconds, of the last sign of life; at once where the process is known to be dead.
  */
 export class Recovery {
-  readonly #parts: AgentDeps;
+  readonly #deps: AgentDeps;
   readonly #turns: Turns;
   readonly #stopping = new AbortController();
   readonly #first = Promise.withResolvers<void>();
@@ -52,8 +52,8 @@ export class Recovery {
   #round: Promise<void> | undefined;
   #isRecovered = false;
 
-  constructor(parts: AgentDeps, turns: Turns) {
-    this.#parts = parts;
+  constructor(deps: AgentDeps, turns: Turns) {
+    this.#deps = deps;
     this.#turns = turns;
   }
 
@@ -90,7 +90,7 @@ export class Recovery {
         count += await this.#takeOverAll(page.slice(start, start + CHUNK));
       }
     }
-    if (count > 0) this.#parts.log.info("took over sessions whose process or run is gone", { count });
+    if (count > 0) this.#deps.log.info("took over sessions whose process or run is gone", { count });
     return count;
   }
 
@@ -100,7 +100,7 @@ export class Recovery {
   }
 
   async #firstRound(): Promise<void> {
-    const { clock, log } = this.#parts;
+    const { clock, log } = this.#deps;
     const { signal } = this.#stopping;
     for (let pauseMs = FIRST_PAUSE_MS; !this.#isOver; pauseMs = Math.min(2 * pauseMs, ROUND_MS)) {
       try {
@@ -117,7 +117,7 @@ export class Recovery {
 
   /** Leases are renewed in time however long a round takes. */
   #schedule(): void {
-    this.#cancelTick = this.#parts.clock.after(ROUND_MS, () => {
+    this.#cancelTick = this.#deps.clock.after(ROUND_MS, () => {
       this.#renewing = this.#renew();
       void this.#renewing.then(() => {
         if (this.#stopping.signal.aborted) return;
@@ -131,13 +131,13 @@ export class Recovery {
     try {
       await this.recover();
     } catch (error) {
-      this.#parts.log.warn("abandoned sessions could not be taken over; trying again", { error });
+      this.#deps.log.warn("abandoned sessions could not be taken over; trying again", { error });
     }
   }
 
   /** Never rejects. */
   async #renew(): Promise<void> {
-    const { store, log } = this.#parts;
+    const { store, log } = this.#deps;
     const ids = [...this.#turns.alive.leased];
     try {
       for (let start = 0; start < ids.length; start += RENEWED) {
@@ -157,7 +157,7 @@ export class Recovery {
 
   /** Sessions whose lease ran out, or whose process is known to be dead, or that a shutdown left. */
   async *#abandoned(): AsyncGenerator<readonly SessionRow[]> {
-    const { store, clock } = this.#parts;
+    const { store, clock } = this.#deps;
     const leases = await store.read
       .selectFrom("sessions")
       .select(({ fn }) => ["lease_owner", fn.min("lease_until").as("oldest")])
@@ -177,7 +177,7 @@ export class Recovery {
     let last: SessionRow | undefined;
     do {
       const { lease_until: untilMs, id } = last ?? { lease_until: -1, id: "" };
-      const page: readonly SessionRow[] = await this.#parts.store.read
+      const page: readonly SessionRow[] = await this.#deps.store.read
         .selectFrom("sessions")
         .selectAll()
         .where("lease_owner", "=", owner)
@@ -195,7 +195,7 @@ export class Recovery {
 
   /** Resolves to how many were taken over. Rejects when the store is unavailable; a session that fails is left. */
   async #takeOverAll(sessions: readonly SessionRow[]): Promise<number> {
-    const { store, log } = this.#parts;
+    const { store, log } = this.#deps;
     let taken: readonly Taken[];
     try {
       taken = await store.write((tx) => this.#takeOver(tx, sessions));
@@ -222,7 +222,7 @@ export class Recovery {
       await (waiting ? this.#turns.resume(waiting, session) : this.#turns.continueSession(session.id));
     } catch (error) {
       const { id } = session;
-      this.#parts.log.error("a session that was taken over could not go on; trying again", {
+      this.#deps.log.error("a session that was taken over could not go on; trying again", {
         session: id,
         error,
       });
@@ -238,8 +238,8 @@ export class Recovery {
   async #takeOver(tx: Tx, sessions: readonly SessionRow[]): Promise<readonly Taken[]> {
     const mine = await this.#lease(tx, sessions);
     const ids = mine.map(({ id }) => id);
-    const known = await readDead(tx, this.#parts.store, ids);
-    const reason = sessions[0]?.lease_owner === this.#parts.store.owner ? END_LOST : PROCESS_ENDED;
+    const known = await readDead(tx, this.#deps.store, ids);
+    const reason = sessions[0]?.lease_owner === this.#deps.store.owner ? END_LOST : PROCESS_ENDED;
     const inOrder = createQueue();
     const waiting = new Map<string, RunRow>();
     // All come to their end before the work fails: none may speak in the next transaction.
@@ -247,7 +247,7 @@ export class Recovery {
       known.map(async (dead) => {
         const { run, isAlone } = dead;
         if (isAlone && (await suspended(tx, run, dead))) waiting.set(run.session_id, run);
-        else if (!(await startAgain(tx, run, this.#parts))) await this.#close(tx, dead, { reason, inOrder });
+        else if (!(await startAgain(tx, run, this.#deps))) await this.#close(tx, dead, { reason, inOrder });
       }),
     );
     for (const end of ends) if (end.status === "rejected") throw end.reason;
@@ -263,7 +263,7 @@ export class Recovery {
 
   /** Takes the leases, all of one owner, that still are to be had. */
   async #lease(tx: Tx, sessions: readonly SessionRow[]): Promise<readonly SessionRow[]> {
-    const { store } = this.#parts;
+    const { store } = this.#deps;
     const alive = this.#turns.alive.all;
     const dead = sessions.filter(({ id }) => !alive.has(id));
     const owner = dead[0]?.lease_owner;
@@ -288,7 +288,7 @@ export class Recovery {
       .updateTable("sessions")
       .set({ lease_owner: null, lease_until: 0, updated_at: tx.nowMs })
       .where("id", "in", ids)
-      .where("lease_owner", "=", this.#parts.store.owner)
+      .where("lease_owner", "=", this.#deps.store.owner)
       .where("queued", "=", 0)
       .returning("id")
       .execute();
@@ -301,7 +301,7 @@ export class Recovery {
     { run, questions, events, steers, isAnswered }: DeadRun,
     { reason, inOrder }: { readonly reason: string; readonly inOrder: Queue },
   ): Promise<void> {
-    const { store } = this.#parts;
+    const { store } = this.#deps;
     if (questions.some(({ status }) => status === "open")) await cancelOpenQuestions(tx, store, run.id);
     const step = isAnswered ? [] : events;
     await addMessages(tx, { sessionId: run.session_id, runId: run.id }, rebuildStep(step));
@@ -310,7 +310,7 @@ export class Recovery {
       run.stop_requested === 1
         ? cancelledOutcome(run.id, pending)
         : interruptedOutcome(run.id, reason, pending);
-    const conclude = async () => void (await concludeRun(tx, { run, parts: this.#parts }, outcome));
+    const conclude = async () => void (await concludeRun(tx, { run, deps: this.#deps }, outcome));
     // What follows from an end may read and write what that of another run does.
     await (hasFollowers(run) ? inOrder(conclude) : conclude());
     await store.journal.append(tx, run.session_id, [...cutCalls(run.id, step), outcome.event]);

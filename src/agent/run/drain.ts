@@ -13,7 +13,7 @@ const PARK_MS = 500;
  */
 export async function drainRuns(
   running: Iterable<Execution>,
-  parts: AgentDeps,
+  deps: AgentDeps,
   {
     graceMs,
     settled,
@@ -21,12 +21,12 @@ export async function drainRuns(
   }: { readonly graceMs: number; readonly settled: Promise<void>; readonly onCut: () => void },
 ): Promise<void> {
   const over = new AbortController();
-  const patience = parts.clock.sleep(graceMs, { signal: over.signal }).catch(() => {});
+  const patience = deps.clock.sleep(graceMs, { signal: over.signal }).catch(() => {});
   void Promise.race([settled, patience]).then(() => over.abort());
-  do await parkWaiting(running, parts);
-  while (await isStillPatient(parts, over.signal));
+  do await parkWaiting(running, deps);
+  while (await isStillPatient(deps, over.signal));
   onCut();
-  await parkWaiting(running, parts);
+  await parkWaiting(running, deps);
   for (const execution of running) {
     if (execution.canStartAgain) execution.park();
     else await execution.stop(new RunStop("shutdown", "The server was shut down while the run was at work."));

@@ -7,11 +7,11 @@ import type { Turns } from "./scheduler.ts";
  * not after `timeoutMs`.
  */
 export async function endRuns(
-  { parts, turns }: { readonly parts: Pick<AgentDeps, "store" | "clock">; readonly turns: Turns },
+  { deps, turns }: { readonly deps: Pick<AgentDeps, "store" | "clock">; readonly turns: Turns },
   sessionId: string,
   { reason, timeoutMs }: { readonly reason: string; readonly timeoutMs: number },
 ): Promise<boolean> {
-  const { store, clock } = parts;
+  const { store, clock } = deps;
   const open = await store.read
     .selectFrom("runs")
     .select(["id", "last_seq"])

@@ -31,7 +31,7 @@ import { todoListOf } from "../session/todo-list.ts";
 import { policyNow, setupTurn, type TurnSetup } from "./prepare.ts";
 
 export interface ExecutionOptions {
-  readonly parts: AgentDeps;
+  readonly deps: AgentDeps;
   readonly run: RunRow;
   readonly session: SessionRow;
   readonly input: RunInput;
@@ -65,7 +65,7 @@ export class Execution {
   #acts: "no" | "soon" | "yes" = "no";
 
   constructor(options: ExecutionOptions) {
-    const { parts, run } = options;
+    const { deps, run } = options;
     this.#options = options;
     this.runId = run.id;
     this.sessionId = run.session_id;
@@ -73,17 +73,17 @@ export class Execution {
     this.#heard = new Set(options.suspended?.steered);
     for (const steer of options.suspended?.steers ?? []) this.#hear(steer);
     this.#recorder = new Recorder({
-      store: parts.store,
-      clock: parts.clock,
+      store: deps.store,
+      clock: deps.clock,
       sessionId: run.session_id,
       runId: run.id,
       onFailure: (cause) =>
         this.#abort.abort(new RunStop("failure", "The run could not be recorded.", { cause })),
     });
-    this.#span = startRunSpan(parts.tracing, run, options.input.traceparent);
+    this.#span = startRunSpan(deps.tracing, run, options.input.traceparent);
     this.#inactivity = this.#watch();
     this.#aside = new AuxiliaryCalls({
-      parts,
+      deps,
       run,
       span: this.#span,
       input: options.input,
@@ -130,14 +130,14 @@ export class Execution {
     const conclude = async (tx: Tx): Promise<NewEvent | undefined> => {
       const outcome = await this.#outcome(tx, whole);
       describeRunEnd(this.#span, whole, outcome);
-      await this.#options.parts.questions.closeDoubtful(tx, this.runId);
+      await this.#options.deps.questions.closeDoubtful(tx, this.runId);
       return (await close.end(tx, outcome)) ? outcome.event : undefined;
     };
     try {
       return await close.attempts(() => this.#recorder.finish(conclude, close.next, close.ended));
     } finally {
       this.#span.end();
-      this.#options.parts.questions.forget(this.runId);
+      this.#options.deps.questions.forget(this.runId);
     }
   }
 
@@ -171,7 +171,7 @@ export class Execution {
     if (this.#over || this.#abort.signal.aborted) return;
     this.#abort.abort(stop);
     if (stop.kind !== "cancelled") return;
-    const { store } = this.#options.parts;
+    const { store } = this.#options.deps;
     const run = { id: this.runId, sessionId: this.sessionId };
     await store.write((tx) => requestStop(tx, store, run, stop.message));
   }
@@ -191,8 +191,8 @@ export class Execution {
 
   /** What other processes ask of the run. */
   #listen(): () => void {
-    const { log } = this.#options.parts;
-    return listenForControl(this.#options.parts, this.runId, {
+    const { log } = this.#options.deps;
+    return listenForControl(this.#options.deps, this.runId, {
       onStop: (reason) => {
         if (!this.#abort.signal.aborted) this.#abort.abort(new RunStop("cancelled", reason));
       },
@@ -202,7 +202,7 @@ export class Execution {
   }
 
   async #work(): Promise<TurnEnd> {
-    const { engine, clock, log, settings } = this.#options.parts;
+    const { engine, clock, log, settings } = this.#options.deps;
     const timeoutMs = this.#options.input.timeoutMs ?? settings.runTimeoutMs;
     const seconds = timeoutMs / 1000;
     const expire = () =>
@@ -229,7 +229,7 @@ export class Execution {
     const { inactivityMs: limitMs = 0 } = this.#options.input;
     const message = `Nothing happened in the run for ${limitMs / 1000} seconds: no text, and no output of a tool.`;
     const onInactive = () => this.#abort.abort(new RunStop("timeout", message));
-    return new Inactivity({ clock: this.#options.parts.clock, limitMs, onInactive });
+    return new Inactivity({ clock: this.#options.deps.clock, limitMs, onInactive });
   }
 
   #record(event: NewEvent): void {
@@ -238,12 +238,12 @@ export class Execution {
   }
 
   async #engineTurn(): Promise<EngineTurn> {
-    const { parts, run, session, input, fresh, budget } = this.#options;
+    const { deps, run, session, input, fresh, budget } = this.#options;
     const kind = run.kind as RunKind;
-    const lent = parts.hosts.of(this.#root.sessionId);
+    const lent = deps.hosts.of(this.#root.sessionId);
     await abortable(lent.settled(), this.#abort.signal);
-    const setup = await setupTurn(parts, { kind, model: run.model, session, input, lent });
-    for (const notice of [...(fresh ? parts.notices() : []), ...lent.notices()]) {
+    const setup = await setupTurn(deps, { kind, model: run.model, session, input, lent });
+    for (const notice of [...(fresh ? deps.notices() : []), ...lent.notices()]) {
       this.#record(runEvent(this.runId, "run.notice", { message: notice }));
     }
     const scope = this.#toolScope(setup, lent);
@@ -283,7 +283,7 @@ export class Execution {
   }
 
   async #context(): Promise<readonly Message[]> {
-    const { store } = this.#options.parts;
+    const { store } = this.#options.deps;
     // The row that the run was recorded with may be older than the last compression.
     const session = await store.read
       .selectFrom("sessions")
@@ -299,11 +299,11 @@ export class Execution {
   }
 
   #toolScope({ tools, clientTools, cwd, policy }: TurnSetup, { files }: SessionResources): ToolCallScope {
-    const { parts, run, session, input, spawner } = this.#options;
-    const { settings, questions, grants, clock, log, checkInput } = parts;
+    const { deps, run, session, input, spawner } = this.#options;
+    const { settings, questions, grants, clock, log, checkInput } = deps;
     const { signal } = this.#abort;
     const record = (event: NewEvent) => this.#record(event);
-    const delegation = new Delegation(parts, spawner, { run, session, input, signal, record });
+    const delegation = new Delegation(deps, spawner, { run, session, input, signal, record });
     const root = this.#root;
     return {
       runId: this.runId,
@@ -312,7 +312,7 @@ export class Execution {
       subject: { ...root, owner: run.owner },
       tools: new Map(tools.map((tool) => [tool.name, tool])),
       cwd,
-      policy: () => policyNow(parts, policy, root.sessionId),
+      policy: () => policyNow(deps, policy, root.sessionId),
       answerable: input.answerable,
       onlyApprovals: input.onlyApprovals === true,
       clientTools: new Set(clientTools.map(({ name }) => name)),
@@ -320,11 +320,11 @@ export class Execution {
       timeouts: settings.questionTimeouts,
       onTimeout: settings.onApprovalTimeout,
       grants,
-      variables: parts.variables.of(root.sessionId),
+      variables: deps.variables.of(root.sessionId),
       complete: (prompt) => this.#aside.complete(prompt),
       delegate: (callId, tasks, traceparent) =>
         this.#inactivity.during(() => delegation.run(callId, tasks, traceparent)),
-      todos: todoListOf(parts.store, this.sessionId),
+      todos: todoListOf(deps.store, this.sessionId),
       files,
       order: new CallOrder(),
       questions,
@@ -346,7 +346,7 @@ export class Execution {
     if (this.#acts === "yes" || this.#options.input.startsAgain !== true) return;
     this.#acts = "soon";
     await this.#recorder.flush();
-    await keepOnDisk(this.#options.parts.store, this.runId);
+    await keepOnDisk(this.#options.deps.store, this.runId);
     this.#acts = "yes";
   }
 

@@ -15,7 +15,7 @@ interface ConcludedRun {
   readonly run: RunRow;
   /** The session was made for this one request. */
   readonly isStateless?: boolean;
-  readonly parts: Pick<AgentDeps, "store" | "runEnded" | "trigger">;
+  readonly deps: Pick<AgentDeps, "store" | "runEnded" | "trigger">;
 }
 
 /**
@@ -25,10 +25,10 @@ interface ConcludedRun {
  */
 export async function concludeRun(
   tx: Tx,
-  { run, isStateless = false, parts }: ConcludedRun,
+  { run, isStateless = false, deps }: ConcludedRun,
   outcome: Outcome,
 ): Promise<boolean> {
-  const { store, runEnded: ended, trigger } = parts;
+  const { store, runEnded: ended, trigger } = deps;
   if (!(await endRun(tx, run.id, outcome.status, outcome.set))) return false;
   if (ended) tx.afterCommit(() => ended(run.kind, outcome.status));
   await enqueueEndWebhook(tx, store, run, outcome);

@@ -24,7 +24,7 @@ export interface TurnSetup {
 }
 
 export async function setupTurn(
-  parts: AgentDeps,
+  deps: AgentDeps,
   {
     kind,
     model: name,
@@ -41,8 +41,8 @@ export async function setupTurn(
     readonly lent: SessionResources;
   },
 ): Promise<TurnSetup> {
-  const { settings, models } = parts;
-  await parts.toolsSettled();
+  const { settings, models } = deps;
+  await deps.toolsSettled();
   const chosen = settingsOf(session);
   const cwd = session.cwd ?? settings.workspace;
   const model = refOf(name);
@@ -51,13 +51,13 @@ export async function setupTurn(
     cwd,
     model,
     fallbacks: settings.fallbacks.flatMap((fallback) => models.resolve(fallback) ?? []),
-    instructions: await instructionsFor(parts, { cwd, lent, mode: chosen.mode, asked: input.instructions }),
-    tools: toolsFor(parts, { kind, input, lent }),
+    instructions: await instructionsFor(deps, { cwd, lent, mode: chosen.mode, asked: input.instructions }),
+    tools: toolsFor(deps, { kind, input, lent }),
     clientTools: input.clientTools ?? [],
     settings: { ...effortOf(chosen, settings.reasoningEffort), ...input.settings },
     maxSteps: input.maxSteps ?? settings.maxSteps,
     policy: {
-      ...approvalsOf(parts, chosen),
+      ...approvalsOf(deps, chosen),
       workspace: cwd,
       home: settings.userHome,
       agentHome: settings.agentHome,
@@ -75,13 +75,13 @@ export async function setupTurn(
  * prompt goes by the session that started it.
  */
 export async function policyNow(
-  parts: AgentDeps,
+  deps: AgentDeps,
   policy: PolicyContext,
   sessionId: string,
 ): Promise<PolicyContext> {
   const { sessionMode: _, ...places } = policy;
-  const chosen = await choicesFor(parts.store, sessionId);
-  return { ...places, ...approvalsOf(parts, chosen), roots: parts.hosts.of(sessionId).roots };
+  const chosen = await choicesFor(deps.store, sessionId);
+  return { ...places, ...approvalsOf(deps, chosen), roots: deps.hosts.of(sessionId).roots };
 }
 
 async function choicesFor(store: AgentDeps["store"], sessionId: string): Promise<SessionSettings> {

@@ -12,7 +12,7 @@ import { claimSession, newSession } from "../session/session.ts";
 import type { EntryOnDemand } from "./concurrency.ts";
 
 export interface RecordWork {
-  readonly parts: AgentDeps;
+  readonly deps: AgentDeps;
   readonly queue: SessionQueue;
 }
 
@@ -47,7 +47,7 @@ export async function recordPrompt(
   work: RecordWork,
   { prompt, entry, steersFirst }: RecordRequest,
 ): Promise<Recorded | undefined> {
-  const { store, clock } = work.parts;
+  const { store, clock } = work.deps;
   const runId = prompt.runId ?? createId("run", clock.now());
   const made = newSession(prompt.address, prompt.seed, clock.now());
   let isAnnounced = false;
@@ -60,7 +60,7 @@ export async function recordPrompt(
     const session = existing ?? made;
     const input = inputOf(prompt, !existing);
     const { kind, metadata = {}, webhook, delivery } = prompt;
-    const model = modelFor(prompt, session, work.parts);
+    const model = modelFor(prompt, session, work.deps);
     const about = { kind, model, input, metadata, webhook, delivery };
     const run = newRun(runId, session, { ...about, nowMs: tx.nowMs });
     const asked = { prompt, entry, starts: { run, session, input } };
@@ -86,10 +86,10 @@ async function open(tx: Tx, { queue }: RecordWork, { prompt, entry, starts }: As
 
 /** In a session that there is: at once, or in its queue. */
 async function join(tx: Tx, work: RecordWork, { prompt, entry, starts }: Asked): Promise<Recorded> {
-  const { queue, parts } = work;
+  const { queue, deps } = work;
   const { run, session, input } = starts;
   const recorded = { ...starts, isNew: false };
-  const limit = parts.settings.maxQueuePerSession;
+  const limit = deps.settings.maxQueuePerSession;
   await prompt.alsoRecord?.(tx, run);
   await queue.keep(tx, session);
   if (!(await queue.lease(tx, session.id)))
@@ -104,12 +104,12 @@ async function join(tx: Tx, work: RecordWork, { prompt, entry, starts }: Asked):
 /** Behind the run at work, or next in its place. */
 async function waitInQueue(
   tx: Tx,
-  { parts, queue }: RecordWork,
+  { deps, queue }: RecordWork,
   prompt: Prompt,
   run: RunRow,
 ): Promise<Pick<Recorded, "isLeased" | "position" | "interrupted">> {
-  const { settings, store } = parts;
-  const mode = busyModeOf(prompt, parts);
+  const { settings, store } = deps;
+  const mode = busyModeOf(prompt, deps);
   if (mode === "reject") throw busy();
   const isNext = mode === "interrupt";
   const position = await queue.enqueue(tx, run, { limit: settings.maxQueuePerSession, isNext });

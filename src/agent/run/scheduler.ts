@@ -27,7 +27,7 @@ const RECOVERED: RunSlot = { group: "recovered" };
  * A prompt is recorded, with its run, before `submit` resolves; from then on it is never lost.
  */
 export class Turns {
-  readonly #parts: AgentDeps;
+  readonly #deps: AgentDeps;
   readonly #queue: SessionQueue;
   readonly #budgets: Budgets;
   readonly #gate: ConcurrencyLimit;
@@ -40,16 +40,16 @@ export class Turns {
   #draining = false;
 
   /** `onEnd` is told of each run of a kept session that ended in this process, after its end is committed. It MUST NOT throw. */
-  constructor(parts: AgentDeps, options: { readonly onEnd?: (run: RunRow) => void } = {}) {
-    this.#parts = parts;
-    this.#queue = new SessionQueue(parts);
-    this.#budgets = new Budgets(parts);
+  constructor(deps: AgentDeps, options: { readonly onEnd?: (run: RunRow) => void } = {}) {
+    this.#deps = deps;
+    this.#queue = new SessionQueue(deps);
+    this.#budgets = new Budgets(deps);
     this.#gate = new ConcurrencyLimit({
-      max: parts.settings.maxConcurrentRuns,
+      max: deps.settings.maxConcurrentRuns,
       onRoom: () => this.#startWaiting(),
     });
     this.#onEnd = options.onEnd;
-    this.alive = new AliveSessions({ parts, running: this.#running, waiting: () => this.#gate.sessions });
+    this.alive = new AliveSessions({ deps, running: this.#running, waiting: () => this.#gate.sessions });
   }
 
   /** Can be gone through more than once, as they are at the time. */
@@ -82,7 +82,7 @@ export class Turns {
    */
   async submit(prompt: Prompt): Promise<Submitted> {
     if (this.#draining) this.#refuse();
-    return this.#track(this.#take(this.#parts.keyLimits?.limitRuns(prompt) ?? prompt));
+    return this.#track(this.#take(this.#deps.keyLimits?.limitRuns(prompt) ?? prompt));
   }
 
   /**
@@ -93,7 +93,7 @@ export class Turns {
     if (this.#draining) this.#refuse();
     const { owner, cwd, parent, input } = child;
     const { todos: _, ...settings } = settingsOf(parent);
-    const model = this.#parts.models.resolve(child.model);
+    const model = this.#deps.models.resolve(child.model);
     const prompt: Prompt = {
       address: { owner },
       seed: { source: "subagent", parentId: parent.id, settings, ...(cwd === null ? {} : { cwd }) },
@@ -117,7 +117,7 @@ export class Turns {
    */
   async steer(runId: string, text: string, { alsoSteer }: Pick<Prompt, "alsoSteer"> = {}): Promise<boolean> {
     const here = this.#running.get(runId);
-    return here && !alsoSteer ? here.steer(text) : steerByStore(this.#parts, { runId, text, alsoSteer });
+    return here && !alsoSteer ? here.steer(text) : steerByStore(this.#deps, { runId, text, alsoSteer });
   }
 
   /**
@@ -125,7 +125,7 @@ export class Turns {
    * `stopping`. False when it has ended.
    */
   async stop(runId: string, reason: string): Promise<boolean> {
-    const { store } = this.#parts;
+    const { store } = this.#deps;
     const stop = new RunStop("cancelled", reason);
     const execution = this.#running.get(runId);
     if (!execution) {
@@ -149,7 +149,7 @@ export class Turns {
     this.#draining = true;
     this.#startWaiting();
     const onCut = () => this.alive.cut();
-    await drainRuns(this.#executions, this.#parts, { graceMs, settled: this.#settled(), onCut });
+    await drainRuns(this.#executions, this.#deps, { graceMs, settled: this.#settled(), onCut });
   }
 
   /**
@@ -164,7 +164,7 @@ export class Turns {
 
   /** Takes a run up that another process left waiting, in a session whose lease this process holds. */
   async resume(run: RunRow, session: SessionRow): Promise<void> {
-    const { store } = this.#parts;
+    const { store } = this.#deps;
     const left = await store.write(async (tx) => {
       const left = this.#draining ? undefined : await suspended(tx, run);
       await (left ? this.#queue.resume(tx, run) : this.#queue.park(tx, session.id));
@@ -175,7 +175,7 @@ export class Turns {
 
   /** Leaves a session to whoever looks after sessions next, this process included. */
   async letGo(sessionId: string): Promise<void> {
-    await this.#parts.store.write((tx) => this.#queue.park(tx, sessionId));
+    await this.#deps.store.write((tx) => this.#queue.park(tx, sessionId));
   }
 
   async #settled(): Promise<void> {
@@ -209,13 +209,13 @@ export class Turns {
     try {
       await this.#continue(sessionId, entry);
     } catch (error) {
-      this.#parts.log.error("a run that waited could not be started yet", { session: sessionId, error });
+      this.#deps.log.error("a run that waited could not be started yet", { session: sessionId, error });
       await this.letGo(sessionId).catch(() => {});
     }
   }
 
   async #continue(sessionId: string, entry: Entry): Promise<void> {
-    const { store } = this.#parts;
+    const { store } = this.#deps;
     const successor = this.#queue.successor(sessionId, { hold: () => this.#draining });
     let next: Started | undefined;
     try {
@@ -242,8 +242,8 @@ export class Turns {
 
   async #place(prompt: Prompt, entry: EntryOnDemand): Promise<Submitted> {
     await this.#budgets.refresh(prompt.address.owner);
-    const text = busyModeOf(prompt, this.#parts) === "steer" ? steerableText(prompt) : undefined;
-    const work = { parts: this.#parts, queue: this.#queue };
+    const text = busyModeOf(prompt, this.#deps) === "steer" ? steerableText(prompt) : undefined;
+    const work = { deps: this.#deps, queue: this.#queue };
     // Once more when the session came to be at work between the two.
     for (let steersFirst = text !== undefined; ; steersFirst = false) {
       const steered = text === undefined ? undefined : await this.#steerInto(prompt, text);
@@ -255,7 +255,7 @@ export class Turns {
 
   /** Undefined when no turn takes the text, in whatever process: then it is a prompt like any. */
   async #steerInto(prompt: Prompt, text: string): Promise<Submitted | undefined> {
-    const { store, clock } = this.#parts;
+    const { store, clock } = this.#deps;
     const session = await findSession(store, prompt.address);
     if (!session) return undefined;
     const { id: sessionId, session_key: sessionKey } = session;
@@ -310,7 +310,7 @@ export class Turns {
     const entry = how.entry ?? (isCounted ? this.#gate.enter(started.input.slot) : uncounted);
     const budget = this.#budgets.open(started.run, started.input);
     const execution = new Execution({
-      parts: this.#parts,
+      deps: this.#deps,
       ...started,
       budget,
       spawner: this,
@@ -328,28 +328,28 @@ export class Turns {
       await execution.stop(stop);
     } catch (error) {
       // It ends all the same; only that it was stopping could not be told.
-      this.#parts.log.warn("the stop of a run could not be recorded", { run: execution.runId, error });
+      this.#deps.log.warn("the stop of a run could not be recorded", { run: execution.runId, error });
     }
   }
 
   async #conclude(execution: Execution, { run, session }: Started): Promise<void> {
     const isStateless = session.transient === 1;
-    const parts = this.#parts;
+    const deps = this.#deps;
     const successor = this.#queue.successor(session.id, { hold: () => this.#draining });
     try {
       const next = await execution.run({
-        end: (tx, outcome) => concludeRun(tx, { run, isStateless, parts }, outcome),
+        end: (tx, outcome) => concludeRun(tx, { run, isStateless, deps }, outcome),
         next: successor.next,
         ended: successor.begun,
         attempts: (write) => this.alive.end(run.id, write),
       });
       this.#running.delete(run.id);
-      if (execution.isParked) return await parts.store.write((tx) => this.#queue.park(tx, session.id));
+      if (execution.isParked) return await deps.store.write((tx) => this.#queue.park(tx, session.id));
       if (!isStateless) this.#onEnd?.(run);
       if (next) this.#execute(next);
     } catch (error) {
       // Nothing is alive in the session from here on. Its lease runs out, and recovery closes the run.
-      parts.log.error("the end of a run could not be recorded", { run: run.id, error });
+      deps.log.error("the end of a run could not be recorded", { run: run.id, error });
     } finally {
       this.#running.delete(run.id);
       this.#budgets.close(run.id);

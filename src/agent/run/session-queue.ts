@@ -33,11 +33,11 @@ export interface Started {
  */
 export class SessionQueue {
   readonly #store: Store;
-  readonly #parts: Pick<AgentDeps, "store" | "runEnded" | "trigger">;
+  readonly #deps: Pick<AgentDeps, "store" | "runEnded" | "trigger">;
 
-  constructor(parts: Pick<AgentDeps, "store" | "runEnded" | "trigger">) {
-    this.#store = parts.store;
-    this.#parts = parts;
+  constructor(deps: Pick<AgentDeps, "store" | "runEnded" | "trigger">) {
+    this.#store = deps.store;
+    this.#deps = deps;
   }
 
   /** Makes a session with its lease taken and its first run at work: a stateless chat, in as few statements as it takes. */
@@ -133,7 +133,7 @@ export class SessionQueue {
       .executeTakeFirst();
     const event = runEvent(runId, "run.cancelled", { reason });
     const outcome: Outcome = { status: "cancelled", set: { stop_requested: 1 }, event };
-    if (!row || !(await concludeRun(tx, { run: row, parts: this.#parts }, outcome))) return undefined;
+    if (!row || !(await concludeRun(tx, { run: row, deps: this.#deps }, outcome))) return undefined;
     await tx.increment("sessions", { id: row.session_id }, "queued", -1);
     await this.#store.journal.append(tx, row.session_id, [event]);
     return row;
@@ -194,7 +194,7 @@ export class SessionQueue {
   }
 
   async #started(tx: Tx, run: RunRow): Promise<void> {
-    const { trigger } = this.#parts;
+    const { trigger } = this.#deps;
     if (run.delivery !== null && trigger?.owns(run.delivery)) await trigger.started(tx, run);
   }
 }

@@ -20,23 +20,23 @@ const INSTRUCTIONS =
 
 /** Names sessions after their first turn, beside whatever goes on in them. */
 export class Titles {
-  readonly #parts: AgentDeps;
+  readonly #deps: AgentDeps;
   readonly #sessions: Sessions;
   readonly #stop = new AbortController();
   readonly #open = new Set<Promise<void>>();
 
-  constructor(parts: AgentDeps, sessions: Sessions) {
-    this.#parts = parts;
+  constructor(deps: AgentDeps, sessions: Sessions) {
+    this.#deps = deps;
     this.#sessions = sessions;
   }
 
   /** Looks whether the session of a run that ended wants a name, and finds one. Never throws. */
   consider(run: RunRow): void {
-    if (this.#parts.settings.titles === "off" || run.kind === "subagent" || run.kind === "background") return;
+    if (this.#deps.settings.titles === "off" || run.kind === "subagent" || run.kind === "background") return;
     const work = this.#name(run)
       .catch((error: unknown) => {
         if (!this.#stop.signal.aborted) {
-          this.#parts.log.warn("a session could not be named", { session: run.session_id, error });
+          this.#deps.log.warn("a session could not be named", { session: run.session_id, error });
         }
       })
       .finally(() => this.#open.delete(work));
@@ -54,7 +54,7 @@ export class Titles {
   }
 
   async #name(run: RunRow): Promise<void> {
-    const session = await this.#parts.store.read
+    const session = await this.#deps.store.read
       .selectFrom("sessions")
       .select(["title", "transient", "source"])
       .where("id", "=", run.session_id)
@@ -64,7 +64,7 @@ export class Titles {
     const text = prompt ? redact(textOf(prompt)) : "";
     const start = titleFromPrompt(text);
     if (start === "") return;
-    const asksModel = this.#parts.settings.titles === "model" && CONVERSATIONAL.has(session.source);
+    const asksModel = this.#deps.settings.titles === "model" && CONVERSATIONAL.has(session.source);
     const title = (asksModel ? await this.#ask(run, text) : undefined) ?? start;
     await this.#sessions.nameOnce(run.session_id, title);
   }
@@ -73,7 +73,7 @@ export class Titles {
   async #ask(run: RunRow, prompt: string): Promise<string | undefined> {
     const model = refOf(run.model);
     if (model.provider === DEMO_MODEL.provider) return undefined;
-    const answer = await this.#parts.store.read
+    const answer = await this.#deps.store.read
       .selectFrom("runs")
       .select("output")
       .where("id", "=", run.id)
@@ -82,14 +82,14 @@ export class Titles {
       .map((part) => part.slice(0, QUOTED_CHARACTERS))
       .join("\n\n---\n\n");
     const signal = AbortSignal.any([this.#stop.signal, AbortSignal.timeout(TIMEOUT_MS)]);
-    const end = await completeOnce(this.#parts.engine, {
+    const end = await completeOnce(this.#deps.engine, {
       runId: run.id,
       model,
       instructions: INSTRUCTIONS,
       messages: [{ role: "user", text: `Name this conversation:\n\n${text}` }],
       signal,
     }).catch((error: unknown) => {
-      if (!signal.aborted) this.#parts.log.warn("a model failed to name a session", { run: run.id, error });
+      if (!signal.aborted) this.#deps.log.warn("a model failed to name a session", { run: run.id, error });
     });
     // What was cut, by time or length, is no title.
     return end?.stop === "end" ? usableTitle(redact(end.text)) : undefined;

@@ -47,12 +47,12 @@ const MAX_GOAL_CHARACTERS = 1_000;
  * be read off the runs.
  */
 export class Delegation {
-  readonly #parts: AgentDeps;
+  readonly #deps: AgentDeps;
   readonly #spawner: Spawner;
   readonly #from: Delegator;
 
-  constructor(parts: AgentDeps, spawner: Spawner, from: Delegator) {
-    this.#parts = parts;
+  constructor(deps: AgentDeps, spawner: Spawner, from: Delegator) {
+    this.#deps = deps;
     this.#spawner = spawner;
     this.#from = from;
   }
@@ -63,7 +63,7 @@ export class Delegation {
     tasks: readonly SubagentTask[],
     traceparent?: string,
   ): Promise<readonly SubagentResult[]> {
-    const { maxTasks, maxConcurrent, maxDepth } = this.#parts.settings.delegation;
+    const { maxTasks, maxConcurrent, maxDepth } = this.#deps.settings.delegation;
     if (tasks.length > maxTasks) {
       throw new ToolError(
         `${tasks.length} tasks are too many; the limit is ${maxTasks} (delegation.max_tasks).`,
@@ -77,7 +77,7 @@ export class Delegation {
     const models = tasks.map((task) => this.#modelOf(task));
     const requests = tasks.map((task, index): Request => {
       const model = models[index] ?? this.#from.run.model;
-      return { id: createId("run", this.#parts.clock.now()), task, model, callId, index, depth };
+      return { id: createId("run", this.#deps.clock.now()), task, model, callId, index, depth };
     });
     for (const request of requests) this.#tellRequested(request, tasks.length);
     const waiting = [...requests];
@@ -134,14 +134,14 @@ export class Delegation {
 
   async #one(request: Request, { count, traceparent }: Place): Promise<SubagentResult> {
     const { run, signal, record } = this.#from;
-    const startedMs = this.#parts.clock.now();
+    const startedMs = this.#deps.clock.now();
     const child = await this.#spawn(request, traceparent).catch((error: unknown) => {
       this.#tellNotStarted(request.id);
       throw error;
     });
     const about = this.#about({ ...request, model: child.model }, count);
     record(runEvent(run.id, "subagent.start", { ...about, child_session_id: child.sessionId }));
-    const { log } = this.#parts;
+    const { log } = this.#deps;
     const stop = () =>
       void this.#spawner
         .stop(child.runId, "The run that started it was stopped.")
@@ -165,7 +165,7 @@ export class Delegation {
 
   /** Follows a sub-agent to its end and tells of it in our run. */
   async #watch(childId: string, startedMs: number): Promise<SubagentResult> {
-    const { store, clock } = this.#parts;
+    const { store, clock } = this.#deps;
     const { run, record } = this.#from;
     let tools = 0;
     for await (const group of store.journal.follow({ runId: childId })) {
@@ -212,7 +212,7 @@ export class Delegation {
   }
 
   #modelOf(task: SubagentTask): string {
-    const { models, settings } = this.#parts;
+    const { models, settings } = this.#deps;
     const wanted = task.model ?? settings.delegation.model;
     if (wanted !== undefined && !models.resolve(wanted)) {
       throw new ToolError(
@@ -224,7 +224,7 @@ export class Delegation {
 
   #inputOf(task: SubagentTask, depth: number, traceparent: string | undefined): RunInput {
     const { input, run, session } = this.#from;
-    const { maxSteps, tokenBudget } = this.#parts.settings.delegation;
+    const { maxSteps, tokenBudget } = this.#deps.settings.delegation;
     const text = task.context === undefined ? task.goal : `${task.goal}\n\nContext:\n${task.context}`;
     const family: RunFamily = {
       parentRunId: run.id,

@@ -8,17 +8,17 @@ const MAX_OWNERS = 1000;
 
 /** The budgets of the runs at work in this process. */
 export class Budgets {
-  readonly #parts: AgentDeps;
+  readonly #deps: AgentDeps;
   readonly #runs = new Map<string, Budget>();
   readonly #days = new Map<string, DaySpending>();
 
-  constructor(parts: AgentDeps) {
-    this.#parts = parts;
+  constructor(deps: AgentDeps) {
+    this.#deps = deps;
   }
 
   /** Opens the budget of a run that starts. Close it when the run has ended. */
   open(run: RunRow, input: RunInput): Budget {
-    const { runTokens, dayTokens } = this.#parts.settings.budget;
+    const { runTokens, dayTokens } = this.#deps.settings.budget;
     const above = input.family && this.#runs.get(input.family.parentRunId);
     const limit = input.tokenBudget ?? (input.family ? 0 : runTokens);
     const budget = new Budget({
@@ -38,12 +38,12 @@ export class Budgets {
 
   /** Reads what other processes spent today, before a run of `owner` starts. */
   async refresh(owner: string): Promise<void> {
-    const { dayTokens } = this.#parts.settings.budget;
+    const { dayTokens } = this.#deps.settings.budget;
     if (dayTokens > 0) await this.#dayOf(owner, dayTokens).load();
   }
 
   #dayOf(owner: string, limit: number): DaySpending {
-    const { store, clock, log } = this.#parts;
+    const { store, clock, log } = this.#deps;
     const onProblem = (error: unknown) => log.error("spent tokens could not be recorded", { owner, error });
     const day = this.#days.get(owner) ?? new DaySpending({ store, clock, owner, limit, onProblem });
     this.#days.delete(owner);

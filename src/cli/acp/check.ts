@@ -31,7 +31,7 @@ async function load(): Promise<Verdict> {
     ]);
     const opened = await openHome(currentContext());
     const service = await bootRpc(opened, await openHomeStore(opened));
-    const { models } = service.agent.parts;
+    const { models } = service.agent.deps;
     const missing = missingProvider(models);
     await service.stop();
     return { isReady: missing === undefined, line: missing ?? describe(formatModel(models.default)) };

@@ -66,7 +66,7 @@ export async function noteAttempt(
   { row, end }: { readonly row: OutboxRow; readonly end: AttemptEnd },
 ): Promise<void> {
   const isUncertain = end.status === "unknown" || end.status === "stopped";
-  await outbox.note(tx, row.id, { attempt_log: attemptLogOf(row, end, tx.nowMs), isUncertain });
+  await outbox.note(tx, row.id, { attemptLog: attemptLogOf(row, end, tx.nowMs), isUncertain });
 }
 
 function attemptLogOf(row: OutboxRow, end: AttemptEnd, nowMs: number): string {

@@ -165,7 +165,7 @@ class Followed {
     const { sessionId, after, latestSeq, isReplay } = this.#from;
     const { owner } = this.#peer.identity;
     if (isReplay && latestSeq > after) {
-      const open = await this.#deps.agent.parts.questions.open({ sessionId });
+      const open = await this.#deps.agent.deps.questions.open({ sessionId });
       this.#open = new Set(open.map(({ id }) => id));
     }
     const { projector, opening } = await EventProjector.open({

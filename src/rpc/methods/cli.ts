@@ -33,7 +33,7 @@ export const cliMethods: RpcGroup<"cli.exec", RpcContext> = {
     if (hint !== undefined) return { blocked: true, hint, code: -1, output: "" };
     const output = new OutputExcerpt(MAX_BYTES);
     const end = await runCommand(`exec ${[...ownProgram(), ...argv].map(quoted).join(" ")}`, {
-      cwd: deps.agent.parts.settings.workspace,
+      cwd: deps.agent.deps.settings.workspace,
       env: environment(deps.config),
       timeoutMs: timeout * 1000,
       onOutput: (bytes) => output.push(bytes),

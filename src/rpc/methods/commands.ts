@@ -80,7 +80,7 @@ export const commandMethods: RpcGroup<Names, RpcContext> = {
   "complete.path": async ({ params, ctx }) => {
     const { deps } = ctx;
     const session = await namedSession(ctx, params.session_id);
-    const { workspace } = deps.agent.parts.settings;
+    const { workspace } = deps.agent.deps.settings;
     const cwd = session ? cwdOf(deps, { row: session.row, seed: session.live?.seed }) : workspace;
     const items = await completePath(params.word, {
       cwd,

@@ -53,7 +53,7 @@ export const connectionMethods: RpcGroup<Names, RpcContext> = {
   "gateway.ping": () => ({ pong: true }),
 
   "setup.status": ({ ctx: { deps } }) => {
-    const { models } = deps.agent.parts;
+    const { models } = deps.agent.deps;
     const { provider } = models.default;
     const demo = provider === DEMO_MODEL.provider;
     const known = models.list().find(({ name }) => name === provider);

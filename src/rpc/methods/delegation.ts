@@ -29,7 +29,7 @@ export const delegationMethods: RpcGroup<Names, RpcContext> = {
       ctx,
       active.map(({ subagentId }) => subagentId),
     );
-    const { maxDepth, maxConcurrent } = deps.agent.parts.settings.delegation;
+    const { maxDepth, maxConcurrent } = deps.agent.deps.settings.delegation;
     return {
       active: active.map((each) => ({
         subagent_id: each.subagentId,

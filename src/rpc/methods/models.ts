@@ -9,7 +9,7 @@ export const modelMethods: RpcGroup<"model.options", RpcContext> = {
   "model.options": async ({ params, ctx }) => {
     const session = await namedSession(ctx, params.session_id);
     const { model, provider } = modelOf(ctx.deps, { row: session?.row, seed: session?.live?.seed });
-    const providers = ctx.deps.agent.parts.models.list().map((each) => ({
+    const providers = ctx.deps.agent.deps.models.list().map((each) => ({
       slug: each.name,
       name: each.name,
       // Hosts choose one as `<model> --provider <slug>`: without the provider in front.

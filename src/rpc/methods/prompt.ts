@@ -57,7 +57,7 @@ interface Riding {
 
 async function submit({ params, ctx }: Call, place: SessionPlace, riding: Riding): Promise<Answer> {
   const { deps } = ctx;
-  const { settings, switches } = deps.agent.parts;
+  const { settings, switches } = deps.agent.deps;
   const message = await promptOf(attachPlaces(ctx, place), { ...params, waiting: riding.waiting });
   if (message.text.trim() === "" && !message.attachments?.length) throw textRequired();
   const told = takeSentMode(ctx.peer, { sessionId: place.id, text: params.text });

@@ -120,7 +120,7 @@ async function settle(
   reply: QuestionReplies[QuestionKind],
 ): Promise<{ status: "ok" }> {
   try {
-    await deps.agent.parts.questions.answer(row.id, { owner: peer.identity.owner, by: "rpc", ...reply });
+    await deps.agent.deps.questions.answer(row.id, { owner: peer.identity.owner, by: "rpc", ...reply });
   } catch (error) {
     if (!(error instanceof ServiceError) || error.code !== "invalid_request") throw error;
     throw notFitting(error, "choice" in reply);

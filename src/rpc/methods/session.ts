@@ -176,7 +176,7 @@ async function seedOf(ctx: RpcContext, params: CreateParams): Promise<SessionSee
 /** A provider without a model stands for the first of its models. */
 function modelNamed(deps: RpcDeps, { model, provider }: CreateParams): string | undefined {
   if (model === undefined && provider === undefined) return undefined;
-  const { models } = deps.agent.parts;
+  const { models } = deps.agent.deps;
   const first = models.list().find(({ name }) => name === provider)?.models[0];
   const name = provider === undefined || model === undefined ? (model ?? first) : `${provider}:${model}`;
   const ref = name === undefined ? undefined : models.resolve(name);

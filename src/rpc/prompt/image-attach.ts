@@ -19,14 +19,14 @@ export const MAX_IMAGE_BYTES = 10_485_760;
 
 /** Where the host's paths begin, and what may be attached from there. */
 export function attachPlaces(ctx: RpcContext, place: SessionPlace) {
-  const { userHome } = ctx.deps.agent.parts.settings;
+  const { userHome } = ctx.deps.agent.deps.settings;
   const cwd = cwdOf(ctx.deps, { row: place.row, seed: place.live.seed });
   return { cwd, userHome, roots: shownRoots(ctx, cwd), refuse: (path: string) => refusal(ctx, path) };
 }
 
 /** What the agent itself would ask for may be attached by those who may give it leave. */
 function refusal({ deps, peer }: RpcContext, path: string): string | undefined {
-  const { workspace, userHome: home, agentHome } = deps.agent.parts.settings;
+  const { workspace, userHome: home, agentHome } = deps.agent.deps.settings;
   const found = checkRead(path, { workspace, home, agentHome });
   const mayGiveLeave = hasScope(peer.identity, "approvals");
   return found && (found.verdict === "deny" || !mayGiveLeave) ? found.reason : undefined;
@@ -34,7 +34,7 @@ function refusal({ deps, peer }: RpcContext, path: string): string | undefined {
 
 /** Folders that a host may look into: those that sessions work in; of people at this machine also their own. */
 export function shownRoots(ctx: RpcContext, cwd: string): readonly string[] {
-  const own = mayUseMachine(ctx) ? [ctx.deps.agent.parts.settings.userHome, tmpdir()] : [];
+  const own = mayUseMachine(ctx) ? [ctx.deps.agent.deps.settings.userHome, tmpdir()] : [];
   return [cwd, ...rootsOf(ctx), ...own];
 }
 

@@ -7,7 +7,7 @@ import type { RpcDeps } from "../deps.ts";
 
 /** The open approvals of a session, oldest first. */
 export async function openApprovals({ agent }: RpcDeps, sessionId: string): Promise<readonly QuestionRow[]> {
-  const open = await agent.parts.questions.open({ sessionId });
+  const open = await agent.deps.questions.open({ sessionId });
   return open.filter(({ kind }) => kind === "approval");
 }
 
@@ -21,7 +21,7 @@ export async function settleAll(
     const { choices } = toApprovalRequest(row);
     try {
       const reply = { choice: narrowed(choice, choices) };
-      await deps.agent.parts.questions.answer(row.id, { owner, by: "rpc", ...reply });
+      await deps.agent.deps.questions.answer(row.id, { owner, by: "rpc", ...reply });
       settled += 1;
     } catch (error) {
       // Somebody else was first with this one.

@@ -27,7 +27,7 @@ export async function askHost(deps: RpcDeps, peer: RpcPeer, question: HostQuesti
     if (answer.status === "declined") return await decline(deps, peer, question);
     if (answer.status === "gone") return;
     const reply = replyOf(method, answer.result, entry);
-    await deps.agent.parts.questions.answer(id, { owner, by: "rpc", ...reply });
+    await deps.agent.deps.questions.answer(id, { owner, by: "rpc", ...reply });
     if ("all" in answer.result && answer.result.all === true && "choice" in reply) {
       await settleAll(deps, { sessionId: entry.sessionId, owner, choice: reply.choice });
     }
@@ -46,7 +46,7 @@ async function decline(deps: RpcDeps, peer: RpcPeer, { method, entry, signal }: 
   const id = String(entry.data["request_id"]);
   const { sessionId, runId } = entry;
   const isLast = declinesOf(deps).add(deps, peer, { method, id, sessionId, signal });
-  const { questions } = deps.agent.parts;
+  const { questions } = deps.agent.deps;
   if (isLast && deps.agent.turns.runningIn(sessionId) === runId) await questions.giveUp(id);
 }
 

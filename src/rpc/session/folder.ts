@@ -47,7 +47,7 @@ export function mayUseMachine({ peer }: RpcContext): boolean {
 
 /** Where sessions may work whoever asks for it; absolute. */
 export function rootsOf({ deps }: RpcContext): readonly string[] {
-  const { workspace, workspaceRoots } = deps.agent.parts.settings;
+  const { workspace, workspaceRoots } = deps.agent.deps.settings;
   return [workspace, ...workspaceRoots];
 }
 

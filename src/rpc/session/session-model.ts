@@ -11,7 +11,7 @@ export interface Known {
 
 /** The model that its next turn takes. */
 export function modelRef({ agent }: RpcDeps, { row, seed }: Known): ModelRef {
-  const { models } = agent.parts;
+  const { models } = agent.deps;
   const name = row ? row.model : seed?.model;
   return (name === null || name === undefined ? undefined : models.resolve(name)) ?? models.default;
 }

@@ -11,12 +11,12 @@ import { usageOf } from "../events/turn-payload.ts";
 /** Figures over all turns so far; zero before the first. */
 export async function sessionUsage(deps: RpcDeps, known: Known): Promise<GatewayUsage> {
   const ref = modelRef(deps, known);
-  const contextMax = deps.agent.parts.models.contextTokensOf(ref);
+  const contextMax = deps.agent.deps.models.contextTokensOf(ref);
   const { row } = known;
   const spent = usageOf(row && deps.agent.sessions.usage(row), formatModel(ref));
   if (!row) return { ...spent, context_max: contextMax, compressions: 0, active_subagents: 0 };
   const [{ used, compressions }, subagents] = await Promise.all([
-    contextUse(deps.agent.parts, row),
+    contextUse(deps.agent.deps, row),
     subagentsOf(deps, row),
   ]);
   const percent = contextMax > 0 ? Math.min(100, Math.round((used / contextMax) * 1_000) / 10) : 100;

@@ -32,18 +32,18 @@ export async function sessionInfo(
 }
 
 export async function describeInfo(deps: RpcDeps, known: Known): Promise<SessionInfo> {
-  const { parts } = deps.agent;
+  const { settings, switches } = deps.agent.deps;
   const chosen = chosenOf(known);
   const { model, provider } = modelOf(deps, known);
   const cwd = cwdOf(deps, known);
   const [{ skills, branch }, usage] = await Promise.all([lookAround(deps, cwd), sessionUsage(deps, known)]);
   const servers = deps.mcp.status();
-  const effort = chosen.reasoningEffort ?? parts.settings.reasoningEffort;
+  const effort = chosen.reasoningEffort ?? settings.reasoningEffort;
   return {
     model,
     provider,
     ...(effort === undefined ? {} : { reasoning_effort: effort }),
-    yolo: chosen.yolo === true || parts.switches.yolo || parts.settings.policyMode === "yolo",
+    yolo: chosen.yolo === true || switches.yolo || settings.policyMode === "yolo",
     running: isBusy(known.row),
     tools: toolNames(deps),
     skills: skills.length === 0 ? {} : { skills: [...skills] },
@@ -152,7 +152,7 @@ export function statusOf(row: SessionRow | undefined, isAsking: boolean): LiveSt
 }
 
 export function openQuestions(deps: RpcDeps, sessionId: string): Promise<readonly QuestionRow[]> {
-  return deps.agent.parts.questions.open({ sessionId });
+  return deps.agent.deps.questions.open({ sessionId });
 }
 
 export function isBusy(row: SessionRow | undefined): boolean {
@@ -164,7 +164,7 @@ export function titleOf({ row, seed }: Known): string {
 }
 
 export function cwdOf(deps: RpcDeps, { row, seed }: Known): string {
-  return row?.cwd ?? (row ? undefined : seed?.cwd) ?? deps.agent.parts.settings.workspace;
+  return row?.cwd ?? (row ? undefined : seed?.cwd) ?? deps.agent.deps.settings.workspace;
 }
 
 function chosenOf({ row, seed }: Known): SessionSettings {
@@ -173,6 +173,6 @@ function chosenOf({ row, seed }: Known): SessionSettings {
 
 function toolNames({ agent }: RpcDeps): Record<string, string[]> {
   const names: Record<string, string[]> = {};
-  for (const { name, toolset } of agent.parts.tools()) (names[toolset] ??= []).push(name);
+  for (const { name, toolset } of agent.deps.tools()) (names[toolset] ??= []).push(name);
   return names;
 }

@@ -62,7 +62,7 @@ const NAMED: Readonly<Record<string, Read | undefined>> = {
   },
   provider: async (ctx, query) => {
     const { model, provider } = await infoOf(ctx, query);
-    return { model, provider, providers: ctx.deps.agent.parts.models.providers.map(({ name }) => name) };
+    return { model, provider, providers: ctx.deps.agent.deps.models.providers.map(({ name }) => name) };
   },
   model: async (ctx, query) => {
     const { model, provider } = await infoOf(ctx, query);
@@ -73,7 +73,7 @@ const NAMED: Readonly<Record<string, Read | undefined>> = {
     const { cwd, branch } = await infoOf(ctx, query);
     return { cwd, branch: branch ?? "" };
   },
-  prompt: ({ deps }) => ({ prompt: deps.agent.parts.settings.instructions }),
+  prompt: ({ deps }) => ({ prompt: deps.agent.deps.settings.instructions }),
   reasoning: async (ctx, query) => {
     const effort = (await infoOf(ctx, query)).reasoning_effort;
     return { value: effort ?? "default", display: effort ?? "the provider's default" };
@@ -83,7 +83,7 @@ const NAMED: Readonly<Record<string, Read | undefined>> = {
     return { value: yolo, display: yolo ? "on" : "off" };
   },
   busy: ({ deps }) => {
-    const { switches, settings } = deps.agent.parts;
+    const { switches, settings } = deps.agent.deps;
     return { value: switches.whenBusy ?? settings.whenBusy };
   },
   title: async (ctx, query) => ({ value: (await infoOf(ctx, query)).title }),

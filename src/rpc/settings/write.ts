@@ -54,7 +54,7 @@ type Write = (ctx: RpcContext, change: SettingChange) => Promise<ConfigSetResult
 const model: Write = async (ctx, change) => {
   const { name, isGlobal } = readModel(textOf(change));
   const isForAll = isGlobal || change.scope === "global";
-  const ref = ctx.deps.agent.parts.models.resolve(name);
+  const ref = ctx.deps.agent.deps.models.resolve(name);
   if (!ref) throw badValue(`There is no model ${JSON.stringify(name.slice(0, 256))}.`);
   const kept = isForAll
     ? await toFile(ctx, { key: "model", at: "model.default", value: formatModel(ref) })
@@ -101,7 +101,7 @@ const yolo: Write = async (ctx, change) => {
   const { agent } = ctx.deps;
   const wish = inputOf(change.value);
   if (change.scope === "global" || (!change.session && change.scope === undefined)) {
-    const { switches } = agent.parts;
+    const { switches } = agent.deps;
     switches.yolo = wish ?? !switches.yolo;
     await notifyInfo(ctx.deps);
     return { key: "yolo", value: switches.yolo, scope: "global", warning: UNTIL_RESTART };
@@ -115,7 +115,7 @@ const yolo: Write = async (ctx, change) => {
 
 const cwd: Write = async (ctx, change) => {
   const session = sessionOf(change);
-  const wanted = resolve(ctx.deps.agent.parts.settings.workspace, textOf(change));
+  const wanted = resolve(ctx.deps.agent.deps.settings.workspace, textOf(change));
   const path = await realpath(wanted).catch(() => undefined);
   const found = path === undefined ? undefined : await stat(path).catch(() => undefined);
   if (path === undefined || !found?.isDirectory()) throw badValue("There is no such directory.");
@@ -138,7 +138,7 @@ const title: Write = async (ctx, change) => {
 const busy: Write = async (ctx, change) => {
   const value = textOf(change);
   await toFile(ctx, { key: "busy", at: "sessions.when_busy", value });
-  ctx.deps.agent.parts.switches.whenBusy = value as BusyMode; // the file took it: it is one
+  ctx.deps.agent.deps.switches.whenBusy = value as BusyMode; // the file took it: it is one
   return { key: "busy", value, scope: "global" };
 };
 

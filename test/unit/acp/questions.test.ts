@@ -32,7 +32,7 @@ function makeTurn() {
     giveUp: async (id: string) => void givenUp.push(id),
   };
   const log = { debug: () => {}, warn: () => {} };
-  const deps = { agent: { parts: { questions: asked } }, clock, log, owner: "default" } as unknown as AcpDeps;
+  const deps = { agent: { deps: { questions: asked } }, clock, log, owner: "default" } as unknown as AcpDeps;
   const client = {
     notify: async (_: string, { update }: { readonly update: SessionUpdate }) => void updates.push(update),
     request: (_: string, request: RequestPermissionRequest, options: { cancellationSignal: AbortSignal }) =>

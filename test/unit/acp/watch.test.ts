@@ -22,7 +22,7 @@ function watcher(agent: TestAgent, store: Store = agent.store) {
     told.push(update);
     for (const { count, resolve } of waiting) if (told.length >= count) resolve();
   };
-  const { log } = agent.parts;
+  const { log } = agent.deps;
   const deps = { store, agent: agent.core, clock, log, owner: OWNER };
   const connection = {
     client: { notify },

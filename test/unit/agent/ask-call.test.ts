@@ -7,7 +7,7 @@ import { callsOnce, createTestAgent, testTool, type TestAgent } from "../../harn
 type Asked = Awaited<ReturnType<TestAgent["event"]>>;
 
 const answer = (agent: TestAgent, { data }: Asked, reply: object): Promise<void> =>
-  agent.parts.questions.answer(String(data["request_id"]), {
+  agent.deps.questions.answer(String(data["request_id"]), {
     owner: "tester",
     by: "test",
     ...reply,
@@ -82,7 +82,7 @@ test("an approval lets one call through: whoever takes it after that, in any pro
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
   const asked = await agent.event(runId, "approval.request");
   const { signal } = new AbortController();
-  const take = () => other.parts.questions.take(String(asked.data["request_id"]), { signal });
+  const take = () => other.deps.questions.take(String(asked.data["request_id"]), { signal });
   assert.equal(await take(), false, "it is not answered yet");
   await answer(agent, asked, { choice: "once" });
   assert.equal((await agent.events(runId)).at(-1)?.data["output"], "ok: ran");

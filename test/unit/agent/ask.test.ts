@@ -17,7 +17,7 @@ type Reply = Parameters<Questions["answer"]>[1] extends infer A
   : never;
 
 function answer(agent: TestAgent, questionId: string, reply: Reply, by = "test"): Promise<void> {
-  return agent.parts.questions.answer(questionId, { owner: OWNER, by, ...reply } as never);
+  return agent.deps.questions.answer(questionId, { owner: OWNER, by, ...reply } as never);
 }
 
 /** An agent whose tool asks once; the turn says what came of it. */
@@ -90,14 +90,11 @@ test("a reply of another kind, to an unknown question or too long is refused, an
   for (const [reply, param] of bad) {
     await assert.rejects(answer(agent, questionId, reply), { code: "invalid_request", param });
   }
-  await assert.rejects(
-    agent.parts.questions.answer(questionId, { owner: "stranger", by: "x", answers: {} }),
-    {
-      code: "ask_not_found",
-    },
-  );
+  await assert.rejects(agent.deps.questions.answer(questionId, { owner: "stranger", by: "x", answers: {} }), {
+    code: "ask_not_found",
+  });
   await assert.rejects(answer(agent, "ask_unknown", { answers: {} }), { code: "ask_not_found" });
-  assert.equal((await agent.parts.questions.open({ sessionId })).length, 1);
+  assert.equal((await agent.deps.questions.open({ sessionId })).length, 1);
   await answer(agent, questionId, { answers: {} });
   assert.equal((await agent.events(runId)).at(-1)?.data["output"], "ok: {}");
 });
@@ -175,7 +172,7 @@ test("a password is refused in a process that does not ask for it, and the quest
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
   const questionId = await request(agent, runId, "sudo.request");
   await assert.rejects(answer(other, questionId, { password: "hunter22" }), { code: "ask_not_pending" });
-  assert.equal((await other.parts.questions.open({ runId })).length, 1);
+  assert.equal((await other.deps.questions.open({ runId })).length, 1);
   await answer(agent, questionId, { password: "hunter22" });
   assert.equal((await agent.events(runId)).at(-1)?.data["output"], "ok: 8");
   assert.ok(!(await traces(agent)).includes("hunter22"));
@@ -282,7 +279,7 @@ test("a question is closed when its time is over, to the millisecond, and the mo
   const asked = await agent.event(runId, "clarify.request");
   assert.equal(Number(asked.data["expires_at"]), clock.now() / 1000 + 5);
   clock.tick(4_999);
-  assert.equal((await agent.parts.questions.open({ runId })).length, 1);
+  assert.equal((await agent.deps.questions.open({ runId })).length, 1);
   clock.tick(1);
   const events = await agent.events(runId);
   assert.equal(events.find(({ type }) => type === "clarify.expired")?.data["reason"], "timeout");
@@ -314,16 +311,16 @@ test("stopping the run closes its questions of every kind", async () => {
   );
   const { runId, sessionId } = await agent.submit("go", { id: "s", answerable: true });
   for (const kind of ["clarify", "sudo", "secret"]) await agent.event(runId, `${kind}.request`);
-  const open = await agent.parts.questions.open({ sessionId });
+  const open = await agent.deps.questions.open({ sessionId });
   assert.deepEqual(open.map(({ kind }) => kind).toSorted(), ["clarify", "secret", "sudo"]);
-  assert.deepEqual(await agent.parts.questions.open({ runId }), open);
+  assert.deepEqual(await agent.deps.questions.open({ runId }), open);
   await agent.turns.stop(runId, "enough");
   const events = await agent.events(runId);
   for (const expired of ["clarify.expired", "sudo.expired", "secret.expired"]) {
     assert.equal(events.find(({ type }) => type === expired)?.data["reason"], "cancelled", expired);
   }
   assert.equal(events.at(-1)?.type, "run.cancelled");
-  assert.deepEqual(await agent.parts.questions.open({ sessionId }), []);
+  assert.deepEqual(await agent.deps.questions.open({ sessionId }), []);
 });
 
 test("where nobody can answer nothing is asked", async () => {
@@ -352,7 +349,7 @@ test("a sub-agent asks in the run at the top of its family, and leave for the se
   const asked = await agent.event(runId, "approval.request");
   assert.ok(!("tool_call_id" in asked.data));
   assert.equal((await agent.run(runId)).status, "waiting_for_approval");
-  const open = await agent.parts.questions.open({ sessionId });
+  const open = await agent.deps.questions.open({ sessionId });
   assert.deepEqual(
     open.map(({ id, run_id }) => [id, run_id]),
     [[String(asked.data["request_id"]), runId]],
@@ -385,7 +382,7 @@ test("a run that has ended asks nobody: a process that slept does not speak afte
   gate.resolve();
   assert.ok((await outcome.promise) instanceof Error);
   await agent.turns.drain(0);
-  assert.deepEqual(await other.parts.questions.open({ sessionId: "s" }), []);
+  assert.deepEqual(await other.deps.questions.open({ sessionId: "s" }), []);
   const all = await other.store.journal.read({ runId }, { after: 0 });
   assert.equal(all.at(-1)?.type, "run.interrupted");
 });

@@ -9,10 +9,10 @@ const grant = { owner: "ann", signature: "command:sudo ls", tool: "terminal", ti
 
 test("leave for good is by owner, survives a restart, is listed and revoked", async () => {
   await using agent = await createTestAgent();
-  await agent.parts.grants.allowAlways(grant);
-  await agent.parts.grants.allowAlways(grant);
+  await agent.deps.grants.allowAlways(grant);
+  await agent.deps.grants.allowAlways(grant);
   await using restarted = await createTestAgent({ database: agent.databaseUrl });
-  const { grants } = restarted.parts;
+  const { grants } = restarted.deps;
   assert.equal(await grants.allows({ owner: "ann", sessionId: "another" }, grant.signature), true);
   assert.equal(await grants.allows(ann, "command:sudo reboot"), false);
   assert.equal(await grants.allows(bob, grant.signature), false);
@@ -24,12 +24,12 @@ test("leave for good is by owner, survives a restart, is listed and revoked", as
   assert.equal(await grants.revoke("bob", grant.signature), false);
   assert.equal(await grants.revoke("ann", grant.signature), true);
   assert.equal(await grants.revoke("ann", grant.signature), false);
-  assert.equal(await agent.parts.grants.allows(ann, grant.signature), false);
+  assert.equal(await agent.deps.grants.allows(ann, grant.signature), false);
 });
 
 test("leave for a session is of that owner's session alone, and is gone after a restart", async () => {
   await using agent = await createTestAgent();
-  const { grants } = agent.parts;
+  const { grants } = agent.deps;
   grants.allowForSession(ann, "x");
   assert.equal(await grants.allows(ann, "x"), true);
   assert.equal(await grants.allows(ann, "y"), false);
@@ -40,7 +40,7 @@ test("leave for a session is of that owner's session alone, and is gone after a 
 
 test("only sessions with leave count against the limit, and the one unused longest goes first", async () => {
   await using agent = await createTestAgent();
-  const { grants } = agent.parts;
+  const { grants } = agent.deps;
   grants.allowForSession(ann, "x");
   grants.allowForSession(bob, "x");
   for (let index = 0; index < 1_001; index += 1) await grants.allows({ ...bob, sessionId: `${index}` }, "x");

@@ -104,7 +104,7 @@ test("whatever starts a run counts against the runs that its key may have at onc
 
 test("a compression on request is a run of the key", async () => {
   await using agent = await limitedAgent(1);
-  const saved = await agent.core.parts.store.write(async (tx) => {
+  const saved = await agent.core.deps.store.write(async (tx) => {
     const { newSession } = await import("../../../src/agent/session/session.ts");
     const row = newSession({ owner: "tester", id: "talk" }, { source: "test" }, tx.nowMs);
     await tx.insert("sessions", [row]);

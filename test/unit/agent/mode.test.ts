@@ -104,8 +104,8 @@ for (const [title, before, after] of [
   ],
   [
     "of all sessions",
-    async ({ parts }) => void (parts.switches.yolo = true),
-    async ({ parts }) => void (parts.switches.yolo = false),
+    async ({ deps }) => void (deps.switches.yolo = true),
+    async ({ deps }) => void (deps.switches.yolo = false),
   ],
   [
     "of its session's mode",
@@ -173,7 +173,7 @@ test("a call that waits for approval goes on waiting when approvals are switched
   const { data } = await agent.event(runId, "approval.request");
   await agent.core.sessions.choose("s", OWNER, { yolo: true });
   assert.equal((await agent.run(runId)).status, "waiting_for_approval");
-  await agent.parts.questions.answer(String(data["request_id"]), {
+  await agent.deps.questions.answer(String(data["request_id"]), {
     owner: OWNER,
     by: "test",
     choice: "deny",
@@ -186,7 +186,7 @@ test("a call that was approved does not run when its session is in plan mode by 
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
   const { data } = await agent.event(runId, "approval.request");
   await agent.core.sessions.choose("s", OWNER, { mode: "plan" });
-  await agent.parts.questions.answer(String(data["request_id"]), {
+  await agent.deps.questions.answer(String(data["request_id"]), {
     owner: OWNER,
     by: "test",
     choice: "once",
@@ -202,7 +202,7 @@ test("a folder that a session no longer has open is outside its workspace from t
       ? { calls: [{ tool: "terminal", input: { command: "touch /srv/other/a" } }] }
       : { text: toolResults.map(({ status }) => status).join(" ") };
   await using agent = await createTestAgent({ tools: [closing], script });
-  detach = agent.parts.hosts.attach("s", { roots: ["/srv/other"] });
+  detach = agent.deps.hosts.attach("s", { roots: ["/srv/other"] });
   const { runId } = await agent.submit("go", { id: "s" });
   assert.equal(await outputOf(agent, runId), "ok denied");
 });
@@ -258,7 +258,7 @@ test("approval of an edit for the session covers its working folder, and other o
   assert.equal(requestOf("temporary")["covers"], "edits of /tmp/a");
   assert.equal(requestOf("inside")["signature"], undefined);
   const answer = (tool: string, choice: "session" | "deny") =>
-    agent.parts.questions.answer(String(requestOf(tool)["request_id"]), { owner: OWNER, by: "test", choice });
+    agent.deps.questions.answer(String(requestOf(tool)["request_id"]), { owner: OWNER, by: "test", choice });
   await answer("inside", "session");
   await answer("temporary", "deny");
   assert.equal(await outputOf(agent, runId), "ok ok denied");
@@ -284,7 +284,7 @@ test("the question about an edit, also of a sub-agent, shows what it would chang
   const { runId } = await agent.submit("go", { id: "s", answerable: true });
   const { data } = await agent.event(runId, "approval.request");
   assert.deepEqual(data["changes"], [{ path: change.path, diff: change.diff }]);
-  await agent.parts.questions.answer(String(data["request_id"]), {
+  await agent.deps.questions.answer(String(data["request_id"]), {
     owner: OWNER,
     by: "test",
     choice: "once",

@@ -75,7 +75,7 @@ class Place implements AsyncDisposable {
 
   /** Allows whatever a run asks until it is over. */
   async allow(runId: string): Promise<void> {
-    const { questions } = this.agent.parts;
+    const { questions } = this.agent.deps;
     for await (const { type, data } of this.agent.follow(runId)) {
       if (type !== "approval.request") continue;
       const answer = () =>
@@ -109,7 +109,7 @@ class Place implements AsyncDisposable {
     for (const { id } of runs) await assertEnded(agent, id);
     assertOrdered(await store.journal.read({ sessionId: session }), "seq");
     assert.equal(new Set(marks).size, marks.length, `run twice: ${marks.join()}`);
-    assert.deepEqual(await agent.parts.questions.open({ sessionId: session }), [], "a question stayed open");
+    assert.deepEqual(await agent.deps.questions.open({ sessionId: session }), [], "a question stayed open");
     const { lease_owner: leaseOwner, queued } = await agent.session(session);
     assert.deepEqual([leaseOwner, queued], [null, 0]);
     await this.assertSlots();

@@ -15,7 +15,7 @@ const refused = (error: unknown) => error instanceof ServiceError && error.code 
 async function answered(agent: TestAgent, choice: "once" | "session" | "always" | "deny", id = "s") {
   const { runId } = await agent.submit("go", { id, answerable: true });
   const { data } = await agent.event(runId, "approval.request");
-  await agent.parts.questions.answer(data["request_id"] as string, { owner: "tester", choice, by: "test" });
+  await agent.deps.questions.answer(data["request_id"] as string, { owner: "tester", choice, by: "test" });
   return { choices: data["choices"], output: (await agent.events(runId)).at(-1)?.data["output"] as string };
 }
 
@@ -40,9 +40,9 @@ for (const command of [
     assert.deepEqual(data["choices"], ["once", "deny"]);
     for (const choice of ["session", "always"] as const) {
       const reply = { owner: "tester", choice, by: "test" };
-      await assert.rejects(agent.parts.questions.answer(data["request_id"] as string, reply), refused);
+      await assert.rejects(agent.deps.questions.answer(data["request_id"] as string, reply), refused);
     }
-    await agent.parts.questions.answer(data["request_id"] as string, {
+    await agent.deps.questions.answer(data["request_id"] as string, {
       owner: "tester",
       choice: "once",
       by: "t",
@@ -55,8 +55,8 @@ for (const command of [
 test("leave kept for what may not be kept counts for nothing", async () => {
   await using agent = await withCommand("rm -rf build");
   const signature = "command:rm -rf in the workspace";
-  agent.parts.grants.allowForSession({ owner: "tester", sessionId: "s" }, signature);
-  await agent.parts.grants.allowAlways({ owner: "tester", signature, tool: "terminal", title: "" });
+  agent.deps.grants.allowForSession({ owner: "tester", sessionId: "s" }, signature);
+  await agent.deps.grants.allowAlways({ owner: "tester", signature, tool: "terminal", title: "" });
   assert.equal(await unasked(agent), "denied");
 });
 
@@ -75,9 +75,9 @@ test("leave for good holds in every session of its owner, also after a restart, 
   await using restarted = await withCommand("git push", { database: agent.databaseUrl });
   assert.equal(await unasked(restarted, "t"), "ok");
   assert.equal(await unasked(restarted, "v", "stranger"), "denied");
-  const [grant] = await restarted.parts.grants.list("tester");
+  const [grant] = await restarted.deps.grants.list("tester");
   assert.equal(grant?.title, "Run: git push");
-  await restarted.parts.grants.revoke("tester", grant?.signature ?? "");
+  await restarted.deps.grants.revoke("tester", grant?.signature ?? "");
   assert.equal(await unasked(restarted, "u"), "denied");
 });
 

@@ -107,9 +107,9 @@ test("questions that the dead process left open are cancelled before its run end
   assert.equal(await other.recovery.recover(), 1);
   const types = (await other.events(runId)).map(({ type }) => type);
   assert.deepEqual(types.slice(-3), ["approval.expired", "tool.completed", "run.interrupted"]);
-  assert.deepEqual(await other.parts.questions.open({ runId }), []);
+  assert.deepEqual(await other.deps.questions.open({ runId }), []);
   const answer = { owner: "tester", choice: "once" as const, by: "t" };
-  await assert.rejects(other.parts.questions.answer(String(asked.data["request_id"]), answer), {
+  await assert.rejects(other.deps.questions.answer(String(asked.data["request_id"]), answer), {
     code: "ask_not_pending",
   });
 });
@@ -224,7 +224,7 @@ test("a session that cannot be taken over stops none of the others, and is tried
 
 test("a round that the database breaks is repeated until it is through, and nothing is settled twice", async (t) => {
   await using agent = await createTestAgent({ clock: new FakeClock(Date.now()) });
-  const clock = agent.parts.clock as FakeClock;
+  const clock = agent.deps.clock as FakeClock;
   const sessions = await abandonSessions(agent.store, 100);
   const writes = failWrites(t as TestContext, agent.store);
   writes.begin((write) => (write === 2 ? "unanswered" : write === 3 ? "refused" : undefined));
@@ -341,7 +341,7 @@ test("abandoned sessions are found by the index of leases, and not by a look at 
     },
     transformResult: async ({ result }) => result,
   });
-  await new Recovery({ ...agent.parts, store: { ...store, read } }, agent.turns).recover();
+  await new Recovery({ ...agent.deps, store: { ...store, read } }, agent.turns).recover();
   assert.ok(queries.length >= 2);
   for (const query of queries.filter((one) => one.sql.includes('from "sessions"'))) {
     assert.match(await planOf(agent, query), /sessions_leased/, query.sql);

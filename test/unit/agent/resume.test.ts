@@ -55,7 +55,7 @@ async function waiting(agent: TestAgent): Promise<Scene> {
 }
 
 const answer = (agent: TestAgent, questionId: string, choice: AskChoice, reason?: string) =>
-  agent.parts.questions.answer(questionId, {
+  agent.deps.questions.answer(questionId, {
     owner: "tester",
     by: "t",
     choice,
@@ -75,7 +75,7 @@ test("a run that waits for leave waits on in the next process, and the tool runs
   assert.equal(await next.recovery.recover(), 1);
   assert.equal((await next.run(runId)).status, "waiting_for_approval");
   assert.deepEqual(
-    (await next.parts.questions.open({ runId })).map(({ id }) => id),
+    (await next.deps.questions.open({ runId })).map(({ id }) => id),
     [questionId],
   );
   await answer(next, questionId, "once");
@@ -223,7 +223,7 @@ test("a call whose arguments held a secret is not made without it: the model is 
     const events = await next.events(runId);
     assert.match(String(events.at(-1)!.data["output"]), /Call again/);
     assert.deepEqual(second.ran, []);
-    assert.deepEqual(await next.parts.questions.open({ runId }), []);
+    assert.deepEqual(await next.deps.questions.open({ runId }), []);
     assert.ok(events.some(({ type }) => type === "approval.expired"));
   } finally {
     forgetSecret(secret);
@@ -304,7 +304,7 @@ test("a parked run that is stopped while no process runs it reads cancelled", as
   await using next = await successor(agent, { script: deletes, tools: [counter().tool] });
   await next.recovery.recover();
   assert.equal((await next.run(runId)).status, "cancelled");
-  assert.deepEqual(await next.parts.questions.open({ runId }), []);
+  assert.deepEqual(await next.deps.questions.open({ runId }), []);
 });
 
 test("a run that comes to wait while the server drains does not hold it up", async () => {

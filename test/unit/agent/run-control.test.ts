@@ -59,7 +59,7 @@ test("a run that waits for leave is stopped from another process, and its questi
   const types = (await agent.events(runId)).map(({ type }) => type);
   assert.ok(types.includes("approval.expired"));
   assert.equal(types.at(-1), "run.cancelled");
-  assert.deepEqual(await other.parts.questions.open({ runId }), []);
+  assert.deepEqual(await other.deps.questions.open({ runId }), []);
 });
 
 test("text from another process reaches the model at its next step, once", async () => {
@@ -91,7 +91,7 @@ test("text that another process gave as the run ended comes back in its final ev
   await using agent = await createTestAgent();
   await using other = await createTestAgent({ database: agent.databaseUrl });
   const release = Promise.withResolvers<void>();
-  const { engine } = agent.parts;
+  const { engine } = agent.deps;
   const { runTurn } = engine;
   Object.assign(engine, {
     runTurn: async (turn: Parameters<typeof runTurn>[0]) => {

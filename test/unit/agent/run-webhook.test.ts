@@ -155,7 +155,7 @@ test("only what is subscribed to is told; a question only then", async () => {
     const request = await agent.event(runId, "approval.request");
     const { status } = await agent.run(runId);
     const id = String(request.data["request_id"]);
-    await agent.parts.questions.answer(id, { owner: "tester", choice: "once", by: "t" });
+    await agent.deps.questions.answer(id, { owner: "tester", choice: "once", by: "t" });
     await agent.events(runId);
     return { runId, id, status };
   };
@@ -230,7 +230,7 @@ test("no secret that is known here leaves in an event", async () => {
 test("the receiver verifies what the dispatcher sends with the openai package", async (t) => {
   await using agent = await createTestAgent();
   const receiver = await openReceiver(t);
-  const { clock, store, log } = agent.parts;
+  const { clock, store, log } = agent.deps;
   const target = createWebhookTarget({ clock, version: "1", allowedPrivateHosts: ["127.0.0.1"] });
   const dispatcher = new Dispatcher({ store, clock, log, targets: createTargets([target]) });
   await dispatcher.start();

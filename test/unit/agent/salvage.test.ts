@@ -127,10 +127,10 @@ test("death with a question open: it is closed, its call answered, and nobody ca
     await using next = await takeOver(agent);
     const events = await next.events(runId);
     assert.equal(events.find(({ type }) => type === `${kind}.expired`)?.data["reason"], "cancelled");
-    assert.deepEqual(await next.parts.questions.open({ sessionId: "s" }), []);
+    assert.deepEqual(await next.deps.questions.open({ sessionId: "s" }), []);
     const late = { owner: "tester", by: "late", choice: "once" as const };
     const reply = kind === "approval" ? late : { owner: "tester", by: "late", answers: {} };
-    await assert.rejects(next.parts.questions.answer(String(asked.data["request_id"]), reply), {
+    await assert.rejects(next.deps.questions.answer(String(asked.data["request_id"]), reply), {
       code: "ask_not_pending",
     });
     const last = (await next.transcript("s")).at(-1);
@@ -231,7 +231,7 @@ test("death of a whole family: every run of it ends as interrupted, every questi
     rows.map(({ status }) => status),
     ["interrupted", "interrupted", "interrupted"],
   );
-  assert.deepEqual(await next.parts.questions.open({ runId }), []);
+  assert.deepEqual(await next.deps.questions.open({ runId }), []);
   for (const { session_id } of rows) assertStrict(await next.transcript(session_id));
   await goesOn(next, "s");
 });

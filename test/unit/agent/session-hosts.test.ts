@@ -26,7 +26,7 @@ test("a session has the tools that are lent to it, until they are taken back; ot
       return tools.includes("lent") ? calling("lent") : {};
     },
   });
-  const { hosts } = agent.parts;
+  const { hosts } = agent.deps;
   const release = hosts.attach("a", { tools: () => [tool("lent", () => "from the editor")] });
   const events = await agent.events((await agent.submit("go", { id: "a" })).runId);
   assert.equal(events.at(-1)?.data["output"], "from the editor");
@@ -55,7 +55,7 @@ test("a turn waits for tools that are coming, and tells what people should know"
   await using agent = await createTestAgent({
     script: (state) => ({ text: state.tools.join() }),
   });
-  agent.parts.hosts.attach("s", {
+  agent.deps.hosts.attach("s", {
     tools: () => tools,
     settled: () => coming.promise,
     notices: () => notices.splice(0),
@@ -75,7 +75,7 @@ test("a turn waits for tools that are coming, and tells what people should know"
 
 test("a turn that waits for tools can be stopped", async () => {
   await using agent = await createTestAgent();
-  agent.parts.hosts.attach("s", { settled: () => new Promise(() => {}) });
+  agent.deps.hosts.attach("s", { settled: () => new Promise(() => {}) });
   const { runId } = await agent.submit("go", { id: "s" });
   await agent.event(runId, "run.started");
   await agent.turns.stop(runId, "enough");
@@ -94,7 +94,7 @@ test("sub-agents get what the session at the top has: tools, files and folders",
       return { text: `${toolResults[0]?.text} ${/\/lent\/folder/.exec(instructions)?.[0]}` };
     },
   });
-  agent.parts.hosts.attach("top", {
+  agent.deps.hosts.attach("top", {
     tools: () => [tool("lent", (context) => (seen.push(context.files), "was lent"))],
     files,
     roots: ["/lent/folder"],

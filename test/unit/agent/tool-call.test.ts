@@ -94,11 +94,11 @@ test("an approval waits as a stored question; once lets the call through", async
   const questionId = request.data["request_id"] as string;
   assert.equal((await agent.run(runId)).status, "waiting_for_approval");
   assert.deepEqual(
-    (await agent.parts.questions.open({ runId })).map(({ id }) => id),
+    (await agent.deps.questions.open({ runId })).map(({ id }) => id),
     [questionId],
   );
   assert.equal(request.data["command"], DANGEROUS);
-  await agent.parts.questions.answer(questionId, { owner: "tester", choice: "once", by: "test" });
+  await agent.deps.questions.answer(questionId, { owner: "tester", choice: "once", by: "test" });
   const events = await agent.events(runId);
   assert.equal(events.at(-1)?.data["output"], `ok: ran ${DANGEROUS}`);
   assert.deepEqual(events.find(({ type }) => type === "approval.responded")?.data, {
@@ -113,7 +113,7 @@ test("deny is told to the model; an answer is taken once, by its owner, from the
   const { runId } = await agent.submit("go", { answerable: true });
   const questionId = (await agent.event(runId, "approval.request")).data["request_id"] as string;
   const answer = (owner: string, choice: "once" | "always" | "deny") =>
-    agent.parts.questions.answer(questionId, { owner, choice, by: "test" });
+    agent.deps.questions.answer(questionId, { owner, choice, by: "test" });
   const isCode = (code: string) => (error: unknown) => error instanceof ServiceError && error.code === code;
   await assert.rejects(answer("stranger", "once"), isCode("ask_not_found"));
   await assert.rejects(answer("tester", "maybe" as "once"), isCode("invalid_request"));
@@ -133,7 +133,7 @@ test("session leave holds for the same kind of call in the session, and not in a
   await using agent = await createTestAgent({ tools: [ok], script: callsOnce("sudo ls") });
   const first = await agent.submit("go", { id: "s", answerable: true });
   const questionId = (await agent.event(first.runId, "approval.request")).data["request_id"] as string;
-  await agent.parts.questions.answer(questionId, { owner: "tester", choice: "session", by: "test" });
+  await agent.deps.questions.answer(questionId, { owner: "tester", choice: "session", by: "test" });
   await agent.events(first.runId);
   const second = await agent.submit("again", { id: "s" });
   assert.match((await agent.events(second.runId)).at(-1)?.data["output"] as string, /^ok: /);
@@ -151,7 +151,7 @@ test("two approvals are open at once and are answered out of order", async () =>
     if (ids.size === 2) break;
   }
   const answer = (command: string, choice: "once" | "deny") =>
-    agent.parts.questions.answer(ids.get(command)!, { owner: "tester", choice, by: "test" });
+    agent.deps.questions.answer(ids.get(command)!, { owner: "tester", choice, by: "test" });
   await answer("rm -rf b", "once");
   assert.equal((await agent.run(runId)).status, "waiting_for_approval");
   await answer("rm -rf a", "deny");
@@ -185,7 +185,7 @@ test("stopping a run closes its open question and ends the run", async () => {
   const events = await agent.events(runId);
   assert.equal(events.find(({ type }) => type === "approval.expired")?.data["reason"], "cancelled");
   assert.equal(events.at(-1)?.type, "run.cancelled");
-  assert.deepEqual(await agent.parts.questions.open({ runId }), []);
+  assert.deepEqual(await agent.deps.questions.open({ runId }), []);
 });
 
 test("an answer from another process reaches the waiting run", async () => {
@@ -193,7 +193,7 @@ test("an answer from another process reaches the waiting run", async () => {
   await using other = await createTestAgent({ database: agent.databaseUrl });
   const { runId } = await agent.submit("go", { answerable: true });
   const questionId = (await other.event(runId, "approval.request")).data["request_id"] as string;
-  await other.parts.questions.answer(questionId, { owner: "tester", choice: "once", by: "elsewhere" });
+  await other.deps.questions.answer(questionId, { owner: "tester", choice: "once", by: "elsewhere" });
   assert.equal((await agent.events(runId)).at(-1)?.type, "run.completed");
 });
 
@@ -227,7 +227,7 @@ test("a known secret in a tool's output, progress, arguments or question reaches
   });
   const { runId } = await agent.submit("go", { answerable: true });
   const questionId = (await agent.event(runId, "approval.request")).data["request_id"] as string;
-  await agent.parts.questions.answer(questionId, { owner: "tester", choice: "once", by: "test" });
+  await agent.deps.questions.answer(questionId, { owner: "tester", choice: "once", by: "test" });
   await agent.events(runId);
   for (const table of ["events", "questions", "runs"] as const) {
     const rows = JSON.stringify(await agent.store.read.selectFrom(table).selectAll().execute());
@@ -336,7 +336,7 @@ test("a call says before it runs whether it waits for leave, and what it would c
     const { runId } = await agent.submit("go", { answerable: true });
     if (waits) {
       const { data } = await agent.event(runId, "approval.request");
-      await agent.parts.questions.answer(String(data["request_id"]), {
+      await agent.deps.questions.answer(String(data["request_id"]), {
         owner: "tester",
         choice: "deny",
         by: "test",

@@ -70,7 +70,7 @@ for (const [title, answer, expected] of [
     await using agent = await createTestAgent({ tools: [ok], script: callsOnce(DANGEROUS) });
     const { runId } = await agent.submit("go", { id: "s", answerable: true });
     const { data } = await agent.event(runId, "approval.request");
-    await agent.parts.questions.answer(String(data["request_id"]), { owner: "tester", ...answer });
+    await agent.deps.questions.answer(String(data["request_id"]), { owner: "tester", ...answer });
     assert.deepEqual(await endOf(agent, runId), expected);
   });
 }

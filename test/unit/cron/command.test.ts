@@ -98,7 +98,7 @@ test("/cron list, show and runs change no row", async () => {
 test("a service offers the tool and the command, and both work on its jobs", async () => {
   await using service = await startTestService();
   const { agent, commands } = service.service.deps;
-  assert.ok(agent.parts.tools().some(({ name, toolset }) => name === "cronjob" && toolset === "cron"));
+  assert.ok(agent.deps.tools().some(({ name, toolset }) => name === "cronjob" && toolset === "cron"));
   const call = { agent, owner: "tester" };
   const made = await commands.dispatch("/cron add every 1h -- sum up", call);
   assert.match(made.type === "exec" ? made.output : "", /^Created job: [0-9a-f]{12}/);
@@ -109,6 +109,6 @@ test("a service offers the tool and the command, and both work on its jobs", asy
 test("agent.toolsets without cron: the agent has no tool, people keep the command", async () => {
   await using service = await startTestService({ config: { agent: { toolsets: ["files"] } } });
   const { agent, commands } = service.service.deps;
-  assert.ok(!agent.parts.tools().some(({ name }) => name === "cronjob"));
+  assert.ok(!agent.deps.tools().some(({ name }) => name === "cronjob"));
   assert.equal((await commands.resolve("/cron")).name, "cron");
 });

@@ -163,7 +163,7 @@ test("what cannot be done comes back as a sentence that says what would be right
 
 test("the agent cannot choose a model", async () => {
   await using cron = await createRoom();
-  const { checkInput } = cron.agent.parts;
+  const { checkInput } = cron.agent.deps;
   const tool = createCronjob(cron.deps);
   assert.match(checkInput(tool, { ...daily, model: "demo:demo" }) ?? "", /model/);
   assert.match(checkInput(tool, { ...daily, provider: "demo" }) ?? "", /provider/);
@@ -343,7 +343,7 @@ test("people are asked before the agent makes a job, and without them it makes n
   assert.match(JSON.stringify(question.data), /Schedule: every 1d: sum up/);
   assert.deepEqual((await cron.jobs.list()).jobs, []);
   const leave = { owner: "tester", by: "test", choice: "once" };
-  await cron.agent.parts.questions.answer(String(question.data["request_id"]), leave as never);
+  await cron.agent.deps.questions.answer(String(question.data["request_id"]), leave as never);
   await cron.agent.events(asked.runId);
   assert.equal((await cron.jobs.list()).jobs.length, 1);
 });

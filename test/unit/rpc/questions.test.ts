@@ -77,7 +77,7 @@ test("a question that is asked while events are read is not taken for a closed o
   const { session_id: id } = await host.call("session.create", {
     messages: [{ role: "user", content: "hello" }],
   });
-  const { questions } = gateway.agent.parts;
+  const { questions } = gateway.agent.deps;
   const open = questions.open.bind(questions);
   let isFirst = true;
   questions.open = async (where) => {

@@ -83,7 +83,7 @@ export async function createTestRoom(
     skills: new Skills({ homeFolder: join(home, "skills"), folders: [], disabled: [] }),
     mcp: new McpServers(log),
     spawnTrees: new SpawnTrees(join(home, "spawn-trees")),
-    clock: agent.parts.clock,
+    clock: agent.deps.clock,
     log,
     version: "0.0.0",
     settings: { limits: RPC_LIMITS, cliExec },

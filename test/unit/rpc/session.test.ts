@@ -184,7 +184,7 @@ test("a question is replayed while it is open, and never once it was answered", 
   );
   assert.deepEqual((await late.event("approval.request")).payload, payload);
   const answer = { owner: "tester", by: "test", choice: "once" } as const;
-  await gateway.agent.parts.questions.answer(payload.request_id, answer);
+  await gateway.agent.deps.questions.answer(payload.request_id, answer);
   await host.ended();
   await late.ended();
   const cancelled = await late.event("request.cancel");

@@ -283,7 +283,7 @@ test("off: nothing is sent, a context that came goes on to the model, the webhoo
       [undefined, undefined, traceparent],
     );
     assert.equal(receiver.received[0]?.headers["traceparent"], traceparent);
-    assert.equal(service.service.agent.parts.tracing, undefined);
+    assert.equal(service.service.agent.deps.tracing, undefined);
   }
   assert.equal(collector.requests.length, 0);
 });

@@ -309,7 +309,7 @@ test("/grants lists what was allowed for good and takes it back by number", asyn
   const commands = catalogue();
   assert.equal(await told(commands, agent, "/grants"), "Nothing was allowed for good.");
   for (const name of ["one", "two"]) {
-    await agent.parts.grants.allowAlways({ owner: OWNER, signature: name, tool: "terminal", title: name });
+    await agent.deps.grants.allowAlways({ owner: OWNER, signature: name, tool: "terminal", title: name });
   }
   const first = /^1\. terminal: (\w+)/.exec(await told(commands, agent, "/grants"))?.[1] ?? "";
   assert.equal(await told(commands, agent, "/grants revoke 3"), "There is no number 3. /grants lists them.");
