@@ -168,7 +168,7 @@ export const agentBreakages: readonly Breakage[] = [
     name: "approvals-switched-back-on",
     guarantee: "Approvals that are switched back on apply to the next call of a turn that runs",
     file: "agent/run/prepare.ts",
-    from: "return { ...places, ...approvalsOf(parts, chosen),",
+    from: "return { ...places, ...approvalsOf(deps, chosen),",
     to: "return { ...policy,",
     tests: ["unit/agent/mode.test.ts"],
   },

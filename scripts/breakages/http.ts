@@ -135,7 +135,7 @@ export const httpBreakages: readonly Breakage[] = [
     name: "runs-of-a-key-on-every-surface",
     guarantee: "The runs that a key may have at once hold for whatever starts a run",
     file: "agent/run/scheduler.ts",
-    from: "this.#take(this.#parts.keyLimits?.limitRuns(prompt) ?? prompt)",
+    from: "this.#take(this.#deps.keyLimits?.limitRuns(prompt) ?? prompt)",
     to: "this.#take(prompt)",
     tests: ["contract/rpc/key-limits.test.ts"],
   },

@@ -105,7 +105,7 @@ test("a subscription without a usable secret is skipped, and one without its own
     assert.equal(await statusOf(service, "none"), 404);
     assert.equal((await service.post("open", {}, { secret: null })).status, 202, "on loopback");
     assert.match(
-      String(service.logged(FLAWED)[0]?.["flaws"]),
+      String(service.logged(FLAWED)[0]?.["problems"]),
       /no secret; give it one, or set WEBHOOK_SECRET/,
     );
   });
@@ -119,7 +119,7 @@ test("a subscription without a usable secret is skipped, and one without its own
       service.logged(FLAWED).map(({ route }) => route),
       ["open"],
     );
-    assert.match(String(service.logged(FLAWED)[0]?.["flaws"]), /loopback addresses only; give a secret/);
+    assert.match(String(service.logged(FLAWED)[0]?.["problems"]), /loopback addresses only; give a secret/);
   });
 });
 
@@ -147,7 +147,10 @@ test("a subscription with invalid fields or an unknown target is skipped and log
     problems.map(({ route }) => route),
     ["events", "prompt", "target", "direct", "a/b"],
   );
-  assert.match(String(problems[2]?.["flaws"]), /deliver: "telegran" is no target; did you mean "telegram"/);
+  assert.match(
+    String(problems[2]?.["problems"]),
+    /deliver: "telegran" is no target; did you mean "telegram"/,
+  );
   const [strange] = service.logged("a webhook subscription has keys that mean nothing");
   assert.deepEqual(strange?.["unknown"], ["likes"]);
 });

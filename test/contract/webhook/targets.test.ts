@@ -248,8 +248,8 @@ test("a platform that is not set up is a warning with what to do; its messages w
   const [told, ...more] = service.logged("a webhook route delivers to what is not set up");
   assert.deepEqual(more, []);
   assert.equal(told?.["route"], "hook");
-  assert.match(String(told?.["flaws"]), /Slack/);
-  assert.doesNotMatch(String(told?.["flaws"]), /Telegram/);
+  assert.match(String(told?.["problems"]), /Slack/);
+  assert.doesNotMatch(String(told?.["problems"]), /Telegram/);
   assert.equal((await service.post("hook")).status, 202);
   await telegram.count(1);
 });

@@ -35,7 +35,7 @@ test("payload values are not expanded again, and only the strings of `deliver_ex
     routes: { hook: { ...trusted("{title}"), deliver_extra: extra } },
   });
   const headers = { "x-github-event": "push" };
-  await agent.service.post("hook", { title: "{room} {__raw__}", deps: "a b" }, { headers });
+  await agent.service.post("hook", { title: "{room} {__raw__}", room: "a b" }, { headers });
   assert.deepEqual(await agent.asked(1), ["{room} {__raw__}"]);
   const { store } = agent.service.test.service;
   const run = await store.read.selectFrom("runs").select("delivery").executeTakeFirst();
