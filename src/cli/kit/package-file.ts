@@ -3,7 +3,7 @@ import { readdir, readFile } from "node:fs/promises";
 
 /** From src/cli/ and from dist/ (and its chunks/), nearest first. */
 const SPEC_FOLDERS = ["./specs/", "../specs/", "../../../generated/specs/"];
-const PACKAGE_FILES = ["../package.json", "../../../package.json"];
+const PACKAGE_FILES = ["../package.json", "../../package.json", "../../../package.json"];
 
 /** The bundled specs by file name; the first folder that holds one named `*.openapi.json` counts. */
 export async function findSpecFolder(): Promise<
