@@ -5,7 +5,7 @@ import type * as T from "./types/types.gen.ts";
 
 /** What the gateway may ask of the host. */
 export interface HostRequests {
-  /** A tool call waits for leave */
+  /** Requests approval of a tool call */
   approval: {
     readonly params: T.ApprovalParams;
     /** As it may be sent: what has a default may be left out. */
@@ -13,7 +13,7 @@ export interface HostRequests {
     readonly result: T.ApprovalAnswer;
     readonly error: never;
   };
-  /** The agent asks something */
+  /** Asks the user a question of the agent */
   clarify: {
     readonly params: T.ClarifyParams;
     /** As it may be sent: what has a default may be left out. */
@@ -21,7 +21,7 @@ export interface HostRequests {
     readonly result: T.ClarifyAnswer;
     readonly error: never;
   };
-  /** A command needs a password */
+  /** Requests the password of a command */
   sudo: {
     readonly params: T.SudoParams;
     /** As it may be sent: what has a default may be left out. */
@@ -29,7 +29,7 @@ export interface HostRequests {
     readonly result: T.SudoAnswer;
     readonly error: never;
   };
-  /** A secret is wanted */
+  /** Requests a secret */
   secret: {
     readonly params: T.SecretParams;
     /** As it may be sent: what has a default may be left out. */
@@ -74,43 +74,43 @@ export const hostRequests: { readonly [K in HostMethod]: RequestMeta } = {
 
 /** What the gateway tells the host. */
 export interface HostNotifications {
-  /** Something happened */
+  /** Reports an event */
   event: T.EventParams;
 }
 
 /** Every event, by its type. */
 export interface GatewayEvents {
-  /** First on every connection. */
+  /** The first event on every connection. */
   "gateway.ready": T.GatewayReadyEvent;
-  /** The session as it is now; also ends each turn, with `running` false. */
+  /** The current state of the session. Also ends each turn, with `running` false. */
   "session.info": T.SessionInfoEvent;
-  /** The session has a new title. */
+  /** The title of the session changed. */
   "session.title": T.SessionTitleEvent;
-  /** Usage of the turn at work so far. */
+  /** Usage of the running turn so far. */
   "session.usage": T.SessionUsageEvent;
-  /** The session is open no more. */
+  /** The session was closed. */
   "session.closed": T.SessionClosedEvent;
-  /** The session was closed because nobody used it. */
+  /** The session was closed because it was idle. */
   "session.reclaimed": T.SessionReclaimedEvent;
-  /** What waits behind the turn at work. */
+  /** Prompts queued behind the running turn. */
   "session.queue": T.SessionQueueEvent;
-  /** The list of saved sessions changed. Of no session. */
+  /** The list of saved sessions changed. Belongs to no session. */
   "sessions.changed": T.SessionsChangedEvent;
-  /** A turn began. */
+  /** A turn started. */
   "message.start": T.MessageStartEvent;
   /** More text. */
   "message.delta": T.MessageTextEvent;
   /** More of the model's reasoning. */
   "reasoning.delta": T.ReasoningTextEvent;
-  /** A word about what goes on, such as for a spinner; empty clears it. */
+  /** A short status for a spinner. Empty clears it. */
   "thinking.delta": T.ThinkingTextEvent;
-  /** A piece of reasoning is whole. */
+  /** A block of reasoning is complete. */
   "reasoning.available": T.ReasoningAvailableEvent;
-  /** The turn's answer, exactly one a turn. `text` counts; deltas are for show. `usage` is the turn's own; that of the session stands in the `session.info` that follows. */
+  /** The answer of the turn, exactly once per turn. `text` is authoritative; deltas are for display. `usage` covers the turn; the following `session.info` has the usage of the session. */
   "message.complete": T.MessageCompleteEvent;
-  /** The model writes a call. */
+  /** The model is writing a tool call. */
   "tool.generating": T.ToolGeneratingEvent;
-  /** A tool call begins. */
+  /** A tool call started. */
   "tool.start": T.ToolStartEvent;
   /** Live output of a tool. */
   "tool.progress": T.GatewayToolProgressEvent;
@@ -118,33 +118,33 @@ export interface GatewayEvents {
   "tool.complete": T.ToolCompleteEvent;
   /** A tool call waits for approval. */
   "approval.request": T.ApprovalAskedEvent;
-  /** The agent asks something. */
+  /** The agent asks the user a question. */
   "clarify.request": T.ClarifyAskedEvent;
   /** A command needs a password. */
   "sudo.request": T.SudoAskedEvent;
-  /** A secret is wanted. */
+  /** A secret is requested. */
   "secret.request": T.SecretAskedEvent;
-  /** A question is open no more. */
+  /** A question is no longer pending. */
   "request.cancel": T.RequestCancelEvent;
-  /** A line about what goes on. */
+  /** A status line. */
   "status.update": T.StatusUpdateEvent;
-  /** Something failed that is no answer to a request. */
+  /** A failure that does not belong to a request. */
   error: T.GatewayErrorEvent;
-  /** A sub-agent is about to begin. */
+  /** A sub-agent is about to start. */
   "subagent.spawn_requested": T.SubagentSpawnRequestedEvent;
-  /** A sub-agent began. */
+  /** A sub-agent started. */
   "subagent.start": T.SubagentBeganEvent;
-  /** What a sub-agent thinks. */
+  /** Reasoning of a sub-agent. */
   "subagent.thinking": T.SubagentThinkingEvent;
   /** A sub-agent called a tool. */
   "subagent.tool": T.SubagentToolCallEvent;
-  /** What a sub-agent says. */
+  /** Text of a sub-agent. */
   "subagent.progress": T.SubagentProgressLineEvent;
-  /** A sub-agent ended. */
+  /** A sub-agent finished. */
   "subagent.complete": T.SubagentEndedEvent;
-  /** A background prompt ended. */
+  /** A background prompt finished. */
   "background.complete": T.BackgroundDoneEvent;
-  /** The look was changed. Of no session. */
+  /** The skin changed. Belongs to no session. */
   "skin.changed": T.SkinChangedEvent;
 }
 

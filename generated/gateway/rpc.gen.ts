@@ -5,7 +5,7 @@ import type * as T from "./types/types.gen.ts";
 
 /** What the host may ask of the gateway. */
 export interface GatewayRequests {
-  /** This document */
+  /** Returns this document */
   "rpc.discover": {
     readonly params: T.RpcDiscoverParams;
     /** As it may be sent: what has a default may be left out. */
@@ -13,7 +13,7 @@ export interface GatewayRequests {
     readonly result: T.OpenRpcDocument;
     readonly error: never;
   };
-  /** What the host understands */
+  /** Declares what the host supports */
   "client.capabilities": {
     readonly params: WithDefaults<T.ClientCapabilitiesParams, "server_requests">;
     /** As it may be sent: what has a default may be left out. */
@@ -21,7 +21,7 @@ export interface GatewayRequests {
     readonly result: T.ClientCapabilitiesResult;
     readonly error: 4026;
   };
-  /** Is anybody there */
+  /** Checks that the gateway is alive */
   ping: {
     readonly params: T.PingParams;
     /** As it may be sent: what has a default may be left out. */
@@ -29,7 +29,7 @@ export interface GatewayRequests {
     readonly result: T.Pong;
     readonly error: never;
   };
-  /** Is anybody there */
+  /** Checks that the gateway is alive */
   "gateway.ping": {
     readonly params: T.GatewayPingParams;
     /** As it may be sent: what has a default may be left out. */
@@ -37,7 +37,7 @@ export interface GatewayRequests {
     readonly result: T.Pong;
     readonly error: never;
   };
-  /** Whether a model can answer */
+  /** Reports whether a model is configured */
   "setup.status": {
     readonly params: T.SetupStatusParams;
     /** As it may be sent: what has a default may be left out. */
@@ -45,7 +45,7 @@ export interface GatewayRequests {
     readonly result: T.SetupStatus;
     readonly error: never;
   };
-  /** There is no pet here */
+  /** Always returns an empty pet */
   "pet.cells": {
     readonly params: T.PetCellsParams;
     /** As it may be sent: what has a default may be left out. */
@@ -53,7 +53,7 @@ export interface GatewayRequests {
     readonly result: T.PetCells;
     readonly error: never;
   };
-  /** Ask the agent */
+  /** Sends a prompt to the agent */
   "prompt.submit": {
     readonly params: T.PromptSubmitParams;
     /** As it may be sent: what has a default may be left out. */
@@ -61,7 +61,7 @@ export interface GatewayRequests {
     readonly result: T.SubmitResult;
     readonly error: 4001 | 4002 | 4009 | 4012 | 4016 | 4018 | 4027 | 4028 | 4029 | 4031 | 4090;
   };
-  /** Ask beside the conversation */
+  /** Asks a side question that does not enter the conversation */
   "prompt.background": {
     readonly params: T.PromptBackgroundParams;
     /** As it may be sent: what has a default may be left out. */
@@ -69,7 +69,7 @@ export interface GatewayRequests {
     readonly result: T.BackgroundResult;
     readonly error: 4001 | 4012 | 4090;
   };
-  /** Begin a session */
+  /** Creates a session */
   "session.create": {
     readonly params: WithDefaults<T.SessionCreateParams, "cols" | "source" | "close_on_disconnect">;
     /** As it may be sent: what has a default may be left out. */
@@ -77,7 +77,7 @@ export interface GatewayRequests {
     readonly result: T.CreatedSession;
     readonly error: 4001 | 4002 | 4022 | 4090;
   };
-  /** Saved sessions, newest first */
+  /** Lists saved sessions, newest first. */
   "session.list": {
     readonly params: WithDefaults<T.SessionListParams, "limit">;
     /** As it may be sent: what has a default may be left out. */
@@ -85,7 +85,7 @@ export interface GatewayRequests {
     readonly result: T.SessionPage;
     readonly error: 4002;
   };
-  /** Sessions that are open here */
+  /** Lists the sessions that are open on this gateway */
   "session.active_list": {
     readonly params: T.SessionActiveListParams;
     /** As it may be sent: what has a default may be left out. */
@@ -93,7 +93,7 @@ export interface GatewayRequests {
     readonly result: T.ActiveList;
     readonly error: never;
   };
-  /** The session that was used last */
+  /** Returns the most recently used session */
   "session.most_recent": {
     readonly params: T.SessionMostRecentParams;
     /** As it may be sent: what has a default may be left out. */
@@ -101,7 +101,7 @@ export interface GatewayRequests {
     readonly result: T.MostRecent;
     readonly error: never;
   };
-  /** Show a session that is open here */
+  /** Attaches the connection to an open session */
   "session.activate": {
     readonly params: WithDefaults<T.SessionActivateParams, "omit_messages">;
     /** As it may be sent: what has a default may be left out. */
@@ -109,7 +109,7 @@ export interface GatewayRequests {
     readonly result: T.LiveSession;
     readonly error: 4001;
   };
-  /** Open a saved session */
+  /** Opens a saved session */
   "session.resume": {
     readonly params: WithDefaults<T.SessionResumeParams, "cols" | "lazy" | "omit_messages" | "close_on_disconnect">;
     /** As it may be sent: what has a default may be left out. */
@@ -117,7 +117,7 @@ export interface GatewayRequests {
     readonly result: T.LiveSession;
     readonly error: 4006 | 4007 | 4090;
   };
-  /** Close a session that is open here */
+  /** Closes an open session */
   "session.close": {
     readonly params: T.SessionCloseParams;
     /** As it may be sent: what has a default may be left out. */
@@ -125,7 +125,7 @@ export interface GatewayRequests {
     readonly result: T.CloseResult;
     readonly error: never;
   };
-  /** Stop hearing of a session */
+  /** Unsubscribes the connection from a session */
   "session.detach": {
     readonly params: T.SessionDetachParams;
     /** As it may be sent: what has a default may be left out. */
@@ -133,7 +133,7 @@ export interface GatewayRequests {
     readonly result: T.DetachResult;
     readonly error: never;
   };
-  /** Delete a saved session */
+  /** Deletes a saved session */
   "session.delete": {
     readonly params: T.SessionDeleteParams;
     /** As it may be sent: what has a default may be left out. */
@@ -141,7 +141,7 @@ export interface GatewayRequests {
     readonly result: T.DeleteResult;
     readonly error: 4006 | 4007 | 4023;
   };
-  /** Stop the turn at work */
+  /** Stops the running turn */
   "session.interrupt": {
     readonly params: WithDefaults<T.SessionInterruptParams, "clear_queue">;
     /** As it may be sent: what has a default may be left out. */
@@ -149,7 +149,7 @@ export interface GatewayRequests {
     readonly result: T.InterruptResult;
     readonly error: 4001;
   };
-  /** Tell the turn at work something */
+  /** Steers the running turn */
   "session.steer": {
     readonly params: T.SessionSteerParams;
     /** As it may be sent: what has a default may be left out. */
@@ -157,7 +157,7 @@ export interface GatewayRequests {
     readonly result: T.SteerOutcome;
     readonly error: 4001 | 4002 | 4010;
   };
-  /** The conversation */
+  /** Returns the conversation */
   "session.history": {
     readonly params: T.SessionHistoryParams;
     /** As it may be sent: what has a default may be left out. */
@@ -165,7 +165,7 @@ export interface GatewayRequests {
     readonly result: T.SessionHistory;
     readonly error: 4001 | 4002;
   };
-  /** Make the conversation shorter */
+  /** Compresses the conversation */
   "session.compress": {
     readonly params: T.SessionCompressParams;
     /** As it may be sent: what has a default may be left out. */
@@ -173,7 +173,7 @@ export interface GatewayRequests {
     readonly result: T.CompressResult;
     readonly error: 4001 | 4009 | 4090 | 5005;
   };
-  /** Go on from here in a new session */
+  /** Branches the conversation into a new session */
   "session.branch": {
     readonly params: T.SessionBranchParams;
     /** As it may be sent: what has a default may be left out. */
@@ -181,7 +181,7 @@ export interface GatewayRequests {
     readonly result: T.BranchResult;
     readonly error: 4001 | 4002 | 4008 | 4022 | 4090;
   };
-  /** Take the last prompt and its answer away */
+  /** Removes the last prompt and its answer */
   "session.undo": {
     readonly params: T.SessionUndoParams;
     /** As it may be sent: what has a default may be left out. */
@@ -189,7 +189,7 @@ export interface GatewayRequests {
     readonly result: T.UndoResult;
     readonly error: 4001 | 4009;
   };
-  /** Read or set the title */
+  /** Gets or sets the title */
   "session.title": {
     readonly params: T.SessionTitleParams;
     /** As it may be sent: what has a default may be left out. */
@@ -197,7 +197,7 @@ export interface GatewayRequests {
     readonly result: T.TitleResult;
     readonly error: 4001 | 4021 | 4022;
   };
-  /** Tokens of a session */
+  /** Returns the token usage of a session */
   "session.usage": {
     readonly params: T.SessionUsageParams;
     /** As it may be sent: what has a default may be left out. */
@@ -205,7 +205,7 @@ export interface GatewayRequests {
     readonly result: T.GatewayUsage;
     readonly error: 4001;
   };
-  /** How a session stands */
+  /** Returns the state of a session */
   "session.status": {
     readonly params: T.SessionStatusParams;
     /** As it may be sent: what has a default may be left out. */
@@ -213,7 +213,7 @@ export interface GatewayRequests {
     readonly result: T.SessionStatusResult;
     readonly error: 4001;
   };
-  /** Events that were missed */
+  /** Returns missed events */
   "session.events.since": {
     readonly params: WithDefaults<T.SessionEventsSinceParams, "last_seen">;
     /** As it may be sent: what has a default may be left out. */
@@ -221,7 +221,7 @@ export interface GatewayRequests {
     readonly result: T.EventsSince;
     readonly error: 4001;
   };
-  /** Answer a question */
+  /** Answers a clarify question */
   "clarify.respond": {
     readonly params: T.ClarifyRespondParams;
     /** As it may be sent: what has a default may be left out. */
@@ -229,7 +229,7 @@ export interface GatewayRequests {
     readonly result: T.StatusOk;
     readonly error: 4009;
   };
-  /** Give a password */
+  /** Answers a sudo question */
   "sudo.respond": {
     readonly params: T.SudoRespondParams;
     /** As it may be sent: what has a default may be left out. */
@@ -237,7 +237,7 @@ export interface GatewayRequests {
     readonly result: T.StatusOk;
     readonly error: 4009;
   };
-  /** Give a secret */
+  /** Answers a secret question */
   "secret.respond": {
     readonly params: T.SecretRespondParams;
     /** As it may be sent: what has a default may be left out. */
@@ -245,7 +245,7 @@ export interface GatewayRequests {
     readonly result: T.StatusOk;
     readonly error: 4009;
   };
-  /** Give or refuse leave */
+  /** Approves or denies a tool call */
   "approval.respond": {
     readonly params: WithDefaults<T.ApprovalRespondParams, "choice" | "all">;
     /** As it may be sent: what has a default may be left out. */
@@ -253,7 +253,7 @@ export interface GatewayRequests {
     readonly result: T.ApprovalsResolved;
     readonly error: 4001 | 4002 | 4009;
   };
-  /** Questions that are open */
+  /** Lists pending questions */
   "approval.pending": {
     readonly params: T.ApprovalPendingParams;
     /** As it may be sent: what has a default may be left out. */
@@ -261,7 +261,7 @@ export interface GatewayRequests {
     readonly result: T.ApprovalsPending;
     readonly error: 4001;
   };
-  /** Answer a question of any kind */
+  /** Answers a question of any kind */
   "request.answer": {
     readonly params: T.RequestAnswerParams;
     /** As it may be sent: what has a default may be left out. */
@@ -269,7 +269,7 @@ export interface GatewayRequests {
     readonly result: T.StatusOk;
     readonly error: 4002 | 4009;
   };
-  /** A setting */
+  /** Returns a setting */
   "config.get": {
     readonly params: T.ConfigGetParams;
     /** As it may be sent: what has a default may be left out. */
@@ -277,7 +277,7 @@ export interface GatewayRequests {
     readonly result: T.ConfigValue;
     readonly error: 4001 | 4002;
   };
-  /** Change a setting */
+  /** Changes a setting */
   "config.set": {
     readonly params: T.ConfigSetParams;
     /** As it may be sent: what has a default may be left out. */
@@ -285,7 +285,7 @@ export interface GatewayRequests {
     readonly result: T.ConfigSetResult;
     readonly error: 4001 | 4002 | 4009 | 5001;
   };
-  /** All slash commands */
+  /** Lists all slash commands */
   "commands.catalog": {
     readonly params: T.CommandsCatalogParams;
     /** As it may be sent: what has a default may be left out. */
@@ -293,7 +293,7 @@ export interface GatewayRequests {
     readonly result: T.CommandCatalog;
     readonly error: 4001;
   };
-  /** What a command name stands for */
+  /** Resolves the name of a slash command */
   "command.resolve": {
     readonly params: T.CommandResolveParams;
     /** As it may be sent: what has a default may be left out. */
@@ -301,7 +301,7 @@ export interface GatewayRequests {
     readonly result: T.ResolvedCommand;
     readonly error: 4011;
   };
-  /** Run a slash command */
+  /** Runs a slash command */
   "command.dispatch": {
     readonly params: T.CommandDispatchParams;
     /** As it may be sent: what has a default may be left out. */
@@ -309,7 +309,7 @@ export interface GatewayRequests {
     readonly result: T.Directive;
     readonly error: 4001 | 4002 | 4004 | 4009 | 4011 | 4090 | 5017 | 5030;
   };
-  /** Run a slash command and print what it says */
+  /** Runs a slash command and returns its output */
   "slash.exec": {
     readonly params: T.SlashExecParams;
     /** As it may be sent: what has a default may be left out. */
@@ -317,7 +317,7 @@ export interface GatewayRequests {
     readonly result: T.SlashResult;
     readonly error: 4001 | 4002 | 4004 | 4009 | 4011 | 4018 | 4090 | 5017 | 5030;
   };
-  /** What a command may go on with */
+  /** Completes a slash command */
   "complete.slash": {
     readonly params: T.CompleteSlashParams;
     /** As it may be sent: what has a default may be left out. */
@@ -325,7 +325,7 @@ export interface GatewayRequests {
     readonly result: T.Completions;
     readonly error: 4001;
   };
-  /** What a path may go on with */
+  /** Completes a path */
   "complete.path": {
     readonly params: T.CompletePathParams;
     /** As it may be sent: what has a default may be left out. */
@@ -333,7 +333,7 @@ export interface GatewayRequests {
     readonly result: T.Completions;
     readonly error: 4001;
   };
-  /** Models to choose from */
+  /** Lists the available models */
   "model.options": {
     readonly params: T.ModelOptionsParams;
     /** As it may be sent: what has a default may be left out. */
@@ -341,7 +341,7 @@ export interface GatewayRequests {
     readonly result: T.ModelOptions;
     readonly error: 4001;
   };
-  /** Run a command of this program */
+  /** Runs an agentd command */
   "cli.exec": {
     readonly params: WithDefaults<T.CliExecParams, "timeout">;
     /** As it may be sent: what has a default may be left out. */
@@ -349,7 +349,7 @@ export interface GatewayRequests {
     readonly result: T.CliResult;
     readonly error: 4003 | 4005 | 5016 | 5017;
   };
-  /** Connect the MCP servers again */
+  /** Reconnects the MCP servers */
   "reload.mcp": {
     readonly params: WithDefaults<T.ReloadMcpParams, "confirm" | "always">;
     /** As it may be sent: what has a default may be left out. */
@@ -357,7 +357,7 @@ export interface GatewayRequests {
     readonly result: T.ReloadMcpResult;
     readonly error: 4001 | 5015;
   };
-  /** Read the variables of the home again */
+  /** Reloads the environment file of the home */
   "reload.env": {
     readonly params: T.ReloadEnvParams;
     /** As it may be sent: what has a default may be left out. */
@@ -365,7 +365,7 @@ export interface GatewayRequests {
     readonly result: T.ReloadEnvResult;
     readonly error: 5015;
   };
-  /** Processes in the background */
+  /** Lists background processes */
   "process.list": {
     readonly params: T.ProcessListParams;
     /** As it may be sent: what has a default may be left out. */
@@ -373,7 +373,7 @@ export interface GatewayRequests {
     readonly result: T.ProcessList;
     readonly error: 4001;
   };
-  /** End a process in the background */
+  /** Stops a background process */
   "process.kill": {
     readonly params: T.ProcessKillParams;
     /** As it may be sent: what has a default may be left out. */
@@ -381,7 +381,7 @@ export interface GatewayRequests {
     readonly result: T.KillResult;
     readonly error: 4001 | 4044;
   };
-  /** End all processes in the background */
+  /** Stops all background processes */
   "process.stop": {
     readonly params: T.ProcessStopParams;
     /** As it may be sent: what has a default may be left out. */
@@ -389,7 +389,7 @@ export interface GatewayRequests {
     readonly result: T.KillResult;
     readonly error: 4001;
   };
-  /** Sub-agents at work */
+  /** Lists running sub-agents */
   "delegation.status": {
     readonly params: T.DelegationStatusParams;
     /** As it may be sent: what has a default may be left out. */
@@ -397,7 +397,7 @@ export interface GatewayRequests {
     readonly result: T.DelegationStatus;
     readonly error: 4001;
   };
-  /** Stop a sub-agent */
+  /** Stops a sub-agent */
   "subagent.interrupt": {
     readonly params: T.SubagentInterruptParams;
     /** As it may be sent: what has a default may be left out. */
@@ -405,7 +405,7 @@ export interface GatewayRequests {
     readonly result: T.SubagentInterrupt;
     readonly error: 4000;
   };
-  /** Keep a tree of sub-agents */
+  /** Saves a sub-agent tree */
   "spawn_tree.save": {
     readonly params: WithDefaults<T.SpawnTreeSaveParams, "session_id">;
     /** As it may be sent: what has a default may be left out. */
@@ -413,7 +413,7 @@ export interface GatewayRequests {
     readonly result: T.SpawnTreeSaved;
     readonly error: 4000 | 5000;
   };
-  /** Trees that were kept */
+  /** Lists saved sub-agent trees */
   "spawn_tree.list": {
     readonly params: WithDefaults<T.SpawnTreeListParams, "session_id" | "limit" | "cross_session">;
     /** As it may be sent: what has a default may be left out. */
@@ -421,7 +421,7 @@ export interface GatewayRequests {
     readonly result: T.SpawnTreeList;
     readonly error: never;
   };
-  /** A tree that was kept */
+  /** Loads a saved sub-agent tree */
   "spawn_tree.load": {
     readonly params: T.SpawnTreeLoadParams;
     /** As it may be sent: what has a default may be left out. */
@@ -429,7 +429,7 @@ export interface GatewayRequests {
     readonly result: T.SpawnTree;
     readonly error: 4000 | 4016 | 4030;
   };
-  /** How wide the host's screen is */
+  /** Sets the width of the host's terminal. */
   "terminal.resize": {
     readonly params: WithDefaults<T.TerminalResizeParams, "cols">;
     /** As it may be sent: what has a default may be left out. */
@@ -437,7 +437,7 @@ export interface GatewayRequests {
     readonly result: T.ResizeResult;
     readonly error: 4001;
   };
-  /** Attach the image of the server's clipboard */
+  /** Attaches the image in the server's clipboard. */
   "clipboard.paste": {
     readonly params: T.ClipboardPasteParams;
     /** As it may be sent: what has a default may be left out. */
@@ -445,7 +445,7 @@ export interface GatewayRequests {
     readonly result: T.AttachResult;
     readonly error: 4001 | 5027;
   };
-  /** Attach an image to the next prompt */
+  /** Attaches an image file to the next prompt */
   "image.attach": {
     readonly params: T.ImageAttachParams;
     /** As it may be sent: what has a default may be left out. */
@@ -453,7 +453,7 @@ export interface GatewayRequests {
     readonly result: T.AttachResult;
     readonly error: 4001 | 4015 | 4016 | 4018 | 4030;
   };
-  /** Attach an image that the host has */
+  /** Attaches image bytes sent by the host */
   "image.attach_bytes": {
     readonly params: T.ImageAttachBytesParams;
     /** As it may be sent: what has a default may be left out. */
@@ -461,7 +461,7 @@ export interface GatewayRequests {
     readonly result: T.AttachResult;
     readonly error: 4001 | 4015 | 4016 | 4017 | 4018;
   };
-  /** Take an attached image away */
+  /** Removes an attached image */
   "image.detach": {
     readonly params: T.ImageDetachParams;
     /** As it may be sent: what has a default may be left out. */
@@ -469,7 +469,7 @@ export interface GatewayRequests {
     readonly result: T.ImageDetachResult;
     readonly error: 4001 | 4015;
   };
-  /** Whether typed text is a dropped file */
+  /** Detects whether typed text is the path of a dropped file */
   "input.detect_drop": {
     readonly params: T.InputDetectDropParams;
     /** As it may be sent: what has a default may be left out. */

@@ -14,7 +14,7 @@ export type ActiveList = {
 /**
  * ActiveRow
  *
- * An open session in a list.
+ * List entry of an open session.
  */
 export type ActiveRow = {
     id: string;
@@ -47,7 +47,7 @@ export type ActiveSubagent = {
 /**
  * AliasDirective
  *
- * Run that command instead.
+ * Run this command instead.
  */
 export type AliasDirective = {
     type: 'alias';
@@ -72,7 +72,7 @@ export type ApprovalAskedEvent = {
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -94,12 +94,12 @@ export type ApprovalAskedPayload = {
     allow_session: boolean;
     tool_name?: string;
     /**
-     * Of an edit: what it would change.
+     * Changes that an edit would make.
      */
     inline_diff?: string;
     pattern_key?: string;
     /**
-     * Unix seconds.
+     * Unix time in seconds.
      */
     expires_at: number | null;
 };
@@ -191,12 +191,12 @@ export type AskChoice = 'once' | 'session' | 'always' | 'deny';
 export type AttachResult = {
     attached: boolean;
     /**
-     * Why nothing was attached.
+     * Reason why no image was attached.
      */
     message?: string;
     path?: string;
     /**
-     * Images that wait for the next prompt.
+     * Number of images attached to the next prompt.
      */
     count?: number;
     name?: string;
@@ -204,11 +204,11 @@ export type AttachResult = {
     height?: number;
     token_estimate?: number;
     /**
-     * Text behind the path.
+     * Text after the path.
      */
     remainder?: string;
     /**
-     * What to show for the prompt.
+     * Text to show for the prompt.
      */
     text?: string;
 };
@@ -216,14 +216,14 @@ export type AttachResult = {
 /**
  * BackgroundDoneEvent
  *
- * A background prompt ended.
+ * A background prompt finished.
  */
 export type BackgroundDoneEvent = {
     type: 'background.complete';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -264,11 +264,11 @@ export type BranchResult = {
  */
 export type ClarifyAnswer = {
     /**
-     * To the first question. Empty skips it.
+     * Answer to the first question. Empty skips it.
      */
     answer: string;
     /**
-     * To each of several questions, by its id. It counts instead of `answer`.
+     * Answers by question id. Takes precedence over `answer`.
      */
     answers?: {
         [key: string]: string;
@@ -278,14 +278,14 @@ export type ClarifyAnswer = {
 /**
  * ClarifyAskedEvent
  *
- * The agent asks something.
+ * The agent asks the user a question.
  */
 export type ClarifyAskedEvent = {
     type: 'clarify.request';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -327,7 +327,7 @@ export type ClarifyQuestion = {
 export type ClarifyRespondParams = {
     request_id: string;
     /**
-     * To the first question; empty skips it. request.answer answers several.
+     * Answer to the first question. Empty skips it. Use request.answer to answer several.
      */
     answer: string;
     session_id?: string;
@@ -335,11 +335,11 @@ export type ClarifyRespondParams = {
 
 export type CliExecParams = {
     /**
-     * Words behind `agentd`. gateway.cli_exec says who may; what asks, serves or reveals secrets is blocked.
+     * Arguments after `agentd`. gateway.cli_exec controls who may call it. Commands that prompt, serve or reveal secrets are blocked.
      */
     argv: Array<string>;
     /**
-     * Seconds.
+     * In seconds.
      */
     timeout?: number;
 };
@@ -362,7 +362,7 @@ export type ClientCapabilitiesParams = {
         [key: string]: unknown;
     };
     /**
-     * Questions come as requests and not as events; only to keys with the scope approvals.
+     * Send questions as requests instead of events. Requires the scope approvals.
      */
     server_requests?: boolean;
     events?: {
@@ -418,15 +418,15 @@ export type CommandCatalog = {
 
 export type CommandDispatchParams = {
     /**
-     * The whole text, such as `/model provider:model`. yolo, mode, reload-mcp and reload-env need the scope admin, cron needs jobs, grants needs approvals.
+     * The full text, such as `/model provider:model`. yolo, mode, reload-mcp and reload-env require the scope admin, cron requires jobs, grants requires approvals.
      */
     command?: string;
     /**
-     * With `arg`, instead of `command`.
+     * Use with `arg` instead of `command`.
      */
     name?: string;
     /**
-     * What stands behind the name.
+     * The arguments after the name.
      */
     arg?: string;
     session_id?: string;
@@ -442,7 +442,7 @@ export type CommandsCatalogParams = {
 
 export type CompletePathParams = {
     /**
-     * Shown is what image.attach could take.
+     * Returns the same paths that image.attach accepts.
      */
     word: string;
     cwd?: string;
@@ -494,7 +494,7 @@ export type CompressResult = {
 
 export type ConfigGetParams = {
     /**
-     * A key of the configuration, such as `log.level`, or one of: full, mtime, provider, model, profile, project, prompt, reasoning, yolo, busy, title, cwd, skin, indicator, details_mode, details_mode.<section>, thinking_mode, compact, statusbar, mouse, verbose.
+     * A configuration key, such as `log.level`, or one of: full, mtime, provider, model, profile, project, prompt, reasoning, yolo, busy, title, cwd, skin, indicator, details_mode, details_mode.<section>, thinking_mode, compact, statusbar, mouse, verbose.
      */
     key: string;
     session_id?: string;
@@ -503,16 +503,16 @@ export type ConfigGetParams = {
 
 export type ConfigSetParams = {
     /**
-     * A key of the configuration, or one of: model, reasoning, yolo, cwd, title, busy, prompt, skin, indicator, details_mode, details_mode.<section>, thinking_mode, compact, statusbar, mouse, verbose.
+     * A configuration key or one of: model, reasoning, yolo, cwd, title, busy, prompt, skin, indicator, details_mode, details_mode.<section>, thinking_mode, compact, statusbar, mouse, verbose.
      */
     key: string;
     /**
-     * Empty turns a switch the other way; `cycle` goes on to the next choice; empty or `default` takes a choice back. A model is `<model> [--provider <name>] [--global]`.
+     * Empty toggles a switch and resets a choice; `cycle` selects the next choice; `default` resets it. Format of a model: `<model> [--provider <name>] [--global]`.
      */
     value: unknown;
     session_id?: string;
     /**
-     * Absent: of the session when one is named, else of all.
+     * Default: session if a session is given, otherwise global.
      */
     scope?: 'session' | 'global';
 };
@@ -555,11 +555,11 @@ export type ConfigValue = {
 export type CreatedSession = {
     session_id: string;
     /**
-     * The same as `session_id`.
+     * Alias of `session_id`.
      */
     stored_session_id: string;
     /**
-     * The same as `session_id`.
+     * Alias of `session_id`.
      */
     session_key: string;
     message_count: number;
@@ -570,11 +570,11 @@ export type CreatedSession = {
 /**
  * Cursor
  *
- * The last event that the host has. What it missed is sent before anything newer.
+ * The last event that the host received. Missed events are sent before newer ones.
  */
 export type Cursor = {
     /**
-     * Of `gateway.ready`.
+     * The epoch in `gateway.ready`.
      */
     epoch: string;
     last_seen: number;
@@ -611,7 +611,7 @@ export type DetachResult = {
 /**
  * Directive
  *
- * What the host is to do after a slash command.
+ * The action that the host takes after a slash command.
  */
 export type Directive = ExecDirective | PluginDirective | AliasDirective | SkillDirective | SendDirective | PrefillDirective;
 
@@ -630,7 +630,7 @@ export type DropResult = {
 export type EventParams = {
     type: string;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     payload: {
@@ -639,7 +639,7 @@ export type EventParams = {
     session_id?: string;
     seq?: number;
     /**
-     * Of deltas that were merged: the number of the first.
+     * For merged deltas, the number of the first one.
      */
     first_seq?: number;
     turn_id?: string;
@@ -660,13 +660,13 @@ export type EventsSince = {
 /**
  * ExecDirective
  *
- * It is done; print the output.
+ * The command is done. Print the output.
  */
 export type ExecDirective = {
     type: 'exec';
     output?: string;
     /**
-     * The command opened another session: go on in this one.
+     * The command opened another session. Continue in it.
      */
     session_id?: string;
 };
@@ -722,14 +722,14 @@ export type GatewayCapabilities = {
 /**
  * GatewayErrorEvent
  *
- * Something failed that is no answer to a request.
+ * A failure that does not belong to a request.
  */
 export type GatewayErrorEvent = {
     type: 'error';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -748,7 +748,7 @@ export type GatewayErrorPayload = {
 /**
  * GatewayEvent
  *
- * What the gateway tells a host. `seq` numbers the events of a session, from 1, without gaps, within one epoch; events that belong to no session have none, nor have snapshots that only go with another event: the `session.info` that ends a turn, and the one behind `session.title`; they are sent again to who resumes behind that event.
+ * Events that the gateway sends to a host. `seq` numbers the events of a session from 1, without gaps, within one epoch. Events without a session have no number. Neither have snapshots that accompany another event (the `session.info` that ends a turn or follows `session.title`); they are sent again to a host that resumes after that event.
  */
 export type GatewayEvent = GatewayReadyEvent | SessionInfoEvent | SessionTitleEvent | SessionUsageEvent | SessionClosedEvent | SessionReclaimedEvent | SessionQueueEvent | SessionsChangedEvent | MessageStartEvent | MessageTextEvent | ReasoningTextEvent | ThinkingTextEvent | ReasoningAvailableEvent | MessageCompleteEvent | ToolGeneratingEvent | ToolStartEvent | GatewayToolProgressEvent | ToolCompleteEvent | ApprovalAskedEvent | ClarifyAskedEvent | SudoAskedEvent | SecretAskedEvent | RequestCancelEvent | StatusUpdateEvent | GatewayErrorEvent | SubagentSpawnRequestedEvent | SubagentBeganEvent | SubagentThinkingEvent | SubagentToolCallEvent | SubagentProgressLineEvent | SubagentEndedEvent | BackgroundDoneEvent | SkinChangedEvent;
 
@@ -757,35 +757,35 @@ export type GatewayEvent = GatewayReadyEvent | SessionInfoEvent | SessionTitleEv
  */
 export type GatewayLimits = {
     /**
-     * Of one frame, as UTF-8. Beyond: -32600, on a socket close code 1009.
+     * Maximum size of a frame in UTF-8 bytes. A larger one fails with -32600; a socket is closed with 1009.
      */
     max_frame_bytes: number;
     /**
-     * Requests of a connection. Beyond: -32001.
+     * Concurrent requests of a connection. More fail with -32001.
      */
     max_inflight_requests: number;
     /**
-     * Members of a batch. Beyond: -32600.
+     * Members of a batch. More fail with -32600.
      */
     max_batch: number;
     /**
-     * What waits for a host that does not read. Half of it: deltas are dropped. All of it: a socket is closed with 1013.
+     * Frames buffered for a host that does not read. At half of the limit deltas are dropped; at the limit a socket is closed with 1013.
      */
     max_outbox_frames: number;
     /**
-     * As max_outbox_frames, in bytes.
+     * Same as max_outbox_frames, in bytes.
      */
     max_outbox_bytes: number;
     /**
-     * Prompts behind the turn at work. Beyond: 4027.
+     * Prompts queued behind the running turn. More fail with 4027.
      */
     max_queue_per_session: number;
     /**
-     * Of one answer of session.events.since.
+     * Events in one result of session.events.since.
      */
     max_replay_events: number;
     /**
-     * Of one answer of session.events.since.
+     * Events in one result of session.events.since.
      */
     max_replay_bytes: number;
 };
@@ -797,14 +797,14 @@ export type GatewayPingParams = {
 /**
  * GatewayReadyEvent
  *
- * First on every connection.
+ * The first event on every connection.
  */
 export type GatewayReadyEvent = {
     type: 'gateway.ready';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -829,7 +829,7 @@ export type GatewayReadyPayload = {
     };
     connection_id: string;
     /**
-     * Names the journal; cursors are good within one epoch.
+     * Identifies the journal. Cursors are valid within one epoch.
      */
     replay_epoch: string;
     change_events: boolean;
@@ -848,7 +848,7 @@ export type GatewayToolProgressEvent = {
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -867,7 +867,7 @@ export type GatewayToolProgressPayload = {
 /**
  * GatewayUsage
  *
- * Tokens of a session so far, and how full its context is.
+ * Token usage of a session and the fill level of its context.
  */
 export type GatewayUsage = {
     /**
@@ -880,16 +880,16 @@ export type GatewayUsage = {
     cache_write: number;
     reasoning: number;
     /**
-     * The same as `input`.
+     * Alias of `input`.
      */
     prompt: number;
     /**
-     * The same as `output`.
+     * Alias of `output`.
      */
     completion: number;
     total: number;
     /**
-     * Calls of the model.
+     * Number of model calls.
      */
     calls: number;
     context_used?: number;
@@ -905,7 +905,7 @@ export type ImageAttachBytesParams = {
     session_id: string;
     content_base64?: string;
     /**
-     * The same as `content_base64`.
+     * Alias of `content_base64`.
      */
     data?: string;
     filename?: string;
@@ -915,7 +915,7 @@ export type ImageAttachBytesParams = {
 export type ImageAttachParams = {
     session_id: string;
     /**
-     * A path, in quotes or not; text may follow it. In the folder of the session or the workspace; for hosts of this machine also in the home of the user and the folder for temporary files.
+     * A path, optionally quoted; text may follow it. The file must be in the session's folder or the workspace. Hosts on this machine may also use the user's home and the temporary folder.
      */
     path: string;
 };
@@ -936,7 +936,7 @@ export type ImageDetachResult = {
 /**
  * Inflight
  *
- * The turn at work so far. It is not among the messages of the session yet.
+ * The running turn so far. It is not yet part of the session's messages.
  */
 export type Inflight = {
     /**
@@ -944,12 +944,12 @@ export type Inflight = {
      */
     user: string;
     /**
-     * All that was said in the turn.
+     * All text of the turn so far.
      */
     assistant: string;
     streaming: boolean;
     /**
-     * What of the turn is complete, with its tools and the prompt first: the session's next messages.
+     * Completed messages of the turn, starting with the prompt. They become the session's next messages.
      */
     messages?: Array<TranscriptMessage>;
 };
@@ -978,7 +978,7 @@ export type KillResult = {
 /**
  * LiveSession
  *
- * A session that is open here.
+ * A session that is open on this gateway.
  */
 export type LiveSession = {
     session_id: string;
@@ -990,7 +990,7 @@ export type LiveSession = {
     info: SessionInfo;
     running: boolean;
     /**
-     * Unix seconds.
+     * Unix time in seconds.
      */
     started_at: number;
     status: LiveStatus;
@@ -999,15 +999,15 @@ export type LiveSession = {
     latest_seq: number;
     epoch: string;
     /**
-     * Events that follow because of the cursor.
+     * Number of events that follow because of the cursor.
      */
     replayed?: number;
     /**
-     * The cursor is older than what is kept: fetch the history.
+     * The cursor is older than the retained events. Fetch the history.
      */
     truncated?: boolean;
     /**
-     * Of `session.resume`: the id that was found.
+     * The id that `session.resume` found.
      */
     resumed?: string;
 };
@@ -1020,14 +1020,14 @@ export type LiveStatus = 'idle' | 'starting' | 'waiting' | 'working';
 /**
  * MessageCompleteEvent
  *
- * The turn's answer, exactly one a turn. `text` counts; deltas are for show. `usage` is the turn's own; that of the session stands in the `session.info` that follows.
+ * The answer of the turn, exactly once per turn. `text` is authoritative; deltas are for display. `usage` covers the turn; the following `session.info` has the usage of the session.
  */
 export type MessageCompleteEvent = {
     type: 'message.complete';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -1056,14 +1056,14 @@ export type MessageCompletePayload = {
 /**
  * MessageStartEvent
  *
- * A turn began.
+ * A turn started.
  */
 export type MessageStartEvent = {
     type: 'message.start';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -1092,11 +1092,11 @@ export type MessageTextEvent = {
     session_id?: string;
     seq?: number;
     /**
-     * Of deltas that were merged: the number of the first.
+     * For merged deltas, the number of the first one.
      */
     first_seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -1122,7 +1122,7 @@ export type ModelOptions = {
         total_models: number;
         is_current: boolean;
         /**
-         * There is a key, or none is needed.
+         * A key is configured, or none is required.
          */
         authenticated: boolean;
         warning?: string;
@@ -1149,13 +1149,13 @@ export type MostRecent = {
 /**
  * OpenRequest
  *
- * A question that is open.
+ * A pending question.
  */
 export type OpenRequest = {
     id: string;
     method: 'approval' | 'clarify' | 'sudo' | 'secret';
     /**
-     * As the event of the question has them.
+     * The fields of the question's event.
      */
     params: {
         [key: string]: unknown;
@@ -1165,7 +1165,7 @@ export type OpenRequest = {
 /**
  * OpenRpcDocument
  *
- * An OpenRPC document; `x-client-methods` is what the host offers, `x-event-types` names the events.
+ * An OpenRPC document. `x-client-methods` lists the methods that the host implements, `x-event-types` the events.
  */
 export type OpenRpcDocument = {
     openrpc: string;
@@ -1214,7 +1214,7 @@ export type Pong = {
 /**
  * PrefillDirective
  *
- * Print the notice and put the message where people type.
+ * Print the notice and put the message into the input field.
  */
 export type PrefillDirective = {
     type: 'prefill';
@@ -1259,23 +1259,23 @@ export type PromptSubmitParams = {
         [key: string]: unknown;
     }>;
     /**
-     * What the prompt does to a session at work, in whatever process: see sessions.when_busy, which holds when it is absent. While limits.max_concurrent_runs are at work a prompt to an idle session waits, too; with reject it is refused.
+     * How to handle the prompt when a turn is running in the session, in this process or another. Default: sessions.when_busy. A prompt to an idle session also waits while limits.max_concurrent_runs runs are active; with `reject` it is refused.
      */
     when_busy?: 'queue' | 'steer' | 'interrupt' | 'reject';
     /**
-     * The same as `when_busy` queue.
+     * Same as `when_busy: queue`.
      */
     queued?: boolean;
     /**
-     * The same id with the same text again makes no second turn.
+     * Idempotency key. A repeated submit with the same id and text starts no second turn.
      */
     client_turn_id?: string;
     /**
-     * Paths or data URLs.
+     * File paths or data URLs.
      */
     images?: Array<string>;
     /**
-     * Takes this prompt of the user, counted from 0, and all after it away first.
+     * Removes the user prompt with this index (from 0) and everything after it before the new prompt is added.
      */
     truncate_before_user_ordinal?: number;
     confirm_truncate?: boolean;
@@ -1284,14 +1284,14 @@ export type PromptSubmitParams = {
 /**
  * ReasoningAvailableEvent
  *
- * A piece of reasoning is whole.
+ * A block of reasoning is complete.
  */
 export type ReasoningAvailableEvent = {
     type: 'reasoning.available';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -1315,11 +1315,11 @@ export type ReasoningTextEvent = {
     session_id?: string;
     seq?: number;
     /**
-     * Of deltas that were merged: the number of the first.
+     * For merged deltas, the number of the first one.
      */
     first_seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -1348,11 +1348,11 @@ export type ReloadEnvResult = {
 export type ReloadMcpParams = {
     session_id?: string;
     /**
-     * Without it nothing is done, unless mcp.confirm_reload is false.
+     * Required unless mcp.confirm_reload is false.
      */
     confirm?: boolean;
     /**
-     * Confirms and sets mcp.confirm_reload to false.
+     * Confirms, and sets mcp.confirm_reload to false.
      */
     always?: boolean;
 };
@@ -1368,7 +1368,7 @@ export type ReloadMcpResult = {
 export type RequestAnswerParams = {
     id: string;
     /**
-     * As the request of this name is answered.
+     * The result that a host returns for the request of the same name.
      */
     result: {
         [key: string]: unknown;
@@ -1379,14 +1379,14 @@ export type RequestAnswerParams = {
 /**
  * RequestCancelEvent
  *
- * A question is open no more.
+ * A question is no longer pending.
  */
 export type RequestCancelEvent = {
     type: 'request.cancel';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -1433,14 +1433,14 @@ export type SecretAnswer = {
 /**
  * SecretAskedEvent
  *
- * A secret is wanted.
+ * A secret is requested.
  */
 export type SecretAskedEvent = {
     type: 'secret.request';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -1468,7 +1468,7 @@ export type SecretParams = {
 export type SecretRespondParams = {
     request_id: string;
     /**
-     * Empty refuses.
+     * Empty refuses the request.
      */
     value: string;
     session_id?: string;
@@ -1481,7 +1481,7 @@ export type SeedMessage = {
     role: 'user' | 'assistant' | 'system';
     content?: string;
     /**
-     * The same as `content`.
+     * Alias of `content`.
      */
     text?: string;
 };
@@ -1496,7 +1496,7 @@ export type SendDirective = {
     message: string;
     notice?: string;
     /**
-     * Submit the message with this `when_busy`. A host that submits it without one gets the same.
+     * Submit the message with this `when_busy`. Omitting it has the same effect.
      */
     when_busy?: 'queue';
 };
@@ -1526,14 +1526,14 @@ export type SessionCloseParams = {
 /**
  * SessionClosedEvent
  *
- * The session is open no more.
+ * The session was closed.
  */
 export type SessionClosedEvent = {
     type: 'session.closed';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -1556,7 +1556,7 @@ export type SessionCreateParams = {
     cols?: number;
     title?: string;
     /**
-     * Absolute. A folder that does not exist is ignored. Outside of agent.workspace and agent.workspace_roots it needs the scope admin.
+     * Absolute path. A folder that does not exist is ignored. A folder outside agent.workspace and agent.workspace_roots requires the scope admin.
      */
     cwd?: string;
     source?: string;
@@ -1581,7 +1581,7 @@ export type SessionEventsSinceParams = {
     last_seen?: number;
     epoch?: string;
     /**
-     * The same as `last_seen`.
+     * Alias of `last_seen`.
      */
     since_seq?: number;
 };
@@ -1598,7 +1598,7 @@ export type SessionHistory = {
 export type SessionHistoryParams = {
     session_id: string;
     /**
-     * Id of a message; those before it are wanted.
+     * Message id. Returns the messages before it.
      */
     before?: string;
     limit?: number;
@@ -1607,7 +1607,7 @@ export type SessionHistoryParams = {
 /**
  * SessionInfo
  *
- * A session as a status line shows it. A snapshot; each replaces the one before.
+ * Session state for a status line. Each snapshot replaces the previous one.
  */
 export type SessionInfo = {
     model: string;
@@ -1616,12 +1616,12 @@ export type SessionInfo = {
     service_tier?: string;
     fast?: boolean;
     /**
-     * No approvals are asked in this session.
+     * Approvals are off in this session.
      */
     yolo?: boolean;
     running: boolean;
     /**
-     * Names of tools by toolset.
+     * Tool names by toolset.
      */
     tools: {
         [key: string]: Array<string>;
@@ -1644,7 +1644,7 @@ export type SessionInfo = {
     credential_warning?: string;
     config_warning?: string;
     /**
-     * True while the rest is still being found out.
+     * True while the other fields are still loading.
      */
     lazy?: boolean;
 };
@@ -1652,14 +1652,14 @@ export type SessionInfo = {
 /**
  * SessionInfoEvent
  *
- * The session as it is now; also ends each turn, with `running` false.
+ * The current state of the session. Also ends each turn, with `running` false.
  */
 export type SessionInfoEvent = {
     type: 'session.info';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -1676,7 +1676,7 @@ export type SessionListParams = {
     limit?: number;
     cursor?: string;
     /**
-     * The exact title.
+     * Exact title.
      */
     title?: string;
     source?: string;
@@ -1697,14 +1697,14 @@ export type SessionPage = {
 /**
  * SessionQueueEvent
  *
- * What waits behind the turn at work.
+ * Prompts queued behind the running turn.
  */
 export type SessionQueueEvent = {
     type: 'session.queue';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -1724,14 +1724,14 @@ export type SessionQueuePayload = {
 /**
  * SessionReclaimedEvent
  *
- * The session was closed because nobody used it.
+ * The session was closed because it was idle.
  */
 export type SessionReclaimedEvent = {
     type: 'session.reclaimed';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -1749,7 +1749,7 @@ export type SessionReclaimedPayload = {
 
 export type SessionResumeParams = {
     /**
-     * Its id or its exact title.
+     * Session id or exact title.
      */
     session_id: string;
     cols?: number;
@@ -1762,7 +1762,7 @@ export type SessionResumeParams = {
 /**
  * SessionRow
  *
- * A saved session in a list.
+ * List entry of a saved session.
  */
 export type SessionRow = {
     id: string;
@@ -1815,14 +1815,14 @@ export type SessionSteerParams = {
 /**
  * SessionTitleEvent
  *
- * The session has a new title.
+ * The title of the session changed.
  */
 export type SessionTitleEvent = {
     type: 'session.title';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -1849,14 +1849,14 @@ export type SessionUndoParams = {
 /**
  * SessionUsageEvent
  *
- * Usage of the turn at work so far.
+ * Usage of the running turn so far.
  */
 export type SessionUsageEvent = {
     type: 'session.usage';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -1877,14 +1877,14 @@ export type SessionUsagePayload = {
 /**
  * SessionsChangedEvent
  *
- * The list of saved sessions changed. Of no session.
+ * The list of saved sessions changed. Belongs to no session.
  */
 export type SessionsChangedEvent = {
     type: 'sessions.changed';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -1903,11 +1903,11 @@ export type SessionsChangedPayload = {
  */
 export type SetupStatus = {
     /**
-     * Whether a prompt that names no model is answered.
+     * True if a prompt that names no model is answered.
      */
     provider_configured: boolean;
     /**
-     * `provider:model` that answers it.
+     * The model that answers, as `provider:model`.
      */
     model: string;
     /**
@@ -1935,14 +1935,14 @@ export type SkillDirective = {
 /**
  * SkinChangedEvent
  *
- * The look was changed. Of no session.
+ * The skin changed. Belongs to no session.
  */
 export type SkinChangedEvent = {
     type: 'skin.changed';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -1954,7 +1954,7 @@ export type SkinChangedEvent = {
  */
 export type SkinChangedPayload = {
     /**
-     * What `display.skin` of the configuration is now.
+     * The new value of `display.skin`.
      */
     name: string;
 };
@@ -1962,7 +1962,7 @@ export type SkinChangedPayload = {
 export type SlashExecParams = {
     session_id: string;
     /**
-     * Without the slash.
+     * Without the leading slash.
      */
     command: string;
 };
@@ -1979,7 +1979,7 @@ export type SlashResult = {
     target?: string;
     name?: string;
     /**
-     * The command opened another session: go on in this one.
+     * The command opened another session. Continue in it.
      */
     session_id?: string;
 };
@@ -2031,7 +2031,7 @@ export type SpawnTreeSaveParams = {
         [key: string]: unknown;
     }>;
     /**
-     * A session, or any name of your own.
+     * A session id or any name.
      */
     session_id?: string;
     started_at?: number | null;
@@ -2057,14 +2057,14 @@ export type StatusOk = {
 /**
  * StatusUpdateEvent
  *
- * A line about what goes on.
+ * A status line.
  */
 export type StatusUpdateEvent = {
     type: 'status.update';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -2091,14 +2091,14 @@ export type SteerOutcome = {
 /**
  * SubagentBeganEvent
  *
- * A sub-agent began.
+ * A sub-agent started.
  */
 export type SubagentBeganEvent = {
     type: 'subagent.start';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -2108,14 +2108,14 @@ export type SubagentBeganEvent = {
 /**
  * SubagentEndedEvent
  *
- * A sub-agent ended.
+ * A sub-agent finished.
  */
 export type SubagentEndedEvent = {
     type: 'subagent.complete';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -2138,14 +2138,14 @@ export type SubagentInterruptParams = {
 /**
  * SubagentProgressLineEvent
  *
- * What a sub-agent says.
+ * Text of a sub-agent.
  */
 export type SubagentProgressLineEvent = {
     type: 'subagent.progress';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -2155,7 +2155,7 @@ export type SubagentProgressLineEvent = {
 /**
  * SubagentReport
  *
- * A sub-agent and what it is at.
+ * A sub-agent and its progress.
  */
 export type SubagentReport = {
     subagent_id: string;
@@ -2180,14 +2180,14 @@ export type SubagentReport = {
 /**
  * SubagentSpawnRequestedEvent
  *
- * A sub-agent is about to begin.
+ * A sub-agent is about to start.
  */
 export type SubagentSpawnRequestedEvent = {
     type: 'subagent.spawn_requested';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -2197,14 +2197,14 @@ export type SubagentSpawnRequestedEvent = {
 /**
  * SubagentThinkingEvent
  *
- * What a sub-agent thinks.
+ * Reasoning of a sub-agent.
  */
 export type SubagentThinkingEvent = {
     type: 'subagent.thinking';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -2221,7 +2221,7 @@ export type SubagentToolCallEvent = {
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -2255,7 +2255,7 @@ export type SudoAskedEvent = {
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -2282,7 +2282,7 @@ export type SudoParams = {
 export type SudoRespondParams = {
     request_id: string;
     /**
-     * Empty refuses.
+     * Empty refuses the request.
      */
     password: string;
     session_id?: string;
@@ -2297,18 +2297,18 @@ export type TerminalResizeParams = {
 /**
  * ThinkingTextEvent
  *
- * A word about what goes on, such as for a spinner; empty clears it.
+ * A short status for a spinner. Empty clears it.
  */
 export type ThinkingTextEvent = {
     type: 'thinking.delta';
     session_id?: string;
     seq?: number;
     /**
-     * Of deltas that were merged: the number of the first.
+     * For merged deltas, the number of the first one.
      */
     first_seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -2352,7 +2352,7 @@ export type ToolCompleteEvent = {
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -2371,7 +2371,7 @@ export type ToolCompletePayload = {
     args?: unknown;
     duration_s: number;
     /**
-     * Text, or JSON where the tool gives it.
+     * Text, or JSON if the tool returns JSON.
      */
     result: unknown;
     summary?: string;
@@ -2392,14 +2392,14 @@ export type ToolEndCode = 'denied_by_user' | 'denied_by_policy' | 'not_answerabl
 /**
  * ToolGeneratingEvent
  *
- * The model writes a call.
+ * The model is writing a tool call.
  */
 export type ToolGeneratingEvent = {
     type: 'tool.generating';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -2417,14 +2417,14 @@ export type ToolGeneratingPayload = {
 /**
  * ToolStartEvent
  *
- * A tool call begins.
+ * A tool call started.
  */
 export type ToolStartEvent = {
     type: 'tool.start';
     session_id?: string;
     seq?: number;
     /**
-     * Unix milliseconds.
+     * Unix time in milliseconds.
      */
     ts: number;
     turn_id?: string;
@@ -2448,22 +2448,22 @@ export type ToolStartPayload = {
 /**
  * TranscriptMessage
  *
- * A message as people see it. Of a tool call only its name and a line about it are shown.
+ * A message as shown to people. A tool call is shown as its name and a one-line summary.
  */
 export type TranscriptMessage = {
     role: 'user' | 'assistant' | 'system' | 'tool';
     /**
-     * Names the message in `session.history` and `session.branch`.
+     * Identifies the message in `session.history` and `session.branch`.
      */
     message_id?: string;
     text?: string;
     reasoning?: string;
     /**
-     * Of the tool.
+     * Tool name.
      */
     name?: string;
     /**
-     * Of a tool call, at most 80 characters.
+     * Summary of a tool call, at most 80 characters.
      */
     context?: string;
 };
