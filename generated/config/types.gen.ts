@@ -11,11 +11,11 @@ export type ClientOptions = {
  */
 export type Config = {
     /**
-     * Version of this format. Older files are brought up to date when read.
+     * Version of this format. Older files are migrated when they are read.
      */
     version: 1;
     /**
-     * Which model answers, and where models come from.
+     * The default model and the model providers.
      */
     model: ModelConfig;
     /**
@@ -23,7 +23,7 @@ export type Config = {
      */
     agent: AgentConfig;
     /**
-     * What the agent may do without asking.
+     * Rules for tool calls that require approval.
      */
     approvals: ApprovalsConfig;
     /**
@@ -35,7 +35,7 @@ export type Config = {
      */
     sessions: SessionsConfig;
     /**
-     * What happens when a conversation gets long.
+     * Compression of long conversations.
      */
     compression: CompressionConfig;
     /**
@@ -43,7 +43,7 @@ export type Config = {
      */
     delegation: DelegationConfig;
     /**
-     * Skills the agent can load.
+     * Skills that the agent can load.
      */
     skills: SkillsConfig;
     /**
@@ -51,7 +51,7 @@ export type Config = {
      */
     web: WebConfig;
     /**
-     * The tool that looks at images.
+     * The image analysis tool.
      */
     vision: VisionConfig;
     /**
@@ -59,11 +59,11 @@ export type Config = {
      */
     mcp: McpConfig;
     /**
-     * What terminal hosts show. agentd keeps it for them.
+     * Display settings of terminal hosts. agentd stores them.
      */
     display: DisplayConfig;
     /**
-     * Slash commands of your own, by name without the slash.
+     * Custom slash commands, by name without the slash.
      */
     quick_commands: {
         [key: string]: QuickCommandConfig;
@@ -73,23 +73,23 @@ export type Config = {
      */
     api_server: ApiServerConfig;
     /**
-     * The gateway of hosts.
+     * The gateway for hosts.
      */
     gateway: GatewayConfig;
     /**
-     * The server of editors, `agentd acp`.
+     * The server for editors, `agentd acp`.
      */
     acp: AcpConfig;
     /**
-     * Services that agentd talks with.
+     * Messaging platforms and the webhook receiver.
      */
     platforms: PlatformsConfig;
     /**
-     * How messages get to platforms.
+     * Delivery of outbound messages.
      */
     delivery: DeliveryConfig;
     /**
-     * Zone of scheduled jobs that name none, by its IANA name such as `Europe/Berlin`. Absent: that of the machine.
+     * Default time zone of scheduled jobs, as an IANA name such as `Europe/Berlin`. Default: the time zone of the machine.
      */
     timezone?: string;
     /**
@@ -97,19 +97,19 @@ export type Config = {
      */
     cron: CronConfig;
     /**
-     * Bounds of the HTTP API.
+     * Limits of the HTTP API and of runs.
      */
     limits: LimitsConfig;
     /**
-     * Where everything is kept.
+     * The database.
      */
     database: DatabaseConfig;
     /**
-     * How long things are kept.
+     * Retention of stored data.
      */
     retention: RetentionConfig;
     /**
-     * Traces for an OpenTelemetry collector, and figures for Prometheus.
+     * OpenTelemetry traces and Prometheus metrics.
      */
     telemetry: TelemetryConfig;
     /**
@@ -121,47 +121,47 @@ export type Config = {
 /**
  * AcpConfig
  *
- * The server of editors (Agent Client Protocol), `agentd acp`.
+ * The server for editors (Agent Client Protocol), `agentd acp`.
  */
 export type AcpConfig = {
     /**
-     * How long a question to an editor waits, instead of approvals.timeout_seconds; 0: for ever.
+     * Time to wait for an approval in an editor, instead of approvals.timeout_seconds; 0: no limit.
      */
     approval_timeout_seconds: number;
     /**
-     * Read and write files through an editor that offers it, so that what is not saved yet counts. false: on the disk.
+     * Read and write files through the editor if it supports that, so that unsaved changes are seen. false: use the disk.
      */
     client_files: boolean;
     /**
-     * How long a turn may be silent before its usage is told once more; 0: for ever.
+     * Interval after which a silent turn sends its usage again as a keep-alive; 0: never.
      */
     keepalive_seconds: number;
     /**
-     * How long a new session waits for the MCP servers that its editor names.
+     * Time that a new session waits for the MCP servers of its editor.
      */
     mcp_wait_seconds: number;
     /**
-     * Longest call of a tool of these servers.
+     * Maximum duration of a tool call on these servers.
      */
     mcp_timeout_seconds: number;
     /**
-     * Tell of models also in the way of older editors.
+     * Also announce models in the format of older editors.
      */
     legacy_models: boolean;
     /**
-     * Where the sessions that an editor lists were begun.
+     * Sources of the sessions that an editor lists.
      */
     list_sources: Array<string>;
     /**
-     * Size of a message of an editor.
+     * Maximum size of a message from an editor.
      */
     max_line_bytes: number;
     /**
-     * Where the log goes as well, for editors that do not show standard error; relative paths start in the home.
+     * Additional log file, for editors that do not show standard error. Relative paths start in the home.
      */
     log_file?: string;
     /**
-     * Write every message to the log too, shortened and without its secrets.
+     * Log every message, truncated and with secrets redacted.
      */
     trace: boolean;
 };
@@ -173,39 +173,39 @@ export type AcpConfig = {
  */
 export type AgentConfig = {
     /**
-     * What the model is told before every conversation.
+     * System prompt of every conversation.
      */
     instructions: string;
     /**
-     * Folder in which tools work. Absent: `<home>/workspace`.
+     * Working folder of the tools. Default: `<home>/workspace`.
      */
     workspace?: string;
     /**
-     * Further folders that a session may work in, with all below them, whoever asks for it. A key of the API needs the scope admin to work anywhere else; the user of this machine (`agentd chat`, `agentd acp`, `agentd cron`) has it.
+     * Additional folders, with their subfolders, that any session may work in. Elsewhere an API key needs the scope admin; the user of this machine (`agentd chat`, `agentd acp`, `agentd cron`) has it.
      */
     workspace_roots: Array<string>;
     /**
-     * Model calls a run may make.
+     * Maximum model calls per run.
      */
     max_steps: number;
     /**
-     * Longest run; 0 means no limit.
+     * Maximum duration of a run; 0: no limit.
      */
     timeout_seconds: number;
     /**
-     * Sets of tools the agent has: terminal, files, web, vision, planning, clarify, delegation, skills, cron, mcp.
+     * Toolsets of the agent: terminal, files, web, vision, planning, clarify, delegation, skills, cron, mcp.
      */
     toolsets: Array<string>;
     /**
-     * Files of the working directory and its repository that tell the agent about it.
+     * Files in the working directory and its repository that describe the project to the agent.
      */
     context_files: Array<string>;
     /**
-     * Tokens a run may use, its sub-agents included; no model is called once they are spent. 0 means no limit.
+     * Maximum tokens per run, including its sub-agents. No model is called once they are spent. 0: no limit.
      */
     run_token_budget: number;
     /**
-     * Tokens that all runs of an owner may use on a day (UTC). 0 means no limit.
+     * Maximum tokens per owner and day (UTC). 0: no limit.
      */
     day_token_budget: number;
 };
@@ -213,11 +213,11 @@ export type AgentConfig = {
 /**
  * ApiKeyConfig
  *
- * A key with a name and scopes. Give `key` or `key_sha256`. Keys of one name share their limits; of two values the smaller holds.
+ * An API key with a name and scopes. Set `key` or `key_sha256`. Keys with the same name share their limits; the lower value applies.
  */
 export type ApiKeyConfig = {
     /**
-     * Owner of what the key makes.
+     * Owner of everything created with the key.
      */
     name: string;
     /**
@@ -225,19 +225,19 @@ export type ApiKeyConfig = {
      */
     key?: string;
     /**
-     * SHA-256 of the key in hex.
+     * Hex SHA-256 of the key.
      */
     key_sha256?: string;
     /**
-     * What the key may do; admin may do everything. chat: chats, responses and the gateway; runs: make, steer and stop runs; read: read what the key made; approvals: answer questions; sessions: delete sessions; jobs: `/cron` over the gateway. Every key may read the models and the capabilities.
+     * Scopes of the key. chat: chats, responses and the gateway; runs: start, steer and stop runs; read: read what the key created; approvals: answer questions; sessions: delete sessions; jobs: `/cron` over the gateway; admin: everything. Every key may read the models and the capabilities.
      */
     scopes: Array<'chat' | 'runs' | 'approvals' | 'sessions' | 'jobs' | 'read' | 'admin'>;
     /**
-     * Requests over HTTP and calls over the gateway that the key may make in a minute, together. Absent: no limit.
+     * Maximum HTTP requests and gateway calls per minute, counted together. Default: no limit.
      */
     rate_limit_rpm?: number;
     /**
-     * Runs of the key at once, whatever starts them, besides limits.max_concurrent_runs; prompts that wait behind a run of the same session do not count. Absent: no limit of its own.
+     * Maximum concurrent runs of the key on all surfaces, in addition to limits.max_concurrent_runs. Prompts queued behind a run of the same session do not count. Default: no separate limit.
      */
     max_concurrent_runs?: number;
 };
@@ -253,19 +253,19 @@ export type ApiServerConfig = {
      */
     host: string;
     /**
-     * Port; 0 takes a free one.
+     * Port; 0 selects a free one.
      */
     port: number;
     /**
-     * The key of the API, at least 16 characters, or `env:NAME`. Absent: one is made at first start, in `<home>/.env`. INSECURE_NO_AUTH switches keys off, on loopback addresses only.
+     * The API key, at least 16 characters, or `env:NAME`. Default: generated at first start and stored in `<home>/.env`. INSECURE_NO_AUTH disables keys, on loopback addresses only.
      */
     key?: string;
     /**
-     * Further keys with names and scopes.
+     * Additional keys with names and scopes.
      */
     keys: Array<ApiKeyConfig>;
     /**
-     * Host names that requests may name where no key is asked for, besides loopback.
+     * Host names that requests may use when no key is required, besides loopback.
      */
     allowed_hosts: Array<string>;
     /**
@@ -273,31 +273,31 @@ export type ApiServerConfig = {
      */
     model_name: string;
     /**
-     * What a chat for a model that nothing resolves does.
+     * How to handle a chat for an unknown model.
      */
     unknown_model: 'default' | 'reject';
     /**
-     * Origins of web pages that may call the API, or `*`. Others are refused. Empty switches CORS off.
+     * Origins of web pages that may call the API, or `*`. Others are refused. Empty: CORS is disabled.
      */
     cors_origins: Array<string>;
     /**
-     * How responses show calls of the agent's own tools.
+     * How responses represent calls of the agent's own tools.
      */
     tool_items: 'mcp_call' | 'function_call' | 'none';
     /**
-     * Whether streams and responses carry the model's reasoning.
+     * Include the model's reasoning in streams and responses.
      */
     show_reasoning: boolean;
     /**
-     * Signs completion webhooks that bring no secret of their own: at least 16 characters, or `env:NAME`.
+     * Default secret that signs completion webhooks: at least 16 characters, or `env:NAME`.
      */
     webhook_secret?: string;
     /**
-     * Private hosts that completion webhooks may go to.
+     * Hosts with private addresses that completion webhooks may use.
      */
     webhook_allowed_hosts: Array<string>;
     /**
-     * What runs get to end when the server stops.
+     * Time that runs get to finish when the server stops.
      */
     drain_seconds: number;
 };
@@ -305,31 +305,31 @@ export type ApiServerConfig = {
 /**
  * ApprovalsConfig
  *
- * What the agent may do without asking.
+ * Rules for tool calls that require approval.
  */
 export type ApprovalsConfig = {
     /**
-     * ask: calls that are risky or not known to be safe require approval. always_ask: everything but reading does. yolo: nothing requires approval; what is never allowed is still refused. The mode of a session can ask for more or for less.
+     * ask: calls that are risky or not known to be safe require approval. always_ask: everything except reading requires approval. yolo: nothing requires approval, but forbidden calls are still refused. A session mode can override this in both directions.
      */
     mode: 'ask' | 'always_ask' | 'yolo';
     /**
-     * Commands that need no approval, by the words they begin with, such as `make` or `npm run build`. An entry applies to one program with its words, which stand in the command as they are, without variables or patterns. It covers whatever such a command does, also the code that it runs. Commands on secrets, on agentd itself and on files that later sessions obey still need approval, and what is always refused stays refused.
+     * Commands that need no approval, by their first words, such as `make` or `npm run build`. An entry matches one program with literal arguments, without variables or patterns. It covers everything that the command does, including the code that it runs. Commands that touch secrets, agentd itself or files that later sessions obey still require approval, and forbidden commands are still refused.
      */
     allow: Array<string>;
     /**
-     * How long a question waits; 0: for ever.
+     * Time to wait for an approval; 0: no limit.
      */
     timeout_seconds: number;
     /**
-     * Deny the call, or cancel the whole run.
+     * Action when an approval expires: deny the call, or cancel the run.
      */
     on_timeout: 'deny' | 'cancel';
     /**
-     * How long the agent's own questions wait; 0: for ever.
+     * Time to wait for an answer to a question of the agent; 0: no limit.
      */
     clarify_timeout_seconds: number;
     /**
-     * How long a command waits for a password, or the agent for a secret.
+     * Time to wait for a password or secret.
      */
     password_timeout_seconds: number;
 };
@@ -337,11 +337,11 @@ export type ApprovalsConfig = {
 /**
  * BluebubblesPlatformConfig
  *
- * iMessage, through a BlueBubbles server on a Mac. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * iMessage, through a BlueBubbles server on a Mac. Values in `extra` take precedence over values beside it, and both over the environment.
  */
 export type BluebubblesPlatformConfig = {
     /**
-     * False: nothing is sent there. Default: on, once all that is needed is set.
+     * Set to false to send nothing to this platform. Default: enabled once all required settings are present.
      */
     enabled?: boolean;
     /**
@@ -357,15 +357,15 @@ export type BluebubblesPlatformConfig = {
      */
     password?: string;
     /**
-     * How the server sends; with private-api `selectedMessageGuid` in `deliver_extra` makes a reply. Default: apple-script.
+     * Send method of the server. With private-api, `selectedMessageGuid` in `deliver_extra` sends a reply. Default: apple-script.
      */
     method?: 'apple-script' | 'private-api';
     /**
-     * The chat of messages that name no other: a phone number with + and country code, an email address, or the guid of a chat.
+     * Default chat: a phone number with + and country code, an email address, or the guid of a chat.
      */
     home_channel?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     * Maximum characters per message; longer texts are split. Default: 4000.
      */
     text_limit?: number;
 };
@@ -385,15 +385,15 @@ export type BluebubblesSettings = {
      */
     password?: string;
     /**
-     * How the server sends; with private-api `selectedMessageGuid` in `deliver_extra` makes a reply. Default: apple-script.
+     * Send method of the server. With private-api, `selectedMessageGuid` in `deliver_extra` sends a reply. Default: apple-script.
      */
     method?: 'apple-script' | 'private-api';
     /**
-     * The chat of messages that name no other: a phone number with + and country code, an email address, or the guid of a chat.
+     * Default chat: a phone number with + and country code, an email address, or the guid of a chat.
      */
     home_channel?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     * Maximum characters per message; longer texts are split. Default: 4000.
      */
     text_limit?: number;
 };
@@ -401,23 +401,23 @@ export type BluebubblesSettings = {
 /**
  * CompressionConfig
  *
- * What happens when a conversation gets long.
+ * Compression of long conversations.
  */
 export type CompressionConfig = {
     /**
-     * Compress by itself when the context is nearly full.
+     * Compress automatically when the context is nearly full.
      */
     enabled: boolean;
     /**
-     * Share of the context that starts a compression.
+     * Fraction of the context that triggers compression.
      */
     threshold: number;
     /**
-     * Newest messages that are kept as they are.
+     * Number of newest messages that are kept unchanged.
      */
     keep_messages: number;
     /**
-     * Model that writes the summary. Absent: the session's.
+     * Model that writes the summary. Default: the model of the session.
      */
     model?: string;
 };
@@ -429,59 +429,59 @@ export type CompressionConfig = {
  */
 export type CronConfig = {
     /**
-     * False: `agentd gateway` runs no jobs. They can still be edited, and run by `agentd cron tick`.
+     * Set to false to run no jobs in `agentd gateway`. Jobs can still be edited, and `agentd cron tick` runs them.
      */
     enabled: boolean;
     /**
-     * Jobs at work at once in one process. Others wait until one has ended.
+     * Maximum concurrent jobs per process. Further jobs wait.
      */
     max_parallel_jobs: number;
     /**
-     * Most jobs there can be.
+     * Maximum number of jobs.
      */
     max_jobs: number;
     /**
-     * Whether a repeating job that missed its time by more than its grace, say because the machine was off, runs once as soon as it can. A job may say otherwise.
+     * Run a recurring job once, as soon as possible, after it missed its time by more than its grace period, for example because the machine was off. A job can override this.
      */
     catch_up_missed: boolean;
     /**
-     * Put the name and the id of the job around the text that is delivered.
+     * Add the name and id of the job to the delivered text.
      */
     wrap_response: boolean;
     /**
-     * An answer with `[SILENT]` is kept and not delivered. contains: wherever it says so; line: only where it begins with that, or where all of it, its first or its last line says nothing but `[SILENT]`, `SILENT` or `NO_REPLY`.
+     * How an answer is recognized as silent; it is stored but not delivered. contains: `[SILENT]` anywhere in the answer; line: the answer starts with `[SILENT]`, or the whole answer, its first or its last line is `[SILENT]`, `SILENT` or `NO_REPLY`.
      */
     silent_match: 'contains' | 'line';
     /**
-     * Whether the agent may make and change jobs while it works for one.
+     * Allow the agent to create and change jobs while it runs one.
      */
     allow_agent_scheduling: boolean;
     /**
-     * Sets of tools that jobs have which name none. Absent: those of the agent.
+     * Default toolsets of jobs. Default: the toolsets of the agent.
      */
     toolsets?: Array<string>;
     /**
-     * A run in which nothing happens for so long is stopped; 0 means never.
+     * Stop a run without activity for this long; 0: never.
      */
     inactivity_seconds: number;
     /**
-     * Longest script of a job.
+     * Maximum duration of a job's script.
      */
     script_timeout_seconds: number;
     /**
-     * Tokens a run of a job may use. Absent: agent.run_token_budget.
+     * Maximum tokens per run of a job. Default: agent.run_token_budget.
      */
     run_token_budget?: number;
     /**
-     * How many of the newest outputs of a job are kept in `<home>/cron/output`.
+     * Number of newest outputs kept per job in `<home>/cron/output`.
      */
     keep_outputs: number;
     /**
-     * How long it is remembered when jobs ran and what came of it.
+     * Retention of the run history of jobs.
      */
     history_days: number;
     /**
-     * How long jobs are kept that will not run again.
+     * Retention of jobs that will not run again.
      */
     completed_days: number;
 };
@@ -489,11 +489,11 @@ export type CronConfig = {
 /**
  * DatabaseConfig
  *
- * Where everything is kept.
+ * The database.
  */
 export type DatabaseConfig = {
     /**
-     * `postgres://...`, or the path of an SQLite file; or `env:NAME`. Absent: `<home>/state.db`.
+     * `postgres://...`, the path of an SQLite file, or `env:NAME`. Default: `<home>/state.db`.
      */
     url?: string;
 };
@@ -505,27 +505,27 @@ export type DatabaseConfig = {
  */
 export type DelegationConfig = {
     /**
-     * How deep sub-agents may start others.
+     * Maximum nesting depth of sub-agents.
      */
     max_depth: number;
     /**
-     * Sub-agents of one run at work at once.
+     * Maximum concurrent sub-agents per run.
      */
     max_concurrent: number;
     /**
-     * Tasks in one call.
+     * Maximum tasks per call.
      */
     max_tasks: number;
     /**
-     * Model calls a sub-agent may make.
+     * Maximum model calls per sub-agent.
      */
     max_steps: number;
     /**
-     * Tokens a sub-agent may use; 0: no limit of its own.
+     * Maximum tokens per sub-agent; 0: no separate limit.
      */
     token_budget: number;
     /**
-     * Model of sub-agents. Absent: that of their run.
+     * Model of sub-agents. Default: the model of their run.
      */
     model?: string;
 };
@@ -533,15 +533,15 @@ export type DelegationConfig = {
 /**
  * DeliveryConfig
  *
- * How messages get to platforms.
+ * Delivery of outbound messages.
  */
 export type DeliveryConfig = {
     /**
-     * How long a message waits before each further attempt; after the last it is given up, and `agentd deliveries` shows it. What the platform asks for goes before this.
+     * Delays before each retry of a message. After the last one the message fails, and `agentd outbox` lists it. A delay that the platform asks for takes precedence.
      */
     retry_seconds: Array<number>;
     /**
-     * Longest attempt.
+     * Maximum duration of an attempt.
      */
     timeout_seconds: number;
 };
@@ -549,18 +549,18 @@ export type DeliveryConfig = {
 /**
  * DetailsMode
  *
- * How much is shown.
+ * Amount of detail shown.
  */
 export type DetailsMode = 'hidden' | 'collapsed' | 'expanded';
 
 /**
  * DingtalkPlatformConfig
  *
- * DingTalk: the webhook of a group's robot, or an app's robot. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * DingTalk: the webhook of a group robot, or the robot of an app. Values in `extra` take precedence over values beside it, and both over the environment.
  */
 export type DingtalkPlatformConfig = {
     /**
-     * False: nothing is sent there. Default: on, once all that is needed is set.
+     * Set to false to send nothing to this platform. Default: enabled once all required settings are present.
      */
     enabled?: boolean;
     /**
@@ -568,15 +568,15 @@ export type DingtalkPlatformConfig = {
      */
     extra?: DingtalkSettings;
     /**
-     * Address of a group's robot as DingTalk shows it, with its access_token, or `env:NAME`. It serves the address `dingtalk:webhook`, and messages that name no chat.
+     * Webhook URL of a group robot with its access_token, or `env:NAME`. Used for the address `dingtalk:webhook` and for messages without a chat.
      */
     webhook_url?: string;
     /**
-     * Secret of the group's robot, when it checks signatures, or `env:NAME`.
+     * Secret of the group robot if it checks signatures, or `env:NAME`.
      */
     webhook_secret?: string;
     /**
-     * Client id of the app; also its robot code. With client_secret it serves the addresses `dingtalk:CONVERSATION` and `dingtalk:user:ID`.
+     * Client id of the app, also its robot code. Together with client_secret it is used for the addresses `dingtalk:CONVERSATION` and `dingtalk:user:ID`.
      */
     client_id?: string;
     /**
@@ -584,15 +584,15 @@ export type DingtalkPlatformConfig = {
      */
     client_secret?: string;
     /**
-     * Chat of messages that name none: the openConversationId of a group, user:ID, or webhook. Default: webhook, when webhook_url is set.
+     * Default chat: the openConversationId of a group, user:ID, or webhook. Default: webhook if webhook_url is set.
      */
     home_channel?: string;
     /**
-     * Another address of the API, such as a proxy's. Default: https://api.dingtalk.com.
+     * Base URL of the API, for a proxy. Default: https://api.dingtalk.com.
      */
     base_url?: string;
     /**
-     * Longest text of one message, bytes; longer ones are cut into several. Default: 15000.
+     * Maximum bytes per message; longer texts are split. Default: 15000.
      */
     text_limit?: number;
 };
@@ -600,19 +600,19 @@ export type DingtalkPlatformConfig = {
 /**
  * DingtalkSettings
  *
- * DingTalk: the webhook of a group's robot, or an app's robot.
+ * DingTalk: the webhook of a group robot, or the robot of an app.
  */
 export type DingtalkSettings = {
     /**
-     * Address of a group's robot as DingTalk shows it, with its access_token, or `env:NAME`. It serves the address `dingtalk:webhook`, and messages that name no chat.
+     * Webhook URL of a group robot with its access_token, or `env:NAME`. Used for the address `dingtalk:webhook` and for messages without a chat.
      */
     webhook_url?: string;
     /**
-     * Secret of the group's robot, when it checks signatures, or `env:NAME`.
+     * Secret of the group robot if it checks signatures, or `env:NAME`.
      */
     webhook_secret?: string;
     /**
-     * Client id of the app; also its robot code. With client_secret it serves the addresses `dingtalk:CONVERSATION` and `dingtalk:user:ID`.
+     * Client id of the app, also its robot code. Together with client_secret it is used for the addresses `dingtalk:CONVERSATION` and `dingtalk:user:ID`.
      */
     client_id?: string;
     /**
@@ -620,15 +620,15 @@ export type DingtalkSettings = {
      */
     client_secret?: string;
     /**
-     * Chat of messages that name none: the openConversationId of a group, user:ID, or webhook. Default: webhook, when webhook_url is set.
+     * Default chat: the openConversationId of a group, user:ID, or webhook. Default: webhook if webhook_url is set.
      */
     home_channel?: string;
     /**
-     * Another address of the API, such as a proxy's. Default: https://api.dingtalk.com.
+     * Base URL of the API, for a proxy. Default: https://api.dingtalk.com.
      */
     base_url?: string;
     /**
-     * Longest text of one message, bytes; longer ones are cut into several. Default: 15000.
+     * Maximum bytes per message; longer texts are split. Default: 15000.
      */
     text_limit?: number;
 };
@@ -636,11 +636,11 @@ export type DingtalkSettings = {
 /**
  * DiscordPlatformConfig
  *
- * Discord, through a bot. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * Discord, through a bot. Values in `extra` take precedence over values beside it, and both over the environment.
  */
 export type DiscordPlatformConfig = {
     /**
-     * False: nothing is sent there. Default: on, once all that is needed is set.
+     * Set to false to send nothing to this platform. Default: enabled once all required settings are present.
      */
     enabled?: boolean;
     /**
@@ -652,15 +652,15 @@ export type DiscordPlatformConfig = {
      */
     token?: string;
     /**
-     * The channel of messages that name no other.
+     * Default channel.
      */
     home_channel?: string;
     /**
-     * Another address of the API, such as a proxy's. Default: https://discord.com.
+     * Base URL of the API, for a proxy. Default: https://discord.com.
      */
     base_url?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 2000.
+     * Maximum characters per message; longer texts are split. Default: 2000.
      */
     text_limit?: number;
 };
@@ -676,15 +676,15 @@ export type DiscordSettings = {
      */
     token?: string;
     /**
-     * The channel of messages that name no other.
+     * Default channel.
      */
     home_channel?: string;
     /**
-     * Another address of the API, such as a proxy's. Default: https://discord.com.
+     * Base URL of the API, for a proxy. Default: https://discord.com.
      */
     base_url?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 2000.
+     * Maximum characters per message; longer texts are split. Default: 2000.
      */
     text_limit?: number;
 };
@@ -692,23 +692,23 @@ export type DiscordSettings = {
 /**
  * DisplayConfig
  *
- * What terminal hosts show. agentd keeps it for them.
+ * Display settings of terminal hosts. agentd stores them.
  */
 export type DisplayConfig = {
     /**
-     * Name of the look.
+     * Name of the skin.
      */
     skin: string;
     /**
-     * Style of the sign that something is at work.
+     * Style of the activity indicator.
      */
     indicator: string;
     /**
-     * How much of what the agent does is shown.
+     * Amount of detail shown about the agent's work.
      */
     details_mode: 'hidden' | 'collapsed' | 'expanded';
     /**
-     * Sections that differ from details_mode.
+     * Overrides of details_mode by section.
      */
     sections: {
         thinking?: DetailsMode;
@@ -717,27 +717,27 @@ export type DisplayConfig = {
         activity?: DetailsMode;
     };
     /**
-     * How much of the model's reasoning is shown.
+     * Amount of reasoning shown.
      */
     thinking_mode: 'collapsed' | 'truncated' | 'full';
     /**
-     * Whether the model's reasoning is shown.
+     * Show the model's reasoning.
      */
     show_reasoning: boolean;
     /**
-     * Which tool calls are shown.
+     * Tool calls to show.
      */
     tool_progress: 'off' | 'new' | 'all' | 'verbose';
     /**
-     * Fewer empty lines.
+     * Use fewer blank lines.
      */
     compact: boolean;
     /**
-     * Where the status line is.
+     * Position of the status line.
      */
     statusbar: 'off' | 'top' | 'bottom';
     /**
-     * Whether the mouse is followed.
+     * Enable mouse tracking.
      */
     mouse: boolean;
 };
@@ -745,11 +745,11 @@ export type DisplayConfig = {
 /**
  * EmailPlatformConfig
  *
- * Email over SMTP. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * Email over SMTP. Values in `extra` take precedence over values beside it, and both over the environment.
  */
 export type EmailPlatformConfig = {
     /**
-     * False: nothing is sent there. Default: on, once all that is needed is set.
+     * Set to false to send nothing to this platform. Default: enabled once all required settings are present.
      */
     enabled?: boolean;
     /**
@@ -757,11 +757,11 @@ export type EmailPlatformConfig = {
      */
     extra?: EmailSettings;
     /**
-     * Address that sends.
+     * Sender address.
      */
     address?: string;
     /**
-     * Name to sign in with. Default: the address.
+     * User name at the SMTP server. Default: the address.
      */
     user?: string;
     /**
@@ -773,7 +773,7 @@ export type EmailPlatformConfig = {
      */
     smtp_host?: string;
     /**
-     * Its port: 587 (STARTTLS, required) or 465 (TLS). Default: 587.
+     * Port: 587 (STARTTLS, required) or 465 (TLS). Default: 587.
      */
     smtp_port?: number;
     /**
@@ -781,11 +781,11 @@ export type EmailPlatformConfig = {
      */
     tls?: 'required' | 'implicit' | 'none';
     /**
-     * Path of a file with certificates (PEM) to trust instead of those that everybody trusts, for a server with its own authority.
+     * Path of a PEM file with CA certificates to trust instead of the default ones, for a server with a private CA.
      */
     ca_file?: string;
     /**
-     * Address that gets messages which name none.
+     * Default address.
      */
     home_channel?: string;
 };
@@ -797,11 +797,11 @@ export type EmailPlatformConfig = {
  */
 export type EmailSettings = {
     /**
-     * Address that sends.
+     * Sender address.
      */
     address?: string;
     /**
-     * Name to sign in with. Default: the address.
+     * User name at the SMTP server. Default: the address.
      */
     user?: string;
     /**
@@ -813,7 +813,7 @@ export type EmailSettings = {
      */
     smtp_host?: string;
     /**
-     * Its port: 587 (STARTTLS, required) or 465 (TLS). Default: 587.
+     * Port: 587 (STARTTLS, required) or 465 (TLS). Default: 587.
      */
     smtp_port?: number;
     /**
@@ -821,11 +821,11 @@ export type EmailSettings = {
      */
     tls?: 'required' | 'implicit' | 'none';
     /**
-     * Path of a file with certificates (PEM) to trust instead of those that everybody trusts, for a server with its own authority.
+     * Path of a PEM file with CA certificates to trust instead of the default ones, for a server with a private CA.
      */
     ca_file?: string;
     /**
-     * Address that gets messages which name none.
+     * Default address.
      */
     home_channel?: string;
 };
@@ -833,11 +833,11 @@ export type EmailSettings = {
 /**
  * FeishuPlatformConfig
  *
- * Feishu or Lark, through an app's bot. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * Feishu or Lark, through an app's bot. Values in `extra` take precedence over values beside it, and both over the environment.
  */
 export type FeishuPlatformConfig = {
     /**
-     * False: nothing is sent there. Default: on, once all that is needed is set.
+     * Set to false to send nothing to this platform. Default: enabled once all required settings are present.
      */
     enabled?: boolean;
     /**
@@ -853,19 +853,19 @@ export type FeishuPlatformConfig = {
      */
     app_secret?: string;
     /**
-     * Which of the two services. Default: feishu.
+     * Service: feishu or lark. Default: feishu.
      */
     domain?: 'feishu' | 'lark';
     /**
-     * The chat of messages that name no other.
+     * Default chat.
      */
     home_channel?: string;
     /**
-     * Another address of the API, such as a proxy's. Default: https://open.feishu.cn or https://open.larksuite.com.
+     * Base URL of the API, for a proxy. Default: https://open.feishu.cn or https://open.larksuite.com.
      */
     base_url?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 8000.
+     * Maximum characters per message; longer texts are split. Default: 8000.
      */
     text_limit?: number;
 };
@@ -885,19 +885,19 @@ export type FeishuSettings = {
      */
     app_secret?: string;
     /**
-     * Which of the two services. Default: feishu.
+     * Service: feishu or lark. Default: feishu.
      */
     domain?: 'feishu' | 'lark';
     /**
-     * The chat of messages that name no other.
+     * Default chat.
      */
     home_channel?: string;
     /**
-     * Another address of the API, such as a proxy's. Default: https://open.feishu.cn or https://open.larksuite.com.
+     * Base URL of the API, for a proxy. Default: https://open.feishu.cn or https://open.larksuite.com.
      */
     base_url?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 8000.
+     * Maximum characters per message; longer texts are split. Default: 8000.
      */
     text_limit?: number;
 };
@@ -905,11 +905,11 @@ export type FeishuSettings = {
 /**
  * GatewayConfig
  *
- * The gateway of hosts, on standard input and output and at /api/ws.
+ * The gateway for hosts, on standard input and output and at /api/ws.
  */
 export type GatewayConfig = {
     /**
-     * Who may run commands of agentd itself: hosts of this machine, all whose key has the scope admin, or nobody.
+     * Hosts that may run agentd commands: hosts on this machine, all hosts whose key has the scope admin, or none.
      */
     cli_exec: 'local' | 'all' | 'off';
 };
@@ -917,11 +917,11 @@ export type GatewayConfig = {
 /**
  * GithubCommentPlatformConfig
  *
- * Comments on pull requests and issues, through the program gh. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * Comments on pull requests and issues, through the program gh. Values in `extra` take precedence over values beside it, and both over the environment.
  */
 export type GithubCommentPlatformConfig = {
     /**
-     * False: nothing is sent there. Default: on, once all that is needed is set.
+     * Set to false to send nothing to this platform. Default: enabled once all required settings are present.
      */
     enabled?: boolean;
     /**
@@ -929,15 +929,15 @@ export type GithubCommentPlatformConfig = {
      */
     extra?: GithubCommentSettings;
     /**
-     * Path of gh. Default: gh, as PATH finds it.
+     * Path of gh. Default: gh from PATH.
      */
     program?: string;
     /**
-     * Host of the repositories, when it is not github.com. Messages may name no other host than these two.
+     * Host of the repositories if it is not github.com. Messages may use these two hosts only.
      */
     host?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 65536.
+     * Maximum characters per message; longer texts are split. Default: 65536.
      */
     text_limit?: number;
 };
@@ -949,15 +949,15 @@ export type GithubCommentPlatformConfig = {
  */
 export type GithubCommentSettings = {
     /**
-     * Path of gh. Default: gh, as PATH finds it.
+     * Path of gh. Default: gh from PATH.
      */
     program?: string;
     /**
-     * Host of the repositories, when it is not github.com. Messages may name no other host than these two.
+     * Host of the repositories if it is not github.com. Messages may use these two hosts only.
      */
     host?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 65536.
+     * Maximum characters per message; longer texts are split. Default: 65536.
      */
     text_limit?: number;
 };
@@ -965,11 +965,11 @@ export type GithubCommentSettings = {
 /**
  * HomeassistantPlatformConfig
  *
- * Home Assistant: its notify services, or a notification on its page. `deliver_extra` takes `title`, and `data` for the service. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * Home Assistant: a notify service, or a persistent notification. `deliver_extra` takes `title`, and `data` for the service. Values in `extra` take precedence over values beside it, and both over the environment.
  */
 export type HomeassistantPlatformConfig = {
     /**
-     * False: nothing is sent there. Default: on, once all that is needed is set.
+     * Set to false to send nothing to this platform. Default: enabled once all required settings are present.
      */
     enabled?: boolean;
     /**
@@ -985,11 +985,11 @@ export type HomeassistantPlatformConfig = {
      */
     token?: string;
     /**
-     * Notify service of messages that name none, such as mobile_app_phone. Without it they appear on the page.
+     * Default notify service, such as mobile_app_phone. Default: a persistent notification.
      */
     home_channel?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 4000, on the page 65536.
+     * Maximum characters per message; longer texts are split. Default: 4000; 65536 for a persistent notification.
      */
     text_limit?: number;
 };
@@ -997,7 +997,7 @@ export type HomeassistantPlatformConfig = {
 /**
  * HomeassistantSettings
  *
- * Home Assistant: its notify services, or a notification on its page. `deliver_extra` takes `title`, and `data` for the service.
+ * Home Assistant: a notify service, or a persistent notification. `deliver_extra` takes `title`, and `data` for the service.
  */
 export type HomeassistantSettings = {
     /**
@@ -1009,11 +1009,11 @@ export type HomeassistantSettings = {
      */
     token?: string;
     /**
-     * Notify service of messages that name none, such as mobile_app_phone. Without it they appear on the page.
+     * Default notify service, such as mobile_app_phone. Default: a persistent notification.
      */
     home_channel?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 4000, on the page 65536.
+     * Maximum characters per message; longer texts are split. Default: 4000; 65536 for a persistent notification.
      */
     text_limit?: number;
 };
@@ -1021,59 +1021,59 @@ export type HomeassistantSettings = {
 /**
  * LimitsConfig
  *
- * Bounds of the HTTP API.
+ * Limits of the HTTP API and of runs.
  */
 export type LimitsConfig = {
     /**
-     * Size of a request.
+     * Maximum size of a request.
      */
     max_body_bytes: number;
     /**
-     * Messages in one request.
+     * Maximum messages per request.
      */
     max_messages: number;
     /**
-     * Text of one message.
+     * Maximum text of a message.
      */
     max_text_bytes: number;
     /**
-     * Runs at once in one process; 0: no limit. Prompts to a session at work do not count. One more run is refused over HTTP (429), and waits for its turn where the client stays connected (gateway, ACP), and as a webhook or a scheduled job.
+     * Maximum concurrent runs per process; 0: no limit. Queued prompts do not count. Further runs are refused over HTTP (429); on the gateway and ACP, and for webhooks and jobs, they wait.
      */
     max_concurrent_runs: number;
     /**
-     * Silence before a comment.
+     * Interval of keep-alive comments.
      */
     sse_keepalive_seconds: number;
     /**
-     * Responses kept for each key; the one not used for longest goes first.
+     * Maximum stored responses per key. The least recently used one is removed first.
      */
     max_stored_responses: number;
     /**
-     * Events kept of a run; a longer one loses its oldest.
+     * Maximum events kept per run. The oldest are removed first.
      */
     max_run_events: number;
     /**
-     * Tries for a completion webhook.
+     * Maximum attempts for a completion webhook.
      */
     webhook_attempts: number;
     /**
-     * Followers of a run.
+     * Maximum followers of a run.
      */
     max_subscribers_per_run: number;
     /**
-     * What may wait in memory for all clients that read events or long answers, together. Beyond it the client that has not read for longest is cut; it resumes with its cursor.
+     * Maximum memory buffered for all clients that read events or long answers, together. Beyond it, the client that has not read for the longest time is disconnected; it resumes with its cursor.
      */
     max_reader_bytes: number;
     /**
-     * Text, reasoning and tool arguments of one model call. A longer answer is cut there and ends by the length limit. Storing a larger one holds up other clients for longer.
+     * Maximum text, reasoning and tool arguments of one model call. A longer answer is truncated and ends with the finish reason length. Larger answers block other clients for longer while they are stored.
      */
     max_answer_bytes: number;
     /**
-     * How long a stream may stand still because its client does not read; then it is cut.
+     * Maximum time that a stream may be blocked by a client that does not read. Then it is closed.
      */
     slow_reader_seconds: number;
     /**
-     * Longest upload.
+     * Maximum duration of an upload.
      */
     body_timeout_seconds: number;
 };
@@ -1085,7 +1085,7 @@ export type LimitsConfig = {
  */
 export type LogConfig = {
     /**
-     * Least level that is written.
+     * Minimum level to log.
      */
     level: 'debug' | 'info' | 'warn' | 'error';
 };
@@ -1093,11 +1093,11 @@ export type LogConfig = {
 /**
  * MatrixPlatformConfig
  *
- * Matrix, as the user whose token is given. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * Matrix, as the user whose token is given. Values in `extra` take precedence over values beside it, and both over the environment.
  */
 export type MatrixPlatformConfig = {
     /**
-     * False: nothing is sent there. Default: on, once all that is needed is set.
+     * Set to false to send nothing to this platform. Default: enabled once all required settings are present.
      */
     enabled?: boolean;
     /**
@@ -1113,15 +1113,15 @@ export type MatrixPlatformConfig = {
      */
     access_token?: string;
     /**
-     * Room of messages that name none.
+     * Default room.
      */
     home_channel?: string;
     /**
-     * Send to encrypted rooms too, unencrypted. Default: refuse.
+     * Also send to encrypted rooms, unencrypted. Default: refuse.
      */
     allow_encrypted?: boolean;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     * Maximum characters per message; longer texts are split. Default: 4000.
      */
     text_limit?: number;
 };
@@ -1129,7 +1129,7 @@ export type MatrixPlatformConfig = {
 /**
  * MatrixSettings
  *
- * Matrix, as the user whose token is given.
+ * Matrix, as the user of the token.
  */
 export type MatrixSettings = {
     /**
@@ -1141,15 +1141,15 @@ export type MatrixSettings = {
      */
     access_token?: string;
     /**
-     * Room of messages that name none.
+     * Default room.
      */
     home_channel?: string;
     /**
-     * Send to encrypted rooms too, unencrypted. Default: refuse.
+     * Also send to encrypted rooms, unencrypted. Default: refuse.
      */
     allow_encrypted?: boolean;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     * Maximum characters per message; longer texts are split. Default: 4000.
      */
     text_limit?: number;
 };
@@ -1157,11 +1157,11 @@ export type MatrixSettings = {
 /**
  * MattermostPlatformConfig
  *
- * Mattermost, through a bot or a user's token. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * Mattermost, through a bot or a user's token. Values in `extra` take precedence over values beside it, and both over the environment.
  */
 export type MattermostPlatformConfig = {
     /**
-     * False: nothing is sent there. Default: on, once all that is needed is set.
+     * Set to false to send nothing to this platform. Default: enabled once all required settings are present.
      */
     enabled?: boolean;
     /**
@@ -1177,11 +1177,11 @@ export type MattermostPlatformConfig = {
      */
     token?: string;
     /**
-     * The channel of messages that name no other.
+     * Default channel.
      */
     home_channel?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 16383.
+     * Maximum characters per message; longer texts are split. Default: 16383.
      */
     text_limit?: number;
 };
@@ -1201,11 +1201,11 @@ export type MattermostSettings = {
      */
     token?: string;
     /**
-     * The channel of messages that name no other.
+     * Default channel.
      */
     home_channel?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 16383.
+     * Maximum characters per message; longer texts are split. Default: 16383.
      */
     text_limit?: number;
 };
@@ -1223,11 +1223,11 @@ export type McpConfig = {
         [key: string]: McpServerConfig;
     };
     /**
-     * Longest start of a server.
+     * Maximum startup time of a server.
      */
     start_timeout_seconds: number;
     /**
-     * Whether a host has to confirm that servers are connected again: other tools make the provider read every conversation anew.
+     * Require confirmation before servers are reconnected. A changed tool list invalidates the provider's prompt cache.
      */
     confirm_reload: boolean;
 };
@@ -1235,47 +1235,47 @@ export type McpConfig = {
 /**
  * McpServerConfig
  *
- * A server, started by `command` or reached at `url`.
+ * An MCP server, started by `command` or reached at `url`.
  */
 export type McpServerConfig = {
     /**
-     * False leaves it out.
+     * Set to false to disable the server.
      */
     enabled: boolean;
     /**
-     * Program that speaks the protocol on its standard streams.
+     * Program that speaks MCP on standard input and output.
      */
     command?: string;
     /**
-     * Its arguments.
+     * Arguments of the program.
      */
     args: Array<string>;
     /**
-     * Its environment besides the harmless variables; a value may be `env:NAME`.
+     * Additional environment variables of the program. A value may be `env:NAME`.
      */
     env: {
         [key: string]: string;
     };
     /**
-     * Where it is started. Absent: the workspace.
+     * Working directory of the program. Default: the workspace.
      */
     cwd?: string;
     /**
-     * Address of a server that speaks streamable HTTP.
+     * URL of a server that speaks streamable HTTP.
      */
     url?: string;
     /**
-     * Sent with every request; a value may be `env:NAME`.
+     * Headers sent with every request. A value may be `env:NAME`.
      */
     headers: {
         [key: string]: string;
     };
     /**
-     * Longest tool call.
+     * Maximum duration of a tool call.
      */
     timeout_seconds: number;
     /**
-     * Tools to offer, by their own names. Absent: all.
+     * Names of the tools to offer. Default: all.
      */
     tools?: Array<string>;
 };
@@ -1283,33 +1283,33 @@ export type McpServerConfig = {
 /**
  * ModelConfig
  *
- * Which model answers, and where models come from.
+ * The default model and the model providers.
  */
 export type ModelConfig = {
     /**
-     * `provider:model` or `model`. Absent: the first model of a configured provider, else a local model server that was detected, else the built-in demo model.
+     * `provider:model` or `model`. Default: the first model of a configured provider, else a detected local model server, else the built-in demo model.
      */
     default?: string;
     /**
-     * Look for local model servers on loopback when nothing is configured.
+     * Detect local model servers on loopback when no provider is configured.
      */
     detect_local: boolean;
     /**
-     * Providers by name. The name stands in front of the colon of a model name.
+     * Providers by name. The name is the part before the colon in `provider:model`.
      */
     providers: {
         [key: string]: ProviderConfig;
     };
     /**
-     * How much the model thinks, unless the session says otherwise. Absent: the provider's default.
+     * Default reasoning effort of sessions. Default: the provider's default.
      */
     reasoning_effort?: 'none' | 'minimal' | 'low' | 'medium' | 'high' | 'xhigh';
     /**
-     * Models that take over, in order, while the chosen one cannot be reached.
+     * Fallback models, in order, used while the selected model is unreachable.
      */
     fallbacks: Array<string>;
     /**
-     * Context of models that nobody said more about.
+     * Context size of models for which the provider sets none, in tokens.
      */
     context_tokens: number;
 };
@@ -1317,11 +1317,11 @@ export type ModelConfig = {
 /**
  * PlatformsConfig
  *
- * Services that agentd talks with, by name.
+ * Messaging platforms and the webhook receiver, by name.
  */
 export type PlatformsConfig = {
     /**
-     * The receiver of webhooks.
+     * The webhook receiver.
      */
     webhook: WebhookPlatformConfig;
     /**
@@ -1397,37 +1397,37 @@ export type PlatformsConfig = {
 /**
  * ProviderConfig
  *
- * Where models are asked.
+ * A model provider.
  */
 export type ProviderConfig = {
     /**
-     * Which protocol the provider speaks.
+     * Protocol of the provider.
      */
     type: 'openai' | 'anthropic' | 'google' | 'openrouter' | 'openai_compatible';
     /**
-     * Address of the API; required for openai_compatible.
+     * Base URL of the API. Required for openai_compatible.
      */
     base_url?: string;
     /**
-     * The key, or `env:NAME` to read it from the environment.
+     * API key, or `env:NAME` to read it from the environment.
      */
     api_key?: string;
     /**
-     * Sent with every request; a value may be `env:NAME`.
+     * Headers sent with every request. A value may be `env:NAME`.
      */
     headers?: {
         [key: string]: string;
     };
     /**
-     * Models the provider is known to have; the first one is its default.
+     * Models of the provider. The first one is its default.
      */
     models?: Array<string>;
     /**
-     * Context of this provider's models, instead of model.context_tokens.
+     * Context size of this provider's models in tokens. Overrides model.context_tokens.
      */
     context_tokens?: number;
     /**
-     * Longest wait for the next piece of an answer.
+     * Maximum wait for the next chunk of a response.
      */
     timeout_seconds: number;
 };
@@ -1435,11 +1435,11 @@ export type ProviderConfig = {
 /**
  * QqbotPlatformConfig
  *
- * QQ, through an official bot. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * QQ, through an official bot. Values in `extra` take precedence over values beside it, and both over the environment.
  */
 export type QqbotPlatformConfig = {
     /**
-     * False: nothing is sent there. Default: on, once all that is needed is set.
+     * Set to false to send nothing to this platform. Default: enabled once all required settings are present.
      */
     enabled?: boolean;
     /**
@@ -1459,19 +1459,19 @@ export type QqbotPlatformConfig = {
      */
     sandbox?: boolean;
     /**
-     * Chat of messages that name none: user:ID, group:ID or channel:ID.
+     * Default chat: user:ID, group:ID or channel:ID.
      */
     home_channel?: string;
     /**
-     * Another address for access tokens. Default: https://bots.qq.com.
+     * Base URL for access tokens. Default: https://bots.qq.com.
      */
     token_url?: string;
     /**
-     * Another address of the API, such as a proxy's. Default: https://api.sgroup.qq.com.
+     * Base URL of the API, for a proxy. Default: https://api.sgroup.qq.com.
      */
     base_url?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     * Maximum characters per message; longer texts are split. Default: 4000.
      */
     text_limit?: number;
 };
@@ -1495,19 +1495,19 @@ export type QqbotSettings = {
      */
     sandbox?: boolean;
     /**
-     * Chat of messages that name none: user:ID, group:ID or channel:ID.
+     * Default chat: user:ID, group:ID or channel:ID.
      */
     home_channel?: string;
     /**
-     * Another address for access tokens. Default: https://bots.qq.com.
+     * Base URL for access tokens. Default: https://bots.qq.com.
      */
     token_url?: string;
     /**
-     * Another address of the API, such as a proxy's. Default: https://api.sgroup.qq.com.
+     * Base URL of the API, for a proxy. Default: https://api.sgroup.qq.com.
      */
     base_url?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     * Maximum characters per message; longer texts are split. Default: 4000.
      */
     text_limit?: number;
 };
@@ -1515,19 +1515,19 @@ export type QqbotSettings = {
 /**
  * QuickCommandConfig
  *
- * A slash command. `alias` runs another, `prompt` sends a text, `exec` runs a program without the agent.
+ * A slash command. `alias` runs another command, `prompt` sends a text, `exec` runs a program without the agent.
  */
 export type QuickCommandConfig = {
     /**
-     * What the command does.
+     * Action of the command.
      */
     type: 'alias' | 'prompt' | 'exec';
     /**
-     * The other command, the text (`{args}` is what was typed behind the command), or the shell command.
+     * The other command, the text (`{args}` stands for the arguments), or the shell command.
      */
     value: string;
     /**
-     * What help shows.
+     * Help text.
      */
     description?: string;
 };
@@ -1535,19 +1535,19 @@ export type QuickCommandConfig = {
 /**
  * RetentionConfig
  *
- * How long things are kept.
+ * Retention of stored data.
  */
 export type RetentionConfig = {
     /**
-     * Runs and their events, after their end.
+     * Retention of finished runs and their events.
      */
     runs_hours: number;
     /**
-     * Events of runs, after their end. Absent: as long as the run.
+     * Retention of the events of finished runs. Default: as long as the run.
      */
     events_hours?: number;
     /**
-     * How often old things are removed.
+     * Interval of the cleanup.
      */
     sweep_minutes: number;
 };
@@ -1559,19 +1559,19 @@ export type RetentionConfig = {
  */
 export type SessionsConfig = {
     /**
-     * What a prompt to a session at work does. queue: it waits for its turn. reject: it is refused. steer: its text goes into the turn at work; what cannot go there, or comes too late, is queued. interrupt: the turn at work is stopped, and the prompt runs next, before those that wait.
+     * How to handle a prompt when a turn is running. queue: it waits. reject: it is refused. steer: its text is added to the running turn; if that is not possible or too late, it is queued. interrupt: the running turn is stopped and the prompt runs next, before queued prompts.
      */
     when_busy: 'queue' | 'reject' | 'steer' | 'interrupt';
     /**
-     * Prompts that may wait in a session.
+     * Maximum queued prompts per session.
      */
     max_queue: number;
     /**
-     * Where the titles of conversations come from after the first turn: the model, the start of the prompt, nowhere.
+     * Source of the title after the first turn: the model, the start of the prompt, or none.
      */
     titles: 'model' | 'prompt' | 'off';
     /**
-     * Sessions open at once.
+     * Maximum open sessions.
      */
     max_live: number;
 };
@@ -1579,11 +1579,11 @@ export type SessionsConfig = {
 /**
  * SignalPlatformConfig
  *
- * Signal, through the HTTP daemon of signal-cli, or signal-cli-rest-api around it. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * Signal, through the HTTP daemon of signal-cli, or signal-cli-rest-api around it. Values in `extra` take precedence over values beside it, and both over the environment.
  */
 export type SignalPlatformConfig = {
     /**
-     * False: nothing is sent there. Default: on, once all that is needed is set.
+     * Set to false to send nothing to this platform. Default: enabled once all required settings are present.
      */
     enabled?: boolean;
     /**
@@ -1599,15 +1599,15 @@ export type SignalPlatformConfig = {
      */
     api?: 'rpc' | 'rest';
     /**
-     * Phone number that sends, with + and country code.
+     * Sending phone number with + and country code.
      */
     account?: string;
     /**
-     * The chat of messages that name no other: a phone number with + and country code, a UUID, a user name such as maria.42, or group:ID. `group_id` in `deliver_extra` goes before any.
+     * Default chat: a phone number with + and country code, a UUID, a user name such as maria.42, or group:ID. `group_id` in `deliver_extra` takes precedence.
      */
     home_channel?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     * Maximum characters per message; longer texts are split. Default: 4000.
      */
     text_limit?: number;
 };
@@ -1627,15 +1627,15 @@ export type SignalSettings = {
      */
     api?: 'rpc' | 'rest';
     /**
-     * Phone number that sends, with + and country code.
+     * Sending phone number with + and country code.
      */
     account?: string;
     /**
-     * The chat of messages that name no other: a phone number with + and country code, a UUID, a user name such as maria.42, or group:ID. `group_id` in `deliver_extra` goes before any.
+     * Default chat: a phone number with + and country code, a UUID, a user name such as maria.42, or group:ID. `group_id` in `deliver_extra` takes precedence.
      */
     home_channel?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     * Maximum characters per message; longer texts are split. Default: 4000.
      */
     text_limit?: number;
 };
@@ -1643,15 +1643,15 @@ export type SignalSettings = {
 /**
  * SkillsConfig
  *
- * Skills the agent can load.
+ * Skills that the agent can load.
  */
 export type SkillsConfig = {
     /**
-     * Folders with skills, besides `.agents/skills` of the working directory and `<home>/skills`.
+     * Additional skill folders, besides `.agents/skills` in the working directory and `<home>/skills`.
      */
     folders: Array<string>;
     /**
-     * Names of skills that are not offered.
+     * Names of disabled skills.
      */
     disabled: Array<string>;
 };
@@ -1659,11 +1659,11 @@ export type SkillsConfig = {
 /**
  * SlackPlatformConfig
  *
- * Slack, through an app with the scope chat:write. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * Slack, through an app with the scope chat:write. Values in `extra` take precedence over values beside it, and both over the environment.
  */
 export type SlackPlatformConfig = {
     /**
-     * False: nothing is sent there. Default: on, once all that is needed is set.
+     * Set to false to send nothing to this platform. Default: enabled once all required settings are present.
      */
     enabled?: boolean;
     /**
@@ -1675,15 +1675,15 @@ export type SlackPlatformConfig = {
      */
     token?: string;
     /**
-     * The channel of messages that name no other.
+     * Default channel.
      */
     home_channel?: string;
     /**
-     * Another address of the API, such as a proxy's. Default: https://slack.com/api.
+     * Base URL of the API, for a proxy. Default: https://slack.com/api.
      */
     base_url?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     * Maximum characters per message; longer texts are split. Default: 4000.
      */
     text_limit?: number;
 };
@@ -1699,15 +1699,15 @@ export type SlackSettings = {
      */
     token?: string;
     /**
-     * The channel of messages that name no other.
+     * Default channel.
      */
     home_channel?: string;
     /**
-     * Another address of the API, such as a proxy's. Default: https://slack.com/api.
+     * Base URL of the API, for a proxy. Default: https://slack.com/api.
      */
     base_url?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     * Maximum characters per message; longer texts are split. Default: 4000.
      */
     text_limit?: number;
 };
@@ -1715,11 +1715,11 @@ export type SlackSettings = {
 /**
  * SmsPlatformConfig
  *
- * Text messages, through Twilio. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * Text messages, through Twilio. Values in `extra` take precedence over values beside it, and both over the environment.
  */
 export type SmsPlatformConfig = {
     /**
-     * False: nothing is sent there. Default: on, once all that is needed is set.
+     * Set to false to send nothing to this platform. Default: enabled once all required settings are present.
      */
     enabled?: boolean;
     /**
@@ -1727,7 +1727,7 @@ export type SmsPlatformConfig = {
      */
     extra?: SmsSettings;
     /**
-     * Account, AC...
+     * Account SID, AC...
      */
     account_sid?: string;
     /**
@@ -1735,19 +1735,19 @@ export type SmsPlatformConfig = {
      */
     auth_token?: string;
     /**
-     * Number that sends, with + and country code, or a messaging service, MG...
+     * Sending number with + and country code, or a messaging service, MG...
      */
     from_number?: string;
     /**
-     * Phone number that gets messages which name none.
+     * Default phone number.
      */
     home_channel?: string;
     /**
-     * Another address of the API, such as a proxy's. Default: https://api.twilio.com.
+     * Base URL of the API, for a proxy. Default: https://api.twilio.com.
      */
     base_url?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 1600.
+     * Maximum characters per message; longer texts are split. Default: 1600.
      */
     text_limit?: number;
 };
@@ -1759,7 +1759,7 @@ export type SmsPlatformConfig = {
  */
 export type SmsSettings = {
     /**
-     * Account, AC...
+     * Account SID, AC...
      */
     account_sid?: string;
     /**
@@ -1767,19 +1767,19 @@ export type SmsSettings = {
      */
     auth_token?: string;
     /**
-     * Number that sends, with + and country code, or a messaging service, MG...
+     * Sending number with + and country code, or a messaging service, MG...
      */
     from_number?: string;
     /**
-     * Phone number that gets messages which name none.
+     * Default phone number.
      */
     home_channel?: string;
     /**
-     * Another address of the API, such as a proxy's. Default: https://api.twilio.com.
+     * Base URL of the API, for a proxy. Default: https://api.twilio.com.
      */
     base_url?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 1600.
+     * Maximum characters per message; longer texts are split. Default: 1600.
      */
     text_limit?: number;
 };
@@ -1787,11 +1787,11 @@ export type SmsSettings = {
 /**
  * TelegramPlatformConfig
  *
- * Telegram, through a bot. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * Telegram, through a bot. Values in `extra` take precedence over values beside it, and both over the environment.
  */
 export type TelegramPlatformConfig = {
     /**
-     * False: nothing is sent there. Default: on, once all that is needed is set.
+     * Set to false to send nothing to this platform. Default: enabled once all required settings are present.
      */
     enabled?: boolean;
     /**
@@ -1803,19 +1803,19 @@ export type TelegramPlatformConfig = {
      */
     token?: string;
     /**
-     * The chat of messages that name no other.
+     * Default chat.
      */
     home_channel?: string;
     /**
-     * Topic of the home channel, when it is a forum.
+     * Topic of the home channel, if it is a forum.
      */
     home_thread?: string;
     /**
-     * Another address of the API, such as a proxy's. Default: https://api.telegram.org.
+     * Base URL of the API, for a proxy. Default: https://api.telegram.org.
      */
     base_url?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 4096.
+     * Maximum characters per message; longer texts are split. Default: 4096.
      */
     text_limit?: number;
 };
@@ -1831,19 +1831,19 @@ export type TelegramSettings = {
      */
     token?: string;
     /**
-     * The chat of messages that name no other.
+     * Default chat.
      */
     home_channel?: string;
     /**
-     * Topic of the home channel, when it is a forum.
+     * Topic of the home channel, if it is a forum.
      */
     home_thread?: string;
     /**
-     * Another address of the API, such as a proxy's. Default: https://api.telegram.org.
+     * Base URL of the API, for a proxy. Default: https://api.telegram.org.
      */
     base_url?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 4096.
+     * Maximum characters per message; longer texts are split. Default: 4096.
      */
     text_limit?: number;
 };
@@ -1851,15 +1851,15 @@ export type TelegramSettings = {
 /**
  * TelemetryConfig
  *
- * Traces for an OpenTelemetry collector, and figures for Prometheus. They never hold what was said.
+ * OpenTelemetry traces and Prometheus metrics. They never contain conversation text.
  */
 export type TelemetryConfig = {
     /**
-     * Base address of a collector that takes OTLP over HTTP, such as `http://127.0.0.1:4318`; traces go to `/v1/traces` below it. Absent: there are no traces.
+     * Base URL of an OTLP/HTTP collector, such as `http://127.0.0.1:4318`. Traces are sent to `/v1/traces` below it. Default: no traces.
      */
     endpoint?: string;
     /**
-     * Sent to the collector with every batch; a value may be `env:NAME`.
+     * Headers sent to the collector with every batch. A value may be `env:NAME`.
      */
     headers: {
         [key: string]: string;
@@ -1869,19 +1869,19 @@ export type TelemetryConfig = {
      */
     service_name: string;
     /**
-     * Share of the traces begun here that is sent. A request that brings a trace context decides for itself.
+     * Fraction of traces started here that is sampled. A request with a trace context decides for itself.
      */
     sample_ratio: number;
     /**
-     * Longest wait for the collector.
+     * Maximum wait for the collector.
      */
     timeout_seconds: number;
     /**
-     * Spans that wait for the collector; further ones are dropped.
+     * Maximum spans buffered for the collector. Further spans are dropped.
      */
     max_queue_spans: number;
     /**
-     * Whether `GET /metrics` answers; if not it is a 404.
+     * Serve `GET /metrics`. Otherwise it answers 404.
      */
     metrics: boolean;
 };
@@ -1893,19 +1893,19 @@ export type TelemetryConfig = {
  */
 export type TerminalConfig = {
     /**
-     * Longest command.
+     * Maximum duration of a command.
      */
     timeout_seconds: number;
     /**
-     * Output the model gets; start and end are kept.
+     * Maximum output passed to the model. The start and the end are kept.
      */
     max_output_bytes: number;
     /**
-     * Environment variables that commands get besides the harmless ones.
+     * Additional environment variables passed to commands.
      */
     env_passthrough: Array<string>;
     /**
-     * Background processes at once.
+     * Maximum concurrent background processes.
      */
     max_background: number;
 };
@@ -1913,15 +1913,15 @@ export type TerminalConfig = {
 /**
  * VisionConfig
  *
- * The tool that looks at images.
+ * The image analysis tool.
  */
 export type VisionConfig = {
     /**
-     * Model that sees. Absent: the session's.
+     * Vision model. Default: the model of the session.
      */
     model?: string;
     /**
-     * Largest image.
+     * Maximum image size.
      */
     max_bytes: number;
 };
@@ -1933,19 +1933,19 @@ export type VisionConfig = {
  */
 export type WebConfig = {
     /**
-     * Longest request.
+     * Maximum duration of a request.
      */
     timeout_seconds: number;
     /**
-     * Most of a page that is read.
+     * Maximum size of a fetched page.
      */
     max_bytes: number;
     /**
-     * Hosts (`name` or `name:port`) that may be fetched although their addresses are private.
+     * Hosts (`name` or `name:port`) with private addresses that may be fetched.
      */
     allowed_private_hosts: Array<string>;
     /**
-     * Where web_search looks. Absent: there is no web_search.
+     * Backend of web_search. Default: none, and the tool is disabled.
      */
     search?: WebSearchConfig;
 };
@@ -1953,19 +1953,19 @@ export type WebConfig = {
 /**
  * WebSearchConfig
  *
- * Where web_search looks.
+ * Backend of web_search.
  */
 export type WebSearchConfig = {
     /**
-     * Whose search.
+     * Search provider.
      */
     provider: 'searxng' | 'brave' | 'tavily';
     /**
-     * Address; required for searxng.
+     * Base URL. Required for searxng.
      */
     base_url?: string;
     /**
-     * The key, or `env:NAME`; required for brave and tavily.
+     * API key, or `env:NAME`. Required for brave and tavily.
      */
     api_key?: string;
 };
@@ -1973,19 +1973,19 @@ export type WebSearchConfig = {
 /**
  * WebhookCoalesceConfig
  *
- * Events that are taken together until it is quiet.
+ * Groups events until none has arrived for a while.
  */
 export type WebhookCoalesceConfig = {
     /**
-     * Text with {fields}: events with the same one are taken together.
+     * Grouping key, a text with {fields}. Events with the same key form a group.
      */
     key: string;
     /**
-     * Quiet time that is waited for.
+     * Quiet time that ends a group.
      */
     window_seconds: number;
     /**
-     * Longest wait of the first event.
+     * Maximum delay of the first event in a group.
      */
     max_wait_seconds: number;
 };
@@ -1993,11 +1993,11 @@ export type WebhookCoalesceConfig = {
 /**
  * WebhookPlatformConfig
  *
- * The receiver of webhooks. What stands in `extra` goes before what stands beside it.
+ * The webhook receiver. Values in `extra` take precedence over values beside it.
  */
 export type WebhookPlatformConfig = {
     /**
-     * Whether `agentd gateway` receives webhooks.
+     * Receive webhooks in `agentd gateway`.
      */
     enabled: boolean;
     /**
@@ -2005,35 +2005,35 @@ export type WebhookPlatformConfig = {
      */
     extra: WebhookReceiverConfig;
     /**
-     * As `extra.host`.
+     * Same as `extra.host`.
      */
     host?: string;
     /**
-     * As `extra.port`.
+     * Same as `extra.port`.
      */
     port?: number;
     /**
-     * As `extra.secret`.
+     * Same as `extra.secret`.
      */
     secret?: string;
     /**
-     * As `extra.secrets`.
+     * Same as `extra.secrets`.
      */
     secrets?: Array<string>;
     /**
-     * As `extra.rate_limit`.
+     * Same as `extra.rate_limit`.
      */
     rate_limit?: number;
     /**
-     * As `extra.max_body_bytes`.
+     * Same as `extra.max_body_bytes`.
      */
     max_body_bytes?: number;
     /**
-     * As `extra.script_timeout_seconds`.
+     * Same as `extra.script_timeout_seconds`.
      */
     script_timeout_seconds?: number;
     /**
-     * As `extra.routes`.
+     * Same as `extra.routes`.
      */
     routes?: {
         [key: string]: WebhookRouteConfig;
@@ -2043,7 +2043,7 @@ export type WebhookPlatformConfig = {
 /**
  * WebhookReceiverConfig
  *
- * Where webhooks are received, and what becomes of them. Defaults are those of the receiver.
+ * Address, limits and routes of the receiver.
  */
 export type WebhookReceiverConfig = {
     /**
@@ -2051,31 +2051,31 @@ export type WebhookReceiverConfig = {
      */
     host?: string;
     /**
-     * Port; 0 takes a free one. Default: 8644.
+     * Port; 0 selects a free one. Default: 8644.
      */
     port?: number;
     /**
-     * Secret of routes that have none, or `env:NAME`.
+     * Default secret of routes, or `env:NAME`.
      */
     secret?: string;
     /**
-     * Several that are good at once, while one takes the place of another.
+     * Secrets that are accepted at the same time, for rotation.
      */
     secrets?: Array<string>;
     /**
-     * Requests a minute for each route. Default: 30.
+     * Maximum requests per route and minute. Default: 30.
      */
     rate_limit?: number;
     /**
-     * Longest body. Default: 1048576.
+     * Maximum body size. Default: 1048576.
      */
     max_body_bytes?: number;
     /**
-     * Longest run of a script. Default: 30.
+     * Maximum duration of a script. Default: 30.
      */
     script_timeout_seconds?: number;
     /**
-     * Routes by name: requests come to /webhooks/<name>.
+     * Routes by name. A route receives POST /webhooks/<name>.
      */
     routes?: {
         [key: string]: WebhookRouteConfig;
@@ -2085,95 +2085,95 @@ export type WebhookReceiverConfig = {
 /**
  * WebhookRouteConfig
  *
- * A place for the events of one service.
+ * A route for the events of one service.
  */
 export type WebhookRouteConfig = {
     /**
-     * False: requests are refused.
+     * Set to false to refuse requests.
      */
     enabled: boolean;
     /**
-     * For people.
+     * Description for people.
      */
     description?: string;
     /**
-     * Kinds of events that are taken, as the service writes them. Empty takes all.
+     * Event types to accept, as the service names them. Empty: all.
      */
     events: Array<string>;
     /**
-     * Proves who sends, or `env:NAME`. INSECURE_NO_AUTH asks for no proof, on loopback only.
+     * Secret that authenticates the sender, or `env:NAME`. INSECURE_NO_AUTH disables authentication, on loopback only.
      */
     secret?: string;
     /**
-     * Several that are good at once.
+     * Secrets that are accepted at the same time.
      */
     secrets?: Array<string>;
     /**
-     * bearer: the secret itself will do, as a bearer token.
+     * bearer: accept the secret itself as a bearer token.
      */
     auth: 'signature' | 'bearer';
     /**
-     * What clocks may differ where the time is signed.
+     * Maximum clock difference for signed timestamps.
      */
     tolerance_seconds: number;
     /**
-     * Text with {fields} of the payload. Absent: the payload itself.
+     * Prompt template with {fields} of the payload. Default: the payload itself.
      */
     prompt?: string;
     /**
-     * Tests that all must pass; see the reference of filters.
+     * Conditions that must all hold. See the reference of filters.
      */
     filters: Array<{
         [key: string]: unknown;
     }>;
     /**
-     * File in `<home>/scripts` that sees the payload first.
+     * Script in `<home>/scripts` that processes the payload first.
      */
     script?: string;
     /**
-     * True: a script that fails is answered 503, so that the service tries again.
+     * Set to true to answer 503 when the script fails, so that the service retries.
      */
     retry_on_script_failure: boolean;
     /**
-     * The first of these that there is is loaded.
+     * Loads the first skill in the list that exists.
      */
     skills: Array<string>;
     /**
-     * What the agent may use, in place of the narrow default.
+     * Toolsets of the agent. Overrides the restricted default.
      */
     toolsets?: Array<string>;
     /**
-     * Where the answer goes: `log`, `local` (a file), `telegram`, `telegram:<chat>:<thread>`, `sms:<number>` and so on, or `all`, every platform with a home channel; up to 16 with commas between them.
+     * Targets of the answer: `log`, `local` (a file), `telegram`, `telegram:<chat>:<thread>`, `sms:<number>` and so on, or `all` (every platform with a home channel). Up to 16, separated by commas.
      */
     deliver: string;
     /**
-     * What the targets need; texts may have {fields}. `chat_id` and `thread_id` count where `deliver` names none.
+     * Additional options of the targets. Texts may contain {fields}. `chat_id` and `thread_id` are defaults for targets in `deliver` without an address.
      */
     deliver_extra: {
         [key: string]: unknown;
     };
     /**
-     * True: the text goes to the target, without the agent.
+     * Set to true to send the text to the target without running the agent.
      */
     deliver_only: boolean;
     /**
-     * What becomes of an answer that says [SILENT].
+     * How to handle an answer that contains [SILENT].
      */
     silent: 'deliver' | 'suppress';
     /**
-     * What goes to `deliver` when the run does not complete. notice: one sentence without the reason; silent: nothing. Absent: the notice, and nothing to `github_comment`. Files, the log and home channels get the reason with the notice.
+     * Message sent to `deliver` when the run fails. notice: one sentence without the reason; silent: no message. Default: notice, but silent for `github_comment`. Files, the log and home channels also get the reason.
      */
     on_failure?: 'notice' | 'silent';
     /**
-     * True: what the sender writes is not marked as data for the agent. For callers of your own.
+     * Set to true to pass the sender's text to the agent without marking it as untrusted data. Use it for your own callers only.
      */
     trusts_sender: boolean;
     /**
-     * Runs of the route at work at once in one process; others wait, recorded. Absent: no limit of its own.
+     * Maximum concurrent runs of the route per process. Further events are recorded and wait. Default: no separate limit.
      */
     max_concurrent?: number;
     /**
-     * Of several events in a short time only the newest is handled. Does not go with deliver_only.
+     * Handle only the newest of several events within a short time. Cannot be combined with deliver_only.
      */
     coalesce?: WebhookCoalesceConfig;
 };
@@ -2181,11 +2181,11 @@ export type WebhookRouteConfig = {
 /**
  * WecomPlatformConfig
  *
- * WeCom: an intelligent bot over its connection, or the webhook of a group's robot. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * WeCom: an intelligent bot over its connection, or the webhook of a group robot. Values in `extra` take precedence over values beside it, and both over the environment.
  */
 export type WecomPlatformConfig = {
     /**
-     * False: nothing is sent there. Default: on, once all that is needed is set.
+     * Set to false to send nothing to this platform. Default: enabled once all required settings are present.
      */
     enabled?: boolean;
     /**
@@ -2193,7 +2193,7 @@ export type WecomPlatformConfig = {
      */
     extra?: WecomSettings;
     /**
-     * Id of the bot. Each of its chats must have written to it before. Only one connection per bot is allowed: nothing else may use this one.
+     * Id of the bot. A chat must have written to the bot before. Only one connection per bot is allowed, so nothing else may use this bot.
      */
     bot_id?: string;
     /**
@@ -2201,19 +2201,19 @@ export type WecomPlatformConfig = {
      */
     secret?: string;
     /**
-     * Another address of the connection. Default: wss://openws.work.weixin.qq.com.
+     * URL of the connection. Default: wss://openws.work.weixin.qq.com.
      */
     websocket_url?: string;
     /**
-     * Address of a group's robot as WeCom shows it, with its key, or `env:NAME`. It serves the address `wecom:webhook`, and messages that name no chat.
+     * Webhook URL of a group robot with its key, or `env:NAME`. Used for the address `wecom:webhook` and for messages without a chat.
      */
     webhook_url?: string;
     /**
-     * Chat of messages that name none: a user's or a group's id, or webhook. Default: webhook, when webhook_url is set.
+     * Default chat: the id of a user or group, or webhook. Default: webhook if webhook_url is set.
      */
     home_channel?: string;
     /**
-     * Longest text of one message, bytes; longer ones are cut into several. Default: 20480, and 4096 for the webhook.
+     * Maximum bytes per message; longer texts are split. Default: 20480, and 4096 for the webhook.
      */
     text_limit?: number;
 };
@@ -2221,11 +2221,11 @@ export type WecomPlatformConfig = {
 /**
  * WecomSettings
  *
- * WeCom: an intelligent bot over its connection, or the webhook of a group's robot.
+ * WeCom: an intelligent bot over its connection, or the webhook of a group robot.
  */
 export type WecomSettings = {
     /**
-     * Id of the bot. Each of its chats must have written to it before. Only one connection per bot is allowed: nothing else may use this one.
+     * Id of the bot. A chat must have written to the bot before. Only one connection per bot is allowed, so nothing else may use this bot.
      */
     bot_id?: string;
     /**
@@ -2233,19 +2233,19 @@ export type WecomSettings = {
      */
     secret?: string;
     /**
-     * Another address of the connection. Default: wss://openws.work.weixin.qq.com.
+     * URL of the connection. Default: wss://openws.work.weixin.qq.com.
      */
     websocket_url?: string;
     /**
-     * Address of a group's robot as WeCom shows it, with its key, or `env:NAME`. It serves the address `wecom:webhook`, and messages that name no chat.
+     * Webhook URL of a group robot with its key, or `env:NAME`. Used for the address `wecom:webhook` and for messages without a chat.
      */
     webhook_url?: string;
     /**
-     * Chat of messages that name none: a user's or a group's id, or webhook. Default: webhook, when webhook_url is set.
+     * Default chat: the id of a user or group, or webhook. Default: webhook if webhook_url is set.
      */
     home_channel?: string;
     /**
-     * Longest text of one message, bytes; longer ones are cut into several. Default: 20480, and 4096 for the webhook.
+     * Maximum bytes per message; longer texts are split. Default: 20480, and 4096 for the webhook.
      */
     text_limit?: number;
 };
@@ -2253,11 +2253,11 @@ export type WecomSettings = {
 /**
  * WeixinPlatformConfig
  *
- * WeChat, through an iLink bot that the user has written to. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * WeChat, through an iLink bot that the user has written to. Values in `extra` take precedence over values beside it, and both over the environment.
  */
 export type WeixinPlatformConfig = {
     /**
-     * False: nothing is sent there. Default: on, once all that is needed is set.
+     * Set to false to send nothing to this platform. Default: enabled once all required settings are present.
      */
     enabled?: boolean;
     /**
@@ -2273,11 +2273,11 @@ export type WeixinPlatformConfig = {
      */
     token?: string;
     /**
-     * The user of messages that name no other.
+     * Default user.
      */
     home_channel?: string;
     /**
-     * Context tokens by user, from the latest message of each: without one WeChat takes no message. deliver_extra.context_token goes before them.
+     * Context token of each user, from the user's latest message. WeChat accepts no message without one. deliver_extra.context_token takes precedence.
      */
     context_tokens?: {
         [key: string]: string;
@@ -2287,7 +2287,7 @@ export type WeixinPlatformConfig = {
      */
     base_url?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     * Maximum characters per message; longer texts are split. Default: 4000.
      */
     text_limit?: number;
 };
@@ -2307,11 +2307,11 @@ export type WeixinSettings = {
      */
     token?: string;
     /**
-     * The user of messages that name no other.
+     * Default user.
      */
     home_channel?: string;
     /**
-     * Context tokens by user, from the latest message of each: without one WeChat takes no message. deliver_extra.context_token goes before them.
+     * Context token of each user, from the user's latest message. WeChat accepts no message without one. deliver_extra.context_token takes precedence.
      */
     context_tokens?: {
         [key: string]: string;
@@ -2321,7 +2321,7 @@ export type WeixinSettings = {
      */
     base_url?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 4000.
+     * Maximum characters per message; longer texts are split. Default: 4000.
      */
     text_limit?: number;
 };
@@ -2329,11 +2329,11 @@ export type WeixinSettings = {
 /**
  * WhatsappPlatformConfig
  *
- * WhatsApp, through the Cloud API, or a bridge on this machine. `deliver_extra` takes `reply_to`, the id of a message, and `preview_url`. What stands in `extra` goes before what stands beside it, and both before the environment.
+ * WhatsApp, through the Cloud API, or a bridge on this machine. `deliver_extra` takes `reply_to`, the id of a message, and `preview_url`. Values in `extra` take precedence over values beside it, and both over the environment.
  */
 export type WhatsappPlatformConfig = {
     /**
-     * False: nothing is sent there. Default: on, once all that is needed is set.
+     * Set to false to send nothing to this platform. Default: enabled once all required settings are present.
      */
     enabled?: boolean;
     /**
@@ -2357,15 +2357,15 @@ export type WhatsappPlatformConfig = {
      */
     bridge_url?: string;
     /**
-     * Number that gets messages which name none.
+     * Default number.
      */
     home_channel?: string;
     /**
-     * Another address of the API, such as a proxy's. Default: https://graph.facebook.com.
+     * Base URL of the API, for a proxy. Default: https://graph.facebook.com.
      */
     base_url?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 4096.
+     * Maximum characters per message; longer texts are split. Default: 4096.
      */
     text_limit?: number;
 };
@@ -2393,15 +2393,15 @@ export type WhatsappSettings = {
      */
     bridge_url?: string;
     /**
-     * Number that gets messages which name none.
+     * Default number.
      */
     home_channel?: string;
     /**
-     * Another address of the API, such as a proxy's. Default: https://graph.facebook.com.
+     * Base URL of the API, for a proxy. Default: https://graph.facebook.com.
      */
     base_url?: string;
     /**
-     * Longest text of one message, characters; longer ones are cut into several. Default: 4096.
+     * Maximum characters per message; longer texts are split. Default: 4096.
      */
     text_limit?: number;
 };

@@ -289,7 +289,7 @@ describe("the reference of the gateway", () => {
     for (const { name } of gatewayJson.methods) {
       assert.ok(lines.includes(`### ${name.replaceAll("_", String.raw`\_`)}`), name);
     }
-    assertLine(lines, "| [ping](#method-ping) | Is anybody there |  |");
+    assertLine(lines, "| [ping](#method-ping) | Checks that the gateway is alive |  |");
     assertLine(lines, "| `4001` | `not_live` | no | the methods that list it |");
     assert.match(gateway ?? "", /^Errors: .*`4001` `not_live`/m);
   });
@@ -300,7 +300,7 @@ describe("the reference of the gateway", () => {
     for (const { type } of events)
       assert.match(host ?? "", new RegExp(`\\n### ${type.replaceAll("_", String.raw`\\_`)}\n`), type);
     const [, complete = ""] = /\n### message\.complete\n([^]*?)<a id=/.exec(host ?? "") ?? [];
-    assert.match(complete, /exactly one a turn/);
+    assert.match(complete, /exactly once per turn/);
     assertLine(
       complete.split("\n"),
       '| `status` | `"complete"` or `"interrupted"` or `"error"` | Required. |',
