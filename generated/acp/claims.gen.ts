@@ -21,7 +21,7 @@ export const acpClaims = {
       type: "terminal",
       id: "setup",
       name: "Set up in terminal",
-      description: "Opens the setup of agentd in a terminal.",
+      description: "Opens the agentd setup in a terminal.",
       args: ["--setup"],
     },
   },

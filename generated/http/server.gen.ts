@@ -5,7 +5,7 @@ import type * as T from "./client/types.gen.ts";
 
 /** What each operation is asked and may answer. */
 export interface Operations {
-  /** Ask the agent, in the chat completions format */
+  /** Create a chat completion */
   createChatCompletion: {
     request: { readonly headers: LowercaseKeys<NonNullable<T.CreateChatCompletionData["headers"]>>; readonly body: NonNullable<T.CreateChatCompletionData["body"]> };
     response:
@@ -25,7 +25,7 @@ export interface Operations {
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateChatCompletionErrors[503] }
       | { readonly status: 504; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateChatCompletionErrors[504] }
   };
-  /** Ask the agent, in the responses format */
+  /** Create a response */
   createResponse: {
     request: { readonly headers: LowercaseKeys<NonNullable<T.CreateResponseData["headers"]>>; readonly body: NonNullable<T.CreateResponseData["body"]> };
     response:
@@ -45,7 +45,7 @@ export interface Operations {
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateResponseErrors[503] }
       | { readonly status: 504; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string; readonly "x-agent-session-id"?: string; readonly "x-agent-session-key"?: string; readonly "x-agent-model"?: string; readonly "idempotency-replayed"?: string }; readonly body: T.CreateResponseErrors[504] }
   };
-  /** A stored response */
+  /** Get a stored response */
   getResponse: {
     request: { readonly path: NonNullable<T.GetResponseData["path"]>; readonly query: NonNullable<T.GetResponseData["query"]> };
     response:
@@ -59,7 +59,7 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetResponseErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetResponseErrors[503] }
   };
-  /** Forget a stored response */
+  /** Delete a stored response */
   deleteResponse: {
     request: { readonly path: NonNullable<T.DeleteResponseData["path"]> };
     response:
@@ -70,7 +70,7 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteResponseErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.DeleteResponseErrors[503] }
   };
-  /** Stop a response that is not done */
+  /** Cancel a response in progress */
   cancelResponse: {
     request: { readonly path: NonNullable<T.CancelResponseData["path"]> };
     response:
@@ -82,7 +82,7 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CancelResponseErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CancelResponseErrors[503] }
   };
-  /** What a response was asked with */
+  /** List the input items of a response */
   listResponseInputItems: {
     request: { readonly path: NonNullable<T.ListResponseInputItemsData["path"]>; readonly query: WithDefaults<NonNullable<T.ListResponseInputItemsData["query"]>, "limit" | "order"> };
     response:
@@ -94,7 +94,7 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListResponseInputItemsErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListResponseInputItemsErrors[503] }
   };
-  /** Runs, newest first */
+  /** List runs, newest first */
   listRuns: {
     request: { readonly query: WithDefaults<NonNullable<T.ListRunsData["query"]>, "limit"> };
     response:
@@ -121,7 +121,7 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateRunErrors[503] }
   };
-  /** What became of a run */
+  /** Get a run */
   getRun: {
     request: { readonly path: NonNullable<T.GetRunData["path"]>; readonly query: NonNullable<T.GetRunData["query"]> };
     response:
@@ -162,7 +162,7 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ResolveRunApprovalErrors[503] }
   };
-  /** Tell a running run something */
+  /** Steer a run */
   steerRun: {
     request: { readonly path: NonNullable<T.SteerRunData["path"]>; readonly body: NonNullable<T.SteerRunData["body"]> };
     response:
@@ -193,7 +193,7 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[429] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.StopRunErrors[503] }
   };
-  /** What this server can do */
+  /** Get the capabilities of the server */
   getCapabilities: {
     request: {};
     response:
@@ -202,7 +202,7 @@ export interface Operations {
       | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetCapabilitiesErrors[403] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetCapabilitiesErrors[429] }
   };
-  /** The one model, which is the agent itself */
+  /** List models */
   listModels: {
     request: {};
     response:
@@ -211,7 +211,7 @@ export interface Operations {
       | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListModelsErrors[403] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.ListModelsErrors[429] }
   };
-  /** One model */
+  /** Get a model */
   getModel: {
     request: { readonly path: NonNullable<T.GetModelData["path"]> };
     response:
@@ -221,7 +221,7 @@ export interface Operations {
       | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetModelErrors[404] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetModelErrors[429] }
   };
-  /** Is the server up */
+  /** Check liveness */
   getHealth: {
     request: {};
     response:
@@ -229,7 +229,7 @@ export interface Operations {
       | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetHealthErrors[403] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetHealthErrors[503] }
   };
-  /** The same under the versioned prefix */
+  /** Check liveness, under the versioned prefix */
   getHealthV1: {
     request: {};
     response:
@@ -237,7 +237,7 @@ export interface Operations {
       | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetHealthV1Errors[403] }
       | { readonly status: 503; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetHealthV1Errors[503] }
   };
-  /** A ticket for the WebSocket of the gateway */
+  /** Create a ticket for the gateway WebSocket */
   createSocketTicket: {
     request: {};
     response:
@@ -246,7 +246,7 @@ export interface Operations {
       | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateSocketTicketErrors[403] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.CreateSocketTicketErrors[429] }
   };
-  /** How the server is */
+  /** Get the health of each component */
   getDetailedHealth: {
     request: { readonly query: NonNullable<T.GetDetailedHealthData["query"]> };
     response:
@@ -257,7 +257,7 @@ export interface Operations {
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetDetailedHealthErrors[429] }
       | { readonly status: 503; readonly body: T.GetDetailedHealthErrors[503] }
   };
-  /** Figures for Prometheus */
+  /** Get metrics for Prometheus */
   getMetrics: {
     request: {};
     response:
@@ -267,14 +267,14 @@ export interface Operations {
       | { readonly status: 404; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMetricsErrors[404] }
       | { readonly status: 429; readonly headers?: { readonly "retry-after"?: string; readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetMetricsErrors[429] }
   };
-  /** This document */
+  /** Get this document */
   getOpenApi: {
     request: {};
     response:
       | { readonly status: 200; readonly body: T.GetOpenApiResponses[200] }
       | { readonly status: 403; readonly headers?: { readonly "x-should-retry"?: string; readonly "x-agent-run-id"?: string }; readonly body: T.GetOpenApiErrors[403] }
   };
-  /** This document for people */
+  /** Get this document as HTML */
   getDocs: {
     request: {};
     response:

@@ -93,44 +93,44 @@ td:empty{display:none}
 <p><a href="#authentication"><span>Authentication</span></a></p>
 <p><a href="#tag-chat"><span>Chat</span></a></p>
 <ul>
-<li><a href="#operation-create-chat-completion"><b class="badge post">POST</b> <span>Ask the agent, in the chat completions format</span></a></li>
+<li><a href="#operation-create-chat-completion"><b class="badge post">POST</b> <span>Create a chat completion</span></a></li>
 </ul>
 <p><a href="#tag-responses"><span>Responses</span></a></p>
 <ul>
-<li><a href="#operation-create-response"><b class="badge post">POST</b> <span>Ask the agent, in the responses format</span></a></li>
-<li><a href="#operation-get-response"><b class="badge get">GET</b> <span>A stored response</span></a></li>
-<li><a href="#operation-delete-response"><b class="badge delete">DELETE</b> <span>Forget a stored response</span></a></li>
-<li><a href="#operation-cancel-response"><b class="badge post">POST</b> <span>Stop a response that is not done</span></a></li>
-<li><a href="#operation-list-response-input-items"><b class="badge get">GET</b> <span>What a response was asked with</span></a></li>
+<li><a href="#operation-create-response"><b class="badge post">POST</b> <span>Create a response</span></a></li>
+<li><a href="#operation-get-response"><b class="badge get">GET</b> <span>Get a stored response</span></a></li>
+<li><a href="#operation-delete-response"><b class="badge delete">DELETE</b> <span>Delete a stored response</span></a></li>
+<li><a href="#operation-cancel-response"><b class="badge post">POST</b> <span>Cancel a response in progress</span></a></li>
+<li><a href="#operation-list-response-input-items"><b class="badge get">GET</b> <span>List the input items of a response</span></a></li>
 </ul>
 <p><a href="#tag-runs"><span>Runs</span></a></p>
 <ul>
-<li><a href="#operation-list-runs"><b class="badge get">GET</b> <span>Runs, newest first</span></a></li>
+<li><a href="#operation-list-runs"><b class="badge get">GET</b> <span>List runs, newest first</span></a></li>
 <li><a href="#operation-create-run"><b class="badge post">POST</b> <span>Start a run</span></a></li>
-<li><a href="#operation-get-run"><b class="badge get">GET</b> <span>What became of a run</span></a></li>
+<li><a href="#operation-get-run"><b class="badge get">GET</b> <span>Get a run</span></a></li>
 <li><a href="#operation-stream-run-events"><b class="badge get">GET</b> <span>Follow the events of a run</span></a></li>
 <li><a href="#operation-resolve-run-approval"><b class="badge post">POST</b> <span>Answer a question of a run</span></a></li>
-<li><a href="#operation-steer-run"><b class="badge post">POST</b> <span>Tell a running run something</span></a></li>
+<li><a href="#operation-steer-run"><b class="badge post">POST</b> <span>Steer a run</span></a></li>
 <li><a href="#operation-stop-run"><b class="badge post">POST</b> <span>Stop a run</span></a></li>
 </ul>
 <p><a href="#tag-meta"><span>Meta</span></a></p>
 <ul>
-<li><a href="#operation-get-capabilities"><b class="badge get">GET</b> <span>What this server can do</span></a></li>
-<li><a href="#operation-list-models"><b class="badge get">GET</b> <span>The one model, which is the agent itself</span></a></li>
-<li><a href="#operation-get-model"><b class="badge get">GET</b> <span>One model</span></a></li>
-<li><a href="#operation-get-open-api"><b class="badge get">GET</b> <span>This document</span></a></li>
-<li><a href="#operation-get-docs"><b class="badge get">GET</b> <span>This document for people</span></a></li>
+<li><a href="#operation-get-capabilities"><b class="badge get">GET</b> <span>Get the capabilities of the server</span></a></li>
+<li><a href="#operation-list-models"><b class="badge get">GET</b> <span>List models</span></a></li>
+<li><a href="#operation-get-model"><b class="badge get">GET</b> <span>Get a model</span></a></li>
+<li><a href="#operation-get-open-api"><b class="badge get">GET</b> <span>Get this document</span></a></li>
+<li><a href="#operation-get-docs"><b class="badge get">GET</b> <span>Get this document as HTML</span></a></li>
 </ul>
 <p><a href="#tag-gateway"><span>Gateway</span></a></p>
 <ul>
-<li><a href="#operation-create-socket-ticket"><b class="badge post">POST</b> <span>A ticket for the WebSocket of the gateway</span></a></li>
+<li><a href="#operation-create-socket-ticket"><b class="badge post">POST</b> <span>Create a ticket for the gateway WebSocket</span></a></li>
 </ul>
 <p><a href="#tag-health"><span>Health</span></a></p>
 <ul>
-<li><a href="#operation-get-health"><b class="badge get">GET</b> <span>Is the server up</span></a></li>
-<li><a href="#operation-get-health-v1"><b class="badge get">GET</b> <span>The same under the versioned prefix</span></a></li>
-<li><a href="#operation-get-detailed-health"><b class="badge get">GET</b> <span>How the server is</span></a></li>
-<li><a href="#operation-get-metrics"><b class="badge get">GET</b> <span>Figures for Prometheus</span></a></li>
+<li><a href="#operation-get-health"><b class="badge get">GET</b> <span>Check liveness</span></a></li>
+<li><a href="#operation-get-health-v1"><b class="badge get">GET</b> <span>Check liveness, under the versioned prefix</span></a></li>
+<li><a href="#operation-get-detailed-health"><b class="badge get">GET</b> <span>Get the health of each component</span></a></li>
+<li><a href="#operation-get-metrics"><b class="badge get">GET</b> <span>Get metrics for Prometheus</span></a></li>
 </ul>
 <p><a href="#errors"><span>Errors</span></a></p>
 <details><summary>Schemas</summary>
@@ -301,15 +301,15 @@ td:empty{display:none}
 </header>
 <main id="main">
 <h1>agentd HTTP API</h1>
-<p>Drive the agent with any OpenAI-style client, and watch its runs.</p>
-<p>Every chat and every response is a run: its events are journaled, can be followed at <code>/v1/runs/{run_id}/events</code>, and resume by <code>Last-Event-ID</code>. Every answer carries <code>X-Request-Id</code>. Errors are always an ErrorEnvelope; a path that does not exist answers 404 <code>not_found</code>, a method that a path does not have 405 <code>method_not_allowed</code> with <code>Allow</code>.</p>
+<p>Drive the agent with any OpenAI-style client and observe its runs.</p>
+<p>Every chat and every response is a run: its events are journaled, can be followed at <code>/v1/runs/{run_id}/events</code> and resume with <code>Last-Event-ID</code>. Every response carries <code>X-Request-Id</code>. Every error body is an ErrorEnvelope. An unknown path returns 404 <code>not_found</code>, an unsupported method 405 <code>method_not_allowed</code> with <code>Allow</code>.</p>
 <p>Server: <code>http://127.0.0.1:8642</code> – The default address.</p>
 <section id="authentication">
 <h2><a href="#authentication">Authentication</a></h2>
 <table class="c3">
 <thead><tr><th scope="col">Scheme</th><th scope="col">How</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>bearerAuth</code></td><td><code>Authorization: Bearer &lt;key&gt;</code></td><td>The key of <code>api_server.key</code>, or the one made at first start in <code>&lt;home&gt;/.env</code>.</td></tr>
+<tr><td><code>bearerAuth</code></td><td><code>Authorization: Bearer &lt;key&gt;</code></td><td>The key in <code>api_server.key</code>, or the one generated at first start in <code>&lt;home&gt;/.env</code>.</td></tr>
 </tbody>
 </table>
 <p>A key has scopes, and each scope opens some operations:</p>
@@ -329,26 +329,26 @@ td:empty{display:none}
 <p>The chat completions format.</p>
 <section id="operation-create-chat-completion" class="entry">
 <h3><a href="#operation-create-chat-completion"><b class="badge post">POST</b> <code>/v1/chat/completions</code></a></h3>
-<p>Ask the agent, in the chat completions format</p>
-<p>With <code>stream: true</code> the answer is a stream of server-sent events that ends with <code>data: [DONE]</code>. After a failure of the provider the answer carries <code>x-should-retry: false</code> once a tool ran, so that no client repeats its effects. <code>tools</code> are the client&#39;s own functions: a call of one ends the answer with <code>finish_reason: tool_calls</code>.</p>
+<p>Create a chat completion</p>
+<p>With <code>stream: true</code>, returns server-sent events that end with <code>data: [DONE]</code>. If the provider fails after a tool ran, the response carries <code>x-should-retry: false</code>, so that clients do not repeat the tool&#39;s effects. <code>tools</code> are functions of the client: a call of one ends the answer with <code>finish_reason: tool_calls</code>.</p>
 <p>Operation <code>createChatCompletion</code>. Needs a key with the scope <code>chat</code>.</p>
 <section id="operation-create-chat-completion-parameters">
 <h4><a href="#operation-create-chat-completion-parameters">Parameters</a></h4>
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or begins it. At most 256 characters, no control characters, no <code>/</code>, <code>\\</code> or <code>..</code>. A name of your choice belongs to your API key: another key&#39;s session of the same name is another session.</td></tr>
-<tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s own name for the conversation, at most 256 characters. Continues the newest session with this key.</td></tr>
-<tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model for this request: <code>model</code> or <code>provider:model</code>. Wins over the body.</td></tr>
-<tr><td><code>X-Agent-Progress</code></td><td>header</td><td>string</td><td>1 adds tool progress to the stream, as <code>stream_options.include_progress</code> does.</td></tr>
-<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. The same key with the same request again gets what the first one got, or joins it while it is at work; with another request 409.</td></tr>
+<tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or creates it. At most 256 characters, without control characters, <code>/</code>, <code>\\</code> or <code>..</code>. Session names are scoped by API key: the same name under another key is another session.</td></tr>
+<tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s name for the conversation, at most 256 characters. Continues the newest session with this key.</td></tr>
+<tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model of this request: <code>model</code> or <code>provider:model</code>. Takes precedence over the body.</td></tr>
+<tr><td><code>X-Agent-Progress</code></td><td>header</td><td>string</td><td>1 adds tool progress to the stream. Same as <code>stream_options.include_progress</code>.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="operation-create-chat-completion-request-body">
 <h4><a href="#operation-create-chat-completion-request-body">Request body</a></h4>
 <p><code>application/json</code>, required: <a href="#schema-chat-completion-request">ChatCompletionRequest</a>.</p>
-<p>The chat completions format. Fields that are not listed are ignored. Without a session the messages are the whole conversation; with one, the messages after the last assistant message are its next prompt.</p>
+<p>The chat completions format. Unknown fields are ignored. Without a session the messages are the whole conversation. With a session, the messages after the last assistant message are the next prompt.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -359,7 +359,7 @@ td:empty{display:none}
 <tr><td><code>stream_options.include_usage</code></td><td>boolean or null</td><td></td></tr>
 <tr><td><code>stream_options.include_progress</code></td><td>boolean or null</td><td></td></tr>
 <tr><td><code>n</code></td><td>integer or null</td><td>Only 1 is supported. At least 1.</td></tr>
-<tr><td><code>tools</code></td><td>array of <a href="#schema-chat-tool">ChatTool</a> or null</td><td>Functions that the client can call. A tool of the agent with the same name steps aside. At most 128 items.</td></tr>
+<tr><td><code>tools</code></td><td>array of <a href="#schema-chat-tool">ChatTool</a> or null</td><td>Functions of the client. They replace tools of the agent with the same name. At most 128 items.</td></tr>
 <tr><td><code>tool_choice</code></td><td><code>&quot;none&quot;</code> or <code>&quot;auto&quot;</code> or <code>&quot;required&quot;</code> or <a href="#schema-chat-tool-choice">ChatToolChoice</a> or null</td><td></td></tr>
 <tr><td><code>parallel_tool_calls</code></td><td>boolean or null</td><td></td></tr>
 <tr><td><code>response_format</code></td><td>object or null</td><td>Only <code>text</code> is supported.</td></tr>
@@ -381,18 +381,18 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-chat-completion">ChatCompletion</a> or stream of <a href="#schema-chat-stream-frame">ChatStreamFrame</a></td><td>The answer, whole or as a stream. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>500</code>, <code>502</code>, <code>504</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The agent could not finish. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-chat-completion">ChatCompletion</a> or stream of <a href="#schema-chat-stream-frame">ChatStreamFrame</a></td><td>The completion, complete or as a stream. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>500</code>, <code>502</code>, <code>504</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The agent failed. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="operation-create-chat-completion-stream">
 <h4><a href="#operation-create-chat-completion-stream">Stream</a></h4>
 <p>Server-sent events; the data of each is <a href="#schema-chat-stream-frame">ChatStreamFrame</a>. The last line is <code>data: [DONE]</code>.</p>
-<p>One frame of the stream. An error frame can only follow frames that were already sent.</p>
+<p>One frame of the stream. An error frame occurs only after other frames.</p>
 <p>One of:</p>
 <table class="c2">
 <thead><tr><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
@@ -420,39 +420,39 @@ td:empty{display:none}
 </section>
 <section id="tag-responses">
 <h2><a href="#tag-responses">Responses</a></h2>
-<p>The responses format: stored, continued, run in the background.</p>
+<p>The responses format, including stored, continued and background responses.</p>
 <section id="operation-create-response" class="entry">
 <h3><a href="#operation-create-response"><b class="badge post">POST</b> <code>/v1/responses</code></a></h3>
-<p>Ask the agent, in the responses format</p>
-<p>With <code>stream: true</code> the answer is a stream of server-sent events that ends with <code>data: [DONE]</code>. With <code>background: true</code> it comes at once, with the status <code>queued</code> or <code>in_progress</code>; the run goes on by itself.</p>
+<p>Create a response</p>
+<p>With <code>stream: true</code>, returns server-sent events that end with <code>data: [DONE]</code>. With <code>background: true</code>, returns at once with the status <code>queued</code> or <code>in_progress</code>; the run continues without the client.</p>
 <p>Operation <code>createResponse</code>. Needs a key with the scope <code>chat</code>.</p>
 <section id="operation-create-response-parameters">
 <h4><a href="#operation-create-response-parameters">Parameters</a></h4>
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or begins it. At most 256 characters, no control characters, no <code>/</code>, <code>\\</code> or <code>..</code>. A name of your choice belongs to your API key: another key&#39;s session of the same name is another session.</td></tr>
-<tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s own name for the conversation, at most 256 characters. Continues the newest session with this key.</td></tr>
-<tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model for this request: <code>model</code> or <code>provider:model</code>. Wins over the body.</td></tr>
-<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. The same key with the same request again gets what the first one got, or joins it while it is at work; with another request 409.</td></tr>
+<tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or creates it. At most 256 characters, without control characters, <code>/</code>, <code>\\</code> or <code>..</code>. Session names are scoped by API key: the same name under another key is another session.</td></tr>
+<tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s name for the conversation, at most 256 characters. Continues the newest session with this key.</td></tr>
+<tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model of this request: <code>model</code> or <code>provider:model</code>. Takes precedence over the body.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="operation-create-response-request-body">
 <h4><a href="#operation-create-response-request-body">Request body</a></h4>
 <p><code>application/json</code>, required: <a href="#schema-create-response-request">CreateResponseRequest</a>.</p>
-<p>The responses format. Fields that are not listed are ignored.</p>
+<p>The responses format. Unknown fields are ignored.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>model</code></td><td>string</td><td>The name of the agent, or a model: <code>model</code> or <code>provider:model</code>. At most 256 characters.</td></tr>
 <tr><td><code>input</code></td><td>string or array of <a href="#schema-input-item">InputItem</a> or null</td><td></td></tr>
-<tr><td><code>instructions</code></td><td>string or null</td><td>Of this request alone; not carried on.</td></tr>
-<tr><td><code>previous_response_id</code></td><td>string or null</td><td>Goes on from this stored response, whatever session the headers name. A second request from the same one begins a branch. At most 256 characters.</td></tr>
-<tr><td><code>conversation</code></td><td><a href="#schema-conversation-param">ConversationParam</a></td><td>The client&#39;s own name for a conversation, which is continued or begun. Not together with <code>previous_response_id</code>.</td></tr>
-<tr><td><code>store</code></td><td>boolean or null</td><td>Whether the response can be fetched and gone on from. Default <code>true</code>.</td></tr>
+<tr><td><code>instructions</code></td><td>string or null</td><td>Applies to this request only.</td></tr>
+<tr><td><code>previous_response_id</code></td><td>string or null</td><td>Continues from this stored response, regardless of session headers. A second request from the same response starts a branch. At most 256 characters.</td></tr>
+<tr><td><code>conversation</code></td><td><a href="#schema-conversation-param">ConversationParam</a></td><td>The client&#39;s name for a conversation, which is continued or created. Cannot be combined with <code>previous_response_id</code>.</td></tr>
+<tr><td><code>store</code></td><td>boolean or null</td><td>Store the response so that it can be fetched and continued. Default <code>true</code>.</td></tr>
 <tr><td><code>stream</code></td><td>boolean or null</td><td></td></tr>
-<tr><td><code>background</code></td><td>boolean or null</td><td>Answer at once; the run goes on and is fetched or followed.</td></tr>
+<tr><td><code>background</code></td><td>boolean or null</td><td>Return at once and run in the background. Fetch or follow the run.</td></tr>
 <tr><td><code>tools</code></td><td>array of <a href="#schema-function-tool">FunctionTool</a> or null</td><td>At most 128 items.</td></tr>
 <tr><td><code>tool_choice</code></td><td><code>&quot;none&quot;</code> or <code>&quot;auto&quot;</code> or <code>&quot;required&quot;</code> or <a href="#schema-function-tool-choice">FunctionToolChoice</a> or null</td><td></td></tr>
 <tr><td><code>parallel_tool_calls</code></td><td>boolean or null</td><td></td></tr>
@@ -481,11 +481,11 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-response">Response</a> or stream of <a href="#schema-response-stream-event">ResponseStreamEvent</a></td><td>The response, whole or as a stream. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>500</code>, <code>502</code>, <code>504</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The agent could not finish. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-response">Response</a> or stream of <a href="#schema-response-stream-event">ResponseStreamEvent</a></td><td>The response, complete or as a stream. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>500</code>, <code>502</code>, <code>504</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The agent failed. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -497,29 +497,29 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">type</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>response.created</code></td><td><a href="#schema-response-created-event">ResponseCreatedEvent</a></td><td>The response exists.</td></tr>
-<tr><td><code>response.queued</code></td><td><a href="#schema-response-queued-event">ResponseQueuedEvent</a></td><td>It waits for its turn; background responses only.</td></tr>
-<tr><td><code>response.in_progress</code></td><td><a href="#schema-response-in-progress-event">ResponseInProgressEvent</a></td><td>The agent works on it.</td></tr>
-<tr><td><code>response.completed</code></td><td><a href="#schema-response-completed-event">ResponseCompletedEvent</a></td><td>It is done; the response is whole. The last one.</td></tr>
-<tr><td><code>response.incomplete</code></td><td><a href="#schema-response-incomplete-event">ResponseIncompleteEvent</a></td><td>It was cut by a limit, or cancelled; the response holds what there is. The last one.</td></tr>
-<tr><td><code>response.failed</code></td><td><a href="#schema-response-failed-event">ResponseFailedEvent</a></td><td>It failed; <code>response.error</code> says why. The last one.</td></tr>
-<tr><td><code>response.output_item.added</code></td><td><a href="#schema-response-output-item-added-event">ResponseOutputItemAddedEvent</a></td><td>An item begins.</td></tr>
-<tr><td><code>response.output_item.done</code></td><td><a href="#schema-response-output-item-done-event">ResponseOutputItemDoneEvent</a></td><td>An item is whole.</td></tr>
-<tr><td><code>response.content_part.added</code></td><td><a href="#schema-response-content-part-added-event">ResponseContentPartAddedEvent</a></td><td>A part of a message begins.</td></tr>
-<tr><td><code>response.content_part.done</code></td><td><a href="#schema-response-content-part-done-event">ResponseContentPartDoneEvent</a></td><td>A part of a message is whole.</td></tr>
+<tr><td><code>response.created</code></td><td><a href="#schema-response-created-event">ResponseCreatedEvent</a></td><td>The response was created.</td></tr>
+<tr><td><code>response.queued</code></td><td><a href="#schema-response-queued-event">ResponseQueuedEvent</a></td><td>The response is queued. Background responses only.</td></tr>
+<tr><td><code>response.in_progress</code></td><td><a href="#schema-response-in-progress-event">ResponseInProgressEvent</a></td><td>The response is in progress.</td></tr>
+<tr><td><code>response.completed</code></td><td><a href="#schema-response-completed-event">ResponseCompletedEvent</a></td><td>The response is complete. The last one.</td></tr>
+<tr><td><code>response.incomplete</code></td><td><a href="#schema-response-incomplete-event">ResponseIncompleteEvent</a></td><td>The response ended early because of a limit or a cancellation. It contains the output so far. The last one.</td></tr>
+<tr><td><code>response.failed</code></td><td><a href="#schema-response-failed-event">ResponseFailedEvent</a></td><td>The response failed. <code>response.error</code> has the reason. The last one.</td></tr>
+<tr><td><code>response.output_item.added</code></td><td><a href="#schema-response-output-item-added-event">ResponseOutputItemAddedEvent</a></td><td>An item started.</td></tr>
+<tr><td><code>response.output_item.done</code></td><td><a href="#schema-response-output-item-done-event">ResponseOutputItemDoneEvent</a></td><td>An item is complete.</td></tr>
+<tr><td><code>response.content_part.added</code></td><td><a href="#schema-response-content-part-added-event">ResponseContentPartAddedEvent</a></td><td>A content part started.</td></tr>
+<tr><td><code>response.content_part.done</code></td><td><a href="#schema-response-content-part-done-event">ResponseContentPartDoneEvent</a></td><td>A content part is complete.</td></tr>
 <tr><td><code>response.output_text.delta</code></td><td><a href="#schema-response-text-delta-event">ResponseTextDeltaEvent</a></td><td>More text.</td></tr>
-<tr><td><code>response.output_text.done</code></td><td><a href="#schema-response-text-done-event">ResponseTextDoneEvent</a></td><td>The text is whole.</td></tr>
-<tr><td><code>response.reasoning_summary_part.added</code></td><td><a href="#schema-response-reasoning-summary-part-added-event">ResponseReasoningSummaryPartAddedEvent</a></td><td>A piece of reasoning begins.</td></tr>
-<tr><td><code>response.reasoning_summary_part.done</code></td><td><a href="#schema-response-reasoning-summary-part-done-event">ResponseReasoningSummaryPartDoneEvent</a></td><td>A piece of reasoning is whole.</td></tr>
+<tr><td><code>response.output_text.done</code></td><td><a href="#schema-response-text-done-event">ResponseTextDoneEvent</a></td><td>The text is complete.</td></tr>
+<tr><td><code>response.reasoning_summary_part.added</code></td><td><a href="#schema-response-reasoning-summary-part-added-event">ResponseReasoningSummaryPartAddedEvent</a></td><td>A block of reasoning started.</td></tr>
+<tr><td><code>response.reasoning_summary_part.done</code></td><td><a href="#schema-response-reasoning-summary-part-done-event">ResponseReasoningSummaryPartDoneEvent</a></td><td>A block of reasoning is complete.</td></tr>
 <tr><td><code>response.reasoning_summary_text.delta</code></td><td><a href="#schema-response-reasoning-summary-text-delta-event">ResponseReasoningSummaryTextDeltaEvent</a></td><td>More reasoning.</td></tr>
-<tr><td><code>response.reasoning_summary_text.done</code></td><td><a href="#schema-response-reasoning-summary-text-done-event">ResponseReasoningSummaryTextDoneEvent</a></td><td>The text of a piece of reasoning is whole.</td></tr>
-<tr><td><code>response.mcp_call.in_progress</code></td><td><a href="#schema-response-mcp-call-in-progress-event">ResponseMcpCallInProgressEvent</a></td><td>A tool of the agent is called.</td></tr>
+<tr><td><code>response.reasoning_summary_text.done</code></td><td><a href="#schema-response-reasoning-summary-text-done-event">ResponseReasoningSummaryTextDoneEvent</a></td><td>The text of a reasoning block is complete.</td></tr>
+<tr><td><code>response.mcp_call.in_progress</code></td><td><a href="#schema-response-mcp-call-in-progress-event">ResponseMcpCallInProgressEvent</a></td><td>A tool of the agent was called.</td></tr>
 <tr><td><code>response.mcp_call_arguments.delta</code></td><td><a href="#schema-response-mcp-call-arguments-delta-event">ResponseMcpCallArgumentsDeltaEvent</a></td><td>Arguments of the call, as JSON text.</td></tr>
-<tr><td><code>response.mcp_call_arguments.done</code></td><td><a href="#schema-response-mcp-call-arguments-done-event">ResponseMcpCallArgumentsDoneEvent</a></td><td>The arguments are whole.</td></tr>
-<tr><td><code>response.mcp_call.completed</code></td><td><a href="#schema-response-mcp-call-completed-event">ResponseMcpCallCompletedEvent</a></td><td>The call ended well.</td></tr>
-<tr><td><code>response.mcp_call.failed</code></td><td><a href="#schema-response-mcp-call-failed-event">ResponseMcpCallFailedEvent</a></td><td>The call failed, was denied, or was cut.</td></tr>
-<tr><td><code>response.function_call_arguments.delta</code></td><td><a href="#schema-response-function-call-arguments-delta-event">ResponseFunctionCallArgumentsDeltaEvent</a></td><td>Arguments of a call that the client is to make.</td></tr>
-<tr><td><code>response.function_call_arguments.done</code></td><td><a href="#schema-response-function-call-arguments-done-event">ResponseFunctionCallArgumentsDoneEvent</a></td><td>The arguments are whole.</td></tr>
+<tr><td><code>response.mcp_call_arguments.done</code></td><td><a href="#schema-response-mcp-call-arguments-done-event">ResponseMcpCallArgumentsDoneEvent</a></td><td>The arguments are complete.</td></tr>
+<tr><td><code>response.mcp_call.completed</code></td><td><a href="#schema-response-mcp-call-completed-event">ResponseMcpCallCompletedEvent</a></td><td>The call succeeded.</td></tr>
+<tr><td><code>response.mcp_call.failed</code></td><td><a href="#schema-response-mcp-call-failed-event">ResponseMcpCallFailedEvent</a></td><td>The call failed, was denied or was cut off.</td></tr>
+<tr><td><code>response.function_call_arguments.delta</code></td><td><a href="#schema-response-function-call-arguments-delta-event">ResponseFunctionCallArgumentsDeltaEvent</a></td><td>Arguments of a call for the client to make.</td></tr>
+<tr><td><code>response.function_call_arguments.done</code></td><td><a href="#schema-response-function-call-arguments-done-event">ResponseFunctionCallArgumentsDoneEvent</a></td><td>The arguments are complete.</td></tr>
 </tbody>
 </table>
 </section>
@@ -535,8 +535,8 @@ td:empty{display:none}
 </section>
 <section id="operation-get-response" class="entry">
 <h3><a href="#operation-get-response"><b class="badge get">GET</b> <code>/v1/responses/{response_id}</code></a></h3>
-<p>A stored response</p>
-<p>With <code>stream=true</code> its events, from the one after <code>starting_after</code>: those that were, then live ones. When its first events are no longer kept there is no stream any more, and the response has only its last text.</p>
+<p>Get a stored response</p>
+<p>With <code>stream=true</code>, returns its events after <code>starting_after</code>: first the past ones, then live ones. Once its first events have been removed, the response can no longer be streamed and contains only its last text.</p>
 <p>Operation <code>getResponse</code>. Needs a key with the scope <code>read</code>.</p>
 <section id="operation-get-response-parameters">
 <h4><a href="#operation-get-response-parameters">Parameters</a></h4>
@@ -545,7 +545,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>response_id</code></td><td>path</td><td>string</td><td>Required.</td></tr>
 <tr><td><code>stream</code></td><td>query</td><td>boolean</td><td></td></tr>
-<tr><td><code>starting_after</code></td><td>query</td><td>integer</td><td><code>sequence_number</code> of the last event already seen; with <code>stream=true</code> only. At least 0.</td></tr>
+<tr><td><code>starting_after</code></td><td>query</td><td>integer</td><td><code>sequence_number</code> of the last event already received. Only with <code>stream=true</code>. At least 0.</td></tr>
 </tbody>
 </table>
 </section>
@@ -555,9 +555,9 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-response">Response</a> or stream of <a href="#schema-response-stream-event">ResponseStreamEvent</a></td><td>The response. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>410</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>410</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -569,29 +569,29 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">type</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>response.created</code></td><td><a href="#schema-response-created-event">ResponseCreatedEvent</a></td><td>The response exists.</td></tr>
-<tr><td><code>response.queued</code></td><td><a href="#schema-response-queued-event">ResponseQueuedEvent</a></td><td>It waits for its turn; background responses only.</td></tr>
-<tr><td><code>response.in_progress</code></td><td><a href="#schema-response-in-progress-event">ResponseInProgressEvent</a></td><td>The agent works on it.</td></tr>
-<tr><td><code>response.completed</code></td><td><a href="#schema-response-completed-event">ResponseCompletedEvent</a></td><td>It is done; the response is whole. The last one.</td></tr>
-<tr><td><code>response.incomplete</code></td><td><a href="#schema-response-incomplete-event">ResponseIncompleteEvent</a></td><td>It was cut by a limit, or cancelled; the response holds what there is. The last one.</td></tr>
-<tr><td><code>response.failed</code></td><td><a href="#schema-response-failed-event">ResponseFailedEvent</a></td><td>It failed; <code>response.error</code> says why. The last one.</td></tr>
-<tr><td><code>response.output_item.added</code></td><td><a href="#schema-response-output-item-added-event">ResponseOutputItemAddedEvent</a></td><td>An item begins.</td></tr>
-<tr><td><code>response.output_item.done</code></td><td><a href="#schema-response-output-item-done-event">ResponseOutputItemDoneEvent</a></td><td>An item is whole.</td></tr>
-<tr><td><code>response.content_part.added</code></td><td><a href="#schema-response-content-part-added-event">ResponseContentPartAddedEvent</a></td><td>A part of a message begins.</td></tr>
-<tr><td><code>response.content_part.done</code></td><td><a href="#schema-response-content-part-done-event">ResponseContentPartDoneEvent</a></td><td>A part of a message is whole.</td></tr>
+<tr><td><code>response.created</code></td><td><a href="#schema-response-created-event">ResponseCreatedEvent</a></td><td>The response was created.</td></tr>
+<tr><td><code>response.queued</code></td><td><a href="#schema-response-queued-event">ResponseQueuedEvent</a></td><td>The response is queued. Background responses only.</td></tr>
+<tr><td><code>response.in_progress</code></td><td><a href="#schema-response-in-progress-event">ResponseInProgressEvent</a></td><td>The response is in progress.</td></tr>
+<tr><td><code>response.completed</code></td><td><a href="#schema-response-completed-event">ResponseCompletedEvent</a></td><td>The response is complete. The last one.</td></tr>
+<tr><td><code>response.incomplete</code></td><td><a href="#schema-response-incomplete-event">ResponseIncompleteEvent</a></td><td>The response ended early because of a limit or a cancellation. It contains the output so far. The last one.</td></tr>
+<tr><td><code>response.failed</code></td><td><a href="#schema-response-failed-event">ResponseFailedEvent</a></td><td>The response failed. <code>response.error</code> has the reason. The last one.</td></tr>
+<tr><td><code>response.output_item.added</code></td><td><a href="#schema-response-output-item-added-event">ResponseOutputItemAddedEvent</a></td><td>An item started.</td></tr>
+<tr><td><code>response.output_item.done</code></td><td><a href="#schema-response-output-item-done-event">ResponseOutputItemDoneEvent</a></td><td>An item is complete.</td></tr>
+<tr><td><code>response.content_part.added</code></td><td><a href="#schema-response-content-part-added-event">ResponseContentPartAddedEvent</a></td><td>A content part started.</td></tr>
+<tr><td><code>response.content_part.done</code></td><td><a href="#schema-response-content-part-done-event">ResponseContentPartDoneEvent</a></td><td>A content part is complete.</td></tr>
 <tr><td><code>response.output_text.delta</code></td><td><a href="#schema-response-text-delta-event">ResponseTextDeltaEvent</a></td><td>More text.</td></tr>
-<tr><td><code>response.output_text.done</code></td><td><a href="#schema-response-text-done-event">ResponseTextDoneEvent</a></td><td>The text is whole.</td></tr>
-<tr><td><code>response.reasoning_summary_part.added</code></td><td><a href="#schema-response-reasoning-summary-part-added-event">ResponseReasoningSummaryPartAddedEvent</a></td><td>A piece of reasoning begins.</td></tr>
-<tr><td><code>response.reasoning_summary_part.done</code></td><td><a href="#schema-response-reasoning-summary-part-done-event">ResponseReasoningSummaryPartDoneEvent</a></td><td>A piece of reasoning is whole.</td></tr>
+<tr><td><code>response.output_text.done</code></td><td><a href="#schema-response-text-done-event">ResponseTextDoneEvent</a></td><td>The text is complete.</td></tr>
+<tr><td><code>response.reasoning_summary_part.added</code></td><td><a href="#schema-response-reasoning-summary-part-added-event">ResponseReasoningSummaryPartAddedEvent</a></td><td>A block of reasoning started.</td></tr>
+<tr><td><code>response.reasoning_summary_part.done</code></td><td><a href="#schema-response-reasoning-summary-part-done-event">ResponseReasoningSummaryPartDoneEvent</a></td><td>A block of reasoning is complete.</td></tr>
 <tr><td><code>response.reasoning_summary_text.delta</code></td><td><a href="#schema-response-reasoning-summary-text-delta-event">ResponseReasoningSummaryTextDeltaEvent</a></td><td>More reasoning.</td></tr>
-<tr><td><code>response.reasoning_summary_text.done</code></td><td><a href="#schema-response-reasoning-summary-text-done-event">ResponseReasoningSummaryTextDoneEvent</a></td><td>The text of a piece of reasoning is whole.</td></tr>
-<tr><td><code>response.mcp_call.in_progress</code></td><td><a href="#schema-response-mcp-call-in-progress-event">ResponseMcpCallInProgressEvent</a></td><td>A tool of the agent is called.</td></tr>
+<tr><td><code>response.reasoning_summary_text.done</code></td><td><a href="#schema-response-reasoning-summary-text-done-event">ResponseReasoningSummaryTextDoneEvent</a></td><td>The text of a reasoning block is complete.</td></tr>
+<tr><td><code>response.mcp_call.in_progress</code></td><td><a href="#schema-response-mcp-call-in-progress-event">ResponseMcpCallInProgressEvent</a></td><td>A tool of the agent was called.</td></tr>
 <tr><td><code>response.mcp_call_arguments.delta</code></td><td><a href="#schema-response-mcp-call-arguments-delta-event">ResponseMcpCallArgumentsDeltaEvent</a></td><td>Arguments of the call, as JSON text.</td></tr>
-<tr><td><code>response.mcp_call_arguments.done</code></td><td><a href="#schema-response-mcp-call-arguments-done-event">ResponseMcpCallArgumentsDoneEvent</a></td><td>The arguments are whole.</td></tr>
-<tr><td><code>response.mcp_call.completed</code></td><td><a href="#schema-response-mcp-call-completed-event">ResponseMcpCallCompletedEvent</a></td><td>The call ended well.</td></tr>
-<tr><td><code>response.mcp_call.failed</code></td><td><a href="#schema-response-mcp-call-failed-event">ResponseMcpCallFailedEvent</a></td><td>The call failed, was denied, or was cut.</td></tr>
-<tr><td><code>response.function_call_arguments.delta</code></td><td><a href="#schema-response-function-call-arguments-delta-event">ResponseFunctionCallArgumentsDeltaEvent</a></td><td>Arguments of a call that the client is to make.</td></tr>
-<tr><td><code>response.function_call_arguments.done</code></td><td><a href="#schema-response-function-call-arguments-done-event">ResponseFunctionCallArgumentsDoneEvent</a></td><td>The arguments are whole.</td></tr>
+<tr><td><code>response.mcp_call_arguments.done</code></td><td><a href="#schema-response-mcp-call-arguments-done-event">ResponseMcpCallArgumentsDoneEvent</a></td><td>The arguments are complete.</td></tr>
+<tr><td><code>response.mcp_call.completed</code></td><td><a href="#schema-response-mcp-call-completed-event">ResponseMcpCallCompletedEvent</a></td><td>The call succeeded.</td></tr>
+<tr><td><code>response.mcp_call.failed</code></td><td><a href="#schema-response-mcp-call-failed-event">ResponseMcpCallFailedEvent</a></td><td>The call failed, was denied or was cut off.</td></tr>
+<tr><td><code>response.function_call_arguments.delta</code></td><td><a href="#schema-response-function-call-arguments-delta-event">ResponseFunctionCallArgumentsDeltaEvent</a></td><td>Arguments of a call for the client to make.</td></tr>
+<tr><td><code>response.function_call_arguments.done</code></td><td><a href="#schema-response-function-call-arguments-done-event">ResponseFunctionCallArgumentsDoneEvent</a></td><td>The arguments are complete.</td></tr>
 </tbody>
 </table>
 </section>
@@ -603,8 +603,8 @@ td:empty{display:none}
 </section>
 <section id="operation-delete-response" class="entry">
 <h3><a href="#operation-delete-response"><b class="badge delete">DELETE</b> <code>/v1/responses/{response_id}</code></a></h3>
-<p>Forget a stored response</p>
-<p>A run that is still at work for it is stopped.</p>
+<p>Delete a stored response</p>
+<p>Stops its run if it is still active.</p>
 <p>Operation <code>deleteResponse</code>. Needs a key with the scope <code>chat</code>.</p>
 <section id="operation-delete-response-parameters">
 <h4><a href="#operation-delete-response-parameters">Parameters</a></h4>
@@ -620,10 +620,10 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-deleted-response">DeletedResponse</a></td><td>It is gone.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-deleted-response">DeletedResponse</a></td><td>The response was deleted.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -635,8 +635,8 @@ td:empty{display:none}
 </section>
 <section id="operation-cancel-response" class="entry">
 <h3><a href="#operation-cancel-response"><b class="badge post">POST</b> <code>/v1/responses/{response_id}/cancel</code></a></h3>
-<p>Stop a response that is not done</p>
-<p>Answers once the run has really ended. Of a response that was cancelled before, the same answer again.</p>
+<p>Cancel a response in progress</p>
+<p>Returns once the run has ended. Cancelling a cancelled response returns the same result.</p>
 <p>Operation <code>cancelResponse</code>. Needs a key with the scope <code>chat</code>.</p>
 <section id="operation-cancel-response-parameters">
 <h4><a href="#operation-cancel-response-parameters">Parameters</a></h4>
@@ -652,10 +652,10 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-response">Response</a></td><td>The response, cancelled.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>403</code>, <code>404</code>, <code>409</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-response">Response</a></td><td>The cancelled response.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>403</code>, <code>404</code>, <code>409</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -667,7 +667,7 @@ td:empty{display:none}
 </section>
 <section id="operation-list-response-input-items" class="entry">
 <h3><a href="#operation-list-response-input-items"><b class="badge get">GET</b> <code>/v1/responses/{response_id}/input_items</code></a></h3>
-<p>What a response was asked with</p>
+<p>List the input items of a response</p>
 <p>Operation <code>listResponseInputItems</code>. Needs a key with the scope <code>read</code>.</p>
 <section id="operation-list-response-input-items-parameters">
 <h4><a href="#operation-list-response-input-items-parameters">Parameters</a></h4>
@@ -677,7 +677,7 @@ td:empty{display:none}
 <tr><td><code>response_id</code></td><td>path</td><td>string</td><td>Required.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
 <tr><td><code>order</code></td><td>query</td><td><code>&quot;asc&quot;</code> or <code>&quot;desc&quot;</code></td><td>Default <code>&quot;desc&quot;</code>.</td></tr>
-<tr><td><code>after</code></td><td>query</td><td>string</td><td>Id of the last item already seen. At most 256 characters.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td>Id of the last item already received. At most 256 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -687,9 +687,9 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-response-item-list">ResponseItemList</a></td><td>The items.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -702,10 +702,10 @@ td:empty{display:none}
 </section>
 <section id="tag-runs">
 <h2><a href="#tag-runs">Runs</a></h2>
-<p>What the agent is doing and did: start, follow, answer, steer, stop.</p>
+<p>Runs of the agent: start, follow, answer, steer and stop them.</p>
 <section id="operation-list-runs" class="entry">
 <h3><a href="#operation-list-runs"><b class="badge get">GET</b> <code>/v1/runs</code></a></h3>
-<p>Runs, newest first</p>
+<p>List runs, newest first</p>
 <p>Operation <code>listRuns</code>. Needs a key with the scope <code>read</code>.</p>
 <section id="operation-list-runs-parameters">
 <h4><a href="#operation-list-runs-parameters">Parameters</a></h4>
@@ -715,7 +715,7 @@ td:empty{display:none}
 <tr><td><code>status</code></td><td>query</td><td><a href="#schema-run-status">RunStatus</a></td><td></td></tr>
 <tr><td><code>session_id</code></td><td>query</td><td>string</td><td>At most 256 characters.</td></tr>
 <tr><td><code>limit</code></td><td>query</td><td>integer</td><td>1 to 100; default <code>20</code>.</td></tr>
-<tr><td><code>after</code></td><td>query</td><td>string</td><td>Id of the last run already seen. At most 256 characters.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td>Id of the last run already received. At most 256 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -725,9 +725,9 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-run-list">RunList</a></td><td>A page of runs.</td></tr>
-<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -740,17 +740,17 @@ td:empty{display:none}
 <section id="operation-create-run" class="entry">
 <h3><a href="#operation-create-run"><b class="badge post">POST</b> <code>/v1/runs</code></a></h3>
 <p>Start a run</p>
-<p>Answers once the run is recorded. It needs no client from then on: follow its events, fetch it, or let a webhook tell.</p>
+<p>Returns once the run is recorded. The run then needs no client: follow its events, fetch it, or use a completion webhook.</p>
 <p>Operation <code>createRun</code>. Needs a key with the scope <code>runs</code>.</p>
 <section id="operation-create-run-parameters">
 <h4><a href="#operation-create-run-parameters">Parameters</a></h4>
 <table class="c4">
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or begins it. At most 256 characters, no control characters, no <code>/</code>, <code>\\</code> or <code>..</code>. A name of your choice belongs to your API key: another key&#39;s session of the same name is another session.</td></tr>
-<tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s own name for the conversation, at most 256 characters. Continues the newest session with this key.</td></tr>
-<tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model for this request: <code>model</code> or <code>provider:model</code>. Wins over the body.</td></tr>
-<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. The same key with the same request again gets what the first one got, or joins it while it is at work; with another request 409.</td></tr>
+<tr><td><code>X-Agent-Session-Id</code></td><td>header</td><td>string</td><td>Continues this session, or creates it. At most 256 characters, without control characters, <code>/</code>, <code>\\</code> or <code>..</code>. Session names are scoped by API key: the same name under another key is another session.</td></tr>
+<tr><td><code>X-Agent-Session-Key</code></td><td>header</td><td>string</td><td>The client&#39;s name for the conversation, at most 256 characters. Continues the newest session with this key.</td></tr>
+<tr><td><code>X-Agent-Model</code></td><td>header</td><td>string</td><td>Model of this request: <code>model</code> or <code>provider:model</code>. Takes precedence over the body.</td></tr>
+<tr><td><code>Idempotency-Key</code></td><td>header</td><td>string</td><td>1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.</td></tr>
 </tbody>
 </table>
 </section>
@@ -760,15 +760,15 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>input</code></td><td>string or array of <a href="#schema-input-item">InputItem</a></td><td>Required. Text, or messages in the chat or the responses format. The last ones, from the user, are the prompt. String: not empty; array of <a href="#schema-input-item">InputItem</a>: not empty.</td></tr>
-<tr><td><code>session_id</code></td><td>string</td><td>As the header <code>X-Agent-Session-Id</code>, which wins.</td></tr>
-<tr><td><code>session_key</code></td><td>string</td><td>As the header <code>X-Agent-Session-Key</code>, which wins.</td></tr>
-<tr><td><code>instructions</code></td><td>string or null</td><td>Of this run alone, after the configured ones.</td></tr>
-<tr><td><code>conversation_history</code></td><td>array of <a href="#schema-input-item">InputItem</a> or null</td><td>The conversation before the input, for a session that does not exist yet.</td></tr>
+<tr><td><code>input</code></td><td>string or array of <a href="#schema-input-item">InputItem</a></td><td>Required. Text, or messages in the chat or responses format. The trailing user messages are the prompt. String: not empty; array of <a href="#schema-input-item">InputItem</a>: not empty.</td></tr>
+<tr><td><code>session_id</code></td><td>string</td><td>Same as the header <code>X-Agent-Session-Id</code>, which takes precedence.</td></tr>
+<tr><td><code>session_key</code></td><td>string</td><td>Same as the header <code>X-Agent-Session-Key</code>, which takes precedence.</td></tr>
+<tr><td><code>instructions</code></td><td>string or null</td><td>Additional instructions for this run, after the configured ones.</td></tr>
+<tr><td><code>conversation_history</code></td><td>array of <a href="#schema-input-item">InputItem</a> or null</td><td>The conversation before the input, for a new session.</td></tr>
 <tr><td><code>previous_response_id</code></td><td>string or null</td><td>At most 256 characters.</td></tr>
 <tr><td><code>model</code></td><td>string</td><td><code>model</code> or <code>provider:model</code>. At most 256 characters.</td></tr>
 <tr><td><code>metadata</code></td><td>map of string</td><td>At most 16 fields; each value at most 512 characters.</td></tr>
-<tr><td><code>toolsets</code></td><td>array of string</td><td>Narrows the tools of this run to these sets. At most 64 items.</td></tr>
+<tr><td><code>toolsets</code></td><td>array of string</td><td>Restricts the tools of this run to these toolsets. At most 64 items.</td></tr>
 <tr><td><code>timeout_seconds</code></td><td>number</td><td>At most 86400; more than 0.</td></tr>
 <tr><td><code>webhook</code></td><td><a href="#schema-webhook">Webhook</a></td><td></td></tr>
 <tr><td><code>approval_mode</code></td><td><a href="#schema-approval-mode">ApprovalMode</a></td><td></td></tr>
@@ -781,10 +781,10 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>202</code></td><td><a href="#schema-run-accepted">RunAccepted</a></td><td>Recorded. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>, <code>Location</code>.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>202</code></td><td><a href="#schema-run-accepted">RunAccepted</a></td><td>The run is recorded. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>, <code>X-Agent-Session-Key</code>, <code>X-Agent-Model</code>, <code>Idempotency-Replayed</code>, <code>Location</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -800,8 +800,8 @@ td:empty{display:none}
 </section>
 <section id="operation-get-run" class="entry">
 <h3><a href="#operation-get-run"><b class="badge get">GET</b> <code>/v1/runs/{run_id}</code></a></h3>
-<p>What became of a run</p>
-<p>With <code>wait</code> the answer comes when the run has ended or needs an answer, at the latest after so many seconds.</p>
+<p>Get a run</p>
+<p>With <code>wait</code>, returns when the run has ended or waits for an answer, or after that many seconds.</p>
 <p>Operation <code>getRun</code>. Needs a key with the scope <code>read</code>.</p>
 <section id="operation-get-run-parameters">
 <h4><a href="#operation-get-run-parameters">Parameters</a></h4>
@@ -809,7 +809,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>run_id</code></td><td>path</td><td>string</td><td>Required.</td></tr>
-<tr><td><code>wait</code></td><td>query</td><td>number</td><td>Seconds. 0 to 60.</td></tr>
+<tr><td><code>wait</code></td><td>query</td><td>number</td><td>In seconds. 0 to 60.</td></tr>
 </tbody>
 </table>
 </section>
@@ -819,9 +819,9 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-run">Run</a></td><td>The run.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -834,7 +834,7 @@ td:empty{display:none}
 <section id="operation-stream-run-events" class="entry">
 <h3><a href="#operation-stream-run-events"><b class="badge get">GET</b> <code>/v1/runs/{run_id}/events</code></a></h3>
 <p>Follow the events of a run</p>
-<p>Replays the run&#39;s events after the cursor, then goes on live, and ends after the run&#39;s final event. <code>Last-Event-ID</code> wins over <code>after</code>. When the oldest events after the cursor are no longer kept, <code>run.snapshot</code> comes first.</p>
+<p>Replays the events of the run after the cursor, continues with live events and ends after the final event. <code>Last-Event-ID</code> takes precedence over <code>after</code>. If the oldest events after the cursor have been removed, the stream starts with <code>run.snapshot</code>.</p>
 <p>Operation <code>streamRunEvents</code>. Needs a key with the scope <code>read</code>.</p>
 <section id="operation-stream-run-events-parameters">
 <h4><a href="#operation-stream-run-events-parameters">Parameters</a></h4>
@@ -842,8 +842,8 @@ td:empty{display:none}
 <thead><tr><th scope="col">Name</th><th scope="col">In</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>run_id</code></td><td>path</td><td>string</td><td>Required.</td></tr>
-<tr><td><code>after</code></td><td>query</td><td>string</td><td>Number of the last event already seen. At most 32 characters.</td></tr>
-<tr><td><code>Last-Event-ID</code></td><td>header</td><td>string</td><td>Number of the last event already seen. At most 32 characters.</td></tr>
+<tr><td><code>after</code></td><td>query</td><td>string</td><td>Number of the last event already received. At most 32 characters.</td></tr>
+<tr><td><code>Last-Event-ID</code></td><td>header</td><td>string</td><td>Number of the last event already received. At most 32 characters.</td></tr>
 </tbody>
 </table>
 </section>
@@ -853,61 +853,61 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td>stream of <a href="#schema-run-event">RunEvent</a></td><td>The events. Headers: <code>X-Agent-Run-Id</code>, <code>X-Agent-Session-Id</code>.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>410</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>410</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="operation-stream-run-events-stream">
 <h4><a href="#operation-stream-run-events-stream">Stream</a></h4>
 <p>Server-sent events; the data of each is <a href="#schema-run-event">RunEvent</a>. The name of each event is its field <code>event</code>. Its id is its field <code>seq</code>: send the last one as <code>Last-Event-ID</code> to go on from there. The stream closes after the last event.</p>
-<p>An event of a run, as the journal holds it. The name of the server-sent event equals <code>event</code>, its id equals <code>seq</code>.</p>
+<p>An event of a run, as stored in the journal. The name of the server-sent event equals <code>event</code>, its id equals <code>seq</code>.</p>
 <p>One of, told apart by <code>event</code>:</p>
 <table class="c3">
 <thead><tr><th scope="col">event</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>run.queued</code></td><td><a href="#schema-run-queued-event">RunQueuedEvent</a></td><td>The run is recorded and waits for its turn.</td></tr>
-<tr><td><code>run.started</code></td><td><a href="#schema-run-started-event">RunStartedEvent</a></td><td>The agent works on the run.</td></tr>
-<tr><td><code>run.snapshot</code></td><td><a href="#schema-run-snapshot-event">RunSnapshotEvent</a></td><td>Comes first when the events after the cursor are no longer all kept: the run as it is, and its text so far. The next event is number <code>first_seq</code>. Its own <code>seq</code> is the one before, so that it resumes like any. Not journaled.</td></tr>
-<tr><td><code>message.started</code></td><td><a href="#schema-message-started-event">MessageStartedEvent</a></td><td>A message of the agent begins.</td></tr>
-<tr><td><code>message.delta</code></td><td><a href="#schema-message-delta-event">MessageDeltaEvent</a></td><td>More text of a message. Deltas close in time arrive merged.</td></tr>
-<tr><td><code>message.completed</code></td><td><a href="#schema-message-completed-event">MessageCompletedEvent</a></td><td>A message is whole; <code>text</code> is all of it.</td></tr>
+<tr><td><code>run.queued</code></td><td><a href="#schema-run-queued-event">RunQueuedEvent</a></td><td>The run is recorded and queued.</td></tr>
+<tr><td><code>run.started</code></td><td><a href="#schema-run-started-event">RunStartedEvent</a></td><td>The run started.</td></tr>
+<tr><td><code>run.snapshot</code></td><td><a href="#schema-run-snapshot-event">RunSnapshotEvent</a></td><td>The first event if some events after the cursor have been removed: the current run and its text so far. The next event is number <code>first_seq</code>. Its own <code>seq</code> is the number before, so that a client can resume from it. Not journaled.</td></tr>
+<tr><td><code>message.started</code></td><td><a href="#schema-message-started-event">MessageStartedEvent</a></td><td>A message of the agent started.</td></tr>
+<tr><td><code>message.delta</code></td><td><a href="#schema-message-delta-event">MessageDeltaEvent</a></td><td>More text of a message. Deltas that are close in time are merged.</td></tr>
+<tr><td><code>message.completed</code></td><td><a href="#schema-message-completed-event">MessageCompletedEvent</a></td><td>A message is complete. <code>text</code> is the full text.</td></tr>
 <tr><td><code>reasoning.delta</code></td><td><a href="#schema-reasoning-delta-event">ReasoningDeltaEvent</a></td><td>More of the model&#39;s reasoning.</td></tr>
-<tr><td><code>reasoning.completed</code></td><td><a href="#schema-reasoning-completed-event">ReasoningCompletedEvent</a></td><td>A piece of reasoning is whole.</td></tr>
-<tr><td><code>tool.started</code></td><td><a href="#schema-tool-started-event">ToolStartedEvent</a></td><td>A tool call begins.</td></tr>
+<tr><td><code>reasoning.completed</code></td><td><a href="#schema-reasoning-completed-event">ReasoningCompletedEvent</a></td><td>A block of reasoning is complete.</td></tr>
+<tr><td><code>tool.started</code></td><td><a href="#schema-tool-started-event">ToolStartedEvent</a></td><td>A tool call started.</td></tr>
 <tr><td><code>tool.progress</code></td><td><a href="#schema-tool-progress-event">ToolProgressEvent</a></td><td>Live output of a tool.</td></tr>
 <tr><td><code>tool.completed</code></td><td><a href="#schema-tool-completed-event">ToolCompletedEvent</a></td><td>A tool call ended.</td></tr>
-<tr><td><code>tool.requested</code></td><td><a href="#schema-tool-requested-event">ToolRequestedEvent</a></td><td>A tool of the client is to be called. The run ends, and goes on in the next with what the client got.</td></tr>
+<tr><td><code>tool.requested</code></td><td><a href="#schema-tool-requested-event">ToolRequestedEvent</a></td><td>The client has to call one of its functions. The run ends; the next run continues with the result.</td></tr>
 <tr><td><code>approval.request</code></td><td><a href="#schema-approval-request-event">ApprovalRequestEvent</a></td><td>A tool call waits for approval.</td></tr>
 <tr><td><code>approval.responded</code></td><td><a href="#schema-approval-responded-event">ApprovalRespondedEvent</a></td><td>A question was answered.</td></tr>
-<tr><td><code>approval.expired</code></td><td><a href="#schema-approval-expired-event">ApprovalExpiredEvent</a></td><td>Nobody answered in time, or the run ended first; the call was denied.</td></tr>
-<tr><td><code>clarify.request</code></td><td><a href="#schema-clarify-request-event">ClarifyRequestEvent</a></td><td>The agent asks people something, all questions in one request.</td></tr>
-<tr><td><code>clarify.responded</code></td><td><a href="#schema-clarify-responded-event">ClarifyRespondedEvent</a></td><td>The questions were answered; a question that was skipped has an empty answer.</td></tr>
-<tr><td><code>clarify.expired</code></td><td><a href="#schema-clarify-expired-event">ClarifyExpiredEvent</a></td><td>Nobody answered the questions in time, or the run ended first.</td></tr>
-<tr><td><code>sudo.request</code></td><td><a href="#schema-sudo-request-event">SudoRequestEvent</a></td><td>A command needs a password. The answer goes to the command alone and is kept nowhere.</td></tr>
-<tr><td><code>sudo.responded</code></td><td><a href="#schema-sudo-responded-event">SudoRespondedEvent</a></td><td>The password was given, or refused; it is in no event.</td></tr>
-<tr><td><code>sudo.expired</code></td><td><a href="#schema-sudo-expired-event">SudoExpiredEvent</a></td><td>Nobody gave the password in time, or the run ended first.</td></tr>
-<tr><td><code>secret.request</code></td><td><a href="#schema-secret-request-event">SecretRequestEvent</a></td><td>A secret is wanted. The answer is stored as a variable of the home; the agent learns only that it is.</td></tr>
-<tr><td><code>secret.responded</code></td><td><a href="#schema-secret-responded-event">SecretRespondedEvent</a></td><td>The secret was stored, or refused; it is in no event.</td></tr>
-<tr><td><code>secret.expired</code></td><td><a href="#schema-secret-expired-event">SecretExpiredEvent</a></td><td>Nobody gave the secret in time, or the run ended first.</td></tr>
+<tr><td><code>approval.expired</code></td><td><a href="#schema-approval-expired-event">ApprovalExpiredEvent</a></td><td>The approval expired, or the run ended first. The call was denied.</td></tr>
+<tr><td><code>clarify.request</code></td><td><a href="#schema-clarify-request-event">ClarifyRequestEvent</a></td><td>The agent asks people one or more questions.</td></tr>
+<tr><td><code>clarify.responded</code></td><td><a href="#schema-clarify-responded-event">ClarifyRespondedEvent</a></td><td>The questions were answered. A skipped question has an empty answer.</td></tr>
+<tr><td><code>clarify.expired</code></td><td><a href="#schema-clarify-expired-event">ClarifyExpiredEvent</a></td><td>The questions expired, or the run ended first.</td></tr>
+<tr><td><code>sudo.request</code></td><td><a href="#schema-sudo-request-event">SudoRequestEvent</a></td><td>A command needs a password. The answer goes to the command only and is never stored.</td></tr>
+<tr><td><code>sudo.responded</code></td><td><a href="#schema-sudo-responded-event">SudoRespondedEvent</a></td><td>The password was entered or refused. No event contains it.</td></tr>
+<tr><td><code>sudo.expired</code></td><td><a href="#schema-sudo-expired-event">SudoExpiredEvent</a></td><td>The request for the password expired, or the run ended first.</td></tr>
+<tr><td><code>secret.request</code></td><td><a href="#schema-secret-request-event">SecretRequestEvent</a></td><td>A secret is requested. The answer is stored in the environment file of the home. The agent learns only that it is set.</td></tr>
+<tr><td><code>secret.responded</code></td><td><a href="#schema-secret-responded-event">SecretRespondedEvent</a></td><td>The secret was stored or refused. No event contains it.</td></tr>
+<tr><td><code>secret.expired</code></td><td><a href="#schema-secret-expired-event">SecretExpiredEvent</a></td><td>The request for the secret expired, or the run ended first.</td></tr>
 <tr><td><code>subagent.spawn_requested</code></td><td><a href="#schema-subagent-requested-event">SubagentRequestedEvent</a></td><td>A task waits for a sub-agent, which will be the run <code>subagent_id</code>.</td></tr>
-<tr><td><code>subagent.start</code></td><td><a href="#schema-subagent-start-event">SubagentStartEvent</a></td><td>A sub-agent was given a task. It is a run of its own, whose id is <code>subagent_id</code>.</td></tr>
-<tr><td><code>subagent.thinking</code></td><td><a href="#schema-subagent-thought-event">SubagentThoughtEvent</a></td><td>A sub-agent reasoned before it went on.</td></tr>
-<tr><td><code>subagent.tool</code></td><td><a href="#schema-subagent-tool-event">SubagentToolEvent</a></td><td>A sub-agent calls a tool.</td></tr>
-<tr><td><code>subagent.progress</code></td><td><a href="#schema-subagent-progress-event">SubagentProgressEvent</a></td><td>A sub-agent said something on its way.</td></tr>
-<tr><td><code>subagent.complete</code></td><td><a href="#schema-subagent-complete-event">SubagentCompleteEvent</a></td><td>A sub-agent ended.</td></tr>
-<tr><td><code>run.steer_accepted</code></td><td><a href="#schema-steer-accepted-event">SteerAcceptedEvent</a></td><td>Steering text was accepted: it reaches the model at the next step, or comes back in the final event.</td></tr>
+<tr><td><code>subagent.start</code></td><td><a href="#schema-subagent-start-event">SubagentStartEvent</a></td><td>A sub-agent started a task. It is a separate run with the id <code>subagent_id</code>.</td></tr>
+<tr><td><code>subagent.thinking</code></td><td><a href="#schema-subagent-thought-event">SubagentThoughtEvent</a></td><td>Reasoning of a sub-agent.</td></tr>
+<tr><td><code>subagent.tool</code></td><td><a href="#schema-subagent-tool-event">SubagentToolEvent</a></td><td>A sub-agent called a tool.</td></tr>
+<tr><td><code>subagent.progress</code></td><td><a href="#schema-subagent-progress-event">SubagentProgressEvent</a></td><td>Intermediate text of a sub-agent.</td></tr>
+<tr><td><code>subagent.complete</code></td><td><a href="#schema-subagent-complete-event">SubagentCompleteEvent</a></td><td>A sub-agent finished.</td></tr>
+<tr><td><code>run.steer_accepted</code></td><td><a href="#schema-steer-accepted-event">SteerAcceptedEvent</a></td><td>Steering text was accepted. It reaches the model at the next step or is returned in the final event.</td></tr>
 <tr><td><code>compression.started</code></td><td><a href="#schema-compression-started-event">CompressionStartedEvent</a></td><td>The transcript is being compressed.</td></tr>
-<tr><td><code>compression.completed</code></td><td><a href="#schema-compression-completed-event">CompressionCompletedEvent</a></td><td>Compression ended. The figures are of what the model gets; tokens are estimates.</td></tr>
-<tr><td><code>run.notice</code></td><td><a href="#schema-notice-event">NoticeEvent</a></td><td>Something a person should know that is no failure, such as a retry.</td></tr>
+<tr><td><code>compression.completed</code></td><td><a href="#schema-compression-completed-event">CompressionCompletedEvent</a></td><td>Compression finished. The numbers describe the model&#39;s input; tokens are estimates.</td></tr>
+<tr><td><code>run.notice</code></td><td><a href="#schema-notice-event">NoticeEvent</a></td><td>Information for people that is not a failure, such as a retry.</td></tr>
 <tr><td><code>usage.updated</code></td><td><a href="#schema-usage-updated-event">UsageUpdatedEvent</a></td><td>Usage so far.</td></tr>
-<tr><td><code>run.steered</code></td><td><a href="#schema-run-steered-event">RunSteeredEvent</a></td><td>Steering text was taken into the turn.</td></tr>
-<tr><td><code>run.stopping</code></td><td><a href="#schema-run-stopping-event">RunStoppingEvent</a></td><td>The run was asked to stop.</td></tr>
-<tr><td><code>run.completed</code></td><td><a href="#schema-run-completed-event">RunCompletedEvent</a></td><td>Final: the run is done. The last one.</td></tr>
+<tr><td><code>run.steered</code></td><td><a href="#schema-run-steered-event">RunSteeredEvent</a></td><td>Steering text was added to the turn.</td></tr>
+<tr><td><code>run.stopping</code></td><td><a href="#schema-run-stopping-event">RunStoppingEvent</a></td><td>A stop of the run was requested.</td></tr>
+<tr><td><code>run.completed</code></td><td><a href="#schema-run-completed-event">RunCompletedEvent</a></td><td>Final: the run completed. The last one.</td></tr>
 <tr><td><code>run.failed</code></td><td><a href="#schema-run-failed-event">RunFailedEvent</a></td><td>Final: the run failed. The last one.</td></tr>
 <tr><td><code>run.cancelled</code></td><td><a href="#schema-run-cancelled-event">RunCancelledEvent</a></td><td>Final: the run was stopped. The last one.</td></tr>
-<tr><td><code>run.interrupted</code></td><td><a href="#schema-run-interrupted-event">RunInterruptedEvent</a></td><td>Final: the process that ran it ended. The last one.</td></tr>
+<tr><td><code>run.interrupted</code></td><td><a href="#schema-run-interrupted-event">RunInterruptedEvent</a></td><td>Final: the process that executed the run ended. The last one.</td></tr>
 </tbody>
 </table>
 </section>
@@ -920,7 +920,7 @@ td:empty{display:none}
 <section id="operation-resolve-run-approval" class="entry">
 <h3><a href="#operation-resolve-run-approval"><b class="badge post">POST</b> <code>/v1/runs/{run_id}/approval</code></a></h3>
 <p>Answer a question of a run</p>
-<p>The first valid answer wins, from whatever surface it comes.</p>
+<p>The first valid answer from any surface wins.</p>
 <p>Operation <code>resolveRunApproval</code>. Needs a key with the scope <code>approvals</code>.</p>
 <section id="operation-resolve-run-approval-parameters">
 <h4><a href="#operation-resolve-run-approval-parameters">Parameters</a></h4>
@@ -938,9 +938,9 @@ td:empty{display:none}
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>choice</code></td><td>string</td><td>once, session, always or deny. approve, approved and allow mean once; reject, rejected and denied mean deny.</td></tr>
-<tr><td><code>request_id</code></td><td>string</td><td>Which question. Absent: the oldest. 1 to 256 characters.</td></tr>
-<tr><td><code>all</code></td><td>boolean</td><td>Answers all that are open.</td></tr>
-<tr><td><code>resolve_all</code></td><td>boolean</td><td>The same as <code>all</code>.</td></tr>
+<tr><td><code>request_id</code></td><td>string</td><td>Id of the question. Default: the oldest one. 1 to 256 characters.</td></tr>
+<tr><td><code>all</code></td><td>boolean</td><td>Answers all pending approvals.</td></tr>
+<tr><td><code>resolve_all</code></td><td>boolean</td><td>Alias of <code>all</code>.</td></tr>
 <tr><td><code>reason</code></td><td>string</td><td>At most 1024 characters.</td></tr>
 </tbody>
 </table>
@@ -951,10 +951,10 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-approval-result">ApprovalResult</a></td><td>Answered.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-approval-result">ApprovalResult</a></td><td>The answer was accepted.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -970,8 +970,8 @@ td:empty{display:none}
 </section>
 <section id="operation-steer-run" class="entry">
 <h3><a href="#operation-steer-run"><b class="badge post">POST</b> <code>/v1/runs/{run_id}/steer</code></a></h3>
-<p>Tell a running run something</p>
-<p>The model gets it at its next step; what comes too late for one is handed back in the final event.</p>
+<p>Steer a run</p>
+<p>The model receives the text at its next step. Text that arrives too late is returned in the final event.</p>
 <p>Operation <code>steerRun</code>. Needs a key with the scope <code>runs</code>.</p>
 <section id="operation-steer-run-parameters">
 <h4><a href="#operation-steer-run-parameters">Parameters</a></h4>
@@ -989,8 +989,8 @@ td:empty{display:none}
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>input</code></td><td>string</td><td></td></tr>
-<tr><td><code>message</code></td><td>string</td><td>The same as <code>input</code>.</td></tr>
-<tr><td><code>text</code></td><td>string</td><td>The same as <code>input</code>.</td></tr>
+<tr><td><code>message</code></td><td>string</td><td>Alias of <code>input</code>.</td></tr>
+<tr><td><code>text</code></td><td>string</td><td>Alias of <code>input</code>.</td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
@@ -1000,10 +1000,10 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-steer-result">SteerResult</a></td><td>Taken, safe from a crash.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-steer-result">SteerResult</a></td><td>The text is recorded and survives a crash.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>409</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1020,7 +1020,7 @@ td:empty{display:none}
 <section id="operation-stop-run" class="entry">
 <h3><a href="#operation-stop-run"><b class="badge post">POST</b> <code>/v1/runs/{run_id}/stop</code></a></h3>
 <p>Stop a run</p>
-<p>A queued run is cancelled at once; one at work goes on as <code>stopping</code> until it has really ended. Of a run that has ended, its status.</p>
+<p>A queued run is cancelled at once. An active run stays <code>stopping</code> until it has ended. For a finished run, returns its status.</p>
 <p>Operation <code>stopRun</code>. Needs a key with the scope <code>runs</code>.</p>
 <section id="operation-stop-run-parameters">
 <h4><a href="#operation-stop-run-parameters">Parameters</a></h4>
@@ -1047,10 +1047,10 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-stop-result">StopResult</a></td><td>Asked to stop.</td></tr>
-<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-stop-result">StopResult</a></td><td>The stop was requested.</td></tr>
+<tr><td><code>400</code>, <code>403</code>, <code>404</code>, <code>408</code>, <code>413</code>, <code>415</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code>, <code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1063,10 +1063,10 @@ td:empty{display:none}
 </section>
 <section id="tag-meta">
 <h2><a href="#tag-meta">Meta</a></h2>
-<p>What this server is: capabilities, models, documents.</p>
+<p>Capabilities, models and API documents.</p>
 <section id="operation-get-capabilities" class="entry">
 <h3><a href="#operation-get-capabilities"><b class="badge get">GET</b> <code>/v1/capabilities</code></a></h3>
-<p>What this server can do</p>
+<p>Get the capabilities of the server</p>
 <p>Operation <code>getCapabilities</code>. Needs a key.</p>
 <section id="operation-get-capabilities-responses">
 <h4><a href="#operation-get-capabilities-responses">Responses</a></h4>
@@ -1074,9 +1074,9 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-capabilities">Capabilities</a></td><td>Features, limits and endpoints.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1088,18 +1088,18 @@ td:empty{display:none}
 </section>
 <section id="operation-list-models" class="entry">
 <h3><a href="#operation-list-models"><b class="badge get">GET</b> <code>/v1/models</code></a></h3>
-<p>The one model, which is the agent itself</p>
-<p>OpenAI clients read it when they start, so any key may.</p>
+<p>List models</p>
+<p>Lists one model, which is the agent. Any key may call it, because OpenAI clients call it when they start.</p>
 <p>Operation <code>listModels</code>. Needs a key.</p>
 <section id="operation-list-models-responses">
 <h4><a href="#operation-list-models-responses">Responses</a></h4>
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-model-list">ModelList</a></td><td>A list of one.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-model-list">ModelList</a></td><td>A list of one model.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1111,7 +1111,7 @@ td:empty{display:none}
 </section>
 <section id="operation-get-model" class="entry">
 <h3><a href="#operation-get-model"><b class="badge get">GET</b> <code>/v1/models/{model}</code></a></h3>
-<p>One model</p>
+<p>Get a model</p>
 <p>Operation <code>getModel</code>. Needs a key.</p>
 <section id="operation-get-model-parameters">
 <h4><a href="#operation-get-model-parameters">Parameters</a></h4>
@@ -1128,9 +1128,9 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td><a href="#schema-model">Model</a></td><td>The model.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1142,7 +1142,7 @@ td:empty{display:none}
 </section>
 <section id="operation-get-open-api" class="entry">
 <h3><a href="#operation-get-open-api"><b class="badge get">GET</b> <code>/openapi.json</code></a></h3>
-<p>This document</p>
+<p>Get this document</p>
 <p>Operation <code>getOpenApi</code>. No key needed.</p>
 <section id="operation-get-open-api-responses">
 <h4><a href="#operation-get-open-api-responses">Responses</a></h4>
@@ -1150,7 +1150,7 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>200</code></td><td>object</td><td>The OpenAPI document.</td></tr>
-<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1161,15 +1161,15 @@ td:empty{display:none}
 </section>
 <section id="operation-get-docs" class="entry">
 <h3><a href="#operation-get-docs"><b class="badge get">GET</b> <code>/docs</code></a></h3>
-<p>This document for people</p>
+<p>Get this document as HTML</p>
 <p>Operation <code>getDocs</code>. No key needed.</p>
 <section id="operation-get-docs-responses">
 <h4><a href="#operation-get-docs-responses">Responses</a></h4>
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><code>text/html; charset=utf-8</code></td><td>The API reference as one page. Headers: <code>Content-Security-Policy</code>, <code>X-Content-Type-Options</code>, <code>Cache-Control</code>.</td></tr>
-<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>200</code></td><td><code>text/html; charset=utf-8</code></td><td>The API reference on one page. Headers: <code>Content-Security-Policy</code>, <code>X-Content-Type-Options</code>, <code>Cache-Control</code>.</td></tr>
+<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1184,8 +1184,8 @@ td:empty{display:none}
 <p>The WebSocket of the TUI gateway.</p>
 <section id="operation-create-socket-ticket" class="entry">
 <h3><a href="#operation-create-socket-ticket"><b class="badge post">POST</b> <code>/api/auth/ws-ticket</code></a></h3>
-<p>A ticket for the WebSocket of the gateway</p>
-<p>Lets a browser, which cannot send the key in a header, connect to <code>/api/ws?ticket=</code>. It is good once, within 30 seconds, and stands for the key that asked for it.</p>
+<p>Create a ticket for the gateway WebSocket</p>
+<p>Lets a browser, which cannot send the key in a header, connect to <code>/api/ws?ticket=</code>. A ticket is valid once, for 30 seconds, and has the permissions of the key that created it.</p>
 <p>Operation <code>createSocketTicket</code>. Needs a key.</p>
 <section id="operation-create-socket-ticket-responses">
 <h4><a href="#operation-create-socket-ticket-responses">Responses</a></h4>
@@ -1193,9 +1193,9 @@ td:empty{display:none}
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>201</code></td><td><a href="#schema-socket-ticket">SocketTicket</a></td><td>The ticket.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1208,20 +1208,20 @@ td:empty{display:none}
 </section>
 <section id="tag-health">
 <h2><a href="#tag-health">Health</a></h2>
-<p>Is it up.</p>
+<p>Health checks and metrics.</p>
 <section id="operation-get-health" class="entry">
 <h3><a href="#operation-get-health"><b class="badge get">GET</b> <code>/health</code></a></h3>
-<p>Is the server up</p>
-<p>503 <code>server_draining</code> while the server shuts down: it lets its runs end and takes no new ones, so a load balancer sends them elsewhere.</p>
+<p>Check liveness</p>
+<p>Returns 503 <code>server_draining</code> while the server shuts down. It then finishes its runs and accepts no new ones, so that a load balancer can redirect them.</p>
 <p>Operation <code>getHealth</code>. No key needed.</p>
 <section id="operation-get-health-responses">
 <h4><a href="#operation-get-health-responses">Responses</a></h4>
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-health">Health</a></td><td>It is.</td></tr>
-<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-health">Health</a></td><td>The server is up.</td></tr>
+<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1232,17 +1232,17 @@ td:empty{display:none}
 </section>
 <section id="operation-get-health-v1" class="entry">
 <h3><a href="#operation-get-health-v1"><b class="badge get">GET</b> <code>/v1/health</code></a></h3>
-<p>The same under the versioned prefix</p>
-<p>503 <code>server_draining</code> while the server shuts down: it lets its runs end and takes no new ones, so a load balancer sends them elsewhere.</p>
+<p>Check liveness, under the versioned prefix</p>
+<p>Returns 503 <code>server_draining</code> while the server shuts down. It then finishes its runs and accepts no new ones, so that a load balancer can redirect them.</p>
 <p>Operation <code>getHealthV1</code>. No key needed.</p>
 <section id="operation-get-health-v1-responses">
 <h4><a href="#operation-get-health-v1-responses">Responses</a></h4>
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-health">Health</a></td><td>It is.</td></tr>
-<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-health">Health</a></td><td>The server is up.</td></tr>
+<tr><td><code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>503</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1253,8 +1253,8 @@ td:empty{display:none}
 </section>
 <section id="operation-get-detailed-health" class="entry">
 <h3><a href="#operation-get-detailed-health"><b class="badge get">GET</b> <code>/health/detailed</code></a></h3>
-<p>How the server is</p>
-<p>Always 200, unless <code>strict=true</code> asks for 503 when something is degraded.</p>
+<p>Get the health of each component</p>
+<p>Returns 200, or 503 with <code>strict=true</code> if a component is degraded.</p>
 <p>Operation <code>getDetailedHealth</code>. Needs a key with the scope <code>read</code>.</p>
 <section id="operation-get-detailed-health-parameters">
 <h4><a href="#operation-get-detailed-health-parameters">Parameters</a></h4>
@@ -1270,11 +1270,11 @@ td:empty{display:none}
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><a href="#schema-detailed-health">DetailedHealth</a></td><td>Each part and how it is.</td></tr>
-<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>503</code></td><td><a href="#schema-detailed-health">DetailedHealth</a></td><td>The same, with something degraded.</td></tr>
+<tr><td><code>200</code></td><td><a href="#schema-detailed-health">DetailedHealth</a></td><td>The health of each component.</td></tr>
+<tr><td><code>400</code>, <code>403</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>503</code></td><td><a href="#schema-detailed-health">DetailedHealth</a></td><td>A component is degraded and <code>strict=true</code> was set.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1286,17 +1286,17 @@ td:empty{display:none}
 </section>
 <section id="operation-get-metrics" class="entry">
 <h3><a href="#operation-get-metrics"><b class="badge get">GET</b> <code>/metrics</code></a></h3>
-<p>Figures for Prometheus</p>
+<p>Get metrics for Prometheus</p>
 <p>Operation <code>getMetrics</code>. Needs a key with the scope <code>read</code>.</p>
 <section id="operation-get-metrics-responses">
 <h4><a href="#operation-get-metrics-responses">Responses</a></h4>
 <table class="c3 status">
 <thead><tr><th scope="col">Status</th><th scope="col">Body</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>200</code></td><td><code>text/plain; version=0.0.4; charset=utf-8</code></td><td>The text exposition format, version 0.0.4.</td></tr>
-<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>No key, or a wrong one. Headers: <code>WWW-Authenticate</code>.</td></tr>
-<tr><td><code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request cannot be served as it is. A run that found that out is named. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
-<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>Not now. <code>Retry-After</code> says when. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>200</code></td><td><code>text/plain; version=0.0.4; charset=utf-8</code></td><td>Metrics in the text exposition format, version 0.0.4.</td></tr>
+<tr><td><code>401</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The API key is missing or wrong. Headers: <code>WWW-Authenticate</code>.</td></tr>
+<tr><td><code>403</code>, <code>404</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The request is invalid. If a run detected it, the error contains the id of the run. Headers: <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
+<tr><td><code>429</code></td><td><a href="#schema-error-envelope">ErrorEnvelope</a></td><td>The server cannot accept the request now. <code>Retry-After</code> says when to try again. Headers: <code>Retry-After</code>, <code>x-should-retry</code>, <code>X-Agent-Run-Id</code>.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1392,14 +1392,14 @@ td:empty{display:none}
 </section>
 <section id="schema-agent-options" class="entry">
 <h3><a href="#schema-agent-options">AgentOptions</a></h3>
-<p>What this server understands beyond the OpenAI formats.</p>
+<p>Extensions of this server to the OpenAI formats.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>session_id</code></td><td>string</td><td>As the header <code>X-Agent-Session-Id</code>, which wins.</td></tr>
-<tr><td><code>on_disconnect</code></td><td><code>&quot;cancel&quot;</code> or <code>&quot;continue&quot;</code></td><td>What happens to the run when the client leaves. The default is cancel.</td></tr>
+<tr><td><code>session_id</code></td><td>string</td><td>Same as the header <code>X-Agent-Session-Id</code>, which takes precedence.</td></tr>
+<tr><td><code>on_disconnect</code></td><td><code>&quot;cancel&quot;</code> or <code>&quot;continue&quot;</code></td><td>Action when the client disconnects. Default: cancel.</td></tr>
 <tr><td><code>approval_mode</code></td><td><a href="#schema-approval-mode">ApprovalMode</a></td><td></td></tr>
-<tr><td><code>toolsets</code></td><td>array of string</td><td>Narrows the tools of this run to these sets. At most 64 items.</td></tr>
+<tr><td><code>toolsets</code></td><td>array of string</td><td>Restricts the tools of this run to these toolsets. At most 64 items.</td></tr>
 <tr><td><code>webhook</code></td><td><a href="#schema-webhook">Webhook</a></td><td></td></tr>
 </tbody>
 </table>
@@ -1411,9 +1411,9 @@ td:empty{display:none}
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>choice</code></td><td>string</td><td>once, session, always or deny. approve, approved and allow mean once; reject, rejected and denied mean deny.</td></tr>
-<tr><td><code>request_id</code></td><td>string</td><td>Which question. Absent: the oldest. 1 to 256 characters.</td></tr>
-<tr><td><code>all</code></td><td>boolean</td><td>Answers all that are open.</td></tr>
-<tr><td><code>resolve_all</code></td><td>boolean</td><td>The same as <code>all</code>.</td></tr>
+<tr><td><code>request_id</code></td><td>string</td><td>Id of the question. Default: the oldest one. 1 to 256 characters.</td></tr>
+<tr><td><code>all</code></td><td>boolean</td><td>Answers all pending approvals.</td></tr>
+<tr><td><code>resolve_all</code></td><td>boolean</td><td>Alias of <code>all</code>.</td></tr>
 <tr><td><code>reason</code></td><td>string</td><td>At most 1024 characters.</td></tr>
 </tbody>
 </table>
@@ -1421,7 +1421,7 @@ td:empty{display:none}
 </section>
 <section id="schema-approval-expired-event" class="entry">
 <h3><a href="#schema-approval-expired-event">ApprovalExpiredEvent</a></h3>
-<p>Nobody answered in time, or the run ended first; the call was denied.</p>
+<p>The approval expired, or the run ended first. The call was denied.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1436,7 +1436,7 @@ td:empty{display:none}
 </section>
 <section id="schema-approval-mode" class="entry">
 <h3><a href="#schema-approval-mode">ApprovalMode</a></h3>
-<p>What happens to a tool call that needs leave: <code>wait</code> asks, and the answer comes by way of <code>/v1/runs/{run_id}/approval</code> or any other surface; <code>deny</code> refuses it at once.</p>
+<p>How to handle a tool call that requires approval. <code>wait</code>: wait for an answer through <code>/v1/runs/{run_id}/approval</code> or any other surface. <code>deny</code>: deny it at once.</p>
 <p>Type: <code>&quot;wait&quot;</code> or <code>&quot;deny&quot;</code></p>
 </section>
 <section id="schema-approval-request" class="entry">
@@ -1446,17 +1446,17 @@ td:empty{display:none}
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>tool_call_id</code></td><td>string</td><td>The call of this run that waits for the answer; absent: it is one of a sub-agent.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>The tool call of this run that waits for the answer. Absent for a call of a sub-agent.</td></tr>
 <tr><td><code>tool</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>kind</code></td><td><code>&quot;command&quot;</code> or <code>&quot;file&quot;</code> or <code>&quot;network&quot;</code> or <code>&quot;tool&quot;</code></td><td>Required.</td></tr>
-<tr><td><code>title</code></td><td>string</td><td>Required. One line, such as <code>Run: git push</code>.</td></tr>
-<tr><td><code>description</code></td><td>string</td><td>Why it is asked.</td></tr>
-<tr><td><code>command</code></td><td>string</td><td>Redacted.</td></tr>
+<tr><td><code>title</code></td><td>string</td><td>Required. A one-line summary, such as <code>Run: git push</code>.</td></tr>
+<tr><td><code>description</code></td><td>string</td><td>Reason for the question.</td></tr>
+<tr><td><code>command</code></td><td>string</td><td>With secrets redacted.</td></tr>
 <tr><td><code>choices</code></td><td>array of <a href="#schema-ask-choice">AskChoice</a></td><td>Required.</td></tr>
-<tr><td><code>covers</code></td><td>string</td><td>What an approval beyond this call covers, such as <code>git push</code>; absent: it covers this call only.</td></tr>
-<tr><td><code>changes</code></td><td>array of <a href="#schema-file-change">FileChange</a></td><td>What it would change, as diffs without the whole texts, of at most 65536 characters together.</td></tr>
-<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix seconds.</td></tr>
-<tr><td><code>expires_at</code></td><td>number or null</td><td>Required. Unix seconds.</td></tr>
+<tr><td><code>covers</code></td><td>string</td><td>Scope of an approval for more than this call, such as <code>git push</code>. Absent: the approval covers this call only.</td></tr>
+<tr><td><code>changes</code></td><td>array of <a href="#schema-file-change">FileChange</a></td><td>Changes that the call would make, as diffs of at most 65536 characters in total.</td></tr>
+<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>expires_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1471,15 +1471,15 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>tool_call_id</code></td><td>string</td><td>The call of this run that waits for the answer; absent: it is one of a sub-agent.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>The tool call of this run that waits for the answer. Absent for a call of a sub-agent.</td></tr>
 <tr><td><code>tool</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>kind</code></td><td><code>&quot;command&quot;</code> or <code>&quot;file&quot;</code> or <code>&quot;network&quot;</code> or <code>&quot;tool&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>title</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>description</code></td><td>string</td><td></td></tr>
 <tr><td><code>command</code></td><td>string</td><td></td></tr>
 <tr><td><code>choices</code></td><td>array of <a href="#schema-ask-choice">AskChoice</a></td><td>Required.</td></tr>
-<tr><td><code>covers</code></td><td>string</td><td>What an approval beyond this call covers, such as <code>git push</code>; absent: it covers this call only.</td></tr>
-<tr><td><code>changes</code></td><td>array of <a href="#schema-file-change">FileChange</a></td><td>What it would change, as diffs without the whole texts, of at most 65536 characters together.</td></tr>
+<tr><td><code>covers</code></td><td>string</td><td>Scope of an approval for more than this call, such as <code>git push</code>. Absent: the approval covers this call only.</td></tr>
+<tr><td><code>changes</code></td><td>array of <a href="#schema-file-change">FileChange</a></td><td>Changes that the call would make, as diffs of at most 65536 characters in total.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required.</td></tr>
 </tbody>
@@ -1498,7 +1498,7 @@ td:empty{display:none}
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>choice</code></td><td><a href="#schema-ask-choice">AskChoice</a></td><td>Required.</td></tr>
 <tr><td><code>by</code></td><td>string</td><td></td></tr>
-<tr><td><code>reason</code></td><td>string</td><td>What was said with the answer.</td></tr>
+<tr><td><code>reason</code></td><td>string</td><td>Message that came with the answer.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1510,19 +1510,19 @@ td:empty{display:none}
 <tr><td><code>object</code></td><td><code>&quot;agent.run.approval_response&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>run_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>choice</code></td><td><a href="#schema-ask-choice">AskChoice</a></td><td>Required.</td></tr>
-<tr><td><code>request_id</code></td><td>string or null</td><td>Required. Null when several were answered.</td></tr>
+<tr><td><code>request_id</code></td><td>string or null</td><td>Required. Null if several were answered.</td></tr>
 <tr><td><code>resolved</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-ask-choice" class="entry">
 <h3><a href="#schema-ask-choice">AskChoice</a></h3>
-<p>How an approval may be answered.</p>
+<p>Answers to an approval.</p>
 <p>Type: <code>&quot;once&quot;</code> or <code>&quot;session&quot;</code> or <code>&quot;always&quot;</code> or <code>&quot;deny&quot;</code></p>
 </section>
 <section id="schema-background-complete-event" class="entry">
 <h3><a href="#schema-background-complete-event">BackgroundCompleteEvent</a></h3>
-<p>A background prompt ended. <code>task_id</code> is its run.</p>
+<p>A background prompt finished. <code>task_id</code> is its run.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1538,7 +1538,7 @@ td:empty{display:none}
 </section>
 <section id="schema-capabilities" class="entry">
 <h3><a href="#schema-capabilities">Capabilities</a></h3>
-<p>What this server can do, as it is configured, and its limits.</p>
+<p>Features and limits of this server as configured.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1549,7 +1549,7 @@ td:empty{display:none}
 <tr><td><code>auth</code></td><td>object</td><td>Required.</td></tr>
 <tr><td><code>auth.type</code></td><td><code>&quot;bearer&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>auth.required</code></td><td>boolean</td><td>Required.</td></tr>
-<tr><td><code>auth.scopes</code></td><td>array of string</td><td>Required. What the key that asks may do.</td></tr>
+<tr><td><code>auth.scopes</code></td><td>array of string</td><td>Required. Scopes of the key that sent the request.</td></tr>
 <tr><td><code>runtime</code></td><td>object</td><td>Required.</td></tr>
 <tr><td><code>runtime.mode</code></td><td><code>&quot;server_agent&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>runtime.tool_execution</code></td><td><code>&quot;server&quot;</code></td><td>Required.</td></tr>
@@ -1585,7 +1585,7 @@ td:empty{display:none}
 <tr><td><code>features.idempotency</code></td><td>object</td><td>Required.</td></tr>
 <tr><td><code>features.idempotency.supported</code></td><td>boolean</td><td>Required.</td></tr>
 <tr><td><code>features.idempotency.durable</code></td><td>boolean</td><td>Required.</td></tr>
-<tr><td><code>features.idempotency.retention_seconds</code></td><td>number</td><td>Required. After the end of the run.</td></tr>
+<tr><td><code>features.idempotency.retention_seconds</code></td><td>number</td><td>Required. Time after the end of the run.</td></tr>
 <tr><td><code>features.tool_items</code></td><td><code>&quot;mcp_call&quot;</code> or <code>&quot;function_call&quot;</code> or <code>&quot;none&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>limits</code></td><td>object</td><td>Required.</td></tr>
 <tr><td><code>limits.max_body_bytes</code></td><td>number</td><td>Required.</td></tr>
@@ -1595,8 +1595,8 @@ td:empty{display:none}
 <tr><td><code>limits.max_queue_per_session</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>limits.max_stored_responses</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>limits.max_subscribers_per_run</code></td><td>number</td><td>Required.</td></tr>
-<tr><td><code>limits.max_reader_bytes</code></td><td>number</td><td>Required. Of all clients together.</td></tr>
-<tr><td><code>limits.max_answer_bytes</code></td><td>number</td><td>Required. Of one model call.</td></tr>
+<tr><td><code>limits.max_reader_bytes</code></td><td>number</td><td>Required. Total of all clients.</td></tr>
+<tr><td><code>limits.max_answer_bytes</code></td><td>number</td><td>Required. Per model call.</td></tr>
 <tr><td><code>limits.run_status_ttl_seconds</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>limits.run_event_ttl_seconds</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>limits.run_event_buffer</code></td><td>number</td><td>Required.</td></tr>
@@ -1629,7 +1629,7 @@ td:empty{display:none}
 <tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>object</code></td><td><code>&quot;chat.completion&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>created</code></td><td>integer</td><td>Required.</td></tr>
-<tr><td><code>model</code></td><td>string</td><td>Required. As the request named it.</td></tr>
+<tr><td><code>model</code></td><td>string</td><td>Required. The model name of the request.</td></tr>
 <tr><td><code>choices</code></td><td>array of object</td><td>Required. Exactly 1 items.</td></tr>
 <tr><td><code>choices[].index</code></td><td>integer</td><td>Required.</td></tr>
 <tr><td><code>choices[].message</code></td><td><a href="#schema-chat-completion-message">ChatCompletionMessage</a></td><td>Required.</td></tr>
@@ -1666,13 +1666,13 @@ td:empty{display:none}
 <tr><td><code>role</code></td><td><code>&quot;assistant&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>content</code></td><td>string or null</td><td>Required.</td></tr>
 <tr><td><code>refusal</code></td><td>string or null</td><td>Required.</td></tr>
-<tr><td><code>tool_calls</code></td><td>array of <a href="#schema-chat-tool-call">ChatToolCall</a></td><td>Calls that the client is to make, and to answer in its next request.</td></tr>
+<tr><td><code>tool_calls</code></td><td>array of <a href="#schema-chat-tool-call">ChatToolCall</a></td><td>Calls for the client to make and to answer in its next request.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-chat-completion-request" class="entry">
 <h3><a href="#schema-chat-completion-request">ChatCompletionRequest</a></h3>
-<p>The chat completions format. Fields that are not listed are ignored. Without a session the messages are the whole conversation; with one, the messages after the last assistant message are its next prompt.</p>
+<p>The chat completions format. Unknown fields are ignored. Without a session the messages are the whole conversation. With a session, the messages after the last assistant message are the next prompt.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1683,7 +1683,7 @@ td:empty{display:none}
 <tr><td><code>stream_options.include_usage</code></td><td>boolean or null</td><td></td></tr>
 <tr><td><code>stream_options.include_progress</code></td><td>boolean or null</td><td></td></tr>
 <tr><td><code>n</code></td><td>integer or null</td><td>Only 1 is supported. At least 1.</td></tr>
-<tr><td><code>tools</code></td><td>array of <a href="#schema-chat-tool">ChatTool</a> or null</td><td>Functions that the client can call. A tool of the agent with the same name steps aside. At most 128 items.</td></tr>
+<tr><td><code>tools</code></td><td>array of <a href="#schema-chat-tool">ChatTool</a> or null</td><td>Functions of the client. They replace tools of the agent with the same name. At most 128 items.</td></tr>
 <tr><td><code>tool_choice</code></td><td><code>&quot;none&quot;</code> or <code>&quot;auto&quot;</code> or <code>&quot;required&quot;</code> or <a href="#schema-chat-tool-choice">ChatToolChoice</a> or null</td><td></td></tr>
 <tr><td><code>parallel_tool_calls</code></td><td>boolean or null</td><td></td></tr>
 <tr><td><code>response_format</code></td><td>object or null</td><td>Only <code>text</code> is supported.</td></tr>
@@ -1744,7 +1744,7 @@ td:empty{display:none}
 </section>
 <section id="schema-chat-stream-frame" class="entry">
 <h3><a href="#schema-chat-stream-frame">ChatStreamFrame</a></h3>
-<p>One frame of the stream. An error frame can only follow frames that were already sent.</p>
+<p>One frame of the stream. An error frame occurs only after other frames.</p>
 <p>One of:</p>
 <table class="c2">
 <thead><tr><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
@@ -1830,7 +1830,7 @@ td:empty{display:none}
 </section>
 <section id="schema-clarify-expired-event" class="entry">
 <h3><a href="#schema-clarify-expired-event">ClarifyExpiredEvent</a></h3>
-<p>Nobody answered the questions in time, or the run ended first.</p>
+<p>The questions expired, or the run ended first.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1845,20 +1845,20 @@ td:empty{display:none}
 </section>
 <section id="schema-clarify-question" class="entry">
 <h3><a href="#schema-clarify-question">ClarifyQuestion</a></h3>
-<p>Something the agent wants to know. Free text is always an answer, also beside choices.</p>
+<p>A question of the agent. Free text is always a valid answer, even if choices are offered.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>question</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>choices</code></td><td>array of string or null</td><td>Required.</td></tr>
-<tr><td><code>multi_select</code></td><td>boolean</td><td>Required. Several choices may be taken, separated by line breaks.</td></tr>
+<tr><td><code>multi_select</code></td><td>boolean</td><td>Required. Several choices may be selected, separated by line breaks.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-clarify-request-event" class="entry">
 <h3><a href="#schema-clarify-request-event">ClarifyRequestEvent</a></h3>
-<p>The agent asks people something, all questions in one request.</p>
+<p>The agent asks people one or more questions.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1867,7 +1867,7 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>tool_call_id</code></td><td>string</td><td>The call of this run that waits for the answer; absent: it is one of a sub-agent.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>The tool call of this run that waits for the answer. Absent for a call of a sub-agent.</td></tr>
 <tr><td><code>questions</code></td><td>array of <a href="#schema-clarify-question">ClarifyQuestion</a></td><td>Required. Not empty.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required.</td></tr>
@@ -1876,7 +1876,7 @@ td:empty{display:none}
 </section>
 <section id="schema-clarify-responded-event" class="entry">
 <h3><a href="#schema-clarify-responded-event">ClarifyRespondedEvent</a></h3>
-<p>The questions were answered; a question that was skipped has an empty answer.</p>
+<p>The questions were answered. A skipped question has an empty answer.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1885,26 +1885,26 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>answers</code></td><td>map of string</td><td>Required. Answers by the id of their question.</td></tr>
+<tr><td><code>answers</code></td><td>map of string</td><td>Required. Answers by question id.</td></tr>
 <tr><td><code>by</code></td><td>string</td><td></td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-command-exit" class="entry">
 <h3><a href="#schema-command-exit">CommandExit</a></h3>
-<p>How a command ended.</p>
+<p>Exit status of a command.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>code</code></td><td>integer</td><td>Absent when a signal ended it.</td></tr>
+<tr><td><code>code</code></td><td>integer</td><td>Absent if a signal ended the command.</td></tr>
 <tr><td><code>signal</code></td><td>string</td><td></td></tr>
-<tr><td><code>omitted_bytes</code></td><td>integer</td><td>Required. Of its output; not in the result. At least 0.</td></tr>
+<tr><td><code>omitted_bytes</code></td><td>integer</td><td>Required. Omitted bytes of the output. At least 0.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-completion-usage" class="entry">
 <h3><a href="#schema-completion-usage">CompletionUsage</a></h3>
-<p>The same figures in the names of the chat completions format.</p>
+<p>The same values under the names of the chat completions format.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1921,7 +1921,7 @@ td:empty{display:none}
 </section>
 <section id="schema-compression-completed-event" class="entry">
 <h3><a href="#schema-compression-completed-event">CompressionCompletedEvent</a></h3>
-<p>Compression ended. The figures are of what the model gets; tokens are estimates.</p>
+<p>Compression finished. The numbers describe the model&#39;s input; tokens are estimates.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1934,7 +1934,7 @@ td:empty{display:none}
 <tr><td><code>after_messages</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>before_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>after_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
-<tr><td><code>note</code></td><td>string</td><td>Why nothing was compressed.</td></tr>
+<tr><td><code>note</code></td><td>string</td><td>Reason why nothing was compressed.</td></tr>
 </tbody>
 </table>
 </section>
@@ -1954,7 +1954,7 @@ td:empty{display:none}
 </section>
 <section id="schema-content-part" class="entry">
 <h3><a href="#schema-content-part">ContentPart</a></h3>
-<p>A piece of a message: text (<code>text</code>, <code>input_text</code>), an image (<code>image_url</code>, <code>input_image</code>: a data URL or base64) or a file (<code>file</code>, <code>input_file</code>: a data URL).</p>
+<p>A content part of a message: text (<code>text</code>, <code>input_text</code>), an image (<code>image_url</code>, <code>input_image</code>: a data URL or base64) or a file (<code>file</code>, <code>input_file</code>: a data URL).</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1983,18 +1983,18 @@ td:empty{display:none}
 </section>
 <section id="schema-create-response-request" class="entry">
 <h3><a href="#schema-create-response-request">CreateResponseRequest</a></h3>
-<p>The responses format. Fields that are not listed are ignored.</p>
+<p>The responses format. Unknown fields are ignored.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>model</code></td><td>string</td><td>The name of the agent, or a model: <code>model</code> or <code>provider:model</code>. At most 256 characters.</td></tr>
 <tr><td><code>input</code></td><td>string or array of <a href="#schema-input-item">InputItem</a> or null</td><td></td></tr>
-<tr><td><code>instructions</code></td><td>string or null</td><td>Of this request alone; not carried on.</td></tr>
-<tr><td><code>previous_response_id</code></td><td>string or null</td><td>Goes on from this stored response, whatever session the headers name. A second request from the same one begins a branch. At most 256 characters.</td></tr>
-<tr><td><code>conversation</code></td><td><a href="#schema-conversation-param">ConversationParam</a></td><td>The client&#39;s own name for a conversation, which is continued or begun. Not together with <code>previous_response_id</code>.</td></tr>
-<tr><td><code>store</code></td><td>boolean or null</td><td>Whether the response can be fetched and gone on from. Default <code>true</code>.</td></tr>
+<tr><td><code>instructions</code></td><td>string or null</td><td>Applies to this request only.</td></tr>
+<tr><td><code>previous_response_id</code></td><td>string or null</td><td>Continues from this stored response, regardless of session headers. A second request from the same response starts a branch. At most 256 characters.</td></tr>
+<tr><td><code>conversation</code></td><td><a href="#schema-conversation-param">ConversationParam</a></td><td>The client&#39;s name for a conversation, which is continued or created. Cannot be combined with <code>previous_response_id</code>.</td></tr>
+<tr><td><code>store</code></td><td>boolean or null</td><td>Store the response so that it can be fetched and continued. Default <code>true</code>.</td></tr>
 <tr><td><code>stream</code></td><td>boolean or null</td><td></td></tr>
-<tr><td><code>background</code></td><td>boolean or null</td><td>Answer at once; the run goes on and is fetched or followed.</td></tr>
+<tr><td><code>background</code></td><td>boolean or null</td><td>Return at once and run in the background. Fetch or follow the run.</td></tr>
 <tr><td><code>tools</code></td><td>array of <a href="#schema-function-tool">FunctionTool</a> or null</td><td>At most 128 items.</td></tr>
 <tr><td><code>tool_choice</code></td><td><code>&quot;none&quot;</code> or <code>&quot;auto&quot;</code> or <code>&quot;required&quot;</code> or <a href="#schema-function-tool-choice">FunctionToolChoice</a> or null</td><td></td></tr>
 <tr><td><code>parallel_tool_calls</code></td><td>boolean or null</td><td></td></tr>
@@ -2023,15 +2023,15 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>input</code></td><td>string or array of <a href="#schema-input-item">InputItem</a></td><td>Required. Text, or messages in the chat or the responses format. The last ones, from the user, are the prompt. String: not empty; array of <a href="#schema-input-item">InputItem</a>: not empty.</td></tr>
-<tr><td><code>session_id</code></td><td>string</td><td>As the header <code>X-Agent-Session-Id</code>, which wins.</td></tr>
-<tr><td><code>session_key</code></td><td>string</td><td>As the header <code>X-Agent-Session-Key</code>, which wins.</td></tr>
-<tr><td><code>instructions</code></td><td>string or null</td><td>Of this run alone, after the configured ones.</td></tr>
-<tr><td><code>conversation_history</code></td><td>array of <a href="#schema-input-item">InputItem</a> or null</td><td>The conversation before the input, for a session that does not exist yet.</td></tr>
+<tr><td><code>input</code></td><td>string or array of <a href="#schema-input-item">InputItem</a></td><td>Required. Text, or messages in the chat or responses format. The trailing user messages are the prompt. String: not empty; array of <a href="#schema-input-item">InputItem</a>: not empty.</td></tr>
+<tr><td><code>session_id</code></td><td>string</td><td>Same as the header <code>X-Agent-Session-Id</code>, which takes precedence.</td></tr>
+<tr><td><code>session_key</code></td><td>string</td><td>Same as the header <code>X-Agent-Session-Key</code>, which takes precedence.</td></tr>
+<tr><td><code>instructions</code></td><td>string or null</td><td>Additional instructions for this run, after the configured ones.</td></tr>
+<tr><td><code>conversation_history</code></td><td>array of <a href="#schema-input-item">InputItem</a> or null</td><td>The conversation before the input, for a new session.</td></tr>
 <tr><td><code>previous_response_id</code></td><td>string or null</td><td>At most 256 characters.</td></tr>
 <tr><td><code>model</code></td><td>string</td><td><code>model</code> or <code>provider:model</code>. At most 256 characters.</td></tr>
 <tr><td><code>metadata</code></td><td>map of string</td><td>At most 16 fields; each value at most 512 characters.</td></tr>
-<tr><td><code>toolsets</code></td><td>array of string</td><td>Narrows the tools of this run to these sets. At most 64 items.</td></tr>
+<tr><td><code>toolsets</code></td><td>array of string</td><td>Restricts the tools of this run to these toolsets. At most 64 items.</td></tr>
 <tr><td><code>timeout_seconds</code></td><td>number</td><td>At most 86400; more than 0.</td></tr>
 <tr><td><code>webhook</code></td><td><a href="#schema-webhook">Webhook</a></td><td></td></tr>
 <tr><td><code>approval_mode</code></td><td><a href="#schema-approval-mode">ApprovalMode</a></td><td></td></tr>
@@ -2067,12 +2067,12 @@ td:empty{display:none}
 <tr><td><code>readiness.checks.state_store</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Required.</td></tr>
 <tr><td><code>readiness.checks.config</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Required.</td></tr>
 <tr><td><code>readiness.checks.model</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Required.</td></tr>
-<tr><td><code>readiness.checks.disk</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Absent where the runtime does not tell how much is free.</td></tr>
+<tr><td><code>readiness.checks.disk</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Absent if the runtime does not report free space.</td></tr>
 <tr><td><code>readiness.checks.api_server</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Required.</td></tr>
-<tr><td><code>readiness.checks.webhook</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Messages to others that wait, and those given up. Absent when the database does not answer.</td></tr>
-<tr><td><code>readiness.checks.webhooks</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>The receiver of webhooks: <code>url</code> where it listens (null: it cannot, and tries again; <code>detail</code> says why), how many <code>routes</code> it has, how many runs are <code>waiting</code> for room, and under the name of each status how many deliveries of the last hour have it, of the newest 10,000. Absent when it is not enabled.</td></tr>
-<tr><td><code>readiness.checks.cron</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Scheduled jobs, of the whole database: whether this server runs them (<code>enabled</code>), how the <code>scheduler</code> stands (ticking, stalled: nobody has looked for jobs for 200 s, none), <code>last_tick_at</code> and <code>next_due_at</code> (RFC 3339 or null), how many jobs are <code>late</code> by more than a minute and since when (<code>late_since</code>), how many are <code>scheduled</code>, <code>paused</code>, <code>completed</code>, <code>missed</code> and in <code>error</code>, how many rows are <code>broken</code>, how many runs are <code>at_work</code>, and how many jobs did not end well the last time (<code>failing</code>). Absent when the database does not answer.</td></tr>
-<tr><td><code>readiness.checks.mcp</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Absent when no servers are configured.</td></tr>
+<tr><td><code>readiness.checks.webhook</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Pending and failed outbound messages. Absent if the database does not respond.</td></tr>
+<tr><td><code>readiness.checks.webhooks</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>The webhook receiver: its <code>url</code> (null if it cannot listen yet; <code>detail</code> says why), the number of <code>routes</code>, the number of runs <code>waiting</code> for capacity, and the number of deliveries of the last hour by status, out of the newest 10,000. Absent if it is disabled.</td></tr>
+<tr><td><code>readiness.checks.cron</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Scheduled jobs in the database: whether this server runs them (<code>enabled</code>), the state of the <code>scheduler</code> (ticking; stalled: no tick for 200 s; none), <code>last_tick_at</code> and <code>next_due_at</code> (RFC 3339 or null), the number of jobs that are <code>late</code> by more than a minute and since when (<code>late_since</code>), the number of <code>scheduled</code>, <code>paused</code>, <code>completed</code> and <code>missed</code> jobs and of those in <code>error</code>, the number of <code>broken</code> rows, the number of active runs (<code>at_work</code>), and the number of jobs whose last run failed (<code>failing</code>). Absent if the database does not respond.</td></tr>
+<tr><td><code>readiness.checks.mcp</code></td><td><a href="#schema-health-check">HealthCheck</a></td><td>Absent if no servers are configured.</td></tr>
 <tr><td><code>runs</code></td><td>object</td><td>Required.</td></tr>
 <tr><td><code>runs.queued</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>runs.running</code></td><td>integer</td><td>Required. At least 0.</td></tr>
@@ -2082,8 +2082,8 @@ td:empty{display:none}
 <tr><td><code>sessions</code></td><td>object</td><td>Required.</td></tr>
 <tr><td><code>sessions.live</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>sessions.stored</code></td><td>integer</td><td>Required. At least 0.</td></tr>
-<tr><td><code>outbox</code></td><td><a href="#schema-outbox-health">OutboxHealth</a></td><td>Absent when the database does not answer.</td></tr>
-<tr><td><code>recovering</code></td><td>boolean</td><td>Required. True after a start while the runs that ended with their process are being closed. New prompts to their sessions wait until that is done.</td></tr>
+<tr><td><code>outbox</code></td><td><a href="#schema-outbox-health">OutboxHealth</a></td><td>Absent if the database does not respond.</td></tr>
+<tr><td><code>recovering</code></td><td>boolean</td><td>Required. True after a start, until the runs of dead processes are closed. New prompts to their sessions wait until then.</td></tr>
 <tr><td><code>draining</code></td><td>boolean</td><td>Required.</td></tr>
 </tbody>
 </table>
@@ -2128,16 +2128,16 @@ td:empty{display:none}
 </section>
 <section id="schema-file-change" class="entry">
 <h3><a href="#schema-file-change">FileChange</a></h3>
-<p>What happened to one file. Texts above 131072 characters are left out; <code>diff</code> is there all the same, cut when it is long.</p>
+<p>A change to one file. Texts of more than 131072 characters are omitted; <code>diff</code> is always present and truncated if it is long.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>path</code></td><td>string</td><td>Required. Absolute.</td></tr>
+<tr><td><code>path</code></td><td>string</td><td>Required. Absolute path.</td></tr>
 <tr><td><code>old_text</code></td><td>string or null</td><td>Null for a new file.</td></tr>
 <tr><td><code>new_text</code></td><td>string or null</td><td>Null for a deleted file.</td></tr>
-<tr><td><code>diff</code></td><td>string</td><td>Required. Unified.</td></tr>
-<tr><td><code>omitted</code></td><td><code>&quot;binary&quot;</code> or <code>&quot;large&quot;</code></td><td>Why there are neither texts nor a diff.</td></tr>
-<tr><td><code>size</code></td><td>integer</td><td>Bytes of the larger text, where something was left out. At least 0.</td></tr>
+<tr><td><code>diff</code></td><td>string</td><td>Required. Unified diff.</td></tr>
+<tr><td><code>omitted</code></td><td><code>&quot;binary&quot;</code> or <code>&quot;large&quot;</code></td><td>Reason why texts and diff are missing.</td></tr>
+<tr><td><code>size</code></td><td>integer</td><td>Size of the larger text in bytes, if something was omitted. At least 0.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2147,7 +2147,7 @@ td:empty{display:none}
 </section>
 <section id="schema-function-call-item" class="entry">
 <h3><a href="#schema-function-call-item">FunctionCallItem</a></h3>
-<p>A call that the client is to make.</p>
+<p>A call for the client to make.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2162,7 +2162,7 @@ td:empty{display:none}
 </section>
 <section id="schema-function-tool" class="entry">
 <h3><a href="#schema-function-tool">FunctionTool</a></h3>
-<p>A function of the client&#39;s. The agent asks for the call by ending its turn; the client makes it.</p>
+<p>A function of the client. The agent requests a call by ending its turn; the client makes the call.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2197,18 +2197,18 @@ td:empty{display:none}
 </section>
 <section id="schema-health-check" class="entry">
 <h3><a href="#schema-health-check">HealthCheck</a></h3>
-<p>One part of the server. Besides its state it may carry figures.</p>
+<p>State of a component, with optional metrics.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>status</code></td><td><a href="#schema-check-status">CheckStatus</a></td><td>Required.</td></tr>
-<tr><td><code>detail</code></td><td>string</td><td>For people: what is wrong and what to do.</td></tr>
+<tr><td><code>detail</code></td><td>string</td><td>Problem and what to do, for people.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-input-item" class="entry">
 <h3><a href="#schema-input-item">InputItem</a></h3>
-<p>A piece of the conversation: <code>message</code> (also without a type, with <code>role</code> and <code>content</code>), <code>function_call</code>, <code>function_call_output</code>, <code>reasoning</code>, <code>item_reference</code>, <code>mcp_call</code> (ignored). Content parts are <code>input_text</code>, <code>output_text</code>, <code>input_image</code> and <code>input_file</code>.</p>
+<p>An item of the conversation: <code>message</code> (also without a type, with <code>role</code> and <code>content</code>), <code>function_call</code>, <code>function_call_output</code>, <code>reasoning</code>, <code>item_reference</code> or <code>mcp_call</code> (ignored). Content parts are <code>input_text</code>, <code>output_text</code>, <code>input_image</code> and <code>input_file</code>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2216,8 +2216,8 @@ td:empty{display:none}
 <tr><td><code>id</code></td><td>string or null</td><td></td></tr>
 <tr><td><code>role</code></td><td><code>&quot;user&quot;</code> or <code>&quot;assistant&quot;</code> or <code>&quot;system&quot;</code> or <code>&quot;developer&quot;</code> or <code>&quot;tool&quot;</code></td><td></td></tr>
 <tr><td><code>content</code></td><td>any</td><td></td></tr>
-<tr><td><code>tool_call_id</code></td><td>string</td><td>Of a message of the chat format with the role <code>tool</code>.</td></tr>
-<tr><td><code>tool_calls</code></td><td>array of <a href="#schema-chat-tool-call">ChatToolCall</a> or null</td><td>Of a message of the chat format with the role <code>assistant</code>.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>Id of the call, in a chat format message with the role <code>tool</code>.</td></tr>
+<tr><td><code>tool_calls</code></td><td>array of <a href="#schema-chat-tool-call">ChatToolCall</a> or null</td><td>Calls in a chat format message with the role <code>assistant</code>.</td></tr>
 <tr><td><code>call_id</code></td><td>string</td><td></td></tr>
 <tr><td><code>name</code></td><td>string</td><td></td></tr>
 <tr><td><code>arguments</code></td><td>string</td><td></td></tr>
@@ -2232,7 +2232,7 @@ td:empty{display:none}
 </section>
 <section id="schema-logprob" class="entry">
 <h3><a href="#schema-logprob">Logprob</a></h3>
-<p>Of the format; the agent gives none.</p>
+<p>Part of the format; the agent sets no value.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2258,7 +2258,7 @@ td:empty{display:none}
 </section>
 <section id="schema-mcp-call-item" class="entry">
 <h3><a href="#schema-mcp-call-item">McpCallItem</a></h3>
-<p>A call of one of the agent&#39;s own tools, which it made itself.</p>
+<p>A call of one of the agent&#39;s own tools, made by the agent.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2276,7 +2276,7 @@ td:empty{display:none}
 </section>
 <section id="schema-message-completed-event" class="entry">
 <h3><a href="#schema-message-completed-event">MessageCompletedEvent</a></h3>
-<p>A message is whole; <code>text</code> is all of it.</p>
+<p>A message is complete. <code>text</code> is the full text.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2302,7 +2302,7 @@ td:empty{display:none}
 </section>
 <section id="schema-message-delta-event" class="entry">
 <h3><a href="#schema-message-delta-event">MessageDeltaEvent</a></h3>
-<p>More text of a message. Deltas close in time arrive merged.</p>
+<p>More text of a message. Deltas that are close in time are merged.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2330,7 +2330,7 @@ td:empty{display:none}
 </section>
 <section id="schema-message-started-event" class="entry">
 <h3><a href="#schema-message-started-event">MessageStartedEvent</a></h3>
-<p>A message of the agent begins.</p>
+<p>A message of the agent started.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2349,7 +2349,7 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>object</code></td><td><code>&quot;model&quot;</code></td><td>Required.</td></tr>
-<tr><td><code>created</code></td><td>integer</td><td>Required. Unix seconds.</td></tr>
+<tr><td><code>created</code></td><td>integer</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>owned_by</code></td><td><code>&quot;agent&quot;</code></td><td>Required.</td></tr>
 </tbody>
 </table>
@@ -2366,7 +2366,7 @@ td:empty{display:none}
 </section>
 <section id="schema-notice-event" class="entry">
 <h3><a href="#schema-notice-event">NoticeEvent</a></h3>
-<p>Something a person should know that is no failure, such as a retry.</p>
+<p>Information for people that is not a failure, such as a retry.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2392,7 +2392,7 @@ td:empty{display:none}
 </section>
 <section id="schema-outbox-health" class="entry">
 <h3><a href="#schema-outbox-health">OutboxHealth</a></h3>
-<p>Messages to people and services, of the whole database: <code>due</code> wait for an attempt, <code>sending</code> are under way, <code>dead</code> were given up, <code>unknown</code> may have arrived. <code>agentd deliveries</code> shows each and what to do.</p>
+<p>Outbound messages in the database: <code>due</code> wait for an attempt, <code>sending</code> are in progress, <code>dead</code> failed, <code>unknown</code> may have arrived. <code>agentd outbox</code> lists them and says what to do.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2400,8 +2400,8 @@ td:empty{display:none}
 <tr><td><code>sending</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>dead</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>unknown</code></td><td>integer</td><td>Required. At least 0.</td></tr>
-<tr><td><code>oldest_due_seconds</code></td><td>number or null</td><td>Required. How long ago the oldest message that is due was owed. null: none is due.</td></tr>
-<tr><td><code>platforms</code></td><td>map of <a href="#schema-outbox-counts">OutboxCounts</a></td><td>Required. Those that have such messages, by name. At most 32 fields.</td></tr>
+<tr><td><code>oldest_due_seconds</code></td><td>number or null</td><td>Required. Age of the oldest due message. Null if none is due.</td></tr>
+<tr><td><code>platforms</code></td><td>map of <a href="#schema-outbox-counts">OutboxCounts</a></td><td>Required. Targets with such messages, by name. At most 32 fields.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2413,8 +2413,8 @@ td:empty{display:none}
 <tbody>
 <tr><td><code>message</code></td><td><a href="#schema-message-item">MessageItem</a></td><td></td></tr>
 <tr><td><code>reasoning</code></td><td><a href="#schema-reasoning-item">ReasoningItem</a></td><td></td></tr>
-<tr><td><code>mcp_call</code></td><td><a href="#schema-mcp-call-item">McpCallItem</a></td><td>A call of one of the agent&#39;s own tools, which it made itself.</td></tr>
-<tr><td><code>function_call</code></td><td><a href="#schema-function-call-item">FunctionCallItem</a></td><td>A call that the client is to make.</td></tr>
+<tr><td><code>mcp_call</code></td><td><a href="#schema-mcp-call-item">McpCallItem</a></td><td>A call of one of the agent&#39;s own tools, made by the agent.</td></tr>
+<tr><td><code>function_call</code></td><td><a href="#schema-function-call-item">FunctionCallItem</a></td><td>A call for the client to make.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2432,19 +2432,19 @@ td:empty{display:none}
 </section>
 <section id="schema-provider-failure" class="entry">
 <h3><a href="#schema-provider-failure">ProviderFailure</a></h3>
-<p>What kind of failure of the model&#39;s provider ended the run.</p>
+<p>Kind of provider failure that ended the run.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>kind</code></td><td><code>&quot;rate_limit&quot;</code> or <code>&quot;overloaded&quot;</code> or <code>&quot;context_length&quot;</code> or <code>&quot;network&quot;</code> or <code>&quot;authentication&quot;</code> or <code>&quot;provider&quot;</code> or <code>&quot;internal&quot;</code></td><td>Required.</td></tr>
-<tr><td><code>status</code></td><td>integer</td><td>HTTP status of the provider&#39;s answer.</td></tr>
-<tr><td><code>retryable</code></td><td>boolean</td><td>Required. Whether the same may succeed a little later.</td></tr>
+<tr><td><code>status</code></td><td>integer</td><td>HTTP status of the provider&#39;s response.</td></tr>
+<tr><td><code>retryable</code></td><td>boolean</td><td>Required. True if a retry may succeed.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-reasoning-completed-event" class="entry">
 <h3><a href="#schema-reasoning-completed-event">ReasoningCompletedEvent</a></h3>
-<p>A piece of reasoning is whole.</p>
+<p>A block of reasoning is complete.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2484,7 +2484,7 @@ td:empty{display:none}
 </section>
 <section id="schema-required-action" class="entry">
 <h3><a href="#schema-required-action">RequiredAction</a></h3>
-<p>The run ended because the client is to make these calls and to go on with their output.</p>
+<p>The run ended because the client has to make these calls and continue with their output.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2495,18 +2495,18 @@ td:empty{display:none}
 </section>
 <section id="schema-response" class="entry">
 <h3><a href="#schema-response">Response</a></h3>
-<p>What a request in the responses format came to, or has come to so far.</p>
+<p>A response, complete or in progress.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>object</code></td><td><code>&quot;response&quot;</code></td><td>Required.</td></tr>
-<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix seconds.</td></tr>
-<tr><td><code>completed_at</code></td><td>number or null</td><td>Required. Unix seconds.</td></tr>
+<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>completed_at</code></td><td>number or null</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>status</code></td><td><a href="#schema-response-status">ResponseStatus</a></td><td>Required.</td></tr>
 <tr><td><code>incomplete_details</code></td><td>object or null</td><td>Required.</td></tr>
 <tr><td><code>incomplete_details.reason</code></td><td><code>&quot;max_output_tokens&quot;</code> or <code>&quot;content_filter&quot;</code></td><td>Required.</td></tr>
-<tr><td><code>model</code></td><td>string</td><td>Required. As the request named it.</td></tr>
+<tr><td><code>model</code></td><td>string</td><td>Required. The model name of the request.</td></tr>
 <tr><td><code>previous_response_id</code></td><td>string or null</td><td>Required.</td></tr>
 <tr><td><code>conversation</code></td><td>object or null</td><td></td></tr>
 <tr><td><code>conversation.id</code></td><td>string</td><td>Required.</td></tr>
@@ -2549,7 +2549,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-completed-event" class="entry">
 <h3><a href="#schema-response-completed-event">ResponseCompletedEvent</a></h3>
-<p>It is done; the response is whole.</p>
+<p>The response is complete.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2561,7 +2561,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-content-part-added-event" class="entry">
 <h3><a href="#schema-response-content-part-added-event">ResponseContentPartAddedEvent</a></h3>
-<p>A part of a message begins.</p>
+<p>A content part started.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2576,7 +2576,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-content-part-done-event" class="entry">
 <h3><a href="#schema-response-content-part-done-event">ResponseContentPartDoneEvent</a></h3>
-<p>A part of a message is whole.</p>
+<p>A content part is complete.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2591,7 +2591,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-created-event" class="entry">
 <h3><a href="#schema-response-created-event">ResponseCreatedEvent</a></h3>
-<p>The response exists.</p>
+<p>The response was created.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2615,7 +2615,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-failed-event" class="entry">
 <h3><a href="#schema-response-failed-event">ResponseFailedEvent</a></h3>
-<p>It failed; <code>response.error</code> says why.</p>
+<p>The response failed. <code>response.error</code> has the reason.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2627,7 +2627,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-function-call-arguments-delta-event" class="entry">
 <h3><a href="#schema-response-function-call-arguments-delta-event">ResponseFunctionCallArgumentsDeltaEvent</a></h3>
-<p>Arguments of a call that the client is to make.</p>
+<p>Arguments of a call for the client to make.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2641,7 +2641,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-function-call-arguments-done-event" class="entry">
 <h3><a href="#schema-response-function-call-arguments-done-event">ResponseFunctionCallArgumentsDoneEvent</a></h3>
-<p>The arguments are whole.</p>
+<p>The arguments are complete.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2656,7 +2656,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-in-progress-event" class="entry">
 <h3><a href="#schema-response-in-progress-event">ResponseInProgressEvent</a></h3>
-<p>The agent works on it.</p>
+<p>The response is in progress.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2668,7 +2668,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-incomplete-event" class="entry">
 <h3><a href="#schema-response-incomplete-event">ResponseIncompleteEvent</a></h3>
-<p>It was cut by a limit, or cancelled; the response holds what there is.</p>
+<p>The response ended early because of a limit or a cancellation. It contains the output so far.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2709,7 +2709,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-mcp-call-arguments-done-event" class="entry">
 <h3><a href="#schema-response-mcp-call-arguments-done-event">ResponseMcpCallArgumentsDoneEvent</a></h3>
-<p>The arguments are whole.</p>
+<p>The arguments are complete.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2723,7 +2723,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-mcp-call-completed-event" class="entry">
 <h3><a href="#schema-response-mcp-call-completed-event">ResponseMcpCallCompletedEvent</a></h3>
-<p>The call ended well.</p>
+<p>The call succeeded.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2736,7 +2736,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-mcp-call-failed-event" class="entry">
 <h3><a href="#schema-response-mcp-call-failed-event">ResponseMcpCallFailedEvent</a></h3>
-<p>The call failed, was denied, or was cut.</p>
+<p>The call failed, was denied or was cut off.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2749,7 +2749,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-mcp-call-in-progress-event" class="entry">
 <h3><a href="#schema-response-mcp-call-in-progress-event">ResponseMcpCallInProgressEvent</a></h3>
-<p>A tool of the agent is called.</p>
+<p>A tool of the agent was called.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2766,7 +2766,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-output-item-added-event" class="entry">
 <h3><a href="#schema-response-output-item-added-event">ResponseOutputItemAddedEvent</a></h3>
-<p>An item begins.</p>
+<p>An item started.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2779,7 +2779,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-output-item-done-event" class="entry">
 <h3><a href="#schema-response-output-item-done-event">ResponseOutputItemDoneEvent</a></h3>
-<p>An item is whole.</p>
+<p>An item is complete.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2792,7 +2792,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-queued-event" class="entry">
 <h3><a href="#schema-response-queued-event">ResponseQueuedEvent</a></h3>
-<p>It waits for its turn; background responses only.</p>
+<p>The response is queued. Background responses only.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2804,7 +2804,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-reasoning-summary-part-added-event" class="entry">
 <h3><a href="#schema-response-reasoning-summary-part-added-event">ResponseReasoningSummaryPartAddedEvent</a></h3>
-<p>A piece of reasoning begins.</p>
+<p>A block of reasoning started.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2819,7 +2819,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-reasoning-summary-part-done-event" class="entry">
 <h3><a href="#schema-response-reasoning-summary-part-done-event">ResponseReasoningSummaryPartDoneEvent</a></h3>
-<p>A piece of reasoning is whole.</p>
+<p>A block of reasoning is complete.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2849,7 +2849,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-reasoning-summary-text-done-event" class="entry">
 <h3><a href="#schema-response-reasoning-summary-text-done-event">ResponseReasoningSummaryTextDoneEvent</a></h3>
-<p>The text of a piece of reasoning is whole.</p>
+<p>The text of a reasoning block is complete.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2873,29 +2873,29 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">type</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>response.created</code></td><td><a href="#schema-response-created-event">ResponseCreatedEvent</a></td><td>The response exists.</td></tr>
-<tr><td><code>response.queued</code></td><td><a href="#schema-response-queued-event">ResponseQueuedEvent</a></td><td>It waits for its turn; background responses only.</td></tr>
-<tr><td><code>response.in_progress</code></td><td><a href="#schema-response-in-progress-event">ResponseInProgressEvent</a></td><td>The agent works on it.</td></tr>
-<tr><td><code>response.completed</code></td><td><a href="#schema-response-completed-event">ResponseCompletedEvent</a></td><td>It is done; the response is whole. The last one.</td></tr>
-<tr><td><code>response.incomplete</code></td><td><a href="#schema-response-incomplete-event">ResponseIncompleteEvent</a></td><td>It was cut by a limit, or cancelled; the response holds what there is. The last one.</td></tr>
-<tr><td><code>response.failed</code></td><td><a href="#schema-response-failed-event">ResponseFailedEvent</a></td><td>It failed; <code>response.error</code> says why. The last one.</td></tr>
-<tr><td><code>response.output_item.added</code></td><td><a href="#schema-response-output-item-added-event">ResponseOutputItemAddedEvent</a></td><td>An item begins.</td></tr>
-<tr><td><code>response.output_item.done</code></td><td><a href="#schema-response-output-item-done-event">ResponseOutputItemDoneEvent</a></td><td>An item is whole.</td></tr>
-<tr><td><code>response.content_part.added</code></td><td><a href="#schema-response-content-part-added-event">ResponseContentPartAddedEvent</a></td><td>A part of a message begins.</td></tr>
-<tr><td><code>response.content_part.done</code></td><td><a href="#schema-response-content-part-done-event">ResponseContentPartDoneEvent</a></td><td>A part of a message is whole.</td></tr>
+<tr><td><code>response.created</code></td><td><a href="#schema-response-created-event">ResponseCreatedEvent</a></td><td>The response was created.</td></tr>
+<tr><td><code>response.queued</code></td><td><a href="#schema-response-queued-event">ResponseQueuedEvent</a></td><td>The response is queued. Background responses only.</td></tr>
+<tr><td><code>response.in_progress</code></td><td><a href="#schema-response-in-progress-event">ResponseInProgressEvent</a></td><td>The response is in progress.</td></tr>
+<tr><td><code>response.completed</code></td><td><a href="#schema-response-completed-event">ResponseCompletedEvent</a></td><td>The response is complete. The last one.</td></tr>
+<tr><td><code>response.incomplete</code></td><td><a href="#schema-response-incomplete-event">ResponseIncompleteEvent</a></td><td>The response ended early because of a limit or a cancellation. It contains the output so far. The last one.</td></tr>
+<tr><td><code>response.failed</code></td><td><a href="#schema-response-failed-event">ResponseFailedEvent</a></td><td>The response failed. <code>response.error</code> has the reason. The last one.</td></tr>
+<tr><td><code>response.output_item.added</code></td><td><a href="#schema-response-output-item-added-event">ResponseOutputItemAddedEvent</a></td><td>An item started.</td></tr>
+<tr><td><code>response.output_item.done</code></td><td><a href="#schema-response-output-item-done-event">ResponseOutputItemDoneEvent</a></td><td>An item is complete.</td></tr>
+<tr><td><code>response.content_part.added</code></td><td><a href="#schema-response-content-part-added-event">ResponseContentPartAddedEvent</a></td><td>A content part started.</td></tr>
+<tr><td><code>response.content_part.done</code></td><td><a href="#schema-response-content-part-done-event">ResponseContentPartDoneEvent</a></td><td>A content part is complete.</td></tr>
 <tr><td><code>response.output_text.delta</code></td><td><a href="#schema-response-text-delta-event">ResponseTextDeltaEvent</a></td><td>More text.</td></tr>
-<tr><td><code>response.output_text.done</code></td><td><a href="#schema-response-text-done-event">ResponseTextDoneEvent</a></td><td>The text is whole.</td></tr>
-<tr><td><code>response.reasoning_summary_part.added</code></td><td><a href="#schema-response-reasoning-summary-part-added-event">ResponseReasoningSummaryPartAddedEvent</a></td><td>A piece of reasoning begins.</td></tr>
-<tr><td><code>response.reasoning_summary_part.done</code></td><td><a href="#schema-response-reasoning-summary-part-done-event">ResponseReasoningSummaryPartDoneEvent</a></td><td>A piece of reasoning is whole.</td></tr>
+<tr><td><code>response.output_text.done</code></td><td><a href="#schema-response-text-done-event">ResponseTextDoneEvent</a></td><td>The text is complete.</td></tr>
+<tr><td><code>response.reasoning_summary_part.added</code></td><td><a href="#schema-response-reasoning-summary-part-added-event">ResponseReasoningSummaryPartAddedEvent</a></td><td>A block of reasoning started.</td></tr>
+<tr><td><code>response.reasoning_summary_part.done</code></td><td><a href="#schema-response-reasoning-summary-part-done-event">ResponseReasoningSummaryPartDoneEvent</a></td><td>A block of reasoning is complete.</td></tr>
 <tr><td><code>response.reasoning_summary_text.delta</code></td><td><a href="#schema-response-reasoning-summary-text-delta-event">ResponseReasoningSummaryTextDeltaEvent</a></td><td>More reasoning.</td></tr>
-<tr><td><code>response.reasoning_summary_text.done</code></td><td><a href="#schema-response-reasoning-summary-text-done-event">ResponseReasoningSummaryTextDoneEvent</a></td><td>The text of a piece of reasoning is whole.</td></tr>
-<tr><td><code>response.mcp_call.in_progress</code></td><td><a href="#schema-response-mcp-call-in-progress-event">ResponseMcpCallInProgressEvent</a></td><td>A tool of the agent is called.</td></tr>
+<tr><td><code>response.reasoning_summary_text.done</code></td><td><a href="#schema-response-reasoning-summary-text-done-event">ResponseReasoningSummaryTextDoneEvent</a></td><td>The text of a reasoning block is complete.</td></tr>
+<tr><td><code>response.mcp_call.in_progress</code></td><td><a href="#schema-response-mcp-call-in-progress-event">ResponseMcpCallInProgressEvent</a></td><td>A tool of the agent was called.</td></tr>
 <tr><td><code>response.mcp_call_arguments.delta</code></td><td><a href="#schema-response-mcp-call-arguments-delta-event">ResponseMcpCallArgumentsDeltaEvent</a></td><td>Arguments of the call, as JSON text.</td></tr>
-<tr><td><code>response.mcp_call_arguments.done</code></td><td><a href="#schema-response-mcp-call-arguments-done-event">ResponseMcpCallArgumentsDoneEvent</a></td><td>The arguments are whole.</td></tr>
-<tr><td><code>response.mcp_call.completed</code></td><td><a href="#schema-response-mcp-call-completed-event">ResponseMcpCallCompletedEvent</a></td><td>The call ended well.</td></tr>
-<tr><td><code>response.mcp_call.failed</code></td><td><a href="#schema-response-mcp-call-failed-event">ResponseMcpCallFailedEvent</a></td><td>The call failed, was denied, or was cut.</td></tr>
-<tr><td><code>response.function_call_arguments.delta</code></td><td><a href="#schema-response-function-call-arguments-delta-event">ResponseFunctionCallArgumentsDeltaEvent</a></td><td>Arguments of a call that the client is to make.</td></tr>
-<tr><td><code>response.function_call_arguments.done</code></td><td><a href="#schema-response-function-call-arguments-done-event">ResponseFunctionCallArgumentsDoneEvent</a></td><td>The arguments are whole.</td></tr>
+<tr><td><code>response.mcp_call_arguments.done</code></td><td><a href="#schema-response-mcp-call-arguments-done-event">ResponseMcpCallArgumentsDoneEvent</a></td><td>The arguments are complete.</td></tr>
+<tr><td><code>response.mcp_call.completed</code></td><td><a href="#schema-response-mcp-call-completed-event">ResponseMcpCallCompletedEvent</a></td><td>The call succeeded.</td></tr>
+<tr><td><code>response.mcp_call.failed</code></td><td><a href="#schema-response-mcp-call-failed-event">ResponseMcpCallFailedEvent</a></td><td>The call failed, was denied or was cut off.</td></tr>
+<tr><td><code>response.function_call_arguments.delta</code></td><td><a href="#schema-response-function-call-arguments-delta-event">ResponseFunctionCallArgumentsDeltaEvent</a></td><td>Arguments of a call for the client to make.</td></tr>
+<tr><td><code>response.function_call_arguments.done</code></td><td><a href="#schema-response-function-call-arguments-done-event">ResponseFunctionCallArgumentsDoneEvent</a></td><td>The arguments are complete.</td></tr>
 </tbody>
 </table>
 </section>
@@ -2917,7 +2917,7 @@ td:empty{display:none}
 </section>
 <section id="schema-response-text-done-event" class="entry">
 <h3><a href="#schema-response-text-done-event">ResponseTextDoneEvent</a></h3>
-<p>The text is whole.</p>
+<p>The text is complete.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2960,33 +2960,33 @@ td:empty{display:none}
 </section>
 <section id="schema-run" class="entry">
 <h3><a href="#schema-run">Run</a></h3>
-<p>One piece of work by the agent, from prompt to outcome.</p>
+<p>The work on one prompt, from submission to outcome.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>object</code></td><td><code>&quot;agent.run&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>run_id</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>id</code></td><td>string</td><td>Required. The same as <code>run_id</code>.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required. Alias of <code>run_id</code>.</td></tr>
 <tr><td><code>kind</code></td><td><a href="#schema-run-kind">RunKind</a></td><td>Required.</td></tr>
 <tr><td><code>status</code></td><td><a href="#schema-run-status">RunStatus</a></td><td>Required.</td></tr>
 <tr><td><code>session_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>session_key</code></td><td>string or null</td><td>Required.</td></tr>
-<tr><td><code>model</code></td><td>string</td><td>Required. Effective model, <code>provider:model</code>.</td></tr>
-<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix seconds.</td></tr>
+<tr><td><code>model</code></td><td>string</td><td>Required. Effective model as <code>provider:model</code>.</td></tr>
+<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>started_at</code></td><td>number or null</td><td>Required.</td></tr>
 <tr><td><code>updated_at</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>ended_at</code></td><td>number or null</td><td>Required.</td></tr>
 <tr><td><code>last_event</code></td><td>string or null</td><td>Required.</td></tr>
 <tr><td><code>last_seq</code></td><td>integer</td><td>Required. Number of the newest event of the run. At least 0.</td></tr>
-<tr><td><code>input_preview</code></td><td>string</td><td>Required. Start of the prompt, at most 200 characters.</td></tr>
-<tr><td><code>output</code></td><td>string or null</td><td>Required. Text of the last message; null until the run completed.</td></tr>
+<tr><td><code>input_preview</code></td><td>string</td><td>Required. The first 200 characters of the prompt.</td></tr>
+<tr><td><code>output</code></td><td>string or null</td><td>Required. Text of the last message. Null until the run has completed.</td></tr>
 <tr><td><code>usage</code></td><td><a href="#schema-run-usage">RunUsage</a> or null</td><td>Required.</td></tr>
 <tr><td><code>error</code></td><td><a href="#schema-run-error">RunError</a> or null</td><td>Required.</td></tr>
-<tr><td><code>approvals</code></td><td>array of <a href="#schema-approval-request">ApprovalRequest</a></td><td>Required. Questions that are open, oldest first.</td></tr>
+<tr><td><code>approvals</code></td><td>array of <a href="#schema-approval-request">ApprovalRequest</a></td><td>Required. Pending questions, oldest first.</td></tr>
 <tr><td><code>approval</code></td><td><a href="#schema-approval-request">ApprovalRequest</a> or null</td><td>Required. The first of <code>approvals</code>.</td></tr>
 <tr><td><code>required_action</code></td><td><a href="#schema-required-action">RequiredAction</a> or null</td><td>Required.</td></tr>
-<tr><td><code>response_id</code></td><td>string or null</td><td>Of a run that was asked for in the responses format.</td></tr>
-<tr><td><code>pending_steer</code></td><td>array of string</td><td>Steering that came too late for the model.</td></tr>
+<tr><td><code>response_id</code></td><td>string or null</td><td>Id of the response, for a run created in the responses format.</td></tr>
+<tr><td><code>pending_steer</code></td><td>array of string</td><td>Steering text that arrived too late.</td></tr>
 <tr><td><code>metadata</code></td><td>object</td><td>Required.</td></tr>
 <tr><td><code>stop_requested</code></td><td>boolean</td><td>Required.</td></tr>
 </tbody>
@@ -2994,17 +2994,17 @@ td:empty{display:none}
 </section>
 <section id="schema-run-accepted" class="entry">
 <h3><a href="#schema-run-accepted">RunAccepted</a></h3>
-<p>The run is recorded; it survives a crash from now on.</p>
+<p>The recorded run. It survives a crash.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>object</code></td><td><code>&quot;agent.run&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>run_id</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>id</code></td><td>string</td><td>Required. The same as <code>run_id</code>.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required. Alias of <code>run_id</code>.</td></tr>
 <tr><td><code>status</code></td><td><a href="#schema-run-status">RunStatus</a></td><td>Required.</td></tr>
 <tr><td><code>session_id</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix seconds.</td></tr>
-<tr><td><code>replayed</code></td><td>boolean</td><td>Required. True when the Idempotency-Key had made this run before.</td></tr>
+<tr><td><code>created_at</code></td><td>number</td><td>Required. Unix time in seconds.</td></tr>
+<tr><td><code>replayed</code></td><td>boolean</td><td>Required. True if a previous request with the same Idempotency-Key created this run.</td></tr>
 <tr><td><code>urls</code></td><td>object</td><td>Required.</td></tr>
 <tr><td><code>urls.status</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>urls.events</code></td><td>string</td><td>Required.</td></tr>
@@ -3025,13 +3025,13 @@ td:empty{display:none}
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>reason</code></td><td>string</td><td></td></tr>
 <tr><td><code>usage</code></td><td><a href="#schema-run-usage">RunUsage</a></td><td></td></tr>
-<tr><td><code>pending_steer</code></td><td>array of string</td><td>Steering that came too late to be taken.</td></tr>
+<tr><td><code>pending_steer</code></td><td>array of string</td><td>Steering text that arrived too late.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-run-completed-event" class="entry">
 <h3><a href="#schema-run-completed-event">RunCompletedEvent</a></h3>
-<p>Final: the run is done.</p>
+<p>Final: the run completed.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3039,11 +3039,11 @@ td:empty{display:none}
 <tr><td><code>run_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
-<tr><td><code>output</code></td><td>string or null</td><td>Required. Text of the last message; null when the client is to act.</td></tr>
+<tr><td><code>output</code></td><td>string or null</td><td>Required. Text of the last message. Null if the client has to make a call.</td></tr>
 <tr><td><code>usage</code></td><td><a href="#schema-run-usage">RunUsage</a></td><td>Required.</td></tr>
 <tr><td><code>stop</code></td><td><code>&quot;end&quot;</code> or <code>&quot;length&quot;</code> or <code>&quot;max_steps&quot;</code> or <code>&quot;refusal&quot;</code> or <code>&quot;tool_calls&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>required_action</code></td><td><a href="#schema-required-action">RequiredAction</a></td><td></td></tr>
-<tr><td><code>pending_steer</code></td><td>array of string</td><td>Steering that came too late to be taken.</td></tr>
+<tr><td><code>pending_steer</code></td><td>array of string</td><td>Steering text that arrived too late.</td></tr>
 </tbody>
 </table>
 </section>
@@ -3059,52 +3059,52 @@ td:empty{display:none}
 </section>
 <section id="schema-run-event" class="entry">
 <h3><a href="#schema-run-event">RunEvent</a></h3>
-<p>An event of a run, as the journal holds it. The name of the server-sent event equals <code>event</code>, its id equals <code>seq</code>.</p>
+<p>An event of a run, as stored in the journal. The name of the server-sent event equals <code>event</code>, its id equals <code>seq</code>.</p>
 <p>One of, told apart by <code>event</code>:</p>
 <table class="c3">
 <thead><tr><th scope="col">event</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>run.queued</code></td><td><a href="#schema-run-queued-event">RunQueuedEvent</a></td><td>The run is recorded and waits for its turn.</td></tr>
-<tr><td><code>run.started</code></td><td><a href="#schema-run-started-event">RunStartedEvent</a></td><td>The agent works on the run.</td></tr>
-<tr><td><code>run.snapshot</code></td><td><a href="#schema-run-snapshot-event">RunSnapshotEvent</a></td><td>Comes first when the events after the cursor are no longer all kept: the run as it is, and its text so far. The next event is number <code>first_seq</code>. Its own <code>seq</code> is the one before, so that it resumes like any. Not journaled.</td></tr>
-<tr><td><code>message.started</code></td><td><a href="#schema-message-started-event">MessageStartedEvent</a></td><td>A message of the agent begins.</td></tr>
-<tr><td><code>message.delta</code></td><td><a href="#schema-message-delta-event">MessageDeltaEvent</a></td><td>More text of a message. Deltas close in time arrive merged.</td></tr>
-<tr><td><code>message.completed</code></td><td><a href="#schema-message-completed-event">MessageCompletedEvent</a></td><td>A message is whole; <code>text</code> is all of it.</td></tr>
+<tr><td><code>run.queued</code></td><td><a href="#schema-run-queued-event">RunQueuedEvent</a></td><td>The run is recorded and queued.</td></tr>
+<tr><td><code>run.started</code></td><td><a href="#schema-run-started-event">RunStartedEvent</a></td><td>The run started.</td></tr>
+<tr><td><code>run.snapshot</code></td><td><a href="#schema-run-snapshot-event">RunSnapshotEvent</a></td><td>The first event if some events after the cursor have been removed: the current run and its text so far. The next event is number <code>first_seq</code>. Its own <code>seq</code> is the number before, so that a client can resume from it. Not journaled.</td></tr>
+<tr><td><code>message.started</code></td><td><a href="#schema-message-started-event">MessageStartedEvent</a></td><td>A message of the agent started.</td></tr>
+<tr><td><code>message.delta</code></td><td><a href="#schema-message-delta-event">MessageDeltaEvent</a></td><td>More text of a message. Deltas that are close in time are merged.</td></tr>
+<tr><td><code>message.completed</code></td><td><a href="#schema-message-completed-event">MessageCompletedEvent</a></td><td>A message is complete. <code>text</code> is the full text.</td></tr>
 <tr><td><code>reasoning.delta</code></td><td><a href="#schema-reasoning-delta-event">ReasoningDeltaEvent</a></td><td>More of the model&#39;s reasoning.</td></tr>
-<tr><td><code>reasoning.completed</code></td><td><a href="#schema-reasoning-completed-event">ReasoningCompletedEvent</a></td><td>A piece of reasoning is whole.</td></tr>
-<tr><td><code>tool.started</code></td><td><a href="#schema-tool-started-event">ToolStartedEvent</a></td><td>A tool call begins.</td></tr>
+<tr><td><code>reasoning.completed</code></td><td><a href="#schema-reasoning-completed-event">ReasoningCompletedEvent</a></td><td>A block of reasoning is complete.</td></tr>
+<tr><td><code>tool.started</code></td><td><a href="#schema-tool-started-event">ToolStartedEvent</a></td><td>A tool call started.</td></tr>
 <tr><td><code>tool.progress</code></td><td><a href="#schema-tool-progress-event">ToolProgressEvent</a></td><td>Live output of a tool.</td></tr>
 <tr><td><code>tool.completed</code></td><td><a href="#schema-tool-completed-event">ToolCompletedEvent</a></td><td>A tool call ended.</td></tr>
-<tr><td><code>tool.requested</code></td><td><a href="#schema-tool-requested-event">ToolRequestedEvent</a></td><td>A tool of the client is to be called. The run ends, and goes on in the next with what the client got.</td></tr>
+<tr><td><code>tool.requested</code></td><td><a href="#schema-tool-requested-event">ToolRequestedEvent</a></td><td>The client has to call one of its functions. The run ends; the next run continues with the result.</td></tr>
 <tr><td><code>approval.request</code></td><td><a href="#schema-approval-request-event">ApprovalRequestEvent</a></td><td>A tool call waits for approval.</td></tr>
 <tr><td><code>approval.responded</code></td><td><a href="#schema-approval-responded-event">ApprovalRespondedEvent</a></td><td>A question was answered.</td></tr>
-<tr><td><code>approval.expired</code></td><td><a href="#schema-approval-expired-event">ApprovalExpiredEvent</a></td><td>Nobody answered in time, or the run ended first; the call was denied.</td></tr>
-<tr><td><code>clarify.request</code></td><td><a href="#schema-clarify-request-event">ClarifyRequestEvent</a></td><td>The agent asks people something, all questions in one request.</td></tr>
-<tr><td><code>clarify.responded</code></td><td><a href="#schema-clarify-responded-event">ClarifyRespondedEvent</a></td><td>The questions were answered; a question that was skipped has an empty answer.</td></tr>
-<tr><td><code>clarify.expired</code></td><td><a href="#schema-clarify-expired-event">ClarifyExpiredEvent</a></td><td>Nobody answered the questions in time, or the run ended first.</td></tr>
-<tr><td><code>sudo.request</code></td><td><a href="#schema-sudo-request-event">SudoRequestEvent</a></td><td>A command needs a password. The answer goes to the command alone and is kept nowhere.</td></tr>
-<tr><td><code>sudo.responded</code></td><td><a href="#schema-sudo-responded-event">SudoRespondedEvent</a></td><td>The password was given, or refused; it is in no event.</td></tr>
-<tr><td><code>sudo.expired</code></td><td><a href="#schema-sudo-expired-event">SudoExpiredEvent</a></td><td>Nobody gave the password in time, or the run ended first.</td></tr>
-<tr><td><code>secret.request</code></td><td><a href="#schema-secret-request-event">SecretRequestEvent</a></td><td>A secret is wanted. The answer is stored as a variable of the home; the agent learns only that it is.</td></tr>
-<tr><td><code>secret.responded</code></td><td><a href="#schema-secret-responded-event">SecretRespondedEvent</a></td><td>The secret was stored, or refused; it is in no event.</td></tr>
-<tr><td><code>secret.expired</code></td><td><a href="#schema-secret-expired-event">SecretExpiredEvent</a></td><td>Nobody gave the secret in time, or the run ended first.</td></tr>
+<tr><td><code>approval.expired</code></td><td><a href="#schema-approval-expired-event">ApprovalExpiredEvent</a></td><td>The approval expired, or the run ended first. The call was denied.</td></tr>
+<tr><td><code>clarify.request</code></td><td><a href="#schema-clarify-request-event">ClarifyRequestEvent</a></td><td>The agent asks people one or more questions.</td></tr>
+<tr><td><code>clarify.responded</code></td><td><a href="#schema-clarify-responded-event">ClarifyRespondedEvent</a></td><td>The questions were answered. A skipped question has an empty answer.</td></tr>
+<tr><td><code>clarify.expired</code></td><td><a href="#schema-clarify-expired-event">ClarifyExpiredEvent</a></td><td>The questions expired, or the run ended first.</td></tr>
+<tr><td><code>sudo.request</code></td><td><a href="#schema-sudo-request-event">SudoRequestEvent</a></td><td>A command needs a password. The answer goes to the command only and is never stored.</td></tr>
+<tr><td><code>sudo.responded</code></td><td><a href="#schema-sudo-responded-event">SudoRespondedEvent</a></td><td>The password was entered or refused. No event contains it.</td></tr>
+<tr><td><code>sudo.expired</code></td><td><a href="#schema-sudo-expired-event">SudoExpiredEvent</a></td><td>The request for the password expired, or the run ended first.</td></tr>
+<tr><td><code>secret.request</code></td><td><a href="#schema-secret-request-event">SecretRequestEvent</a></td><td>A secret is requested. The answer is stored in the environment file of the home. The agent learns only that it is set.</td></tr>
+<tr><td><code>secret.responded</code></td><td><a href="#schema-secret-responded-event">SecretRespondedEvent</a></td><td>The secret was stored or refused. No event contains it.</td></tr>
+<tr><td><code>secret.expired</code></td><td><a href="#schema-secret-expired-event">SecretExpiredEvent</a></td><td>The request for the secret expired, or the run ended first.</td></tr>
 <tr><td><code>subagent.spawn_requested</code></td><td><a href="#schema-subagent-requested-event">SubagentRequestedEvent</a></td><td>A task waits for a sub-agent, which will be the run <code>subagent_id</code>.</td></tr>
-<tr><td><code>subagent.start</code></td><td><a href="#schema-subagent-start-event">SubagentStartEvent</a></td><td>A sub-agent was given a task. It is a run of its own, whose id is <code>subagent_id</code>.</td></tr>
-<tr><td><code>subagent.thinking</code></td><td><a href="#schema-subagent-thought-event">SubagentThoughtEvent</a></td><td>A sub-agent reasoned before it went on.</td></tr>
-<tr><td><code>subagent.tool</code></td><td><a href="#schema-subagent-tool-event">SubagentToolEvent</a></td><td>A sub-agent calls a tool.</td></tr>
-<tr><td><code>subagent.progress</code></td><td><a href="#schema-subagent-progress-event">SubagentProgressEvent</a></td><td>A sub-agent said something on its way.</td></tr>
-<tr><td><code>subagent.complete</code></td><td><a href="#schema-subagent-complete-event">SubagentCompleteEvent</a></td><td>A sub-agent ended.</td></tr>
-<tr><td><code>run.steer_accepted</code></td><td><a href="#schema-steer-accepted-event">SteerAcceptedEvent</a></td><td>Steering text was accepted: it reaches the model at the next step, or comes back in the final event.</td></tr>
+<tr><td><code>subagent.start</code></td><td><a href="#schema-subagent-start-event">SubagentStartEvent</a></td><td>A sub-agent started a task. It is a separate run with the id <code>subagent_id</code>.</td></tr>
+<tr><td><code>subagent.thinking</code></td><td><a href="#schema-subagent-thought-event">SubagentThoughtEvent</a></td><td>Reasoning of a sub-agent.</td></tr>
+<tr><td><code>subagent.tool</code></td><td><a href="#schema-subagent-tool-event">SubagentToolEvent</a></td><td>A sub-agent called a tool.</td></tr>
+<tr><td><code>subagent.progress</code></td><td><a href="#schema-subagent-progress-event">SubagentProgressEvent</a></td><td>Intermediate text of a sub-agent.</td></tr>
+<tr><td><code>subagent.complete</code></td><td><a href="#schema-subagent-complete-event">SubagentCompleteEvent</a></td><td>A sub-agent finished.</td></tr>
+<tr><td><code>run.steer_accepted</code></td><td><a href="#schema-steer-accepted-event">SteerAcceptedEvent</a></td><td>Steering text was accepted. It reaches the model at the next step or is returned in the final event.</td></tr>
 <tr><td><code>compression.started</code></td><td><a href="#schema-compression-started-event">CompressionStartedEvent</a></td><td>The transcript is being compressed.</td></tr>
-<tr><td><code>compression.completed</code></td><td><a href="#schema-compression-completed-event">CompressionCompletedEvent</a></td><td>Compression ended. The figures are of what the model gets; tokens are estimates.</td></tr>
-<tr><td><code>run.notice</code></td><td><a href="#schema-notice-event">NoticeEvent</a></td><td>Something a person should know that is no failure, such as a retry.</td></tr>
+<tr><td><code>compression.completed</code></td><td><a href="#schema-compression-completed-event">CompressionCompletedEvent</a></td><td>Compression finished. The numbers describe the model&#39;s input; tokens are estimates.</td></tr>
+<tr><td><code>run.notice</code></td><td><a href="#schema-notice-event">NoticeEvent</a></td><td>Information for people that is not a failure, such as a retry.</td></tr>
 <tr><td><code>usage.updated</code></td><td><a href="#schema-usage-updated-event">UsageUpdatedEvent</a></td><td>Usage so far.</td></tr>
-<tr><td><code>run.steered</code></td><td><a href="#schema-run-steered-event">RunSteeredEvent</a></td><td>Steering text was taken into the turn.</td></tr>
-<tr><td><code>run.stopping</code></td><td><a href="#schema-run-stopping-event">RunStoppingEvent</a></td><td>The run was asked to stop.</td></tr>
-<tr><td><code>run.completed</code></td><td><a href="#schema-run-completed-event">RunCompletedEvent</a></td><td>Final: the run is done. The last one.</td></tr>
+<tr><td><code>run.steered</code></td><td><a href="#schema-run-steered-event">RunSteeredEvent</a></td><td>Steering text was added to the turn.</td></tr>
+<tr><td><code>run.stopping</code></td><td><a href="#schema-run-stopping-event">RunStoppingEvent</a></td><td>A stop of the run was requested.</td></tr>
+<tr><td><code>run.completed</code></td><td><a href="#schema-run-completed-event">RunCompletedEvent</a></td><td>Final: the run completed. The last one.</td></tr>
 <tr><td><code>run.failed</code></td><td><a href="#schema-run-failed-event">RunFailedEvent</a></td><td>Final: the run failed. The last one.</td></tr>
 <tr><td><code>run.cancelled</code></td><td><a href="#schema-run-cancelled-event">RunCancelledEvent</a></td><td>Final: the run was stopped. The last one.</td></tr>
-<tr><td><code>run.interrupted</code></td><td><a href="#schema-run-interrupted-event">RunInterruptedEvent</a></td><td>Final: the process that ran it ended. The last one.</td></tr>
+<tr><td><code>run.interrupted</code></td><td><a href="#schema-run-interrupted-event">RunInterruptedEvent</a></td><td>Final: the process that executed the run ended. The last one.</td></tr>
 </tbody>
 </table>
 </section>
@@ -3120,15 +3120,15 @@ td:empty{display:none}
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>error</code></td><td><a href="#schema-run-error">RunError</a></td><td>Required.</td></tr>
 <tr><td><code>usage</code></td><td><a href="#schema-run-usage">RunUsage</a></td><td></td></tr>
-<tr><td><code>retry_after_seconds</code></td><td>number</td><td>What the provider of the model asked for.</td></tr>
+<tr><td><code>retry_after_seconds</code></td><td>number</td><td>Delay that the model&#39;s provider asked for.</td></tr>
 <tr><td><code>failure</code></td><td><a href="#schema-provider-failure">ProviderFailure</a></td><td></td></tr>
-<tr><td><code>pending_steer</code></td><td>array of string</td><td>Steering that came too late to be taken.</td></tr>
+<tr><td><code>pending_steer</code></td><td>array of string</td><td>Steering text that arrived too late.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-run-interrupted-event" class="entry">
 <h3><a href="#schema-run-interrupted-event">RunInterruptedEvent</a></h3>
-<p>Final: the process that ran it ended.</p>
+<p>Final: the process that executed the run ended.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3137,7 +3137,7 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>error</code></td><td><a href="#schema-run-error">RunError</a></td><td>Required.</td></tr>
-<tr><td><code>pending_steer</code></td><td>array of string</td><td>Steering that came too late to be taken.</td></tr>
+<tr><td><code>pending_steer</code></td><td>array of string</td><td>Steering text that arrived too late.</td></tr>
 </tbody>
 </table>
 </section>
@@ -3153,14 +3153,14 @@ td:empty{display:none}
 <tr><td><code>object</code></td><td><code>&quot;list&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>data</code></td><td>array of <a href="#schema-run">Run</a></td><td>Required.</td></tr>
 <tr><td><code>first_id</code></td><td>string or null</td><td>Required.</td></tr>
-<tr><td><code>last_id</code></td><td>string or null</td><td>Required. The <code>after</code> of the next page.</td></tr>
+<tr><td><code>last_id</code></td><td>string or null</td><td>Required. Value of <code>after</code> for the next page.</td></tr>
 <tr><td><code>has_more</code></td><td>boolean</td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-run-queued-event" class="entry">
 <h3><a href="#schema-run-queued-event">RunQueuedEvent</a></h3>
-<p>The run is recorded and waits for its turn.</p>
+<p>The run is recorded and queued.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3171,13 +3171,13 @@ td:empty{display:none}
 <tr><td><code>session_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>model</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>kind</code></td><td><a href="#schema-run-kind">RunKind</a></td><td>Required.</td></tr>
-<tr><td><code>position</code></td><td>integer</td><td>Place in the session&#39;s queue, 1 for the next. Absent: the run starts at once. At least 1.</td></tr>
+<tr><td><code>position</code></td><td>integer</td><td>Position in the session&#39;s queue, starting at 1. Absent if the run starts at once. At least 1.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-run-snapshot-event" class="entry">
 <h3><a href="#schema-run-snapshot-event">RunSnapshotEvent</a></h3>
-<p>Comes first when the events after the cursor are no longer all kept: the run as it is, and its text so far. The next event is number <code>first_seq</code>. Its own <code>seq</code> is the one before, so that it resumes like any. Not journaled.</p>
+<p>The first event if some events after the cursor have been removed: the current run and its text so far. The next event is number <code>first_seq</code>. Its own <code>seq</code> is the number before, so that a client can resume from it. Not journaled.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3186,7 +3186,7 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>run</code></td><td><a href="#schema-run">Run</a></td><td>Required.</td></tr>
-<tr><td><code>text</code></td><td>string</td><td>Required. Text of the messages that are whole and still known.</td></tr>
+<tr><td><code>text</code></td><td>string</td><td>Required. Text of the completed messages that are still stored.</td></tr>
 <tr><td><code>truncated</code></td><td><code>true</code></td><td>Required.</td></tr>
 <tr><td><code>first_seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 </tbody>
@@ -3194,7 +3194,7 @@ td:empty{display:none}
 </section>
 <section id="schema-run-started-event" class="entry">
 <h3><a href="#schema-run-started-event">RunStartedEvent</a></h3>
-<p>The agent works on the run.</p>
+<p>The run started.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3210,12 +3210,12 @@ td:empty{display:none}
 </section>
 <section id="schema-run-status" class="entry">
 <h3><a href="#schema-run-status">RunStatus</a></h3>
-<p>completed, failed, cancelled and interrupted are final. interrupted means that the process which ran it ended, or that its end could not be written to the database.</p>
+<p>completed, failed, cancelled and interrupted are final. interrupted: the process that executed the run ended, or its end could not be written to the database.</p>
 <p>Type: <code>&quot;queued&quot;</code> or <code>&quot;running&quot;</code> or <code>&quot;waiting_for_approval&quot;</code> or <code>&quot;stopping&quot;</code> or <code>&quot;completed&quot;</code> or <code>&quot;failed&quot;</code> or <code>&quot;cancelled&quot;</code> or <code>&quot;interrupted&quot;</code></p>
 </section>
 <section id="schema-run-steered-event" class="entry">
 <h3><a href="#schema-run-steered-event">RunSteeredEvent</a></h3>
-<p>Steering text was taken into the turn.</p>
+<p>Steering text was added to the turn.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3223,14 +3223,14 @@ td:empty{display:none}
 <tr><td><code>run_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
-<tr><td><code>steer_id</code></td><td>string</td><td>The number it was accepted under.</td></tr>
+<tr><td><code>steer_id</code></td><td>string</td><td>Number of the event that accepted it.</td></tr>
 <tr><td><code>text</code></td><td>string</td><td>Required.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-run-stopping-event" class="entry">
 <h3><a href="#schema-run-stopping-event">RunStoppingEvent</a></h3>
-<p>The run was asked to stop.</p>
+<p>A stop of the run was requested.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3255,7 +3255,7 @@ td:empty{display:none}
 </section>
 <section id="schema-run-usage" class="entry">
 <h3><a href="#schema-run-usage">RunUsage</a></h3>
-<p>What a run used, over all of its model calls.</p>
+<p>Total usage of a run&#39;s model calls.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3265,7 +3265,7 @@ td:empty{display:none}
 <tr><td><code>cached_input_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>cache_write_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>reasoning_tokens</code></td><td>integer</td><td>Required. At least 0.</td></tr>
-<tr><td><code>cost_usd</code></td><td>number or null</td><td>Required. Null when the price of the model is not known.</td></tr>
+<tr><td><code>cost_usd</code></td><td>number or null</td><td>Required. Null if the price of the model is unknown.</td></tr>
 <tr><td><code>model_calls</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 <tr><td><code>tool_calls</code></td><td>integer</td><td>Required. At least 0.</td></tr>
 </tbody>
@@ -3273,7 +3273,7 @@ td:empty{display:none}
 </section>
 <section id="schema-secret-expired-event" class="entry">
 <h3><a href="#schema-secret-expired-event">SecretExpiredEvent</a></h3>
-<p>Nobody gave the secret in time, or the run ended first.</p>
+<p>The request for the secret expired, or the run ended first.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3288,7 +3288,7 @@ td:empty{display:none}
 </section>
 <section id="schema-secret-request-event" class="entry">
 <h3><a href="#schema-secret-request-event">SecretRequestEvent</a></h3>
-<p>A secret is wanted. The answer is stored as a variable of the home; the agent learns only that it is.</p>
+<p>A secret is requested. The answer is stored in the environment file of the home. The agent learns only that it is set.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3297,9 +3297,9 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>tool_call_id</code></td><td>string</td><td>The call of this run that waits for the answer; absent: it is one of a sub-agent.</td></tr>
-<tr><td><code>prompt</code></td><td>string</td><td>Required. What the secret is for.</td></tr>
-<tr><td><code>env_var</code></td><td>string</td><td>Required. Name under which it is stored.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>The tool call of this run that waits for the answer. Absent for a call of a sub-agent.</td></tr>
+<tr><td><code>prompt</code></td><td>string</td><td>Required. Purpose of the secret.</td></tr>
+<tr><td><code>env_var</code></td><td>string</td><td>Required. Name of the stored variable.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required.</td></tr>
 </tbody>
@@ -3307,7 +3307,7 @@ td:empty{display:none}
 </section>
 <section id="schema-secret-responded-event" class="entry">
 <h3><a href="#schema-secret-responded-event">SecretRespondedEvent</a></h3>
-<p>The secret was stored, or refused; it is in no event.</p>
+<p>The secret was stored or refused. No event contains it.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3317,27 +3317,27 @@ td:empty{display:none}
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>env_var</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>skipped</code></td><td>boolean</td><td>Required. True when no value was given.</td></tr>
+<tr><td><code>skipped</code></td><td>boolean</td><td>Required. True if no value was entered.</td></tr>
 <tr><td><code>by</code></td><td>string</td><td></td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-session-event" class="entry">
 <h3><a href="#schema-session-event">SessionEvent</a></h3>
-<p>An event of a session that belongs to no run. Its number is <code>seq</code> of the session&#39;s journal.</p>
+<p>An event of a session that belongs to no run. <code>seq</code> is its number in the session&#39;s journal.</p>
 <p>One of, told apart by <code>event</code>:</p>
 <table class="c3">
 <thead><tr><th scope="col">event</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>session.updated</code></td><td><a href="#schema-session-updated-event">SessionUpdatedEvent</a></td><td>Settings of the session changed; only what changed is named.</td></tr>
-<tr><td><code>session.undone</code></td><td><a href="#schema-session-undone-event">SessionUndoneEvent</a></td><td>The newest turns were taken back.</td></tr>
-<tr><td><code>background.complete</code></td><td><a href="#schema-background-complete-event">BackgroundCompleteEvent</a></td><td>A background prompt ended. <code>task_id</code> is its run.</td></tr>
+<tr><td><code>session.updated</code></td><td><a href="#schema-session-updated-event">SessionUpdatedEvent</a></td><td>Settings of the session changed. Contains the changed settings only.</td></tr>
+<tr><td><code>session.undone</code></td><td><a href="#schema-session-undone-event">SessionUndoneEvent</a></td><td>The newest turns were removed.</td></tr>
+<tr><td><code>background.complete</code></td><td><a href="#schema-background-complete-event">BackgroundCompleteEvent</a></td><td>A background prompt finished. <code>task_id</code> is its run.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-session-undone-event" class="entry">
 <h3><a href="#schema-session-undone-event">SessionUndoneEvent</a></h3>
-<p>The newest turns were taken back.</p>
+<p>The newest turns were removed.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3345,13 +3345,13 @@ td:empty{display:none}
 <tr><td><code>session_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
-<tr><td><code>removed</code></td><td>integer</td><td>Required. Messages. At least 0.</td></tr>
+<tr><td><code>removed</code></td><td>integer</td><td>Required. Number of messages. At least 0.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-session-updated-event" class="entry">
 <h3><a href="#schema-session-updated-event">SessionUpdatedEvent</a></h3>
-<p>Settings of the session changed; only what changed is named.</p>
+<p>Settings of the session changed. Contains the changed settings only.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3360,7 +3360,7 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>title</code></td><td>string</td><td></td></tr>
-<tr><td><code>model</code></td><td>string or null</td><td>Null follows the configuration.</td></tr>
+<tr><td><code>model</code></td><td>string or null</td><td>Null: the configuration applies.</td></tr>
 <tr><td><code>reasoning_effort</code></td><td>string or null</td><td></td></tr>
 <tr><td><code>yolo</code></td><td>boolean</td><td></td></tr>
 <tr><td><code>mode</code></td><td><code>&quot;ask&quot;</code> or <code>&quot;accept_edits&quot;</code> or <code>&quot;dont_ask&quot;</code> or <code>&quot;plan&quot;</code></td><td></td></tr>
@@ -3370,18 +3370,18 @@ td:empty{display:none}
 </section>
 <section id="schema-socket-ticket" class="entry">
 <h3><a href="#schema-socket-ticket">SocketTicket</a></h3>
-<p>Lets one WebSocket in.</p>
+<p>A ticket that opens one WebSocket.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>ticket</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>expires_in</code></td><td>integer</td><td>Required. Seconds.</td></tr>
+<tr><td><code>expires_in</code></td><td>integer</td><td>Required. In seconds.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-steer-accepted-event" class="entry">
 <h3><a href="#schema-steer-accepted-event">SteerAcceptedEvent</a></h3>
-<p>Steering text was accepted: it reaches the model at the next step, or comes back in the final event.</p>
+<p>Steering text was accepted. It reaches the model at the next step or is returned in the final event.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3400,8 +3400,8 @@ td:empty{display:none}
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>input</code></td><td>string</td><td></td></tr>
-<tr><td><code>message</code></td><td>string</td><td>The same as <code>input</code>.</td></tr>
-<tr><td><code>text</code></td><td>string</td><td>The same as <code>input</code>.</td></tr>
+<tr><td><code>message</code></td><td>string</td><td>Alias of <code>input</code>.</td></tr>
+<tr><td><code>text</code></td><td>string</td><td>Alias of <code>input</code>.</td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
@@ -3440,7 +3440,7 @@ td:empty{display:none}
 </section>
 <section id="schema-subagent-complete-event" class="entry">
 <h3><a href="#schema-subagent-complete-event">SubagentCompleteEvent</a></h3>
-<p>A sub-agent ended.</p>
+<p>A sub-agent finished.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3450,7 +3450,7 @@ td:empty{display:none}
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>subagent_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>status</code></td><td><code>&quot;completed&quot;</code> or <code>&quot;failed&quot;</code> or <code>&quot;cancelled&quot;</code> or <code>&quot;interrupted&quot;</code></td><td>Required.</td></tr>
-<tr><td><code>summary</code></td><td>string</td><td>Its answer, or why it has none.</td></tr>
+<tr><td><code>summary</code></td><td>string</td><td>Answer of the sub-agent, or the reason why it has none.</td></tr>
 <tr><td><code>duration_seconds</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>usage</code></td><td><a href="#schema-run-usage">RunUsage</a></td><td></td></tr>
 </tbody>
@@ -3458,7 +3458,7 @@ td:empty{display:none}
 </section>
 <section id="schema-subagent-progress-event" class="entry">
 <h3><a href="#schema-subagent-progress-event">SubagentProgressEvent</a></h3>
-<p>A sub-agent said something on its way.</p>
+<p>Intermediate text of a sub-agent.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3482,8 +3482,8 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>subagent_id</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>tool_call_id</code></td><td>string</td><td>Required. The call of delegate_task that asked for it.</td></tr>
-<tr><td><code>parent_id</code></td><td>string</td><td>Required. Run that asked for it.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>Required. The delegate_task call that requested it.</td></tr>
+<tr><td><code>parent_id</code></td><td>string</td><td>Required. The run that requested it.</td></tr>
 <tr><td><code>goal</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>depth</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>task_index</code></td><td>integer</td><td>Required. At least 0.</td></tr>
@@ -3494,7 +3494,7 @@ td:empty{display:none}
 </section>
 <section id="schema-subagent-start-event" class="entry">
 <h3><a href="#schema-subagent-start-event">SubagentStartEvent</a></h3>
-<p>A sub-agent was given a task. It is a run of its own, whose id is <code>subagent_id</code>.</p>
+<p>A sub-agent started a task. It is a separate run with the id <code>subagent_id</code>.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3503,8 +3503,8 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>subagent_id</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>tool_call_id</code></td><td>string</td><td>Required. The call of delegate_task that started it.</td></tr>
-<tr><td><code>parent_id</code></td><td>string</td><td>Required. Run that started it.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>Required. The delegate_task call that started it.</td></tr>
+<tr><td><code>parent_id</code></td><td>string</td><td>Required. The run that started it.</td></tr>
 <tr><td><code>child_session_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>goal</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>depth</code></td><td>integer</td><td>Required. At least 1.</td></tr>
@@ -3516,7 +3516,7 @@ td:empty{display:none}
 </section>
 <section id="schema-subagent-thought-event" class="entry">
 <h3><a href="#schema-subagent-thought-event">SubagentThoughtEvent</a></h3>
-<p>A sub-agent reasoned before it went on.</p>
+<p>Reasoning of a sub-agent.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3531,7 +3531,7 @@ td:empty{display:none}
 </section>
 <section id="schema-subagent-tool-event" class="entry">
 <h3><a href="#schema-subagent-tool-event">SubagentToolEvent</a></h3>
-<p>A sub-agent calls a tool.</p>
+<p>A sub-agent called a tool.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3542,13 +3542,13 @@ td:empty{display:none}
 <tr><td><code>subagent_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>tool</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>preview</code></td><td>string</td><td></td></tr>
-<tr><td><code>tool_count</code></td><td>integer</td><td>Required. Calls so far. At least 1.</td></tr>
+<tr><td><code>tool_count</code></td><td>integer</td><td>Required. Number of calls so far. At least 1.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-sudo-expired-event" class="entry">
 <h3><a href="#schema-sudo-expired-event">SudoExpiredEvent</a></h3>
-<p>Nobody gave the password in time, or the run ended first.</p>
+<p>The request for the password expired, or the run ended first.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3563,7 +3563,7 @@ td:empty{display:none}
 </section>
 <section id="schema-sudo-request-event" class="entry">
 <h3><a href="#schema-sudo-request-event">SudoRequestEvent</a></h3>
-<p>A command needs a password. The answer goes to the command alone and is kept nowhere.</p>
+<p>A command needs a password. The answer goes to the command only and is never stored.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3572,8 +3572,8 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>tool_call_id</code></td><td>string</td><td>The call of this run that waits for the answer; absent: it is one of a sub-agent.</td></tr>
-<tr><td><code>command</code></td><td>string</td><td>Required. Redacted.</td></tr>
+<tr><td><code>tool_call_id</code></td><td>string</td><td>The tool call of this run that waits for the answer. Absent for a call of a sub-agent.</td></tr>
+<tr><td><code>command</code></td><td>string</td><td>Required. With secrets redacted.</td></tr>
 <tr><td><code>created_at</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>expires_at</code></td><td>number or null</td><td>Required.</td></tr>
 </tbody>
@@ -3581,7 +3581,7 @@ td:empty{display:none}
 </section>
 <section id="schema-sudo-responded-event" class="entry">
 <h3><a href="#schema-sudo-responded-event">SudoRespondedEvent</a></h3>
-<p>The password was given, or refused; it is in no event.</p>
+<p>The password was entered or refused. No event contains it.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3590,7 +3590,7 @@ td:empty{display:none}
 <tr><td><code>seq</code></td><td>integer</td><td>Required. At least 1.</td></tr>
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>request_id</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>skipped</code></td><td>boolean</td><td>Required. True when no password was given.</td></tr>
+<tr><td><code>skipped</code></td><td>boolean</td><td>Required. True if no password was entered.</td></tr>
 <tr><td><code>by</code></td><td>string</td><td></td></tr>
 </tbody>
 </table>
@@ -3607,7 +3607,7 @@ td:empty{display:none}
 </section>
 <section id="schema-todo" class="entry">
 <h3><a href="#schema-todo">Todo</a></h3>
-<p>One point of the agent&#39;s plan.</p>
+<p>One item of the agent&#39;s plan.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3629,14 +3629,14 @@ td:empty{display:none}
 <tr><td><code>timestamp</code></td><td>number</td><td>Required.</td></tr>
 <tr><td><code>tool_call_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>tool</code></td><td>string</td><td>Required.</td></tr>
-<tr><td><code>status</code></td><td><code>&quot;ok&quot;</code> or <code>&quot;error&quot;</code> or <code>&quot;denied&quot;</code> or <code>&quot;aborted&quot;</code></td><td>Required. What became of the call. A command that ran to its end is ok, whatever its exit code.</td></tr>
-<tr><td><code>code</code></td><td><a href="#schema-tool-end-code">ToolEndCode</a></td><td>Absent: the call did what it was called for. With status ok: <code>command_failed</code> or <code>timed_out</code>.</td></tr>
-<tr><td><code>reason</code></td><td>string</td><td>What was said with a denial.</td></tr>
-<tr><td><code>duration</code></td><td>number</td><td>Required. Seconds.</td></tr>
+<tr><td><code>status</code></td><td><code>&quot;ok&quot;</code> or <code>&quot;error&quot;</code> or <code>&quot;denied&quot;</code> or <code>&quot;aborted&quot;</code></td><td>Required. Outcome of the call. A command that ran to completion is ok, regardless of its exit code.</td></tr>
+<tr><td><code>code</code></td><td><a href="#schema-tool-end-code">ToolEndCode</a></td><td>Absent if the call succeeded. With status ok: <code>command_failed</code> or <code>timed_out</code>.</td></tr>
+<tr><td><code>reason</code></td><td>string</td><td>Message that came with a denial.</td></tr>
+<tr><td><code>duration</code></td><td>number</td><td>Required. In seconds.</td></tr>
 <tr><td><code>error</code></td><td>boolean</td><td>Required. True unless status is ok.</td></tr>
 <tr><td><code>preview</code></td><td>string</td><td>Start of the result.</td></tr>
-<tr><td><code>result</code></td><td>string</td><td>What the model reads, at most 65536 characters; its end is kept.</td></tr>
-<tr><td><code>omitted_bytes</code></td><td>integer</td><td>Of the result before what <code>result</code> keeps. At least 1.</td></tr>
+<tr><td><code>result</code></td><td>string</td><td>The result that the model receives, at most 65536 characters; the end is kept.</td></tr>
+<tr><td><code>omitted_bytes</code></td><td>integer</td><td>Characters of the result that precede <code>result</code>. At least 1.</td></tr>
 <tr><td><code>exit</code></td><td><a href="#schema-command-exit">CommandExit</a></td><td></td></tr>
 <tr><td><code>changes</code></td><td>array of <a href="#schema-file-change">FileChange</a></td><td></td></tr>
 <tr><td><code>todos</code></td><td>array of <a href="#schema-todo">Todo</a></td><td></td></tr>
@@ -3645,17 +3645,17 @@ td:empty{display:none}
 </section>
 <section id="schema-tool-end-code" class="entry">
 <h3><a href="#schema-tool-end-code">ToolEndCode</a></h3>
-<p>Why a tool call did not do what it was called for. denied_by_user: somebody denied it. denied_by_policy: it is never allowed, or not in the mode of the session. not_answerable: it requires an approval or an answer that nobody can give there. approval_expired: nobody answered in time. timed_out: it ran into its time limit. cancelled: the run was stopped. interrupted: the process that ran it ended. invalid: the tool does not exist, or its arguments do not fit. command_failed: its command ended with another exit code than 0, or by a signal; <code>exit</code> has it. failed: the tool reported an error. internal_error: the server failed; its log has the details.</p>
+<p>Reason why a tool call did not succeed. denied_by_user: a user denied it. denied_by_policy: it is never allowed, or not in the mode of the session. not_answerable: it requires an approval or an answer, and no client can give one. approval_expired: the approval was not answered in time. timed_out: it exceeded its time limit. cancelled: the run was stopped. interrupted: the process that executed it ended. invalid: the tool does not exist or the arguments are invalid. command_failed: the command ended with a nonzero exit code or by a signal; see <code>exit</code>. failed: the tool reported an error. internal_error: the server failed; the log has the details.</p>
 <p>Type: <code>&quot;denied_by_user&quot;</code> or <code>&quot;denied_by_policy&quot;</code> or <code>&quot;not_answerable&quot;</code> or <code>&quot;approval_expired&quot;</code> or <code>&quot;timed_out&quot;</code> or <code>&quot;cancelled&quot;</code> or <code>&quot;interrupted&quot;</code> or <code>&quot;invalid&quot;</code> or <code>&quot;command_failed&quot;</code> or <code>&quot;failed&quot;</code> or <code>&quot;internal_error&quot;</code></p>
 </section>
 <section id="schema-tool-kind" class="entry">
 <h3><a href="#schema-tool-kind">ToolKind</a></h3>
-<p>What a tool does, as people sort it.</p>
+<p>Category of a tool.</p>
 <p>Type: <code>&quot;read&quot;</code> or <code>&quot;edit&quot;</code> or <code>&quot;delete&quot;</code> or <code>&quot;move&quot;</code> or <code>&quot;search&quot;</code> or <code>&quot;execute&quot;</code> or <code>&quot;think&quot;</code> or <code>&quot;fetch&quot;</code> or <code>&quot;other&quot;</code></p>
 </section>
 <section id="schema-tool-progress" class="entry">
 <h3><a href="#schema-tool-progress">ToolProgress</a></h3>
-<p>A tool call of the agent, for clients that asked to see progress.</p>
+<p>A tool call of the agent, for clients that requested progress.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3686,7 +3686,7 @@ td:empty{display:none}
 </section>
 <section id="schema-tool-requested-event" class="entry">
 <h3><a href="#schema-tool-requested-event">ToolRequestedEvent</a></h3>
-<p>A tool of the client is to be called. The run ends, and goes on in the next with what the client got.</p>
+<p>The client has to call one of its functions. The run ends; the next run continues with the result.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3702,7 +3702,7 @@ td:empty{display:none}
 </section>
 <section id="schema-tool-started-event" class="entry">
 <h3><a href="#schema-tool-started-event">ToolStartedEvent</a></h3>
-<p>A tool call begins.</p>
+<p>A tool call started.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3713,17 +3713,17 @@ td:empty{display:none}
 <tr><td><code>tool_call_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>tool</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>kind</code></td><td><a href="#schema-tool-kind">ToolKind</a></td><td></td></tr>
-<tr><td><code>preview</code></td><td>string</td><td>One line for people.</td></tr>
-<tr><td><code>arguments</code></td><td>any</td><td>Redacted.</td></tr>
-<tr><td><code>paths</code></td><td>array of string</td><td>Files it is about.</td></tr>
-<tr><td><code>changes</code></td><td>array of <a href="#schema-file-change">FileChange</a></td><td>What it would change; what it did change comes when it ends.</td></tr>
-<tr><td><code>waits</code></td><td>boolean</td><td>True when it waits for approval before it runs.</td></tr>
+<tr><td><code>preview</code></td><td>string</td><td>A one-line summary for people.</td></tr>
+<tr><td><code>arguments</code></td><td>any</td><td>With secrets redacted.</td></tr>
+<tr><td><code>paths</code></td><td>array of string</td><td>Files that the call concerns.</td></tr>
+<tr><td><code>changes</code></td><td>array of <a href="#schema-file-change">FileChange</a></td><td>Changes that the call would make. The actual changes follow when it ends.</td></tr>
+<tr><td><code>waits</code></td><td>boolean</td><td>True if the call waits for approval.</td></tr>
 </tbody>
 </table>
 </section>
 <section id="schema-url-citation" class="entry">
 <h3><a href="#schema-url-citation">UrlCitation</a></h3>
-<p>Of the format; the agent gives none.</p>
+<p>Part of the format; the agent sets no value.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3751,27 +3751,27 @@ td:empty{display:none}
 </section>
 <section id="schema-webhook" class="entry">
 <h3><a href="#schema-webhook">Webhook</a></h3>
-<p>Told of the run, by a POST signed as Standard Webhooks says.</p>
+<p>A webhook that receives the run&#39;s events as POST requests signed according to Standard Webhooks.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
 <tr><td><code>url</code></td><td>string</td><td>Required. At most 2048 characters.</td></tr>
-<tr><td><code>secret</code></td><td>string</td><td>The signing key, <code>whsec_&lt;base64&gt;</code> or plain text. Absent: api_server.webhook_secret. 16 to 256 characters.</td></tr>
-<tr><td><code>events</code></td><td>array of <code>&quot;completed&quot;</code> or <code>&quot;failed&quot;</code> or <code>&quot;cancelled&quot;</code> or <code>&quot;interrupted&quot;</code> or <code>&quot;approval_required&quot;</code></td><td>Absent: all but approval_required. 1 to 5 items.</td></tr>
+<tr><td><code>secret</code></td><td>string</td><td>The signing key, <code>whsec_&lt;base64&gt;</code> or plain text. Default: api_server.webhook_secret. 16 to 256 characters.</td></tr>
+<tr><td><code>events</code></td><td>array of <code>&quot;completed&quot;</code> or <code>&quot;failed&quot;</code> or <code>&quot;cancelled&quot;</code> or <code>&quot;interrupted&quot;</code> or <code>&quot;approval_required&quot;</code></td><td>Default: all except approval_required. 1 to 5 items.</td></tr>
 </tbody>
 </table>
 <p>Other fields are refused.</p>
 </section>
 <section id="schema-webhook-event" class="entry">
 <h3><a href="#schema-webhook-event">WebhookEvent</a></h3>
-<p>What a webhook gets, by POST, signed as Standard Webhooks says in the headers webhook-id, webhook-timestamp and webhook-signature. It may come more than once, always with the same id, and in any order. A status of 2xx takes it; 410 and other refusals end the tries; everything else is tried again.</p>
+<p>The body of a webhook POST request, signed according to Standard Webhooks in the headers webhook-id, webhook-timestamp and webhook-signature. It may arrive more than once, with the same id, and in any order. Status 2xx accepts it; 410 and other permanent refusals stop the attempts; everything else is retried.</p>
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>id</code></td><td>string</td><td>Required. Also in the header webhook-id.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Required. Same as the header webhook-id.</td></tr>
 <tr><td><code>object</code></td><td><code>&quot;event&quot;</code></td><td>Required.</td></tr>
 <tr><td><code>type</code></td><td><code>&quot;run.completed&quot;</code> or <code>&quot;run.failed&quot;</code> or <code>&quot;run.cancelled&quot;</code> or <code>&quot;run.interrupted&quot;</code> or <code>&quot;run.approval_required&quot;</code> or <code>&quot;response.completed&quot;</code> or <code>&quot;response.incomplete&quot;</code> or <code>&quot;response.failed&quot;</code> or <code>&quot;response.cancelled&quot;</code></td><td>Required.</td></tr>
-<tr><td><code>created_at</code></td><td>integer</td><td>Required. Unix seconds.</td></tr>
+<tr><td><code>created_at</code></td><td>integer</td><td>Required. Unix time in seconds.</td></tr>
 <tr><td><code>data</code></td><td><a href="#schema-webhook-event-data">WebhookEventData</a></td><td>Required.</td></tr>
 </tbody>
 </table>
@@ -3781,16 +3781,16 @@ td:empty{display:none}
 <table class="c3">
 <thead><tr><th scope="col">Field</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
-<tr><td><code>id</code></td><td>string</td><td>The response&#39;s id; of a run that was asked for as a response.</td></tr>
+<tr><td><code>id</code></td><td>string</td><td>Id of the response, for a run created in the responses format.</td></tr>
 <tr><td><code>run_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>session_id</code></td><td>string</td><td>Required.</td></tr>
 <tr><td><code>status</code></td><td><code>&quot;completed&quot;</code> or <code>&quot;failed&quot;</code> or <code>&quot;cancelled&quot;</code> or <code>&quot;interrupted&quot;</code> or <code>&quot;waiting_for_approval&quot;</code></td><td>Required.</td></tr>
-<tr><td><code>stop</code></td><td>string</td><td>Why the agent ended its answer; tool_calls asks for the client&#39;s.</td></tr>
-<tr><td><code>output</code></td><td>string</td><td>At most 64 KiB of the answer; the run has all of it.</td></tr>
-<tr><td><code>output_truncated</code></td><td><code>true</code></td><td>The answer is longer.</td></tr>
+<tr><td><code>stop</code></td><td>string</td><td>Reason why the answer ended. tool_calls: the client has to make the calls.</td></tr>
+<tr><td><code>output</code></td><td>string</td><td>The first 64 KiB of the answer. The run has the full text.</td></tr>
+<tr><td><code>output_truncated</code></td><td><code>true</code></td><td>True if the answer is longer.</td></tr>
 <tr><td><code>usage</code></td><td><a href="#schema-run-usage">RunUsage</a></td><td></td></tr>
 <tr><td><code>error</code></td><td><a href="#schema-run-error">RunError</a></td><td></td></tr>
-<tr><td><code>request_id</code></td><td>string</td><td>The question that the run waits with.</td></tr>
+<tr><td><code>request_id</code></td><td>string</td><td>The question that the run waits for.</td></tr>
 <tr><td><code>request_kind</code></td><td><code>&quot;approval&quot;</code> or <code>&quot;clarify&quot;</code> or <code>&quot;sudo&quot;</code> or <code>&quot;secret&quot;</code></td><td></td></tr>
 <tr><td><code>approval</code></td><td><a href="#schema-approval-request">ApprovalRequest</a></td><td></td></tr>
 </tbody>

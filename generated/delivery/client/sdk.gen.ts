@@ -72,7 +72,7 @@ export class DeliveryClient extends HeyApiClient {
     }
     
     /**
-     * Sends a text to the group that the robot is in.
+     * Sends a text to the robot's group.
      */
     public dingtalkRobotSend<ThrowOnError extends boolean = false>(options: Options<DingtalkRobotSendData, ThrowOnError>): RequestResult<DingtalkRobotSendResponses, unknown, ThrowOnError> {
         return (options.client ?? this.client).post<DingtalkRobotSendResponses, unknown, ThrowOnError>({
@@ -86,7 +86,7 @@ export class DeliveryClient extends HeyApiClient {
     }
     
     /**
-     * Gives the app a token.
+     * Returns an access token for the app.
      */
     public dingtalkAccessToken<ThrowOnError extends boolean = false>(options: Options<DingtalkAccessTokenData, ThrowOnError>): RequestResult<DingtalkAccessTokenResponses, unknown, ThrowOnError> {
         return (options.client ?? this.client).post<DingtalkAccessTokenResponses, unknown, ThrowOnError>({
@@ -100,7 +100,7 @@ export class DeliveryClient extends HeyApiClient {
     }
     
     /**
-     * Sends a text to a group that the app's robot is in.
+     * Sends a text to a group that contains the app's robot.
      */
     public dingtalkSendToGroup<ThrowOnError extends boolean = false>(options: Options<DingtalkSendToGroupData, ThrowOnError>): RequestResult<DingtalkSendToGroupResponses, unknown, ThrowOnError> {
         return (options.client ?? this.client).post<DingtalkSendToGroupResponses, unknown, ThrowOnError>({
@@ -114,7 +114,7 @@ export class DeliveryClient extends HeyApiClient {
     }
     
     /**
-     * Sends a text to users, each alone.
+     * Sends a text to users individually.
      */
     public dingtalkSendToUsers<ThrowOnError extends boolean = false>(options: Options<DingtalkSendToUsersData, ThrowOnError>): RequestResult<DingtalkSendToUsersResponses, unknown, ThrowOnError> {
         return (options.client ?? this.client).post<DingtalkSendToUsersResponses, unknown, ThrowOnError>({
@@ -156,7 +156,7 @@ export class DeliveryClient extends HeyApiClient {
     }
     
     /**
-     * The token that an app of one's own sends with.
+     * Access token of an internal app.
      */
     public feishuTenantToken<ThrowOnError extends boolean = false>(options: Options<FeishuTenantTokenData, ThrowOnError>): RequestResult<FeishuTenantTokenResponses, unknown, ThrowOnError> {
         return (options.client ?? this.client).post<FeishuTenantTokenResponses, unknown, ThrowOnError>({
@@ -184,7 +184,7 @@ export class DeliveryClient extends HeyApiClient {
     }
     
     /**
-     * Answers a message, in its thread.
+     * Replies to a message, in its thread.
      */
     public feishuReplyMessage<ThrowOnError extends boolean = false>(options: Options<FeishuReplyMessageData, ThrowOnError>): RequestResult<FeishuReplyMessageResponses, unknown, ThrowOnError> {
         return (options.client ?? this.client).post<FeishuReplyMessageResponses, unknown, ThrowOnError>({
@@ -212,7 +212,7 @@ export class DeliveryClient extends HeyApiClient {
     }
     
     /**
-     * Shows a notification on the page of Home Assistant, or replaces the one of the same id.
+     * Creates a persistent notification, or replaces the one with the same id.
      */
     public homeassistantCreateNotification<ThrowOnError extends boolean = false>(options: Options<HomeassistantCreateNotificationData, ThrowOnError>): RequestResult<HomeassistantCreateNotificationResponses, unknown, ThrowOnError> {
         return (options.client ?? this.client).post<HomeassistantCreateNotificationResponses, unknown, ThrowOnError>({
@@ -240,14 +240,14 @@ export class DeliveryClient extends HeyApiClient {
     }
     
     /**
-     * Whether a room is encrypted.
+     * Returns whether a room is encrypted.
      */
     public matrixEncryption<ThrowOnError extends boolean = false>(options: Options<MatrixEncryptionData, ThrowOnError>): RequestResult<MatrixEncryptionResponses, unknown, ThrowOnError> {
         return (options.client ?? this.client).get<MatrixEncryptionResponses, unknown, ThrowOnError>({ url: '/_matrix/client/v3/rooms/{roomId}/state/m.room.encryption', ...options });
     }
     
     /**
-     * The room that an alias stands for.
+     * Resolves a room alias.
      */
     public matrixFindRoom<ThrowOnError extends boolean = false>(options: Options<MatrixFindRoomData, ThrowOnError>): RequestResult<MatrixFindRoomResponses, unknown, ThrowOnError> {
         return (options.client ?? this.client).get<MatrixFindRoomResponses, unknown, ThrowOnError>({ url: '/_matrix/client/v3/directory/room/{roomAlias}', ...options });
@@ -268,7 +268,7 @@ export class DeliveryClient extends HeyApiClient {
     }
     
     /**
-     * Gives the bot a token.
+     * Returns an access token for the bot.
      */
     public qqbotAccessToken<ThrowOnError extends boolean = false>(options: Options<QqbotAccessTokenData, ThrowOnError>): RequestResult<QqbotAccessTokenResponses, unknown, ThrowOnError> {
         return (options.client ?? this.client).post<QqbotAccessTokenResponses, unknown, ThrowOnError>({
@@ -395,7 +395,7 @@ export class DeliveryClient extends HeyApiClient {
     }
     
     /**
-     * Sends a text to the group that the robot is in.
+     * Sends a text to the robot's group.
      */
     public wecomRobotSend<ThrowOnError extends boolean = false>(options: Options<WecomRobotSendData, ThrowOnError>): RequestResult<WecomRobotSendResponses, unknown, ThrowOnError> {
         return (options.client ?? this.client).post<WecomRobotSendResponses, unknown, ThrowOnError>({

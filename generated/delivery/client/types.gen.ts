@@ -10,7 +10,7 @@ export type BluebubblesMessage = {
      */
     chatGuid: string;
     /**
-     * The same for each attempt; refused while one is under way.
+     * Same for each attempt. Refused while an attempt is in progress.
      */
     tempGuid: string;
     message: string;
@@ -22,13 +22,13 @@ export type BluebubblesMessage = {
 };
 
 /**
- * Of errors too.
+ * Also in errors.
  */
 export type BluebubblesAnswer = {
     status: number;
     message?: string;
     /**
-     * Mostly an object with a message.
+     * Usually an object with a message.
      */
     error?: unknown;
 };
@@ -46,7 +46,7 @@ export type DingtalkRobotMessage = {
 
 export type DingtalkMarkdown = {
     /**
-     * What the list of chats shows.
+     * Title in the list of chats.
      */
     title: string;
     text: string;
@@ -74,7 +74,7 @@ export type DingtalkCredentials = {
 export type DingtalkToken = {
     accessToken?: string;
     /**
-     * Seconds.
+     * In seconds.
      */
     expireIn?: number;
     code?: string;
@@ -100,13 +100,13 @@ export type DingtalkUserMessage = {
 
 export type DingtalkAnswer = {
     /**
-     * Names the message.
+     * Id of the message.
      */
     processQueryKey?: string;
     invalidStaffIdList?: Array<string>;
     flowControlledStaffIdList?: Array<string>;
     /**
-     * Of an error.
+     * In errors.
      */
     code?: string;
     message?: string;
@@ -119,15 +119,15 @@ export type DiscordMessage = {
     content: string;
     allowed_mentions: DiscordMentions;
     /**
-     * Tells a repeat for a few minutes.
+     * Detects repeats for a few minutes.
      */
     nonce?: string;
     /**
-     * A repeat makes no second message.
+     * A repeated request creates no second message.
      */
     enforce_nonce?: boolean;
     /**
-     * 4: no previews of links. 4096: nobody is notified.
+     * 4: suppress link previews. 4096: suppress notifications.
      */
     flags?: number;
 };
@@ -143,27 +143,27 @@ export type DiscordMentions = {
 };
 
 /**
- * Of errors too.
+ * Also in errors.
  */
 export type DiscordAnswer = {
     /**
-     * Of the message or the thread.
+     * Id of the message or the thread.
      */
     id?: string;
     /**
-     * Of the error.
+     * Error code.
      */
     code?: number;
     /**
-     * Of an error: what is wrong. Of a new thread: its first message.
+     * Error message, or the first message of a new thread.
      */
     message?: unknown;
     /**
-     * Seconds.
+     * In seconds.
      */
     retry_after?: number;
     /**
-     * The limit is that of all requests of the bot.
+     * The limit covers all requests of the bot.
      */
     global?: boolean;
 };
@@ -174,11 +174,11 @@ export type FeishuMessage = {
     receive_id: string;
     msg_type: 'text';
     /**
-     * JSON, of at most 150 KB: the text.
+     * JSON with the text, at most 150 KB.
      */
     content: string;
     /**
-     * Tells a repeat for an hour.
+     * Detects repeats for an hour.
      */
     uuid: string;
 };
@@ -191,20 +191,20 @@ export type FeishuReply = {
 };
 
 /**
- * Of errors too.
+ * Also in errors.
  */
 export type FeishuAnswer = {
     /**
-     * 0: done.
+     * 0: success.
      */
     code: number;
     /**
-     * What is wrong.
+     * Error message.
      */
     msg?: string;
     tenant_access_token?: string;
     /**
-     * Seconds until the token is good for nothing.
+     * Seconds until the token expires.
      */
     expire?: number;
     data?: {
@@ -214,12 +214,12 @@ export type FeishuAnswer = {
 
 export type HomeassistantNotice = {
     /**
-     * Older versions take {{ and {% for a template.
+     * Older versions treat {{ and {% as a template.
      */
     message: string;
     title?: string;
     /**
-     * What the service takes besides.
+     * Additional data of the service.
      */
     data?: {
         [key: string]: unknown;
@@ -236,7 +236,7 @@ export type HomeassistantNotification = {
 };
 
 /**
- * A list of states; of an error its message.
+ * A list of states, or the message of an error.
  */
 export type HomeassistantAnswer = Array<{
     [key: string]: unknown;
@@ -250,7 +250,7 @@ export type MatrixMessage = {
     format?: 'org.matrix.custom.html';
     formatted_body?: string;
     /**
-     * Whom the message is about. Empty means nobody.
+     * Mentioned users. Empty: none.
      */
     'm.mentions': {
         [key: string]: unknown;
@@ -262,7 +262,7 @@ export type MatrixMessage = {
          */
         event_id: string;
         /**
-         * True when the reply is for clients without threads.
+         * True if the reply is a fallback for clients without threads.
          */
         is_falling_back: boolean;
         'm.in_reply_to': {
@@ -272,7 +272,7 @@ export type MatrixMessage = {
 };
 
 /**
- * Of all three, and of errors.
+ * In all three responses and in errors.
  */
 export type MatrixAnswer = {
     event_id?: string;
@@ -282,7 +282,7 @@ export type MatrixAnswer = {
      */
     errcode?: string;
     /**
-     * What is wrong.
+     * Error message.
      */
     error?: string;
     /**
@@ -290,7 +290,7 @@ export type MatrixAnswer = {
      */
     retry_after_ms?: number;
     /**
-     * Of the encryption.
+     * Encryption algorithm.
      */
     algorithm?: string;
 };
@@ -302,29 +302,29 @@ export type MattermostPost = {
      */
     message: string;
     /**
-     * Post that began the thread.
+     * Post that started the thread.
      */
     root_id?: string;
     /**
-     * Tells a repeat for 30 seconds.
+     * Detects repeats for 30 seconds.
      */
     pending_post_id?: string;
 };
 
 /**
- * Of errors too.
+ * Also in errors.
  */
 export type MattermostAnswer = {
     /**
-     * Of the post; of an error, its name.
+     * Id of the post, or the name of an error.
      */
     id?: string;
     /**
-     * Of errors only.
+     * In errors only.
      */
     status_code?: number;
     /**
-     * Of an error: what is wrong.
+     * Error message.
      */
     message?: string;
 };
@@ -337,11 +337,11 @@ export type QqbotCredentials = {
 export type QqbotToken = {
     access_token?: string;
     /**
-     * Seconds.
+     * In seconds.
      */
     expires_in?: string | number;
     /**
-     * Of an error.
+     * In errors.
      */
     code?: number;
     message?: string;
@@ -354,15 +354,15 @@ export type QqbotMessage = {
      */
     msg_type: 0;
     /**
-     * The message that this one answers.
+     * Message that this one replies to.
      */
     msg_id?: string;
     /**
-     * The event that this one answers.
+     * Event that this one replies to.
      */
     event_id?: string;
     /**
-     * Number of the answer; one with the same number is refused.
+     * Sequence number of the reply. A repeated number is refused.
      */
     msg_seq?: number;
 };
@@ -375,11 +375,11 @@ export type QqbotChannelMessage = {
 
 export type QqbotAnswer = {
     /**
-     * Of the message.
+     * Id of the message.
      */
     id?: string;
     /**
-     * Of an error, or of a message that waits for a check.
+     * In errors, and for a message that is under review.
      */
     code?: number;
     err_code?: number;
@@ -395,7 +395,7 @@ export type SignalRpcRequest = {
      */
     params: {
         /**
-         * Phone number that sends.
+         * Sending phone number.
          */
         account: string;
         /**
@@ -421,7 +421,7 @@ export type SignalRpcAnswer = {
         code: number;
         message?: string | null;
         /**
-         * Perhaps an object whose response is what a success would have been, SignalSent.
+         * May contain an object whose response has the form of a success, SignalSent.
          */
         data?: unknown;
     };
@@ -430,11 +430,11 @@ export type SignalRpcAnswer = {
 export type SignalSent = {
     timestamp?: number;
     /**
-     * One for each recipient.
+     * One entry per recipient.
      */
     results?: Array<{
         /**
-         * SUCCESS, or what went wrong.
+         * SUCCESS, or the error.
          */
         type: string;
         retryAfterSeconds?: number;
@@ -444,7 +444,7 @@ export type SignalSent = {
 export type SignalRestMessage = {
     message: string;
     /**
-     * Phone number that sends.
+     * Sending phone number.
      */
     number: string;
     /**
@@ -458,7 +458,7 @@ export type SignalRestAnswer = unknown & {
     timestamp?: string | number;
     error?: string;
     /**
-     * Present: Signal wants a person to solve a captcha.
+     * Present if Signal requires a captcha.
      */
     challenge_tokens?: Array<string>;
 };
@@ -474,11 +474,11 @@ export type SlackMessage = {
     text: string;
     mrkdwn?: boolean;
     /**
-     * Of the message that began the thread.
+     * Timestamp of the message that started the thread.
      */
     thread_ts?: string;
     /**
-     * The channel sees the reply too.
+     * Also show the reply in the channel.
      */
     reply_broadcast?: boolean;
     unfurl_links?: boolean;
@@ -486,7 +486,7 @@ export type SlackMessage = {
 };
 
 /**
- * Of most errors too, with status 200.
+ * Also in most errors, with status 200.
  */
 export type SlackAnswer = {
     ok: boolean;
@@ -495,11 +495,11 @@ export type SlackAnswer = {
      */
     error?: string;
     /**
-     * Scopes that lack, of missing_scope.
+     * Missing scopes, with missing_scope.
      */
     needed?: string;
     /**
-     * Of the new message.
+     * Timestamp of the new message.
      */
     ts?: string;
 };
@@ -527,18 +527,18 @@ export type SmsMessage = {
 };
 
 /**
- * The message, or what is wrong; both bear a status.
+ * The message or an error. Both have a status.
  */
 export type SmsAnswer = {
     sid?: string | null;
     /**
-     * Of a message its state, such as queued; of an error that of HTTP.
+     * State of the message, such as queued, or the HTTP status of an error.
      */
     status: string | number;
     error_code?: number | null;
     error_message?: string | null;
     /**
-     * Of an error: its number in Twilio's dictionary.
+     * Twilio error code, in errors.
      */
     code?: number | null;
     message?: string;
@@ -550,7 +550,7 @@ export type TelegramMessage = {
      */
     chat_id: string;
     /**
-     * Topic of a forum; the general one is left out.
+     * Topic of a forum. Omitted for the general topic.
      */
     message_thread_id?: number;
     /**
@@ -565,7 +565,7 @@ export type TelegramMessage = {
 };
 
 /**
- * Of errors too, with a status that is the same as error_code.
+ * Also in errors, with an HTTP status equal to error_code.
  */
 export type TelegramAnswer = {
     ok: boolean;
@@ -573,11 +573,11 @@ export type TelegramAnswer = {
     description?: string;
     parameters?: {
         /**
-         * Seconds.
+         * In seconds.
          */
         retry_after?: number;
         /**
-         * What the group has become.
+         * The new group, after a migration.
          */
         migrate_to_chat_id?: number;
     };
@@ -612,15 +612,15 @@ export type WeixinRequest = {
         from_user_id: '';
         to_user_id: string;
         /**
-         * Ours; differs for each message.
+         * Set by agentd; different for each message.
          */
         client_id: string;
         /**
-         * Of a bot.
+         * Type of a bot message.
          */
         message_type: 2;
         /**
-         * Whole.
+         * The complete message.
          */
         message_state: 2;
         item_list: [
@@ -635,7 +635,7 @@ export type WeixinRequest = {
             }
         ];
         /**
-         * Of the user's latest message.
+         * Token from the user's latest message.
          */
         context_token: string;
     };
@@ -647,7 +647,7 @@ export type WeixinRequest = {
 
 export type WeixinAnswer = {
     /**
-     * 0 or absent: taken.
+     * 0 or absent: accepted.
      */
     ret?: number;
     errcode?: number;
@@ -686,7 +686,7 @@ export type WhatsappAnswer = unknown & {
         code: number;
         message?: string;
         /**
-         * Mostly an object with details.
+         * Usually an object with details.
          */
         error_data?: unknown;
     };
@@ -707,7 +707,7 @@ export type WhatsappBridgeMessage = {
 export type WhatsappBridgeAnswer = unknown & {
     success?: boolean;
     /**
-     * Its id in WhatsApp.
+     * Id in WhatsApp.
      */
     messageId?: unknown;
     error?: string;
@@ -724,7 +724,7 @@ export type BluebubblesSendTextData = {
 
 export type BluebubblesSendTextResponses = {
     /**
-     * The message is sent.
+     * The message was sent.
      */
     200: BluebubblesAnswer;
 };
@@ -737,7 +737,7 @@ export type DingtalkRobotSendData = {
     query: {
         access_token: string;
         /**
-         * Of the signature, Unix milliseconds; good for an hour.
+         * Time of the signature, Unix milliseconds. Valid for an hour.
          */
         timestamp?: string;
         /**
@@ -750,7 +750,7 @@ export type DingtalkRobotSendData = {
 
 export type DingtalkRobotSendResponses = {
     /**
-     * The message is sent, or errcode says why not.
+     * The message was sent, or errcode has the error.
      */
     200: DingtalkRobotAnswer;
 };
@@ -785,7 +785,7 @@ export type DingtalkSendToGroupData = {
 
 export type DingtalkSendToGroupResponses = {
     /**
-     * The message is sent.
+     * The message was sent.
      */
     200: DingtalkAnswer;
 };
@@ -804,7 +804,7 @@ export type DingtalkSendToUsersData = {
 
 export type DingtalkSendToUsersResponses = {
     /**
-     * The message is sent to those who are not listed.
+     * The message was sent to the users that are not listed.
      */
     200: DingtalkAnswer;
 };
@@ -822,7 +822,7 @@ export type DiscordCreateMessageData = {
 
 export type DiscordCreateMessageResponses = {
     /**
-     * The message is sent, or was under the same nonce.
+     * The message was sent, now or before with the same nonce.
      */
     200: DiscordAnswer;
 };
@@ -840,7 +840,7 @@ export type DiscordStartForumThreadData = {
 
 export type DiscordStartForumThreadResponses = {
     /**
-     * The post is open; its id is that of its thread.
+     * The post was created. Its id is the id of its thread.
      */
     201: DiscordAnswer;
 };
@@ -859,7 +859,7 @@ export type FeishuTenantTokenData = {
 
 export type FeishuTenantTokenResponses = {
     /**
-     * A token, unless `code` says what is wrong.
+     * A token, or an error in `code`.
      */
     200: FeishuAnswer;
 };
@@ -877,7 +877,7 @@ export type FeishuSendMessageData = {
 
 export type FeishuSendMessageResponses = {
     /**
-     * The message is sent, unless `code` says what is wrong.
+     * The message was sent, or `code` has the error.
      */
     200: FeishuAnswer;
 };
@@ -895,7 +895,7 @@ export type FeishuReplyMessageData = {
 
 export type FeishuReplyMessageResponses = {
     /**
-     * The message is sent, unless `code` says what is wrong.
+     * The message was sent, or `code` has the error.
      */
     200: FeishuAnswer;
 };
@@ -916,7 +916,7 @@ export type HomeassistantNotifyData = {
 
 export type HomeassistantNotifyResponses = {
     /**
-     * States that changed meanwhile.
+     * Changed states.
      */
     200: HomeassistantAnswer;
 };
@@ -935,7 +935,7 @@ export type HomeassistantCreateNotificationData = {
 
 export type HomeassistantCreateNotificationResponses = {
     /**
-     * States that changed meanwhile.
+     * Changed states.
      */
     200: HomeassistantAnswer;
 };
@@ -954,7 +954,7 @@ export type MatrixSendMessageData = {
 
 export type MatrixSendMessageResponses = {
     /**
-     * The message is sent, or was under the same transaction.
+     * The message was sent, now or before with the same transaction id.
      */
     200: MatrixAnswer;
 };
@@ -972,7 +972,7 @@ export type MatrixEncryptionData = {
 
 export type MatrixEncryptionResponses = {
     /**
-     * It is; 404 means that it is not.
+     * The room is encrypted; 404 means that it is not.
      */
     200: MatrixAnswer;
 };
@@ -990,7 +990,7 @@ export type MatrixFindRoomData = {
 
 export type MatrixFindRoomResponses = {
     /**
-     * Its id.
+     * Id.
      */
     200: MatrixAnswer;
 };
@@ -1006,7 +1006,7 @@ export type MattermostCreatePostData = {
 
 export type MattermostCreatePostResponses = {
     /**
-     * The post is made, or was under the same pending id.
+     * The post was created, now or before with the same pending id.
      */
     201: MattermostAnswer;
 };
@@ -1046,7 +1046,7 @@ export type QqbotSendToUserData = {
 
 export type QqbotSendToUserResponses = {
     /**
-     * The message is sent.
+     * The message was sent.
      */
     200: QqbotAnswer;
 };
@@ -1070,7 +1070,7 @@ export type QqbotSendToGroupData = {
 
 export type QqbotSendToGroupResponses = {
     /**
-     * The message is sent.
+     * The message was sent.
      */
     200: QqbotAnswer;
 };
@@ -1094,7 +1094,7 @@ export type QqbotSendToChannelData = {
 
 export type QqbotSendToChannelResponses = {
     /**
-     * The message is sent.
+     * The message was sent.
      */
     200: QqbotAnswer;
 };
@@ -1110,7 +1110,7 @@ export type SignalRpcSendData = {
 
 export type SignalRpcSendResponses = {
     /**
-     * The answer, of errors too.
+     * The response, also for errors.
      */
     200: SignalRpcAnswer;
 };
@@ -1126,7 +1126,7 @@ export type SignalRestSendData = {
 
 export type SignalRestSendResponses = {
     /**
-     * The message is sent.
+     * The message was sent.
      */
     201: SignalRestAnswer;
 };
@@ -1142,7 +1142,7 @@ export type SlackPostMessageData = {
 
 export type SlackPostMessageResponses = {
     /**
-     * The message is sent, or `ok` is false.
+     * The message was sent, or `ok` is false.
      */
     200: SlackAnswer;
 };
@@ -1163,7 +1163,7 @@ export type SmsCreateMessageData = {
 
 export type SmsCreateMessageResponses = {
     /**
-     * The message is queued.
+     * The message was queued.
      */
     201: SmsAnswer;
 };
@@ -1181,7 +1181,7 @@ export type TelegramSendMessageData = {
 
 export type TelegramSendMessageResponses = {
     /**
-     * The message is sent.
+     * The message was sent.
      */
     200: TelegramAnswer;
 };
@@ -1199,7 +1199,7 @@ export type WecomRobotSendData = {
 
 export type WecomRobotSendResponses = {
     /**
-     * The message is sent, or errcode says why not.
+     * The message was sent, or errcode has the error.
      */
     200: WecomRobotAnswer;
 };
@@ -1212,7 +1212,7 @@ export type WeixinSendMessageData = {
         AuthorizationType: 'ilink_bot_token';
         Authorization: string;
         /**
-         * Base64 of a random number of 32 bits, written in decimal.
+         * Base64 of a random 32-bit number in decimal.
          */
         'X-WECHAT-UIN': string;
         'iLink-App-Id': 'bot';
@@ -1228,7 +1228,7 @@ export type WeixinSendMessageData = {
 
 export type WeixinSendMessageResponses = {
     /**
-     * The message is taken, or ret or errcode say why not.
+     * The message was accepted, or ret or errcode has the error.
      */
     200: WeixinAnswer;
 };
@@ -1250,7 +1250,7 @@ export type WhatsappSendMessageData = {
 
 export type WhatsappSendMessageResponses = {
     /**
-     * The message is taken.
+     * The message was accepted.
      */
     200: WhatsappAnswer;
 };
@@ -1266,7 +1266,7 @@ export type WhatsappBridgeSendData = {
 
 export type WhatsappBridgeSendResponses = {
     /**
-     * The message is sent.
+     * The message was sent.
      */
     200: WhatsappBridgeAnswer;
 };

@@ -121,38 +121,38 @@ export type ApprovalPendingParams = {
 export type ApprovalRequest = {
     request_id: string;
     /**
-     * The call of this run that waits for the answer; absent: it is one of a sub-agent.
+     * The tool call of this run that waits for the answer. Absent for a call of a sub-agent.
      */
     tool_call_id?: string;
     tool: string;
     kind: 'command' | 'file' | 'network' | 'tool';
     /**
-     * One line, such as `Run: git push`.
+     * A one-line summary, such as `Run: git push`.
      */
     title: string;
     /**
-     * Why it is asked.
+     * Reason for the question.
      */
     description?: string;
     /**
-     * Redacted.
+     * With secrets redacted.
      */
     command?: string;
     choices: Array<AskChoice>;
     /**
-     * What an approval beyond this call covers, such as `git push`; absent: it covers this call only.
+     * Scope of an approval for more than this call, such as `git push`. Absent: the approval covers this call only.
      */
     covers?: string;
     /**
-     * What it would change, as diffs without the whole texts, of at most 65536 characters together.
+     * Changes that the call would make, as diffs of at most 65536 characters in total.
      */
     changes?: Array<FileChange>;
     /**
-     * Unix seconds.
+     * Unix time in seconds.
      */
     created_at: number;
     /**
-     * Unix seconds.
+     * Unix time in seconds.
      */
     expires_at: number | null;
 };
@@ -181,7 +181,7 @@ export type ApprovalsResolved = {
 /**
  * AskChoice
  *
- * How an approval may be answered.
+ * Answers to an approval.
  */
 export type AskChoice = 'once' | 'session' | 'always' | 'deny';
 
@@ -312,14 +312,14 @@ export type ClarifyParams = {
 /**
  * ClarifyQuestion
  *
- * Something the agent wants to know. Free text is always an answer, also beside choices.
+ * A question of the agent. Free text is always a valid answer, even if choices are offered.
  */
 export type ClarifyQuestion = {
     id: string;
     question: string;
     choices: Array<string> | null;
     /**
-     * Several choices may be taken, separated by line breaks.
+     * Several choices may be selected, separated by line breaks.
      */
     multi_select: boolean;
 };
@@ -674,11 +674,11 @@ export type ExecDirective = {
 /**
  * FileChange
  *
- * What happened to one file. Texts above 131072 characters are left out; `diff` is there all the same, cut when it is long.
+ * A change to one file. Texts of more than 131072 characters are omitted; `diff` is always present and truncated if it is long.
  */
 export type FileChange = {
     /**
-     * Absolute.
+     * Absolute path.
      */
     path: string;
     /**
@@ -690,15 +690,15 @@ export type FileChange = {
      */
     new_text?: string | null;
     /**
-     * Unified.
+     * Unified diff.
      */
     diff: string;
     /**
-     * Why there are neither texts nor a diff.
+     * Reason why texts and diff are missing.
      */
     omitted?: 'binary' | 'large';
     /**
-     * Bytes of the larger text, where something was left out.
+     * Size of the larger text in bytes, if something was omitted.
      */
     size?: number;
 };
@@ -2334,7 +2334,7 @@ export type TitleResult = {
 /**
  * Todo
  *
- * One point of the agent's plan.
+ * One item of the agent's plan.
  */
 export type Todo = {
     id: string;
@@ -2385,7 +2385,7 @@ export type ToolCompletePayload = {
 /**
  * ToolEndCode
  *
- * Why a tool call did not do what it was called for. denied_by_user: somebody denied it. denied_by_policy: it is never allowed, or not in the mode of the session. not_answerable: it requires an approval or an answer that nobody can give there. approval_expired: nobody answered in time. timed_out: it ran into its time limit. cancelled: the run was stopped. interrupted: the process that ran it ended. invalid: the tool does not exist, or its arguments do not fit. command_failed: its command ended with another exit code than 0, or by a signal; `exit` has it. failed: the tool reported an error. internal_error: the server failed; its log has the details.
+ * Reason why a tool call did not succeed. denied_by_user: a user denied it. denied_by_policy: it is never allowed, or not in the mode of the session. not_answerable: it requires an approval or an answer, and no client can give one. approval_expired: the approval was not answered in time. timed_out: it exceeded its time limit. cancelled: the run was stopped. interrupted: the process that executed it ended. invalid: the tool does not exist or the arguments are invalid. command_failed: the command ended with a nonzero exit code or by a signal; see `exit`. failed: the tool reported an error. internal_error: the server failed; the log has the details.
  */
 export type ToolEndCode = 'denied_by_user' | 'denied_by_policy' | 'not_answerable' | 'approval_expired' | 'timed_out' | 'cancelled' | 'interrupted' | 'invalid' | 'command_failed' | 'failed' | 'internal_error';
 

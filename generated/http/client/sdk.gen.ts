@@ -58,9 +58,9 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * Ask the agent, in the chat completions format
+     * Create a chat completion
      *
-     * With `stream: true` the answer is a stream of server-sent events that ends with `data: [DONE]`. After a failure of the provider the answer carries `x-should-retry: false` once a tool ran, so that no client repeats its effects. `tools` are the client's own functions: a call of one ends the answer with `finish_reason: tool_calls`.
+     * With `stream: true`, returns server-sent events that end with `data: [DONE]`. If the provider fails after a tool ran, the response carries `x-should-retry: false`, so that clients do not repeat the tool's effects. `tools` are functions of the client: a call of one ends the answer with `finish_reason: tool_calls`.
      */
     public createChatCompletion<ThrowOnError extends boolean = false>(options: Options<CreateChatCompletionData, ThrowOnError>): RequestResult<CreateChatCompletionResponses, CreateChatCompletionErrors, ThrowOnError> {
         return (options.client ?? this.client).post<CreateChatCompletionResponses, CreateChatCompletionErrors, ThrowOnError>({
@@ -75,9 +75,9 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * Ask the agent, in the responses format
+     * Create a response
      *
-     * With `stream: true` the answer is a stream of server-sent events that ends with `data: [DONE]`. With `background: true` it comes at once, with the status `queued` or `in_progress`; the run goes on by itself.
+     * With `stream: true`, returns server-sent events that end with `data: [DONE]`. With `background: true`, returns at once with the status `queued` or `in_progress`; the run continues without the client.
      */
     public createResponse<ThrowOnError extends boolean = false>(options: Options<CreateResponseData, ThrowOnError>): RequestResult<CreateResponseResponses, CreateResponseErrors, ThrowOnError> {
         return (options.client ?? this.client).post<CreateResponseResponses, CreateResponseErrors, ThrowOnError>({
@@ -92,9 +92,9 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * Forget a stored response
+     * Delete a stored response
      *
-     * A run that is still at work for it is stopped.
+     * Stops its run if it is still active.
      */
     public deleteResponse<ThrowOnError extends boolean = false>(options: Options<DeleteResponseData, ThrowOnError>): RequestResult<DeleteResponseResponses, DeleteResponseErrors, ThrowOnError> {
         return (options.client ?? this.client).delete<DeleteResponseResponses, DeleteResponseErrors, ThrowOnError>({
@@ -105,9 +105,9 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * A stored response
+     * Get a stored response
      *
-     * With `stream=true` its events, from the one after `starting_after`: those that were, then live ones. When its first events are no longer kept there is no stream any more, and the response has only its last text.
+     * With `stream=true`, returns its events after `starting_after`: first the past ones, then live ones. Once its first events have been removed, the response can no longer be streamed and contains only its last text.
      */
     public getResponse<ThrowOnError extends boolean = false>(options: Options<GetResponseData, ThrowOnError>): RequestResult<GetResponseResponses, GetResponseErrors, ThrowOnError> {
         return (options.client ?? this.client).get<GetResponseResponses, GetResponseErrors, ThrowOnError>({
@@ -118,9 +118,9 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * Stop a response that is not done
+     * Cancel a response in progress
      *
-     * Answers once the run has really ended. Of a response that was cancelled before, the same answer again.
+     * Returns once the run has ended. Cancelling a cancelled response returns the same result.
      */
     public cancelResponse<ThrowOnError extends boolean = false>(options: Options<CancelResponseData, ThrowOnError>): RequestResult<CancelResponseResponses, CancelResponseErrors, ThrowOnError> {
         return (options.client ?? this.client).post<CancelResponseResponses, CancelResponseErrors, ThrowOnError>({
@@ -131,7 +131,7 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * What a response was asked with
+     * List the input items of a response
      */
     public listResponseInputItems<ThrowOnError extends boolean = false>(options: Options<ListResponseInputItemsData, ThrowOnError>): RequestResult<ListResponseInputItemsResponses, ListResponseInputItemsErrors, ThrowOnError> {
         return (options.client ?? this.client).get<ListResponseInputItemsResponses, ListResponseInputItemsErrors, ThrowOnError>({
@@ -142,7 +142,7 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * Runs, newest first
+     * List runs, newest first
      */
     public listRuns<ThrowOnError extends boolean = false>(options?: Options<ListRunsData, ThrowOnError>): RequestResult<ListRunsResponses, ListRunsErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<ListRunsResponses, ListRunsErrors, ThrowOnError>({
@@ -155,7 +155,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Start a run
      *
-     * Answers once the run is recorded. It needs no client from then on: follow its events, fetch it, or let a webhook tell.
+     * Returns once the run is recorded. The run then needs no client: follow its events, fetch it, or use a completion webhook.
      */
     public createRun<ThrowOnError extends boolean = false>(options: Options<CreateRunData, ThrowOnError>): RequestResult<CreateRunResponses, CreateRunErrors, ThrowOnError> {
         return (options.client ?? this.client).post<CreateRunResponses, CreateRunErrors, ThrowOnError>({
@@ -170,9 +170,9 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * What became of a run
+     * Get a run
      *
-     * With `wait` the answer comes when the run has ended or needs an answer, at the latest after so many seconds.
+     * With `wait`, returns when the run has ended or waits for an answer, or after that many seconds.
      */
     public getRun<ThrowOnError extends boolean = false>(options: Options<GetRunData, ThrowOnError>): RequestResult<GetRunResponses, GetRunErrors, ThrowOnError> {
         return (options.client ?? this.client).get<GetRunResponses, GetRunErrors, ThrowOnError>({
@@ -185,7 +185,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Follow the events of a run
      *
-     * Replays the run's events after the cursor, then goes on live, and ends after the run's final event. `Last-Event-ID` wins over `after`. When the oldest events after the cursor are no longer kept, `run.snapshot` comes first.
+     * Replays the events of the run after the cursor, continues with live events and ends after the final event. `Last-Event-ID` takes precedence over `after`. If the oldest events after the cursor have been removed, the stream starts with `run.snapshot`.
      */
     public streamRunEvents<ThrowOnError extends boolean = false>(options: Options<StreamRunEventsData, ThrowOnError, StreamRunEventsResponse>): Promise<ServerSentEventsResult<StreamRunEventsResponses>> {
         return (options.client ?? this.client).sse.get<StreamRunEventsResponses, StreamRunEventsErrors, ThrowOnError>({
@@ -198,7 +198,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Answer a question of a run
      *
-     * The first valid answer wins, from whatever surface it comes.
+     * The first valid answer from any surface wins.
      */
     public resolveRunApproval<ThrowOnError extends boolean = false>(options: Options<ResolveRunApprovalData, ThrowOnError>): RequestResult<ResolveRunApprovalResponses, ResolveRunApprovalErrors, ThrowOnError> {
         return (options.client ?? this.client).post<ResolveRunApprovalResponses, ResolveRunApprovalErrors, ThrowOnError>({
@@ -213,9 +213,9 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * Tell a running run something
+     * Steer a run
      *
-     * The model gets it at its next step; what comes too late for one is handed back in the final event.
+     * The model receives the text at its next step. Text that arrives too late is returned in the final event.
      */
     public steerRun<ThrowOnError extends boolean = false>(options: Options<SteerRunData, ThrowOnError>): RequestResult<SteerRunResponses, SteerRunErrors, ThrowOnError> {
         return (options.client ?? this.client).post<SteerRunResponses, SteerRunErrors, ThrowOnError>({
@@ -232,7 +232,7 @@ export class AgentClient extends HeyApiClient {
     /**
      * Stop a run
      *
-     * A queued run is cancelled at once; one at work goes on as `stopping` until it has really ended. Of a run that has ended, its status.
+     * A queued run is cancelled at once. An active run stays `stopping` until it has ended. For a finished run, returns its status.
      */
     public stopRun<ThrowOnError extends boolean = false>(options: Options<StopRunData, ThrowOnError>): RequestResult<StopRunResponses, StopRunErrors, ThrowOnError> {
         return (options.client ?? this.client).post<StopRunResponses, StopRunErrors, ThrowOnError>({
@@ -247,7 +247,7 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * What this server can do
+     * Get the capabilities of the server
      */
     public getCapabilities<ThrowOnError extends boolean = false>(options?: Options<GetCapabilitiesData, ThrowOnError>): RequestResult<GetCapabilitiesResponses, GetCapabilitiesErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<GetCapabilitiesResponses, GetCapabilitiesErrors, ThrowOnError>({
@@ -258,9 +258,9 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * The one model, which is the agent itself
+     * List models
      *
-     * OpenAI clients read it when they start, so any key may.
+     * Lists one model, which is the agent. Any key may call it, because OpenAI clients call it when they start.
      */
     public listModels<ThrowOnError extends boolean = false>(options?: Options<ListModelsData, ThrowOnError>): RequestResult<ListModelsResponses, ListModelsErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<ListModelsResponses, ListModelsErrors, ThrowOnError>({
@@ -271,7 +271,7 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * One model
+     * Get a model
      */
     public getModel<ThrowOnError extends boolean = false>(options: Options<GetModelData, ThrowOnError>): RequestResult<GetModelResponses, GetModelErrors, ThrowOnError> {
         return (options.client ?? this.client).get<GetModelResponses, GetModelErrors, ThrowOnError>({
@@ -282,27 +282,27 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * Is the server up
+     * Check liveness
      *
-     * 503 `server_draining` while the server shuts down: it lets its runs end and takes no new ones, so a load balancer sends them elsewhere.
+     * Returns 503 `server_draining` while the server shuts down. It then finishes its runs and accepts no new ones, so that a load balancer can redirect them.
      */
     public getHealth<ThrowOnError extends boolean = false>(options?: Options<GetHealthData, ThrowOnError>): RequestResult<GetHealthResponses, GetHealthErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<GetHealthResponses, GetHealthErrors, ThrowOnError>({ url: '/health', ...options });
     }
     
     /**
-     * The same under the versioned prefix
+     * Check liveness, under the versioned prefix
      *
-     * 503 `server_draining` while the server shuts down: it lets its runs end and takes no new ones, so a load balancer sends them elsewhere.
+     * Returns 503 `server_draining` while the server shuts down. It then finishes its runs and accepts no new ones, so that a load balancer can redirect them.
      */
     public getHealthV1<ThrowOnError extends boolean = false>(options?: Options<GetHealthV1Data, ThrowOnError>): RequestResult<GetHealthV1Responses, GetHealthV1Errors, ThrowOnError> {
         return (options?.client ?? this.client).get<GetHealthV1Responses, GetHealthV1Errors, ThrowOnError>({ url: '/v1/health', ...options });
     }
     
     /**
-     * A ticket for the WebSocket of the gateway
+     * Create a ticket for the gateway WebSocket
      *
-     * Lets a browser, which cannot send the key in a header, connect to `/api/ws?ticket=`. It is good once, within 30 seconds, and stands for the key that asked for it.
+     * Lets a browser, which cannot send the key in a header, connect to `/api/ws?ticket=`. A ticket is valid once, for 30 seconds, and has the permissions of the key that created it.
      */
     public createSocketTicket<ThrowOnError extends boolean = false>(options?: Options<CreateSocketTicketData, ThrowOnError>): RequestResult<CreateSocketTicketResponses, CreateSocketTicketErrors, ThrowOnError> {
         return (options?.client ?? this.client).post<CreateSocketTicketResponses, CreateSocketTicketErrors, ThrowOnError>({
@@ -313,9 +313,9 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * How the server is
+     * Get the health of each component
      *
-     * Always 200, unless `strict=true` asks for 503 when something is degraded.
+     * Returns 200, or 503 with `strict=true` if a component is degraded.
      */
     public getDetailedHealth<ThrowOnError extends boolean = false>(options?: Options<GetDetailedHealthData, ThrowOnError>): RequestResult<GetDetailedHealthResponses, GetDetailedHealthErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<GetDetailedHealthResponses, GetDetailedHealthErrors, ThrowOnError>({
@@ -326,7 +326,7 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * Figures for Prometheus
+     * Get metrics for Prometheus
      */
     public getMetrics<ThrowOnError extends boolean = false>(options?: Options<GetMetricsData, ThrowOnError>): RequestResult<GetMetricsResponses, GetMetricsErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<GetMetricsResponses, GetMetricsErrors, ThrowOnError>({
@@ -337,14 +337,14 @@ export class AgentClient extends HeyApiClient {
     }
     
     /**
-     * This document
+     * Get this document
      */
     public getOpenApi<ThrowOnError extends boolean = false>(options?: Options<GetOpenApiData, ThrowOnError>): RequestResult<GetOpenApiResponses, GetOpenApiErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<GetOpenApiResponses, GetOpenApiErrors, ThrowOnError>({ url: '/openapi.json', ...options });
     }
     
     /**
-     * This document for people
+     * Get this document as HTML
      */
     public getDocs<ThrowOnError extends boolean = false>(options?: Options<GetDocsData, ThrowOnError>): RequestResult<GetDocsResponses, GetDocsErrors, ThrowOnError> {
         return (options?.client ?? this.client).get<GetDocsResponses, GetDocsErrors, ThrowOnError>({ url: '/docs', ...options });

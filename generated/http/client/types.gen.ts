@@ -7,7 +7,7 @@ export type ClientOptions = {
 /**
  * SessionEvent
  *
- * An event of a session that belongs to no run. Its number is `seq` of the session's journal.
+ * An event of a session that belongs to no run. `seq` is its number in the session's journal.
  */
 export type SessionEvent = ({
     event: 'session.updated';
@@ -20,17 +20,17 @@ export type SessionEvent = ({
 /**
  * WebhookEvent
  *
- * What a webhook gets, by POST, signed as Standard Webhooks says in the headers webhook-id, webhook-timestamp and webhook-signature. It may come more than once, always with the same id, and in any order. A status of 2xx takes it; 410 and other refusals end the tries; everything else is tried again.
+ * The body of a webhook POST request, signed according to Standard Webhooks in the headers webhook-id, webhook-timestamp and webhook-signature. It may arrive more than once, with the same id, and in any order. Status 2xx accepts it; 410 and other permanent refusals stop the attempts; everything else is retried.
  */
 export type WebhookEvent = {
     /**
-     * Also in the header webhook-id.
+     * Same as the header webhook-id.
      */
     id: string;
     object: 'event';
     type: 'run.completed' | 'run.failed' | 'run.cancelled' | 'run.interrupted' | 'run.approval_required' | 'response.completed' | 'response.incomplete' | 'response.failed' | 'response.cancelled';
     /**
-     * Unix seconds.
+     * Unix time in seconds.
      */
     created_at: number;
     data: WebhookEventData;
@@ -39,7 +39,7 @@ export type WebhookEvent = {
 /**
  * ContentPart
  *
- * A piece of a message: text (`text`, `input_text`), an image (`image_url`, `input_image`: a data URL or base64) or a file (`file`, `input_file`: a data URL).
+ * A content part of a message: text (`text`, `input_text`), an image (`image_url`, `input_image`: a data URL or base64) or a file (`file`, `input_file`: a data URL).
  */
 export type ContentPart = {
     type: string;
@@ -163,23 +163,23 @@ export type ChatToolChoice = {
 /**
  * ApprovalMode
  *
- * What happens to a tool call that needs leave: `wait` asks, and the answer comes by way of `/v1/runs/{run_id}/approval` or any other surface; `deny` refuses it at once.
+ * How to handle a tool call that requires approval. `wait`: wait for an answer through `/v1/runs/{run_id}/approval` or any other surface. `deny`: deny it at once.
  */
 export type ApprovalMode = 'wait' | 'deny';
 
 /**
  * Webhook
  *
- * Told of the run, by a POST signed as Standard Webhooks says.
+ * A webhook that receives the run's events as POST requests signed according to Standard Webhooks.
  */
 export type Webhook = {
     url: string;
     /**
-     * The signing key, `whsec_<base64>` or plain text. Absent: api_server.webhook_secret.
+     * The signing key, `whsec_<base64>` or plain text. Default: api_server.webhook_secret.
      */
     secret?: string;
     /**
-     * Absent: all but approval_required.
+     * Default: all except approval_required.
      */
     events?: Array<'completed' | 'failed' | 'cancelled' | 'interrupted' | 'approval_required'>;
 };
@@ -187,20 +187,20 @@ export type Webhook = {
 /**
  * AgentOptions
  *
- * What this server understands beyond the OpenAI formats.
+ * Extensions of this server to the OpenAI formats.
  */
 export type AgentOptions = {
     /**
-     * As the header `X-Agent-Session-Id`, which wins.
+     * Same as the header `X-Agent-Session-Id`, which takes precedence.
      */
     session_id?: string;
     /**
-     * What happens to the run when the client leaves. The default is cancel.
+     * Action when the client disconnects. Default: cancel.
      */
     on_disconnect?: 'cancel' | 'continue';
     approval_mode?: ApprovalMode;
     /**
-     * Narrows the tools of this run to these sets.
+     * Restricts the tools of this run to these toolsets.
      */
     toolsets?: Array<string>;
     webhook?: Webhook;
@@ -209,7 +209,7 @@ export type AgentOptions = {
 /**
  * ChatCompletionRequest
  *
- * The chat completions format. Fields that are not listed are ignored. Without a session the messages are the whole conversation; with one, the messages after the last assistant message are its next prompt.
+ * The chat completions format. Unknown fields are ignored. Without a session the messages are the whole conversation. With a session, the messages after the last assistant message are the next prompt.
  */
 export type ChatCompletionRequest = {
     /**
@@ -228,7 +228,7 @@ export type ChatCompletionRequest = {
      */
     n?: number | null;
     /**
-     * Functions that the client can call. A tool of the agent with the same name steps aside.
+     * Functions of the client. They replace tools of the agent with the same name.
      */
     tools?: Array<ChatTool> | null;
     tool_choice?: 'none' | 'auto' | 'required' | ChatToolChoice | null;
@@ -262,7 +262,7 @@ export type ChatCompletionMessage = {
     content: string | null;
     refusal: string | null;
     /**
-     * Calls that the client is to make, and to answer in its next request.
+     * Calls for the client to make and to answer in its next request.
      */
     tool_calls?: Array<ChatToolCall>;
 };
@@ -275,7 +275,7 @@ export type FinishReason = 'stop' | 'length' | 'tool_calls' | 'content_filter';
 /**
  * CompletionUsage
  *
- * The same figures in the names of the chat completions format.
+ * The same values under the names of the chat completions format.
  */
 export type CompletionUsage = {
     prompt_tokens: number;
@@ -293,7 +293,7 @@ export type CompletionUsage = {
 /**
  * ToolProgress
  *
- * A tool call of the agent, for clients that asked to see progress.
+ * A tool call of the agent, for clients that requested progress.
  */
 export type ToolProgress = {
     type: 'tool.started' | 'tool.completed';
@@ -321,7 +321,7 @@ export type ChatCompletion = {
     object: 'chat.completion';
     created: number;
     /**
-     * As the request named it.
+     * The model name of the request.
      */
     model: string;
     choices: [
@@ -412,14 +412,14 @@ export type ErrorEnvelope = {
 /**
  * ChatStreamFrame
  *
- * One frame of the stream. An error frame can only follow frames that were already sent.
+ * One frame of the stream. An error frame occurs only after other frames.
  */
 export type ChatStreamFrame = ChatCompletionChunk | ErrorEnvelope;
 
 /**
  * InputItem
  *
- * A piece of the conversation: `message` (also without a type, with `role` and `content`), `function_call`, `function_call_output`, `reasoning`, `item_reference`, `mcp_call` (ignored). Content parts are `input_text`, `output_text`, `input_image` and `input_file`.
+ * An item of the conversation: `message` (also without a type, with `role` and `content`), `function_call`, `function_call_output`, `reasoning`, `item_reference` or `mcp_call` (ignored). Content parts are `input_text`, `output_text`, `input_image` and `input_file`.
  */
 export type InputItem = {
     type?: string;
@@ -427,11 +427,11 @@ export type InputItem = {
     role?: 'user' | 'assistant' | 'system' | 'developer' | 'tool';
     content?: unknown;
     /**
-     * Of a message of the chat format with the role `tool`.
+     * Id of the call, in a chat format message with the role `tool`.
      */
     tool_call_id?: string;
     /**
-     * Of a message of the chat format with the role `assistant`.
+     * Calls in a chat format message with the role `assistant`.
      */
     tool_calls?: Array<ChatToolCall> | null;
     call_id?: string;
@@ -453,7 +453,7 @@ export type ConversationParam = string | {
 /**
  * FunctionTool
  *
- * A function of the client's. The agent asks for the call by ending its turn; the client makes it.
+ * A function of the client. The agent requests a call by ending its turn; the client makes the call.
  */
 export type FunctionTool = {
     type: 'function';
@@ -487,7 +487,7 @@ export type ResponseMetadata = {
 /**
  * CreateResponseRequest
  *
- * The responses format. Fields that are not listed are ignored.
+ * The responses format. Unknown fields are ignored.
  */
 export type CreateResponseRequest = {
     /**
@@ -496,24 +496,24 @@ export type CreateResponseRequest = {
     model?: string;
     input?: string | Array<InputItem> | null;
     /**
-     * Of this request alone; not carried on.
+     * Applies to this request only.
      */
     instructions?: string | null;
     /**
-     * Goes on from this stored response, whatever session the headers name. A second request from the same one begins a branch.
+     * Continues from this stored response, regardless of session headers. A second request from the same response starts a branch.
      */
     previous_response_id?: string | null;
     /**
-     * The client's own name for a conversation, which is continued or begun. Not together with `previous_response_id`.
+     * The client's name for a conversation, which is continued or created. Cannot be combined with `previous_response_id`.
      */
     conversation?: ConversationParam;
     /**
-     * Whether the response can be fetched and gone on from.
+     * Store the response so that it can be fetched and continued.
      */
     store?: boolean | null;
     stream?: boolean | null;
     /**
-     * Answer at once; the run goes on and is fetched or followed.
+     * Return at once and run in the background. Fetch or follow the run.
      */
     background?: boolean | null;
     tools?: Array<FunctionTool> | null;
@@ -561,7 +561,7 @@ export type ItemStatus = 'in_progress' | 'completed' | 'incomplete';
 /**
  * UrlCitation
  *
- * Of the format; the agent gives none.
+ * Part of the format; the agent sets no value.
  */
 export type UrlCitation = {
     type: 'url_citation';
@@ -574,7 +574,7 @@ export type UrlCitation = {
 /**
  * Logprob
  *
- * Of the format; the agent gives none.
+ * Part of the format; the agent sets no value.
  */
 export type Logprob = {
     token: string;
@@ -639,7 +639,7 @@ export type McpCallError = {
 /**
  * McpCallItem
  *
- * A call of one of the agent's own tools, which it made itself.
+ * A call of one of the agent's own tools, made by the agent.
  */
 export type McpCallItem = {
     id: string;
@@ -659,7 +659,7 @@ export type McpCallItem = {
 /**
  * FunctionCallItem
  *
- * A call that the client is to make.
+ * A call for the client to make.
  */
 export type FunctionCallItem = {
     id: string;
@@ -720,17 +720,17 @@ export type ResponseUsage = {
 /**
  * Response
  *
- * What a request in the responses format came to, or has come to so far.
+ * A response, complete or in progress.
  */
 export type Response = {
     id: string;
     object: 'response';
     /**
-     * Unix seconds.
+     * Unix time in seconds.
      */
     created_at: number;
     /**
-     * Unix seconds.
+     * Unix time in seconds.
      */
     completed_at: number | null;
     status: ResponseStatus;
@@ -738,7 +738,7 @@ export type Response = {
         reason: 'max_output_tokens' | 'content_filter';
     } | null;
     /**
-     * As the request named it.
+     * The model name of the request.
      */
     model: string;
     previous_response_id: string | null;
@@ -790,7 +790,7 @@ export type Response = {
 /**
  * ResponseCreatedEvent
  *
- * The response exists.
+ * The response was created.
  */
 export type ResponseCreatedEvent = {
     type: 'response.created';
@@ -801,7 +801,7 @@ export type ResponseCreatedEvent = {
 /**
  * ResponseQueuedEvent
  *
- * It waits for its turn; background responses only.
+ * The response is queued. Background responses only.
  */
 export type ResponseQueuedEvent = {
     type: 'response.queued';
@@ -812,7 +812,7 @@ export type ResponseQueuedEvent = {
 /**
  * ResponseInProgressEvent
  *
- * The agent works on it.
+ * The response is in progress.
  */
 export type ResponseInProgressEvent = {
     type: 'response.in_progress';
@@ -823,7 +823,7 @@ export type ResponseInProgressEvent = {
 /**
  * ResponseCompletedEvent
  *
- * It is done; the response is whole.
+ * The response is complete.
  */
 export type ResponseCompletedEvent = {
     type: 'response.completed';
@@ -834,7 +834,7 @@ export type ResponseCompletedEvent = {
 /**
  * ResponseIncompleteEvent
  *
- * It was cut by a limit, or cancelled; the response holds what there is.
+ * The response ended early because of a limit or a cancellation. It contains the output so far.
  */
 export type ResponseIncompleteEvent = {
     type: 'response.incomplete';
@@ -845,7 +845,7 @@ export type ResponseIncompleteEvent = {
 /**
  * ResponseFailedEvent
  *
- * It failed; `response.error` says why.
+ * The response failed. `response.error` has the reason.
  */
 export type ResponseFailedEvent = {
     type: 'response.failed';
@@ -856,7 +856,7 @@ export type ResponseFailedEvent = {
 /**
  * ResponseOutputItemAddedEvent
  *
- * An item begins.
+ * An item started.
  */
 export type ResponseOutputItemAddedEvent = {
     type: 'response.output_item.added';
@@ -868,7 +868,7 @@ export type ResponseOutputItemAddedEvent = {
 /**
  * ResponseOutputItemDoneEvent
  *
- * An item is whole.
+ * An item is complete.
  */
 export type ResponseOutputItemDoneEvent = {
     type: 'response.output_item.done';
@@ -880,7 +880,7 @@ export type ResponseOutputItemDoneEvent = {
 /**
  * ResponseContentPartAddedEvent
  *
- * A part of a message begins.
+ * A content part started.
  */
 export type ResponseContentPartAddedEvent = {
     type: 'response.content_part.added';
@@ -894,7 +894,7 @@ export type ResponseContentPartAddedEvent = {
 /**
  * ResponseContentPartDoneEvent
  *
- * A part of a message is whole.
+ * A content part is complete.
  */
 export type ResponseContentPartDoneEvent = {
     type: 'response.content_part.done';
@@ -923,7 +923,7 @@ export type ResponseTextDeltaEvent = {
 /**
  * ResponseTextDoneEvent
  *
- * The text is whole.
+ * The text is complete.
  */
 export type ResponseTextDoneEvent = {
     type: 'response.output_text.done';
@@ -938,7 +938,7 @@ export type ResponseTextDoneEvent = {
 /**
  * ResponseReasoningSummaryPartAddedEvent
  *
- * A piece of reasoning begins.
+ * A block of reasoning started.
  */
 export type ResponseReasoningSummaryPartAddedEvent = {
     type: 'response.reasoning_summary_part.added';
@@ -952,7 +952,7 @@ export type ResponseReasoningSummaryPartAddedEvent = {
 /**
  * ResponseReasoningSummaryPartDoneEvent
  *
- * A piece of reasoning is whole.
+ * A block of reasoning is complete.
  */
 export type ResponseReasoningSummaryPartDoneEvent = {
     type: 'response.reasoning_summary_part.done';
@@ -980,7 +980,7 @@ export type ResponseReasoningSummaryTextDeltaEvent = {
 /**
  * ResponseReasoningSummaryTextDoneEvent
  *
- * The text of a piece of reasoning is whole.
+ * The text of a reasoning block is complete.
  */
 export type ResponseReasoningSummaryTextDoneEvent = {
     type: 'response.reasoning_summary_text.done';
@@ -994,7 +994,7 @@ export type ResponseReasoningSummaryTextDoneEvent = {
 /**
  * ResponseMcpCallInProgressEvent
  *
- * A tool of the agent is called.
+ * A tool of the agent was called.
  */
 export type ResponseMcpCallInProgressEvent = {
     type: 'response.mcp_call.in_progress';
@@ -1019,7 +1019,7 @@ export type ResponseMcpCallArgumentsDeltaEvent = {
 /**
  * ResponseMcpCallArgumentsDoneEvent
  *
- * The arguments are whole.
+ * The arguments are complete.
  */
 export type ResponseMcpCallArgumentsDoneEvent = {
     type: 'response.mcp_call_arguments.done';
@@ -1032,7 +1032,7 @@ export type ResponseMcpCallArgumentsDoneEvent = {
 /**
  * ResponseMcpCallCompletedEvent
  *
- * The call ended well.
+ * The call succeeded.
  */
 export type ResponseMcpCallCompletedEvent = {
     type: 'response.mcp_call.completed';
@@ -1044,7 +1044,7 @@ export type ResponseMcpCallCompletedEvent = {
 /**
  * ResponseMcpCallFailedEvent
  *
- * The call failed, was denied, or was cut.
+ * The call failed, was denied or was cut off.
  */
 export type ResponseMcpCallFailedEvent = {
     type: 'response.mcp_call.failed';
@@ -1056,7 +1056,7 @@ export type ResponseMcpCallFailedEvent = {
 /**
  * ResponseFunctionCallArgumentsDeltaEvent
  *
- * Arguments of a call that the client is to make.
+ * Arguments of a call for the client to make.
  */
 export type ResponseFunctionCallArgumentsDeltaEvent = {
     type: 'response.function_call_arguments.delta';
@@ -1069,7 +1069,7 @@ export type ResponseFunctionCallArgumentsDeltaEvent = {
 /**
  * ResponseFunctionCallArgumentsDoneEvent
  *
- * The arguments are whole.
+ * The arguments are complete.
  */
 export type ResponseFunctionCallArgumentsDoneEvent = {
     type: 'response.function_call_arguments.done';
@@ -1160,7 +1160,7 @@ export type ResponseItemList = {
 /**
  * RunStatus
  *
- * completed, failed, cancelled and interrupted are final. interrupted means that the process which ran it ended, or that its end could not be written to the database.
+ * completed, failed, cancelled and interrupted are final. interrupted: the process that executed the run ended, or its end could not be written to the database.
  */
 export type RunStatus = 'queued' | 'running' | 'waiting_for_approval' | 'stopping' | 'completed' | 'failed' | 'cancelled' | 'interrupted';
 
@@ -1172,7 +1172,7 @@ export type RunKind = 'run' | 'chat' | 'response' | 'subagent' | 'background' | 
 /**
  * RunUsage
  *
- * What a run used, over all of its model calls.
+ * Total usage of a run's model calls.
  */
 export type RunUsage = {
     input_tokens: number;
@@ -1182,7 +1182,7 @@ export type RunUsage = {
     cache_write_tokens: number;
     reasoning_tokens: number;
     /**
-     * Null when the price of the model is not known.
+     * Null if the price of the model is unknown.
      */
     cost_usd: number | null;
     model_calls: number;
@@ -1200,18 +1200,18 @@ export type RunError = {
 /**
  * AskChoice
  *
- * How an approval may be answered.
+ * Answers to an approval.
  */
 export type AskChoice = 'once' | 'session' | 'always' | 'deny';
 
 /**
  * FileChange
  *
- * What happened to one file. Texts above 131072 characters are left out; `diff` is there all the same, cut when it is long.
+ * A change to one file. Texts of more than 131072 characters are omitted; `diff` is always present and truncated if it is long.
  */
 export type FileChange = {
     /**
-     * Absolute.
+     * Absolute path.
      */
     path: string;
     /**
@@ -1223,15 +1223,15 @@ export type FileChange = {
      */
     new_text?: string | null;
     /**
-     * Unified.
+     * Unified diff.
      */
     diff: string;
     /**
-     * Why there are neither texts nor a diff.
+     * Reason why texts and diff are missing.
      */
     omitted?: 'binary' | 'large';
     /**
-     * Bytes of the larger text, where something was left out.
+     * Size of the larger text in bytes, if something was omitted.
      */
     size?: number;
 };
@@ -1244,38 +1244,38 @@ export type FileChange = {
 export type ApprovalRequest = {
     request_id: string;
     /**
-     * The call of this run that waits for the answer; absent: it is one of a sub-agent.
+     * The tool call of this run that waits for the answer. Absent for a call of a sub-agent.
      */
     tool_call_id?: string;
     tool: string;
     kind: 'command' | 'file' | 'network' | 'tool';
     /**
-     * One line, such as `Run: git push`.
+     * A one-line summary, such as `Run: git push`.
      */
     title: string;
     /**
-     * Why it is asked.
+     * Reason for the question.
      */
     description?: string;
     /**
-     * Redacted.
+     * With secrets redacted.
      */
     command?: string;
     choices: Array<AskChoice>;
     /**
-     * What an approval beyond this call covers, such as `git push`; absent: it covers this call only.
+     * Scope of an approval for more than this call, such as `git push`. Absent: the approval covers this call only.
      */
     covers?: string;
     /**
-     * What it would change, as diffs without the whole texts, of at most 65536 characters together.
+     * Changes that the call would make, as diffs of at most 65536 characters in total.
      */
     changes?: Array<FileChange>;
     /**
-     * Unix seconds.
+     * Unix time in seconds.
      */
     created_at: number;
     /**
-     * Unix seconds.
+     * Unix time in seconds.
      */
     expires_at: number | null;
 };
@@ -1295,7 +1295,7 @@ export type RunToolCall = {
 /**
  * RequiredAction
  *
- * The run ended because the client is to make these calls and to go on with their output.
+ * The run ended because the client has to make these calls and continue with their output.
  */
 export type RequiredAction = {
     type: 'submit_tool_outputs';
@@ -1305,13 +1305,13 @@ export type RequiredAction = {
 /**
  * Run
  *
- * One piece of work by the agent, from prompt to outcome.
+ * The work on one prompt, from submission to outcome.
  */
 export type Run = {
     object: 'agent.run';
     run_id: string;
     /**
-     * The same as `run_id`.
+     * Alias of `run_id`.
      */
     id: string;
     kind: RunKind;
@@ -1319,11 +1319,11 @@ export type Run = {
     session_id: string;
     session_key: string | null;
     /**
-     * Effective model, `provider:model`.
+     * Effective model as `provider:model`.
      */
     model: string;
     /**
-     * Unix seconds.
+     * Unix time in seconds.
      */
     created_at: number;
     started_at: number | null;
@@ -1335,17 +1335,17 @@ export type Run = {
      */
     last_seq: number;
     /**
-     * Start of the prompt, at most 200 characters.
+     * The first 200 characters of the prompt.
      */
     input_preview: string;
     /**
-     * Text of the last message; null until the run completed.
+     * Text of the last message. Null until the run has completed.
      */
     output: string | null;
     usage: RunUsage | null;
     error: RunError | null;
     /**
-     * Questions that are open, oldest first.
+     * Pending questions, oldest first.
      */
     approvals: Array<ApprovalRequest>;
     /**
@@ -1354,11 +1354,11 @@ export type Run = {
     approval: ApprovalRequest | null;
     required_action: RequiredAction | null;
     /**
-     * Of a run that was asked for in the responses format.
+     * Id of the response, for a run created in the responses format.
      */
     response_id?: string | null;
     /**
-     * Steering that came too late for the model.
+     * Steering text that arrived too late.
      */
     pending_steer?: Array<string>;
     metadata: {
@@ -1375,7 +1375,7 @@ export type RunList = {
     data: Array<Run>;
     first_id: string | null;
     /**
-     * The `after` of the next page.
+     * Value of `after` for the next page.
      */
     last_id: string | null;
     has_more: boolean;
@@ -1386,23 +1386,23 @@ export type RunList = {
  */
 export type CreateRunRequest = {
     /**
-     * Text, or messages in the chat or the responses format. The last ones, from the user, are the prompt.
+     * Text, or messages in the chat or responses format. The trailing user messages are the prompt.
      */
     input: string | Array<InputItem>;
     /**
-     * As the header `X-Agent-Session-Id`, which wins.
+     * Same as the header `X-Agent-Session-Id`, which takes precedence.
      */
     session_id?: string;
     /**
-     * As the header `X-Agent-Session-Key`, which wins.
+     * Same as the header `X-Agent-Session-Key`, which takes precedence.
      */
     session_key?: string;
     /**
-     * Of this run alone, after the configured ones.
+     * Additional instructions for this run, after the configured ones.
      */
     instructions?: string | null;
     /**
-     * The conversation before the input, for a session that does not exist yet.
+     * The conversation before the input, for a new session.
      */
     conversation_history?: Array<InputItem> | null;
     previous_response_id?: string | null;
@@ -1414,7 +1414,7 @@ export type CreateRunRequest = {
         [key: string]: string;
     };
     /**
-     * Narrows the tools of this run to these sets.
+     * Restricts the tools of this run to these toolsets.
      */
     toolsets?: Array<string>;
     timeout_seconds?: number;
@@ -1425,23 +1425,23 @@ export type CreateRunRequest = {
 /**
  * RunAccepted
  *
- * The run is recorded; it survives a crash from now on.
+ * The recorded run. It survives a crash.
  */
 export type RunAccepted = {
     object: 'agent.run';
     run_id: string;
     /**
-     * The same as `run_id`.
+     * Alias of `run_id`.
      */
     id: string;
     status: RunStatus;
     session_id: string;
     /**
-     * Unix seconds.
+     * Unix time in seconds.
      */
     created_at: number;
     /**
-     * True when the Idempotency-Key had made this run before.
+     * True if a previous request with the same Idempotency-Key created this run.
      */
     replayed: boolean;
     urls: {
@@ -1455,7 +1455,7 @@ export type RunAccepted = {
 /**
  * RunQueuedEvent
  *
- * The run is recorded and waits for its turn.
+ * The run is recorded and queued.
  */
 export type RunQueuedEvent = {
     event: 'run.queued';
@@ -1466,7 +1466,7 @@ export type RunQueuedEvent = {
     model: string;
     kind: RunKind;
     /**
-     * Place in the session's queue, 1 for the next. Absent: the run starts at once.
+     * Position in the session's queue, starting at 1. Absent if the run starts at once.
      */
     position?: number;
 };
@@ -1474,7 +1474,7 @@ export type RunQueuedEvent = {
 /**
  * RunStartedEvent
  *
- * The agent works on the run.
+ * The run started.
  */
 export type RunStartedEvent = {
     event: 'run.started';
@@ -1489,7 +1489,7 @@ export type RunStartedEvent = {
 /**
  * RunSnapshotEvent
  *
- * Comes first when the events after the cursor are no longer all kept: the run as it is, and its text so far. The next event is number `first_seq`. Its own `seq` is the one before, so that it resumes like any. Not journaled.
+ * The first event if some events after the cursor have been removed: the current run and its text so far. The next event is number `first_seq`. Its own `seq` is the number before, so that a client can resume from it. Not journaled.
  */
 export type RunSnapshotEvent = {
     event: 'run.snapshot';
@@ -1498,7 +1498,7 @@ export type RunSnapshotEvent = {
     timestamp: number;
     run: Run;
     /**
-     * Text of the messages that are whole and still known.
+     * Text of the completed messages that are still stored.
      */
     text: string;
     truncated: true;
@@ -1508,7 +1508,7 @@ export type RunSnapshotEvent = {
 /**
  * MessageStartedEvent
  *
- * A message of the agent begins.
+ * A message of the agent started.
  */
 export type MessageStartedEvent = {
     event: 'message.started';
@@ -1521,7 +1521,7 @@ export type MessageStartedEvent = {
 /**
  * MessageDeltaEvent
  *
- * More text of a message. Deltas close in time arrive merged.
+ * More text of a message. Deltas that are close in time are merged.
  */
 export type MessageDeltaEvent = {
     event: 'message.delta';
@@ -1535,7 +1535,7 @@ export type MessageDeltaEvent = {
 /**
  * MessageCompletedEvent
  *
- * A message is whole; `text` is all of it.
+ * A message is complete. `text` is the full text.
  */
 export type MessageCompletedEvent = {
     event: 'message.completed';
@@ -1562,7 +1562,7 @@ export type ReasoningDeltaEvent = {
 /**
  * ReasoningCompletedEvent
  *
- * A piece of reasoning is whole.
+ * A block of reasoning is complete.
  */
 export type ReasoningCompletedEvent = {
     event: 'reasoning.completed';
@@ -1575,14 +1575,14 @@ export type ReasoningCompletedEvent = {
 /**
  * ToolKind
  *
- * What a tool does, as people sort it.
+ * Category of a tool.
  */
 export type ToolKind = 'read' | 'edit' | 'delete' | 'move' | 'search' | 'execute' | 'think' | 'fetch' | 'other';
 
 /**
  * ToolStartedEvent
  *
- * A tool call begins.
+ * A tool call started.
  */
 export type ToolStartedEvent = {
     event: 'tool.started';
@@ -1593,23 +1593,23 @@ export type ToolStartedEvent = {
     tool: string;
     kind?: ToolKind;
     /**
-     * One line for people.
+     * A one-line summary for people.
      */
     preview?: string;
     /**
-     * Redacted.
+     * With secrets redacted.
      */
     arguments?: unknown;
     /**
-     * Files it is about.
+     * Files that the call concerns.
      */
     paths?: Array<string>;
     /**
-     * What it would change; what it did change comes when it ends.
+     * Changes that the call would make. The actual changes follow when it ends.
      */
     changes?: Array<FileChange>;
     /**
-     * True when it waits for approval before it runs.
+     * True if the call waits for approval.
      */
     waits?: boolean;
 };
@@ -1632,23 +1632,23 @@ export type ToolProgressEvent = {
 /**
  * ToolEndCode
  *
- * Why a tool call did not do what it was called for. denied_by_user: somebody denied it. denied_by_policy: it is never allowed, or not in the mode of the session. not_answerable: it requires an approval or an answer that nobody can give there. approval_expired: nobody answered in time. timed_out: it ran into its time limit. cancelled: the run was stopped. interrupted: the process that ran it ended. invalid: the tool does not exist, or its arguments do not fit. command_failed: its command ended with another exit code than 0, or by a signal; `exit` has it. failed: the tool reported an error. internal_error: the server failed; its log has the details.
+ * Reason why a tool call did not succeed. denied_by_user: a user denied it. denied_by_policy: it is never allowed, or not in the mode of the session. not_answerable: it requires an approval or an answer, and no client can give one. approval_expired: the approval was not answered in time. timed_out: it exceeded its time limit. cancelled: the run was stopped. interrupted: the process that executed it ended. invalid: the tool does not exist or the arguments are invalid. command_failed: the command ended with a nonzero exit code or by a signal; see `exit`. failed: the tool reported an error. internal_error: the server failed; the log has the details.
  */
 export type ToolEndCode = 'denied_by_user' | 'denied_by_policy' | 'not_answerable' | 'approval_expired' | 'timed_out' | 'cancelled' | 'interrupted' | 'invalid' | 'command_failed' | 'failed' | 'internal_error';
 
 /**
  * CommandExit
  *
- * How a command ended.
+ * Exit status of a command.
  */
 export type CommandExit = {
     /**
-     * Absent when a signal ended it.
+     * Absent if a signal ended the command.
      */
     code?: number;
     signal?: string;
     /**
-     * Of its output; not in the result.
+     * Omitted bytes of the output.
      */
     omitted_bytes: number;
 };
@@ -1656,7 +1656,7 @@ export type CommandExit = {
 /**
  * Todo
  *
- * One point of the agent's plan.
+ * One item of the agent's plan.
  */
 export type Todo = {
     id: string;
@@ -1677,19 +1677,19 @@ export type ToolCompletedEvent = {
     tool_call_id: string;
     tool: string;
     /**
-     * What became of the call. A command that ran to its end is ok, whatever its exit code.
+     * Outcome of the call. A command that ran to completion is ok, regardless of its exit code.
      */
     status: 'ok' | 'error' | 'denied' | 'aborted';
     /**
-     * Absent: the call did what it was called for. With status ok: `command_failed` or `timed_out`.
+     * Absent if the call succeeded. With status ok: `command_failed` or `timed_out`.
      */
     code?: ToolEndCode;
     /**
-     * What was said with a denial.
+     * Message that came with a denial.
      */
     reason?: string;
     /**
-     * Seconds.
+     * In seconds.
      */
     duration: number;
     /**
@@ -1701,11 +1701,11 @@ export type ToolCompletedEvent = {
      */
     preview?: string;
     /**
-     * What the model reads, at most 65536 characters; its end is kept.
+     * The result that the model receives, at most 65536 characters; the end is kept.
      */
     result?: string;
     /**
-     * Of the result before what `result` keeps.
+     * Characters of the result that precede `result`.
      */
     omitted_bytes?: number;
     exit?: CommandExit;
@@ -1716,7 +1716,7 @@ export type ToolCompletedEvent = {
 /**
  * ToolRequestedEvent
  *
- * A tool of the client is to be called. The run ends, and goes on in the next with what the client got.
+ * The client has to call one of its functions. The run ends; the next run continues with the result.
  */
 export type ToolRequestedEvent = {
     event: 'tool.requested';
@@ -1743,7 +1743,7 @@ export type ApprovalRequestEvent = {
     timestamp: number;
     request_id: string;
     /**
-     * The call of this run that waits for the answer; absent: it is one of a sub-agent.
+     * The tool call of this run that waits for the answer. Absent for a call of a sub-agent.
      */
     tool_call_id?: string;
     tool: string;
@@ -1753,11 +1753,11 @@ export type ApprovalRequestEvent = {
     command?: string;
     choices: Array<AskChoice>;
     /**
-     * What an approval beyond this call covers, such as `git push`; absent: it covers this call only.
+     * Scope of an approval for more than this call, such as `git push`. Absent: the approval covers this call only.
      */
     covers?: string;
     /**
-     * What it would change, as diffs without the whole texts, of at most 65536 characters together.
+     * Changes that the call would make, as diffs of at most 65536 characters in total.
      */
     changes?: Array<FileChange>;
     created_at: number;
@@ -1778,7 +1778,7 @@ export type ApprovalRespondedEvent = {
     choice: AskChoice;
     by?: string;
     /**
-     * What was said with the answer.
+     * Message that came with the answer.
      */
     reason?: string;
 };
@@ -1786,7 +1786,7 @@ export type ApprovalRespondedEvent = {
 /**
  * ApprovalExpiredEvent
  *
- * Nobody answered in time, or the run ended first; the call was denied.
+ * The approval expired, or the run ended first. The call was denied.
  */
 export type ApprovalExpiredEvent = {
     event: 'approval.expired';
@@ -1800,14 +1800,14 @@ export type ApprovalExpiredEvent = {
 /**
  * ClarifyQuestion
  *
- * Something the agent wants to know. Free text is always an answer, also beside choices.
+ * A question of the agent. Free text is always a valid answer, even if choices are offered.
  */
 export type ClarifyQuestion = {
     id: string;
     question: string;
     choices: Array<string> | null;
     /**
-     * Several choices may be taken, separated by line breaks.
+     * Several choices may be selected, separated by line breaks.
      */
     multi_select: boolean;
 };
@@ -1815,7 +1815,7 @@ export type ClarifyQuestion = {
 /**
  * ClarifyRequestEvent
  *
- * The agent asks people something, all questions in one request.
+ * The agent asks people one or more questions.
  */
 export type ClarifyRequestEvent = {
     event: 'clarify.request';
@@ -1824,7 +1824,7 @@ export type ClarifyRequestEvent = {
     timestamp: number;
     request_id: string;
     /**
-     * The call of this run that waits for the answer; absent: it is one of a sub-agent.
+     * The tool call of this run that waits for the answer. Absent for a call of a sub-agent.
      */
     tool_call_id?: string;
     questions: Array<ClarifyQuestion>;
@@ -1835,7 +1835,7 @@ export type ClarifyRequestEvent = {
 /**
  * ClarifyRespondedEvent
  *
- * The questions were answered; a question that was skipped has an empty answer.
+ * The questions were answered. A skipped question has an empty answer.
  */
 export type ClarifyRespondedEvent = {
     event: 'clarify.responded';
@@ -1844,7 +1844,7 @@ export type ClarifyRespondedEvent = {
     timestamp: number;
     request_id: string;
     /**
-     * Answers by the id of their question.
+     * Answers by question id.
      */
     answers: {
         [key: string]: string;
@@ -1855,7 +1855,7 @@ export type ClarifyRespondedEvent = {
 /**
  * ClarifyExpiredEvent
  *
- * Nobody answered the questions in time, or the run ended first.
+ * The questions expired, or the run ended first.
  */
 export type ClarifyExpiredEvent = {
     event: 'clarify.expired';
@@ -1869,7 +1869,7 @@ export type ClarifyExpiredEvent = {
 /**
  * SudoRequestEvent
  *
- * A command needs a password. The answer goes to the command alone and is kept nowhere.
+ * A command needs a password. The answer goes to the command only and is never stored.
  */
 export type SudoRequestEvent = {
     event: 'sudo.request';
@@ -1878,11 +1878,11 @@ export type SudoRequestEvent = {
     timestamp: number;
     request_id: string;
     /**
-     * The call of this run that waits for the answer; absent: it is one of a sub-agent.
+     * The tool call of this run that waits for the answer. Absent for a call of a sub-agent.
      */
     tool_call_id?: string;
     /**
-     * Redacted.
+     * With secrets redacted.
      */
     command: string;
     created_at: number;
@@ -1892,7 +1892,7 @@ export type SudoRequestEvent = {
 /**
  * SudoRespondedEvent
  *
- * The password was given, or refused; it is in no event.
+ * The password was entered or refused. No event contains it.
  */
 export type SudoRespondedEvent = {
     event: 'sudo.responded';
@@ -1901,7 +1901,7 @@ export type SudoRespondedEvent = {
     timestamp: number;
     request_id: string;
     /**
-     * True when no password was given.
+     * True if no password was entered.
      */
     skipped: boolean;
     by?: string;
@@ -1910,7 +1910,7 @@ export type SudoRespondedEvent = {
 /**
  * SudoExpiredEvent
  *
- * Nobody gave the password in time, or the run ended first.
+ * The request for the password expired, or the run ended first.
  */
 export type SudoExpiredEvent = {
     event: 'sudo.expired';
@@ -1924,7 +1924,7 @@ export type SudoExpiredEvent = {
 /**
  * SecretRequestEvent
  *
- * A secret is wanted. The answer is stored as a variable of the home; the agent learns only that it is.
+ * A secret is requested. The answer is stored in the environment file of the home. The agent learns only that it is set.
  */
 export type SecretRequestEvent = {
     event: 'secret.request';
@@ -1933,15 +1933,15 @@ export type SecretRequestEvent = {
     timestamp: number;
     request_id: string;
     /**
-     * The call of this run that waits for the answer; absent: it is one of a sub-agent.
+     * The tool call of this run that waits for the answer. Absent for a call of a sub-agent.
      */
     tool_call_id?: string;
     /**
-     * What the secret is for.
+     * Purpose of the secret.
      */
     prompt: string;
     /**
-     * Name under which it is stored.
+     * Name of the stored variable.
      */
     env_var: string;
     created_at: number;
@@ -1951,7 +1951,7 @@ export type SecretRequestEvent = {
 /**
  * SecretRespondedEvent
  *
- * The secret was stored, or refused; it is in no event.
+ * The secret was stored or refused. No event contains it.
  */
 export type SecretRespondedEvent = {
     event: 'secret.responded';
@@ -1961,7 +1961,7 @@ export type SecretRespondedEvent = {
     request_id: string;
     env_var: string;
     /**
-     * True when no value was given.
+     * True if no value was entered.
      */
     skipped: boolean;
     by?: string;
@@ -1970,7 +1970,7 @@ export type SecretRespondedEvent = {
 /**
  * SecretExpiredEvent
  *
- * Nobody gave the secret in time, or the run ended first.
+ * The request for the secret expired, or the run ended first.
  */
 export type SecretExpiredEvent = {
     event: 'secret.expired';
@@ -1993,11 +1993,11 @@ export type SubagentRequestedEvent = {
     timestamp: number;
     subagent_id: string;
     /**
-     * The call of delegate_task that asked for it.
+     * The delegate_task call that requested it.
      */
     tool_call_id: string;
     /**
-     * Run that asked for it.
+     * The run that requested it.
      */
     parent_id: string;
     goal: string;
@@ -2010,7 +2010,7 @@ export type SubagentRequestedEvent = {
 /**
  * SubagentStartEvent
  *
- * A sub-agent was given a task. It is a run of its own, whose id is `subagent_id`.
+ * A sub-agent started a task. It is a separate run with the id `subagent_id`.
  */
 export type SubagentStartEvent = {
     event: 'subagent.start';
@@ -2019,11 +2019,11 @@ export type SubagentStartEvent = {
     timestamp: number;
     subagent_id: string;
     /**
-     * The call of delegate_task that started it.
+     * The delegate_task call that started it.
      */
     tool_call_id: string;
     /**
-     * Run that started it.
+     * The run that started it.
      */
     parent_id: string;
     child_session_id: string;
@@ -2037,7 +2037,7 @@ export type SubagentStartEvent = {
 /**
  * SubagentThoughtEvent
  *
- * A sub-agent reasoned before it went on.
+ * Reasoning of a sub-agent.
  */
 export type SubagentThoughtEvent = {
     event: 'subagent.thinking';
@@ -2051,7 +2051,7 @@ export type SubagentThoughtEvent = {
 /**
  * SubagentToolEvent
  *
- * A sub-agent calls a tool.
+ * A sub-agent called a tool.
  */
 export type SubagentToolEvent = {
     event: 'subagent.tool';
@@ -2062,7 +2062,7 @@ export type SubagentToolEvent = {
     tool: string;
     preview?: string;
     /**
-     * Calls so far.
+     * Number of calls so far.
      */
     tool_count: number;
 };
@@ -2070,7 +2070,7 @@ export type SubagentToolEvent = {
 /**
  * SubagentProgressEvent
  *
- * A sub-agent said something on its way.
+ * Intermediate text of a sub-agent.
  */
 export type SubagentProgressEvent = {
     event: 'subagent.progress';
@@ -2084,7 +2084,7 @@ export type SubagentProgressEvent = {
 /**
  * SubagentCompleteEvent
  *
- * A sub-agent ended.
+ * A sub-agent finished.
  */
 export type SubagentCompleteEvent = {
     event: 'subagent.complete';
@@ -2094,7 +2094,7 @@ export type SubagentCompleteEvent = {
     subagent_id: string;
     status: 'completed' | 'failed' | 'cancelled' | 'interrupted';
     /**
-     * Its answer, or why it has none.
+     * Answer of the sub-agent, or the reason why it has none.
      */
     summary?: string;
     duration_seconds: number;
@@ -2104,7 +2104,7 @@ export type SubagentCompleteEvent = {
 /**
  * SteerAcceptedEvent
  *
- * Steering text was accepted: it reaches the model at the next step, or comes back in the final event.
+ * Steering text was accepted. It reaches the model at the next step or is returned in the final event.
  */
 export type SteerAcceptedEvent = {
     event: 'run.steer_accepted';
@@ -2131,7 +2131,7 @@ export type CompressionStartedEvent = {
 /**
  * CompressionCompletedEvent
  *
- * Compression ended. The figures are of what the model gets; tokens are estimates.
+ * Compression finished. The numbers describe the model's input; tokens are estimates.
  */
 export type CompressionCompletedEvent = {
     event: 'compression.completed';
@@ -2144,7 +2144,7 @@ export type CompressionCompletedEvent = {
     before_tokens: number;
     after_tokens: number;
     /**
-     * Why nothing was compressed.
+     * Reason why nothing was compressed.
      */
     note?: string;
 };
@@ -2152,7 +2152,7 @@ export type CompressionCompletedEvent = {
 /**
  * NoticeEvent
  *
- * Something a person should know that is no failure, such as a retry.
+ * Information for people that is not a failure, such as a retry.
  */
 export type NoticeEvent = {
     event: 'run.notice';
@@ -2178,7 +2178,7 @@ export type UsageUpdatedEvent = {
 /**
  * RunSteeredEvent
  *
- * Steering text was taken into the turn.
+ * Steering text was added to the turn.
  */
 export type RunSteeredEvent = {
     event: 'run.steered';
@@ -2186,7 +2186,7 @@ export type RunSteeredEvent = {
     seq: number;
     timestamp: number;
     /**
-     * The number it was accepted under.
+     * Number of the event that accepted it.
      */
     steer_id?: string;
     text: string;
@@ -2195,7 +2195,7 @@ export type RunSteeredEvent = {
 /**
  * RunStoppingEvent
  *
- * The run was asked to stop.
+ * A stop of the run was requested.
  */
 export type RunStoppingEvent = {
     event: 'run.stopping';
@@ -2208,7 +2208,7 @@ export type RunStoppingEvent = {
 /**
  * RunCompletedEvent
  *
- * Final: the run is done.
+ * Final: the run completed.
  */
 export type RunCompletedEvent = {
     event: 'run.completed';
@@ -2216,14 +2216,14 @@ export type RunCompletedEvent = {
     seq: number;
     timestamp: number;
     /**
-     * Text of the last message; null when the client is to act.
+     * Text of the last message. Null if the client has to make a call.
      */
     output: string | null;
     usage: RunUsage;
     stop: 'end' | 'length' | 'max_steps' | 'refusal' | 'tool_calls';
     required_action?: RequiredAction;
     /**
-     * Steering that came too late to be taken.
+     * Steering text that arrived too late.
      */
     pending_steer?: Array<string>;
 };
@@ -2231,16 +2231,16 @@ export type RunCompletedEvent = {
 /**
  * ProviderFailure
  *
- * What kind of failure of the model's provider ended the run.
+ * Kind of provider failure that ended the run.
  */
 export type ProviderFailure = {
     kind: 'rate_limit' | 'overloaded' | 'context_length' | 'network' | 'authentication' | 'provider' | 'internal';
     /**
-     * HTTP status of the provider's answer.
+     * HTTP status of the provider's response.
      */
     status?: number;
     /**
-     * Whether the same may succeed a little later.
+     * True if a retry may succeed.
      */
     retryable: boolean;
 };
@@ -2258,12 +2258,12 @@ export type RunFailedEvent = {
     error: RunError;
     usage?: RunUsage;
     /**
-     * What the provider of the model asked for.
+     * Delay that the model's provider asked for.
      */
     retry_after_seconds?: number;
     failure?: ProviderFailure;
     /**
-     * Steering that came too late to be taken.
+     * Steering text that arrived too late.
      */
     pending_steer?: Array<string>;
 };
@@ -2281,7 +2281,7 @@ export type RunCancelledEvent = {
     reason?: string;
     usage?: RunUsage;
     /**
-     * Steering that came too late to be taken.
+     * Steering text that arrived too late.
      */
     pending_steer?: Array<string>;
 };
@@ -2289,7 +2289,7 @@ export type RunCancelledEvent = {
 /**
  * RunInterruptedEvent
  *
- * Final: the process that ran it ended.
+ * Final: the process that executed the run ended.
  */
 export type RunInterruptedEvent = {
     event: 'run.interrupted';
@@ -2298,7 +2298,7 @@ export type RunInterruptedEvent = {
     timestamp: number;
     error: RunError;
     /**
-     * Steering that came too late to be taken.
+     * Steering text that arrived too late.
      */
     pending_steer?: Array<string>;
 };
@@ -2306,7 +2306,7 @@ export type RunInterruptedEvent = {
 /**
  * RunEvent
  *
- * An event of a run, as the journal holds it. The name of the server-sent event equals `event`, its id equals `seq`.
+ * An event of a run, as stored in the journal. The name of the server-sent event equals `event`, its id equals `seq`.
  */
 export type RunEvent = ({
     event: 'run.queued';
@@ -2401,15 +2401,15 @@ export type ApprovalBody = {
      */
     choice?: string;
     /**
-     * Which question. Absent: the oldest.
+     * Id of the question. Default: the oldest one.
      */
     request_id?: string;
     /**
-     * Answers all that are open.
+     * Answers all pending approvals.
      */
     all?: boolean;
     /**
-     * The same as `all`.
+     * Alias of `all`.
      */
     resolve_all?: boolean;
     reason?: string;
@@ -2423,7 +2423,7 @@ export type ApprovalResult = {
     run_id: string;
     choice: AskChoice;
     /**
-     * Null when several were answered.
+     * Null if several were answered.
      */
     request_id: string | null;
     resolved: number;
@@ -2435,11 +2435,11 @@ export type ApprovalResult = {
 export type SteerBody = {
     input?: string;
     /**
-     * The same as `input`.
+     * Alias of `input`.
      */
     message?: string;
     /**
-     * The same as `input`.
+     * Alias of `input`.
      */
     text?: string;
 };
@@ -2480,7 +2480,7 @@ export type EndpointInfo = {
 /**
  * Capabilities
  *
- * What this server can do, as it is configured, and its limits.
+ * Features and limits of this server as configured.
  */
 export type Capabilities = {
     object: 'agent.api_server.capabilities';
@@ -2494,7 +2494,7 @@ export type Capabilities = {
         type: 'bearer';
         required: boolean;
         /**
-         * What the key that asks may do.
+         * Scopes of the key that sent the request.
          */
         scopes: Array<string>;
     };
@@ -2535,7 +2535,7 @@ export type Capabilities = {
             supported: boolean;
             durable: boolean;
             /**
-             * After the end of the run.
+             * Time after the end of the run.
              */
             retention_seconds: number;
         };
@@ -2550,11 +2550,11 @@ export type Capabilities = {
         max_stored_responses: number;
         max_subscribers_per_run: number;
         /**
-         * Of all clients together.
+         * Total of all clients.
          */
         max_reader_bytes: number;
         /**
-         * Of one model call.
+         * Per model call.
          */
         max_answer_bytes: number;
         run_status_ttl_seconds: number;
@@ -2579,7 +2579,7 @@ export type Model = {
     id: string;
     object: 'model';
     /**
-     * Unix seconds.
+     * Unix time in seconds.
      */
     created: number;
     owned_by: 'agent';
@@ -2605,12 +2605,12 @@ export type Health = {
 /**
  * SocketTicket
  *
- * Lets one WebSocket in.
+ * A ticket that opens one WebSocket.
  */
 export type SocketTicket = {
     ticket: string;
     /**
-     * Seconds.
+     * In seconds.
      */
     expires_in: number;
 };
@@ -2623,12 +2623,12 @@ export type CheckStatus = 'ok' | 'degraded';
 /**
  * HealthCheck
  *
- * One part of the server. Besides its state it may carry figures.
+ * State of a component, with optional metrics.
  */
 export type HealthCheck = {
     status: CheckStatus;
     /**
-     * For people: what is wrong and what to do.
+     * Problem and what to do, for people.
      */
     detail?: string;
     [key: string]: number | string | boolean | null | CheckStatus | string | undefined;
@@ -2647,7 +2647,7 @@ export type OutboxCounts = {
 /**
  * OutboxHealth
  *
- * Messages to people and services, of the whole database: `due` wait for an attempt, `sending` are under way, `dead` were given up, `unknown` may have arrived. `agentd deliveries` shows each and what to do.
+ * Outbound messages in the database: `due` wait for an attempt, `sending` are in progress, `dead` failed, `unknown` may have arrived. `agentd outbox` lists them and says what to do.
  */
 export type OutboxHealth = {
     due: number;
@@ -2655,11 +2655,11 @@ export type OutboxHealth = {
     dead: number;
     unknown: number;
     /**
-     * How long ago the oldest message that is due was owed. null: none is due.
+     * Age of the oldest due message. Null if none is due.
      */
     oldest_due_seconds: number | null;
     /**
-     * Those that have such messages, by name.
+     * Targets with such messages, by name.
      */
     platforms: {
         [key: string]: OutboxCounts;
@@ -2686,24 +2686,24 @@ export type DetailedHealth = {
             config: HealthCheck;
             model: HealthCheck;
             /**
-             * Absent where the runtime does not tell how much is free.
+             * Absent if the runtime does not report free space.
              */
             disk?: HealthCheck;
             api_server: HealthCheck;
             /**
-             * Messages to others that wait, and those given up. Absent when the database does not answer.
+             * Pending and failed outbound messages. Absent if the database does not respond.
              */
             webhook?: HealthCheck;
             /**
-             * The receiver of webhooks: `url` where it listens (null: it cannot, and tries again; `detail` says why), how many `routes` it has, how many runs are `waiting` for room, and under the name of each status how many deliveries of the last hour have it, of the newest 10,000. Absent when it is not enabled.
+             * The webhook receiver: its `url` (null if it cannot listen yet; `detail` says why), the number of `routes`, the number of runs `waiting` for capacity, and the number of deliveries of the last hour by status, out of the newest 10,000. Absent if it is disabled.
              */
             webhooks?: HealthCheck;
             /**
-             * Scheduled jobs, of the whole database: whether this server runs them (`enabled`), how the `scheduler` stands (ticking, stalled: nobody has looked for jobs for 200 s, none), `last_tick_at` and `next_due_at` (RFC 3339 or null), how many jobs are `late` by more than a minute and since when (`late_since`), how many are `scheduled`, `paused`, `completed`, `missed` and in `error`, how many rows are `broken`, how many runs are `at_work`, and how many jobs did not end well the last time (`failing`). Absent when the database does not answer.
+             * Scheduled jobs in the database: whether this server runs them (`enabled`), the state of the `scheduler` (ticking; stalled: no tick for 200 s; none), `last_tick_at` and `next_due_at` (RFC 3339 or null), the number of jobs that are `late` by more than a minute and since when (`late_since`), the number of `scheduled`, `paused`, `completed` and `missed` jobs and of those in `error`, the number of `broken` rows, the number of active runs (`at_work`), and the number of jobs whose last run failed (`failing`). Absent if the database does not respond.
              */
             cron?: HealthCheck;
             /**
-             * Absent when no servers are configured.
+             * Absent if no servers are configured.
              */
             mcp?: HealthCheck;
             [key: string]: HealthCheck | undefined;
@@ -2724,11 +2724,11 @@ export type DetailedHealth = {
         stored: number;
     };
     /**
-     * Absent when the database does not answer.
+     * Absent if the database does not respond.
      */
     outbox?: OutboxHealth;
     /**
-     * True after a start while the runs that ended with their process are being closed. New prompts to their sessions wait until that is done.
+     * True after a start, until the runs of dead processes are closed. New prompts to their sessions wait until then.
      */
     recovering: boolean;
     draining: boolean;
@@ -2737,7 +2737,7 @@ export type DetailedHealth = {
 /**
  * SessionUpdatedEvent
  *
- * Settings of the session changed; only what changed is named.
+ * Settings of the session changed. Contains the changed settings only.
  */
 export type SessionUpdatedEvent = {
     event: 'session.updated';
@@ -2746,7 +2746,7 @@ export type SessionUpdatedEvent = {
     timestamp: number;
     title?: string;
     /**
-     * Null follows the configuration.
+     * Null: the configuration applies.
      */
     model?: string | null;
     reasoning_effort?: string | null;
@@ -2758,7 +2758,7 @@ export type SessionUpdatedEvent = {
 /**
  * SessionUndoneEvent
  *
- * The newest turns were taken back.
+ * The newest turns were removed.
  */
 export type SessionUndoneEvent = {
     event: 'session.undone';
@@ -2766,7 +2766,7 @@ export type SessionUndoneEvent = {
     seq: number;
     timestamp: number;
     /**
-     * Messages.
+     * Number of messages.
      */
     removed: number;
 };
@@ -2774,7 +2774,7 @@ export type SessionUndoneEvent = {
 /**
  * BackgroundCompleteEvent
  *
- * A background prompt ended. `task_id` is its run.
+ * A background prompt finished. `task_id` is its run.
  */
 export type BackgroundCompleteEvent = {
     event: 'background.complete';
@@ -2791,28 +2791,28 @@ export type BackgroundCompleteEvent = {
  */
 export type WebhookEventData = {
     /**
-     * The response's id; of a run that was asked for as a response.
+     * Id of the response, for a run created in the responses format.
      */
     id?: string;
     run_id: string;
     session_id: string;
     status: 'completed' | 'failed' | 'cancelled' | 'interrupted' | 'waiting_for_approval';
     /**
-     * Why the agent ended its answer; tool_calls asks for the client's.
+     * Reason why the answer ended. tool_calls: the client has to make the calls.
      */
     stop?: string;
     /**
-     * At most 64 KiB of the answer; the run has all of it.
+     * The first 64 KiB of the answer. The run has the full text.
      */
     output?: string;
     /**
-     * The answer is longer.
+     * True if the answer is longer.
      */
     output_truncated?: true;
     usage?: RunUsage;
     error?: RunError;
     /**
-     * The question that the run waits with.
+     * The question that the run waits for.
      */
     request_id?: string;
     request_kind?: 'approval' | 'clarify' | 'sudo' | 'secret';
@@ -2824,27 +2824,27 @@ export type RunId = string;
 export type ResponseId = string;
 
 /**
- * 1 to 255 visible ASCII characters. The same key with the same request again gets what the first one got, or joins it while it is at work; with another request 409.
+ * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
  */
 export type IdempotencyKey = string;
 
 /**
- * Continues this session, or begins it. At most 256 characters, no control characters, no `/`, `\` or `..`. A name of your choice belongs to your API key: another key's session of the same name is another session.
+ * Continues this session, or creates it. At most 256 characters, without control characters, `/`, `\` or `..`. Session names are scoped by API key: the same name under another key is another session.
  */
 export type SessionId = string;
 
 /**
- * The client's own name for the conversation, at most 256 characters. Continues the newest session with this key.
+ * The client's name for the conversation, at most 256 characters. Continues the newest session with this key.
  */
 export type SessionKey = string;
 
 /**
- * Model for this request: `model` or `provider:model`. Wins over the body.
+ * Model of this request: `model` or `provider:model`. Takes precedence over the body.
  */
 export type AgentModel = string;
 
 /**
- * 1 adds tool progress to the stream, as `stream_options.include_progress` does.
+ * 1 adds tool progress to the stream. Same as `stream_options.include_progress`.
  */
 export type AgentProgress = string;
 
@@ -2852,23 +2852,23 @@ export type CreateChatCompletionData = {
     body: ChatCompletionRequest;
     headers?: {
         /**
-         * Continues this session, or begins it. At most 256 characters, no control characters, no `/`, `\` or `..`. A name of your choice belongs to your API key: another key's session of the same name is another session.
+         * Continues this session, or creates it. At most 256 characters, without control characters, `/`, `\` or `..`. Session names are scoped by API key: the same name under another key is another session.
          */
         'X-Agent-Session-Id'?: string;
         /**
-         * The client's own name for the conversation, at most 256 characters. Continues the newest session with this key.
+         * The client's name for the conversation, at most 256 characters. Continues the newest session with this key.
          */
         'X-Agent-Session-Key'?: string;
         /**
-         * Model for this request: `model` or `provider:model`. Wins over the body.
+         * Model of this request: `model` or `provider:model`. Takes precedence over the body.
          */
         'X-Agent-Model'?: string;
         /**
-         * 1 adds tool progress to the stream, as `stream_options.include_progress` does.
+         * 1 adds tool progress to the stream. Same as `stream_options.include_progress`.
          */
         'X-Agent-Progress'?: string;
         /**
-         * 1 to 255 visible ASCII characters. The same key with the same request again gets what the first one got, or joins it while it is at work; with another request 409.
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
          */
         'Idempotency-Key'?: string;
     };
@@ -2879,55 +2879,55 @@ export type CreateChatCompletionData = {
 
 export type CreateChatCompletionErrors = {
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     400: ErrorEnvelope;
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     404: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     408: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     409: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     413: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     415: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
     /**
-     * The agent could not finish.
+     * The agent failed.
      */
     500: ErrorEnvelope;
     /**
-     * The agent could not finish.
+     * The agent failed.
      */
     502: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     503: ErrorEnvelope;
     /**
-     * The agent could not finish.
+     * The agent failed.
      */
     504: ErrorEnvelope;
 };
@@ -2936,7 +2936,7 @@ export type CreateChatCompletionError = CreateChatCompletionErrors[keyof CreateC
 
 export type CreateChatCompletionResponses = {
     /**
-     * The answer, whole or as a stream.
+     * The completion, complete or as a stream.
      */
     200: ChatCompletion;
 };
@@ -2947,19 +2947,19 @@ export type CreateResponseData = {
     body: CreateResponseRequest;
     headers?: {
         /**
-         * Continues this session, or begins it. At most 256 characters, no control characters, no `/`, `\` or `..`. A name of your choice belongs to your API key: another key's session of the same name is another session.
+         * Continues this session, or creates it. At most 256 characters, without control characters, `/`, `\` or `..`. Session names are scoped by API key: the same name under another key is another session.
          */
         'X-Agent-Session-Id'?: string;
         /**
-         * The client's own name for the conversation, at most 256 characters. Continues the newest session with this key.
+         * The client's name for the conversation, at most 256 characters. Continues the newest session with this key.
          */
         'X-Agent-Session-Key'?: string;
         /**
-         * Model for this request: `model` or `provider:model`. Wins over the body.
+         * Model of this request: `model` or `provider:model`. Takes precedence over the body.
          */
         'X-Agent-Model'?: string;
         /**
-         * 1 to 255 visible ASCII characters. The same key with the same request again gets what the first one got, or joins it while it is at work; with another request 409.
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
          */
         'Idempotency-Key'?: string;
     };
@@ -2970,55 +2970,55 @@ export type CreateResponseData = {
 
 export type CreateResponseErrors = {
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     400: ErrorEnvelope;
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     404: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     408: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     409: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     413: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     415: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
     /**
-     * The agent could not finish.
+     * The agent failed.
      */
     500: ErrorEnvelope;
     /**
-     * The agent could not finish.
+     * The agent failed.
      */
     502: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     503: ErrorEnvelope;
     /**
-     * The agent could not finish.
+     * The agent failed.
      */
     504: ErrorEnvelope;
 };
@@ -3027,7 +3027,7 @@ export type CreateResponseError = CreateResponseErrors[keyof CreateResponseError
 
 export type CreateResponseResponses = {
     /**
-     * The response, whole or as a stream.
+     * The response, complete or as a stream.
      */
     200: Response;
 };
@@ -3045,23 +3045,23 @@ export type DeleteResponseData = {
 
 export type DeleteResponseErrors = {
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     404: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     503: ErrorEnvelope;
 };
@@ -3070,7 +3070,7 @@ export type DeleteResponseError = DeleteResponseErrors[keyof DeleteResponseError
 
 export type DeleteResponseResponses = {
     /**
-     * It is gone.
+     * The response was deleted.
      */
     200: DeletedResponse;
 };
@@ -3085,7 +3085,7 @@ export type GetResponseData = {
     query?: {
         stream?: boolean;
         /**
-         * `sequence_number` of the last event already seen; with `stream=true` only.
+         * `sequence_number` of the last event already received. Only with `stream=true`.
          */
         starting_after?: number;
     };
@@ -3094,31 +3094,31 @@ export type GetResponseData = {
 
 export type GetResponseErrors = {
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     400: ErrorEnvelope;
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     404: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     410: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     503: ErrorEnvelope;
 };
@@ -3145,27 +3145,27 @@ export type CancelResponseData = {
 
 export type CancelResponseErrors = {
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     404: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     409: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     503: ErrorEnvelope;
 };
@@ -3174,7 +3174,7 @@ export type CancelResponseError = CancelResponseErrors[keyof CancelResponseError
 
 export type CancelResponseResponses = {
     /**
-     * The response, cancelled.
+     * The cancelled response.
      */
     200: Response;
 };
@@ -3190,7 +3190,7 @@ export type ListResponseInputItemsData = {
         limit?: number;
         order?: 'asc' | 'desc';
         /**
-         * Id of the last item already seen.
+         * Id of the last item already received.
          */
         after?: string;
     };
@@ -3199,27 +3199,27 @@ export type ListResponseInputItemsData = {
 
 export type ListResponseInputItemsErrors = {
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     400: ErrorEnvelope;
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     404: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     503: ErrorEnvelope;
 };
@@ -3243,7 +3243,7 @@ export type ListRunsData = {
         session_id?: string;
         limit?: number;
         /**
-         * Id of the last run already seen.
+         * Id of the last run already received.
          */
         after?: string;
     };
@@ -3252,23 +3252,23 @@ export type ListRunsData = {
 
 export type ListRunsErrors = {
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     400: ErrorEnvelope;
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     503: ErrorEnvelope;
 };
@@ -3288,19 +3288,19 @@ export type CreateRunData = {
     body: CreateRunRequest;
     headers?: {
         /**
-         * Continues this session, or begins it. At most 256 characters, no control characters, no `/`, `\` or `..`. A name of your choice belongs to your API key: another key's session of the same name is another session.
+         * Continues this session, or creates it. At most 256 characters, without control characters, `/`, `\` or `..`. Session names are scoped by API key: the same name under another key is another session.
          */
         'X-Agent-Session-Id'?: string;
         /**
-         * The client's own name for the conversation, at most 256 characters. Continues the newest session with this key.
+         * The client's name for the conversation, at most 256 characters. Continues the newest session with this key.
          */
         'X-Agent-Session-Key'?: string;
         /**
-         * Model for this request: `model` or `provider:model`. Wins over the body.
+         * Model of this request: `model` or `provider:model`. Takes precedence over the body.
          */
         'X-Agent-Model'?: string;
         /**
-         * 1 to 255 visible ASCII characters. The same key with the same request again gets what the first one got, or joins it while it is at work; with another request 409.
+         * 1 to 255 visible ASCII characters. Repeating a request with the same key returns the first result, or joins the first request while it is in progress. The same key with a different request returns 409.
          */
         'Idempotency-Key'?: string;
     };
@@ -3311,43 +3311,43 @@ export type CreateRunData = {
 
 export type CreateRunErrors = {
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     400: ErrorEnvelope;
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     404: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     408: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     409: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     413: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     415: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     503: ErrorEnvelope;
 };
@@ -3356,7 +3356,7 @@ export type CreateRunError = CreateRunErrors[keyof CreateRunErrors];
 
 export type CreateRunResponses = {
     /**
-     * Recorded.
+     * The run is recorded.
      */
     202: RunAccepted;
 };
@@ -3370,7 +3370,7 @@ export type GetRunData = {
     };
     query?: {
         /**
-         * Seconds.
+         * In seconds.
          */
         wait?: number;
     };
@@ -3379,27 +3379,27 @@ export type GetRunData = {
 
 export type GetRunErrors = {
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     400: ErrorEnvelope;
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     404: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     503: ErrorEnvelope;
 };
@@ -3419,7 +3419,7 @@ export type StreamRunEventsData = {
     body?: never;
     headers?: {
         /**
-         * Number of the last event already seen.
+         * Number of the last event already received.
          */
         'Last-Event-ID'?: string;
     };
@@ -3428,7 +3428,7 @@ export type StreamRunEventsData = {
     };
     query?: {
         /**
-         * Number of the last event already seen.
+         * Number of the last event already received.
          */
         after?: string;
     };
@@ -3437,31 +3437,31 @@ export type StreamRunEventsData = {
 
 export type StreamRunEventsErrors = {
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     400: ErrorEnvelope;
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     404: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     410: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     503: ErrorEnvelope;
 };
@@ -3488,43 +3488,43 @@ export type ResolveRunApprovalData = {
 
 export type ResolveRunApprovalErrors = {
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     400: ErrorEnvelope;
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     404: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     408: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     409: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     413: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     415: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     503: ErrorEnvelope;
 };
@@ -3533,7 +3533,7 @@ export type ResolveRunApprovalError = ResolveRunApprovalErrors[keyof ResolveRunA
 
 export type ResolveRunApprovalResponses = {
     /**
-     * Answered.
+     * The answer was accepted.
      */
     200: ApprovalResult;
 };
@@ -3551,43 +3551,43 @@ export type SteerRunData = {
 
 export type SteerRunErrors = {
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     400: ErrorEnvelope;
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     404: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     408: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     409: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     413: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     415: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     503: ErrorEnvelope;
 };
@@ -3596,7 +3596,7 @@ export type SteerRunError = SteerRunErrors[keyof SteerRunErrors];
 
 export type SteerRunResponses = {
     /**
-     * Taken, safe from a crash.
+     * The text is recorded and survives a crash.
      */
     200: SteerResult;
 };
@@ -3614,39 +3614,39 @@ export type StopRunData = {
 
 export type StopRunErrors = {
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     400: ErrorEnvelope;
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     404: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     408: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     413: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     415: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     503: ErrorEnvelope;
 };
@@ -3655,7 +3655,7 @@ export type StopRunError = StopRunErrors[keyof StopRunErrors];
 
 export type StopRunResponses = {
     /**
-     * Asked to stop.
+     * The stop was requested.
      */
     200: StopResult;
 };
@@ -3671,15 +3671,15 @@ export type GetCapabilitiesData = {
 
 export type GetCapabilitiesErrors = {
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
 };
@@ -3704,15 +3704,15 @@ export type ListModelsData = {
 
 export type ListModelsErrors = {
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
 };
@@ -3721,7 +3721,7 @@ export type ListModelsError = ListModelsErrors[keyof ListModelsErrors];
 
 export type ListModelsResponses = {
     /**
-     * A list of one.
+     * A list of one model.
      */
     200: ModelList;
 };
@@ -3739,19 +3739,19 @@ export type GetModelData = {
 
 export type GetModelErrors = {
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     404: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
 };
@@ -3776,11 +3776,11 @@ export type GetHealthData = {
 
 export type GetHealthErrors = {
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     503: ErrorEnvelope;
 };
@@ -3789,7 +3789,7 @@ export type GetHealthError = GetHealthErrors[keyof GetHealthErrors];
 
 export type GetHealthResponses = {
     /**
-     * It is.
+     * The server is up.
      */
     200: Health;
 };
@@ -3805,11 +3805,11 @@ export type GetHealthV1Data = {
 
 export type GetHealthV1Errors = {
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     503: ErrorEnvelope;
 };
@@ -3818,7 +3818,7 @@ export type GetHealthV1Error = GetHealthV1Errors[keyof GetHealthV1Errors];
 
 export type GetHealthV1Responses = {
     /**
-     * It is.
+     * The server is up.
      */
     200: Health;
 };
@@ -3834,15 +3834,15 @@ export type CreateSocketTicketData = {
 
 export type CreateSocketTicketErrors = {
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
 };
@@ -3869,23 +3869,23 @@ export type GetDetailedHealthData = {
 
 export type GetDetailedHealthErrors = {
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     400: ErrorEnvelope;
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
     /**
-     * The same, with something degraded.
+     * A component is degraded and `strict=true` was set.
      */
     503: DetailedHealth;
 };
@@ -3894,7 +3894,7 @@ export type GetDetailedHealthError = GetDetailedHealthErrors[keyof GetDetailedHe
 
 export type GetDetailedHealthResponses = {
     /**
-     * Each part and how it is.
+     * The health of each component.
      */
     200: DetailedHealth;
 };
@@ -3910,19 +3910,19 @@ export type GetMetricsData = {
 
 export type GetMetricsErrors = {
     /**
-     * No key, or a wrong one.
+     * The API key is missing or wrong.
      */
     401: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     404: ErrorEnvelope;
     /**
-     * Not now. `Retry-After` says when.
+     * The server cannot accept the request now. `Retry-After` says when to try again.
      */
     429: ErrorEnvelope;
 };
@@ -3931,7 +3931,7 @@ export type GetMetricsError = GetMetricsErrors[keyof GetMetricsErrors];
 
 export type GetMetricsResponses = {
     /**
-     * The text exposition format, version 0.0.4.
+     * Metrics in the text exposition format, version 0.0.4.
      */
     200: string;
 };
@@ -3947,7 +3947,7 @@ export type GetOpenApiData = {
 
 export type GetOpenApiErrors = {
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
 };
@@ -3974,7 +3974,7 @@ export type GetDocsData = {
 
 export type GetDocsErrors = {
     /**
-     * The request cannot be served as it is. A run that found that out is named.
+     * The request is invalid. If a run detected it, the error contains the id of the run.
      */
     403: ErrorEnvelope;
 };
@@ -3983,7 +3983,7 @@ export type GetDocsError = GetDocsErrors[keyof GetDocsErrors];
 
 export type GetDocsResponses = {
     /**
-     * The API reference as one page.
+     * The API reference on one page.
      */
     200: string;
 };

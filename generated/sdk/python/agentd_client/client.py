@@ -52,26 +52,28 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> types.ChatCompletion:
-        """Ask the agent, in the chat completions format.
+        """Create a chat completion.
 
-        With `stream: true` the answer is a stream of server-sent events that ends with `data: [DONE]`.
-        After a failure of the provider the answer carries `x-should-retry: false` once a tool ran, so that
-        no client repeats its effects. `tools` are the client's own functions: a call of one ends the
-        answer with `finish_reason: tool_calls`.
+        With `stream: true`, returns server-sent events that end with `data: [DONE]`. If the provider fails
+        after a tool ran, the response carries `x-should-retry: false`, so that clients do not repeat the
+        tool's effects. `tools` are functions of the client: a call of one ends the answer with
+        `finish_reason: tool_calls`.
 
         `POST /v1/chat/completions`. Needs a key with the scope `chat`.
 
         Args:
-            agent_session_id: Continues this session, or begins it. At most 256 characters, no control
-                characters, no `/`, `\\` or `..`. A name of your choice belongs to your API key: another
-                key's session of the same name is another session.
-            agent_session_key: The client's own name for the conversation, at most 256 characters.
-                Continues the newest session with this key.
-            agent_model: Model for this request: `model` or `provider:model`. Wins over the body.
-            agent_progress: 1 adds tool progress to the stream, as `stream_options.include_progress`
-                does.
-            idempotency_key: 1 to 255 visible ASCII characters. The same key with the same request again
-                gets what the first one got, or joins it while it is at work; with another request 409.
+            agent_session_id: Continues this session, or creates it. At most 256 characters, without
+                control characters, `/`, `\\` or `..`. Session names are scoped by API key: the same name
+                under another key is another session.
+            agent_session_key: The client's name for the conversation, at most 256 characters. Continues
+                the newest session with this key.
+            agent_model: Model of this request: `model` or `provider:model`. Takes precedence over the
+                body.
+            agent_progress: 1 adds tool progress to the stream. Same as
+                `stream_options.include_progress`.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
         """
         request = Request(
             "POST",
@@ -101,12 +103,12 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Stream[types.ChatCompletionChunk]:
-        """Ask the agent, in the chat completions format.
+        """Create a chat completion.
 
-        With `stream: true` the answer is a stream of server-sent events that ends with `data: [DONE]`.
-        After a failure of the provider the answer carries `x-should-retry: false` once a tool ran, so that
-        no client repeats its effects. `tools` are the client's own functions: a call of one ends the
-        answer with `finish_reason: tool_calls`.
+        With `stream: true`, returns server-sent events that end with `data: [DONE]`. If the provider fails
+        after a tool ran, the response carries `x-should-retry: false`, so that clients do not repeat the
+        tool's effects. `tools` are functions of the client: a call of one ends the answer with
+        `finish_reason: tool_calls`.
 
         Gives the events as they come. The request is never sent twice: after a cut, StreamCutError names
         the run, which can be followed.
@@ -114,16 +116,18 @@ class AgentClient(SyncBase):
         `POST /v1/chat/completions`. Needs a key with the scope `chat`.
 
         Args:
-            agent_session_id: Continues this session, or begins it. At most 256 characters, no control
-                characters, no `/`, `\\` or `..`. A name of your choice belongs to your API key: another
-                key's session of the same name is another session.
-            agent_session_key: The client's own name for the conversation, at most 256 characters.
-                Continues the newest session with this key.
-            agent_model: Model for this request: `model` or `provider:model`. Wins over the body.
-            agent_progress: 1 adds tool progress to the stream, as `stream_options.include_progress`
-                does.
-            idempotency_key: 1 to 255 visible ASCII characters. The same key with the same request again
-                gets what the first one got, or joins it while it is at work; with another request 409.
+            agent_session_id: Continues this session, or creates it. At most 256 characters, without
+                control characters, `/`, `\\` or `..`. Session names are scoped by API key: the same name
+                under another key is another session.
+            agent_session_key: The client's name for the conversation, at most 256 characters. Continues
+                the newest session with this key.
+            agent_model: Model of this request: `model` or `provider:model`. Takes precedence over the
+                body.
+            agent_progress: 1 adds tool progress to the stream. Same as
+                `stream_options.include_progress`.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
         """
         request = Request(
             "POST",
@@ -153,23 +157,25 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> types.Response:
-        """Ask the agent, in the responses format.
+        """Create a response.
 
-        With `stream: true` the answer is a stream of server-sent events that ends with `data: [DONE]`.
-        With `background: true` it comes at once, with the status `queued` or `in_progress`; the run goes
-        on by itself.
+        With `stream: true`, returns server-sent events that end with `data: [DONE]`. With `background:
+        true`, returns at once with the status `queued` or `in_progress`; the run continues without the
+        client.
 
         `POST /v1/responses`. Needs a key with the scope `chat`.
 
         Args:
-            agent_session_id: Continues this session, or begins it. At most 256 characters, no control
-                characters, no `/`, `\\` or `..`. A name of your choice belongs to your API key: another
-                key's session of the same name is another session.
-            agent_session_key: The client's own name for the conversation, at most 256 characters.
-                Continues the newest session with this key.
-            agent_model: Model for this request: `model` or `provider:model`. Wins over the body.
-            idempotency_key: 1 to 255 visible ASCII characters. The same key with the same request again
-                gets what the first one got, or joins it while it is at work; with another request 409.
+            agent_session_id: Continues this session, or creates it. At most 256 characters, without
+                control characters, `/`, `\\` or `..`. Session names are scoped by API key: the same name
+                under another key is another session.
+            agent_session_key: The client's name for the conversation, at most 256 characters. Continues
+                the newest session with this key.
+            agent_model: Model of this request: `model` or `provider:model`. Takes precedence over the
+                body.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
         """
         request = Request(
             "POST",
@@ -197,11 +203,11 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Stream[types.ResponseStreamEvent]:
-        """Ask the agent, in the responses format.
+        """Create a response.
 
-        With `stream: true` the answer is a stream of server-sent events that ends with `data: [DONE]`.
-        With `background: true` it comes at once, with the status `queued` or `in_progress`; the run goes
-        on by itself.
+        With `stream: true`, returns server-sent events that end with `data: [DONE]`. With `background:
+        true`, returns at once with the status `queued` or `in_progress`; the run continues without the
+        client.
 
         Gives the events as they come. The request is never sent twice: after a cut, StreamCutError names
         the run, which can be followed.
@@ -209,14 +215,16 @@ class AgentClient(SyncBase):
         `POST /v1/responses`. Needs a key with the scope `chat`.
 
         Args:
-            agent_session_id: Continues this session, or begins it. At most 256 characters, no control
-                characters, no `/`, `\\` or `..`. A name of your choice belongs to your API key: another
-                key's session of the same name is another session.
-            agent_session_key: The client's own name for the conversation, at most 256 characters.
-                Continues the newest session with this key.
-            agent_model: Model for this request: `model` or `provider:model`. Wins over the body.
-            idempotency_key: 1 to 255 visible ASCII characters. The same key with the same request again
-                gets what the first one got, or joins it while it is at work; with another request 409.
+            agent_session_id: Continues this session, or creates it. At most 256 characters, without
+                control characters, `/`, `\\` or `..`. Session names are scoped by API key: the same name
+                under another key is another session.
+            agent_session_key: The client's name for the conversation, at most 256 characters. Continues
+                the newest session with this key.
+            agent_model: Model of this request: `model` or `provider:model`. Takes precedence over the
+                body.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
         """
         request = Request(
             "POST",
@@ -241,11 +249,11 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> types.Response:
-        """A stored response.
+        """Get a stored response.
 
-        With `stream=true` its events, from the one after `starting_after`: those that were, then live
-        ones. When its first events are no longer kept there is no stream any more, and the response has
-        only its last text.
+        With `stream=true`, returns its events after `starting_after`: first the past ones, then live ones.
+        Once its first events have been removed, the response can no longer be streamed and contains only
+        its last text.
 
         `GET /v1/responses/{response_id}`. Needs a key with the scope `read`.
         """
@@ -265,18 +273,19 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> Stream[types.ResponseStreamEvent]:
-        """A stored response.
+        """Get a stored response.
 
-        With `stream=true` its events, from the one after `starting_after`: those that were, then live
-        ones. When its first events are no longer kept there is no stream any more, and the response has
-        only its last text.
+        With `stream=true`, returns its events after `starting_after`: first the past ones, then live ones.
+        Once its first events have been removed, the response can no longer be streamed and contains only
+        its last text.
 
         Gives the events as they come. After a cut connection it goes on by itself where it was.
 
         `GET /v1/responses/{response_id}`. Needs a key with the scope `read`.
 
         Args:
-            starting_after: `sequence_number` of the last event already seen; with `stream=true` only.
+            starting_after: `sequence_number` of the last event already received. Only with
+                `stream=true`.
         """
         request = Request(
             "GET",
@@ -295,9 +304,9 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> types.DeletedResponse:
-        """Forget a stored response.
+        """Delete a stored response.
 
-        A run that is still at work for it is stopped.
+        Stops its run if it is still active.
 
         `DELETE /v1/responses/{response_id}`. Needs a key with the scope `chat`.
         """
@@ -316,10 +325,9 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> types.Response:
-        """Stop a response that is not done.
+        """Cancel a response in progress.
 
-        Answers once the run has really ended. Of a response that was cancelled before, the same answer
-        again.
+        Returns once the run has ended. Cancelling a cancelled response returns the same result.
 
         `POST /v1/responses/{response_id}/cancel`. Needs a key with the scope `chat`.
         """
@@ -341,14 +349,14 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> types.ResponseItemList:
-        """What a response was asked with.
+        """List the input items of a response.
 
         `GET /v1/responses/{response_id}/input_items`. Needs a key with the scope `read`.
 
         Args:
             limit: Default 20.
             order: Default "desc".
-            after: Id of the last item already seen.
+            after: Id of the last item already received.
         """
         request = Request(
             "GET",
@@ -369,15 +377,15 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> types.RunList:
-        """Runs, newest first.
+        """List runs, newest first.
 
         `GET /v1/runs`. Needs a key with the scope `read`.
 
         Args:
-            status: completed, failed, cancelled and interrupted are final. interrupted means that the
-                process which ran it ended, or that its end could not be written to the database.
+            status: completed, failed, cancelled and interrupted are final. interrupted: the process
+                that executed the run ended, or its end could not be written to the database.
             limit: Default 20.
-            after: Id of the last run already seen.
+            after: Id of the last run already received.
         """
         request = Request(
             "GET",
@@ -401,20 +409,22 @@ class AgentClient(SyncBase):
     ) -> types.RunAccepted:
         """Start a run.
 
-        Answers once the run is recorded. It needs no client from then on: follow its events, fetch it, or
-        let a webhook tell.
+        Returns once the run is recorded. The run then needs no client: follow its events, fetch it, or use
+        a completion webhook.
 
         `POST /v1/runs`. Needs a key with the scope `runs`.
 
         Args:
-            agent_session_id: Continues this session, or begins it. At most 256 characters, no control
-                characters, no `/`, `\\` or `..`. A name of your choice belongs to your API key: another
-                key's session of the same name is another session.
-            agent_session_key: The client's own name for the conversation, at most 256 characters.
-                Continues the newest session with this key.
-            agent_model: Model for this request: `model` or `provider:model`. Wins over the body.
-            idempotency_key: 1 to 255 visible ASCII characters. The same key with the same request again
-                gets what the first one got, or joins it while it is at work; with another request 409.
+            agent_session_id: Continues this session, or creates it. At most 256 characters, without
+                control characters, `/`, `\\` or `..`. Session names are scoped by API key: the same name
+                under another key is another session.
+            agent_session_key: The client's name for the conversation, at most 256 characters. Continues
+                the newest session with this key.
+            agent_model: Model of this request: `model` or `provider:model`. Takes precedence over the
+                body.
+            idempotency_key: 1 to 255 visible ASCII characters. Repeating a request with the same key
+                returns the first result, or joins the first request while it is in progress. The same key
+                with a different request returns 409.
         """
         request = Request(
             "POST",
@@ -439,15 +449,14 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> types.Run:
-        """What became of a run.
+        """Get a run.
 
-        With `wait` the answer comes when the run has ended or needs an answer, at the latest after so many
-        seconds.
+        With `wait`, returns when the run has ended or waits for an answer, or after that many seconds.
 
         `GET /v1/runs/{run_id}`. Needs a key with the scope `read`.
 
         Args:
-            wait: Seconds.
+            wait: In seconds.
         """
         request = Request(
             "GET",
@@ -469,17 +478,17 @@ class AgentClient(SyncBase):
     ) -> Stream[types.RunEvent]:
         """Follow the events of a run.
 
-        Replays the run's events after the cursor, then goes on live, and ends after the run's final event.
-        `Last-Event-ID` wins over `after`. When the oldest events after the cursor are no longer kept,
-        `run.snapshot` comes first.
+        Replays the events of the run after the cursor, continues with live events and ends after the final
+        event. `Last-Event-ID` takes precedence over `after`. If the oldest events after the cursor have
+        been removed, the stream starts with `run.snapshot`.
 
         Gives the events as they come. After a cut connection it goes on by itself where it was.
 
         `GET /v1/runs/{run_id}/events`. Needs a key with the scope `read`.
 
         Args:
-            after: Number of the last event already seen.
-            last_event_id: Number of the last event already seen.
+            after: Number of the last event already received.
+            last_event_id: Number of the last event already received.
         """
         request = Request(
             "GET",
@@ -502,7 +511,7 @@ class AgentClient(SyncBase):
     ) -> types.ApprovalResult:
         """Answer a question of a run.
 
-        The first valid answer wins, from whatever surface it comes.
+        The first valid answer from any surface wins.
 
         `POST /v1/runs/{run_id}/approval`. Needs a key with the scope `approvals`.
         """
@@ -523,9 +532,10 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> types.SteerResult:
-        """Tell a running run something.
+        """Steer a run.
 
-        The model gets it at its next step; what comes too late for one is handed back in the final event.
+        The model receives the text at its next step. Text that arrives too late is returned in the final
+        event.
 
         `POST /v1/runs/{run_id}/steer`. Needs a key with the scope `runs`.
         """
@@ -548,8 +558,8 @@ class AgentClient(SyncBase):
     ) -> types.StopResult:
         """Stop a run.
 
-        A queued run is cancelled at once; one at work goes on as `stopping` until it has really ended. Of
-        a run that has ended, its status.
+        A queued run is cancelled at once. An active run stays `stopping` until it has ended. For a
+        finished run, returns its status.
 
         `POST /v1/runs/{run_id}/stop`. Needs a key with the scope `runs`.
         """
@@ -568,7 +578,7 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> types.Capabilities:
-        """What this server can do.
+        """Get the capabilities of the server.
 
         `GET /v1/capabilities`
         """
@@ -586,9 +596,10 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> types.ModelList:
-        """The one model, which is the agent itself.
+        """List models.
 
-        OpenAI clients read it when they start, so any key may.
+        Lists one model, which is the agent. Any key may call it, because OpenAI clients call it when they
+        start.
 
         `GET /v1/models`
         """
@@ -607,7 +618,7 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> types.Model:
-        """One model.
+        """Get a model.
 
         `GET /v1/models/{model}`
         """
@@ -625,10 +636,10 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> types.Health:
-        """Is the server up.
+        """Check liveness.
 
-        503 `server_draining` while the server shuts down: it lets its runs end and takes no new ones, so a
-        load balancer sends them elsewhere.
+        Returns 503 `server_draining` while the server shuts down. It then finishes its runs and accepts no
+        new ones, so that a load balancer can redirect them.
 
         `GET /health`
         """
@@ -646,10 +657,10 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> types.Health:
-        """The same under the versioned prefix.
+        """Check liveness, under the versioned prefix.
 
-        503 `server_draining` while the server shuts down: it lets its runs end and takes no new ones, so a
-        load balancer sends them elsewhere.
+        Returns 503 `server_draining` while the server shuts down. It then finishes its runs and accepts no
+        new ones, so that a load balancer can redirect them.
 
         `GET /v1/health`
         """
@@ -667,10 +678,10 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> types.SocketTicket:
-        """A ticket for the WebSocket of the gateway.
+        """Create a ticket for the gateway WebSocket.
 
-        Lets a browser, which cannot send the key in a header, connect to `/api/ws?ticket=`. It is good
-        once, within 30 seconds, and stands for the key that asked for it.
+        Lets a browser, which cannot send the key in a header, connect to `/api/ws?ticket=`. A ticket is
+        valid once, for 30 seconds, and has the permissions of the key that created it.
 
         `POST /api/auth/ws-ticket`
         """
@@ -689,9 +700,9 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> types.DetailedHealth:
-        """How the server is.
+        """Get the health of each component.
 
-        Always 200, unless `strict=true` asks for 503 when something is degraded.
+        Returns 200, or 503 with `strict=true` if a component is degraded.
 
         `GET /health/detailed`. Needs a key with the scope `read`.
         """
@@ -710,7 +721,7 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> str:
-        """Figures for Prometheus.
+        """Get metrics for Prometheus.
 
         `GET /metrics`. Needs a key with the scope `read`.
         """
@@ -729,7 +740,7 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> dict[str, Any]:
-        """This document.
+        """Get this document.
 
         `GET /openapi.json`
         """
@@ -747,7 +758,7 @@ class AgentClient(SyncBase):
         extra_headers: Mapping[str, str] | None = None,
         timeout: float | None = None,
     ) -> str:
-        """This document for people.
+        """Get this document as HTML.
 
         `GET /docs`
         """

@@ -6,28 +6,28 @@ from __future__ import annotations
 from typing import Any, Literal, TypeAlias, TypedDict, Union
 
 
-#: An event of a session that belongs to no run. Its number is `seq` of the session's journal.
+#: An event of a session that belongs to no run. `seq` is its number in the session's journal.
 SessionEvent: TypeAlias = Union["SessionUpdatedEvent", "SessionUndoneEvent", "BackgroundCompleteEvent"]
 
 
 _WebhookEventRequired = TypedDict(
     "_WebhookEventRequired",
     {
-        #: Also in the header webhook-id.
+        #: Same as the header webhook-id.
         "id": str,
         "object": Literal["event"],
         "type": Literal["run.completed", "run.failed", "run.cancelled", "run.interrupted", "run.approval_required", "response.completed", "response.incomplete", "response.failed", "response.cancelled"],
-        #: Unix seconds.
+        #: Unix time in seconds.
         "created_at": int,
         "data": "WebhookEventData",
     },
 )
 
 class WebhookEvent(_WebhookEventRequired, total=False):
-    """What a webhook gets, by POST, signed as Standard Webhooks says in the headers webhook-id,
-    webhook-timestamp and webhook-signature. It may come more than once, always with the same id, and in
-    any order. A status of 2xx takes it; 410 and other refusals end the tries; everything else is tried
-    again.
+    """The body of a webhook POST request, signed according to Standard Webhooks in the headers webhook-id,
+    webhook-timestamp and webhook-signature. It may arrive more than once, with the same id, and in any
+    order. Status 2xx accepts it; 410 and other permanent refusals stop the attempts; everything else is
+    retried.
     """
 
 
@@ -35,8 +35,8 @@ class _ContentPartRequired(TypedDict):
     type: str
 
 class ContentPart(_ContentPartRequired, total=False):
-    """A piece of a message: text (`text`, `input_text`), an image (`image_url`, `input_image`: a data URL or
-    base64) or a file (`file`, `input_file`: a data URL).
+    """A content part of a message: text (`text`, `input_text`), an image (`image_url`, `input_image`: a data
+    URL or base64) or a file (`file`, `input_file`: a data URL).
     """
 
     text: str
@@ -122,8 +122,8 @@ class ChatToolChoice(TypedDict):
     function: ChatToolChoiceFunction
 
 
-#: What happens to a tool call that needs leave: `wait` asks, and the answer comes by way of
-#: `/v1/runs/{run_id}/approval` or any other surface; `deny` refuses it at once.
+#: How to handle a tool call that requires approval. `wait`: wait for an answer through
+#: `/v1/runs/{run_id}/approval` or any other surface. `deny`: deny it at once.
 ApprovalMode: TypeAlias = Literal["wait", "deny"]
 
 
@@ -131,23 +131,23 @@ class _WebhookRequired(TypedDict):
     url: str
 
 class Webhook(_WebhookRequired, total=False):
-    """Told of the run, by a POST signed as Standard Webhooks says."""
+    """A webhook that receives the run's events as POST requests signed according to Standard Webhooks."""
 
-    #: The signing key, `whsec_<base64>` or plain text. Absent: api_server.webhook_secret.
+    #: The signing key, `whsec_<base64>` or plain text. Default: api_server.webhook_secret.
     secret: str
-    #: Absent: all but approval_required.
+    #: Default: all except approval_required.
     events: list[Literal["completed", "failed", "cancelled", "interrupted", "approval_required"]]
 
 
 class AgentOptions(TypedDict, total=False):
-    """What this server understands beyond the OpenAI formats."""
+    """Extensions of this server to the OpenAI formats."""
 
-    #: As the header `X-Agent-Session-Id`, which wins.
+    #: Same as the header `X-Agent-Session-Id`, which takes precedence.
     session_id: str
-    #: What happens to the run when the client leaves. The default is cancel.
+    #: Action when the client disconnects. Default: cancel.
     on_disconnect: Literal["cancel", "continue"]
     approval_mode: ApprovalMode
-    #: Narrows the tools of this run to these sets.
+    #: Restricts the tools of this run to these toolsets.
     toolsets: list[str]
     webhook: Webhook
 
@@ -165,8 +165,8 @@ class _ChatCompletionRequestRequired(TypedDict):
     messages: list[ChatMessage]
 
 class ChatCompletionRequest(_ChatCompletionRequestRequired, total=False):
-    """The chat completions format. Fields that are not listed are ignored. Without a session the messages are
-    the whole conversation; with one, the messages after the last assistant message are its next prompt.
+    """The chat completions format. Unknown fields are ignored. Without a session the messages are the whole
+    conversation. With a session, the messages after the last assistant message are the next prompt.
     """
 
     #: The name of the agent, or a model: `model` or `provider:model`.
@@ -175,7 +175,7 @@ class ChatCompletionRequest(_ChatCompletionRequestRequired, total=False):
     stream_options: ChatCompletionRequestStreamOptions | None
     #: Only 1 is supported.
     n: int | None
-    #: Functions that the client can call. A tool of the agent with the same name steps aside.
+    #: Functions of the client. They replace tools of the agent with the same name.
     tools: list[ChatTool] | None
     tool_choice: Literal["none", "auto", "required"] | ChatToolChoice | None
     parallel_tool_calls: bool | None
@@ -198,7 +198,7 @@ class _ChatCompletionMessageRequired(TypedDict):
     refusal: str | None
 
 class ChatCompletionMessage(_ChatCompletionMessageRequired, total=False):
-    #: Calls that the client is to make, and to answer in its next request.
+    #: Calls for the client to make and to answer in its next request.
     tool_calls: list[ChatToolCall]
 
 
@@ -215,7 +215,7 @@ class CompletionUsageCompletionTokensDetails(TypedDict):
 
 
 class CompletionUsage(TypedDict):
-    """The same figures in the names of the chat completions format."""
+    """The same values under the names of the chat completions format."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -231,7 +231,7 @@ class _ToolProgressRequired(TypedDict):
     status: Literal["running", "completed", "failed"]
 
 class ToolProgress(_ToolProgressRequired, total=False):
-    """A tool call of the agent, for clients that asked to see progress."""
+    """A tool call of the agent, for clients that requested progress."""
 
     label: str
     duration_ms: float
@@ -258,7 +258,7 @@ _ChatCompletionRequired = TypedDict(
         "id": str,
         "object": Literal["chat.completion"],
         "created": int,
-        #: As the request named it.
+        #: The model name of the request.
         "model": str,
         "choices": list["ChatCompletionChoicesItem"],
         "usage": "CompletionUsage",
@@ -333,13 +333,13 @@ class ErrorEnvelope(TypedDict):
     error: ErrorBody
 
 
-#: One frame of the stream. An error frame can only follow frames that were already sent.
+#: One frame of the stream. An error frame occurs only after other frames.
 ChatStreamFrame: TypeAlias = Union["ChatCompletionChunk", "ErrorEnvelope"]
 
 
 class InputItem(TypedDict, total=False):
-    """A piece of the conversation: `message` (also without a type, with `role` and `content`),
-    `function_call`, `function_call_output`, `reasoning`, `item_reference`, `mcp_call` (ignored). Content
+    """An item of the conversation: `message` (also without a type, with `role` and `content`),
+    `function_call`, `function_call_output`, `reasoning`, `item_reference` or `mcp_call` (ignored). Content
     parts are `input_text`, `output_text`, `input_image` and `input_file`.
     """
 
@@ -347,9 +347,9 @@ class InputItem(TypedDict, total=False):
     id: str | None
     role: Literal["user", "assistant", "system", "developer", "tool"]
     content: Any
-    #: Of a message of the chat format with the role `tool`.
+    #: Id of the call, in a chat format message with the role `tool`.
     tool_call_id: str
-    #: Of a message of the chat format with the role `assistant`.
+    #: Calls in a chat format message with the role `assistant`.
     tool_calls: list[ChatToolCall] | None
     call_id: str
     name: str
@@ -370,7 +370,7 @@ class _FunctionToolRequired(TypedDict):
     name: str
 
 class FunctionTool(_FunctionToolRequired, total=False):
-    """A function of the client's. The agent asks for the call by ending its turn; the client makes it."""
+    """A function of the client. The agent requests a call by ending its turn; the client makes the call."""
 
     description: str | None
     #: JSON Schema of an object.
@@ -401,23 +401,23 @@ class CreateResponseRequestReasoning(TypedDict, total=False):
 
 
 class CreateResponseRequest(TypedDict, total=False):
-    """The responses format. Fields that are not listed are ignored."""
+    """The responses format. Unknown fields are ignored."""
 
     #: The name of the agent, or a model: `model` or `provider:model`.
     model: str
     input: str | list[InputItem] | None
-    #: Of this request alone; not carried on.
+    #: Applies to this request only.
     instructions: str | None
-    #: Goes on from this stored response, whatever session the headers name. A second request from the same
-    #: one begins a branch.
+    #: Continues from this stored response, regardless of session headers. A second request from the same
+    #: response starts a branch.
     previous_response_id: str | None
-    #: The client's own name for a conversation, which is continued or begun. Not together with
+    #: The client's name for a conversation, which is continued or created. Cannot be combined with
     #: `previous_response_id`.
     conversation: ConversationParam
-    #: Whether the response can be fetched and gone on from.
+    #: Store the response so that it can be fetched and continued.
     store: bool | None
     stream: bool | None
-    #: Answer at once; the run goes on and is fetched or followed.
+    #: Return at once and run in the background. Fetch or follow the run.
     background: bool | None
     tools: list[FunctionTool] | None
     tool_choice: Literal["none", "auto", "required"] | FunctionToolChoice | None
@@ -444,7 +444,7 @@ ItemStatus: TypeAlias = Literal["in_progress", "completed", "incomplete"]
 
 
 class UrlCitation(TypedDict):
-    """Of the format; the agent gives none."""
+    """Part of the format; the agent sets no value."""
 
     type: Literal["url_citation"]
     start_index: int
@@ -460,7 +460,7 @@ class LogprobTopLogprobsItem(TypedDict):
 
 
 class Logprob(TypedDict):
-    """Of the format; the agent gives none."""
+    """Part of the format; the agent sets no value."""
 
     token: str
     bytes: list[int]
@@ -508,7 +508,7 @@ class McpCallError(TypedDict):
 
 
 class McpCallItem(TypedDict):
-    """A call of one of the agent's own tools, which it made itself."""
+    """A call of one of the agent's own tools, made by the agent."""
 
     id: str
     type: Literal["mcp_call"]
@@ -523,7 +523,7 @@ class McpCallItem(TypedDict):
 
 
 class FunctionCallItem(TypedDict):
-    """A call that the client is to make."""
+    """A call for the client to make."""
 
     id: str
     type: Literal["function_call"]
@@ -598,13 +598,13 @@ _ResponseRequired = TypedDict(
     {
         "id": str,
         "object": Literal["response"],
-        #: Unix seconds.
+        #: Unix time in seconds.
         "created_at": float,
-        #: Unix seconds.
+        #: Unix time in seconds.
         "completed_at": Union[float, None],
         "status": "ResponseStatus",
         "incomplete_details": Union["ResponseIncompleteDetails", None],
-        #: As the request named it.
+        #: The model name of the request.
         "model": str,
         "previous_response_id": Union[str, None],
         "instructions": Union[str, None],
@@ -634,7 +634,7 @@ _ResponseRequired = TypedDict(
 )
 
 class Response(_ResponseRequired, total=False):
-    """What a request in the responses format came to, or has come to so far."""
+    """A response, complete or in progress."""
 
     conversation: ResponseConversation | None
     user: str
@@ -642,7 +642,7 @@ class Response(_ResponseRequired, total=False):
 
 
 class ResponseCreatedEvent(TypedDict):
-    """The response exists."""
+    """The response was created."""
 
     type: Literal["response.created"]
     sequence_number: int
@@ -650,7 +650,7 @@ class ResponseCreatedEvent(TypedDict):
 
 
 class ResponseQueuedEvent(TypedDict):
-    """It waits for its turn; background responses only."""
+    """The response is queued. Background responses only."""
 
     type: Literal["response.queued"]
     sequence_number: int
@@ -658,7 +658,7 @@ class ResponseQueuedEvent(TypedDict):
 
 
 class ResponseInProgressEvent(TypedDict):
-    """The agent works on it."""
+    """The response is in progress."""
 
     type: Literal["response.in_progress"]
     sequence_number: int
@@ -666,7 +666,7 @@ class ResponseInProgressEvent(TypedDict):
 
 
 class ResponseCompletedEvent(TypedDict):
-    """It is done; the response is whole."""
+    """The response is complete."""
 
     type: Literal["response.completed"]
     sequence_number: int
@@ -674,7 +674,7 @@ class ResponseCompletedEvent(TypedDict):
 
 
 class ResponseIncompleteEvent(TypedDict):
-    """It was cut by a limit, or cancelled; the response holds what there is."""
+    """The response ended early because of a limit or a cancellation. It contains the output so far."""
 
     type: Literal["response.incomplete"]
     sequence_number: int
@@ -682,7 +682,7 @@ class ResponseIncompleteEvent(TypedDict):
 
 
 class ResponseFailedEvent(TypedDict):
-    """It failed; `response.error` says why."""
+    """The response failed. `response.error` has the reason."""
 
     type: Literal["response.failed"]
     sequence_number: int
@@ -690,7 +690,7 @@ class ResponseFailedEvent(TypedDict):
 
 
 class ResponseOutputItemAddedEvent(TypedDict):
-    """An item begins."""
+    """An item started."""
 
     type: Literal["response.output_item.added"]
     sequence_number: int
@@ -699,7 +699,7 @@ class ResponseOutputItemAddedEvent(TypedDict):
 
 
 class ResponseOutputItemDoneEvent(TypedDict):
-    """An item is whole."""
+    """An item is complete."""
 
     type: Literal["response.output_item.done"]
     sequence_number: int
@@ -708,7 +708,7 @@ class ResponseOutputItemDoneEvent(TypedDict):
 
 
 class ResponseContentPartAddedEvent(TypedDict):
-    """A part of a message begins."""
+    """A content part started."""
 
     type: Literal["response.content_part.added"]
     sequence_number: int
@@ -719,7 +719,7 @@ class ResponseContentPartAddedEvent(TypedDict):
 
 
 class ResponseContentPartDoneEvent(TypedDict):
-    """A part of a message is whole."""
+    """A content part is complete."""
 
     type: Literal["response.content_part.done"]
     sequence_number: int
@@ -742,7 +742,7 @@ class ResponseTextDeltaEvent(TypedDict):
 
 
 class ResponseTextDoneEvent(TypedDict):
-    """The text is whole."""
+    """The text is complete."""
 
     type: Literal["response.output_text.done"]
     sequence_number: int
@@ -754,7 +754,7 @@ class ResponseTextDoneEvent(TypedDict):
 
 
 class ResponseReasoningSummaryPartAddedEvent(TypedDict):
-    """A piece of reasoning begins."""
+    """A block of reasoning started."""
 
     type: Literal["response.reasoning_summary_part.added"]
     sequence_number: int
@@ -765,7 +765,7 @@ class ResponseReasoningSummaryPartAddedEvent(TypedDict):
 
 
 class ResponseReasoningSummaryPartDoneEvent(TypedDict):
-    """A piece of reasoning is whole."""
+    """A block of reasoning is complete."""
 
     type: Literal["response.reasoning_summary_part.done"]
     sequence_number: int
@@ -787,7 +787,7 @@ class ResponseReasoningSummaryTextDeltaEvent(TypedDict):
 
 
 class ResponseReasoningSummaryTextDoneEvent(TypedDict):
-    """The text of a piece of reasoning is whole."""
+    """The text of a reasoning block is complete."""
 
     type: Literal["response.reasoning_summary_text.done"]
     sequence_number: int
@@ -798,7 +798,7 @@ class ResponseReasoningSummaryTextDoneEvent(TypedDict):
 
 
 class ResponseMcpCallInProgressEvent(TypedDict):
-    """A tool of the agent is called."""
+    """A tool of the agent was called."""
 
     type: Literal["response.mcp_call.in_progress"]
     sequence_number: int
@@ -817,7 +817,7 @@ class ResponseMcpCallArgumentsDeltaEvent(TypedDict):
 
 
 class ResponseMcpCallArgumentsDoneEvent(TypedDict):
-    """The arguments are whole."""
+    """The arguments are complete."""
 
     type: Literal["response.mcp_call_arguments.done"]
     sequence_number: int
@@ -827,7 +827,7 @@ class ResponseMcpCallArgumentsDoneEvent(TypedDict):
 
 
 class ResponseMcpCallCompletedEvent(TypedDict):
-    """The call ended well."""
+    """The call succeeded."""
 
     type: Literal["response.mcp_call.completed"]
     sequence_number: int
@@ -836,7 +836,7 @@ class ResponseMcpCallCompletedEvent(TypedDict):
 
 
 class ResponseMcpCallFailedEvent(TypedDict):
-    """The call failed, was denied, or was cut."""
+    """The call failed, was denied or was cut off."""
 
     type: Literal["response.mcp_call.failed"]
     sequence_number: int
@@ -845,7 +845,7 @@ class ResponseMcpCallFailedEvent(TypedDict):
 
 
 class ResponseFunctionCallArgumentsDeltaEvent(TypedDict):
-    """Arguments of a call that the client is to make."""
+    """Arguments of a call for the client to make."""
 
     type: Literal["response.function_call_arguments.delta"]
     sequence_number: int
@@ -855,7 +855,7 @@ class ResponseFunctionCallArgumentsDeltaEvent(TypedDict):
 
 
 class ResponseFunctionCallArgumentsDoneEvent(TypedDict):
-    """The arguments are whole."""
+    """The arguments are complete."""
 
     type: Literal["response.function_call_arguments.done"]
     sequence_number: int
@@ -927,8 +927,8 @@ class ResponseItemList(_ResponseItemListRequired, total=False):
     pass
 
 
-#: completed, failed, cancelled and interrupted are final. interrupted means that the process which ran it
-#: ended, or that its end could not be written to the database.
+#: completed, failed, cancelled and interrupted are final. interrupted: the process that executed the run
+#: ended, or its end could not be written to the database.
 RunStatus: TypeAlias = Literal["queued", "running", "waiting_for_approval", "stopping", "completed", "failed", "cancelled", "interrupted"]
 
 
@@ -936,7 +936,7 @@ RunKind: TypeAlias = Literal["run", "chat", "response", "subagent", "background"
 
 
 class RunUsage(TypedDict):
-    """What a run used, over all of its model calls."""
+    """Total usage of a run's model calls."""
 
     input_tokens: int
     output_tokens: int
@@ -944,7 +944,7 @@ class RunUsage(TypedDict):
     cached_input_tokens: int
     cache_write_tokens: int
     reasoning_tokens: int
-    #: Null when the price of the model is not known.
+    #: Null if the price of the model is unknown.
     cost_usd: float | None
     model_calls: int
     tool_calls: int
@@ -955,28 +955,28 @@ class RunError(TypedDict):
     message: str
 
 
-#: How an approval may be answered.
+#: Answers to an approval.
 AskChoice: TypeAlias = Literal["once", "session", "always", "deny"]
 
 
 class _FileChangeRequired(TypedDict):
-    #: Absolute.
+    #: Absolute path.
     path: str
-    #: Unified.
+    #: Unified diff.
     diff: str
 
 class FileChange(_FileChangeRequired, total=False):
-    """What happened to one file. Texts above 131072 characters are left out; `diff` is there all the same,
-    cut when it is long.
+    """A change to one file. Texts of more than 131072 characters are omitted; `diff` is always present and
+    truncated if it is long.
     """
 
     #: Null for a new file.
     old_text: str | None
     #: Null for a deleted file.
     new_text: str | None
-    #: Why there are neither texts nor a diff.
+    #: Reason why texts and diff are missing.
     omitted: Literal["binary", "large"]
-    #: Bytes of the larger text, where something was left out.
+    #: Size of the larger text in bytes, if something was omitted.
     size: int
 
 
@@ -984,26 +984,27 @@ class _ApprovalRequestRequired(TypedDict):
     request_id: str
     tool: str
     kind: Literal["command", "file", "network", "tool"]
-    #: One line, such as `Run: git push`.
+    #: A one-line summary, such as `Run: git push`.
     title: str
     choices: list[AskChoice]
-    #: Unix seconds.
+    #: Unix time in seconds.
     created_at: float
-    #: Unix seconds.
+    #: Unix time in seconds.
     expires_at: float | None
 
 class ApprovalRequest(_ApprovalRequestRequired, total=False):
     """A tool call that waits for approval."""
 
-    #: The call of this run that waits for the answer; absent: it is one of a sub-agent.
+    #: The tool call of this run that waits for the answer. Absent for a call of a sub-agent.
     tool_call_id: str
-    #: Why it is asked.
+    #: Reason for the question.
     description: str
-    #: Redacted.
+    #: With secrets redacted.
     command: str
-    #: What an approval beyond this call covers, such as `git push`; absent: it covers this call only.
+    #: Scope of an approval for more than this call, such as `git push`. Absent: the approval covers this call
+    #: only.
     covers: str
-    #: What it would change, as diffs without the whole texts, of at most 65536 characters together.
+    #: Changes that the call would make, as diffs of at most 65536 characters in total.
     changes: list[FileChange]
 
 
@@ -1015,7 +1016,7 @@ class RunToolCall(TypedDict):
 
 
 class RequiredAction(TypedDict):
-    """The run ended because the client is to make these calls and to go on with their output."""
+    """The run ended because the client has to make these calls and continue with their output."""
 
     type: Literal["submit_tool_outputs"]
     tool_calls: list[RunToolCall]
@@ -1026,15 +1027,15 @@ _RunRequired = TypedDict(
     {
         "object": Literal["agent.run"],
         "run_id": str,
-        #: The same as `run_id`.
+        #: Alias of `run_id`.
         "id": str,
         "kind": "RunKind",
         "status": "RunStatus",
         "session_id": str,
         "session_key": Union[str, None],
-        #: Effective model, `provider:model`.
+        #: Effective model as `provider:model`.
         "model": str,
-        #: Unix seconds.
+        #: Unix time in seconds.
         "created_at": float,
         "started_at": Union[float, None],
         "updated_at": float,
@@ -1042,13 +1043,13 @@ _RunRequired = TypedDict(
         "last_event": Union[str, None],
         #: Number of the newest event of the run.
         "last_seq": int,
-        #: Start of the prompt, at most 200 characters.
+        #: The first 200 characters of the prompt.
         "input_preview": str,
-        #: Text of the last message; null until the run completed.
+        #: Text of the last message. Null until the run has completed.
         "output": Union[str, None],
         "usage": Union["RunUsage", None],
         "error": Union["RunError", None],
-        #: Questions that are open, oldest first.
+        #: Pending questions, oldest first.
         "approvals": list["ApprovalRequest"],
         #: The first of `approvals`.
         "approval": Union["ApprovalRequest", None],
@@ -1059,11 +1060,11 @@ _RunRequired = TypedDict(
 )
 
 class Run(_RunRequired, total=False):
-    """One piece of work by the agent, from prompt to outcome."""
+    """The work on one prompt, from submission to outcome."""
 
-    #: Of a run that was asked for in the responses format.
+    #: Id of the response, for a run created in the responses format.
     response_id: str | None
-    #: Steering that came too late for the model.
+    #: Steering text that arrived too late.
     pending_steer: list[str]
 
 
@@ -1073,7 +1074,7 @@ _RunListRequired = TypedDict(
         "object": Literal["list"],
         "data": list["Run"],
         "first_id": Union[str, None],
-        #: The `after` of the next page.
+        #: Value of `after` for the next page.
         "last_id": Union[str, None],
         "has_more": bool,
     },
@@ -1084,23 +1085,23 @@ class RunList(_RunListRequired, total=False):
 
 
 class _CreateRunRequestRequired(TypedDict):
-    #: Text, or messages in the chat or the responses format. The last ones, from the user, are the prompt.
+    #: Text, or messages in the chat or responses format. The trailing user messages are the prompt.
     input: str | list[InputItem]
 
 class CreateRunRequest(_CreateRunRequestRequired, total=False):
-    #: As the header `X-Agent-Session-Id`, which wins.
+    #: Same as the header `X-Agent-Session-Id`, which takes precedence.
     session_id: str
-    #: As the header `X-Agent-Session-Key`, which wins.
+    #: Same as the header `X-Agent-Session-Key`, which takes precedence.
     session_key: str
-    #: Of this run alone, after the configured ones.
+    #: Additional instructions for this run, after the configured ones.
     instructions: str | None
-    #: The conversation before the input, for a session that does not exist yet.
+    #: The conversation before the input, for a new session.
     conversation_history: list[InputItem] | None
     previous_response_id: str | None
     #: `model` or `provider:model`.
     model: str
     metadata: dict[str, str]
-    #: Narrows the tools of this run to these sets.
+    #: Restricts the tools of this run to these toolsets.
     toolsets: list[str]
     timeout_seconds: float
     webhook: Webhook
@@ -1119,20 +1120,20 @@ _RunAcceptedRequired = TypedDict(
     {
         "object": Literal["agent.run"],
         "run_id": str,
-        #: The same as `run_id`.
+        #: Alias of `run_id`.
         "id": str,
         "status": "RunStatus",
         "session_id": str,
-        #: Unix seconds.
+        #: Unix time in seconds.
         "created_at": float,
-        #: True when the Idempotency-Key had made this run before.
+        #: True if a previous request with the same Idempotency-Key created this run.
         "replayed": bool,
         "urls": "RunAcceptedUrls",
     },
 )
 
 class RunAccepted(_RunAcceptedRequired, total=False):
-    """The run is recorded; it survives a crash from now on."""
+    """The recorded run. It survives a crash."""
 
 
 class _RunQueuedEventRequired(TypedDict):
@@ -1145,14 +1146,14 @@ class _RunQueuedEventRequired(TypedDict):
     kind: RunKind
 
 class RunQueuedEvent(_RunQueuedEventRequired, total=False):
-    """The run is recorded and waits for its turn."""
+    """The run is recorded and queued."""
 
-    #: Place in the session's queue, 1 for the next. Absent: the run starts at once.
+    #: Position in the session's queue, starting at 1. Absent if the run starts at once.
     position: int
 
 
 class RunStartedEvent(TypedDict):
-    """The agent works on the run."""
+    """The run started."""
 
     event: Literal["run.started"]
     run_id: str
@@ -1164,9 +1165,9 @@ class RunStartedEvent(TypedDict):
 
 
 class RunSnapshotEvent(TypedDict):
-    """Comes first when the events after the cursor are no longer all kept: the run as it is, and its text so
-    far. The next event is number `first_seq`. Its own `seq` is the one before, so that it resumes like
-    any. Not journaled.
+    """The first event if some events after the cursor have been removed: the current run and its text so far.
+    The next event is number `first_seq`. Its own `seq` is the number before, so that a client can resume
+    from it. Not journaled.
     """
 
     event: Literal["run.snapshot"]
@@ -1174,14 +1175,14 @@ class RunSnapshotEvent(TypedDict):
     seq: int
     timestamp: float
     run: Run
-    #: Text of the messages that are whole and still known.
+    #: Text of the completed messages that are still stored.
     text: str
     truncated: Literal[True]
     first_seq: int
 
 
 class MessageStartedEvent(TypedDict):
-    """A message of the agent begins."""
+    """A message of the agent started."""
 
     event: Literal["message.started"]
     run_id: str
@@ -1191,7 +1192,7 @@ class MessageStartedEvent(TypedDict):
 
 
 class MessageDeltaEvent(TypedDict):
-    """More text of a message. Deltas close in time arrive merged."""
+    """More text of a message. Deltas that are close in time are merged."""
 
     event: Literal["message.delta"]
     run_id: str
@@ -1202,7 +1203,7 @@ class MessageDeltaEvent(TypedDict):
 
 
 class MessageCompletedEvent(TypedDict):
-    """A message is whole; `text` is all of it."""
+    """A message is complete. `text` is the full text."""
 
     event: Literal["message.completed"]
     run_id: str
@@ -1223,7 +1224,7 @@ class ReasoningDeltaEvent(TypedDict):
 
 
 class ReasoningCompletedEvent(TypedDict):
-    """A piece of reasoning is whole."""
+    """A block of reasoning is complete."""
 
     event: Literal["reasoning.completed"]
     run_id: str
@@ -1232,7 +1233,7 @@ class ReasoningCompletedEvent(TypedDict):
     text: str
 
 
-#: What a tool does, as people sort it.
+#: Category of a tool.
 ToolKind: TypeAlias = Literal["read", "edit", "delete", "move", "search", "execute", "think", "fetch", "other"]
 
 
@@ -1245,18 +1246,18 @@ class _ToolStartedEventRequired(TypedDict):
     tool: str
 
 class ToolStartedEvent(_ToolStartedEventRequired, total=False):
-    """A tool call begins."""
+    """A tool call started."""
 
     kind: ToolKind
-    #: One line for people.
+    #: A one-line summary for people.
     preview: str
-    #: Redacted.
+    #: With secrets redacted.
     arguments: Any
-    #: Files it is about.
+    #: Files that the call concerns.
     paths: list[str]
-    #: What it would change; what it did change comes when it ends.
+    #: Changes that the call would make. The actual changes follow when it ends.
     changes: list[FileChange]
-    #: True when it waits for approval before it runs.
+    #: True if the call waits for approval.
     waits: bool
 
 
@@ -1272,30 +1273,30 @@ class ToolProgressEvent(TypedDict):
     delta: str
 
 
-#: Why a tool call did not do what it was called for. denied_by_user: somebody denied it. denied_by_policy: it
-#: is never allowed, or not in the mode of the session. not_answerable: it requires an approval or an answer
-#: that nobody can give there. approval_expired: nobody answered in time. timed_out: it ran into its time
-#: limit. cancelled: the run was stopped. interrupted: the process that ran it ended. invalid: the tool does
-#: not exist, or its arguments do not fit. command_failed: its command ended with another exit code than 0, or
-#: by a signal; `exit` has it. failed: the tool reported an error. internal_error: the server failed; its log
-#: has the details.
+#: Reason why a tool call did not succeed. denied_by_user: a user denied it. denied_by_policy: it is never
+#: allowed, or not in the mode of the session. not_answerable: it requires an approval or an answer, and no
+#: client can give one. approval_expired: the approval was not answered in time. timed_out: it exceeded its
+#: time limit. cancelled: the run was stopped. interrupted: the process that executed it ended. invalid: the
+#: tool does not exist or the arguments are invalid. command_failed: the command ended with a nonzero exit
+#: code or by a signal; see `exit`. failed: the tool reported an error. internal_error: the server failed; the
+#: log has the details.
 ToolEndCode: TypeAlias = Literal["denied_by_user", "denied_by_policy", "not_answerable", "approval_expired", "timed_out", "cancelled", "interrupted", "invalid", "command_failed", "failed", "internal_error"]
 
 
 class _CommandExitRequired(TypedDict):
-    #: Of its output; not in the result.
+    #: Omitted bytes of the output.
     omitted_bytes: int
 
 class CommandExit(_CommandExitRequired, total=False):
-    """How a command ended."""
+    """Exit status of a command."""
 
-    #: Absent when a signal ended it.
+    #: Absent if a signal ended the command.
     code: int
     signal: str
 
 
 class Todo(TypedDict):
-    """One point of the agent's plan."""
+    """One item of the agent's plan."""
 
     id: str
     content: str
@@ -1309,9 +1310,9 @@ class _ToolCompletedEventRequired(TypedDict):
     timestamp: float
     tool_call_id: str
     tool: str
-    #: What became of the call. A command that ran to its end is ok, whatever its exit code.
+    #: Outcome of the call. A command that ran to completion is ok, regardless of its exit code.
     status: Literal["ok", "error", "denied", "aborted"]
-    #: Seconds.
+    #: In seconds.
     duration: float
     #: True unless status is ok.
     error: bool
@@ -1319,15 +1320,15 @@ class _ToolCompletedEventRequired(TypedDict):
 class ToolCompletedEvent(_ToolCompletedEventRequired, total=False):
     """A tool call ended."""
 
-    #: Absent: the call did what it was called for. With status ok: `command_failed` or `timed_out`.
+    #: Absent if the call succeeded. With status ok: `command_failed` or `timed_out`.
     code: ToolEndCode
-    #: What was said with a denial.
+    #: Message that came with a denial.
     reason: str
     #: Start of the result.
     preview: str
-    #: What the model reads, at most 65536 characters; its end is kept.
+    #: The result that the model receives, at most 65536 characters; the end is kept.
     result: str
-    #: Of the result before what `result` keeps.
+    #: Characters of the result that precede `result`.
     omitted_bytes: int
     exit: CommandExit
     changes: list[FileChange]
@@ -1335,8 +1336,7 @@ class ToolCompletedEvent(_ToolCompletedEventRequired, total=False):
 
 
 class ToolRequestedEvent(TypedDict):
-    """A tool of the client is to be called. The run ends, and goes on in the next with what the client got.
-    """
+    """The client has to call one of its functions. The run ends; the next run continues with the result."""
 
     event: Literal["tool.requested"]
     run_id: str
@@ -1364,13 +1364,14 @@ class _ApprovalRequestEventRequired(TypedDict):
 class ApprovalRequestEvent(_ApprovalRequestEventRequired, total=False):
     """A tool call waits for approval."""
 
-    #: The call of this run that waits for the answer; absent: it is one of a sub-agent.
+    #: The tool call of this run that waits for the answer. Absent for a call of a sub-agent.
     tool_call_id: str
     description: str
     command: str
-    #: What an approval beyond this call covers, such as `git push`; absent: it covers this call only.
+    #: Scope of an approval for more than this call, such as `git push`. Absent: the approval covers this call
+    #: only.
     covers: str
-    #: What it would change, as diffs without the whole texts, of at most 65536 characters together.
+    #: Changes that the call would make, as diffs of at most 65536 characters in total.
     changes: list[FileChange]
 
 
@@ -1386,12 +1387,12 @@ class ApprovalRespondedEvent(_ApprovalRespondedEventRequired, total=False):
     """A question was answered."""
 
     by: str
-    #: What was said with the answer.
+    #: Message that came with the answer.
     reason: str
 
 
 class ApprovalExpiredEvent(TypedDict):
-    """Nobody answered in time, or the run ended first; the call was denied."""
+    """The approval expired, or the run ended first. The call was denied."""
 
     event: Literal["approval.expired"]
     run_id: str
@@ -1402,12 +1403,12 @@ class ApprovalExpiredEvent(TypedDict):
 
 
 class ClarifyQuestion(TypedDict):
-    """Something the agent wants to know. Free text is always an answer, also beside choices."""
+    """A question of the agent. Free text is always a valid answer, even if choices are offered."""
 
     id: str
     question: str
     choices: list[str] | None
-    #: Several choices may be taken, separated by line breaks.
+    #: Several choices may be selected, separated by line breaks.
     multi_select: bool
 
 
@@ -1422,9 +1423,9 @@ class _ClarifyRequestEventRequired(TypedDict):
     expires_at: float | None
 
 class ClarifyRequestEvent(_ClarifyRequestEventRequired, total=False):
-    """The agent asks people something, all questions in one request."""
+    """The agent asks people one or more questions."""
 
-    #: The call of this run that waits for the answer; absent: it is one of a sub-agent.
+    #: The tool call of this run that waits for the answer. Absent for a call of a sub-agent.
     tool_call_id: str
 
 
@@ -1434,17 +1435,17 @@ class _ClarifyRespondedEventRequired(TypedDict):
     seq: int
     timestamp: float
     request_id: str
-    #: Answers by the id of their question.
+    #: Answers by question id.
     answers: dict[str, str]
 
 class ClarifyRespondedEvent(_ClarifyRespondedEventRequired, total=False):
-    """The questions were answered; a question that was skipped has an empty answer."""
+    """The questions were answered. A skipped question has an empty answer."""
 
     by: str
 
 
 class ClarifyExpiredEvent(TypedDict):
-    """Nobody answered the questions in time, or the run ended first."""
+    """The questions expired, or the run ended first."""
 
     event: Literal["clarify.expired"]
     run_id: str
@@ -1460,15 +1461,15 @@ class _SudoRequestEventRequired(TypedDict):
     seq: int
     timestamp: float
     request_id: str
-    #: Redacted.
+    #: With secrets redacted.
     command: str
     created_at: float
     expires_at: float | None
 
 class SudoRequestEvent(_SudoRequestEventRequired, total=False):
-    """A command needs a password. The answer goes to the command alone and is kept nowhere."""
+    """A command needs a password. The answer goes to the command only and is never stored."""
 
-    #: The call of this run that waits for the answer; absent: it is one of a sub-agent.
+    #: The tool call of this run that waits for the answer. Absent for a call of a sub-agent.
     tool_call_id: str
 
 
@@ -1478,17 +1479,17 @@ class _SudoRespondedEventRequired(TypedDict):
     seq: int
     timestamp: float
     request_id: str
-    #: True when no password was given.
+    #: True if no password was entered.
     skipped: bool
 
 class SudoRespondedEvent(_SudoRespondedEventRequired, total=False):
-    """The password was given, or refused; it is in no event."""
+    """The password was entered or refused. No event contains it."""
 
     by: str
 
 
 class SudoExpiredEvent(TypedDict):
-    """Nobody gave the password in time, or the run ended first."""
+    """The request for the password expired, or the run ended first."""
 
     event: Literal["sudo.expired"]
     run_id: str
@@ -1504,18 +1505,19 @@ class _SecretRequestEventRequired(TypedDict):
     seq: int
     timestamp: float
     request_id: str
-    #: What the secret is for.
+    #: Purpose of the secret.
     prompt: str
-    #: Name under which it is stored.
+    #: Name of the stored variable.
     env_var: str
     created_at: float
     expires_at: float | None
 
 class SecretRequestEvent(_SecretRequestEventRequired, total=False):
-    """A secret is wanted. The answer is stored as a variable of the home; the agent learns only that it is.
+    """A secret is requested. The answer is stored in the environment file of the home. The agent learns only
+    that it is set.
     """
 
-    #: The call of this run that waits for the answer; absent: it is one of a sub-agent.
+    #: The tool call of this run that waits for the answer. Absent for a call of a sub-agent.
     tool_call_id: str
 
 
@@ -1526,17 +1528,17 @@ class _SecretRespondedEventRequired(TypedDict):
     timestamp: float
     request_id: str
     env_var: str
-    #: True when no value was given.
+    #: True if no value was entered.
     skipped: bool
 
 class SecretRespondedEvent(_SecretRespondedEventRequired, total=False):
-    """The secret was stored, or refused; it is in no event."""
+    """The secret was stored or refused. No event contains it."""
 
     by: str
 
 
 class SecretExpiredEvent(TypedDict):
-    """Nobody gave the secret in time, or the run ended first."""
+    """The request for the secret expired, or the run ended first."""
 
     event: Literal["secret.expired"]
     run_id: str
@@ -1554,9 +1556,9 @@ class SubagentRequestedEvent(TypedDict):
     seq: int
     timestamp: float
     subagent_id: str
-    #: The call of delegate_task that asked for it.
+    #: The delegate_task call that requested it.
     tool_call_id: str
-    #: Run that asked for it.
+    #: The run that requested it.
     parent_id: str
     goal: str
     depth: int
@@ -1566,16 +1568,16 @@ class SubagentRequestedEvent(TypedDict):
 
 
 class SubagentStartEvent(TypedDict):
-    """A sub-agent was given a task. It is a run of its own, whose id is `subagent_id`."""
+    """A sub-agent started a task. It is a separate run with the id `subagent_id`."""
 
     event: Literal["subagent.start"]
     run_id: str
     seq: int
     timestamp: float
     subagent_id: str
-    #: The call of delegate_task that started it.
+    #: The delegate_task call that started it.
     tool_call_id: str
-    #: Run that started it.
+    #: The run that started it.
     parent_id: str
     child_session_id: str
     goal: str
@@ -1586,7 +1588,7 @@ class SubagentStartEvent(TypedDict):
 
 
 class SubagentThoughtEvent(TypedDict):
-    """A sub-agent reasoned before it went on."""
+    """Reasoning of a sub-agent."""
 
     event: Literal["subagent.thinking"]
     run_id: str
@@ -1603,17 +1605,17 @@ class _SubagentToolEventRequired(TypedDict):
     timestamp: float
     subagent_id: str
     tool: str
-    #: Calls so far.
+    #: Number of calls so far.
     tool_count: int
 
 class SubagentToolEvent(_SubagentToolEventRequired, total=False):
-    """A sub-agent calls a tool."""
+    """A sub-agent called a tool."""
 
     preview: str
 
 
 class SubagentProgressEvent(TypedDict):
-    """A sub-agent said something on its way."""
+    """Intermediate text of a sub-agent."""
 
     event: Literal["subagent.progress"]
     run_id: str
@@ -1633,15 +1635,15 @@ class _SubagentCompleteEventRequired(TypedDict):
     duration_seconds: float
 
 class SubagentCompleteEvent(_SubagentCompleteEventRequired, total=False):
-    """A sub-agent ended."""
+    """A sub-agent finished."""
 
-    #: Its answer, or why it has none.
+    #: Answer of the sub-agent, or the reason why it has none.
     summary: str
     usage: RunUsage
 
 
 class SteerAcceptedEvent(TypedDict):
-    """Steering text was accepted: it reaches the model at the next step, or comes back in the final event."""
+    """Steering text was accepted. It reaches the model at the next step or is returned in the final event."""
 
     event: Literal["run.steer_accepted"]
     run_id: str
@@ -1673,14 +1675,14 @@ class _CompressionCompletedEventRequired(TypedDict):
     after_tokens: int
 
 class CompressionCompletedEvent(_CompressionCompletedEventRequired, total=False):
-    """Compression ended. The figures are of what the model gets; tokens are estimates."""
+    """Compression finished. The numbers describe the model's input; tokens are estimates."""
 
-    #: Why nothing was compressed.
+    #: Reason why nothing was compressed.
     note: str
 
 
 class NoticeEvent(TypedDict):
-    """Something a person should know that is no failure, such as a retry."""
+    """Information for people that is not a failure, such as a retry."""
 
     event: Literal["run.notice"]
     run_id: str
@@ -1707,9 +1709,9 @@ class _RunSteeredEventRequired(TypedDict):
     text: str
 
 class RunSteeredEvent(_RunSteeredEventRequired, total=False):
-    """Steering text was taken into the turn."""
+    """Steering text was added to the turn."""
 
-    #: The number it was accepted under.
+    #: Number of the event that accepted it.
     steer_id: str
 
 
@@ -1720,7 +1722,7 @@ class _RunStoppingEventRequired(TypedDict):
     timestamp: float
 
 class RunStoppingEvent(_RunStoppingEventRequired, total=False):
-    """The run was asked to stop."""
+    """A stop of the run was requested."""
 
     reason: str
 
@@ -1730,28 +1732,28 @@ class _RunCompletedEventRequired(TypedDict):
     run_id: str
     seq: int
     timestamp: float
-    #: Text of the last message; null when the client is to act.
+    #: Text of the last message. Null if the client has to make a call.
     output: str | None
     usage: RunUsage
     stop: Literal["end", "length", "max_steps", "refusal", "tool_calls"]
 
 class RunCompletedEvent(_RunCompletedEventRequired, total=False):
-    """Final: the run is done."""
+    """Final: the run completed."""
 
     required_action: RequiredAction
-    #: Steering that came too late to be taken.
+    #: Steering text that arrived too late.
     pending_steer: list[str]
 
 
 class _ProviderFailureRequired(TypedDict):
     kind: Literal["rate_limit", "overloaded", "context_length", "network", "authentication", "provider", "internal"]
-    #: Whether the same may succeed a little later.
+    #: True if a retry may succeed.
     retryable: bool
 
 class ProviderFailure(_ProviderFailureRequired, total=False):
-    """What kind of failure of the model's provider ended the run."""
+    """Kind of provider failure that ended the run."""
 
-    #: HTTP status of the provider's answer.
+    #: HTTP status of the provider's response.
     status: int
 
 
@@ -1766,10 +1768,10 @@ class RunFailedEvent(_RunFailedEventRequired, total=False):
     """Final: the run failed."""
 
     usage: RunUsage
-    #: What the provider of the model asked for.
+    #: Delay that the model's provider asked for.
     retry_after_seconds: float
     failure: ProviderFailure
-    #: Steering that came too late to be taken.
+    #: Steering text that arrived too late.
     pending_steer: list[str]
 
 
@@ -1784,7 +1786,7 @@ class RunCancelledEvent(_RunCancelledEventRequired, total=False):
 
     reason: str
     usage: RunUsage
-    #: Steering that came too late to be taken.
+    #: Steering text that arrived too late.
     pending_steer: list[str]
 
 
@@ -1796,14 +1798,14 @@ class _RunInterruptedEventRequired(TypedDict):
     error: RunError
 
 class RunInterruptedEvent(_RunInterruptedEventRequired, total=False):
-    """Final: the process that ran it ended."""
+    """Final: the process that executed the run ended."""
 
-    #: Steering that came too late to be taken.
+    #: Steering text that arrived too late.
     pending_steer: list[str]
 
 
-#: An event of a run, as the journal holds it. The name of the server-sent event equals `event`, its id equals
-#: `seq`.
+#: An event of a run, as stored in the journal. The name of the server-sent event equals `event`, its id
+#: equals `seq`.
 RunEvent: TypeAlias = Union[
     "RunQueuedEvent",
     "RunStartedEvent",
@@ -1853,11 +1855,11 @@ class ApprovalBody(TypedDict, total=False):
     #: once, session, always or deny. approve, approved and allow mean once; reject, rejected and denied mean
     #: deny.
     choice: str
-    #: Which question. Absent: the oldest.
+    #: Id of the question. Default: the oldest one.
     request_id: str
-    #: Answers all that are open.
+    #: Answers all pending approvals.
     all: bool
-    #: The same as `all`.
+    #: Alias of `all`.
     resolve_all: bool
     reason: str
 
@@ -1868,7 +1870,7 @@ _ApprovalResultRequired = TypedDict(
         "object": Literal["agent.run.approval_response"],
         "run_id": str,
         "choice": "AskChoice",
-        #: Null when several were answered.
+        #: Null if several were answered.
         "request_id": Union[str, None],
         "resolved": int,
     },
@@ -1880,9 +1882,9 @@ class ApprovalResult(_ApprovalResultRequired, total=False):
 
 class SteerBody(TypedDict, total=False):
     input: str
-    #: The same as `input`.
+    #: Alias of `input`.
     message: str
-    #: The same as `input`.
+    #: Alias of `input`.
     text: str
 
 
@@ -1924,7 +1926,7 @@ class EndpointInfo(TypedDict):
 class CapabilitiesAuth(TypedDict):
     type: Literal["bearer"]
     required: bool
-    #: What the key that asks may do.
+    #: Scopes of the key that sent the request.
     scopes: list[str]
 
 
@@ -1937,7 +1939,7 @@ class CapabilitiesRuntime(TypedDict):
 class CapabilitiesFeaturesIdempotency(TypedDict):
     supported: bool
     durable: bool
-    #: After the end of the run.
+    #: Time after the end of the run.
     retention_seconds: float
 
 
@@ -1981,9 +1983,9 @@ class CapabilitiesLimits(TypedDict):
     max_queue_per_session: float
     max_stored_responses: float
     max_subscribers_per_run: float
-    #: Of all clients together.
+    #: Total of all clients.
     max_reader_bytes: float
-    #: Of one model call.
+    #: Per model call.
     max_answer_bytes: float
     run_status_ttl_seconds: float
     run_event_ttl_seconds: float
@@ -2013,7 +2015,7 @@ _CapabilitiesRequired = TypedDict(
 )
 
 class Capabilities(_CapabilitiesRequired, total=False):
-    """What this server can do, as it is configured, and its limits."""
+    """Features and limits of this server as configured."""
 
 
 _ModelRequired = TypedDict(
@@ -2021,7 +2023,7 @@ _ModelRequired = TypedDict(
     {
         "id": str,
         "object": Literal["model"],
-        #: Unix seconds.
+        #: Unix time in seconds.
         "created": int,
         "owned_by": Literal["agent"],
     },
@@ -2050,10 +2052,10 @@ class Health(TypedDict):
 
 
 class SocketTicket(TypedDict):
-    """Lets one WebSocket in."""
+    """A ticket that opens one WebSocket."""
 
     ticket: str
-    #: Seconds.
+    #: In seconds.
     expires_in: int
 
 
@@ -2064,9 +2066,9 @@ class _HealthCheckRequired(TypedDict):
     status: CheckStatus
 
 class HealthCheck(_HealthCheckRequired, total=False):
-    """One part of the server. Besides its state it may carry figures."""
+    """State of a component, with optional metrics."""
 
-    #: For people: what is wrong and what to do.
+    #: Problem and what to do, for people.
     detail: str
 
 
@@ -2078,17 +2080,17 @@ class OutboxCounts(TypedDict):
 
 
 class OutboxHealth(TypedDict):
-    """Messages to people and services, of the whole database: `due` wait for an attempt, `sending` are under
-    way, `dead` were given up, `unknown` may have arrived. `agentd deliveries` shows each and what to do.
+    """Outbound messages in the database: `due` wait for an attempt, `sending` are in progress, `dead` failed,
+    `unknown` may have arrived. `agentd outbox` lists them and says what to do.
     """
 
     due: int
     sending: int
     dead: int
     unknown: int
-    #: How long ago the oldest message that is due was owed. null: none is due.
+    #: Age of the oldest due message. Null if none is due.
     oldest_due_seconds: float | None
-    #: Those that have such messages, by name.
+    #: Targets with such messages, by name.
     platforms: dict[str, OutboxCounts]
 
 
@@ -2099,22 +2101,22 @@ class _DetailedHealthReadinessChecksRequired(TypedDict):
     api_server: HealthCheck
 
 class DetailedHealthReadinessChecks(_DetailedHealthReadinessChecksRequired, total=False):
-    #: Absent where the runtime does not tell how much is free.
+    #: Absent if the runtime does not report free space.
     disk: HealthCheck
-    #: Messages to others that wait, and those given up. Absent when the database does not answer.
+    #: Pending and failed outbound messages. Absent if the database does not respond.
     webhook: HealthCheck
-    #: The receiver of webhooks: `url` where it listens (null: it cannot, and tries again; `detail` says why),
-    #: how many `routes` it has, how many runs are `waiting` for room, and under the name of each status how
-    #: many deliveries of the last hour have it, of the newest 10,000. Absent when it is not enabled.
+    #: The webhook receiver: its `url` (null if it cannot listen yet; `detail` says why), the number of
+    #: `routes`, the number of runs `waiting` for capacity, and the number of deliveries of the last hour by
+    #: status, out of the newest 10,000. Absent if it is disabled.
     webhooks: HealthCheck
-    #: Scheduled jobs, of the whole database: whether this server runs them (`enabled`), how the `scheduler`
-    #: stands (ticking, stalled: nobody has looked for jobs for 200 s, none), `last_tick_at` and `next_due_at`
-    #: (RFC 3339 or null), how many jobs are `late` by more than a minute and since when (`late_since`), how
-    #: many are `scheduled`, `paused`, `completed`, `missed` and in `error`, how many rows are `broken`, how
-    #: many runs are `at_work`, and how many jobs did not end well the last time (`failing`). Absent when the
-    #: database does not answer.
+    #: Scheduled jobs in the database: whether this server runs them (`enabled`), the state of the `scheduler`
+    #: (ticking; stalled: no tick for 200 s; none), `last_tick_at` and `next_due_at` (RFC 3339 or null), the
+    #: number of jobs that are `late` by more than a minute and since when (`late_since`), the number of
+    #: `scheduled`, `paused`, `completed` and `missed` jobs and of those in `error`, the number of `broken`
+    #: rows, the number of active runs (`at_work`), and the number of jobs whose last run failed (`failing`).
+    #: Absent if the database does not respond.
     cron: HealthCheck
-    #: Absent when no servers are configured.
+    #: Absent if no servers are configured.
     mcp: HealthCheck
 
 
@@ -2148,13 +2150,13 @@ class _DetailedHealthRequired(TypedDict):
     readiness: DetailedHealthReadiness
     runs: DetailedHealthRuns
     sessions: DetailedHealthSessions
-    #: True after a start while the runs that ended with their process are being closed. New prompts to their
-    #: sessions wait until that is done.
+    #: True after a start, until the runs of dead processes are closed. New prompts to their sessions wait
+    #: until then.
     recovering: bool
     draining: bool
 
 class DetailedHealth(_DetailedHealthRequired, total=False):
-    #: Absent when the database does not answer.
+    #: Absent if the database does not respond.
     outbox: OutboxHealth
 
 
@@ -2165,10 +2167,10 @@ class _SessionUpdatedEventRequired(TypedDict):
     timestamp: float
 
 class SessionUpdatedEvent(_SessionUpdatedEventRequired, total=False):
-    """Settings of the session changed; only what changed is named."""
+    """Settings of the session changed. Contains the changed settings only."""
 
     title: str
-    #: Null follows the configuration.
+    #: Null: the configuration applies.
     model: str | None
     reasoning_effort: str | None
     yolo: bool
@@ -2177,18 +2179,18 @@ class SessionUpdatedEvent(_SessionUpdatedEventRequired, total=False):
 
 
 class SessionUndoneEvent(TypedDict):
-    """The newest turns were taken back."""
+    """The newest turns were removed."""
 
     event: Literal["session.undone"]
     session_id: str
     seq: int
     timestamp: float
-    #: Messages.
+    #: Number of messages.
     removed: int
 
 
 class BackgroundCompleteEvent(TypedDict):
-    """A background prompt ended. `task_id` is its run."""
+    """A background prompt finished. `task_id` is its run."""
 
     event: Literal["background.complete"]
     session_id: str
@@ -2205,17 +2207,17 @@ class _WebhookEventDataRequired(TypedDict):
     status: Literal["completed", "failed", "cancelled", "interrupted", "waiting_for_approval"]
 
 class WebhookEventData(_WebhookEventDataRequired, total=False):
-    #: The response's id; of a run that was asked for as a response.
+    #: Id of the response, for a run created in the responses format.
     id: str
-    #: Why the agent ended its answer; tool_calls asks for the client's.
+    #: Reason why the answer ended. tool_calls: the client has to make the calls.
     stop: str
-    #: At most 64 KiB of the answer; the run has all of it.
+    #: The first 64 KiB of the answer. The run has the full text.
     output: str
-    #: The answer is longer.
+    #: True if the answer is longer.
     output_truncated: Literal[True]
     usage: RunUsage
     error: RunError
-    #: The question that the run waits with.
+    #: The question that the run waits for.
     request_id: str
     request_kind: Literal["approval", "clarify", "sudo", "secret"]
     approval: ApprovalRequest
