@@ -11,9 +11,9 @@ try {
   if (base === undefined)
     throw new SpecError(["usage: npm run breaking -- <folder of bundles | git revision>"]);
   const comparisons = await compareSpecs({ base, revisionFolder });
-  for (const { report } of comparisons.filter(({ verdict }) => verdict !== "absent"))
+  for (const { report } of comparisons.filter(({ result }) => result !== "absent"))
     console.log(`${report}\n`);
-  const broken = comparisons.filter(({ verdict }) => verdict === "breaking" || verdict === "removed");
+  const broken = comparisons.filter(({ result }) => result === "breaking" || result === "removed");
   if (broken.length > 0) {
     console.error(`breaking changes in ${broken.map(({ file }) => file).join(", ")}`);
     process.exitCode = 1;

@@ -10,7 +10,7 @@ import { replaceFolder, writeText } from "./lib/files.ts";
 
 const root = resolve(import.meta.dirname, "..");
 const dist = join(root, "dist");
-/** Built beside it and exchanged at the end: whoever starts the program meanwhile finds the last build whole. */
+/** Built beside it and exchanged at the end, so that a program that starts meanwhile finds the last complete build. */
 const fresh = join(root, `dist-${process.pid}.tmp`);
 process.on("exit", () => rmSync(fresh, { recursive: true, force: true }));
 
@@ -23,7 +23,7 @@ const banner = [
   "const __dirname=__fileURLToPath(new URL('.',import.meta.url));",
 ].join("");
 
-/** Zod words its issues in fifty languages, and nobody asks for another than English: half of what `agentd acp` loads. */
+/** Zod ships its messages in fifty languages, half of what `agentd acp` would load; agentd needs English only. */
 const withoutLocales: Plugin = {
   name: "without-locales",
   setup: (bundler) =>

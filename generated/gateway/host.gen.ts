@@ -72,7 +72,7 @@ export const hostRequests: { readonly [K in HostMethod]: RequestMeta } = {
   },
 };
 
-/** What the gateway tells the host. */
+/** Notifications of the gateway to the host. */
 export interface HostNotifications {
   /** Reports an event */
   event: T.EventParams;

@@ -493,7 +493,7 @@ td:empty{display:none}
 <h4><a href="#operation-create-response-stream">Stream</a></h4>
 <p>Server-sent events; the data of each is <a href="#schema-response-stream-event">ResponseStreamEvent</a>. The name of each event is its field <code>type</code>. The last line is <code>data: [DONE]</code>.</p>
 <p>An event of the stream of a response. <code>sequence_number</code> counts from 0 without gaps; a later stream of the same response has the same events with the same numbers.</p>
-<p>One of, told apart by <code>type</code>:</p>
+<p>One of, distinguished by <code>type</code>:</p>
 <table class="c3">
 <thead><tr><th scope="col">type</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -565,7 +565,7 @@ td:empty{display:none}
 <h4><a href="#operation-get-response-stream">Stream</a></h4>
 <p>Server-sent events; the data of each is <a href="#schema-response-stream-event">ResponseStreamEvent</a>. The name of each event is its field <code>type</code>. The last line is <code>data: [DONE]</code>.</p>
 <p>An event of the stream of a response. <code>sequence_number</code> counts from 0 without gaps; a later stream of the same response has the same events with the same numbers.</p>
-<p>One of, told apart by <code>type</code>:</p>
+<p>One of, distinguished by <code>type</code>:</p>
 <table class="c3">
 <thead><tr><th scope="col">type</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -863,7 +863,7 @@ td:empty{display:none}
 <h4><a href="#operation-stream-run-events-stream">Stream</a></h4>
 <p>Server-sent events; the data of each is <a href="#schema-run-event">RunEvent</a>. The name of each event is its field <code>event</code>. Its id is its field <code>seq</code>: send the last one as <code>Last-Event-ID</code> to go on from there. The stream closes after the last event.</p>
 <p>An event of a run, as stored in the journal. The name of the server-sent event equals <code>event</code>, its id equals <code>seq</code>.</p>
-<p>One of, told apart by <code>event</code>:</p>
+<p>One of, distinguished by <code>event</code>:</p>
 <table class="c3">
 <thead><tr><th scope="col">event</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -1730,7 +1730,7 @@ td:empty{display:none}
 </section>
 <section id="schema-chat-message" class="entry">
 <h3><a href="#schema-chat-message">ChatMessage</a></h3>
-<p>One of, told apart by <code>role</code>:</p>
+<p>One of, distinguished by <code>role</code>:</p>
 <table class="c3">
 <thead><tr><th scope="col">role</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2407,7 +2407,7 @@ td:empty{display:none}
 </section>
 <section id="schema-output-item" class="entry">
 <h3><a href="#schema-output-item">OutputItem</a></h3>
-<p>One of, told apart by <code>type</code>:</p>
+<p>One of, distinguished by <code>type</code>:</p>
 <table class="c3">
 <thead><tr><th scope="col">type</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -2869,7 +2869,7 @@ td:empty{display:none}
 <section id="schema-response-stream-event" class="entry">
 <h3><a href="#schema-response-stream-event">ResponseStreamEvent</a></h3>
 <p>An event of the stream of a response. <code>sequence_number</code> counts from 0 without gaps; a later stream of the same response has the same events with the same numbers.</p>
-<p>One of, told apart by <code>type</code>:</p>
+<p>One of, distinguished by <code>type</code>:</p>
 <table class="c3">
 <thead><tr><th scope="col">type</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3060,7 +3060,7 @@ td:empty{display:none}
 <section id="schema-run-event" class="entry">
 <h3><a href="#schema-run-event">RunEvent</a></h3>
 <p>An event of a run, as stored in the journal. The name of the server-sent event equals <code>event</code>, its id equals <code>seq</code>.</p>
-<p>One of, told apart by <code>event</code>:</p>
+<p>One of, distinguished by <code>event</code>:</p>
 <table class="c3">
 <thead><tr><th scope="col">event</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>
@@ -3325,7 +3325,7 @@ td:empty{display:none}
 <section id="schema-session-event" class="entry">
 <h3><a href="#schema-session-event">SessionEvent</a></h3>
 <p>An event of a session that belongs to no run. <code>seq</code> is its number in the session&#39;s journal.</p>
-<p>One of, told apart by <code>event</code>:</p>
+<p>One of, distinguished by <code>event</code>:</p>
 <table class="c3">
 <thead><tr><th scope="col">event</th><th scope="col">Type</th><th scope="col">Description</th></tr></thead>
 <tbody>

@@ -13,7 +13,7 @@ import { apiSpecs, type SpecFile } from "./specs.ts";
 export interface Comparison {
   /** Name of the bundle. */
   readonly file: string;
-  readonly verdict: "new" | "absent" | "removed" | "compatible" | "announced" | "breaking";
+  readonly result: "new" | "absent" | "removed" | "compatible" | "announced" | "breaking";
   /** What to show. */
   readonly report: string;
 }
@@ -50,17 +50,16 @@ interface Places {
 async function compareSpec({ bundle }: SpecFile, places: Places): Promise<Comparison> {
   const [older, newer] = [join(places.baseFolder, bundle), join(places.revisionFolder, bundle)];
   const [inBase, inRevision] = await Promise.all([exists(older), exists(newer)]);
-  if (!inBase && !inRevision)
-    return { file: bundle, verdict: "absent", report: `${bundle}: on neither side` };
+  if (!inBase && !inRevision) return { file: bundle, result: "absent", report: `${bundle}: on neither side` };
   if (!inBase) {
     return {
       file: bundle,
-      verdict: "new",
+      result: "new",
       report: `${bundle}: ${places.base} has none yet, nothing to compare with`,
     };
   }
   if (!inRevision)
-    return { file: bundle, verdict: "removed", report: `${bundle}: it is gone; every client breaks` };
+    return { file: bundle, result: "removed", report: `${bundle}: it is gone; every client breaks` };
   const [a, b] = bundle.endsWith(".openrpc.json")
     ? await Promise.all([
         project(older, join(places.work, `base-${bundle}`)),
@@ -69,12 +68,12 @@ async function compareSpec({ bundle }: SpecFile, places: Places): Promise<Compar
     : [older, newer];
   const { status, output } = await runRedocly(["diff", a, b, "--fail-on=major"]);
   const report = `${bundle}:\n${output}`;
-  if (status === 0) return { file: bundle, verdict: "compatible", report };
+  if (status === 0) return { file: bundle, result: "compatible", report };
   const [before, now] = await Promise.all([versionOf(older), versionOf(newer)]);
-  if (!announcesBreaking(before, now)) return { file: bundle, verdict: "breaking", report };
+  if (!announcesBreaking(before, now)) return { file: bundle, result: "breaking", report };
   return {
     file: bundle,
-    verdict: "announced",
+    result: "announced",
     report: `${report}\nThe version says so: ${before} -> ${now}.`,
   };
 }
@@ -83,7 +82,7 @@ async function versionOf(file: string): Promise<string> {
   return ((await readJson(file)) as BundledDocument).info.version;
 }
 
-/** Whether clients of `before` are told not to rely on `now` (Semantic Versioning 2.0.0, 4 and 8). */
+/** Whether clients of `before` cannot expect `now` to be compatible (Semantic Versioning 2.0.0, 4 and 8). */
 export function announcesBreaking(before: string, now: string): boolean {
   const [oldMajor = 0, oldMinor = 0] = before.split(".").map(Number);
   const [newMajor = 0, newMinor = 0] = now.split(".").map(Number);

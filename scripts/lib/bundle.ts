@@ -30,7 +30,7 @@ export async function bundleSpecs(specsFolder: string, bundleFolder: string): Pr
     makeIfThere(specs.host),
     makeIfThere(specs.webhook),
   ] as const;
-  // When a failure is told nothing writes into the folder any more.
+  // Nothing writes into the folder any more when a failure is reported.
   await Promise.allSettled(jobs);
   const [http, gateway, config, host, webhook] = await Promise.all(jobs);
   return { http, gateway, config, host, webhook };

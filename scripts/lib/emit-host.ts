@@ -1,4 +1,4 @@
-/** Prints what the gateway asks and tells a host, from the host's bundled OpenRPC document. */
+/** Prints the requests and notifications of the gateway to a host, from the host's bundled OpenRPC document. */
 import {
   componentName,
   componentReference,
@@ -28,13 +28,13 @@ export interface EventType {
 /** `HostRequests` and its table, `HostNotifications`, and every event with its payload. */
 export function emitHost(host: BundledDocument, imports: RpcImports): string {
   const requests = readRequests(host);
-  const told = readMethods(host).filter(({ result }) => result === undefined);
+  const notifications = readMethods(host).filter(({ result }) => result === undefined);
   const events = readEvents(host);
   return `${printImports(requests, imports, ["EventMeta", "RequestMeta"])}
 ${printRequests("host", requests)}
-/** What the gateway tells the host. */
+/** Notifications of the gateway to the host. */
 export interface HostNotifications {
-${told.map(({ name, summary, paramsName }) => `${printDoc(summary, "  ")}  ${printKey(name)}: T.${paramsName};\n`).join("")}}
+${notifications.map(({ name, summary, paramsName }) => `${printDoc(summary, "  ")}  ${printKey(name)}: T.${paramsName};\n`).join("")}}
 
 /** Every event, by its type. */
 export interface GatewayEvents {

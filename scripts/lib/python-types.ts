@@ -260,7 +260,7 @@ function total(members: readonly Member[]): string {
   return members.length > 0 && members.every(({ required }) => !required) ? ", total=False" : "";
 }
 
-/** What tells a branch of a union from the others: its tag, or else its place. */
+/** Distinguishes a branch of a union from the others: its tag, or else its position. */
 function branchName(branch: unknown, index: number): string {
   const tags = Object.values(objectAt(branch, "properties")).map(
     (property) => objectAt({ property }, "property")["const"],

@@ -11,7 +11,7 @@ export interface Finished {
   readonly output: string;
 }
 
-/** Never rejects for a failed run: `status` and `output` tell. Runs in the repository, whose redocly.yaml it reads. */
+/** Never rejects for a failed run: `status` and `output` report it. Runs in the repository, whose redocly.yaml it reads. */
 export function runRedocly(args: readonly string[]): Promise<Finished> {
   const modules = join(repository, "node_modules");
   // The pinned Node runs it: the machine's own may be too old, and this script may be running on Deno.

@@ -49,7 +49,7 @@ function clientSection(lines: JsonObject): Section {
   const rows = Object.keys(lines).map((name) => [[code(name)], lineAt(lines, name)]);
   return {
     id: "client",
-    title: "What the client is told and asked",
+    title: "Messages to the client",
     blocks: table(["Message", "When"], rows),
   };
 }

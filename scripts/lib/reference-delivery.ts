@@ -34,17 +34,17 @@ interface Chapter {
 const CHAPTERS: readonly Chapter[] = [
   {
     title: "Addresses",
-    text: "Where a message goes is written as an address; `deliver` of a webhook's route takes several, with commas between them. Each is told on its own: one that is down keeps none of the others waiting.",
+    text: "An address names the target of a message. `deliver` of a webhook route takes several, separated by commas. Messages to different targets are independent: a target that is down does not delay the others.",
     head: ["Address", "Meaning"],
     rows: [
-      ["`telegram`", "The platform's home channel, unless `chat_id` in `deliver_extra` names a chat."],
+      ["`telegram`", "The platform's home channel, or the chat in `chat_id` of `deliver_extra`."],
       ["`telegram:-1001234`", "A chat."],
       [
         "`telegram:-1001234:17`",
-        "A thread or topic of a chat, on platforms that have them. `message_thread_id` or `thread_id` in `deliver_extra` says the same.",
+        "A thread or topic of a chat, on platforms that have them. Same as `message_thread_id` or `thread_id` in `deliver_extra`.",
       ],
       ["`sms:+15550100`", "A phone number; an address for `email`."],
-      ["`origin`", "Whoever asked; where nobody did, `local`."],
+      ["`origin`", "The chat that created the job, or `local` if there is none."],
       ["`all`", "Every platform that has a home channel."],
       ["`local`", "A file in the home."],
       ["`log`", "The start of the text, in the log."],
@@ -54,34 +54,34 @@ const CHAPTERS: readonly Chapter[] = [
   },
   {
     title: "Setting up",
-    text: "`agentd gateway setup` asks which platform and what it needs; `--platform NAME --set key=value` says it without questions. A key stands in the configuration, in `platforms.<name>` or its `extra`, which goes first, else in the environment or `<home>/.env`, under the variable beside it. Secrets belong into `.env`; in the file, `env:NAME` refers to a variable. `agentd platforms list` shows what is ready and what lacks, `agentd platforms test NAME --chat-id ID` sends a real message now.",
+    text: "`agentd gateway setup` asks for the platform and its settings; `--platform NAME --set key=value` sets them without questions. agentd reads a setting from `extra` in `platforms.<name>`, then from `platforms.<name>`, then from the variable listed beside it, in the environment or `<home>/.env`. Keep secrets in `.env`; in the configuration, `env:NAME` refers to a variable. `agentd platforms list` shows which platforms are ready and which settings are missing. `agentd platforms test NAME --chat-id ID` sends a message.",
   },
   {
     title: "Retries",
-    text: "A message is on disk before anybody is told that it will be sent, and survives a crash. What a platform does not take is tried again after 60, 300 and 1800 seconds (`delivery.retry_seconds`), or when the platform asks for it; being asked to slow down costs no attempt. Messages to one chat arrive in the order in which they were owed. Of a long text, parts that arrived are not sent again. The agent is never run again because a chat was down.",
+    text: "A message is on disk before agentd confirms it, and survives a crash. A failed attempt is retried after 60, 300 and 1800 seconds (`delivery.retry_seconds`), or when the platform asks for it. A rate limit of the platform does not count as an attempt. Messages to one chat arrive in the order in which they were enqueued. Parts of a long text that arrived are not sent again. agentd never repeats a run because a chat was down.",
   },
   {
     title: "States",
-    text: "Every message stands in one of these; `agentd deliveries list --status` chooses, and `show ID` tells of each attempt, and what to do.",
+    text: "Every message has one of these states. `agentd outbox list --status` filters by state; `agentd outbox show ID` lists the attempts and says what to do.",
     head: ["State", "Meaning"],
     rows: [
-      ["`due`", "It waits for its next attempt, or for an older message to the same chat."],
+      ["`due`", "Waits for its next attempt, or for an older message to the same chat."],
       ["`sending`", "A process is sending it."],
-      ["`delivered`", "The platform took it."],
+      ["`delivered`", "The platform accepted it."],
       [
         "`dead`",
-        "It was given up: refused for good, or no attempt was left. `agentd deliveries retry ID` sends it once the cause is mended, `--all-dead` all of them.",
+        "Failed: refused permanently, or out of attempts. Fix the cause, then run `agentd outbox retry ID`, or `--all-dead` for all of them.",
       ],
       [
         "`unknown`",
-        "It was sent, and no answer told whether it arrived, on a platform that cannot tell a repeat; so is one whose process ended during the request. Look in the chat: `retry` when it is not there, `drop` when it is. On platforms that know repeats it is sent again by itself, and so is one whose request had not begun.",
+        "Sent without a confirmation, on a platform that does not detect repeats; also a message whose process ended during the request. Check the chat: `retry` if the message is missing, `drop` if it arrived. On platforms that detect repeats the message is sent again automatically, and so is a message whose request had not started.",
       ],
-      ["`dropped`", "`agentd deliveries drop ID` gave it up."],
+      ["`dropped`", "Dropped with `agentd outbox drop ID`."],
     ],
   },
   {
     title: "Watching",
-    text: "`GET /health/detailed` has `outbox` with these counts, by platform too, and the age of the oldest that is due. `GET /metrics` has `agentd_outbox_messages`, `agentd_outbox_oldest_due_seconds`, `agentd_delivery_attempts_total` by outcome, and `agentd_delivery_seconds` from owed to delivered. `agentd doctor` names what was given up and what is half set up.",
+    text: "`GET /health/detailed` returns these counts in `outbox`, in total and by platform, and the age of the oldest due message. `GET /metrics` has `agentd_outbox_messages`, `agentd_outbox_oldest_due_seconds`, `agentd_delivery_attempts_total` by outcome, and `agentd_delivery_seconds`, the time from enqueueing to delivery. `agentd doctor` reports failed messages and incomplete platforms.",
   },
 ];
 
@@ -95,7 +95,7 @@ export function deliveryReference(config: BundledDocument, version: string): Ref
   return {
     title: "agentd delivery",
     version,
-    blocks: paragraphs("How messages of the agent and of webhooks reach people."),
+    blocks: paragraphs("How messages of the agent, of webhooks and of jobs reach people."),
     sections: [
       ...CHAPTERS.map(chapterSection),
       {

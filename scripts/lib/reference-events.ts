@@ -1,4 +1,4 @@
-/** The events of the gateway as its reference shows them: what each tells, and when. */
+/** The events of the gateway in its reference: the content of each and when it is sent. */
 import { componentReference, componentSchemas, stringAt, type BundledDocument } from "./document.ts";
 import { EVENT_UNION, readEvents } from "./emit-host.ts";
 import { anchor, link, paragraphs, prose, table, type Line, type Section } from "./reference-model.ts";

@@ -117,7 +117,7 @@ function conditionOf(schema: Schema): Line {
   return title === undefined ? [] : [text(`In ${title}.`)];
 }
 
-/** The alternatives as a table: the value that tells them apart, the schema, what it is. */
+/** The alternatives as a table: the value that distinguishes them, the schema, what it is. */
 function unionBlocks(
   document: BundledDocument,
   schema: Schema,
@@ -152,7 +152,7 @@ function unionBlocks(
   return [
     paragraph(
       text("One of"),
-      ...(property === undefined ? [text(":")] : [text(", told apart by "), code(property), text(":")]),
+      ...(property === undefined ? [text(":")] : [text(", distinguished by "), code(property), text(":")]),
     ),
     ...table([...(property === undefined ? [] : [property]), "Type", "Description"], rows),
     ...table(
@@ -187,7 +187,7 @@ export function sentence(facts: readonly Line[]): Line {
   return [words, ...rest, text(".")];
 }
 
-/** The name of a body's schema and its shape, so that nobody must follow the link to read the fields. */
+/** The name of a body's schema and its shape, so that the fields are readable without following the link. */
 export function openSchema(document: BundledDocument, schema: Schema): readonly Block[] {
   if (componentName(schema["$ref"]) === undefined) return schemaBlocks(document, schema);
   return [paragraph(...typeLine(schema)), ...schemaBlocks(document, dereference(document, schema))];

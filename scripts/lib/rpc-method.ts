@@ -98,7 +98,7 @@ function namedSchemas(document: BundledDocument): readonly (readonly [string, Sc
   return [...Object.entries(componentSchemas(document)), ...ofMethods];
 }
 
-/** Open: parameters that nobody declared are ignored and logged, not refused. */
+/** Open: undeclared parameters are ignored and logged, not refused. */
 function paramsSchema(params: readonly RpcParam[]): Schema {
   return {
     type: "object",

@@ -31,7 +31,7 @@ async function compare(
   await writeJson(join(revisionFolder, bundle), document);
   const comparisons = await compareSpecs({ base: older, revisionFolder });
   assert.deepEqual(
-    comparisons.filter(({ file, verdict }) => file !== bundle && verdict !== "absent"),
+    comparisons.filter(({ file, result }) => file !== bundle && result !== "absent"),
     [],
   );
   return comparisons.find(({ file }) => file === bundle)!;
@@ -104,18 +104,18 @@ const BREAKS: readonly (readonly [string, string, (document: Json) => void])[] =
 ];
 for (const [title, bundle, change] of BREAKS) {
   test(`${title} breaks clients (${bundle})`, async (context) => {
-    const { verdict, report } = await compare(context, bundle, change);
-    assert.equal(verdict, "breaking", report);
+    const { result, report } = await compare(context, bundle, change);
+    assert.equal(result, "breaking", report);
     assert.match(report, /[1-9]\d* major/);
   });
 }
 
 test("a change that breaks clients passes when the version announces it", async (context) => {
-  const { verdict, report } = await compare(context, "http.openapi.json", (http) => {
+  const { result, report } = await compare(context, "http.openapi.json", (http) => {
     delete at(http, "paths")[Object.keys(at(http, "paths"))[0]!];
     at(http, "info")["version"] = "99.0.0";
   });
-  assert.equal(verdict, "announced", report);
+  assert.equal(result, "announced", report);
   assert.match(report, /The version says so: .* -> 99\.0\.0\.$/);
 });
 
@@ -156,8 +156,8 @@ const GROWTH: readonly (readonly [string, string, (document: Json) => void])[] =
 ];
 for (const [title, bundle, change] of GROWTH) {
   test(`${title} breaks nobody (${bundle})`, async (context) => {
-    const { verdict, report } = await compare(context, bundle, change);
-    assert.equal(verdict, "compatible", report);
+    const { result, report } = await compare(context, bundle, change);
+    assert.equal(result, "compatible", report);
   });
 }
 
@@ -166,7 +166,7 @@ test("a base that has no such file yet is said plainly and breaks nothing", asyn
   await cp(join(base, "http.openapi.json"), join(older, "http.openapi.json"));
   const comparisons = await compareSpecs({ base: older, revisionFolder: base });
   assert.deepEqual(
-    comparisons.map(({ file, verdict }) => `${file} ${verdict}`),
+    comparisons.map(({ file, result }) => `${file} ${result}`),
     [
       "http.openapi.json compatible",
       "gateway.openrpc.json new",

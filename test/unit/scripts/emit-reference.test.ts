@@ -106,7 +106,7 @@ describe("a schema in the reference", () => {
     assertLine(lines, "Other fields are refused.");
   });
 
-  it("lists the alternatives of a union by what tells them apart", () => {
+  it("lists the alternatives of a union by the value that distinguishes them", () => {
     const Cat = {
       type: "object",
       description: "It purrs.",
@@ -117,7 +117,7 @@ describe("a schema in the reference", () => {
     const oneOf = [{ $ref: "#/components/schemas/Cat" }, { $ref: "#/components/schemas/Dog" }];
     const mapping = { cat: "#/components/schemas/Cat", hound: "#/components/schemas/Dog" };
     const told = linesOf({ oneOf, discriminator: { propertyName: "kind", mapping } }, { Cat, Dog });
-    assertLine(told, "One of, told apart by `kind`:");
+    assertLine(told, "One of, distinguished by `kind`:");
     assertLine(told, "| `cat` | [Cat](#schema-cat) | It purrs. The last one. |");
     assertLine(told, "| `hound` | [Dog](#schema-dog) |  |");
     const untold = linesOf({ anyOf: oneOf }, { Cat, Dog });
