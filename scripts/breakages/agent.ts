@@ -18,6 +18,22 @@ export const agentBreakages: readonly Breakage[] = [
     tests: ["unit/agent/engines/model-engine.test.ts"],
   },
   {
+    name: "conversation-at-hand",
+    guarantee: "A turn that makes its conversation shorter does not read it again from the store",
+    file: "agent/context/compression.ts",
+    from: "(options.saved && (await numberContext(store, session, options.saved))) ??",
+    to: "",
+    tests: ["unit/agent/compression.test.ts"],
+  },
+  {
+    name: "numbers-of-others",
+    guarantee: "Messages get the numbers of the store only where they are those of the store",
+    file: "agent/session/transcript.ts",
+    from: "if (row?.role !== message.role || isSummary(message) !== (row.seq === summarySeq)) return undefined;",
+    to: "if (!row) return undefined;",
+    tests: ["unit/agent/history.test.ts"],
+  },
+  {
     name: "whole-characters",
     guarantee: "No character of a command's output is cut in two",
     file: "exec/output-ring.ts",

@@ -58,7 +58,7 @@ export class Agent {
     this.deps = deps;
     this.sessions = new Sessions(deps.store);
     this.titles = new Titles(deps, this.sessions);
-    this.turns = new Turns(deps, { onEnd: (run) => this.titles.consider(run) });
+    this.turns = new Turns(deps, { onEnd: (run, prompt) => this.titles.consider(run, prompt) });
     this.live = new LiveSessions({ clock: deps.clock, max: options.maxLiveSessions });
     this.#recovery = new Recovery(deps, this.turns);
   }

@@ -87,10 +87,13 @@ export interface TurnPorts {
   /** Undefined when a model may be called; else why not. */
   admit?(): string | undefined;
   /**
-   * Makes the conversation shorter. Resolves to all of the new one, undefined when nothing could be left out. Rejects when
-   * the turn was stopped meanwhile.
+   * Makes the conversation shorter; `saved` is what of it was saved, so that long texts are not read again from the store.
+   * Resolves to all of the new one, undefined when nothing could be left out. Rejects when the turn was stopped meanwhile.
    */
-  compact?(reason: "near_limit" | "overflow"): Promise<readonly Message[] | undefined>;
+  compact?(
+    reason: "near_limit" | "overflow",
+    saved: readonly Message[],
+  ): Promise<readonly Message[] | undefined>;
 }
 
 export interface ToolCall {

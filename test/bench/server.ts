@@ -14,6 +14,7 @@ import { createLog } from "../../src/base/observe/log.ts";
 import { createKeyRing } from "../../src/config/secrets/secrets.ts";
 import { listen } from "../../src/gateway/listen.ts";
 import { Variables } from "../../src/config/variables.ts";
+import { boundHeap } from "../../src/cli/kit/small-heap.ts";
 import { startService } from "../../src/app/service.ts";
 import { KEY, testConfig } from "../harness/service.ts";
 import type { Memory, Reply, Request } from "./child.ts";
@@ -106,6 +107,8 @@ async function runService(settings: string, given: string | undefined): Promise<
     log: createLog("warn"),
     validateResponses: false,
   });
+  // As the program does.
+  boundHeap();
   const stop = async () => {
     await service.stop({ graceMs: 0 });
     if (given === undefined) await rm(home, { recursive: true, force: true });
@@ -190,9 +193,16 @@ async function held(step: number, steps: number): Promise<ScriptStep> {
 
 /** `long STEPS`: a megabyte a step, in pieces of 10 kB. */
 function long(step: number, steps: number): ScriptStep {
-  const text = `${step} `.padEnd(1_000_000, "A long answer. ");
   const calls = step + 1 < steps ? { calls: [{ tool: "look", input: { at: step } }] } : {};
-  return { text, chunkSize: 10_000, ...calls };
+  return { text: longText(step), ...calls };
+}
+
+/** As from a network: pieces that share no memory, and other work between them. */
+async function* longText(step: number): AsyncGenerator<string> {
+  for (let at = 0; at < 100; at += 1) {
+    if (at % 10 === 0) await new Promise((resolve) => setImmediate(resolve));
+    yield `${step} ${at} `.padEnd(10_000, "A long answer. ");
+  }
 }
 
 async function* deltas(count: number, paceMs: number): AsyncGenerator<string> {

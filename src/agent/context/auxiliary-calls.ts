@@ -61,8 +61,11 @@ export class AuxiliaryCalls {
     return text;
   }
 
-  /** Undefined when nothing could be left out. */
-  async compact(reason: CompressionReason): Promise<readonly Message[] | undefined> {
+  /** Undefined when nothing could be left out. `saved`: as the port has it. */
+  async compact(
+    reason: CompressionReason,
+    saved?: readonly Message[],
+  ): Promise<readonly Message[] | undefined> {
     const { deps, input } = this.#from;
     const { compression } = deps.settings;
     if (this.#cannotCompact && reason === "near_limit") return undefined;
@@ -78,6 +81,7 @@ export class AuxiliaryCalls {
       contextTokens: deps.models.contextTokensOf(model),
       keepMessages: compression.keepMessages,
       reason,
+      ...(saved === undefined ? {} : { saved }),
       ...(input.focus === undefined ? {} : { focus: input.focus }),
       signal: this.#from.signal,
       span: this.#from.span,

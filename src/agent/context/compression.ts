@@ -7,7 +7,13 @@ import type { Engine, ModelRef, Usage } from "../engine.ts";
 import { zeroUsage } from "../engine.ts";
 import { estimateTokens } from "../engines/context-size.ts";
 import { runEvent } from "../run/event.ts";
-import { addMessages, isSummary, loadContext, type NumberedMessage } from "../session/transcript.ts";
+import {
+  addMessages,
+  isSummary,
+  loadContext,
+  numberContext,
+  type NumberedMessage,
+} from "../session/transcript.ts";
 import type { Message, UserMessage } from "../message.ts";
 
 export type CompressionReason = "requested" | "near_limit" | "overflow";
@@ -24,6 +30,8 @@ export interface CompressionOptions {
   /** Newest messages that stay as they are. */
   readonly keepMessages: number;
   readonly reason: CompressionReason;
+  /** The messages that the model got so far, where the caller has them: then they are not read again. */
+  readonly saved?: readonly Message[];
   /** What the summary is to keep above all. */
   readonly focus?: string;
   readonly signal: AbortSignal;
@@ -58,7 +66,9 @@ export async function compress(options: CompressionOptions): Promise<Compressed>
     .selectAll()
     .where("id", "=", sessionId)
     .executeTakeFirstOrThrow();
-  const context = await loadContext(store, session);
+  const context =
+    (options.saved && (await numberContext(store, session, options.saved))) ??
+    (await loadContext(store, session));
   // Overflow tells that even the newest messages are too many.
   const keep = reason === "overflow" ? Math.max(2, Math.floor(keepMessages / 2)) : keepMessages;
   const plan = planCompression(context, keep) ?? planCompression(context, Math.min(keep, 4));

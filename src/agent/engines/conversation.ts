@@ -52,7 +52,8 @@ export class Conversation {
   }
 
   async #compact(reason: "near_limit" | "overflow", unsaved: readonly Message[]): Promise<boolean> {
-    const messages = await this.#turn.ports.compact?.(reason);
+    const saved = unsaved.length > 0 ? this.#messages.slice(0, -unsaved.length) : this.#messages;
+    const messages = await this.#turn.ports.compact?.(reason, saved);
     if (messages) {
       this.#messages = [...messages, ...unsaved];
       this.#counted = undefined;

@@ -253,7 +253,7 @@ export class Execution {
       takeSteers: () => this.#takeSteers(),
       saveStep: (step) => this.#saveStep(step.messages, step.usage),
       admit: () => budget.admit(),
-      compact: (reason) => this.#aside.compact(reason),
+      compact: (reason, saved) => this.#aside.compact(reason, saved),
     };
     await this.#settle(scope);
     const { compactAtTokens, model, fallbacks, instructions, settings, maxSteps } = setup;

@@ -215,6 +215,11 @@ export function parseInput(row: RunRow): RunInput {
   return JSON.parse(row.input) as RunInput;
 }
 
+/** The row of a run at work, beside its parsed `input`: a prompt of megabytes is held once. */
+export function withoutPrompt(row: RunRow, input: RunInput): RunRow {
+  return { ...row, input: JSON.stringify({ ...input, prompt: [] } satisfies RunInput) };
+}
+
 /** Our usage in the wire's names. The cost is null: prices are not known yet. */
 export function toRunUsage(usage: Usage): RunUsage {
   return {

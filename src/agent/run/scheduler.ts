@@ -13,7 +13,7 @@ import { busyModeOf, INTERRUPTED, recordPrompt, type Recorded } from "./record-p
 import { requestStopOf, steerByStore } from "./control.ts";
 import { suspended, type Suspended } from "../recovery/resume.ts";
 import { concludeRun } from "./finish.ts";
-import { parseInput } from "./run.ts";
+import { parseInput, withoutPrompt, type RunInput } from "./run.ts";
 import { runningTurn } from "./running.ts";
 import { findSession, settingsOf } from "../session/session.ts";
 import { EntryOnDemand, ConcurrencyLimit, uncounted, type Entry, type RunSlot } from "./concurrency.ts";
@@ -31,7 +31,7 @@ export class Turns {
   readonly #queue: SessionQueue;
   readonly #budgets: Budgets;
   readonly #gate: ConcurrencyLimit;
-  readonly #onEnd: ((run: RunRow) => void) | undefined;
+  readonly #onEnd: ((run: RunRow, prompt: RunInput["prompt"]) => void) | undefined;
   readonly #running = new Map<string, Execution>();
   /** Prompts being recorded and turns at work. */
   readonly #open = new Set<Promise<unknown>>();
@@ -40,7 +40,10 @@ export class Turns {
   #draining = false;
 
   /** `onEnd` is told of each run of a kept session that ended in this process, after its end is committed. It MUST NOT throw. */
-  constructor(deps: AgentDeps, options: { readonly onEnd?: (run: RunRow) => void } = {}) {
+  constructor(
+    deps: AgentDeps,
+    options: { readonly onEnd?: (run: RunRow, prompt: RunInput["prompt"]) => void } = {},
+  ) {
     this.#deps = deps;
     this.#queue = new SessionQueue(deps);
     this.#budgets = new Budgets(deps);
@@ -302,10 +305,11 @@ export class Turns {
   }
 
   #execute(
-    started: Started,
+    { run, session, input }: Started,
     how: { readonly fresh?: boolean; readonly suspended?: Suspended; readonly entry?: Entry } = {},
   ): void {
     const { fresh = false, suspended } = how;
+    const started: Started = { run: withoutPrompt(run, input), session, input };
     const isCounted = started.run.kind !== "subagent";
     const entry = how.entry ?? (isCounted ? this.#gate.enter(started.input.slot) : uncounted);
     const budget = this.#budgets.open(started.run, started.input);
@@ -332,7 +336,7 @@ export class Turns {
     }
   }
 
-  async #conclude(execution: Execution, { run, session }: Started): Promise<void> {
+  async #conclude(execution: Execution, { run, session, input }: Started): Promise<void> {
     const isStateless = session.transient === 1;
     const deps = this.#deps;
     const successor = this.#queue.successor(session.id, { hold: () => this.#draining });
@@ -345,7 +349,7 @@ export class Turns {
       });
       this.#running.delete(run.id);
       if (execution.isParked) return await deps.store.write((tx) => this.#queue.park(tx, session.id));
-      if (!isStateless) this.#onEnd?.(run);
+      if (!isStateless) this.#onEnd?.(run, input.prompt);
       if (next) this.#execute(next);
     } catch (error) {
       // Nothing is alive in the session from here on. Its lease runs out, and recovery closes the run.

@@ -1,11 +1,11 @@
+import { headOf } from "../../base/text.ts";
 import { redact } from "../../base/observe/redact.ts";
 import type { RunRow } from "../../store/schema/tables.ts";
 import { completeOnce } from "../context/completion.ts";
 import { DEMO_MODEL } from "../model.ts";
 import type { AgentDeps } from "../deps.ts";
-import { parseInput } from "../run/run.ts";
 import type { Sessions } from "./sessions.ts";
-import { textOf } from "../message.ts";
+import { textOf, type Message } from "../message.ts";
 import { MAX_TITLE_CHARACTERS, titleFromPrompt } from "./title.ts";
 import { refOf } from "../run/prepare.ts";
 
@@ -13,6 +13,8 @@ import { refOf } from "../run/prepare.ts";
 const CONVERSATIONAL = new Set(["tui", "acp", "cli", "chat", "embed"]);
 const TIMEOUT_MS = 30_000;
 const QUOTED_CHARACTERS = 4_000;
+/** Of a prompt, in search of secrets: far more than is quoted, and no megabytes. */
+const READ_CHARACTERS = 65_536;
 
 const INSTRUCTIONS =
   "You name a conversation. Answer with a title of three to seven words in the language of the user, without quotation " +
@@ -31,9 +33,12 @@ export class Titles {
   }
 
   /** Looks whether the session of a run that ended wants a name, and finds one. Never throws. */
-  consider(run: RunRow): void {
+  consider(run: RunRow, prompt: readonly Message[]): void {
     if (this.#deps.settings.titles === "off" || run.kind === "subagent" || run.kind === "background") return;
-    const work = this.#name(run)
+    const work = this.#name(
+      run,
+      prompt.findLast(({ role }) => role === "user"),
+    )
       .catch((error: unknown) => {
         if (!this.#stop.signal.aborted) {
           this.#deps.log.warn("a session could not be named", { session: run.session_id, error });
@@ -53,15 +58,14 @@ export class Titles {
     await this.settled();
   }
 
-  async #name(run: RunRow): Promise<void> {
+  async #name(run: RunRow, prompt: Message | undefined): Promise<void> {
     const session = await this.#deps.store.read
       .selectFrom("sessions")
       .select(["title", "transient", "source"])
       .where("id", "=", run.session_id)
       .executeTakeFirst();
     if (!session || session.title !== null || session.transient === 1) return;
-    const prompt = parseInput(run).prompt.findLast(({ role }) => role === "user");
-    const text = prompt ? redact(textOf(prompt)) : "";
+    const text = prompt ? redact(headOf(textOf(prompt), READ_CHARACTERS)) : "";
     const start = titleFromPrompt(text);
     if (start === "") return;
     const asksModel = this.#deps.settings.titles === "model" && CONVERSATIONAL.has(session.source);

@@ -22,11 +22,43 @@ export async function loadContext(
     .where("seq", ">", after)
     .orderBy("seq")
     .execute();
-  const messages = rows.map(toNumbered);
+  const messages: NumberedMessage[] = [];
+  // Each text goes as soon as it is parsed: a long conversation is not held twice.
+  for (let row = rows.shift(); row; row = rows.shift()) messages.push(toNumbered(row));
   if (summarySeq === null) return messages;
   const summary = messages.find(({ seq }) => seq === summarySeq);
   const rest = messages.filter(({ message }) => !isSummary(message));
   return summary ? [summary, ...rest] : rest;
+}
+
+/**
+ * As {@link loadContext}, for somebody who has the messages already: only their numbers are read. Undefined when the store
+ * has others than `messages`.
+ */
+export async function numberContext(
+  store: Store,
+  session: Pick<SessionRow, "id" | "context_seq" | "summary_seq">,
+  messages: readonly Message[],
+): Promise<readonly NumberedMessage[] | undefined> {
+  const { id, context_seq: after, summary_seq: summarySeq } = session;
+  const rows = await store.read
+    .selectFrom("messages")
+    .select(["seq", "role"])
+    .where("session_id", "=", id)
+    .where("seq", ">", after)
+    .orderBy("seq")
+    .execute();
+  const summary = rows.filter(({ seq }) => seq === summarySeq);
+  const ordered = [...summary, ...rows.filter(({ seq }) => seq !== summarySeq)];
+  if (ordered.length !== messages.length) return undefined;
+  const numbered: NumberedMessage[] = [];
+  for (const [index, message] of messages.entries()) {
+    const row = ordered[index];
+    // An earlier summary that is still in sight stands in the store, and in no conversation.
+    if (row?.role !== message.role || isSummary(message) !== (row.seq === summarySeq)) return undefined;
+    numbered.push({ seq: row.seq, message });
+  }
+  return numbered;
 }
 
 /** A page of the transcript as people see it: all messages but summaries, newest page first, each page oldest first. */

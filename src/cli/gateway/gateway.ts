@@ -8,6 +8,7 @@ import { currentContext } from "../kit/context.ts";
 import { print } from "../kit/output.ts";
 import { UsageError } from "../kit/arguments.ts";
 import { oneLine } from "../sessions/text.ts";
+import { boundHeap } from "../kit/small-heap.ts";
 
 const run = defineCommand({
   meta: { name: "run", description: "Start the service and serve until it is stopped (the default)" },
@@ -33,6 +34,8 @@ const run = defineCommand({
       ...(args.host === undefined ? {} : { host: args.host }),
       ...(args.port === undefined ? {} : { port: toPort(args.port) }),
     });
+    // Behind the loading, which needs room and would be slower without.
+    boundHeap();
     // Whoever reads the address may send a signal at once: it must find its listeners.
     const stopped = untilStopped(booted);
     print(banner(booted));

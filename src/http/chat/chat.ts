@@ -7,6 +7,7 @@ import {
   toCompletionUsage,
   toolCall,
   type ChatHead,
+  type ChunkOptions,
 } from "../../client/chat-chunks.ts";
 import { errorEnvelope } from "../edge/answer.ts";
 import { completion } from "./chat-format.ts";
@@ -36,7 +37,7 @@ export async function createChatCompletion(
   const headers = runHeaders(started);
   const isMine = chat.cancelOnDisconnect && !started.isJoined;
   const forget = isMine ? stopWhenGone(signal, runId, deps) : () => {};
-  if (chat.stream) return { status: 200, headers, stream: frames(head, started.events, chat) };
+  if (chat.stream) return { status: 200, headers, stream: frames(head, started.events, chunkOptions(chat)) };
   return collect(head, started.events, headers).finally(forget);
 }
 
@@ -64,13 +65,18 @@ async function collect(
   throw shuttingDown();
 }
 
+/** Apart from the request, whose messages a stream would hold to its end. */
+function chunkOptions({ includeUsage, includeProgress, showReasoning }: ChatRequest): ChunkOptions {
+  return { includeUsage, includeProgress, showReasoning };
+}
+
 /** The answer as it comes. Each frame has the number of its event, so that a client can go on with the run's events. */
 async function* frames(
   head: ChatHead,
   groups: EventGroups,
-  chat: ChatRequest,
+  options: ChunkOptions,
 ): AsyncGenerator<SseMessage<ChatStreamFrame>> {
-  const chunks = new ChatChunks(head, chat);
+  const chunks = new ChatChunks(head, options);
   yield { data: chunks.first() };
   for await (const event of runEvents(groups)) {
     const made = chunks.of(event);

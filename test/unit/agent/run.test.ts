@@ -1,6 +1,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { endRun, findRun, isFinalStatus, moveRun, type RunStatus } from "../../../src/agent/run/run.ts";
+import {
+  endRun,
+  findRun,
+  isFinalStatus,
+  moveRun,
+  parseInput,
+  withoutPrompt,
+  type RunStatus,
+} from "../../../src/agent/run/run.ts";
 import { createTestAgent } from "../../harness/agent.ts";
 
 const all: readonly RunStatus[] = [
@@ -62,4 +70,16 @@ test("a run is found by its owner only", async () => {
   assert.equal((await findRun(agent.store, runId, "tester")).id, runId);
   await assert.rejects(findRun(agent.store, runId, "other"), { code: "run_not_found" });
   await assert.rejects(findRun(agent.store, "run_nope", "tester"), { code: "run_not_found" });
+});
+
+test("the row of a run at work has all of its input but the prompt, which is held beside it", async () => {
+  await using agent = await createTestAgent();
+  const { runId } = await agent.submit("hi", { id: "s" });
+  await agent.events(runId);
+  const row = await agent.run(runId);
+  const input = { ...parseInput(row), prompt: [{ role: "user" as const, text: "long ".repeat(200_000) }] };
+  const lean = withoutPrompt({ ...row, input: JSON.stringify(input) }, input);
+  assert.deepEqual(lean, { ...row, input: lean.input });
+  assert.deepEqual(parseInput(lean), { ...input, prompt: [] });
+  assert.ok(lean.input.length < 1_000);
 });
