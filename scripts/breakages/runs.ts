@@ -115,7 +115,7 @@ export const runBreakages: readonly Breakage[] = [
   {
     name: "alive-is-not-abandoned",
     guarantee: "A process does not take over a session in which a run of its own is alive",
-    file: "agent/recovery/recovery.ts",
+    file: "agent/recovery/take-over.ts",
     from: "const dead = sessions.filter(({ id }) => !alive.has(id));",
     to: `const dead = sessions.filter(({ id }) => id !== "" || alive.has(id));`,
     tests: ["unit/agent/recovery.test.ts"],
@@ -135,6 +135,22 @@ export const runBreakages: readonly Breakage[] = [
     from: "last = page.length < PAGE ? undefined : page.at(-1);",
     to: "last = undefined;",
     tests: ["unit/agent/recovery.test.ts"],
+  },
+  {
+    name: "read-before-recovery",
+    guarantee: "Who reads a session or run whose process is gone is told that it was interrupted",
+    file: "agent/recovery/recovery.ts",
+    from: "return untilMs < clock.now() || store.ownerIsDead(owner);",
+    to: "return untilMs < clock.now() && owner === id;",
+    tests: ["unit/agent/settle.test.ts", "unit/rpc/abandoned.test.ts", "unit/http/abandoned.test.ts"],
+  },
+  {
+    name: "batch-of-one-owner",
+    guarantee: "A session that another process took over meanwhile is left to it",
+    file: "agent/recovery/take-over.ts",
+    from: `.where("lease_owner", "=", owner);`,
+    to: `.where("id", "!=", "");`,
+    tests: ["unit/agent/recovery-batch.test.ts"],
   },
   {
     name: "recovery-without-the-broken",

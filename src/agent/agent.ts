@@ -9,6 +9,7 @@ import { formatModel } from "./model.ts";
 import type { AgentDeps } from "./deps.ts";
 import type { Submitted } from "./run/prompt.ts";
 import { Recovery } from "./recovery/recovery.ts";
+import { findRun, isFinalStatus, type RunView } from "./run/run.ts";
 import { settingsOf } from "./session/session.ts";
 import { Sessions } from "./session/sessions.ts";
 import { Titles } from "./session/titles.ts";
@@ -56,7 +57,7 @@ export class Agent {
 
   constructor(deps: AgentDeps, options: { readonly maxLiveSessions: number }) {
     this.deps = deps;
-    this.sessions = new Sessions(deps.store);
+    this.sessions = new Sessions(deps.store, (rows) => this.#recovery.settle(rows));
     this.titles = new Titles(deps, this.sessions);
     this.turns = new Turns(deps, { onEnd: (run, prompt) => this.titles.consider(run, prompt) });
     this.live = new LiveSessions({ clock: deps.clock, max: options.maxLiveSessions });
@@ -78,6 +79,33 @@ export class Agent {
 
   get isRecovered(): boolean {
     return this.#recovery.isRecovered;
+  }
+
+  /**
+   * Closes what gone processes left open in these sessions, as recovery does, for who is about to read them: so nobody reads
+   * of a run that it is at work when nothing is. Of a single session {@link Sessions.saved} does the same. False: something
+   * alive holds all of them, and what was read of them before is good. ServiceError `state_store_unavailable`.
+   */
+  async settle(sessionIds: readonly string[]): Promise<boolean> {
+    if (sessionIds.length === 0) return false;
+    const rows = await this.deps.store.read
+      .selectFrom("sessions")
+      .selectAll()
+      .where("id", "in", sessionIds)
+      .where("lease_owner", "is not", null)
+      .execute();
+    const isSettled = await this.#recovery.settle(rows);
+    return isSettled || rows.length < sessionIds.length;
+  }
+
+  /** Returns a run of `owner` as it is now, as recovery leaves it where its process is gone. ServiceError `run_not_found`. */
+  async findRun(runId: string, owner: string): Promise<RunView> {
+    const { store } = this.deps;
+    const run = await findRun(store, runId, owner);
+    if (isFinalStatus(run.status) || this.turns.isAtWork(runId)) return run;
+    // Recovery may have come to it between the two reads: only what is read behind them is sure.
+    await this.settle([run.session_id]);
+    return findRun(store, runId, owner);
   }
 
   /** Everything that waits or watches ends; drain the turns first. */

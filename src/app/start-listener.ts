@@ -46,6 +46,7 @@ function httpDeps(options: ServiceOptions, wired: ListenerDeps, tickets: HttpDep
   return {
     store: deps.store,
     turns,
+    agent,
     questions: deps.questions,
     models: deps.models,
     clock: deps.clock,

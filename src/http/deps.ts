@@ -1,3 +1,4 @@
+import type { Agent } from "../agent/agent.ts";
 import type { Questions } from "../agent/question/questions.ts";
 import type { KeyLimits } from "../agent/run/key-limits.ts";
 import type { McpStatus } from "../agent/mcp/connection.ts";
@@ -15,6 +16,7 @@ import type { HttpMetrics } from "./meta/metrics.ts";
 export interface HttpDeps {
   readonly store: Store;
   readonly turns: Turns;
+  readonly agent: Pick<Agent, "findRun" | "settle">;
   readonly questions: Questions;
   readonly models: ModelCatalog;
   readonly clock: Clock;

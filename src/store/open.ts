@@ -1,4 +1,4 @@
-import { appendEvents, beginSession, toEvent } from "./journal/append.ts";
+import { appendAllEvents, appendEvents, beginSession, toEvent } from "./journal/append.ts";
 import type { Driver } from "./tx/driver.ts";
 import { Followers } from "./journal/follow.ts";
 import { GroupCommitter } from "./tx/group.ts";
@@ -115,6 +115,11 @@ function createJournal(driver: Driver, followers: Followers): Journal {
   return {
     append: async (tx, sessionId, events, options) =>
       publish(tx, sessionId, await appendEvents(tx, sessionId, events, options)),
+    appendAll: async (tx, appends) => {
+      const numbered = await appendAllEvents(tx, appends);
+      for (const { sessionId, events } of numbered) publish(tx, sessionId, events);
+      return numbered;
+    },
     begin: async (tx, rows, events) => publish(tx, rows.session.id, await beginSession(tx, rows, events)),
     read: async (scope, { after = 0, limit = READ_LIMIT, maxBytes = READ_BYTES } = {}) =>
       (await readPage(driver, scope, { after, events: limit, bytes: maxBytes })).events,

@@ -205,12 +205,13 @@ function deliveryProblems(row: OccurrenceRow, found: Findings): readonly string[
   if (!job || row.scheduled_at >= found.settledMs) return [];
   const owed = found.messages.filter(({ ref, target }) => ref === row.id && target !== "cron_output");
   const isOnce = job.definition.schedule.kind === "once";
-  const isRetried =
-    found.occurrences.some(({ cause }) => cause === "retry") && row.job_name === "unreachable";
+  // A failure that is tried again is told when the last try has failed.
+  const isTriedAgain = row.status === "failed" && /It is tried again in/.test(row.reason ?? "");
   const isTold = BEGUN.includes(row.status) || (row.status === "missed" && isOnce);
   const isQuiet = row.status === "ok" && row.job_name === "silent";
-  const count = isTold && !isQuiet && job.definition.deliver !== "local" ? 1 : 0;
-  if (owed.length !== count && !isRetried) return [`${named(row)} was owed to ${owed.length}, not ${count}`];
+  const isOwed = isTold && !isQuiet && !isTriedAgain && job.definition.deliver !== "local";
+  const count = isOwed ? 1 : 0;
+  if (owed.length !== count) return [`${named(row)} was owed to ${owed.length}, not ${count}`];
   const lost = owed.filter(({ status }) => status !== "delivered");
   return [
     ...lost.map(({ id, status, last_error: error }) => `${named(row)}: ${id} is ${status} (${error})`),

@@ -270,11 +270,16 @@ interface Starting {
   readonly started: Promise<void>;
 }
 
-/** Until what was due before has ended and been sent, and every job looks ahead. */
+/** Until what was due before is claimed, has ended and been sent, and every job looks ahead. */
 async function untilSettled({ store, clock }: CronContext, untilMs: number): Promise<void> {
   const { read } = store;
   const open = read.selectFrom("occurrences").select("id").where("ended_at", "is", null);
   const behind = read.selectFrom("cron_jobs").select("name").where("state", "=", "scheduled");
+  // Only what is claimed can be open: gateways that have only just started have claimed nothing.
+  await until(
+    async () => (await behind.where("next_run_at", "<", untilMs).execute()).length === 0,
+    () => "a job does not look ahead",
+  );
   await until(
     async () => (await open.where("scheduled_at", "<", untilMs).execute()).length === 0,
     () => "an occurrence stays open",

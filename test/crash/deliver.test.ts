@@ -49,9 +49,10 @@ test(`SIGKILL ${KILLS} times on a platform that cannot recognise repeats: nothin
   await using platform = await Platform.open();
   const owed = new Owed(store, "forgetful");
   await sendUnderKills(t, { url, platform, owed });
+  let left: readonly unknown[] = [];
   await until(
-    async () => (await owed.open()) === 0,
-    () => `${owed.parts.size} parts are owed, ${platform.firsts.length} came`,
+    async () => (left = await owed.open()).length === 0,
+    () => `${platform.firsts.length} parts came, and these messages are open: ${JSON.stringify(left)}`,
   );
   assert.deepEqual(platform.refused, []);
   assert.equal(platform.arrivals.length, platform.firsts.length, "a part came twice");
@@ -135,9 +136,19 @@ class Owed {
     return this.parts.get(chat) ?? [];
   }
 
-  /** How many are neither delivered nor unknown. */
-  async open(): Promise<number> {
-    return (await this.unsent()) - (await this.unknown()).length;
+  /** Those that are neither delivered nor unknown. */
+  async open(): Promise<readonly unknown[]> {
+    const columns = [
+      "id",
+      "target",
+      "status",
+      "attempts",
+      "available_at",
+      "lease_owner",
+      "attempt_log",
+    ] as const;
+    const open = this.#store.read.selectFrom("outbox").select(columns);
+    return open.where("status", "not in", ["delivered", "unknown"]).execute();
   }
 
   /** Ids. */

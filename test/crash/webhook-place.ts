@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import type { DeliveryRow } from "../../src/store/schema/tables.ts";
+import type { DeliveryRow, OutboxRow } from "../../src/store/schema/tables.ts";
 import { openStore } from "../../src/store/open.ts";
 import type { Store } from "../../src/store/store.ts";
 import { createGatewayPlace, type GatewayProcess } from "../harness/gateway.ts";
@@ -10,7 +10,8 @@ import { calling, startModelServer, type ModelReply } from "../harness/openai-se
 import { openReceiver, type Receiver } from "../harness/receiver.ts";
 import { sign } from "../harness/webhook.ts";
 
-const PATIENCE_MS = 30_000;
+/** A machine that is busy with much else takes its time; the runner itself gives a test up soon after. */
+const PATIENCE_MS = 100_000;
 
 export interface CrashPlaceOptions {
   /** What the model answers to the delivery of this name; `toolResults`: how many calls of the run ended. */
@@ -68,6 +69,12 @@ export class CrashPlace implements AsyncDisposable {
       () => JSON.stringify(rows.map((row) => [row.delivery_id, row.status, row.reason])),
     );
     return rows;
+  }
+
+  /** Messages of deliveries. */
+  async messages(ids: readonly string[]): Promise<readonly OutboxRow[]> {
+    const rows = await this.store.read.selectFrom("outbox").selectAll().execute();
+    return rows.filter(({ id }) => ids.includes(id));
   }
 
   async startsOf(runId: string): Promise<number> {

@@ -4,32 +4,14 @@ import { existsSync } from "node:fs";
 import type { ServerResponse } from "node:http";
 import { connect } from "node:net";
 import { join } from "node:path";
-import process from "node:process";
 import { test } from "node:test";
 import type { DeliveryRow } from "../../src/store/schema/tables.ts";
 import { saying } from "../harness/openai-server.ts";
-import {
-  createCrashPlace,
-  until,
-  writing,
-  type CrashPlace,
-  type Heard,
-  type RunningGateway,
-} from "./webhook-place.ts";
-
-/** Kills of the test at random points; more by hand: AGENTD_TEST_KILLS. */
-const KILLS = Number(process.env["AGENTD_TEST_KILLS"] ?? 20);
-/** Requests on their way at once, all the time. */
-const SENDERS = 6;
-/** A gateway lives at most so long after it listens. */
-const MAX_LIFE_MS = 1_000;
+import { assertOnce } from "./webhook-check.ts";
+import { createCrashPlace, until, writing, type Heard } from "./webhook-place.ts";
 
 const ended = (rows: readonly DeliveryRow[], count: number): boolean =>
   rows.length === count && rows.every((row) => row.ended_at !== null);
-
-/** Of so many deliveries, some of which may have been taken again. */
-const allEnded = (rows: readonly DeliveryRow[], count: number): boolean =>
-  new Set(rows.map((row) => row.delivery_id)).size === count && rows.every((row) => row.ended_at !== null);
 
 const accepted: Heard = { status: 202, says: "accepted" };
 const duplicate: Heard = { status: 200, says: "duplicate" };
@@ -293,100 +275,3 @@ test("SIGKILL while events wait to be taken together: the newest is handled afte
   assert.equal(place.asked.get("case-1"), undefined);
   await second.kill("SIGTERM");
 });
-
-test(`every delivery reaches one final state under load and ${KILLS} random kills`, async () => {
-  await using place = await createCrashPlace();
-  const load = new Load();
-  for (let kills = 0; kills < KILLS; kills++) {
-    const gateway = await place.start();
-    const sending = load.send(gateway);
-    await new Promise((resolve) => setTimeout(resolve, Math.random() * MAX_LIFE_MS));
-    await gateway.kill();
-    await sending;
-  }
-  const last = await place.start();
-  await load.finish(last);
-  const rows = await place.untilRows((all) => allEnded(all, load.answers.size));
-  await assertOnce(place, rows);
-  await until(
-    () => rows.every(({ outbox_id: id }) => id !== null && place.told.includes(id)),
-    () => last.stderr(),
-  );
-  assert.equal(await last.kill("SIGTERM"), 0, last.stderr());
-  const runs = await place.store.read.selectFrom("runs").select("id").execute();
-  assert.equal(runs.length, rows.filter(({ route }) => route !== "direct").length);
-  for (const [name, heard] of load.answers) {
-    const known = heard.filter((each) => each !== undefined);
-    assert.match(known[0]?.says ?? "", /^(accepted|delivered|duplicate)$/, name);
-    assert.ok(
-      known.slice(1).every(({ says }) => says === "duplicate"),
-      `${name}: ${JSON.stringify(heard)}`,
-    );
-  }
-});
-
-/** Senders that never pause, and try again what was not answered. */
-class Load {
-  readonly answers = new Map<string, Heard[]>();
-  readonly #unanswered: string[] = [];
-  #count = 0;
-
-  /** Until the gateway is gone. */
-  async send(gateway: RunningGateway): Promise<void> {
-    const sender = async () => {
-      while (await this.#attempt(gateway, this.#unanswered.shift() ?? this.#next()));
-    };
-    await Promise.all(Array.from({ length: SENDERS }, sender));
-  }
-
-  /** Tries again what was never answered. */
-  async finish(gateway: RunningGateway): Promise<void> {
-    for (const name of this.#unanswered.splice(0)) assert.ok(await this.#attempt(gateway, name));
-  }
-
-  #next(): string {
-    const route = ["hook", "act", "hook", "direct"][this.#count % 4];
-    return `case-${route}-${this.#count++}`;
-  }
-
-  async #attempt(gateway: RunningGateway, name: string): Promise<boolean> {
-    const heard = await gateway.post(name.split("-")[1] ?? "", name);
-    this.answers.set(name, [...(this.answers.get(name) ?? []), heard]);
-    if (!heard) this.#unanswered.push(name);
-    return heard !== undefined;
-  }
-}
-
-/** A run starts so often at most. */
-const MAX_STARTS = 4;
-
-/**
- * Each delivery came to one end; another record of it follows only one that was interrupted, and its tool wrote at most once
- * for each. What used no tool completed, however often its process was killed; what did not complete says why.
- */
-async function assertOnce(place: CrashPlace, rows: readonly DeliveryRow[]): Promise<void> {
-  const { asked } = place;
-  const effects = await place.effects();
-  for (const [name, records] of Map.groupBy(rows, (row) => row.delivery_id)) {
-    const before = records.slice(0, -1);
-    assert.ok(
-      before.every(({ status }) => status === "interrupted"),
-      `${name} was taken twice`,
-    );
-    const writes = effects.filter((each) => each === name).length;
-    assert.ok(writes <= records.length, `the tool of ${name} ran ${writes} times in ${records.length} runs`);
-    const times = asked.get(name) ?? 0;
-    assert.ok(times <= 2 * MAX_STARTS * records.length, `the model was asked ${times} times for ${name}`);
-    for (const row of records) {
-      const { status, reason, route } = row;
-      assert.ok(row.outbox_id !== null, `${name} was told to nobody`);
-      if (route === "direct") assert.equal(status, "delivered", `${name}: ${reason}`);
-      else assert.match(status, /^(completed|interrupted)$/, `${name}: ${reason}`);
-      if (status === "completed" && route === "act") assert.ok(writes > 0, name);
-      if (status !== "interrupted") continue;
-      assert.ok(reason, `${name} does not say why`);
-      const starts = await place.startsOf(row.run_id ?? "");
-      assert.ok(route === "act" || starts >= MAX_STARTS, `${name} was started ${starts} times`);
-    }
-  }
-}

@@ -46,11 +46,11 @@ export const historyMethods: AcpGroup<Names> = {
 
   "session/delete": async ({ params }, connection) => {
     const deps = await connection.deps();
-    const { agent, store, owner } = deps;
+    const { agent, owner } = deps;
     const session = connection.find(params.sessionId);
     if (session) await closeSession(connection, session);
-    const row = await store.find("sessions", { id: params.sessionId });
-    if (row?.owner !== owner) return {};
+    const row = await agent.sessions.saved(params.sessionId, owner);
+    if (!row) return {};
     await endRuns(agent, row.id, { reason: "The session was deleted.", timeoutMs: END_MS });
     await agent.sessions.delete(row.id, owner);
     // It may have been loaded again before it was gone.

@@ -18,12 +18,12 @@ export interface KnownSession {
   readonly row: SessionRow | undefined;
 }
 
-/** RequestError -32002 for a session that is neither saved nor open here, for another owner's too. */
+/** RequestError -32002 for a session that is neither saved nor open here, for another owner's too. What a gone process left open in it is closed. */
 export async function knownSession(connection: AcpConnection, id: string): Promise<KnownSession> {
-  const { store, agent, owner } = await connection.deps();
-  const row = await store.find("sessions", { id });
+  const { agent, owner } = await connection.deps();
+  const row = await agent.sessions.saved(id, owner);
   const open = connection.find(id);
-  if (row ? row.owner !== owner : !open || open.isSaved) throw sessionNotFound(id);
+  if (!row && (!open || open.isSaved)) throw sessionNotFound(id);
   const { workspace } = agent.deps.settings;
   const seed = row ? seedOf(row, workspace) : (open?.seed ?? { source: "acp", cwd: workspace });
   return { id, seed, row };

@@ -4,7 +4,7 @@ import type { RunRow } from "../../store/schema/tables.ts";
 import { sessionEvent } from "./event.ts";
 import type { Outcome } from "./outcome.ts";
 import type { AgentDeps } from "../deps.ts";
-import { endRun, parseInput, type RunInput } from "./run.ts";
+import { endAllRuns, endRun, parseInput, type RunInput } from "./run.ts";
 import { enqueueEndWebhook } from "../notify/run-webhook.ts";
 import { headOf } from "../../base/text.ts";
 
@@ -23,23 +23,40 @@ interface ConcludedRun {
  * background prompt or asked for a webhook is told. False when the run had ended already. The final event itself is the
  * caller's to append.
  */
-export async function concludeRun(
+export async function concludeRun(tx: Tx, concluded: ConcludedRun, outcome: Outcome): Promise<boolean> {
+  if (!(await endRun(tx, concluded.run.id, outcome.status, outcome.set))) return false;
+  await followEnd(tx, concluded, outcome);
+  return true;
+}
+
+/** As {@link concludeRun}, for many runs, of whose ends what follows is done one after the other. */
+export async function concludeAllRuns(
+  tx: Tx,
+  deps: ConcludedRun["deps"],
+  ends: readonly { readonly run: RunRow; readonly outcome: Outcome }[],
+): Promise<void> {
+  const endings = ends.map(({ run, outcome: { status, set } }) => ({ runId: run.id, status, set }));
+  const ended = await endAllRuns(tx, endings);
+  for (const { run, outcome } of ends) {
+    if (ended.has(run.id)) await followEnd(tx, { run, deps }, outcome);
+  }
+}
+
+async function followEnd(
   tx: Tx,
   { run, isStateless = false, deps }: ConcludedRun,
   outcome: Outcome,
-): Promise<boolean> {
+): Promise<void> {
   const { store, runEnded: ended, trigger } = deps;
-  if (!(await endRun(tx, run.id, outcome.status, outcome.set))) return false;
   if (ended) tx.afterCommit(() => ended(run.kind, outcome.status));
   await enqueueEndWebhook(tx, store, run, outcome);
   if (run.delivery !== null && trigger?.owns(run.delivery)) await trigger.ended(tx, run, outcome);
   const isPlain = run.kind !== "subagent" && run.kind !== "background";
-  if (isPlain && isStateless) return true;
+  if (isPlain && isStateless) return;
   // Only these kinds work for another session; what the others were asked may be long, and is not looked at again.
   const { family, notifySessionId } = isPlain ? {} : parseLinks(run);
   await addToSession(tx, family?.root.sessionId ?? run.session_id, outcome.set.usage ?? null);
   if (notifySessionId !== undefined) await notify(tx, store, notifySessionId, { run, outcome });
-  return true;
 }
 
 function parseLinks(run: RunRow): Pick<RunInput, "family" | "notifySessionId"> {

@@ -161,6 +161,35 @@ export async function endRun(
   return (await tx.update("runs", { id: runId, ended_at: null }, columns)) === 1;
 }
 
+/** How one of many runs ends, see {@link endAllRuns}. */
+export interface RunEnding {
+  readonly runId: string;
+  readonly status: FinalStatus;
+  readonly set: Partial<RunRow>;
+}
+
+/** As {@link endRun}, for many runs: one statement for all that end alike. Resolves to the ids of those that it ended. */
+export async function endAllRuns(tx: Tx, endings: readonly RunEnding[]): Promise<ReadonlySet<string>> {
+  const ended = new Set<string>();
+  for (const alike of Map.groupBy(endings, ({ status, set }) => JSON.stringify([status, set])).values()) {
+    const [first] = alike;
+    if (!first) continue;
+    const rows = await tx.db
+      .updateTable("runs")
+      .set({ status: first.status, ended_at: tx.nowMs, updated_at: tx.nowMs, ...first.set })
+      .where(
+        "id",
+        "in",
+        alike.map(({ runId }) => runId),
+      )
+      .where("ended_at", "is", null)
+      .returning("id")
+      .execute();
+    for (const { id } of rows) ended.add(id);
+  }
+  return ended;
+}
+
 /** What people see of a run. What it was asked with may be long, and is left where it is. */
 export type RunView = Omit<RunRow, "input" | "webhook" | "delivery">;
 

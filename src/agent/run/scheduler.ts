@@ -108,6 +108,11 @@ export class Turns {
     return this.#track(this.#take(prompt));
   }
 
+  /** Whether a run is at work in this process. */
+  isAtWork(runId: string): boolean {
+    return this.#running.has(runId);
+  }
+
   /** The run at work in a session, if it is at work in this process. */
   runningIn(sessionId: string): string | undefined {
     return [...this.#running.values()].find((running) => running.sessionId === sessionId)?.runId;

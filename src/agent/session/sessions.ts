@@ -11,22 +11,31 @@ import { changeSettings, idOfName, sessionNotFound } from "./session.ts";
 import { promptsOf, truncateAt } from "./undo.ts";
 import { cleanTitle, freeTitle } from "./title.ts";
 
+/** Closes what gone processes left open in sessions. False: nothing was, and what was read of them is good. */
+export type SettleSessions = (sessions: readonly SessionRow[]) => Promise<boolean>;
+
 /** Saved sessions: find, list, name, branch, take back, delete. What is open in a process is another matter, see live.ts. */
 export class Sessions {
   readonly #store: Store;
+  readonly #settle: SettleSessions | undefined;
 
-  constructor(store: Store) {
+  /** Without `settle` sessions are as the database has them, also those whose process is gone. */
+  constructor(store: Store, settle?: SettleSessions) {
     this.#store = store;
+    this.#settle = settle;
   }
 
-  /** ServiceError `session_not_found`, for others' sessions too. */
+  /** Returns a session of `owner` as recovery leaves it; undefined when there is none. */
+  async saved(id: string, owner: string): Promise<SessionRow | undefined> {
+    const row = await this.#store.find("sessions", { id });
+    if (row?.owner !== owner) return undefined;
+    return (await this.#settle?.([row])) ? this.#store.find("sessions", { id }) : row;
+  }
+
+  /** As {@link saved}. ServiceError `session_not_found`, for others' sessions too. */
   async get(id: string, owner: string): Promise<SessionRow> {
-    const row = await this.#store.read
-      .selectFrom("sessions")
-      .selectAll()
-      .where("id", "=", id)
-      .executeTakeFirst();
-    if (row?.owner !== owner) throw sessionNotFound(id);
+    const row = await this.saved(id, owner);
+    if (!row) throw sessionNotFound(id);
     return row;
   }
 
@@ -43,7 +52,7 @@ export class Sessions {
       .execute();
     const row = rows.find(({ id }) => ids.includes(id)) ?? rows[0];
     if (!row) throw sessionNotFound(idOrTitle);
-    return row;
+    return (await this.#settle?.([row])) ? this.get(row.id, owner) : row;
   }
 
   /** A page of an owner's sessions, newest first; see {@link listSessions}. */

@@ -1,6 +1,6 @@
 import { ServiceError } from "../../base/errors.ts";
 import type { Store, Tx } from "../../store/store.ts";
-import type { SessionRow } from "../../store/schema/tables.ts";
+import type { MessageRow, SessionRow } from "../../store/schema/tables.ts";
 import type { Message } from "../message.ts";
 
 /** A message of the transcript and its number, which it keeps for ever. */
@@ -123,21 +123,78 @@ export async function addMessages(
   return last;
 }
 
+/** Messages of one run for the transcript of its session. */
+export interface RunMessages {
+  readonly sessionId: string;
+  readonly runId: string;
+  readonly messages: readonly Message[];
+}
+
+/** As {@link addMessages}, for many runs in a few statements. Those of one session are added in the order given. */
+export async function addAllMessages(tx: Tx, adds: readonly RunMessages[]): Promise<void> {
+  const counts = new Map<string, number>();
+  for (const { sessionId, messages } of adds) {
+    if (messages.length > 0) counts.set(sessionId, (counts.get(sessionId) ?? 0) + messages.length);
+  }
+  const last = await growTranscripts(tx, counts);
+  const rows = adds.flatMap(({ sessionId, runId, messages }) => {
+    const end = last.get(sessionId);
+    if (messages.length === 0) return [];
+    if (end === undefined) throw new Error(`session ${sessionId} is gone`);
+    const after = end - (counts.get(sessionId) ?? 0);
+    counts.set(sessionId, (counts.get(sessionId) ?? 0) - messages.length);
+    return messages.map((message, index) =>
+      toRow(tx, { sessionId, runId }, { message, seq: after + index + 1 }),
+    );
+  });
+  await tx.insert("messages", rows);
+}
+
+/** Makes room in transcripts; the new last number of each. */
+async function growTranscripts(
+  tx: Tx,
+  counts: ReadonlyMap<string, number>,
+): Promise<ReadonlyMap<string, number>> {
+  const last = new Map<string, number>();
+  for (const [count, some] of Map.groupBy(counts, ([, each]) => each)) {
+    const rows = await tx.db
+      .updateTable("sessions")
+      .set((is) => ({ last_message: is("last_message", "+", count) }))
+      .where(
+        "id",
+        "in",
+        some.map(([id]) => id),
+      )
+      .returning(["id", "last_message"])
+      .execute();
+    for (const { id, last_message: seq } of rows) last.set(id, seq);
+  }
+  return last;
+}
+
 /** Writes messages numbered from `after` on, inside `tx`; for a session whose counter says so already. */
 export async function insertMessages(
   tx: Tx,
   where: { readonly sessionId: string; readonly runId: string },
   { messages, after }: { readonly messages: readonly Message[]; readonly after: number },
 ): Promise<void> {
-  const rows = messages.map((message, index) => ({
-    session_id: where.sessionId,
-    seq: after + index + 1,
-    run_id: where.runId,
+  const rows = messages.map((message, index) => toRow(tx, where, { message, seq: after + index + 1 }));
+  await tx.insert("messages", rows);
+}
+
+function toRow(
+  { nowMs }: Tx,
+  { sessionId, runId }: { readonly sessionId: string; readonly runId: string },
+  { message, seq }: NumberedMessage,
+): MessageRow {
+  return {
+    session_id: sessionId,
+    seq,
+    run_id: runId,
     role: message.role,
     content: JSON.stringify(message),
-    created_at: tx.nowMs,
-  }));
-  await tx.insert("messages", rows);
+    created_at: nowMs,
+  };
 }
 
 /** From now on the model gets only what comes after this moment, inside `tx`. ServiceError `session_busy`. */

@@ -47,7 +47,7 @@ export async function planResponse(request: CreateRequest, deps: HttpDeps): Prom
   const previous =
     body.previous_response_id == null
       ? undefined
-      : await findPrevious(deps.store, body.previous_response_id, owner);
+      : await findPrevious(deps, body.previous_response_id, owner);
   const model = requestedModel({ header: headers["x-agent-model"], body: body.model }, deps);
   const items = await resolveReferences(deps.store, inputItems(body, deps), owner);
   const talk = await talkOf(items, { request, deps, address, previous });

@@ -109,7 +109,7 @@ export async function getResponse(
   subscribers: RunSubscribers,
 ): Promise<HttpResponse<"getResponse">> {
   const { store } = deps;
-  const row = await findResponse(store, path.response_id, ctx.identity.name);
+  const row = await findResponse(deps, path.response_id, ctx.identity.name);
   await touchResponse(store, row.id);
   const headers = { "x-agent-run-id": row.run_id, "x-agent-session-id": nameOfId(row.session_id) };
   if (query.stream !== true) {
@@ -147,7 +147,7 @@ export async function deleteResponse(
   { path, ctx }: HttpRequest<"deleteResponse", HttpContext>,
   deps: HttpDeps,
 ): Promise<HttpResponse<"deleteResponse">> {
-  const row = await findResponse(deps.store, path.response_id, ctx.identity.name);
+  const row = await findResponse(deps, path.response_id, ctx.identity.name);
   await forgetResponse(deps.store, row.id);
   if (!(await hasEnded(deps, row))) await deps.turns.stop(row.run_id, "the response was deleted");
   return { status: 200, body: { id: row.id, object: "response", deleted: true } };
@@ -158,7 +158,7 @@ export async function cancelResponse(
   { path, ctx, signal }: HttpRequest<"cancelResponse", HttpContext>,
   deps: HttpDeps,
 ): Promise<HttpResponse<"cancelResponse">> {
-  const row = await findResponse(deps.store, path.response_id, ctx.identity.name);
+  const row = await findResponse(deps, path.response_id, ctx.identity.name);
   if (await hasEnded(deps, row))
     return { status: 200, body: cancelled((await readResponse(deps.store, row)).response) };
   await deps.turns.stop(row.run_id, "the response was cancelled");
@@ -189,9 +189,9 @@ async function hasEnded({ store }: HttpDeps, row: ResponseRow): Promise<boolean>
 /** GET /v1/responses/{response_id}/input_items */
 export async function listResponseInputItems(
   { path, query, ctx }: HttpRequest<"listResponseInputItems", HttpContext>,
-  { store }: HttpDeps,
+  deps: HttpDeps,
 ): Promise<HttpResponse<"listResponseInputItems">> {
-  const row = await findResponse(store, path.response_id, ctx.identity.name);
+  const row = await findResponse(deps, path.response_id, ctx.identity.name);
   const { limit = 20, order = "desc", after } = query;
   const stored = storedInput(row);
   const items = order === "asc" ? stored : stored.toReversed();

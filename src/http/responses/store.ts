@@ -4,13 +4,16 @@ import { ServiceError } from "../../base/errors.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { ResponseRow, RunRow } from "../../store/schema/tables.ts";
 import type { ResponseRequest } from "./object.ts";
+import type { HttpDeps } from "../deps.ts";
 
 /** An input item as it is kept: each has an id. */
 export type StoredItem = InputItem & { readonly id: string; readonly type: string };
 
-/** A stored response of `owner`. ServiceError `response_not_found`, for others' too. */
-export async function findResponse(store: Store, id: string, owner: string): Promise<ResponseRow> {
-  const row = await lookUp(store, id, owner);
+type Responses = Pick<HttpDeps, "store" | "agent">;
+
+/** A stored response of `owner`, its run as recovery leaves it. ServiceError `response_not_found`, for others' too. */
+export async function findResponse(deps: Responses, id: string, owner: string): Promise<ResponseRow> {
+  const row = await lookUp(deps, id, owner);
   if (row) return row;
   throw new ServiceError(
     "response_not_found",
@@ -18,9 +21,9 @@ export async function findResponse(store: Store, id: string, owner: string): Pro
   );
 }
 
-/** The stored response that a request goes on from. ServiceError `previous_response_not_found`. */
-export async function findPrevious(store: Store, id: string, owner: string): Promise<ResponseRow> {
-  const row = await lookUp(store, id, owner);
+/** The stored response that a request goes on from, as {@link findResponse}. ServiceError `previous_response_not_found`. */
+export async function findPrevious(deps: Responses, id: string, owner: string): Promise<ResponseRow> {
+  const row = await lookUp(deps, id, owner);
   if (row) return row;
   throw new ServiceError(
     "previous_response_not_found",
@@ -29,9 +32,15 @@ export async function findPrevious(store: Store, id: string, owner: string): Pro
   );
 }
 
-async function lookUp(store: Store, id: string, owner: string): Promise<ResponseRow | undefined> {
+async function lookUp(
+  { store, agent }: Responses,
+  id: string,
+  owner: string,
+): Promise<ResponseRow | undefined> {
   const rows = store.read.selectFrom("responses").selectAll();
-  return rows.where("id", "=", id).where("owner", "=", owner).executeTakeFirst();
+  const row = await rows.where("id", "=", id).where("owner", "=", owner).executeTakeFirst();
+  if (row) await agent.settle([row.session_id]);
+  return row;
 }
 
 /** What is kept of a response beside its run. */

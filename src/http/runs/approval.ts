@@ -1,6 +1,6 @@
 import type { AskChoice } from "../../../generated/http/client/types.gen.ts";
 import { toApprovalRequest } from "../../agent/question/question.ts";
-import { findRun } from "../../agent/run/run.ts";
+
 import { ServiceError } from "../../base/errors.ts";
 import type { QuestionRow } from "../../store/schema/tables.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
@@ -14,7 +14,7 @@ export async function resolveRunApproval(
   deps: HttpDeps,
 ): Promise<HttpResponse<"resolveRunApproval">> {
   const { path, body, ctx } = request;
-  const run = await findRun(deps.store, path.run_id, ctx.identity.name);
+  const run = await deps.agent.findRun(path.run_id, ctx.identity.name);
   const choice = toChoice(body.choice);
   const asked = await questions(run.id, request, deps);
   const fitting = asked.filter((ask) => offered(ask).includes(choice));

@@ -1,5 +1,5 @@
 import type { StopResult } from "../../../generated/http/client/types.gen.ts";
-import { findRun, isFinalStatus, type RunView } from "../../agent/run/run.ts";
+import { isFinalStatus, type RunView } from "../../agent/run/run.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
@@ -12,11 +12,11 @@ export async function steerRun(
   deps: HttpDeps,
 ): Promise<HttpResponse<"steerRun">> {
   const owner = ctx.identity.name;
-  const run = await findRun(deps.store, path.run_id, owner);
+  const run = await deps.agent.findRun(path.run_id, owner);
   const text = steerText(body, deps);
   if (run.status !== "running") throw notSteerable(run);
   if (!(await deps.turns.steer(run.id, text))) {
-    throw notSteerable(await findRun(deps.store, run.id, owner));
+    throw notSteerable(await deps.agent.findRun(run.id, owner));
   }
   return { status: 200, body: { object: "agent.run.steer", run_id: run.id, accepted: true } };
 }
@@ -27,11 +27,11 @@ export async function stopRun(
   deps: HttpDeps,
 ): Promise<HttpResponse<"stopRun">> {
   const owner = ctx.identity.name;
-  let run = await findRun(deps.store, path.run_id, owner);
+  let run = await deps.agent.findRun(path.run_id, owner);
   // Again when it left the queue at this very moment: then it was neither to be cancelled nor at work yet.
   for (let i = 0; i < ATTEMPTS && !isStopping(run); i++) {
     await deps.turns.stop(run.id, body?.reason ?? `stopped by http:${owner}`);
-    run = await findRun(deps.store, run.id, owner);
+    run = await deps.agent.findRun(run.id, owner);
   }
   const status = isFinalStatus(run.status) ? (run.status as StopResult["status"]) : "stopping";
   return { status: 200, body: { object: "agent.run.stop", run_id: run.id, status } };

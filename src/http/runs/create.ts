@@ -1,6 +1,5 @@
 import type { RunAccepted } from "../../../generated/http/client/types.gen.ts";
 import type { Submitted } from "../../agent/run/prompt.ts";
-import { findRun } from "../../agent/run/run.ts";
 import { nameOfId, type SessionAddress } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { ResponseRow } from "../../store/schema/tables.ts";
@@ -74,10 +73,10 @@ async function goOnFrom(
 async function replay(
   runId: string,
   { ctx }: CreateRunHttpRequest,
-  { store }: HttpDeps,
+  { store, agent }: HttpDeps,
   claim: IdempotencyClaim | undefined,
 ): Promise<Created | undefined> {
-  const run = await findRun(store, runId, ctx.identity.name).catch((error: unknown) => {
+  const run = await agent.findRun(runId, ctx.identity.name).catch((error: unknown) => {
     if (error instanceof ServiceError && error.code === "run_not_found") return undefined;
     throw error;
   });

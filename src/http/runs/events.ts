@@ -1,7 +1,7 @@
 import type { RunEvent } from "../../../generated/http/client/types.gen.ts";
 import type { SseMessage } from "../../../generated/http/contract.gen.ts";
 import { isFinalEvent, toRunEvent } from "../../agent/run/event.ts";
-import { findRun, isFinalStatus, type RunView } from "../../agent/run/run.ts";
+import { isFinalStatus, type RunView } from "../../agent/run/run.ts";
 import { nameOfId } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { JournalEvent } from "../../store/journal/journal.ts";
@@ -20,7 +20,7 @@ export async function streamRunEvents(
   deps: HttpDeps,
   subscribers: RunSubscribers,
 ): Promise<HttpResponse<"streamRunEvents">> {
-  const run = await findRun(deps.store, path.run_id, ctx.identity.name);
+  const run = await deps.agent.findRun(path.run_id, ctx.identity.name);
   const after =
     headers["last-event-id"] === undefined
       ? cursor(query.after, run, "after")

@@ -1,5 +1,5 @@
 import type { RunStatus } from "../../../generated/http/client/types.gen.ts";
-import { runViewColumns, type RunView } from "../../agent/run/run.ts";
+import { isFinalStatus, runViewColumns, type RunView } from "../../agent/run/run.ts";
 import { findSession } from "../../agent/session/session.ts";
 import { ServiceError } from "../../base/errors.ts";
 import type { Store } from "../../store/store.ts";
@@ -16,12 +16,24 @@ export async function listRuns(
   const owner = ctx.identity.name;
   if (after !== undefined) await checkCursor(deps.store, owner, after);
   const page = { owner, after, status, count: limit + 1 };
-  const ids =
-    sessionId === undefined ? await newest(deps.store, page) : await inSession(deps.store, sessionId, page);
-  const rows = await read(deps.store, ids.slice(0, limit));
+  const select = () =>
+    sessionId === undefined ? newest(deps.store, page) : inSession(deps.store, sessionId, page);
+  let ids = await select();
+  let rows = await read(deps.store, ids.slice(0, limit));
+  if (await settled(rows, deps)) {
+    // Those whose process is gone have another status by now.
+    ids = await select();
+    rows = await read(deps.store, ids.slice(0, limit));
+  }
   const data = rows.length === 0 ? [] : await showRuns(rows, deps);
   const edges = { first_id: data.at(0)?.id ?? null, last_id: data.at(-1)?.id ?? null };
   return { status: 200, body: { object: "list", data, ...edges, has_more: ids.length > limit } };
+}
+
+/** Closes those of the runs whose process is gone. False: there are none, and the rows are good. */
+async function settled(rows: readonly RunView[], { agent, turns }: HttpDeps): Promise<boolean> {
+  const open = rows.filter(({ id, status }) => !isFinalStatus(status) && !turns.isAtWork(id));
+  return agent.settle([...new Set(open.map(({ session_id: id }) => id))]);
 }
 
 interface Page {

@@ -42,7 +42,7 @@ export async function planRun(request: CreateRunHttpRequest, deps: HttpDeps): Pr
   const { traceparent } = ctx;
   return {
     address,
-    previous: previousId == null ? undefined : await findPrevious(deps.store, previousId, ctx.identity.name),
+    previous: previousId == null ? undefined : await findPrevious(deps, previousId, ctx.identity.name),
     prompt: {
       seed: { source: "http" },
       kind: "run",

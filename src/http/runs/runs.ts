@@ -1,6 +1,6 @@
 import type { Run } from "../../../generated/http/client/types.gen.ts";
 import { isFinalEvent } from "../../agent/run/event.ts";
-import { describeRun, findRun, isFinalStatus, type RunView } from "../../agent/run/run.ts";
+import { describeRun, isFinalStatus, type RunView } from "../../agent/run/run.ts";
 import type { HttpRequest, HttpResponse } from "../edge/contract.ts";
 import type { HttpContext, HttpDeps } from "../deps.ts";
 import type { RunSubscribers } from "./subscribers.ts";
@@ -12,11 +12,11 @@ export async function getRun(
   subscribers: RunSubscribers,
 ): Promise<HttpResponse<"getRun">> {
   const owner = ctx.identity.name;
-  let row = await findRun(deps.store, path.run_id, owner);
+  let row = await deps.agent.findRun(path.run_id, owner);
   if (query.wait !== undefined && query.wait > 0 && !isSettled(row)) {
     const leave = subscribers.enter(row.id);
     await settled(row, deps, { waitMs: query.wait * 1000, client: raw.signal }).finally(leave);
-    row = await findRun(deps.store, row.id, owner);
+    row = await deps.agent.findRun(row.id, owner);
   }
   return { status: 200, body: await showRun(row, deps) };
 }

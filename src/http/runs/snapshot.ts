@@ -1,6 +1,6 @@
 import type { RunSnapshotEvent } from "../../../generated/http/client/types.gen.ts";
 import { textOf, type Message } from "../../agent/message.ts";
-import { findRun, type RunView } from "../../agent/run/run.ts";
+import type { RunView } from "../../agent/run/run.ts";
 import type { HttpDeps } from "../deps.ts";
 import { showRun } from "./runs.ts";
 
@@ -32,7 +32,7 @@ export async function runSnapshot(
   { id, owner }: RunView,
   first: FirstKept,
 ): Promise<RunSnapshotEvent & { readonly event: "run.snapshot" }> {
-  const row = await findRun(deps.store, id, owner);
+  const row = await deps.agent.findRun(id, owner);
   return {
     event: "run.snapshot",
     run_id: id,

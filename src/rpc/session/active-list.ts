@@ -44,11 +44,12 @@ export async function activeSessions(
 }
 
 async function savedOf(
-  { store }: RpcDeps,
+  { store, agent }: RpcDeps,
   open: readonly LiveSession[],
 ): Promise<ReadonlyMap<string, SessionRow>> {
   if (open.length === 0) return new Map();
   const ids = open.map(({ id }) => id);
+  await agent.settle(ids);
   const rows = await store.read.selectFrom("sessions").selectAll().where("id", "in", ids).execute();
   return new Map(rows.map((row) => [row.id, row]));
 }

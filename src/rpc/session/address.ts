@@ -31,12 +31,11 @@ export async function liveSession({ deps, peer }: RpcContext, id: string): Promi
   );
 }
 
-/** Undefined for sessions that are not saved, and for others'. */
+/** As recovery leaves it. Undefined for sessions that are not saved, and for others'. */
 export async function savedSession(
   deps: RpcDeps,
   id: string,
   owner: string,
 ): Promise<SessionRow | undefined> {
-  const row = await deps.store.find("sessions", { id });
-  return row?.owner === owner ? row : undefined;
+  return deps.agent.sessions.saved(id, owner);
 }

@@ -1,5 +1,5 @@
 import { ServiceError } from "../../base/errors.ts";
-import type { JournalEvent, NewEvent } from "./journal.ts";
+import type { JournalEvent, NewEvent, SessionEvents } from "./journal.ts";
 import { stepTexts } from "../tx/statement.ts";
 import type { EventRow, RunRow, SessionRow } from "../schema/tables.ts";
 import { rawTx } from "../tx/tx.ts";
@@ -15,6 +15,48 @@ const RUN_STEP = stepTexts(
     set: ["last_event", "updated_at"],
   },
 );
+
+// Rows as JSON: one text, prepared once, however many there are.
+const SESSION_STEPS = {
+  sqlite: stepsText("sessions", {
+    rows: "select value ->> 'id' as id, value ->> 'by' as steps from json_each(?)",
+    set: "",
+    where: "",
+  }),
+  postgres: stepsText("sessions", {
+    rows: `select id, "by" as steps from json_to_recordset(?::text::json) as step(id text, "by" integer)`,
+    set: "",
+    where: "",
+  }),
+};
+const IN_SESSION = {
+  set: ", last_event = given.type, updated_at = ?",
+  where: " and runs.session_id = given.session",
+};
+const RUN_STEPS = {
+  sqlite: stepsText("runs", {
+    rows:
+      "select value ->> 'id' as id, value ->> 'session' as session, value ->> 'by' as steps, " +
+      "value ->> 'type' as type from json_each(?)",
+    ...IN_SESSION,
+  }),
+  postgres: stepsText("runs", {
+    rows:
+      `select id, session, "by" as steps, type from json_to_recordset(?::text::json) ` +
+      `as step(id text, session text, "by" integer, type text)`,
+    ...IN_SESSION,
+  }),
+};
+
+function stepsText(
+  table: "sessions" | "runs",
+  { rows, set, where }: { readonly rows: string; readonly set: string; readonly where: string },
+): string {
+  return (
+    `update ${table} set last_seq = last_seq + given.steps${set} from (${rows}) as given ` +
+    `where ${table}.id = given.id${where} returning ${table}.id, ${table}.last_seq`
+  );
+}
 
 /** Numbers and writes events, see {@link Journal.append}. */
 export async function appendEvents(
@@ -35,15 +77,32 @@ export async function appendEvents(
   if (last === undefined && leasedBy !== undefined) {
     throw new ServiceError("session_busy", "Another process has taken this session over.");
   }
-  if (last === undefined) {
-    throw new ServiceError("session_not_found", `There is no session ${JSON.stringify(sessionId)}.`);
-  }
-  let seq = last - events.length;
-  const numbered = events.map(({ type, runId, data }): JournalEvent => {
-    const runSeq = runId === null ? null : next(runSeqs, runId);
-    return { sessionId, seq: ++seq, runId, runSeq, type, data, atMs: tx.nowMs };
-  });
+  if (last === undefined) throw sessionNotFound(sessionId);
+  const numbered = number(tx, sessionId, { events, after: last - events.length, runSeqs });
   await tx.insert("events", numbered.map(toRow));
+  return numbered;
+}
+
+/** Numbers and writes events of many sessions, see {@link Journal.appendAll}. */
+export async function appendAllEvents(
+  tx: Tx,
+  appends: readonly SessionEvents[],
+): Promise<readonly SessionEvents<JournalEvent>[]> {
+  const bySession = Map.groupBy(appends, ({ sessionId }) => sessionId);
+  const wanted = Array.from(bySession, ([sessionId, some]) => ({
+    sessionId,
+    events: some.flatMap(({ events }) => events),
+  })).filter(({ events }) => events.length > 0);
+  if (wanted.length === 0) return [];
+  const raw = rawTx(tx);
+  // The sessions first, as everywhere. Both are waited for at once: when one fails so does the other.
+  const [lasts, runSeqs] = await Promise.all([takeSessions(raw, wanted), takeAllRuns(raw, wanted)]);
+  const numbered = wanted.map(({ sessionId, events }) => {
+    const last = lasts.get(sessionId);
+    if (last === undefined) throw sessionNotFound(sessionId);
+    return { sessionId, events: number(tx, sessionId, { events, after: last - events.length, runSeqs }) };
+  });
+  await tx.insert("events", numbered.flatMap(({ events }) => events).map(toRow));
   return numbered;
 }
 
@@ -109,6 +168,53 @@ function toRow(event: JournalEvent): EventRow {
   };
 }
 
+function number(
+  { nowMs: atMs }: Tx,
+  sessionId: string,
+  from: {
+    readonly events: readonly NewEvent[];
+    readonly after: number;
+    readonly runSeqs: Map<string, number | undefined>;
+  },
+): readonly JournalEvent[] {
+  let seq = from.after;
+  return from.events.map(({ type, runId, data }): JournalEvent => {
+    const runSeq = runId === null ? null : next(from.runSeqs, runId);
+    return { sessionId, seq: ++seq, runId, runSeq, type, data, atMs };
+  });
+}
+
+/** Moves the counters of all sessions on; the number of each one's last new event. */
+async function takeSessions(
+  tx: RawTx,
+  wanted: readonly SessionEvents[],
+): Promise<ReadonlyMap<string, number>> {
+  const steps = wanted.map(({ sessionId: id, events }) => ({ id, by: events.length }));
+  const rows = await tx.all(SESSION_STEPS[tx.dialect], [JSON.stringify(steps)]);
+  return new Map(rows.map((row) => [String(row["id"]), Number(row["last_seq"])]));
+}
+
+/** As {@link takeRuns}, of all sessions. */
+async function takeAllRuns(
+  tx: RawTx,
+  wanted: readonly SessionEvents[],
+): Promise<Map<string, number | undefined>> {
+  const steps = new Map<string, { id: string; session: string; by: number; type: string }>();
+  for (const { sessionId: session, events } of wanted) {
+    for (const { runId: id, type } of events) {
+      if (id !== null) steps.set(id, { id, session, by: (steps.get(id)?.by ?? 0) + 1, type });
+    }
+  }
+  if (steps.size === 0) return new Map();
+  const rows = await tx.all(RUN_STEPS[tx.dialect], [tx.nowMs, JSON.stringify([...steps.values()])]);
+  return new Map(
+    rows.map((row) => {
+      const id = String(row["id"]);
+      return [id, Number(row["last_seq"]) - (steps.get(id)?.by ?? 0)];
+    }),
+  );
+}
+
 /** The number before each run's first new event; undefined for a run that is not in the session. */
 async function takeRuns(
   tx: RawTx,
@@ -129,6 +235,10 @@ async function takeRuns(
     return [runId, last === undefined ? undefined : last - by] as const;
   });
   return new Map(runs);
+}
+
+function sessionNotFound(id: string): ServiceError {
+  return new ServiceError("session_not_found", `There is no session ${JSON.stringify(id)}.`);
 }
 
 function next(seqs: Map<string, number | undefined>, runId: string): number {

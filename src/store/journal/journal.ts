@@ -20,6 +20,12 @@ export interface JournalEvent extends NewEvent {
   readonly atMs: number;
 }
 
+/** Events of one session. */
+export interface SessionEvents<E extends NewEvent = NewEvent> {
+  readonly sessionId: string;
+  readonly events: readonly E[];
+}
+
 /** What is read or followed: all of a session by `seq`, or one run by `runSeq`. */
 export type Scope = { readonly sessionId: string } | { readonly runId: string };
 
@@ -40,6 +46,13 @@ export interface Journal {
     events: readonly NewEvent[],
     options?: { readonly leasedBy?: string },
   ): Promise<readonly JournalEvent[]>;
+
+  /**
+   * As {@link Journal.append}, for many sessions at once: three statements or so, however many sessions they are. All or
+   * none are written. Where several processes write to the same sessions, the caller MUST hold their rows already, as who
+   * takes their leases in `tx` does.
+   */
+  appendAll(tx: Tx, appends: readonly SessionEvents[]): Promise<readonly SessionEvents<JournalEvent>[]>;
 
   /**
    * Inserts a session that does not exist yet and its first run, with `events`, all of that run, as their first: what

@@ -116,6 +116,7 @@ test("a store that fails for a while costs no change", async () => {
   const failed = Promise.withResolvers<void>();
   const journal: Store["journal"] = {
     append: (...args) => agent.store.journal.append(...args),
+    appendAll: (...args) => agent.store.journal.appendAll(...args),
     begin: (...args) => agent.store.journal.begin(...args),
     read: (...args) => agent.store.journal.read(...args),
     follow: (...args) => {

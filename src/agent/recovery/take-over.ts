@@ -1,0 +1,185 @@
+/** How a process takes over sessions whose process or run is gone, inside one transaction. */
+import type { Store, Tx } from "../../store/store.ts";
+import type { RunRow, SessionRow } from "../../store/schema/tables.ts";
+import type { AliveSessions } from "./alive-sessions.ts";
+import { cancelOpenQuestions } from "../question/questions.ts";
+import { addAllMessages } from "../session/transcript.ts";
+import { LEASE_MS } from "../run/session-queue.ts";
+import { cancelledOutcome, interruptedOutcome, type Outcome } from "../run/outcome.ts";
+import type { AgentDeps } from "../deps.ts";
+import { questionsOf, suspended, type KnownOfRun } from "./resume.ts";
+import { concludeAllRuns } from "../run/finish.ts";
+import { startAgain } from "./restart.ts";
+import {
+  answeredRuns,
+  cutCalls,
+  pendingSteers,
+  rebuildStep,
+  steerEventsOf,
+  unsavedEventsOf,
+  type RunFact,
+} from "./rebuild-step.ts";
+
+const PROCESS_ENDED = "The server process that ran this ended before the run did.";
+const END_LOST = "The end of this run could not be written to the database, and is not known.";
+
+/** A session that was taken over. */
+export interface Taken {
+  readonly session: SessionRow;
+  /** A run that is to be taken up again. */
+  readonly waiting?: RunRow;
+  /** True: nothing is queued, and the lease was given back. */
+  readonly isFree?: boolean;
+}
+
+/**
+ * Takes over those of `sessions`, all leased by one owner, that nobody else was faster with. Their runs end, wait on or are
+ * queued again. What is read is read for all at once, and so is what is written: a database may be far away. `alive` knows the
+ * sessions in which something is alive in this process.
+ */
+export async function takeOver(
+  tx: Tx,
+  deps: AgentDeps,
+  from: { readonly sessions: readonly SessionRow[]; readonly alive: Pick<AliveSessions, "all"> },
+): Promise<readonly Taken[]> {
+  const { store } = deps;
+  const { sessions } = from;
+  const alive = from.alive.all;
+  const dead = sessions.filter(({ id }) => !alive.has(id));
+  const mine = await lease(tx, store, dead);
+  const ids = mine.map(({ id }) => id);
+  const known = await readDead(tx, store, ids);
+  const waiting = new Map<string, RunRow>();
+  // All come to their end before the work fails: none may speak in the next transaction.
+  const decisions = await Promise.allSettled(
+    known.map(async (one): Promise<DeadRun | undefined> => {
+      const { run, isAlone } = one;
+      if (isAlone && (await suspended(tx, run, one))) waiting.set(run.session_id, run);
+      else if (!(await startAgain(tx, run, deps))) return one;
+      return undefined;
+    }),
+  );
+  const over = decisions.flatMap((decision) => {
+    if (decision.status === "rejected") throw decision.reason;
+    return decision.value ?? [];
+  });
+  const reason = dead[0]?.lease_owner === store.owner ? END_LOST : PROCESS_ENDED;
+  await closeAll(tx, deps, { dead: over, reason });
+  const free = await release(
+    tx,
+    store,
+    ids.filter((id) => !waiting.has(id)),
+  );
+  return mine.map((session) => {
+    const run = waiting.get(session.id);
+    return { session, isFree: free.has(session.id), ...(run ? { waiting: run } : {}) };
+  });
+}
+
+/** Takes the leases that still are to be had. */
+async function lease(tx: Tx, store: Store, dead: readonly SessionRow[]): Promise<readonly SessionRow[]> {
+  const owner = dead[0]?.lease_owner;
+  if (owner === undefined || owner === null) return [];
+  const ids = dead.map(({ id }) => id);
+  const update = tx.db
+    .updateTable("sessions")
+    .set({ lease_owner: store.owner, lease_until: tx.nowMs + LEASE_MS })
+    .where("id", "in", ids)
+    .where("lease_owner", "=", owner);
+  // Our clock may be ahead of the store's, by which leases run.
+  const due = store.ownerIsDead(owner) ? update : update.where("lease_until", "<", tx.nowMs);
+  const taken = new Set((await due.returning("id").execute()).map(({ id }) => id));
+  return dead.filter(({ id }) => taken.has(id));
+}
+
+/** Gives back the leases of those in which nothing waits. */
+async function release(tx: Tx, store: Store, ids: readonly string[]): Promise<ReadonlySet<string>> {
+  if (ids.length === 0) return new Set();
+  const free = await tx.db
+    .updateTable("sessions")
+    .set({ lease_owner: null, lease_until: 0, updated_at: tx.nowMs })
+    .where("id", "in", ids)
+    .where("lease_owner", "=", store.owner)
+    .where("queued", "=", 0)
+    .returning("id")
+    .execute();
+  return new Set(free.map(({ id }) => id));
+}
+
+/** Ends runs whose process is gone, with what they had said and done as far as anybody knows. */
+async function closeAll(
+  tx: Tx,
+  deps: AgentDeps,
+  { dead, reason }: { readonly dead: readonly DeadRun[]; readonly reason: string },
+): Promise<void> {
+  const { store } = deps;
+  for (const { run, questions } of dead) {
+    if (questions.some(({ status }) => status === "open")) await cancelOpenQuestions(tx, store, run.id);
+  }
+  const ends = dead.map((one) => ({ ...one, outcome: outcomeOf(one, reason) }));
+  await addAllMessages(
+    tx,
+    ends.map(({ run, step }) => ({ sessionId: run.session_id, runId: run.id, messages: rebuildStep(step) })),
+  );
+  await concludeAllRuns(tx, deps, ends);
+  await store.journal.appendAll(
+    tx,
+    ends.map(({ run, step, outcome }) => ({
+      sessionId: run.session_id,
+      events: [...cutCalls(run.id, step), outcome.event],
+    })),
+  );
+}
+
+function outcomeOf({ run, steers }: DeadRun, reason: string): Outcome {
+  const pending = pendingSteers(steers);
+  return run.stop_requested === 1
+    ? cancelledOutcome(run.id, pending)
+    : interruptedOutcome(run.id, reason, pending);
+}
+
+/** A run that was at work when its process went, and what is known of it. */
+interface DeadRun extends KnownOfRun {
+  readonly run: RunRow;
+  /** No other run of its session is at work. */
+  readonly isAlone: boolean;
+  readonly steers: readonly RunFact[];
+  /** What of its newest step is not saved. */
+  readonly step: readonly RunFact[];
+}
+
+/** The runs at work in sessions, inside `tx`. From here on none takes steering. */
+async function readDead(
+  tx: Tx,
+  { dialect }: Store,
+  sessionIds: readonly string[],
+): Promise<readonly DeadRun[]> {
+  if (sessionIds.length === 0) return [];
+  const query = tx.db
+    .selectFrom("runs")
+    .selectAll()
+    .where("session_id", "in", sessionIds)
+    .where("ended_at", "is", null)
+    .where("status", "!=", "queued");
+  // Whoever gives text holds the row until that is committed. SQLite has one writer, and no locks of rows.
+  const runs = await (dialect === "postgres" ? query.forUpdate() : query).execute();
+  const ids = runs.map(({ id }) => id);
+  if (ids.length === 0) return [];
+  const counts = new Map<string, number>();
+  for (const { session_id: id } of runs) counts.set(id, (counts.get(id) ?? 0) + 1);
+  const questions = Map.groupBy(await questionsOf(tx, ids), ({ run_id: runId }) => runId);
+  const unsaved = await unsavedEventsOf(tx, ids);
+  const steers = await steerEventsOf(tx, ids);
+  const answered = await answeredRuns(tx, sessionIds);
+  return runs.map((run) => {
+    const events = unsaved.get(run.id) ?? [];
+    return {
+      run,
+      isAlone: counts.get(run.session_id) === 1,
+      questions: questions.get(run.id) ?? [],
+      events,
+      steers: steers.get(run.id) ?? [],
+      step: answered.has(run.id) ? [] : events,
+    };
+  });
+}
