@@ -3,7 +3,7 @@ import { sha256 } from "../../base/digest.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { readJobFile, type FileJob, type JobFile } from "./job-file.ts";
 import { defineJob, type JobContext } from "../job/input.ts";
-import type { JobPast } from "../job/start.ts";
+import type { JobPast } from "../job/moves.ts";
 import type { JobDefinition } from "../job/job.ts";
 import type { Jobs } from "../job/jobs.ts";
 

@@ -1,17 +1,12 @@
 /** The definition that comes of what people say of a job. */
-import type { Job, JobDefinition } from "./job.ts";
+import { type Job, type JobDefinition, refusal } from "./job.ts";
 import * as fields from "./fields.ts";
-import type { JobModels } from "./fields.ts";
-import { refusal } from "./refusal.ts";
-import { jitterProblem } from "../schedule/jitter-limit.ts";
-import type { JobChange, JobInput } from "./options.ts";
-import { lifecycleProblem } from "./lifecycle.ts";
-import { scanPrompt } from "./scan.ts";
+import type { JobModels, JobChange, JobInput } from "./fields.ts";
+import { lifecycleProblem, scanPrompt } from "./scan.ts";
 import { parseSchedule } from "../schedule/text.ts";
-import type { Schedule } from "../schedule/schedule.ts";
+import { type Schedule, formatSchedule } from "../schedule/schedule.ts";
 import { zoneProblem } from "../../base/zone.ts";
-
-export type { JobChange, JobInput } from "./options.ts";
+import { nextRunMs } from "../schedule/instants.ts";
 
 /** What is there when a job is defined. */
 export interface JobContext {
@@ -167,4 +162,37 @@ function withoutUndefined(whole: JobDefinition): JobDefinition {
   return Object.fromEntries(
     Object.entries(whole).filter(([, value]) => value !== undefined),
   ) as unknown as JobDefinition;
+}
+
+const MAX_JITTER_SECONDS = 86_400;
+/** Instants of an expression that are looked at: a year of days. */
+const MAX_INSTANTS = 400;
+
+/** A sentence; undefined when every run stays before the instant behind its own. */
+export function jitterProblem(
+  { schedule, zone, jitterSeconds }: Pick<JobDefinition, "schedule" | "zone" | "jitterSeconds">,
+  nowMs: number,
+): string | undefined {
+  if (jitterSeconds === 0) return undefined;
+  if (schedule.kind === "once") return "A job that runs once begins at its time: leave the jitter out.";
+  const shortest = Math.min(shortestPeriodMs(schedule, nowMs, zone) / 1000 - 1, MAX_JITTER_SECONDS);
+  if (jitterSeconds <= shortest) return undefined;
+  const why =
+    shortest === MAX_JITTER_SECONDS
+      ? ""
+      : `, which is less than ${formatSchedule(schedule)} leaves between runs`;
+  return `The jitter is at most ${Math.floor(shortest)} seconds here${why}.`;
+}
+
+function shortestPeriodMs(schedule: Schedule, nowMs: number, zone: string): number {
+  if (schedule.kind === "interval") return schedule.minutes * 60_000;
+  let shortest = Number.POSITIVE_INFINITY;
+  let before = nextRunMs(schedule, nowMs, zone);
+  for (let count = 0; before !== undefined && count < MAX_INSTANTS; count++) {
+    const next = nextRunMs(schedule, before, zone);
+    if (next === undefined) break;
+    shortest = Math.min(shortest, next - before);
+    before = next;
+  }
+  return shortest;
 }

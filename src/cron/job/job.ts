@@ -1,6 +1,8 @@
 /** A job of the clock, as people define it and as it stands. Pure. */
 import type { CronJobRow } from "../../store/schema/tables.ts";
 import type { Schedule } from "../schedule/schedule.ts";
+import { ServiceError } from "../../base/errors.ts";
+import type { CronSettings } from "../settings.ts";
 
 /** What people say a job is. Kept as JSON; each change is a new revision of the row. */
 export interface JobDefinition {
@@ -170,4 +172,32 @@ function isSchedule(value: unknown): value is Schedule {
   if (kind === "once") return typeof atMs === "number";
   if (kind === "interval") return typeof minutes === "number" && minutes >= 1;
   return kind === "cron" && typeof expression === "string";
+}
+
+/** Of a field that was said wrongly; `param` is its name in snake case, as tools and files write it. */
+export function refusal(param: string, message: string): ServiceError {
+  return new ServiceError("invalid_request", message, { param });
+}
+
+/** The tools that make and change jobs. */
+const SCHEDULING = "cron";
+/** Nobody is there to answer. */
+const ASKING = "clarify";
+
+type OfJob = Pick<JobDefinition, "toolsets">;
+type Rules = Pick<CronSettings, "toolsets" | "allowAgentScheduling">;
+
+/** Those of the job, else those of all jobs, else all; never those that ask, and no scheduling unless it is allowed. */
+export function jobToolsets(job: OfJob, rules: Rules, offered: readonly string[]): readonly string[] {
+  const wanted = job.toolsets ?? rules.toolsets ?? offered;
+  return wanted.filter((name) => name !== ASKING && (name !== SCHEDULING || rules.allowAgentScheduling));
+}
+
+/** Names that stand for nothing here. */
+export function unknownToolsets(
+  job: OfJob,
+  { toolsets }: Pick<Rules, "toolsets">,
+  offered: readonly string[],
+): readonly string[] {
+  return (job.toolsets ?? toolsets ?? []).filter((name) => !offered.includes(name));
 }

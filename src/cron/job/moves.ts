@@ -2,8 +2,7 @@
 import type { CronJobRow } from "../../store/schema/tables.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { dueAtMs, upcomingOf, type Upcoming } from "../schedule/upcoming.ts";
-import { isOver, type Job, type JobDefinition } from "./job.ts";
-import { refusal } from "./refusal.ts";
+import { isOver, type Job, type JobDefinition, refusal, type LastStatus } from "./job.ts";
 import { scanPrompt } from "./scan.ts";
 import { nextRunMs } from "../schedule/instants.ts";
 import { formatSchedule, type Schedule } from "../schedule/schedule.ts";
@@ -228,4 +227,49 @@ function over(job: Job, what: string): ServiceError {
     ? "give it a new schedule (edit), or resume it at a new time"
     : "raise its repeat or give it a new schedule (edit)";
   return refusal("job", `${called(job)} is ${state}: ${why}. ${what}; ${advice}.`);
+}
+
+export interface JobStart {
+  readonly isPaused?: boolean | undefined;
+  readonly pausedReason?: string | undefined;
+  /** Of a job that comes from elsewhere: what it was there. */
+  readonly past?: JobPast | undefined;
+}
+
+export interface JobPast {
+  /** 12 hex digits. */
+  readonly id?: string | undefined;
+  /** The beat of an interval: the instants that follow keep it. */
+  readonly nextRunAtMs?: number | undefined;
+  readonly repeatDone?: number | undefined;
+  readonly failureStreak?: number | undefined;
+  readonly lastRunAtMs?: number | undefined;
+  readonly lastStatus?: LastStatus | undefined;
+  readonly createdAtMs?: number | undefined;
+}
+
+export function newJobRow(definition: JobDefinition, start: JobStart, nowMs: number): CronJobRow {
+  const { isPaused = false, pausedReason, past = {} } = start;
+  const id = past.id ?? crypto.randomUUID().replaceAll("-", "").slice(0, 12);
+  const nextRunAtMs = past.nextRunAtMs ?? firstMs(definition, nowMs);
+  const state = isPaused ? "paused" : "scheduled";
+  const next = { state, nextRunAtMs, manualAtMs: undefined, retryAtMs: undefined } as const;
+  return {
+    id,
+    ...definitionColumns(definition),
+    revision: 1,
+    ...upcomingColumns({ id, definition }, next, nowMs),
+    retries: 0,
+    repeat_done: past.repeatDone ?? 0,
+    failure_streak: past.failureStreak ?? 0,
+    last_run_at: past.lastRunAtMs ?? null,
+    last_status: past.lastStatus ?? null,
+    last_error: null,
+    last_occurrence: null,
+    last_delivery_error: null,
+    paused_at: isPaused ? nowMs : null,
+    paused_reason: (isPaused ? reasonOf(pausedReason) : undefined) ?? null,
+    created_at: past.createdAtMs ?? nowMs,
+    updated_at: nowMs,
+  };
 }

@@ -1,7 +1,5 @@
 /** Words that give an agent away, in what it is to be asked unattended. What it may do is limited elsewhere. Pure. */
 import { redact } from "../../base/observe/redact.ts";
-import { invisibleIn, withoutInvisible } from "./invisible.ts";
-import { leaksSecret } from "./scan-secrets.ts";
 
 /** What a pattern sees; the text that it is about, or undefined. */
 type Find = (text: string) => string | undefined;
@@ -136,3 +134,165 @@ const COMMANDS: readonly Threat[] = [
   },
   { id: "exfil_http", what: "a command that sends a secret away", find: leaksSecret },
 ];
+
+/** Commands that send secrets over the network. Pure. */
+
+const NETWORK_COMMAND = /\b(?:curl|wget)\b(?:\\\n|[^\n]){0,2000}/gi;
+const SECRET_VARIABLE = /\$\{?\w{0,64}(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIAL|API)\w{0,64}/gi;
+/** How one logs in at a code host. */
+const LOGIN =
+  /(?:-H|--header)[=\s]*["']?(?:authorization:\s*(?:token|bearer|basic)?|(?:private|job|deploy)-token:)\s*$|(?:-u|--user)[=\s]*["']?[\w.-]{0,64}:?$/i;
+const CODE_HOSTS = ["github.com", "gitlab.com", "bitbucket.org", "codeberg.org", "gitea.com", "sr.ht"];
+const LOGIN_CHARACTERS = 120;
+
+/**
+ * The start of a command that puts a secret variable into a request; undefined when there is none. To log in at a code host
+ * is no leak.
+ */
+export function leaksSecret(text: string): string | undefined {
+  for (const [command] of text.matchAll(NETWORK_COMMAND)) {
+    const secrets = [...command.matchAll(SECRET_VARIABLE)];
+    if (secrets.length === 0) continue;
+    const logsIn = secrets.every(({ index }) =>
+      LOGIN.test(command.slice(Math.max(0, index - LOGIN_CHARACTERS), index)),
+    );
+    if (!logsIn || !isAtCodeHost(command)) return command;
+  }
+  return undefined;
+}
+
+function isAtCodeHost(command: string): boolean {
+  const urls = command.match(/\bhttps?:\/\/[^\s"'`]{1,2000}/gi) ?? [];
+  return urls.length > 0 && urls.every((url) => isCodeHost(url));
+}
+
+function isCodeHost(url: string): boolean {
+  const host = URL.canParse(url) ? new URL(url).hostname : "";
+  return CODE_HOSTS.some((known) => host === known || host.endsWith(`.${known}`));
+}
+
+/** Scripts in which letters are joined or kept apart by a character of their own. */
+const JOINING = [
+  "Arabic",
+  "Syriac",
+  "Mongolian",
+  "Nko",
+  "Devanagari",
+  "Bengali",
+  "Gurmukhi",
+  "Gujarati",
+  "Oriya",
+  "Tamil",
+  "Telugu",
+  "Kannada",
+  "Malayalam",
+  "Sinhala",
+  "Khmer",
+  "Myanmar",
+]
+  .map((script) => String.raw`\p{Script=${script}}`)
+  .join("");
+const RIGHT_TO_LEFT = /[\p{Script=Hebrew}\p{Script=Arabic}\p{Script=Syriac}\p{Script=Thaana}]/u;
+
+/** The flags of parts of countries are written in tags that only they may hold. */
+const FLAG = String.raw`\u{1f3f4}[\u{e0020}-\u{e007e}]{1,8}\u{e007f}`;
+const JOINERS = [
+  String.raw`(?<![\p{Extended_Pictographic}\p{Emoji_Modifier}\ufe0f${JOINING}])\u200d`,
+  String.raw`(?<=[\p{Extended_Pictographic}\p{Emoji_Modifier}\ufe0f])\u200d(?!\p{Extended_Pictographic})`,
+  String.raw`(?<![${JOINING}])\u200c`,
+].join("|");
+const ALWAYS = String.raw`[\u00ad\u115f\u1160\u180e\u200b\u202a-\u202e\u2060-\u206f\u3164\ufeff\uffa0\u{e0000}-\u{e0fff}]`;
+/** One may choose how the character before it looks; more only carry something. */
+const SELECTORS = String.raw`(?<=[\ufe00-\ufe0f])[\ufe00-\ufe0f]|(?<!\p{Script=Han})[\u{e0100}-\u{e01ef}]`;
+const IDEOGRAPH = String.raw`\p{Script=Han}[\u{e0100}-\u{e01ef}]`;
+const MARKS = String.raw`[\u200e\u200f]`;
+
+const KEPT = `(?<kept>${FLAG}|${IDEOGRAPH})`;
+const WITHOUT_MARKS = new RegExp(`${KEPT}|${ALWAYS}|${JOINERS}|${SELECTORS}|${MARKS}`, "gu");
+/** Text that runs from right to left needs its marks of direction. */
+const MIXED = new RegExp(`${KEPT}|${ALWAYS}|${JOINERS}|${SELECTORS}`, "gu");
+
+/** The text without them, but for those that emoji, letters and lines are joined with. */
+export function withoutInvisible(text: string): string {
+  if (!MAYBE.test(text)) return text;
+  const pattern = RIGHT_TO_LEFT.test(text) ? MIXED : WITHOUT_MARKS;
+  return text.replace(pattern, (...found) => (found.at(-1) as { readonly kept?: string }).kept ?? "");
+}
+
+/** The first of them as `U+200B`; undefined when there is none. A mark at the start of a file does not count. */
+export function invisibleIn(text: string): string | undefined {
+  const seen = text.replace(/^\ufeff/, "");
+  if (!MAYBE.test(seen)) return undefined;
+  for (const found of seen.matchAll(RIGHT_TO_LEFT.test(seen) ? MIXED : WITHOUT_MARKS)) {
+    if (found.groups?.["kept"] !== undefined) continue;
+    return `U+${(found[0].codePointAt(0) ?? 0).toString(16).toUpperCase().padStart(4, "0")}`;
+  }
+  return undefined;
+}
+
+/** Most text has nothing of the kind. */
+const MAYBE = new RegExp(
+  String.raw`[\u00ad\u115f\u1160\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\u{fe00}-\u{fe0f}\ufeff\uffa0\u{e0000}-\u{e0fff}]`,
+  "u",
+);
+
+/** Jobs that would stop or start the service that runs them, again and again. Pure. */
+
+const SERVICE = String.raw`["'\x60]?agentd(?:[.@]\S{0,60}|-gateway)?(?![\w-])`;
+const VERB = "(?:re)?start|stop|kill|reload|shutdown|disable|try-restart|kickstart|bootout|unload";
+const WORDS = String.raw`(?:\s+[^\s;|&\x60]{1,100}){0,6}?\s+`;
+const MANAGERS =
+  "systemctl|launchctl|(?:docker|podman)(?:[ -]compose)?|kubectl|supervisorctl|pm2|rc-service|initctl|brew\\s+services|nssm";
+
+/** As they are typed. */
+const SERVICE_COMMANDS = [
+  String.raw`\b(?:${MANAGERS})${WORDS}(?:${VERB}|delete|rm|down)${WORDS}(?:\S{0,60}\/)?${SERVICE}`,
+  String.raw`\b(?:service|rc-service|sv|pm2)\s+${SERVICE}\s+(?:${VERB})\b`,
+  String.raw`\b(?:pkill|killall)${WORDS}${SERVICE}`,
+  String.raw`\bkill\b[^\n;]{0,40}\b(?:pidof|pgrep)\b[^\n;]{0,40}${SERVICE}`,
+  String.raw`\b(?:pidof|pgrep)\b[^\n;]{0,40}${SERVICE}[^\n;]{0,20}\|\s*xargs\b[^\n;]{0,20}\bkill\b`,
+  String.raw`\bagentd\s+gateway\s+(?:run|${VERB})\b`,
+];
+const TYPED = new RegExp(SERVICE_COMMANDS.join("|"), "gi");
+/** Where all of it is commands, one without a verb starts the service too. */
+const IN_SCRIPT = new RegExp(
+  `${TYPED.source}|^\\s*(?:sudo\\s+|exec\\s+|nohup\\s+)*agentd\\s+gateway\\b`,
+  "gim",
+);
+/** As people say it. */
+const IN_PROMPT = new RegExp(
+  String.raw`${TYPED.source}|\b(?:restart|stop|kill|shut\s+down|reboot)\s+(?:the\s+)?agentd(?![\w-])(?!\s+(?:job|session|run)s?\b)|\b(?:run|execute|call|type)\s+["'\x60]?agentd\s+gateway\b(?!\s+setup)`,
+  "gi",
+);
+
+/** What makes of a command a thing that is spoken of. */
+const SPOKEN_OF =
+  /\b(?:never|not|don['’]?t|without|how\s+to|when\s+to|whether|why|who|did|does|explain|describe|document|documents?|mentions?|mentioning|contains?|says?|about|grep|search|look(?:ing)?\s+for|count|occurrences?|uses?\s+of)\b/i;
+const CLAUSE_CHARACTERS = 160;
+
+/** A sentence; undefined when the text asks for no such thing. */
+export function lifecycleProblem(text: string, what: "prompt" | "script"): string | undefined {
+  const found = what === "script" ? inScript(text) : inPrompt(text);
+  if (found === undefined) return undefined;
+  const told = JSON.stringify(found.replace(/\s+/g, " ").trim().slice(0, 80));
+  return `The ${what} would stop or start the service that runs the job (${told}), which can go on in a circle. Leave that to the system's own service manager.`;
+}
+
+function inPrompt(text: string): string | undefined {
+  for (const { 0: found, index } of text.matchAll(IN_PROMPT)) {
+    const before = text.slice(Math.max(0, index - CLAUSE_CHARACTERS), index);
+    const clause = before.split(/[.;:!?\n,]|\b(?:and|then|but)\b/i).at(-1) ?? "";
+    if (!SPOKEN_OF.test(clause)) return found;
+  }
+  return undefined;
+}
+
+/** Remarks, and lines that only print, do nothing. */
+function inScript(text: string): string | undefined {
+  const lines = text
+    .split("\n")
+    .filter((line) => !/^\s*(?:#|\/\/|\*|(?:echo|printf|print|console\.log)\b[^|]*$)/.test(line));
+  // Other languages than the shell's write the words of a command as a list.
+  const plain = lines.map((line) => line.replace(/["',[\]()]+/g, " ")).join("\n");
+  return plain.match(IN_SCRIPT)?.[0];
+}

@@ -4,11 +4,10 @@ import { findScriptFile } from "../../exec/script-file.ts";
 import { isReady, type ModelCatalog } from "../../agent/model.ts";
 import type { Claimed } from "../tick/claim.ts";
 import type { Ending } from "./ending.ts";
-import type { JobDefinition } from "../job/job.ts";
+import { type JobDefinition, unknownToolsets } from "../job/job.ts";
 import { clip } from "./message.ts";
 import type { CronDeps } from "../deps.ts";
 import { scanPrompt } from "../job/scan.ts";
-import { unknownToolsets } from "../tool/toolsets.ts";
 
 export type PreflightDeps = Pick<
   CronDeps,

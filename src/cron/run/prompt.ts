@@ -1,13 +1,44 @@
-/** What the agent is asked when a job fires. Pure but for the marks around data, which are random. */
-import { Fence } from "../../agent/context/fence.ts";
-import { skillInstructions, type LoadedSkill } from "../../agent/skills/load-skill.ts";
-import type { JobContext } from "./context.ts";
-import { FAILURE_MARK } from "./ending.ts";
-import type { JobDefinition } from "../job/job.ts";
-import { latenessNotice, type Lateness } from "./lateness.ts";
-import { scanAssembled } from "../job/scan.ts";
+import { loadSkill, skillInstructions, type LoadedSkill } from "../../agent/skills/load-skill.ts";
+import type { Claimed } from "../tick/claim.ts";
+import type { CronDeps } from "../deps.ts";
 import type { ScriptOutcome } from "./script.ts";
+import { Fence } from "../../agent/context/fence.ts";
+import { FAILURE_MARK, isSilent } from "./ending.ts";
+import type { JobDefinition } from "../job/job.ts";
+import { scanAssembled } from "../job/scan.ts";
 import { zonedTime } from "../schedule/zoned-time.ts";
+import type { Store } from "../../store/store.ts";
+import type { OccurrenceRow } from "../../store/schema/tables.ts";
+import type { Timing } from "../tick/occurrence.ts";
+import type { Log } from "../../base/observe/log.ts";
+import { redact } from "../../base/observe/redact.ts";
+import { responseOf } from "../output/output.ts";
+import { listOutputs, readOutput } from "../output/outputs.ts";
+import type { CronSettings } from "../settings.ts";
+
+/** The prompt of an occurrence, with what has to be read for it. */
+export async function assemblePrompt(
+  deps: CronDeps,
+  { occurrence, job }: Claimed,
+  script: ScriptOutcome | undefined,
+): Promise<ReturnType<typeof jobPrompt>> {
+  const { definition } = job;
+  const [lateness, contexts, skills] = await Promise.all([
+    readLateness(deps.store, occurrence),
+    readContexts(deps, definition.contextFrom),
+    Promise.all(definition.skills.map((name) => readSkill(deps, name, definition.workdir ?? deps.workspace))),
+  ]);
+  return jobPrompt({ job: definition, nowMs: deps.clock.now(), lateness, script, contexts, skills });
+}
+
+async function readSkill({ skills, log }: CronDeps, name: string, cwd: string): Promise<JobSkill> {
+  try {
+    return (await loadSkill(skills, name, cwd)) ?? { name, problem: "there is none of that name" };
+  } catch (error) {
+    log.warn("a skill of a job cannot be read; the run goes on without", { skill: name, error });
+    return { name, problem: "it cannot be read" };
+  }
+}
 
 /** A skill of a job, or why it cannot be had. */
 export type JobSkill = LoadedSkill | { readonly name: string; readonly problem: string };
@@ -115,4 +146,77 @@ function skillParts(skills: readonly JobSkill[]): readonly string[] {
 function variablesNotice({ name, variables }: LoadedSkill): string {
   if (variables.length === 0) return "";
   return `\n\nIts commands need ${variables.join(", ")}: view ${name} once with the tool for skills, and they have them.`;
+}
+
+/** How far an occurrence is behind its time. */
+export interface Lateness {
+  readonly timing: Timing;
+  readonly scheduledAtMs: number;
+  /** The instants before it that nobody ran. */
+  readonly missed?: { readonly fromMs: number; readonly untilMs: number; readonly count: number };
+}
+
+export async function readLateness(store: Store, occurrence: OccurrenceRow): Promise<Lateness> {
+  const { job_id: jobId, scheduled_at: scheduledAtMs, claimed_at: claimedAt } = occurrence;
+  const timing = occurrence.timing as Timing;
+  if (timing !== "catch_up") return { timing, scheduledAtMs };
+  // Those were written down in the transaction of the claim.
+  const row = await store.find("occurrences", { job_id: jobId, claimed_at: claimedAt, status: "missed" });
+  if (!row) return { timing, scheduledAtMs };
+  const { scheduled_at: fromMs, covers_until: untilMs, covers_count: count } = row;
+  return { timing, scheduledAtMs, missed: { fromMs, untilMs: untilMs ?? fromMs, count } };
+}
+
+/** What the agent is told of it; undefined when it is in time. */
+export function latenessNotice(
+  { timing, scheduledAtMs, missed }: Lateness,
+  zone: string,
+): string | undefined {
+  if (timing === "on_time") return undefined;
+  const due = `It was due at ${zonedTime(scheduledAtMs, zone)} and begins late: mind that where the task speaks of times.`;
+  if (!missed) return due;
+  const [from, until] = [zonedTime(missed.fromMs, zone), zonedTime(missed.untilMs, zone)];
+  const which = missed.count === 1 ? `the run of ${from}` : `${missed.count} runs, from ${from} to ${until}`;
+  return `${due} It also stands for what was missed while no scheduler was at work: ${which}. Do the task once for all of them.`;
+}
+
+/** The newest output of a job. */
+export interface JobContext {
+  readonly name: string;
+  /** When it was, as the name of its file says it; undefined: there is none. */
+  readonly at?: string;
+  /** Undefined: it failed, had nothing to say, or cannot be read. */
+  readonly answer?: string;
+}
+
+export interface ContextDeps {
+  readonly store: Store;
+  readonly log: Log;
+  readonly outputFolder: string;
+  readonly settings: Pick<CronSettings, "silentMatch">;
+}
+
+/** In the order of the ids. Never rejects for what is wrong with a file. */
+export async function readContexts(
+  deps: ContextDeps,
+  jobIds: readonly string[],
+): Promise<readonly JobContext[]> {
+  return Promise.all(jobIds.map((jobId) => readContext(deps, jobId)));
+}
+
+async function readContext(deps: ContextDeps, jobId: string): Promise<JobContext> {
+  const job = await deps.store.find("cron_jobs", { id: jobId });
+  const name = redact(job?.name ?? jobId);
+  try {
+    const [file] = await listOutputs(deps.outputFolder, jobId);
+    if (file === undefined) return { name };
+    const at = file.replace(/\.md$/, "");
+    const document = await readOutput(deps.outputFolder, { jobId, file });
+    const answer = document === undefined ? undefined : responseOf(document);
+    const isTold = answer !== undefined && answer !== "" && !isSilent(answer, deps.settings.silentMatch);
+    return isTold ? { name, at, answer: redact(answer) } : { name, at };
+  } catch (error) {
+    deps.log.warn("the output of a job that another builds on cannot be read", { job: jobId, error });
+    return { name };
+  }
 }

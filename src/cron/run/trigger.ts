@@ -6,7 +6,6 @@ import type { RunRow } from "../../store/schema/tables.ts";
 import { endOccurrence } from "./end-occurrence.ts";
 import { endingOfAnswer, type Ending } from "./ending.ts";
 import { isPlan, readPlan } from "./plan.ts";
-import type { RunEnds } from "./run-ends.ts";
 
 /** Keeps the occurrences of runs in step with them, in whatever process the runs start and end. */
 export function createCronTrigger({
@@ -61,3 +60,19 @@ function hasReachedNoModel({ failure, usage }: Facts): boolean {
 }
 
 const TRANSIENT: ReadonlySet<ProviderFailure["kind"]> = new Set(["network", "overloaded", "rate_limit"]);
+
+/** Who waits in this process for the ends of occurrences. */
+export class RunEnds {
+  readonly #waiting = new Map<string, () => void>();
+
+  /** Resolves when the occurrence has ended by a run of this process, or {@link told} is called for it. */
+  wait(occurrenceId: string): Promise<void> {
+    return new Promise((resolve) => this.#waiting.set(occurrenceId, resolve));
+  }
+
+  told(occurrenceId: string): void {
+    const resolve = this.#waiting.get(occurrenceId);
+    this.#waiting.delete(occurrenceId);
+    resolve?.();
+  }
+}

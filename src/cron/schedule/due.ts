@@ -1,11 +1,10 @@
 /** What is to be done about a job whose time has come. Pure. */
 import { countInstants, nextRunMs, previousRunMs } from "./instants.ts";
 import { isOver, type Job } from "../job/job.ts";
-import { jitterMs } from "./jitter.ts";
+import { jitterMs, upcomingOf, type Upcoming } from "./upcoming.ts";
 import type { Cause, Timing } from "../tick/occurrence.ts";
 import type { Schedule } from "./schedule.ts";
 import { ONCE_GRACE_MS } from "./text.ts";
-import { upcomingOf, type Upcoming } from "./upcoming.ts";
 
 export interface DueDecision {
   readonly after: Upcoming;

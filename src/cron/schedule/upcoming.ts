@@ -1,6 +1,6 @@
 /** What is next for a job. Pure; it loads nothing that computes schedules. */
 import type { Job, JobState } from "../job/job.ts";
-import { jitterMs } from "./jitter.ts";
+import { sha256 } from "../../base/digest.ts";
 
 /** A schedule that cannot be computed is looked at again so much later. */
 export const REPAIR_MS = 3_600_000;
@@ -28,4 +28,12 @@ export function dueAtMs(
 
 export function upcomingOf({ state, nextRunAtMs, manualAtMs, retryAtMs }: Job): Upcoming {
   return { state, nextRunAtMs, manualAtMs, retryAtMs };
+}
+
+/** The same for the same instant of the same job, whoever asks; in whole milliseconds. */
+export function jitterMs({ id, definition }: Pick<Job, "id" | "definition">, slotMs: number): number {
+  const maxMs = definition.jitterSeconds * 1000;
+  if (maxMs <= 0) return 0;
+  const digest = Number.parseInt(sha256(`${id} ${slotMs}`).slice(0, 8), 16);
+  return digest % maxMs;
 }

@@ -1,14 +1,77 @@
+import type { Log } from "../../base/observe/log.ts";
 import { redact } from "../../base/observe/redact.ts";
+import { isRetryable, isUnavailable } from "../../store/tx/failure.ts";
 import type { Store, Tx } from "../../store/store.ts";
 import type { CronJobRow, OccurrenceRow } from "../../store/schema/tables.ts";
-import { evaluateDue, MAX_COUNTED, type DueRun, type DueDecision } from "../schedule/due.ts";
+import {
+  evaluateDue,
+  MAX_COUNTED,
+  type DueRun,
+  type DueDecision,
+  type MissedInstants,
+} from "../schedule/due.ts";
 import { toJob, type Job } from "../job/job.ts";
-import { missedRow, occurrenceRow } from "./new-occurrence.ts";
-import { enqueueMissed } from "./enqueue-missed.ts";
-import type { Telling } from "../run/plan.ts";
+import { type Telling, planOccurrence } from "../run/plan.ts";
 import { formatSchedule } from "../schedule/schedule.ts";
 import type { CronSettings } from "../settings.ts";
 import { dueAtMs, REPAIR_MS, type Upcoming } from "../schedule/upcoming.ts";
+import { createId } from "../../base/ids.ts";
+import { outputFileName, keptOutput, OUTPUT_TARGET } from "../output/output.ts";
+import { missedText } from "../run/message.ts";
+
+/**
+ * One round of {@link claimDue} in a transaction of its own. A row that the database refuses does not keep the others from
+ * running: they are claimed one by one then, and that one is left out.
+ */
+export async function claimRound(request: ClaimRequest, log: Log): Promise<ClaimRound> {
+  try {
+    return await claimIn(request);
+  } catch (error) {
+    if (isUnavailable(error)) throw error;
+    return claimOneByOne(request, log);
+  }
+}
+
+function claimIn(request: ClaimRequest): Promise<ClaimRound> {
+  return request.store.write((tx) => claimDue(tx, request));
+}
+
+async function claimOneByOne(request: ClaimRequest, log: Log): Promise<ClaimRound> {
+  const { store } = request;
+  const rounds: ClaimRound[] = [];
+  for (const { id, revision } of await dueJobs(request)) {
+    try {
+      rounds.push(await claimIn({ ...request, limit: 1, jobId: id }));
+    } catch (error) {
+      if (isUnavailable(error)) throw error;
+      // Another transaction was in the way: the next look claims it.
+      if (isRetryable(error)) continue;
+      log.error("a job could not be claimed; it is left out for an hour", { job: id, error });
+      const why = `The job could not be claimed: ${redact(String(error)).slice(0, 200)}.`;
+      await store.write((tx) => breakJob(tx, { id, revision }, why));
+    }
+  }
+  return {
+    claimed: rounds.flatMap(({ claimed }) => claimed),
+    missed: rounds.flatMap(({ missed }) => missed),
+    looked: rounds.length,
+    nowMs: await store.write((tx) => tx.nowMs, { durable: false }),
+  };
+}
+
+async function dueJobs({
+  store,
+  limit,
+}: ClaimRequest): Promise<readonly { readonly id: string; readonly revision: number }[]> {
+  return store.read
+    .selectFrom("cron_jobs")
+    .select(["id", "revision"])
+    .where("due_at", "is not", null)
+    .orderBy("due_at")
+    .orderBy("id")
+    .limit(limit)
+    .execute();
+}
 
 /** An occurrence that this process has in hand, with its job as it was when it was claimed. */
 export interface Claimed {
@@ -225,3 +288,99 @@ function errorOf({ definition, state }: Job, after: Upcoming): Partial<CronJobRo
 
 const isNothingLeft = ({ nextRunAtMs, manualAtMs, retryAtMs }: Upcoming): boolean =>
   nextRunAtMs === undefined && manualAtMs === undefined && retryAtMs === undefined;
+
+/** How long a process may be silent before others take its claims over. Renewed at a third of it. */
+export const CLAIM_MS = 60_000;
+
+/** The row of a run: claimed by this process, or skipped. */
+export function occurrenceRow(
+  tx: Tx,
+  { store, job, run }: { readonly store: Store; readonly job: Job; readonly run: DueRun },
+): OccurrenceRow {
+  const { cause, scheduledAtMs, timing, isSkipped } = run;
+  const how = isSkipped
+    ? { status: "skipped", reason: "The run before was still at work.", ended_at: tx.nowMs }
+    : {
+        status: "claimed",
+        lease_owner: store.owner,
+        lease_until: tx.nowMs + CLAIM_MS,
+        output_file: outputFileName({ atMs: tx.nowMs, zone: job.definition.zone, cause }),
+      };
+  return { ...newRow(tx, job), scheduled_at: scheduledAtMs, cause, timing, ...how };
+}
+
+/** The row that stands for the instants which will not run; undefined when there are none. */
+export function missedRow(tx: Tx, job: Job, { missed, run }: DueDecision): OccurrenceRow | undefined {
+  if (!missed) return undefined;
+  const { fromMs, untilMs, count }: MissedInstants = missed;
+  return {
+    ...newRow(tx, job),
+    scheduled_at: fromMs,
+    cause: "schedule",
+    timing: "late",
+    status: "missed",
+    reason: reasonOf(job, run !== undefined),
+    covers_until: untilMs,
+    covers_count: count,
+    ended_at: tx.nowMs,
+  };
+}
+
+function reasonOf({ definition }: Job, isMadeUpFor: boolean): string {
+  const why = "No process was there to run it in time";
+  if (isMadeUpFor) return `${why}; the newest one was run.`;
+  return definition.schedule.kind === "once" ? `${why}.` : `${why}, and the job is not to catch up.`;
+}
+
+function newRow(
+  tx: Tx,
+  { id, definition }: Job,
+): Omit<OccurrenceRow, "scheduled_at" | "cause" | "timing" | "status"> {
+  return {
+    id: createId("occ", tx.nowMs),
+    job_id: id,
+    job_name: definition.name,
+    reason: null,
+    covers_until: null,
+    covers_count: 1,
+    lease_owner: null,
+    lease_until: null,
+    claimed_at: tx.nowMs,
+    started_at: null,
+    ended_at: null,
+    run_id: null,
+    session_id: null,
+    output_file: null,
+    delivery_status: null,
+    delivery_error: null,
+  };
+}
+
+/**
+ * Tells, in the transaction that notes it, that the one time of a job passed and nobody saw it: those who would be told of
+ * a failure, and a file among the outputs.
+ */
+export async function enqueueMissed(
+  tx: Tx,
+  store: Store,
+  about: {
+    readonly job: Job;
+    /** The row as it was inserted, `missed`. */
+    readonly occurrence: OccurrenceRow;
+    readonly telling: Telling;
+  },
+): Promise<void> {
+  const { job, occurrence, telling } = about;
+  const { zone } = job.definition;
+  const file = occurrence.output_file ?? outputFileName({ atMs: tx.nowMs, zone, cause: "schedule" });
+  const plan = planOccurrence({ job, occurrence: { ...occurrence, output_file: file } }, telling);
+  const text = missedText(plan);
+  const { ref, failureTargets: told } = plan;
+  const ending = { status: "failed", text: missedText({ ...plan, wraps: false }) } as const;
+  await store.outbox.enqueue(tx, { target: OUTPUT_TARGET, payload: keptOutput(plan, ending), ref });
+  for (const target of told) await store.outbox.enqueue(tx, { target, payload: { text, extra: {} }, ref });
+  const delivery = told.length > 0 ? "pending" : "none";
+  await tx.update("occurrences", { id: ref }, { output_file: file, delivery_status: delivery });
+  const noted = { last_status: "missed", last_error: occurrence.reason, last_delivery_error: null };
+  await tx.update("cron_jobs", { id: job.id }, { ...noted, last_occurrence: ref });
+}

@@ -2,12 +2,9 @@ import type { Clock } from "../../base/clock.ts";
 import type { Log } from "../../base/observe/log.ts";
 import type { Store } from "../../store/store.ts";
 import type { OccurrenceRow } from "../../store/schema/tables.ts";
-import { AtWork } from "./at-work.ts";
-import type { Claimed, ClaimRound } from "./claim.ts";
-import { claimRound } from "./claim-round.ts";
+import { type Claimed, type ClaimRound, claimRound, CLAIM_MS } from "./claim.ts";
 import { AHEAD_MS, correctAhead } from "./clock-ahead.ts";
 import { Heartbeat } from "./heartbeat.ts";
-import { CLAIM_MS } from "./new-occurrence.ts";
 import type { Telling } from "../run/plan.ts";
 import type { CronSettings } from "../settings.ts";
 import { endedOf, endOrphans, releaseClaims, renewClaims, reclaim } from "./reclaim.ts";
@@ -291,4 +288,53 @@ async function nextDueMs(store: Store): Promise<number | undefined> {
     .limit(1)
     .executeTakeFirst();
   return row?.due_at ?? undefined;
+}
+
+/** Occurrences that this process has in hand: each takes a place until it has ended. */
+export class AtWork {
+  readonly #works = new Map<string, Work>();
+  readonly #freed: () => void;
+
+  /** `freed` is called each time a place is free again. */
+  constructor(freed: () => void) {
+    this.#freed = freed;
+  }
+
+  get size(): number {
+    return this.#works.size;
+  }
+
+  get ids(): readonly string[] {
+    return [...this.#works.keys()];
+  }
+
+  has(id: string): boolean {
+    return this.#works.has(id);
+  }
+
+  add(id: string, work: Promise<void>): void {
+    const { promise: over, resolve } = Promise.withResolvers<void>();
+    this.#works.set(id, { over, end: resolve });
+    const free = () => this.free(id);
+    work.then(free, free);
+  }
+
+  /** The place is free, whether or not the work has ended: somebody else ended the occurrence. */
+  free(id: string): void {
+    const work = this.#works.get(id);
+    if (!work) return;
+    this.#works.delete(id);
+    work.end();
+    this.#freed();
+  }
+
+  /** Resolves when nothing is in hand of what is now. */
+  async settled(): Promise<void> {
+    await Promise.all(Array.from(this.#works.values(), ({ over }) => over));
+  }
+}
+
+interface Work {
+  readonly over: Promise<void>;
+  readonly end: () => void;
 }

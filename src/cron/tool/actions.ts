@@ -4,20 +4,23 @@ import { isInside } from "../../base/paths.ts";
 import { ToolError, type ToolContext } from "../../agent/tool/tool.ts";
 import { ServiceError } from "../../base/errors.ts";
 import { redact } from "../../base/observe/redact.ts";
-import { readCaller, type Caller } from "./caller.ts";
 import { createJobContext } from "../job/context.ts";
-import { jobEntry, occurrenceEntry } from "../job/entry.ts";
+import { jobEntry, occurrenceEntry } from "../job/format.ts";
 import { changeJob, defineJob, type JobContext } from "../job/input.ts";
-import { refusal } from "../job/refusal.ts";
-import type { JobInput } from "../job/options.ts";
-import type { Job, JobDefinition } from "../job/job.ts";
+import { refusal, type Job, type JobDefinition, jobToolsets } from "../job/job.ts";
+import { type JobInput, EVENT_PLATFORMS } from "../job/fields.ts";
 import { Jobs } from "../job/jobs.ts";
 import { removeOutputs } from "../output/outputs.ts";
 import { formatSchedule } from "../schedule/schedule.ts";
 import { isTicking } from "../tick/status.ts";
-import type { CronjobInput, JobService } from "./job-service.ts";
-import { jobToolsets } from "./toolsets.ts";
+import type { CronjobInput, JobService } from "./tool.ts";
 import { zonedTime } from "../schedule/zoned-time.ts";
+import { isRunDelivery, readDelivery } from "../../agent/notify/run-reply.ts";
+import type { RunInput } from "../../agent/run/run.ts";
+import { findAddressProblems } from "../../deliver/address.ts";
+import { parseTarget } from "../../deliver/target.ts";
+import type { Store } from "../../store/store.ts";
+import { readPlan } from "../run/plan.ts";
 
 const MAX_LISTED = 100;
 const MAX_BROKEN = 10;
@@ -241,4 +244,32 @@ function nextOf({ state, nextRunAtMs, definition }: Job): string | null {
 /** Of what there is not, the path as it is: it is refused in its own words. */
 async function real(path: string): Promise<string> {
   return realpath(path).catch(() => path);
+}
+
+export interface Caller {
+  /** The sets of tools that the run has; undefined: all that there are. */
+  readonly toolsets: readonly string[] | undefined;
+  /** Address at which the run itself answers, when it is one that others can write to. */
+  readonly origin: string | undefined;
+  /** Whether it works for a job. */
+  readonly isJob: boolean;
+}
+
+/** Of a sub-agent it is the run at the top of its family that answers somewhere. */
+export async function readCaller(store: Store, runId: string): Promise<Caller> {
+  const run = await store.find("runs", { id: runId });
+  if (!run) return { toolsets: [], origin: undefined, isJob: false };
+  const { toolsets, family } = JSON.parse(run.input) as RunInput;
+  const root = family ? await store.find("runs", { id: family.root.runId }) : run;
+  const delivery = root?.delivery ?? null;
+  const plan = readPlan(delivery);
+  const isWebhooks = delivery !== null && isRunDelivery(delivery);
+  const targets = plan?.targets ?? (isWebhooks ? readDelivery(delivery).targets : []);
+  return { toolsets, origin: targets.find(isPlaceToAnswer), isJob: plan !== undefined };
+}
+
+/** Events end with their answer, and files and logs are no place that somebody asked from. */
+function isPlaceToAnswer(target: string): boolean {
+  const { platform, address } = parseTarget(target);
+  return address !== "" && !EVENT_PLATFORMS.includes(platform) && findAddressProblems(target).length === 0;
 }

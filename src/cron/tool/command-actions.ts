@@ -4,11 +4,11 @@ import { usage } from "../../agent/commands/command.ts";
 import { createJobContext } from "../job/context.ts";
 import { defineJob } from "../job/input.ts";
 import type { Job } from "../job/job.ts";
-import { jobLine, jobLines, nameOf, runLine } from "../job/lines.ts";
+import { jobLine, jobLines, nameOf, runLine } from "../job/format.ts";
 import { Jobs } from "../job/jobs.ts";
 import { removeOutputs } from "../output/outputs.ts";
 import { isTicking } from "../tick/status.ts";
-import type { JobService } from "./job-service.ts";
+import type { JobService } from "./tool.ts";
 
 const MAX_LISTED = 50;
 const MAX_RUNS = 20;

@@ -1,5 +1,38 @@
+/** Where the agent, and people at a prompt, make and change jobs. */
+import type { CronDeps } from "../deps.ts";
 import { defineTool, type Tool, type ToolIntent } from "../../agent/tool/tool.ts";
-import { JOB_ACTIONS, type CronjobInput, type JobService } from "./job-service.ts";
+import type { Command } from "../../agent/commands/command.ts";
+
+/** What the agent and people at a prompt need to make and change jobs, in any process. */
+export type JobService = Pick<
+  CronDeps,
+  "store" | "clock" | "settings" | "models" | "toolsets" | "workspace" | "scriptsFolder" | "outputFolder"
+> & {
+  /** Further folders, absolute, that the agent may let a job work in. */
+  readonly workspaceRoots?: readonly string[];
+};
+
+export const JOB_ACTIONS = ["create", "list", "show", "update", "pause", "resume", "remove", "run"] as const;
+
+/** What the model says. Models and providers are not for it to choose: they cost, and nobody looks on. */
+export interface CronjobInput {
+  readonly action: (typeof JOB_ACTIONS)[number];
+  readonly job?: string;
+  readonly schedule?: string;
+  readonly prompt?: string;
+  readonly name?: string;
+  readonly deliver?: string;
+  readonly repeat?: number;
+  readonly skills?: readonly string[];
+  readonly script?: string;
+  readonly no_agent?: boolean;
+  readonly context_from?: readonly string[];
+  readonly toolsets?: readonly string[];
+  readonly workdir?: string;
+  readonly time_zone?: string;
+  readonly reason?: string;
+  readonly all?: boolean;
+}
 
 /** The tool with which the agent makes, looks at and changes jobs. What it does is loaded when it is called. */
 export function createCronjob(service: JobService): Tool {
@@ -145,4 +178,21 @@ function short(value: string, max = MAX_SHOWN_CHARACTERS): string {
   const characters = Array.from(line);
   if (characters.length <= max) return line;
   return `${characters.slice(0, max).join("")}... (${characters.length - max} more characters)`;
+}
+
+const HINT = "[list | show <job> | add <schedule> -- <prompt> | pause|resume|run|remove <job> | runs [job]]";
+
+/** `/cron`, for people at a prompt. What it does is loaded when it is called. */
+export function cronCommand(service: JobService): Command {
+  return {
+    name: "cron",
+    description: "List, make and change scheduled jobs",
+    category: "Tools",
+    hint: HINT,
+    subcommands: ["list", "show", "add", "pause", "resume", "run", "remove", "runs"],
+    run: async ({ args }) => {
+      const { runCronCommand } = await import("./command-actions.ts");
+      return { type: "exec", output: await runCronCommand(service, { args, hint: HINT }) };
+    },
+  };
 }

@@ -71,8 +71,8 @@ test("of a flood that is refused no more is recorded than of what passes", async
   const [refused] = rows.filter(({ status }) => status === "refused");
   assert.equal(refused?.reason, "more than 2 in a minute");
   assert.deepEqual(
-    (JSON.parse(refused?.stages ?? "[]") as { stage: string; verdict: string }[]).map(
-      ({ stage, verdict }) => [stage, verdict],
+    (JSON.parse(refused?.stages ?? "[]") as { stage: string; result: string }[]).map(
+      ({ stage, result }) => [stage, result],
     ),
     [
       ["signature", "pass"],

@@ -318,7 +318,7 @@ test("a script that floods is stopped, on its output; what it floods its errors 
   await assertIgnored(service, /printed more than 1048576 bytes/, "flood");
   await untilGone(await numberIn(join(place.folder, "flood.pid")));
   assert.equal((await service.post("errors")).status, 202);
-  await assertIgnored(service, /nested too deep/, "deep");
+  await assertIgnored(service, /nested too deeply/, "deep");
   assert.equal((await service.post("deaf", { text: "x".repeat(900_000) })).status, 202);
 });
 

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cronCommand } from "../../../src/cron/tool/command.ts";
+import { cronCommand } from "../../../src/cron/tool/tool.ts";
 import { Heartbeat } from "../../../src/cron/tick/heartbeat.ts";
 import { startTestService } from "../../harness/service.ts";
 import { createTestCron, START_MS, type TestCron } from "../../harness/cron.ts";

@@ -4,9 +4,8 @@ import fc from "fast-check";
 import { evaluateDue, MAX_COUNTED, type DueDecision } from "../../../src/cron/schedule/due.ts";
 import { nextRunMs } from "../../../src/cron/schedule/instants.ts";
 import type { Job, JobDefinition } from "../../../src/cron/job/job.ts";
-import { jitterMs } from "../../../src/cron/schedule/jitter.ts";
+import { jitterMs, dueAtMs } from "../../../src/cron/schedule/upcoming.ts";
 import type { Schedule } from "../../../src/cron/schedule/schedule.ts";
-import { dueAtMs } from "../../../src/cron/schedule/upcoming.ts";
 import { definition } from "../../harness/cron.ts";
 
 const MINUTE_MS = 60_000;

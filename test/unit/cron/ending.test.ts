@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { callsOnce, testTool } from "../../harness/agent.ts";
 import type { ScriptStep } from "../../../src/agent/engines/scripted.ts";
 import { createId } from "../../../src/base/ids.ts";
-import { endLost } from "../../../src/cron/tick/end-lost.ts";
+import { endLost } from "../../../src/cron/tick/reclaim.ts";
 import { endOccurrence } from "../../../src/cron/run/end-occurrence.ts";
 import { planOccurrence } from "../../../src/cron/run/plan.ts";
 import type { Job } from "../../../src/cron/job/job.ts";

@@ -1,3 +1,4 @@
+import type { JobChange, JobInput } from "../../../src/cron/job/fields.ts";
 import assert from "node:assert/strict";
 import { mkdir, mkdtemp, realpath, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -6,13 +7,7 @@ import { test } from "node:test";
 import { createModelCatalog } from "../../../src/agent/model.ts";
 import { ServiceError } from "../../../src/base/errors.ts";
 import { createJobContext } from "../../../src/cron/job/context.ts";
-import {
-  changeJob,
-  defineJob,
-  type JobContext,
-  type JobChange,
-  type JobInput,
-} from "../../../src/cron/job/input.ts";
+import { changeJob, defineJob, type JobContext } from "../../../src/cron/job/input.ts";
 import { readDefinition, type JobDefinition } from "../../../src/cron/job/job.ts";
 
 /** Monday. */

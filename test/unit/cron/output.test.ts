@@ -2,9 +2,15 @@ import assert from "node:assert/strict";
 import { mkdir, readdir, readFile, stat, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { test } from "node:test";
-import { isOutputFileName, outputFileName } from "../../../src/cron/output/name.ts";
-import { createOutputTarget, type OutputTargetOptions } from "../../../src/cron/output/target.ts";
-import { listOutputs, pruneOutputs, readOutput, removeOutputs } from "../../../src/cron/output/outputs.ts";
+import { isOutputFileName, outputFileName } from "../../../src/cron/output/output.ts";
+import {
+  createOutputTarget,
+  type OutputTargetOptions,
+  listOutputs,
+  pruneOutputs,
+  readOutput,
+  removeOutputs,
+} from "../../../src/cron/output/outputs.ts";
 import { writePrivateFile } from "../../../src/config/home.ts";
 import type { SendOptions } from "../../../src/deliver/target.ts";
 import { createTestCron, type TestCron } from "../../harness/cron.ts";

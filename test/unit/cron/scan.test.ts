@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { lifecycleProblem } from "../../../src/cron/job/lifecycle.ts";
-import { scanAssembled, scanPrompt } from "../../../src/cron/job/scan.ts";
+import { lifecycleProblem, scanAssembled, scanPrompt } from "../../../src/cron/job/scan.ts";
 
 const idOf = (text: string): string | undefined =>
   /^Blocked: prompt matches threat pattern '(?<id>\w+)'/.exec(scanPrompt(text) ?? "")?.groups?.["id"];

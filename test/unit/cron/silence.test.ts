@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { endingOfAnswer } from "../../../src/cron/run/ending.ts";
-import { isSilent } from "../../../src/cron/run/silence.ts";
+import { endingOfAnswer, isSilent } from "../../../src/cron/run/ending.ts";
 import { createTestCron } from "../../harness/cron.ts";
 
 const HOUR_MS = 3_600_000;

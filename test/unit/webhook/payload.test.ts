@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import fc from "fast-check";
-import { parsePayload } from "../../../src/webhook/receive/payload.ts";
+import { parsePayload } from "../../../src/webhook/receive/event.ts";
 
 const bytes = (text: string): Uint8Array => new TextEncoder().encode(text);
 const parse = (text: string, type = "application/json") =>
