@@ -25,7 +25,7 @@ export const cronBreakages: readonly Breakage[] = [
     file: "cron/tick/reclaim.ts",
     from: "return { id, lease_owner, lease_until, run_id: null, ended_at: null };",
     to: "return { id };",
-    tests: ["unit/cron/take-over.test.ts"],
+    tests: ["unit/cron/reclaim.test.ts"],
   },
   {
     name: "cron-reclaim-from-the-dead-only",
@@ -33,7 +33,7 @@ export const cronBreakages: readonly Breakage[] = [
     file: "cron/tick/reclaim.ts",
     from: "const isDead = row.lease_owner === null || store.ownerIsDead(row.lease_owner);",
     to: "const isDead = true;",
-    tests: ["unit/cron/take-over.test.ts"],
+    tests: ["unit/cron/reclaim.test.ts"],
   },
   {
     name: "cron-misfire",

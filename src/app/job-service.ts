@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { Config } from "../../generated/config/types.gen.ts";
 import type { AgentDeps } from "../agent/deps.ts";
 import { cronSettings } from "../cron/settings.ts";
-import type { JobService } from "../cron/tool/tool.ts";
+import type { JobService } from "../cron/tool/job-service.ts";
 import { workspaceRoots, type Paths } from "./settings.ts";
 
 export function createJobService(

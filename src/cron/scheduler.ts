@@ -14,7 +14,7 @@ export function createScheduler(deps: CronDeps): Ticker {
     settings,
     homes,
     fire: meterFire((claimed) => fire(deps, claimed), deps),
-    told: (occurrenceId) => ends.told(occurrenceId),
+    onEndedElsewhere: (occurrenceId) => ends.resolve(occurrenceId),
   });
 }
 

@@ -1,11 +1,11 @@
-/** Jobs and occurrences as programs read them: snake case, ISO instants, null for what is not there. Pure. */
+/** Jobs and occurrences as JSON for programs, and in lines for people in a conversation. Pure. */
 import { redact } from "../../base/observe/redact.ts";
 import { type Job, type JobDefinition, isOver } from "./job.ts";
 import type { Occurrence } from "../tick/occurrence.ts";
 import { formatSchedule } from "../schedule/schedule.ts";
 import { zonedTime } from "../schedule/zoned-time.ts";
 
-/** A job for the CLI's `--json` and the agent's tool. Secrets that are known are masked. */
+/** Returns a job for `--json` and the agent's tool: snake case, ISO instants, null for absent values, secrets redacted. */
 export function jobEntry(job: Job): Readonly<Record<string, unknown>> {
   const { id, definition, state } = job;
   return {
@@ -79,7 +79,7 @@ function howEntry(definition: JobDefinition): object {
   };
 }
 
-/** A run of a job, or an instant without one. */
+/** Returns an occurrence in the same form. */
 export function occurrenceEntry(occurrence: Occurrence): Readonly<Record<string, unknown>> {
   return {
     id: occurrence.id,
@@ -107,7 +107,7 @@ function masked(text: string | undefined): string | null {
   return text === undefined ? null : redact(text);
 }
 
-/** Null also for what no calendar has: a row may hold any number. */
+/** Null also for a number that is not a valid date: a row may contain any. */
 function iso(atMs: number | undefined): string | null {
   if (atMs === undefined || Math.abs(atMs) > MAX_TIME_MS) return null;
   return new Date(atMs).toISOString();
@@ -137,22 +137,22 @@ export function jobLine(job: Job): string {
 export function jobLines(job: Job): readonly string[] {
   const { id, definition } = job;
   const { repeat, skills, script, prompt, deliver } = definition;
-  const facts: readonly (readonly [string, string | undefined])[] = [
+  const fields: readonly (readonly [string, string | undefined])[] = [
     ["Job", id],
     ["Name", line(definition.name)],
     ["Schedule", `${formatSchedule(definition.schedule)} (${definition.zone})`],
     ["Next", nextText(job)],
     ["Repeat", repeat === null ? undefined : `${job.repeatDone} of ${repeat}`],
-    ["Deliver", deliver === "local" ? "local (kept as a file, nobody is told)" : line(deliver)],
+    ["Deliver", deliver === "local" ? "local (output file only)" : line(deliver)],
     ["Skills", skills.length === 0 ? undefined : skills.join(", ")],
     ["Script", script === undefined ? undefined : line(script)],
     ["Last run", lastText(job)],
     ["Prompt", prompt === "" ? undefined : cut(redact(prompt), MAX_PROMPT_CHARACTERS)],
   ];
-  return facts.flatMap(([name, value]) => (value === undefined ? [] : [`${name.padEnd(9)} ${value}`]));
+  return fields.flatMap(([name, value]) => (value === undefined ? [] : [`${name.padEnd(9)} ${value}`]));
 }
 
-/** When it was due, what became of it and why. */
+/** Returns when an occurrence was due, its status and the reason. */
 export function runLine(
   occurrence: Occurrence,
   { zone, isOneJob }: { readonly zone: string; readonly isOneJob: boolean },
@@ -164,8 +164,8 @@ export function runLine(
   const notes = [...how, reason ?? "", deliveryText(deliveryStatus), deliveryError ?? ""].filter(
     (note) => note !== "",
   );
-  const told = notes.length === 0 ? "" : `, ${notes.map(line).join(", ")}`;
-  return `${zonedTime(occurrence.scheduledAtMs, zone)}  ${whose}${status}${times}${told}`;
+  const details = notes.length === 0 ? "" : `, ${notes.map(line).join(", ")}`;
+  return `${zonedTime(occurrence.scheduledAtMs, zone)}  ${whose}${status}${times}${details}`;
 }
 
 function deliveryText(status: Occurrence["deliveryStatus"]): string {
@@ -173,12 +173,12 @@ function deliveryText(status: Occurrence["deliveryStatus"]): string {
 }
 
 function nextText({ state, definition, nextRunAtMs, manualAtMs, pausedReason }: Job): string {
-  const asked = manualAtMs === undefined ? "" : "asked to run now; ";
+  const manual = manualAtMs === undefined ? "" : "manual run requested; ";
   if (state === "paused")
-    return `${asked}paused${pausedReason === undefined ? "" : ` (${line(pausedReason)})`}`;
-  if (isOver(state)) return `${asked}${state}`;
-  if (nextRunAtMs === undefined) return `${asked}no next time${state === "error" ? " can be computed" : ""}`;
-  return `${asked}next ${zonedTime(nextRunAtMs, definition.zone)}`;
+    return `${manual}paused${pausedReason === undefined ? "" : ` (${line(pausedReason)})`}`;
+  if (isOver(state)) return `${manual}${state}`;
+  if (nextRunAtMs === undefined) return `${manual}no next time${state === "error" ? " can be computed" : ""}`;
+  return `${manual}next ${zonedTime(nextRunAtMs, definition.zone)}`;
 }
 
 function lastText({
@@ -191,11 +191,11 @@ function lastText({
   if (lastRunAtMs === undefined) return lastStatus;
   const why =
     lastStatus === "delivery_failed" ? lastDeliveryError : lastStatus === "ok" ? undefined : lastError;
-  const told = why === undefined ? "" : `: ${line(why)}`;
-  return `${zonedTime(lastRunAtMs, definition.zone)}, ${lastStatus ?? "under way"}${told}`;
+  const reason = why === undefined ? "" : `: ${line(why)}`;
+  return `${zonedTime(lastRunAtMs, definition.zone)}, ${lastStatus ?? "running"}${reason}`;
 }
 
-/** One line of it, without secrets. */
+/** Returns a text in one line of limited length, without secrets. */
 function line(text: string): string {
   return cut(
     redact(text)

@@ -200,7 +200,10 @@ const unusable: readonly (readonly [entry: Record<string, unknown>, problem: Reg
   [{ not: { any: [{ field: "a", regex: "(" }] } }, /filters\[0\]\.not\.any\[0\]\.regex/],
 ];
 const unknown: typeof unusable = [
-  [{ field: "a", matches: "x" }, /filters\[0\] has the unknown operator "matches"; the operators are: exists, /],
+  [
+    { field: "a", matches: "x" },
+    /filters\[0\] has the unknown operator "matches"; the operators are: exists, /,
+  ],
   [{ field: "a" }, /filters\[0\] has no operator/],
   [{ field: "a", equals: 1, contains: 1 }, /more than one operator: equals, contains/],
 ];

@@ -71,9 +71,10 @@ test("of a flood that is refused no more is recorded than of what passes", async
   const [refused] = rows.filter(({ status }) => status === "refused");
   assert.equal(refused?.reason, "more than 2 in a minute");
   assert.deepEqual(
-    (JSON.parse(refused?.stages ?? "[]") as { stage: string; result: string }[]).map(
-      ({ stage, result }) => [stage, result],
-    ),
+    (JSON.parse(refused?.stages ?? "[]") as { stage: string; result: string }[]).map(({ stage, result }) => [
+      stage,
+      result,
+    ]),
     [
       ["signature", "pass"],
       ["rate", "stop"],

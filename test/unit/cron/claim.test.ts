@@ -240,7 +240,7 @@ test("a job that was changed meanwhile is not claimed as it was", async (t) => {
   const request = {
     store,
     settings: { catchUpMissed: true },
-    telling: { homes: new Map(), settings: { wrapResponse: true, silentMatch: "contains" } },
+    planOptions: { homes: new Map(), settings: { wrapResponse: true, silentMatch: "contains" } },
     limit: 10,
   } as const;
   await store.write(async (tx) => {
@@ -261,7 +261,7 @@ test("a job that was changed meanwhile is not claimed as it was", async (t) => {
       },
     });
     const round = await claimDue(slow, request);
-    assert.deepEqual([round.claimed.length, round.looked], [0, 1]);
+    assert.deepEqual([round.claimed.length, round.decided], [0, 1]);
   });
   assert.deepEqual(await occurrencesOf(store), []);
 });

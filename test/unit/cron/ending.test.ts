@@ -237,7 +237,7 @@ test("people are told of a one-shot that nobody saw in time", async () => {
   assert.equal(cron.sent.length, 1);
 });
 
-const telling = { homes: new Map(), settings: { wrapResponse: false, silentMatch: "contains" } } as const;
+const planOptions = { homes: new Map(), settings: { wrapResponse: false, silentMatch: "contains" } } as const;
 
 async function claimed(cron: TestCron, job: Job, parts: Partial<OccurrenceRow> = {}): Promise<OccurrenceRow> {
   const nowMs = cron.clock.now();
@@ -273,7 +273,7 @@ test("an occurrence whose process is gone ends as unknown, once, and people are 
   const job = await cron.create({ failureDeliver: "test" });
   const occurrence = await claimed(cron, job);
   const end = (row = occurrence) =>
-    cron.store.write((tx) => endLost(tx, cron.store, { occurrence: row, job, telling }));
+    cron.store.write((tx) => endLost(tx, cron.store, { occurrence: row, job, planOptions }));
   assert.equal(await end({ ...occurrence, lease_until: 1 }), false, "somebody renewed it meanwhile");
   assert.equal(await end(), true);
   assert.equal(await end(), false);
@@ -291,7 +291,7 @@ test("of a job that is gone, too, only the record of its lost run remains", asyn
   await using cron = await createTestCron();
   const job = await cron.create();
   const occurrence = await claimed(cron, job);
-  const about = { occurrence, job: undefined, telling };
+  const about = { occurrence, job: undefined, planOptions };
   assert.equal(await cron.store.write((tx) => endLost(tx, cron.store, about)), true);
   await cron.sentAll();
   assert.deepEqual(cron.sent, []);
@@ -308,7 +308,7 @@ test("20 runs that end concurrently all count in the failure streak", async () =
   const ending = { status: "failed", text: "x" } as const;
   const ends = rows.map((occurrence, index) => {
     const { store } = index % 2 === 0 ? cron : other;
-    const plan = planOccurrence({ occurrence, job }, telling);
+    const plan = planOccurrence({ occurrence, job }, planOptions);
     return store.write((tx) => endOccurrence(tx, store, { plan, ending }));
   });
   assert.deepEqual(
@@ -322,7 +322,7 @@ test("an end counts once, and by its owner alone where it says so", async () => 
   await using cron = await createTestCron();
   const job = await cron.create();
   const occurrence = await claimed(cron, job);
-  const plan = planOccurrence({ occurrence, job }, telling);
+  const plan = planOccurrence({ occurrence, job }, planOptions);
   const end = (isMine: boolean) => {
     const ending = { status: "ok", text: "tea" } as const;
     return cron.store.write((tx) => endOccurrence(tx, cron.store, { plan, ending, isMine }));
@@ -354,7 +354,7 @@ test("a claim that decided before an end asked for another try is made anew", as
   await using other = await createTestCron({ like: cron });
   const job = await cron.create();
   const occurrence = await claimed(cron, job);
-  const plan = planOccurrence({ occurrence, job }, telling);
+  const plan = planOccurrence({ occurrence, job }, planOptions);
   const ending = { status: "failed", text: "x", canRetry: true } as const;
   await other.store.write((tx) => endOccurrence(tx, other.store, { plan, ending }));
   const stale = { due_at: START_MS + 2 * HOUR_MS, retry_at: null, revision: job.revision + 1 };
@@ -390,7 +390,7 @@ test("a failure that cannot be tried again since its job is broken by now is tol
   const job = await cron.create();
   const occurrence = await claimed(cron, job);
   await cron.store.write((tx) => tx.update("cron_jobs", { id: job.id }, { definition: "{" }));
-  const plan = planOccurrence({ occurrence, job }, telling);
+  const plan = planOccurrence({ occurrence, job }, planOptions);
   const ending = { status: "failed", text: "x", canRetry: true } as const;
   await cron.store.write((tx) => endOccurrence(tx, cron.store, { plan, ending }));
   await cron.sentAll();

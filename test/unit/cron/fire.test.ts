@@ -21,8 +21,10 @@ async function claimOf(cron: TestCron, parts: Parameters<TestCron["create"]>[0] 
   const { id } = await cron.create(parts);
   cron.clock.tick(HOUR_MS);
   const { store, homes, settings } = cron.deps;
-  const telling = { homes, settings };
-  const round = await store.write((tx) => claimDue(tx, { store, settings, telling, limit: 1, jobId: id }));
+  const planOptions = { homes, settings };
+  const round = await store.write((tx) =>
+    claimDue(tx, { store, settings, planOptions, limit: 1, jobId: id }),
+  );
   const [claimed] = round.claimed;
   assert.ok(claimed);
   return claimed;

@@ -91,7 +91,7 @@ test("a failure says nothing of why where anybody may read it, but for what the 
   const cut = messageText(raw, { status: "unknown", text: "The process is gone." }, hidden);
   assert.match(cut, /^The job tea was cut off\. How much of it was done is not known/);
   assert.match(
-    messageText(raw, { ...failed("There is no milk."), isSaid: true }, hidden),
+    messageText(raw, { ...failed("There is no milk."), isFromAgent: true }, hidden),
     /^The job tea failed: There is no milk\./,
   );
 });

@@ -51,7 +51,7 @@ async function openJob(text: string, parts: Parameters<TestCron["create"]>[0] = 
   return { cron, id, occurrence, asked: () => asked };
 }
 
-const said = (text: string): ScriptOutcome => ({ status: "said", text });
+const said = (text: string): ScriptOutcome => ({ status: "printed", text });
 const failed = (reason: string): ScriptOutcome => ({ status: "failed", reason });
 const ABSENT = failed("there is no such file in the folder of scripts");
 
@@ -208,7 +208,7 @@ test("a script that floods is ended, on either of its outputs", async (t) => {
   assert.ok("reason" in error && error.reason.endsWith("the end"));
   assert.ok(error.reason.length < 600 && !error.reason.includes("\u0000"));
   const most = await run("most.sh");
-  assert.equal(most.status === "said" && most.text.length, 1_048_576);
+  assert.equal(most.status === "printed" && most.text.length, 1_048_576);
 });
 
 test("binary output becomes a text that stores and people can take", async (t) => {
@@ -246,7 +246,7 @@ test("a script sees no secret of the service, and prints none that is known", as
     "fail.sh": "echo key cron-script-secret-1 >&2; exit 1",
   });
   const outcome = await run("env.sh");
-  assert.ok(outcome.status === "said");
+  assert.ok(outcome.status === "printed");
   const names = outcome.text.split("\n").map((line) => line.split("=")[0] ?? "");
   const allowed =
     /^(PATH|HOME|LANG|TMPDIR|USER|SHELL|TZ|TERM|AGENTD_HOME|AGENTD_PROFILE|AGENTD_TEST_SHARED|LC_\w+|PWD|SHLVL|_)$/;
@@ -262,7 +262,7 @@ test("a script works where it stands, or in the folder of its job", async (t) =>
   const { home, run } = await openFolder(t, { "where.sh": "pwd -P" });
   const place = async (outcome: Promise<ScriptOutcome>) => {
     const ended = await outcome;
-    return ended.status === "said" ? ended.text : ended;
+    return ended.status === "printed" ? ended.text : ended;
   };
   assert.match(String(await place(run("where.sh"))), /\/scripts$/);
   assert.doesNotMatch(String(await place(run("where.sh", home))), /\/scripts$/);

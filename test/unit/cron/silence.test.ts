@@ -92,7 +92,7 @@ test("an answer that is marked as a failure is one, silent or not", () => {
   for (const [answer, text] of Object.entries(table)) {
     assert.deepEqual(
       endingOfAnswer(answer),
-      { status: "failed", isSaid: true, text },
+      { status: "failed", isFromAgent: true, text },
       JSON.stringify(answer),
     );
   }
@@ -100,7 +100,7 @@ test("an answer that is marked as a failure is one, silent or not", () => {
   for (const answer of ["", " \n\t", "\u200b\u00ad", "\u0000"]) {
     assert.deepEqual(endingOfAnswer(answer), {
       status: "failed",
-      isSaid: true,
+      isFromAgent: true,
       text: "The agent gave no answer.",
     });
   }

@@ -4,7 +4,7 @@ import { sql } from "kysely";
 import { endOccurrence } from "../../../src/cron/run/end-occurrence.ts";
 import { messageText } from "../../../src/cron/run/message.ts";
 import { planOccurrence } from "../../../src/cron/run/plan.ts";
-import { renewClaims } from "../../../src/cron/tick/reclaim.ts";
+import { extendLeases } from "../../../src/cron/queries.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { START_MS } from "../../harness/cron.ts";
 import { jobOf, jobRow, makeJob, occurrencesOf, startTicking } from "./ticking.ts";
@@ -104,7 +104,9 @@ test("a heartbeat keeps the claim of a long run, only its owner renews it, and i
   const [occurrence] = one.fired;
   const id = occurrence?.occurrence.id ?? "";
   clock.tick(1_000);
-  await other.store.write((tx) => renewClaims(tx, other.store.owner, [id]));
+  await other.store.write((tx) =>
+    extendLeases(tx, { owner: other.store.owner, ids: [id], untilMs: tx.nowMs + 60_000 }),
+  );
   assert.equal((await lease())?.lease_until, clock.now() + 59_000);
 
   // It says nothing any more, and is not known to be gone: after the lease it is taken over.
@@ -122,9 +124,12 @@ test("a heartbeat keeps the claim of a long run, only its owner renews it, and i
   await one.ticker.tick();
   assert.equal((await lease())?.lease_owner, other.store.owner);
   const claimed = one.fired[0]!;
-  const telling = { homes: new Map(), settings: { wrapResponse: true, silentMatch: "contains" } } as const;
+  const planOptions = {
+    homes: new Map(),
+    settings: { wrapResponse: true, silentMatch: "contains" },
+  } as const;
   const late = {
-    plan: planOccurrence(claimed, telling),
+    plan: planOccurrence(claimed, planOptions),
     ending: { status: "failed", text: "late" },
     isMine: true,
   } as const;
