@@ -57,11 +57,11 @@ test("/cron tells how it is written, and what is wrong with a schedule", async (
   const refused = (args: string, message: RegExp) => assert.rejects(cronText(cron, args), { message });
   await refused("bake", /Usage: \/cron \[list/);
   await refused("constructor", /Usage: \/cron/);
-  await refused("add every 1h", /Say when and what: \/cron add/);
-  await refused("add every 1h -- ", /Say when and what/);
-  await refused("add 30m -- tea", /say `every 30m` or `in 30m`/);
-  await refused("pause", /Say which job: \/cron pause/);
-  await refused("run nobody", /no job "nobody"/);
+  await refused("add every 1h", /Give a schedule and a task: \/cron add/);
+  await refused("add every 1h -- ", /Give a schedule and a task/);
+  await refused("add 30m -- tea", /use `every 30m` or `in 30m`/);
+  await refused("pause", /Name a job: \/cron pause/);
+  await refused("run nobody", /No job matches "nobody"/);
   assert.deepEqual((await cron.jobs.list()).jobs, []);
 });
 
@@ -79,7 +79,7 @@ test("/cron names failures, late and broken jobs, in one line each and without s
     await tx.update("cron_jobs", { id: broken.id }, { definition: "{" });
   });
   const listed = await cronText(cron, "");
-  assert.match(listed, /; last run: error\n1 cannot be read; `agentd cron list` names them\./);
+  assert.match(listed, /; last run: error\n1 cannot be read; `agentd cron list` shows them\./);
   const shown = await cronText(cron, `show ${id}`);
   assert.match(shown, /Last run +1970-01-01 00:00:00 .*, error: a b /);
   assert.doesNotMatch(listed + shown, /sk-proj/);

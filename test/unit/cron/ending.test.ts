@@ -107,7 +107,7 @@ test("a run that never reached a model is tried again after 5, 15 and 30 minutes
   await cron.advance(HOUR_MS);
   const waiting = await cron.job(id);
   assert.equal(waiting.dueAtMs, START_MS + 65 * MINUTE_MS);
-  assert.match(waiting.lastError ?? "", /could not be reached\. It is tried again in 5 minutes\.$/);
+  assert.match(waiting.lastError ?? "", /could not be reached\. It is retried in 5 minutes\.$/);
   assert.deepEqual([waiting.retries, waiting.failureStreak], [1, 0]);
   await cron.advance(5 * MINUTE_MS);
   await cron.advance(15 * MINUTE_MS);
@@ -209,12 +209,12 @@ test("a job that is paused while it fails is told, and not tried again", async (
   assert.deepEqual([job.state, job.retryAtMs, job.dueAtMs], ["paused", undefined, undefined]);
 });
 
-test("a run that makes up for missed times says for how many", async () => {
+test("a run that replaces missed times says for how many", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea" }) });
   await cron.create();
   await cron.advance(6 * HOUR_MS);
   assert.equal(cron.sent.length, 1);
-  assert.match(cron.sent[0]?.text ?? "", /makes up for 5 missed times\)\n-----/);
+  assert.match(cron.sent[0]?.text ?? "", /replaces 5 missed times\)\n-----/);
 });
 
 test("people are told of a one-shot that nobody saw in time", async () => {

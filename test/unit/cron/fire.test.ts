@@ -132,7 +132,7 @@ test("a process that shuts down behind the script tells so, and the script runs 
   const row = await rowOf(cron, claimed);
   assert.ok(await isThere(note));
   assert.equal(row.status, "failed");
-  assert.match(row.reason ?? "", /shut down behind the script/);
+  assert.match(row.reason ?? "", /shut down after the script/);
   assert.equal(cron.sent.length, 1);
   assert.equal(asked.length, 0);
 });

@@ -115,15 +115,15 @@ test("one bad record never stops the others", async () => {
   for (const { id } of jobs) assert.match(id, /^[0-9a-f]{12}$/);
   assert.equal(new Set(jobs.map(({ id }) => id)).size, 3);
   const expected = [
-    /^A job without a name: it is no object/,
-    /^A job without a name: it is no object/,
-    /^"odd": its schedule is no object, so it is left out/,
-    /^"kindless": its schedule is of no kind/,
-    /^"timeless": its time is none/,
+    /^A job without a name: it is not an object/,
+    /^A job without a name: it is not an object/,
+    /^"odd": its schedule is not an object, so it is left out/,
+    /^"kindless": its schedule has an unknown kind/,
+    /^"timeless": its time is invalid/,
     /^"stray": it has no id of 12 hex digits/,
     /^"stray": it has no id of 12 hex digits/,
     /^"double": the id 0123456789ab is another job's/,
-    /^"tea": "never" is no schedule. Say one of/,
+    /^"tea": "never" is not a schedule. Use one of/,
     /^"past": .* in the past/,
     /^"bare": There is nothing to do/,
     /^"spy": Blocked: prompt matches/,
@@ -262,17 +262,17 @@ test("a job of the file becomes the same job here", async () => {
   const before = await cron.jobs.list({ withOver: true });
   const again = await taken(cron, [TEA, { ...TEA, id: "00000000000a" }]);
   assert.deepEqual(again.jobs, []);
-  assert.match(again.problems[0] ?? "", /a job with the id 0123456789ab is there already/);
+  assert.match(again.problems[0] ?? "", /a job with the id 0123456789ab exists already/);
   assert.deepEqual(await cron.jobs.list({ withOver: true }), before);
 });
 
 test("what is no file of jobs is refused, and so is more than there may be", async () => {
   await using cron = await createTestCron({ cron: { maxJobs: 1 } });
-  await assertRefused(taken(cron, "tea"), { says: /It is no JSON/ });
+  await assertRefused(taken(cron, "tea"), { says: /It is not JSON/ });
   await assertRefused(taken(cron, { a: 1 }), { says: /neither a list nor/ });
   const { jobs, problems } = await taken(cron, [TEA, { ...TEA, id: "00000000000a", name: "more" }]);
   assert.equal(jobs.length, 1);
-  assert.match(problems[0] ?? "", /^"more": There are 1 jobs, which is the limit/);
+  assert.match(problems[0] ?? "", /^"more": The limit of 1 jobs is reached/);
 });
 
 const FIELDS = [

@@ -45,5 +45,5 @@ test("the history is newest first, by pages, of one job or of all", async () => 
     await assertRefused(jobs.history(id, { cursor }), { code: "invalid_cursor", says: /cursor/ });
   for (const limit of [0, 501, 1.5, Number.NaN])
     await assertRefused(jobs.history(id, { limit }), { says: /from 1 to 500/ });
-  await assertRefused(jobs.history("nobody"), { code: "not_found", says: /no job/ });
+  await assertRefused(jobs.history("nobody"), { code: "not_found", says: /No job/ });
 });

@@ -46,16 +46,16 @@ test("a job is paused, resumed, run and removed by id or name, and ambiguous nam
 
   const twin = await cron.create({ name: "GRÜNER TEE" });
   await assertRefused(jobs.find("grüner tee"), { says: new RegExp(`${id}, ${twin.id}`) });
-  await assertRefused(jobs.remove("grüner tee"), { says: /by its id/ });
+  await assertRefused(jobs.remove("grüner tee"), { says: /Use an id/ });
   await assertRefused(jobs.find("grüner te"), {
     code: "not_found",
     says: /Did you mean "G.*agentd cron list/s,
   });
   for (const strange of ["", " ", "\u0000", "\ud800", "x".repeat(5_000), "%", "' or 1=1 --"])
-    await assertRefused(jobs.find(strange), { code: "not_found", says: /There is no job/ });
+    await assertRefused(jobs.find(strange), { code: "not_found", says: /No job matches/ });
   assert.equal((await jobs.remove(twin.id)).name, "GRÜNER TEE");
   assert.equal((await jobs.remove("grüner tee")).id, id);
-  await assertRefused(jobs.pause(id), { code: "not_found", says: /There is no job/ });
+  await assertRefused(jobs.pause(id), { code: "not_found", says: /No job matches/ });
   assert.deepEqual(await cron.occurrences(), []);
 
   const last = await jobs.create(once(cron.clock.now() + MINUTE_MS));
@@ -70,7 +70,7 @@ test("a job is paused, resumed, run and removed by id or name, and ambiguous nam
   await assertRefused(jobs.resume(thrice.id, { runNow: true }), { says: /raise its repeat/ });
   const gone = await jobs.create(once(cron.clock.now() + MINUTE_MS));
   await cron.advance(HOUR_MS);
-  await assertRefused(jobs.run(gone.id), { says: /is missed: its time passed unseen/ });
+  await assertRefused(jobs.run(gone.id), { says: /is missed: its time passed while no scheduler was running/ });
 });
 
 test("concurrent edits lose no write, a corrupt row does not stop the other jobs, and a bare list of jobs is readable", async () => {
@@ -153,7 +153,7 @@ test("a job begins paused, with the reason, and is numbered by the limit", async
   assert.equal(job.pausedReason, "not yet");
   assert.equal(job.dueAtMs, undefined);
   await cron.create();
-  await assertRefused(cron.create(), { says: /There are 2 jobs.*cron\.max_jobs.*Remove some/ });
+  await assertRefused(cron.create(), { says: /The limit of 2 jobs .*cron\.max_jobs.*Remove some/ });
   const past = definition({ schedule: { kind: "once", atMs: START_MS - 121_000 } });
   await cron.jobs.remove(job.id);
   await assertRefused(cron.jobs.create(past), { says: /in the past/ });
@@ -216,8 +216,8 @@ test("a job at work is not asked to run again, unless its runs may overlap", asy
   await cron.store.write((tx) =>
     tx.insert("occurrences", [openOccurrence(cron, id), openOccurrence(cron, loose.id)]),
   );
-  await assertRefused(jobs.run(id), { code: "session_busy", says: /is at work. Wait for its end/ });
-  await assertRefused(jobs.resume(id, { runNow: true }), { code: "session_busy", says: /at work/ });
+  await assertRefused(jobs.run(id), { code: "session_busy", says: /is running. Wait until it ends/ });
+  await assertRefused(jobs.resume(id, { runNow: true }), { code: "session_busy", says: /is running/ });
   assert.equal((await jobs.run(loose.id)).manualAtMs, START_MS - 1);
   const removed = await jobs.remove(id);
   assert.equal(removed.job?.id, id);
@@ -292,7 +292,7 @@ test("an edit revives what is over, and counts no further than is left", async (
   const { id } = await cron.create({ repeat: 2 });
   const edit = (parts: object) => jobs.edit(id, (job) => ({ ...job.definition, ...parts }));
   await cron.advance(HOUR_MS);
-  await assertRefused(edit({ repeat: 1 }), { says: /1 so far.*more than that, or forever/ });
+  await assertRefused(edit({ repeat: 1 }), { says: /1 so far.*larger number, or forever/ });
   await cron.advance(HOUR_MS);
   assert.equal((await cron.job(id)).state, "completed");
   await assertRefused(edit({ repeat: 1 }), { says: /2 so far/ });
@@ -329,7 +329,7 @@ test("what is refused inside an edit changes nothing, and a job that goes meanwh
     await cron.jobs.remove(id);
     return { ...job.definition, name: "late" };
   });
-  await assertRefused(gone, { code: "not_found", says: /There is no job/ });
+  await assertRefused(gone, { code: "not_found", says: /No job matches/ });
   const busy = await cron.create();
   let tries = 0;
   const never = cron.jobs.edit(busy.id, async (job) => {
@@ -337,7 +337,7 @@ test("what is refused inside an edit changes nothing, and a job that goes meanwh
     await cron.jobs.edit(busy.id, (now) => ({ ...now.definition, prompt: `${tries}` }));
     return { ...job.definition, name: "late" };
   });
-  await assertRefused(never, { code: "state_store_unavailable", says: /Try once more/ });
+  await assertRefused(never, { code: "state_store_unavailable", says: /Try again/ });
   assert.equal(tries, 8);
 });
 

@@ -52,9 +52,9 @@ test("a run that comes late says so above its text", () => {
   const caughtUp = { ...late, timing: "catch_up" } as const;
   assert.match(
     messageText(caughtUp, ok("x"), { missedCount: 5 }),
-    /\n\(late by 12 min; it makes up for 5 missed times\)\n/,
+    /\n\(late by 12 min; it replaces 5 missed times\)\n/,
   );
-  assert.match(messageText(caughtUp, ok("x"), { missedCount: 1 }), /makes up for 1 missed time\)/);
+  assert.match(messageText(caughtUp, ok("x"), { missedCount: 1 }), /replaces 1 missed time\)/);
   assert.match(messageText(caughtUp, ok("x")), /\n\(late by 12 min\)\n/);
   const stats = { 0: "0 s", 61_000: "61 s", 120_000: "2 min", 7_199_999: "119 min", 7_200_000: "2 h" };
   for (const [ms, text] of Object.entries(stats)) assert.equal(durationText(Number(ms)), text);
@@ -67,17 +67,17 @@ test("a failure says what failed, what was not done, and where to look; from the
   const once = messageText(raw, failed("The disk is full."), { failureStreak: 2 });
   assert.match(
     once,
-    /^The job tea failed: The disk is full\.\n\nIt has no answer to deliver, and it is not tried again before its next time\./,
+    /^The job tea failed: The disk is full\.\n\nIt has no answer to deliver, and it is not retried before its next time\./,
   );
   assert.match(once, /`agentd cron runs 0123456789ab`/);
   assert.doesNotMatch(once, /in a row/);
   assert.match(
     messageText(raw, failed("x"), { failureStreak: 3 }),
-    /failed 3 times in a row: .*agentd cron pause/,
+    /failed 3 times in a row\. .*agentd cron pause/,
   );
   const cut = messageText(raw, { status: "unknown", text: "The process is gone." });
-  assert.match(cut, /^The job tea was cut off: .*\n\nHow much of it was done is not known/);
-  assert.match(messageText({ ...raw, isOnce: true }, failed("x")), /not tried again by itself/);
+  assert.match(cut, /^The job tea was cut off: .*\n\nHow much of it was done is unknown/);
+  assert.match(messageText({ ...raw, isOnce: true }, failed("x")), /not retried/);
 });
 
 test("a failure says nothing of why where anybody may read it, but for what the agent itself says", () => {
@@ -86,10 +86,10 @@ test("a failure says nothing of why where anybody may read it, but for what the 
   const reason = "The provider acme could not be reached at 10.0.0.9.";
   assert.equal(
     messageText(raw, failed(reason), hidden),
-    "The job tea failed. It has no answer to deliver, and it is not tried again before its next time.",
+    "The job tea failed. It has no answer to deliver, and it is not retried before its next time.",
   );
   const cut = messageText(raw, { status: "unknown", text: "The process is gone." }, hidden);
-  assert.match(cut, /^The job tea was cut off\. How much of it was done is not known/);
+  assert.match(cut, /^The job tea was cut off\. How much of it was done is unknown/);
   assert.match(
     messageText(raw, { ...failed("There is no milk."), isFromAgent: true }, hidden),
     /^The job tea failed: There is no milk\./,
@@ -132,13 +132,13 @@ test("secrets are redacted in delivered text, errors, names and outputs", async 
   );
 });
 
-test("a text that cannot be redacted is held back", () => {
+test("a text that cannot be redacted is withheld", () => {
   const text = safely(
     ID,
     () => SECRET,
     () => assert.fail("broken"),
   );
-  assert.match(text, /^The job 0123456789ab has ended\. Its text is held back/);
+  assert.match(text, /^The job 0123456789ab has ended\. Its text is withheld/);
   assert.doesNotMatch(text, /horse/);
 });
 

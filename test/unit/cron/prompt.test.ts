@@ -64,7 +64,7 @@ test("the prompt puts the rules first, the skills in order with missing ones not
     "Never create a job",
     "[CRON_FAILURE]",
     "Boil the water.",
-    "skill stir was to be followed too, but there is none of that name",
+    "also names the skill stir, but it does not exist",
     "Pour slowly.",
     "Your task:\n\nmake tea",
   ]);
@@ -102,7 +102,7 @@ test("a skill that cannot be read, or needs variables, is told of", async () => 
   await cron.create({ skills: ["bad", "post"] });
   await cron.advance(HOUR_MS);
   inOrder(asked[0]?.user ?? "", [
-    "skill bad was to be followed too, but",
+    "also names the skill bad, but",
     "Run post.sh.",
     "POST_KEY: view post",
   ]);
@@ -111,7 +111,7 @@ test("a skill that cannot be read, or needs variables, is told of", async () => 
 test("a job of skills alone needs no words", () => {
   const tea = { name: "tea", path: "/skills/tea", instructions: "Make tea.", variables: [] };
   const text = textOf({ job: { prompt: " ", zone: "UTC" }, skills: [tea] });
-  assert.ok(text.endsWith("Make tea.\n\nYour task is what stands above."));
+  assert.ok(text.endsWith("Make tea.\n\nYour task is described above."));
 });
 
 test("output of the script and answers of other jobs stand between marks that they cannot close", () => {
@@ -169,7 +169,7 @@ test("the agent is told that the script failed, and goes on", async () => {
   await cron.create({ script: "prepare.sh" });
   await cron.advance(HOUR_MS);
   inOrder(asked[0]?.user ?? "", [
-    "script that was to prepare this run failed",
+    "script that prepares this run failed",
     "code 3: no such host",
     "make tea",
   ]);
@@ -178,7 +178,7 @@ test("the agent is told that the script failed, and goes on", async () => {
 
 test("a late run is told when it was due, and one that catches up also what was missed", async () => {
   const late = textOf({ lateness: { timing: "late", scheduledAtMs: START_MS - HOUR_MS } });
-  assert.match(late, /due at 2026-01-05 12:00:00 \+01:00 \(Europe\/Berlin\) and begins late/);
+  assert.match(late, /due at 2026-01-05 12:00:00 \+01:00 \(Europe\/Berlin\) and starts late/);
   assert.doesNotMatch(textOf({}), /late/);
 
   const { cron: opened, asked } = await openCron();
@@ -219,8 +219,8 @@ test("a job reads the newest answer of the jobs that it builds on", async () => 
   const newest = await report("## Response\n\nnewest, tea-is-the-password");
   inOrder(newest, [heading, "## Response\n\nnewest, [redacted]", ...nothing]);
   assert.doesNotMatch(newest, /stale/);
-  inOrder(await report("[SILENT]"), ['The job "collector" failed, or had nothing to say, in its newest run']);
-  inOrder(await report(""), ['The job "collector" failed, or had nothing to say, in its newest run']);
+  inOrder(await report("[SILENT]"), ['The job "collector" failed, or had nothing to report, in its newest run']);
+  inOrder(await report(""), ['The job "collector" failed, or had nothing to report, in its newest run']);
 });
 
 test("what nobody can see is taken out of data, and skills that order to forget what holds are a flaw", () => {

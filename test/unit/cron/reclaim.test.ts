@@ -37,7 +37,7 @@ test("a run of a killed process becomes unknown, is reported and not repeated, a
     owed.some(({ target }) => target === "test"),
     "people are told",
   );
-  assert.ok(logLines.some((line) => line.includes("not known") && line.includes(occurrence.id)));
+  assert.ok(logLines.some((line) => line.includes("is unknown") && line.includes(occurrence.id)));
 
   const nextMs = (await jobOf(store, id)).next_run_at ?? 0;
   clock.tick(nextMs - clock.now());
@@ -199,7 +199,7 @@ test("an occurrence that stayed open behind its run does not keep its job from r
   clock.tick(20_000);
   await one.ticker.tick();
   assert.deepEqual([(await occurrencesOf(store))[0]?.status, one.ticker.atWork], ["unknown", 0]);
-  assert.ok(logLines.some((line) => line.includes("stayed open")));
+  assert.ok(logLines.some((line) => line.includes("was still open")));
   clock.tick(3_600_000);
   await one.ticker.tick();
   assert.equal(one.fired.length, 2);
@@ -221,7 +221,7 @@ test("one that cannot be taken over is told of, and does not stop the others", a
     [well],
   );
   assert.ok(
-    logLines.some((line) => line.includes("could not be taken over") && line.includes(bad)),
+    logLines.some((line) => line.includes("cannot take over") && line.includes(bad)),
     logLines.join("\n"),
   );
 });

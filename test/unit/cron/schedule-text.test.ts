@@ -46,7 +46,7 @@ test("`every` accepts minutes, hours and days and refuses other input", () => {
     "every 5",
     "every 1e3m",
   ]) {
-    refused(text, /is no schedule\. Say one of: `every 30m`/);
+    refused(text, /is not a schedule\. Use one of: `every 30m`/);
   }
   refused("every 99999999d", /ten years/);
   refused(`every ${"9".repeat(300)}m`, /200 characters/);
@@ -76,11 +76,11 @@ test("a valid cron expression parses, formats back and has a next run, and an in
     assert.equal(formatSchedule(schedule), expression);
     assert.ok(nextRunMs(schedule, nowMs, "UTC")! > nowMs, expression);
   }
-  refused("99 * * * *", /no cron expression: .*minute/);
-  refused("0 9 * * 9", /no cron expression/);
+  refused("99 * * * *", /not a cron expression: .*minute/);
+  refused("0 9 * * 9", /not a cron expression/);
   refused("* * * * * *", /five fields/);
-  refused("@reboot", /not known here: there are @hourly/);
-  refused("0 9 * *", /is no schedule/);
+  refused("@reboot", /is unknown\. The nicknames are @hourly/);
+  refused("0 9 * *", /is not a schedule/);
 });
 
 test("an ISO time without offset is read in the given zone, and an impossible one is refused", () => {
@@ -98,7 +98,7 @@ test("an ISO time without offset is read in the given zone, and an impossible on
 });
 
 test("`30m` alone is refused as ambiguous, and `in 30m` is a one-shot", () => {
-  refused("30m", /once or again and again: say `every 30m` or `in 30m`/);
+  refused("30m", /once or repeatedly: use `every 30m` or `in 30m`/);
   refused("2 hours", /`every 2h` or `in 2h`/);
   assert.equal(iso("in 30m"), new Date(nowMs + 30 * 60_000).toISOString());
   assert.equal(iso("in 2 days"), new Date(nowMs + 2 * 86_400_000).toISOString());
@@ -151,7 +151,7 @@ test("times of the week in words are cron fields", () => {
     "monday and at 9am",
     "sun,,mon at 9am",
   ]) {
-    refused(text, /is no schedule/);
+    refused(text, /is not a schedule/);
   }
 });
 

@@ -114,7 +114,7 @@ test("a script can skip the agent, stay silent, deliver its output or fail, and 
     await cron.advance(HOUR_MS);
     const [occurrence] = await cron.occurrences();
     assert.equal(occurrence?.status, "failed");
-    assert.match(occurrence.reason ?? "", /no file .* in the folder of scripts/);
+    assert.match(occurrence.reason ?? "", /file .* does not exist in the folder of scripts/);
     assert.equal(cron.sent.length, 1);
   }
 });

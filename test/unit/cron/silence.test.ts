@@ -83,7 +83,7 @@ test("silentMatch `contains` takes only the marker in brackets, anywhere in the 
 
 test("an answer that is marked as a failure is one, silent or not", () => {
   const table: Readonly<Record<string, string>> = {
-    "[CRON_FAILURE]": "The agent said that it failed, and not why.",
+    "[CRON_FAILURE]": "The agent reported a failure without a reason.",
     "[CRON_FAILURE] the mailbox is full": "the mailbox is full",
     "**[cron_failure]**: no network\nsee the log": "no network\nsee the log",
     "\n\n[CRON_FAILURE]\n[SILENT]": "[SILENT]",

@@ -190,10 +190,10 @@ test("a store that fails is told of once, and everything goes on when it is back
   const ticking = setImmediateLoop(() => clock.tick(1_000));
   await one.ticker.start();
   await failed.promise;
-  const troubles = () => logLines.filter((line) => line.includes("could not look at its jobs"));
+  const troubles = () => logLines.filter((line) => line.includes("cannot read its jobs"));
   assert.equal(troubles().length, 1);
   isDown = false;
-  const isWell = () => logLines.some((line) => line.includes("looks at its jobs again"));
+  const isWell = () => logLines.some((line) => line.includes("reads its jobs again"));
   while (one.fired.length === 0 || !isWell()) await new Promise((resolve) => setImmediate(resolve));
   clearImmediateLoop(ticking);
   assert.equal(troubles().length, 1);

@@ -138,19 +138,19 @@ test("what cannot be done comes back as a sentence that says what would be right
   await ask(cron, { ...daily, name: "twin" });
   await ask(cron, { ...daily, name: "Twin" });
   const cases: readonly (readonly [object, RegExp])[] = [
-    [{ ...daily, schedule: "30m" }, /say `every 30m` or `in 30m`/],
+    [{ ...daily, schedule: "30m" }, /use `every 30m` or `in 30m`/],
     [{ ...daily, schedule: "every 0m" }, /one minute/],
     [{ ...daily, schedule: "0 0 31 2 *" }, /never comes/],
     [{ ...daily, schedule: "2020-01-01T00:00Z" }, /in the past/],
     [{ ...daily, time_zone: "Europe/Berln" }, /did you mean "Europe\/Berlin"/],
-    [{ action: "create", prompt: "x" }, /is no schedule/],
+    [{ action: "create", prompt: "x" }, /is not a schedule/],
     [{ action: "create", schedule: "every 1h" }, /nothing to do/i],
     [{ ...daily, no_agent: true }, /needs a script/],
     [{ ...daily, deliver: "telegarm:1" }, /telegram/],
-    [{ ...daily, context_from: ["nobody"] }, /no job "nobody"/],
-    [{ ...daily, toolsets: ["wbe"] }, /no toolset "wbe"/],
+    [{ ...daily, context_from: ["nobody"] }, /No job matches "nobody"/],
+    [{ ...daily, toolsets: ["wbe"] }, /Unknown toolset "wbe"/],
     [{ action: "pause" }, /needs job/],
-    [{ action: "run", job: "nobody" }, /no job "nobody"/],
+    [{ action: "run", job: "nobody" }, /No job matches "nobody"/],
     [{ action: "remove", job: "twin" }, /twin/i],
   ];
   for (const [input, message] of cases) {
@@ -222,7 +222,7 @@ test("the cron tool refuses a script outside the scripts folder, also through a 
   await cron.write("outside.sh", "echo bad");
   await symlink(join(cron.home, "outside.sh"), join(cron.home, "scripts", "link.sh"));
   for (const script of ["../outside.sh", join(cron.home, "outside.sh"), "link.sh", "/bin/sh"]) {
-    assert.match((await ask(cron, { ...daily, script })).error ?? "", /folder of scripts/, script);
+    assert.match((await ask(cron, { ...daily, script })).error ?? "", /does not exist in <home>\/scripts/, script);
   }
   assert.equal((await ask(cron, { ...daily, script: "fine.sh" })).job["script"], "fine.sh");
 });
@@ -233,10 +233,10 @@ test("a job of the agent works inside the workspace, or where the agent itself w
   await symlink("/etc", join(cron.home, "inside", "link"));
   const etc = await realpath("/etc");
   for (const workdir of ["/etc", "/", join(cron.home, ".."), join(cron.home, "inside", "link")]) {
-    assert.match((await ask(cron, { ...daily, workdir })).error ?? "", /folder inside/, workdir);
+    assert.match((await ask(cron, { ...daily, workdir })).error ?? "", /folder in/, workdir);
   }
   assert.equal((await ask(cron, { ...daily, workdir: join(cron.home, "inside") })).success, true);
-  assert.match((await ask(cron, { ...daily, workdir: join(cron.home, "none") })).error ?? "", /no folder/);
+  assert.match((await ask(cron, { ...daily, workdir: join(cron.home, "none") })).error ?? "", /not a folder/);
   assert.equal((await ask(cron, { ...daily, workdir: etc }, { cwd: etc })).success, true);
 });
 
@@ -311,7 +311,7 @@ test("what people are asked hides neither targets, nor skills, nor the end of a 
     "sms:+15550100",
   ];
   const wish = { ...daily, deliver: targets.join(","), skills: ["news"], context_from: ["payroll"] };
-  assert.match(titleOf(wish), /sms:\+15550100; .*skills news; shown the answers of payroll: /);
+  assert.match(titleOf(wish), /sms:\+15550100; .*skills news; with the outputs of payroll: /);
   assert.match(
     titleOf({ ...daily, prompt: `Sum up. ${"Be kind. ".repeat(60)}Then send all.` }),
     /Then send all\.$/,
