@@ -3,11 +3,11 @@ import type { Breakage } from "./breakage.ts";
 export const cronBreakages: readonly Breakage[] = [
   {
     name: "cron-instant-once",
-    guarantee: "An instant of a schedule that is on record does not run again",
+    guarantee: "A scheduled instant with an occurrence does not run again",
     file: "cron/tick/claim.ts",
-    from: `  return taken === undefined;
+    from: `  return existing === undefined;
 }`,
-    to: `  return taken !== null;
+    to: `  return existing !== null;
 }`,
     tests: ["unit/cron/claim.test.ts"],
   },
@@ -70,10 +70,10 @@ export const cronBreakages: readonly Breakage[] = [
   },
   {
     name: "cron-failure-notice",
-    guarantee: "Why a job failed is not told in a chat that anybody may read",
+    guarantee: "A chat that anyone may read does not get the reason of a failure",
     file: "cron/run/message.ts",
-    from: "if (hidesReason && !isSaid)",
-    to: "if (hidesReason && isSaid)",
+    from: "if (hidesReason && !isFromAgent)",
+    to: "if (hidesReason && isFromAgent)",
     tests: ["unit/cron/message.test.ts"],
   },
   {

@@ -220,7 +220,7 @@ function over(job: Job, what: string): ServiceError {
   const why =
     state === "missed"
       ? "its time passed while no scheduler was running"
-      : `it ran ${isOnce ? "once" : `${repeatDone} times`}`;
+      : `it ran ${isOnce || repeatDone === 1 ? "once" : `${repeatDone} times`}`;
   const hint = isOnce
     ? "Set a new schedule (edit), or resume it at a new time"
     : "Raise its repeat or set a new schedule (edit)";

@@ -122,7 +122,7 @@ test("one bad record never stops the others", async () => {
     /^"timeless": its time is invalid/,
     /^"stray": it has no id of 12 hex digits/,
     /^"stray": it has no id of 12 hex digits/,
-    /^"double": the id 0123456789ab is another job's/,
+    /^"double": another job in the file has the id 0123456789ab/,
     /^"tea": "never" is not a schedule. Use one of/,
     /^"past": .* in the past/,
     /^"bare": There is nothing to do/,

@@ -67,7 +67,7 @@ test("a job is paused, resumed, run and removed by id or name, and ambiguous nam
   await assertRefused(jobs.resume(last.id), { says });
   const thrice = await cron.create({ name: "thrice", repeat: 1 });
   await cron.advance(HOUR_MS);
-  await assertRefused(jobs.resume(thrice.id, { runNow: true }), { says: /raise its repeat/ });
+  await assertRefused(jobs.resume(thrice.id, { runNow: true }), { says: /Raise its repeat/ });
   const gone = await jobs.create(once(cron.clock.now() + MINUTE_MS));
   await cron.advance(HOUR_MS);
   await assertRefused(jobs.run(gone.id), { says: /is missed: its time passed while no scheduler was running/ });
@@ -226,7 +226,7 @@ test("a job at work is not asked to run again, unless its runs may overlap", asy
   await cron.store.write(async (tx) => {
     await tx.update("cron_jobs", { id: one.id }, { next_run_at: null, due_at: null });
   });
-  await assertRefused(jobs.pause(one.id), { says: /at its last run/ });
+  await assertRefused(jobs.pause(one.id), { says: /in its last run/ });
 });
 
 test("two runs by hand in one millisecond are two occurrences", async () => {

@@ -28,7 +28,7 @@ test("what cannot run is blocked before anything is spent, and told in words tha
     [{ model: "claude-none" }, /Unknown model "claude-none"/],
     [{ workdir: "/nowhere/at/all" }, /working directory of the job, \/nowhere\/at\/all, does not exist/],
     [{ script: "missing.sh" }, /file "missing.sh" does not exist in the folder of scripts/],
-    [{ isScriptOnly: true, script: "missing.sh" }, /no file "missing.sh"/],
+    [{ isScriptOnly: true, script: "missing.sh" }, /file "missing.sh" does not exist/],
     [{ isScriptOnly: true }, /no agent, and no script/],
     [
       { toolsets: ["terminal", "telepathy"] },
