@@ -63,7 +63,7 @@ test("ignored, duplicate and unparsable requests count towards the rate limit, a
   assert.equal((await service.post("hook", {}, { headers })).status, 429);
 });
 
-test("of a flood that is refused no more is recorded than of what passes", async () => {
+test("a flood over the rate limit records no more requests than the limit", async () => {
   await using service = await startWebhookService({ clock: new FakeClock(), settings: { rate_limit: 2 } });
   await Promise.all(Array.from({ length: 20 }, () => service.post("hook")));
   const rows = await service.recorded((all) => all.filter(({ status }) => status === "refused").length === 2);

@@ -85,7 +85,7 @@ test("a route that loses its secret at runtime answers 403 `no_secret`", async (
   assert.equal(tooLong.status, 413, "the size comes first");
 });
 
-test("each request that was believed has a row with the verdicts of its stages", async () => {
+test("each request with a valid signature has a row with the results of its stages", async () => {
   await using service = await startWebhookService({
     routes: { hook: { events: ["push", "issues"], filters: [{ field: "a", equals: 1 }], prompt: "do {a}" } },
   });

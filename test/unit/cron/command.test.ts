@@ -14,7 +14,7 @@ async function cronText(cron: TestCron, args: string): Promise<string> {
   return directive.type === "exec" ? directive.output : "";
 }
 
-test("/cron makes a job, and lists it with its next run in its own zone", async () => {
+test("/cron creates a job, and lists it with its next run in its own zone", async () => {
   await using cron = await createTestCron({ cron: { zone: "America/Toronto" } });
   const made = await cronText(cron, "add every 1h -- make\n tea");
   const id = /^Created job: ([0-9a-f]{12})\n/.exec(made)?.[1] ?? "";
@@ -52,7 +52,7 @@ test("/cron pauses, resumes, runs, shows and removes jobs by id or name", async 
   assert.equal(await cronText(cron, "runs"), "Nothing has run yet.");
 });
 
-test("/cron tells how it is written, and what is wrong with a schedule", async () => {
+test("/cron shows its usage, and what is wrong with a schedule", async () => {
   await using cron = await createTestCron();
   const refused = (args: string, message: RegExp) => assert.rejects(cronText(cron, args), { message });
   await refused("bake", /Usage: \/cron \[list/);
@@ -106,7 +106,7 @@ test("a service offers the tool and the command, and both work on its jobs", asy
   assert.match(listed.type === "exec" ? listed.output : "", /sum up: every 1h, next /);
 });
 
-test("agent.toolsets without cron: the agent has no tool, people keep the command", async () => {
+test("without `cron` in agent.toolsets the agent has no tool, and people still have the command", async () => {
   await using service = await startTestService({ config: { agent: { toolsets: ["files"] } } });
   const { agent, commands } = service.service.deps;
   assert.ok(!agent.deps.tools().some(({ name }) => name === "cronjob"));

@@ -42,7 +42,7 @@ test("each run records its result and count, and a job at its repeat limit is co
   assert.equal((await cron.occurrences(id)).length, 3);
 });
 
-test("a one-shot is completed by its end, not before", async () => {
+test("a one-shot is completed when its run ends, not before", async () => {
   const begun = Promise.withResolvers<void>();
   const go = Promise.withResolvers<void>();
   await using cron = await createTestCron({
@@ -101,7 +101,7 @@ const causes = async (cron: TestCron, id: string) =>
     (atMs - START_MS) / MINUTE_MS,
   ]);
 
-test("a run that never reached a model is tried again after 5, 15 and 30 minutes, and told when the last try failed", async () => {
+test("a run that never reached a model is retried after 5, 15 and 30 minutes, and reported after the last retry", async () => {
   await using cron = await createTestCron({ script: () => unreachable });
   const { id } = await cron.create();
   await cron.advance(HOUR_MS);
@@ -126,7 +126,7 @@ test("a run that never reached a model is tried again after 5, 15 and 30 minutes
   assert.equal(after.repeatDone, 1, "tries at one instant use up one repeat");
 });
 
-test("a try that reaches its model is told as any run, and ends the line", async () => {
+test("a retry that reaches its model is reported like any run, and ends the retries", async () => {
   const steps: ScriptStep[] = [unreachable, unreachable, { text: "tea" }, unreachable];
   await using cron = await createTestCron({ script: () => steps.shift() ?? {} });
   const { id } = await cron.create();
@@ -144,7 +144,7 @@ test("a try that reaches its model is told as any run, and ends the line", async
   );
 });
 
-test("tries never pass the next time of the job", async () => {
+test("retries never come after the job's next instant", async () => {
   await using cron = await createTestCron({ script: () => unreachable });
   const { id } = await cron.create({ schedule: { kind: "interval", minutes: 10 } });
   await cron.advance(10 * MINUTE_MS);
@@ -159,7 +159,7 @@ test("tries never pass the next time of the job", async () => {
   assert.equal((await cron.job(often)).retryAtMs, undefined);
 });
 
-test("what runs once, was asked for by hand, or did something is not tried again", async () => {
+test("one-shots, manual runs and runs that reached a model are not retried", async () => {
   const acts = callsOnce("true");
   let deeds = 0;
   await using cron = await createTestCron({
@@ -188,7 +188,7 @@ test("what runs once, was asked for by hand, or did something is not tried again
   assert.deepEqual([cron.sent.length, deeds], [3, 1]);
 });
 
-test("a job that is paused while it fails is told, and not tried again", async () => {
+test("a job that is paused while it fails is reported, and not retried", async () => {
   const begun = Promise.withResolvers<void>();
   const go = Promise.withResolvers<void>();
   await using cron = await createTestCron({
@@ -209,7 +209,7 @@ test("a job that is paused while it fails is told, and not tried again", async (
   assert.deepEqual([job.state, job.retryAtMs, job.dueAtMs], ["paused", undefined, undefined]);
 });
 
-test("a run that replaces missed times says for how many", async () => {
+test("a catch-up run shows how many instants it replaces", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea" }) });
   await cron.create();
   await cron.advance(6 * HOUR_MS);
@@ -217,7 +217,7 @@ test("a run that replaces missed times says for how many", async () => {
   assert.match(cron.sent[0]?.text ?? "", /replaces 5 missed times\)\n-----/);
 });
 
-test("people are told of a one-shot that nobody saw in time", async () => {
+test("people are notified of a missed one-shot", async () => {
   await using cron = await createTestCron({ script: () => assert.fail("nothing runs") });
   const { id } = await cron.create({
     schedule: { kind: "once", atMs: START_MS + HOUR_MS },
@@ -268,7 +268,7 @@ async function claimed(cron: TestCron, job: Job, parts: Partial<OccurrenceRow> =
   return row;
 }
 
-test("an occurrence whose process is gone ends as unknown, once, and people are told", async () => {
+test("an occurrence whose process is gone ends once as unknown, and people are notified", async () => {
   await using cron = await createTestCron();
   const job = await cron.create({ failureDeliver: "test" });
   const occurrence = await claimed(cron, job);
@@ -287,7 +287,7 @@ test("an occurrence whose process is gone ends as unknown, once, and people are 
   assert.equal((await cron.job(job.id)).lastStatus, "unknown");
 });
 
-test("of a job that is gone, too, only the record of its lost run remains", async () => {
+test("a lost occurrence of a deleted job is only recorded", async () => {
   await using cron = await createTestCron();
   const job = await cron.create();
   const occurrence = await claimed(cron, job);
@@ -318,7 +318,7 @@ test("20 runs that end concurrently all count in the failure streak", async () =
   assert.equal((await cron.job(job.id)).failureStreak, 20);
 });
 
-test("an end counts once, and by its owner alone where it says so", async () => {
+test("an end counts once, and only from the owner of the lease where required", async () => {
   await using cron = await createTestCron();
   const job = await cron.create();
   const occurrence = await claimed(cron, job);
@@ -335,7 +335,7 @@ test("an end counts once, and by its owner alone where it says so", async () => 
   assert.equal(cron.sent.length, 1);
 });
 
-test("a run by hand in between does not lengthen a line of tries", async () => {
+test("a manual run between two retries does not change their number", async () => {
   await using cron = await createTestCron({ script: () => unreachable });
   const { id } = await cron.create();
   await cron.advance(HOUR_MS);
@@ -349,7 +349,7 @@ test("a run by hand in between does not lengthen a line of tries", async () => {
   assert.equal((await cron.job(id)).retries, 3);
 });
 
-test("a claim that decided before an end asked for another try is made anew", async () => {
+test("a claim that was decided before a retry was requested is decided again", async () => {
   await using cron = await createTestCron();
   await using other = await createTestCron({ like: cron });
   const job = await cron.create();
@@ -385,7 +385,7 @@ test("a failed run whose schedule changed meanwhile is reported and not retried 
   assert.equal(cron.sent.length, 1);
 });
 
-test("a failure that cannot be tried again since its job is broken by now is told", async () => {
+test("a failure whose job is broken meanwhile is reported and not retried", async () => {
   await using cron = await createTestCron();
   const job = await cron.create();
   const occurrence = await claimed(cron, job);

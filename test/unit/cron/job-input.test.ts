@@ -142,7 +142,7 @@ test("catch_up and misfire_grace_seconds are kept for recurring jobs and refused
   assert.equal("misfireGraceSeconds" in changed, false);
 });
 
-test("repeat is a number or a word, and is derived anew for another kind of schedule", async () => {
+test("repeat is a number or a word, and is reset for another kind of schedule", async () => {
   await using place = await createPlace();
   const { jobContext } = place;
   const repeatOf = async (repeat: JobInput["repeat"], schedule = "every 2h") =>
@@ -170,7 +170,7 @@ test("repeat is a number or a word, and is derived anew for another kind of sche
   assert.equal((await changeJob(three, { repeat: null }, jobContext)).repeat, null);
 });
 
-test("what is not said stays, and null or nothing makes it what it would be", async () => {
+test("a field that is not given stays, and null or an empty value resets it", async () => {
   await using place = await createPlace();
   const { jobContext, home } = place;
   const full: JobInput = {
@@ -230,7 +230,7 @@ test("what is not said stays, and null or nothing makes it what it would be", as
   await assertRefused(changeJob(job, { schedule: null }, jobContext), { param: "schedule" });
 });
 
-test("skills are put, added, taken away, in their order and each once", async () => {
+test("skills are set, added and removed in order and without repeats", async () => {
   await using place = await createPlace();
   const { jobContext } = place;
   const job = await defineJob({ ...EVERY, skills: ["b", "a", "b"] }, jobContext);
@@ -247,7 +247,7 @@ test("skills are put, added, taken away, in their order and each once", async ()
   await assertRefused(after({ skills: many }), { param: "skills", says: /at most 16/ });
 });
 
-test("every flaw is refused by the name of its field, with what would be right", async () => {
+test("every invalid field is refused by name, with what is valid", async () => {
   await using place = await createPlace();
   const { jobContext, home } = place;
   const problems: readonly (readonly [JobInput, string, RegExp])[] = [
@@ -322,7 +322,7 @@ test("a shorter period is refused while the jitter is longer", async () => {
   );
 });
 
-test("what has gone since does not stand in the way of another change", async () => {
+test("a script or folder that is gone does not block a change of another field", async () => {
   await using place = await createPlace();
   const { jobContext, home } = place;
   const job = await defineJob(
@@ -342,7 +342,7 @@ test("what has gone since does not stand in the way of another change", async ()
   assert.equal((await changeJob(poisoned, { name: "new" }, bare)).name, "new");
 });
 
-test("a new zone is that of the times that are said with it", async () => {
+test("a new time zone applies to the times given with it", async () => {
   await using place = await createPlace();
   const { jobContext } = place;
   const once = await defineJob(

@@ -6,7 +6,7 @@ import { assertRefused } from "../../harness/refusal.ts";
 
 const HOUR_MS = 3_600_000;
 
-test("the history is newest first, by pages, of one job or of all", async () => {
+test("the history is paged, newest first, for one job or all", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
   const { jobs } = cron;
   const { id } = await cron.create();

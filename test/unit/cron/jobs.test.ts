@@ -70,7 +70,9 @@ test("a job is paused, resumed, run and removed by id or name, and ambiguous nam
   await assertRefused(jobs.resume(thrice.id, { runNow: true }), { says: /Raise its repeat/ });
   const gone = await jobs.create(once(cron.clock.now() + MINUTE_MS));
   await cron.advance(HOUR_MS);
-  await assertRefused(jobs.run(gone.id), { says: /is missed: its time passed while no scheduler was running/ });
+  await assertRefused(jobs.run(gone.id), {
+    says: /is missed: its time passed while no scheduler was running/,
+  });
 });
 
 test("concurrent edits lose no write, a corrupt row does not stop the other jobs, and a bare list of jobs is readable", async () => {
@@ -145,7 +147,7 @@ test("a half-paused job never runs, and reads change no row", async () => {
   assert.deepEqual(await tables(cron), before);
 });
 
-test("a job begins paused, with the reason, and is numbered by the limit", async () => {
+test("a job can be created paused with a reason, and the number of jobs is limited", async () => {
   await using cron = await createTestCron({ cron: { maxJobs: 2 } });
   const job = await cron.jobs.create(definition(), { isPaused: true, pausedReason: "not yet" });
   assert.match(job.id, /^[0-9a-f]{12}$/);
@@ -161,7 +163,7 @@ test("a job begins paused, with the reason, and is numbered by the limit", async
   await assertRefused(cron.jobs.create(never), { says: /never comes/ });
 });
 
-test("an interval that was paused keeps its beat, and a schedule of the wall goes on with its next time", async () => {
+test("a resumed interval keeps its phase, and a resumed cron schedule continues at its next time", async () => {
   await using cron = await createTestCron();
   const beat = await cron.create();
   const wall = await cron.create({
@@ -175,7 +177,7 @@ test("an interval that was paused keeps its beat, and a schedule of the wall goe
   assert.deepEqual((await cron.jobs.resume(beat.id)).revision, 3);
 });
 
-test("resuming at a time, or at once", async () => {
+test("a job can be resumed at a time or at once", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
   const { jobs, clock } = cron;
   const { id } = await cron.create();
@@ -208,7 +210,7 @@ test("resuming at a time, or at once", async () => {
   assert.equal((await cron.occurrences(gone.id)).length, 2);
 });
 
-test("a job at work is not asked to run again, unless its runs may overlap", async () => {
+test("a running job refuses a manual run unless its runs may overlap", async () => {
   await using cron = await createTestCron();
   const { jobs } = cron;
   const { id } = await cron.create();
@@ -229,7 +231,7 @@ test("a job at work is not asked to run again, unless its runs may overlap", asy
   await assertRefused(jobs.pause(one.id), { says: /in its last run/ });
 });
 
-test("two runs by hand in one millisecond are two occurrences", async () => {
+test("two manual runs in one millisecond are two occurrences", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
   const { id } = await cron.create();
   for (let count = 1; count <= 3; count++) {
@@ -240,7 +242,7 @@ test("two runs by hand in one millisecond are two occurrences", async () => {
   }
 });
 
-test("an edit of the schedule begins anew, any other leaves the beat", async () => {
+test("an edit of the schedule restarts it, and any other edit keeps its phase", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
   const { jobs, clock } = cron;
   const { id } = await cron.create({ repeat: 5 });
@@ -270,7 +272,7 @@ test("an edit of the schedule begins anew, any other leaves the beat", async () 
   assert.equal(still.dueAtMs, undefined);
 });
 
-test("what was wrong with a schedule is not said any more of a new one, nor of a job that goes on", async () => {
+test("a new schedule and a resumed job clear the error of the old schedule", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
   const { jobs, store } = cron;
   const problem = { state: "error", last_error: "No next run can be computed.", next_run_at: null };
@@ -286,7 +288,7 @@ test("what was wrong with a schedule is not said any more of a new one, nor of a
   }
 });
 
-test("an edit revives what is over, and counts no further than is left", async () => {
+test("an edit restarts a completed job, and keeps its repeat limit", async () => {
   await using cron = await createTestCron({ script: () => ({ text: "tea is ready" }) });
   const { jobs, clock } = cron;
   const { id } = await cron.create({ repeat: 2 });
@@ -316,7 +318,7 @@ test("an edit revives what is over, and counts no further than is left", async (
   );
 });
 
-test("what is refused inside an edit changes nothing, and a job that goes meanwhile is gone", async () => {
+test("a refused edit changes nothing, and an edit of a job deleted meanwhile is refused", async () => {
   await using cron = await createTestCron();
   const { id } = await cron.create();
   const before = await tables(cron);
@@ -341,7 +343,7 @@ test("what is refused inside an edit changes nothing, and a job that goes meanwh
   assert.equal(tries, 8);
 });
 
-test("a row of which any field is of another kind is broken, and one of an earlier version is not", () => {
+test("a row with a field of the wrong type is broken, and a row with missing optional fields is not", () => {
   const whole = definition({
     skills: ["brew"],
     toolsets: ["web"],

@@ -48,7 +48,7 @@ test("a run of a killed process becomes unknown, is reported and not repeated, a
   );
 });
 
-test("what was claimed and had not begun is run by whoever takes it over, once", async (t) => {
+test("a claimed occurrence that had not started runs once in the process that takes it over", async (t) => {
   const { store, start } = await startTicking(t);
   const killed = await start();
   const id = await makeJob(store, {}, DUE);
@@ -65,7 +65,7 @@ test("what was claimed and had not begun is run by whoever takes it over, once",
   assert.equal((await occurrencesOf(store, id))[0]?.status, "ok");
 });
 
-test("what is taken over late says by how much it is late", async (t) => {
+test("an occurrence that is taken over late shows its delay", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const killed = await start();
   await makeJob(store, {}, DUE);
@@ -137,7 +137,7 @@ test("a heartbeat keeps the claim of a long run, only its owner renews it, and i
   assert.equal((await lease())?.status, "claimed");
 });
 
-test("after a machine slept, nobody takes over what a living process has in hand", async (t) => {
+test("after the machine slept, no process takes over the claims of a living process", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const [one, other] = [await start(), await start()];
   await makeJob(store, { schedule: { kind: "interval", minutes: 10_000 } }, DUE);
@@ -154,7 +154,7 @@ test("after a machine slept, nobody takes over what a living process has in hand
   assert.deepEqual(waker.fired, []);
 });
 
-test("a lease of a clock that was put back does not last for longer than another", async (t) => {
+test("a lease from before the clock was set back lasts no longer than usual", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const gone = await start({ store: { host: "elsewhere" } });
   await makeJob(store, {}, DUE);
@@ -171,7 +171,7 @@ test("a lease of a clock that was put back does not last for longer than another
   assert.equal(other.fired.length, 1);
 });
 
-test("what was claimed for a job that is gone, or paused since, is not run", async (t) => {
+test("a claimed occurrence of a deleted or paused job does not run", async (t) => {
   const { store, start } = await startTicking(t);
   const killed = await start();
   const removed = await makeJob(store, { name: "removed" }, DUE);
@@ -189,7 +189,7 @@ test("what was claimed for a job that is gone, or paused since, is not run", asy
   assert.deepEqual(Object.fromEntries(statuses), { removed: "unknown", paused: "skipped" });
 });
 
-test("an occurrence that stayed open behind its run does not keep its job from running for ever", async (t) => {
+test("an occurrence that is still open after its run does not block its job forever", async (t) => {
   const { clock, store, start, logLines } = await startTicking(t);
   const one = await start();
   const id = await makeJob(store, {}, DUE);
@@ -205,7 +205,7 @@ test("an occurrence that stayed open behind its run does not keep its job from r
   assert.equal(one.fired.length, 2);
 });
 
-test("one that cannot be taken over is told of, and does not stop the others", async (t) => {
+test("an occurrence that cannot be taken over is logged, and does not stop the others", async (t) => {
   const { store, start, logLines } = await startTicking(t);
   const killed = await start();
   const bad = await makeJob(store, {}, DUE);
@@ -236,7 +236,7 @@ async function refuse(db: Store["read"], dialect: Store["dialect"], jobId: strin
   await sql.raw(statement).execute(db);
 }
 
-test("no more is taken over than there is room for", async (t) => {
+test("a process takes over no more occurrences than it may run", async (t) => {
   const { clock, store, start } = await startTicking(t);
   const killed = await start();
   const rows = Array.from({ length: 5 }, () => jobRow({ parts: {}, nowMs: START_MS }, DUE));
@@ -253,7 +253,7 @@ test("no more is taken over than there is room for", async (t) => {
   }
 });
 
-test("old occurrences and idle jobs cost nothing: what a look asks is read from indexes of what is open", async (t) => {
+test("a tick reads only open occurrences and due jobs, from indexes", async (t) => {
   const { store } = await startTicking(t);
   const plans = [
     await plan(

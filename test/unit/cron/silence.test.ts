@@ -81,7 +81,7 @@ test("silentMatch `contains` takes only the marker in brackets, anywhere in the 
   }
 });
 
-test("an answer that is marked as a failure is one, silent or not", () => {
+test("an answer with the failure mark is a failure, even a silent one", () => {
   const table: Readonly<Record<string, string>> = {
     "[CRON_FAILURE]": "The agent reported a failure without a reason.",
     "[CRON_FAILURE] the mailbox is full": "the mailbox is full",
@@ -106,12 +106,12 @@ test("an answer that is marked as a failure is one, silent or not", () => {
   }
 });
 
-test("a failure marker behind non-ASCII characters is recognised and removed", async () => {
+test("a failure mark after non-ASCII characters is recognized and removed", async () => {
   const { text, status } = endingOfAnswer("Stra\u00dfe \ufb03 [cron_failure] no milk");
   assert.deepEqual([status, text], ["failed", "Stra\u00dfe \ufb03  no milk"]);
 });
 
-test("no answer, however it is made, takes long to judge", { timeout: 20_000 }, () => {
+test("any answer is checked for marks in linear time", { timeout: 20_000 }, () => {
   const run = " -".repeat(200_000);
   assert.equal(isSilent(`a${run}b`, "line"), false);
   assert.equal(isSilent(`${run}NO_REPLY${run}`, "line"), true);

@@ -7,7 +7,7 @@ import { Deliveries, type EvaluatedRequest } from "../../../src/webhook/deliveri
 const requestOf = (bytes: number): EvaluatedRequest =>
   ({ request: { body: new Uint8Array(bytes) }, evaluated: {}, stages: [] }) as unknown as EvaluatedRequest;
 
-test("an answer waits for the record only when very much waits already", async () => {
+test("an answer waits for its record only when many records are unwritten", async () => {
   const writes: { readonly end: () => void }[] = [];
   const write = () => new Promise<void>((resolve) => writes.push({ end: resolve }));
   const record = new Deliveries({ write } as unknown as Store);
@@ -21,7 +21,7 @@ test("an answer waits for the record only when very much waits already", async (
   await record.recordStopped(requestOf(1_048_576));
 });
 
-test("a record that cannot be written fails nobody, and is told of", async () => {
+test("a record that cannot be written is logged, and rejects nothing", async () => {
   const lines: string[] = [];
   const write = () => Promise.reject(new Error("no space left"));
   const record = new Deliveries(

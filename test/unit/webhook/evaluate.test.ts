@@ -42,7 +42,7 @@ function portsWith(set: Partial<EvaluationPorts> = {}): EvaluationPorts {
 const stagesOf = ({ stages }: Awaited<ReturnType<typeof evaluate>>): readonly string[] =>
   stages.map(({ stage, result }) => `${stage} ${result}`);
 
-test("a request goes through its stages in order, and stops where it is told to", async () => {
+test("a request passes its stages in order, up to the requested one", async () => {
   const request = requestTo({ prompt: "do {a}" }, '{"a":1}');
   const whole = await evaluate(request, portsWith());
   assert.deepEqual(stagesOf(whole), [
@@ -61,7 +61,7 @@ test("a request goes through its stages in order, and stops where it is told to"
   assert.deepEqual([part.text, part.stop], [undefined, undefined]);
 });
 
-test("what was taken before stops before the script; a rehearsal does not ask", async () => {
+test("a duplicate stops before the script, and a rehearsal ignores duplicates", async () => {
   let runs = 0;
   const runScript = async (): Promise<ScriptOutcome> => {
     runs++;
@@ -79,7 +79,7 @@ test("what was taken before stops before the script; a rehearsal does not ask", 
   assert.deepEqual([rehearsed.text, runs], ["do 2", 1]);
 });
 
-test("what a script comes to", async () => {
+test("each outcome of a script continues or stops the request", async () => {
   const evaluated = async (outcome: ScriptOutcome, written: Written = {}) =>
     evaluate(
       requestTo({ script: "x.sh", prompt: "{a} {script_output}", ...written }, '{"a":1}'),
@@ -96,7 +96,7 @@ test("what a script comes to", async () => {
   assert.deepEqual(retried.stages.at(-1), { stage: "script", result: "stop", detail: "why" });
 });
 
-test("a text that a script gives to a payload without names stands beside it", async () => {
+test("script text for a payload that is not an object is added beside it", async () => {
   for (const [body, shown] of [
     ["[1]", "1 said"],
     ["7", "{payload.0} said"],
